@@ -1,0 +1,15 @@
+//! The vocabulary that every other crate shares: instants, link rates, sizes and seeded
+//! randomness.
+//!
+//! This crate knows nothing about packets, codecs, clocks or files. Time is a number that
+//! somebody else read off a clock (or made up, in a simulation).
+
+pub mod rate;
+pub mod rng;
+pub mod size;
+pub mod time;
+
+pub use rate::Rate;
+pub use rng::Rng;
+pub use size::ByteSize;
+pub use time::Instant;
