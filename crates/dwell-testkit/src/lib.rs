@@ -1,1 +1,14 @@
-//! placeholder
+//! What dwell is tested and demonstrated in.
+//!
+//! * [`link`]: one direction of a link as a model without a clock;
+//! * [`virtual_net`]: whole networks of sans-IO nodes over such links, in virtual time;
+//! * [`lab`]: hosts as network namespaces that vanish with the process, joined by real
+//!   interfaces, and [`emulator`], which runs the model between two of them;
+//! * [`http`] and [`ping`]: just enough traffic to measure with;
+//! * [`corpus`]: payloads of every degree of compressibility.
+
+pub mod link;
+pub mod ping;
+pub mod virtual_net;
+
+pub use link::{LinkModel, LinkSpec, LinkStats, QueueLimit};
