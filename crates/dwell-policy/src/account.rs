@@ -1,0 +1,162 @@
+//! Counters that must always balance.
+
+use serde::Serialize;
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// How many.
+    pub packets: u64,
+    /// Their bytes as they arrived at the port.
+    pub bytes: u64,
+}
+
+impl Count {
+    pub(crate) fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    pub(crate) fn remove(&mut self, bytes: u32) {
+        self.packets -= 1;
+        self.bytes -= u64::from(bytes);
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropReason {
+    /// The queue was at its limit of packets.
+    QueuePackets,
+    /// The queue was at its limit of bytes (or of time, at the present rate).
+    QueueBytes,
+    /// The driver emptied the port: its peer is gone or the node shuts down.
+    Cleared,
+}
+
+impl DropReason {
+    /// Every reason, in the order of [`Accounts::dropped`].
+    pub const ALL: [Self; 3] = [Self::QueuePackets, Self::QueueBytes, Self::Cleared];
+
+    /// A name for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::QueuePackets => "queue_packets",
+            Self::QueueBytes => "queue_bytes",
+            Self::Cleared => "cleared",
+        }
+    }
+}
+
+/// Why a packet went past the press.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bypass {
+    /// The scheme presses nothing.
+    Scheme,
+    /// It had been pressed upstream.
+    AlreadyPressed,
+    /// Its class is on the exception list.
+    Exception,
+    /// It is too small for anything to come of it.
+    TooSmall,
+    /// Its waiting time was too short, Eq. (2).
+    NoTime,
+    /// Its flow or class was learned to be incompressible and is left alone for a while.
+    BackOff,
+}
+
+impl Bypass {
+    /// Every reason, in the order of [`PressAccounts::bypassed`].
+    pub const ALL: [Self; 6] = [
+        Self::Scheme,
+        Self::AlreadyPressed,
+        Self::Exception,
+        Self::TooSmall,
+        Self::NoTime,
+        Self::BackOff,
+    ];
+
+    /// A name for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scheme => "scheme",
+            Self::AlreadyPressed => "already_pressed",
+            Self::Exception => "exception",
+            Self::TooSmall => "too_small",
+            Self::NoTime => "no_time",
+            Self::BackOff => "back_off",
+        }
+    }
+}
+
+/// What the press did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PressAccounts {
+    /// Packets that were given to the press.
+    pub tried: u64,
+    /// Packets that came out smaller: the bytes that went in.
+    pub pressed: Count,
+    /// The bytes that came out for `pressed`.
+    pub pressed_to_bytes: u64,
+    /// Packets that did not become smaller and were sent as they were.
+    pub not_smaller: u64,
+    /// Packets that the codec failed on; sent as they were.
+    pub failed: u64,
+    /// Nanoseconds spent pressing.
+    pub took_ns: u64,
+    /// Packets that were not tried, by [`Bypass::ALL`].
+    pub bypassed: [u64; Bypass::ALL.len()],
+}
+
+/// Everything that went through a port: arrived = sent + dropped + held, at any time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Accounts {
+    /// Packets that arrived.
+    pub arrived: Count,
+    /// Packets that left on the link.
+    pub sent: Count,
+    /// Packets that were dropped, by [`DropReason::ALL`].
+    pub dropped: [Count; DropReason::ALL.len()],
+    /// Packets that are in the port now.
+    pub held: Count,
+    /// Frames sent.
+    pub frames: u64,
+    /// Bytes put on the link, all overhead included.
+    pub link_bytes: u64,
+    /// What the press did.
+    pub press: PressAccounts,
+}
+
+impl Accounts {
+    pub(crate) fn drop(&mut self, reason: DropReason, bytes: u32) {
+        self.dropped[reason as usize].add(bytes);
+    }
+
+    pub(crate) fn bypass(&mut self, reason: Bypass) {
+        self.press.bypassed[reason as usize] += 1;
+    }
+
+    /// All drops together.
+    pub fn dropped_total(&self) -> Count {
+        self.dropped.iter().fold(Count::default(), |sum, &c| sum.plus(c))
+    }
+
+    /// True if arrived = sent + dropped + held, in packets and in bytes.
+    pub fn balance(&self) -> bool {
+        self.arrived == self.sent.plus(self.dropped_total()).plus(self.held)
+    }
+
+    /// Average ratio of what was pressed: compressed / original; 1 if nothing was.
+    pub fn pressed_ratio(&self) -> f64 {
+        match self.press.pressed.bytes {
+            0 => 1.0,
+            bytes => self.press.pressed_to_bytes as f64 / bytes as f64,
+        }
+    }
+}

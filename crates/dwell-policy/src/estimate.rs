@@ -1,0 +1,276 @@
+//! Estimates of what pressing a packet would bring and cost.
+//!
+//! The paper takes ratio and time as constants ([`Estimates::Fixed`]); real traffic has
+//! neither, so the relay learns both, per flow, with the packet's class as the first guess
+//! ([`Estimates::Learned`]). The tables have a fixed size: a flow that falls on an occupied
+//! place takes it over.
+
+use crate::backoff::{BackOff, BackOffConfig};
+use crate::packet::ClassKey;
+
+/// A ratio of one, in parts per million.
+pub(crate) const RATIO_ONE_PPM: u32 = 1_000_000;
+
+/// A compression ratio, compressed / original, in parts per million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ratio(u32);
+
+impl Ratio {
+    /// Nothing is gained.
+    pub const ONE: Self = Self(RATIO_ONE_PPM);
+
+    /// A ratio of `ppm` parts per million.
+    pub const fn from_ppm(ppm: u32) -> Self {
+        Self(ppm)
+    }
+
+    /// The ratio of two sizes; one if `original` is zero.
+    pub fn of(compressed: u32, original: u32) -> Self {
+        if original == 0 {
+            return Self::ONE;
+        }
+        let ppm = u64::from(compressed) * u64::from(RATIO_ONE_PPM) / u64::from(original);
+        Self(u32::try_from(ppm).unwrap_or(u32::MAX))
+    }
+
+    /// Parts per million.
+    pub const fn ppm(self) -> u32 {
+        self.0
+    }
+
+    /// As a floating-point number, for reports.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / f64::from(RATIO_ONE_PPM)
+    }
+}
+
+/// What pressing one packet is expected to bring and cost: R and C of Eq. (2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// Expected ratio R.
+    pub ratio: Ratio,
+    /// Expected time C for this packet, in nanoseconds.
+    pub cost_ns: u64,
+}
+
+/// Where estimates come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimates {
+    /// The same for every packet, as in the paper's section 5.1.
+    Fixed(Estimate),
+    /// Learned online per flow and class.
+    Learned(LearnedConfig),
+}
+
+/// How estimates are learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnedConfig {
+    /// The ratio that is assumed of a class never seen before.
+    pub first_ratio: Ratio,
+    /// The time per byte assumed before anything was measured, in picoseconds.
+    pub first_cost_ps_per_byte: u32,
+    /// A result at or above this ratio is poor: not worth its CPU time.
+    pub poor_ratio: Ratio,
+}
+
+impl Default for LearnedConfig {
+    fn default() -> Self {
+        Self {
+            first_ratio: Ratio::from_ppm(900_000),
+            first_cost_ps_per_byte: 5_000,
+            poor_ratio: Ratio::from_ppm(980_000),
+        }
+    }
+}
+
+/// The smallest table that keeps the flows of a busy site apart; 96 kB.
+const FLOW_SLOTS: usize = 4096;
+const CLASS_SLOTS: usize = 512;
+/// New results count for 1/8, old ones fade: about the last 20 packets matter.
+const EWMA_SHIFT: u32 = 3;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    tag: u32,
+    ratio_ppm: u32,
+    cost_ps_per_byte: u32,
+    back_off: BackOff,
+}
+
+impl Slot {
+    fn absorb(&mut self, ratio: Ratio, cost_ps_per_byte: u32) {
+        self.ratio_ppm = ewma(self.ratio_ppm, ratio.ppm());
+        // A press that the scheduler interrupted says nothing about the codec: one sample
+        // may at most quadruple what is believed, before it is weighted.
+        let believed = self.cost_ps_per_byte.max(100);
+        let sample = cost_ps_per_byte.min(believed.saturating_mul(4));
+        self.cost_ps_per_byte = ewma(self.cost_ps_per_byte, sample);
+    }
+}
+
+fn ewma(old: u32, sample: u32) -> u32 {
+    let (old, sample) = (i64::from(old), i64::from(sample));
+    // Rounded away from the old value, so that a steady sample is reached exactly.
+    let step = sample - old;
+    let step = (step + step.signum() * ((1 << EWMA_SHIFT) - 1)) / (1 << EWMA_SHIFT);
+    u32::try_from(old + step).unwrap_or(u32::MAX)
+}
+
+/// Learned estimates per flow and per class.
+#[derive(Clone, Debug)]
+pub(crate) struct Learned {
+    config: LearnedConfig,
+    flows: Vec<Slot>,
+    classes: Vec<Slot>,
+}
+
+impl Learned {
+    pub(crate) fn new(config: LearnedConfig) -> Self {
+        let empty = Slot {
+            tag: u32::MAX,
+            ratio_ppm: config.first_ratio.ppm(),
+            cost_ps_per_byte: config.first_cost_ps_per_byte,
+            back_off: BackOff::default(),
+        };
+        Self { config, flows: vec![empty; FLOW_SLOTS], classes: vec![empty; CLASS_SLOTS] }
+    }
+
+    pub(crate) fn set_config(&mut self, config: LearnedConfig) {
+        self.config = config;
+    }
+
+    /// The estimate for a packet of `bytes`.
+    pub(crate) fn estimate(
+        &mut self,
+        flow: u64,
+        class: ClassKey,
+        bytes: u32,
+        back_off: &BackOffConfig,
+    ) -> Estimate {
+        let slot = self.flow(flow, class, back_off);
+        let cost_ps = u64::from(slot.cost_ps_per_byte) * u64::from(bytes);
+        Estimate { ratio: Ratio(slot.ratio_ppm.min(RATIO_ONE_PPM)), cost_ns: cost_ps / 1000 }
+    }
+
+    /// Asks the flow's back-off whether this packet may be tried.
+    pub(crate) fn may_try(&mut self, flow: u64, class: ClassKey, config: &BackOffConfig) -> bool {
+        self.flow(flow, class, config).back_off.may_try()
+    }
+
+    /// Takes in a result; `to_bytes` at or above `bytes` means that nothing was gained.
+    pub(crate) fn record(
+        &mut self,
+        (flow, class): (u64, ClassKey),
+        (bytes, to_bytes): (u32, u32),
+        took_ns: u64,
+        back_off: &BackOffConfig,
+    ) {
+        let ratio = Ratio::of(to_bytes, bytes);
+        let poor = ratio >= self.config.poor_ratio;
+        let cost_ps = took_ns.saturating_mul(1000) / u64::from(bytes.max(1));
+        let cost_ps = u32::try_from(cost_ps).unwrap_or(u32::MAX);
+        let slot = self.flow(flow, class, back_off);
+        slot.absorb(ratio, cost_ps);
+        slot.back_off.record(poor, back_off);
+        let slot = self.class(class);
+        slot.absorb(ratio, cost_ps);
+        slot.back_off.record(poor, back_off);
+    }
+
+    /// What is believed of a class: ratio, picoseconds per byte, backing off.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (ClassKey, Ratio, u32, bool)> {
+        self.classes.iter().filter(|slot| slot.tag != u32::MAX).map(|slot| {
+            let class = ClassKey::new((slot.tag >> 16) as u8, slot.tag as u16);
+            let backing_off = slot.back_off.is_backing_off();
+            (class, Ratio(slot.ratio_ppm), slot.cost_ps_per_byte, backing_off)
+        })
+    }
+
+    fn class(&mut self, class: ClassKey) -> &mut Slot {
+        let at = (class.bits().wrapping_mul(0x9e37_79b1) >> 16) as usize % CLASS_SLOTS;
+        let slot = &mut self.classes[at];
+        if slot.tag != class.bits() {
+            *slot = Slot {
+                tag: class.bits(),
+                ratio_ppm: self.config.first_ratio.ppm(),
+                back_off: BackOff::default(),
+                // The time per byte belongs to the codec more than to the class.
+                cost_ps_per_byte: slot.cost_ps_per_byte,
+            };
+        }
+        slot
+    }
+
+    fn flow(&mut self, flow: u64, class: ClassKey, back_off: &BackOffConfig) -> &mut Slot {
+        let at = (flow % FLOW_SLOTS as u64) as usize;
+        let tag = (flow >> 32) as u32 & !(1 << 31); // never the tag of an empty slot
+        if self.flows[at].tag != tag {
+            let class = *self.class(class);
+            // A new flow of a class that is being left alone has to earn its first try.
+            let state = if class.back_off.is_backing_off() {
+                BackOff::suspicious(back_off)
+            } else {
+                BackOff::default()
+            };
+            self.flows[at] = Slot { tag, back_off: state, ..class };
+        }
+        &mut self.flows[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEB: ClassKey = ClassKey::new(6, 443);
+
+    fn learned() -> (Learned, BackOffConfig) {
+        (Learned::new(LearnedConfig::default()), BackOffConfig::default())
+    }
+
+    #[test]
+    fn a_flow_converges_to_what_it_shows() {
+        let (mut learned, config) = learned();
+        for _ in 0..100 {
+            learned.record((1 << 40, WEB), (1000, 400), 3_000, &config);
+        }
+        let estimate = learned.estimate(1 << 40, WEB, 1000, &config);
+        assert_eq!(estimate.ratio.ppm(), 400_000);
+        assert_eq!(estimate.cost_ns, 3_000);
+        // Another flow of the class begins with that belief.
+        assert_eq!(learned.estimate(2 << 40, WEB, 500, &config).ratio.ppm(), 400_000);
+    }
+
+    #[test]
+    fn one_interrupted_press_does_not_spoil_the_belief() {
+        let (mut learned, config) = learned();
+        for _ in 0..100 {
+            learned.record((7, WEB), (1000, 400), 3_000, &config);
+        }
+        learned.record((7, WEB), (1000, 400), 40_000_000, &config);
+        assert!(learned.estimate(7, WEB, 1000, &config).cost_ns < 5_000);
+    }
+
+    #[test]
+    fn a_new_flow_of_a_poor_class_must_earn_its_first_try() {
+        let (mut learned, config) = learned();
+        for _ in 0..5 {
+            assert!(learned.may_try(1 << 33, WEB, &config));
+            learned.record((1 << 33, WEB), (1400, 1400), 5_000, &config);
+        }
+        assert!(!learned.may_try(1 << 33, WEB, &config));
+        let tries = (0..5).filter(|_| learned.may_try(9 << 33, WEB, &config)).count();
+        assert_eq!(tries, 0);
+        assert!(learned.may_try(9 << 33, WEB, &config));
+        // Other classes are not suspected.
+        assert!(learned.may_try(5 << 33, ClassKey::new(6, 80), &config));
+    }
+
+    #[test]
+    fn ratios_do_not_overflow() {
+        assert_eq!(Ratio::of(u32::MAX, 1).ppm(), u32::MAX);
+        assert_eq!(Ratio::of(5, 0), Ratio::ONE);
+        assert_eq!(ewma(0, u32::MAX), u32::MAX / 8 + 1);
+        assert_eq!(ewma(u32::MAX, u32::MAX), u32::MAX);
+    }
+}

@@ -1,0 +1,81 @@
+//! What the core knows of a packet.
+
+use std::fmt;
+
+/// The driver's name for a packet: an index into the storage that holds its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketId(pub u32);
+
+/// A packet class as in Shimamura et al., section 4.1: protocol and port number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassKey(u32);
+
+impl ClassKey {
+    /// The class of IP protocol `protocol` and port `port` (0 for protocols without ports).
+    pub const fn new(protocol: u8, port: u16) -> Self {
+        Self((protocol as u32) << 16 | port as u32)
+    }
+
+    /// The IP protocol number.
+    pub const fn protocol(self) -> u8 {
+        (self.0 >> 16) as u8
+    }
+
+    /// The port number.
+    pub const fn port(self) -> u16 {
+        self.0 as u16
+    }
+
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for ClassKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.protocol() {
+            1 => write!(f, "icmp"),
+            6 => write!(f, "tcp/{}", self.port()),
+            17 => write!(f, "udp/{}", self.port()),
+            58 => write!(f, "icmpv6"),
+            other => write!(f, "ip{}/{}", other, self.port()),
+        }
+    }
+}
+
+/// A packet that arrives at a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// The driver's name for it; comes back in actions.
+    pub id: PacketId,
+    /// Its length in bytes, as it would be sent now.
+    pub bytes: u32,
+    /// Its class by source port.
+    pub source: ClassKey,
+    /// Its class by destination port.
+    pub destination: ClassKey,
+    /// A hash of its flow (5-tuple). Equal flows must have equal hashes.
+    pub flow: u64,
+    /// It is pressed already (by a node upstream) and must not be pressed again.
+    pub pressed: bool,
+}
+
+impl Packet {
+    /// The class whose port names the service: the lower of the two port numbers.
+    pub fn service(&self) -> ClassKey {
+        self.source.min(self.destination)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_show_as_people_write_them() {
+        assert_eq!(ClassKey::new(6, 443).to_string(), "tcp/443");
+        assert_eq!(ClassKey::new(17, 53).to_string(), "udp/53");
+        assert_eq!(ClassKey::new(47, 0).to_string(), "ip47/0");
+        assert_eq!((ClassKey::new(6, 80).protocol(), ClassKey::new(6, 80).port()), (6, 80));
+    }
+}

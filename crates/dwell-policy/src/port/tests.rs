@@ -1,0 +1,327 @@
+use dwell_base::time::MICRO_NS;
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::{FrameCost, QueueLimit, Scheme};
+use crate::estimate::LearnedConfig;
+
+const TCP_80: ClassKey = ClassKey::new(6, 80);
+const TCP_HIGH: ClassKey = ClassKey::new(6, 50_000);
+
+/// Table 2 of Shimamura et al.: 100 Mbit/s, 500-byte packets (40 µs each), C = 200 µs.
+fn paper(scheme: Scheme, ratio_ppm: u32) -> Port {
+    Port::new(PortConfig {
+        scheme,
+        rate: Some(Rate::from_mbps(100)),
+        limit: QueueLimit::packets(1000),
+        estimates: Estimates::Fixed(Estimate {
+            ratio: Ratio::from_ppm(ratio_ppm),
+            cost_ns: 200 * MICRO_NS,
+        }),
+        ..PortConfig::default()
+    })
+    .unwrap()
+}
+
+fn packet(id: u32) -> Packet {
+    Packet {
+        id: PacketId(id),
+        bytes: 500,
+        source: TCP_80,
+        destination: TCP_HIGH,
+        flow: 7 << 40,
+        pressed: false,
+    }
+}
+
+fn arrive(port: &mut Port, id: u32) {
+    assert_eq!(port.arrive(Instant::ZERO, packet(id)), Admission::Queued);
+}
+
+fn actions(port: &mut Port) -> Vec<Action> {
+    let actions = std::iter::from_fn(|| port.poll(Instant::ZERO)).collect();
+    port.assert_invariants();
+    actions
+}
+
+#[test]
+fn the_first_packet_goes_straight_to_an_idle_link() {
+    let mut port = paper(Scheme::packet(), 700_000);
+    arrive(&mut port, 1);
+    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(port.frame().units[0].id, PacketId(1));
+    assert_eq!(port.accounts().press.bypassed[Bypass::NoTime as usize], 1);
+}
+
+#[test]
+fn eq_2_presses_the_first_packet_with_five_ahead_of_it() {
+    // N_R = C·B/S + (1 − R) = 5.3: with R = 0.7, W must exceed 188 µs, which is 4.7 packets.
+    let mut port = paper(Scheme::packet(), 700_000);
+    for id in 0..6 {
+        arrive(&mut port, id);
+        let asked = actions(&mut port);
+        assert!(!asked.contains(&Action::Press(PacketId(id))), "{id}");
+    }
+    arrive(&mut port, 6); // one on the wire, five waiting
+    assert_eq!(actions(&mut port), [Action::Press(PacketId(6))]);
+    // While it is in the press, followers wait behind it, even though they have no time.
+    arrive(&mut port, 7);
+    assert_eq!(actions(&mut port), []);
+    assert_eq!(port.waiting(), (1, 5));
+    port.pressed(PacketId(6), Outcome::Smaller(350), 200 * MICRO_NS);
+    // 5.7 packets ahead: number 7 has time as well.
+    assert_eq!(actions(&mut port), [Action::Press(PacketId(7))]);
+}
+
+#[test]
+fn all_presses_even_on_an_idle_link() {
+    let mut port = paper(Scheme::all(), 700_000);
+    arrive(&mut port, 1);
+    assert_eq!(actions(&mut port), [Action::Press(PacketId(1))]);
+    port.pressed(PacketId(1), Outcome::Smaller(350), 200 * MICRO_NS);
+    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(port.frame().units[0].bytes, 350);
+    assert_eq!(port.frame().units[0].original_bytes, 500);
+}
+
+#[test]
+fn a_packet_pressed_upstream_is_not_pressed_again() {
+    let mut port = paper(Scheme::all(), 700_000);
+    let upstream = Packet { pressed: true, bytes: 350, ..packet(1) };
+    assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
+    assert_eq!(actions(&mut port), [Action::Send]);
+    assert!(!port.frame().units[0].pressed_here);
+    assert_eq!(port.accounts().press.bypassed[Bypass::AlreadyPressed as usize], 1);
+}
+
+#[test]
+fn a_result_that_is_not_smaller_is_sent_raw() {
+    for outcome in [Outcome::NotSmaller, Outcome::Smaller(500), Outcome::Failed] {
+        let mut port = paper(Scheme::all(), 700_000);
+        arrive(&mut port, 1);
+        actions(&mut port);
+        port.pressed(PacketId(1), outcome, 1);
+        assert_eq!(actions(&mut port), [Action::Send]);
+        assert_eq!(port.frame().units[0].bytes, 500);
+        assert!(!port.frame().units[0].pressed_here);
+    }
+}
+
+#[test]
+fn the_1000th_slot_is_never_filled() {
+    let mut port = paper(Scheme::none(), 700_000);
+    for id in 0..1000 {
+        arrive(&mut port, id); // 1 on the wire and 999 waiting
+        actions(&mut port);
+    }
+    let dropped = port.arrive(Instant::ZERO, packet(1000));
+    assert_eq!(dropped, Admission::Dropped(DropReason::QueuePackets));
+    port.assert_invariants();
+}
+
+#[test]
+fn the_limit_of_time_follows_the_rate_and_leaves_room_for_a_burst() {
+    let limit = QueueLimit { time_ns: 1_000_000, time_floor_bytes: 2_000, ..Default::default() };
+    let mut port = paper(Scheme::none(), 1);
+    port.configure(PortConfig { limit, ..port.config().clone() }).unwrap();
+    let fill = |port: &mut Port| {
+        (0..).take_while(|&id| port.arrive(Instant::ZERO, packet(id)) == Admission::Queued).count()
+    };
+    assert_eq!(fill(&mut port), 25); // 1 ms at 100 Mbit/s
+    port.clear(|_| ());
+    port.set_rate(Rate::from_bps(1000));
+    assert_eq!(fill(&mut port), 4);
+    port.assert_invariants_except_idle();
+}
+
+#[test]
+fn waiting_packets_share_a_frame() {
+    let mut port = paper(Scheme::none(), 1);
+    let frame = FrameCost {
+        frame_bytes: 48,
+        raw_unit_bytes: 2,
+        pressed_unit_bytes: 5,
+        units_bytes_max: 1_400,
+        units_max: 8,
+    };
+    port.configure(PortConfig { frame, ..port.config().clone() }).unwrap();
+    port.link_busy();
+    for id in 0..3 {
+        arrive(&mut port, id);
+    }
+    actions(&mut port);
+    assert_eq!(port.backlog_bytes(), 3 * 502 + 2 * 48);
+    port.link_ready();
+    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!((port.frame().units.len(), port.frame().link_bytes), (2, 48 + 2 * 502));
+    port.link_ready();
+    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(port.frame().units.len(), 1);
+}
+
+#[test]
+fn exceptions_match_either_port() {
+    let mut port = paper(Scheme::all(), 1);
+    port.configure(PortConfig { exceptions: vec![TCP_HIGH, TCP_80], ..port.config().clone() })
+        .unwrap();
+    arrive(&mut port, 1);
+    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(port.accounts().press.bypassed[Bypass::Exception as usize], 1);
+}
+
+#[test]
+fn an_incompressible_flow_is_soon_left_alone() {
+    let mut port = paper(Scheme::packet(), 1);
+    let estimates = Estimates::Learned(LearnedConfig::default());
+    port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+    port.link_busy();
+    for id in 0..900 {
+        arrive(&mut port, id);
+        if let [Action::Press(id)] = actions(&mut port)[..] {
+            port.pressed(id, Outcome::NotSmaller, 5_000);
+            actions(&mut port);
+        }
+    }
+    let tried = port.accounts().press.tried;
+    assert!((5..20).contains(&tried), "{tried}");
+}
+
+impl Port {
+    /// For tests that fill a port without draining its actions.
+    fn assert_invariants_except_idle(&self) {
+        let mut port = self.clone();
+        while port.poll(Instant::ZERO).is_some() {}
+        port.assert_invariants();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive { bytes: u32, flow: u64, pressed: bool },
+    Pressed { keep_percent: u32, took_ns: u64 },
+    LinkReady,
+    LinkBusy,
+    Rate(u64),
+    Scheme(usize),
+    Clear,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (1u32..3000, 0u64..4, prop::bool::weighted(0.1)).prop_map(|(bytes, flow, pressed)| {
+            Step::Arrive { bytes, flow: flow << 40 | flow, pressed }
+        }),
+        4 => (0u32..130, 0u64..1_000_000)
+            .prop_map(|(keep_percent, took_ns)| Step::Pressed { keep_percent, took_ns }),
+        4 => Just(Step::LinkReady),
+        1 => Just(Step::LinkBusy),
+        1 => (0u64..1_000_000_000).prop_map(Step::Rate),
+        1 => (0usize..3).prop_map(Step::Scheme),
+        1 => Just(Step::Clear),
+    ]
+}
+
+/// Drives a port as a driver would, and checks what it sends against what arrived.
+#[derive(Default)]
+struct Model {
+    next_id: u32,
+    in_press: Option<(PacketId, u32)>,
+    sizes: std::collections::HashMap<u32, u32>,
+    pressed: std::collections::HashSet<u32>,
+    last_sent: Option<u32>,
+}
+
+impl Model {
+    fn drain(&mut self, port: &mut Port, now: Instant) {
+        while let Some(action) = port.poll(now) {
+            match action {
+                Action::Press(id) => {
+                    assert!(self.in_press.is_none(), "two packets in the press");
+                    assert!(self.pressed.insert(id.0), "pressed twice");
+                    self.in_press = Some((id, self.sizes[&id.0]));
+                }
+                Action::Send => self.sent(port.frame()),
+                Action::Drop(..) => panic!("no scheme drops late yet"),
+            }
+        }
+        port.assert_invariants();
+    }
+
+    fn sent(&mut self, frame: &Frame) {
+        assert!(!frame.units.is_empty());
+        for unit in &frame.units {
+            assert!(self.last_sent < Some(unit.id.0), "order is broken");
+            self.last_sent = Some(unit.id.0);
+            let original = self.sizes.remove(&unit.id.0).expect("sent what had not arrived");
+            assert_eq!(unit.original_bytes, original);
+            assert!(unit.bytes <= original);
+        }
+    }
+
+    fn apply(&mut self, port: &mut Port, now: Instant, step: &Step) {
+        match *step {
+            Step::Arrive { bytes, flow, pressed } => {
+                let id = self.next_id;
+                self.next_id += 1;
+                if pressed {
+                    self.pressed.insert(id);
+                }
+                let arrival = Packet { bytes, flow, pressed, ..packet(id) };
+                if port.arrive(now, arrival) == Admission::Queued {
+                    self.sizes.insert(id, bytes);
+                }
+            }
+            Step::Pressed { keep_percent, took_ns } => {
+                if let Some((id, bytes)) = self.in_press.take() {
+                    let to = bytes * keep_percent / 100;
+                    let outcome =
+                        if to < bytes { Outcome::Smaller(to) } else { Outcome::NotSmaller };
+                    port.pressed(id, outcome, took_ns);
+                }
+            }
+            Step::LinkReady => port.link_ready(),
+            Step::LinkBusy => port.link_busy(),
+            Step::Rate(bps) => port.set_rate(Rate::from_bps(bps)),
+            Step::Scheme(n) => {
+                let scheme = Scheme::preset(crate::PRESETS[n]).unwrap();
+                port.configure(PortConfig { scheme, ..port.config().clone() }).unwrap();
+            }
+            Step::Clear => port.clear(|id| {
+                self.sizes.remove(&id.0);
+            }),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn invariants_hold_after_every_event(
+        steps in prop::collection::vec(step(), 1..300),
+        packets in 2u32..40,
+        bytes in 1u64..40_000,
+        units_max in 1u32..5,
+        learned in any::<bool>(),
+    ) {
+        let frame = FrameCost {
+            frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
+            units_bytes_max: 1_430, units_max,
+        };
+        let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };
+        let fixed = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: 20_000 };
+        let estimates = if learned {
+            Estimates::Learned(LearnedConfig::default())
+        } else {
+            Estimates::Fixed(fixed)
+        };
+        let config = PortConfig { limit, frame, estimates, ..PortConfig::default() };
+        let mut port = Port::new(config).unwrap();
+        let mut model = Model::default();
+        for (at, step) in steps.iter().enumerate() {
+            let now = Instant::from_ns(at as u64 * 10_000);
+            model.apply(&mut port, now, step);
+            model.drain(&mut port, now);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The rule that decides whether a packet has time to be pressed.
+
+use dwell_base::Rate;
+
+use crate::estimate::{Estimate, RATIO_ONE_PPM};
+
+/// Eq. (2) of Shimamura et al.: pressing pays if W > C − (1 − R)·S/B.
+///
+/// W is the time that the `backlog_bytes` ahead in the relay queue take on the link of rate
+/// B (the packet on the wire does not count), C and R the estimated time and ratio for this
+/// packet of S = `packet_bytes`.
+///
+/// The arithmetic is exact. Equality does not suffice: ties occur whenever C·B/S is a whole
+/// number, and the strict reading fits the paper's Table 3 far better.
+pub fn waiting_time_suffices(
+    backlog_bytes: u64,
+    packet_bytes: u32,
+    estimate: Estimate,
+    rate: Rate,
+) -> bool {
+    if estimate.ratio.ppm() > RATIO_ONE_PPM {
+        return false; // Eq. (2) holds for R ≤ 1 only
+    }
+    let saved_ppm = u128::from(RATIO_ONE_PPM - estimate.ratio.ppm());
+    // Both sides of W + (1 − R)·S/B > C, times B · 10^9 ns/s · 10^6 ppm.
+    let ahead = u128::from(backlog_bytes) * u128::from(RATIO_ONE_PPM);
+    let saved = u128::from(packet_bytes) * saved_ppm;
+    let gain = (ahead + saved) * 8_000_000_000;
+    let cost = u128::from(estimate.cost_ns) * u128::from(rate.as_bps()) * u128::from(RATIO_ONE_PPM);
+    gain > cost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Ratio;
+
+    fn suffices(backlog: u64, ratio_ppm: u32, cost_ns: u64) -> bool {
+        let estimate = Estimate { ratio: Ratio::from_ppm(ratio_ppm), cost_ns };
+        waiting_time_suffices(backlog, 500, estimate, Rate::from_mbps(100))
+    }
+
+    // Table 2's link: a packet of 500 bytes takes 40 µs, and C = 10 of those.
+    #[test]
+    fn a_tie_does_not_suffice() {
+        let c = 400_000;
+        // R = 1: W must exceed C = 10 packets.
+        assert!(!suffices(5_000, 1_000_000, c));
+        assert!(suffices(5_001, 1_000_000, c));
+        // R = 0.5: half a packet less is enough.
+        assert!(!suffices(4_750, 500_000, c));
+        assert!(suffices(4_751, 500_000, c));
+    }
+
+    #[test]
+    fn a_link_slower_than_the_press_always_gains() {
+        // C is 4 µs and pressing saves 12 µs of transmission: even an empty queue will do.
+        assert!(suffices(0, 700_000, 4_000));
+        assert!(!suffices(0, 700_000, 12_000));
+    }
+
+    #[test]
+    fn an_expanding_class_is_never_pressed() {
+        assert!(!suffices(u64::MAX >> 1, 1_000_001, 0));
+    }
+}
