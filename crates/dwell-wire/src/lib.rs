@@ -1,1 +1,32 @@
-//! placeholder
+//! What dwell puts on the wire between two nodes, and what it reads in the IP packets that it
+//! carries.
+//!
+//! `docs/wire.md` is normative; the code follows it and the tests check its worked examples.
+//! The way down: a [`Datagram`] has a body, a body is a run of [`Records`], a record is a raw
+//! packet, a [`Pressed`] one or a [`Control`] message. [`PacketInfo`] reads the packets.
+//!
+//! This crate knows nothing about sockets, clocks, keys or codecs: sealing and pressing happen
+//! elsewhere, here are only the bytes around them. Whatever bytes come in, nothing panics and
+//! nothing is allocated.
+
+pub mod checksum;
+pub mod control;
+pub mod error;
+pub mod header;
+pub mod hello;
+pub mod icmp;
+pub mod mss;
+pub mod packet;
+pub mod record;
+pub mod sequence;
+
+mod ip;
+mod reader;
+
+pub use control::{CloseReason, Control, Report};
+pub use error::{Full, PacketError, WireError};
+pub use header::{DataHeader, Datagram, Kind};
+pub use hello::Hello;
+pub use packet::PacketInfo;
+pub use record::{BodyWriter, Pressed, Record, Records};
+pub use sequence::{ReplayWindow, reconstruct_sequence};

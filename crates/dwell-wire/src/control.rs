@@ -1,0 +1,240 @@
+//! Control messages between two nodes (`docs/wire.md` section 7).
+
+use crate::error::WireError;
+use crate::reader::Reader;
+
+/// Bytes of the longest control body that this version writes (a report).
+pub const CONTROL_BODY_MAX: usize = 1 + 7 * 8;
+
+const KEEP_ALIVE: u8 = 1;
+const PROBE: u8 = 2;
+const PROBE_REPLY: u8 = 3;
+const REPORT: u8 = 4;
+const CLOSE: u8 = 5;
+
+/// A control message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Says only that the sender lives.
+    KeepAlive,
+    /// Asks for a [`Control::ProbeReply`] at once, to measure the way there and back.
+    Probe {
+        /// The sender's clock, in nanoseconds; means nothing to the receiver.
+        sender_time_ns: u64,
+        /// The sender's name for the probe.
+        id: u32,
+    },
+    /// Answers a [`Control::Probe`].
+    ProbeReply {
+        /// The probe's, as it came.
+        sender_time_ns: u64,
+        /// The probe's, as it came.
+        id: u32,
+        /// The answering node's clock, in nanoseconds; only differences mean anything.
+        receiver_time_ns: u64,
+    },
+    /// The receiver's accounts.
+    Report(Report),
+    /// The session is over.
+    Close {
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A subtype that this version does not know: count it and go on. Never sent.
+    Unknown {
+        /// The subtype.
+        subtype: u8,
+    },
+}
+
+/// What a receiver has seen of a session, from its beginning: cumulative, so that a lost
+/// report costs nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Data datagrams accepted.
+    pub datagrams: u64,
+    /// Their bytes: whole datagrams, without the UDP and IP headers around them.
+    pub bytes: u64,
+    /// Records read from them, skipped ones included.
+    pub records: u64,
+    /// Datagrams taken for lost: the gaps that left the replay window unfilled.
+    pub lost: u64,
+    /// Datagrams refused as duplicates or replays.
+    pub duplicates: u64,
+    /// The highest sequence number accepted, zero if none was.
+    pub highest_sequence: u64,
+    /// The rate at which datagrams arrived since the last report, in bits per second.
+    pub delivery_bps: u64,
+}
+
+/// Why a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The node stops (1).
+    ShuttingDown,
+    /// The node takes up a new configuration and will be back with a hello (2).
+    Reload,
+    /// Another code than those above; the session is over all the same.
+    Other(u8),
+}
+
+impl From<u8> for CloseReason {
+    fn from(code: u8) -> Self {
+        match code {
+            1 => Self::ShuttingDown,
+            2 => Self::Reload,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl From<CloseReason> for u8 {
+    fn from(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::ShuttingDown => 1,
+            CloseReason::Reload => 2,
+            CloseReason::Other(code) => code,
+        }
+    }
+}
+
+impl Control {
+    /// Bytes of the body of a control record: subtype and fields.
+    pub const fn body_len(&self) -> usize {
+        match self {
+            Self::KeepAlive | Self::Unknown { .. } => 1,
+            Self::Probe { .. } => 1 + 8 + 4,
+            Self::ProbeReply { .. } => 1 + 8 + 4 + 8,
+            Self::Report(_) => CONTROL_BODY_MAX,
+            Self::Close { .. } => 2,
+        }
+    }
+
+    /// Writes the body into the first [`body_len`](Self::body_len) bytes of `out`; returns
+    /// how many these are. An [`Control::Unknown`] has nothing but its subtype.
+    pub fn encode(&self, out: &mut [u8; CONTROL_BODY_MAX]) -> usize {
+        let mut len = 0;
+        let mut put = |field: &[u8]| {
+            out[len..len + field.len()].copy_from_slice(field);
+            len += field.len();
+        };
+        match *self {
+            Self::KeepAlive => put(&[KEEP_ALIVE]),
+            Self::Probe { sender_time_ns, id } => {
+                put(&[PROBE]);
+                put(&sender_time_ns.to_be_bytes());
+                put(&id.to_be_bytes());
+            }
+            Self::ProbeReply { sender_time_ns, id, receiver_time_ns } => {
+                put(&[PROBE_REPLY]);
+                put(&sender_time_ns.to_be_bytes());
+                put(&id.to_be_bytes());
+                put(&receiver_time_ns.to_be_bytes());
+            }
+            Self::Report(report) => {
+                put(&[REPORT]);
+                report.fields().iter().for_each(|field| put(&field.to_be_bytes()));
+            }
+            Self::Close { reason } => put(&[CLOSE, reason.into()]),
+            Self::Unknown { subtype } => put(&[subtype]),
+        }
+        len
+    }
+
+    /// Reads the body of a control record. Bytes after the known fields are ignored.
+    ///
+    /// # Errors
+    /// [`WireError::ControlLength`] if there is no subtype, or a field of a known subtype is
+    /// missing.
+    pub fn parse(body: &[u8]) -> Result<Self, WireError> {
+        Self::read(Reader(body)).ok_or(WireError::ControlLength)
+    }
+
+    fn read(mut rest: Reader<'_>) -> Option<Self> {
+        Some(match rest.u8()? {
+            KEEP_ALIVE => Self::KeepAlive,
+            PROBE => Self::Probe { sender_time_ns: rest.u64()?, id: rest.u32()? },
+            PROBE_REPLY => Self::ProbeReply {
+                sender_time_ns: rest.u64()?,
+                id: rest.u32()?,
+                receiver_time_ns: rest.u64()?,
+            },
+            REPORT => Self::Report(Report {
+                datagrams: rest.u64()?,
+                bytes: rest.u64()?,
+                records: rest.u64()?,
+                lost: rest.u64()?,
+                duplicates: rest.u64()?,
+                highest_sequence: rest.u64()?,
+                delivery_bps: rest.u64()?,
+            }),
+            CLOSE => Self::Close { reason: rest.u8()?.into() },
+            subtype => Self::Unknown { subtype },
+        })
+    }
+}
+
+impl Report {
+    /// In the order of the wire.
+    const fn fields(&self) -> [u64; 7] {
+        [
+            self.datagrams,
+            self.bytes,
+            self.records,
+            self.lost,
+            self.duplicates,
+            self.highest_sequence,
+            self.delivery_bps,
+        ]
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Any control message that can be told from every other one on the wire.
+    pub(crate) fn any_control() -> impl Strategy<Value = Control> {
+        let report = any::<[u64; 7]>().prop_map(|f| {
+            Control::Report(Report {
+                datagrams: f[0],
+                bytes: f[1],
+                records: f[2],
+                lost: f[3],
+                duplicates: f[4],
+                highest_sequence: f[5],
+                delivery_bps: f[6],
+            })
+        });
+        prop_oneof![
+            Just(Control::KeepAlive),
+            any::<(u64, u32)>()
+                .prop_map(|(sender_time_ns, id)| Control::Probe { sender_time_ns, id }),
+            any::<(u64, u32, u64)>().prop_map(|(sender_time_ns, id, receiver_time_ns)| {
+                Control::ProbeReply { sender_time_ns, id, receiver_time_ns }
+            }),
+            report,
+            any::<u8>().prop_map(|code| Control::Close { reason: code.into() }),
+            (6u8..).prop_map(|subtype| Control::Unknown { subtype }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips_and_grows(
+            control in any_control(),
+            more in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let mut buf = [0; CONTROL_BODY_MAX];
+            let len = control.encode(&mut buf);
+            prop_assert_eq!(len, control.body_len());
+            let body = [&buf[..len], &more].concat();
+            prop_assert_eq!(Control::parse(&body), Ok(control));
+            for short in 1..len {
+                prop_assert_eq!(Control::parse(&body[..short]), Err(WireError::ControlLength));
+            }
+        }
+    }
+}

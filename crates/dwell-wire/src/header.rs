@@ -1,0 +1,198 @@
+//! Datagrams: the first bytes, and what follows them (`docs/wire.md` sections 2 to 4).
+
+use crate::error::WireError;
+use crate::reader::Reader;
+
+/// The version of the format, in the high nibble of every datagram's first byte.
+pub const VERSION: u8 = 1;
+/// Bytes before the body of a data datagram. A sealed one authenticates them too.
+pub const DATA_HEADER_LEN: usize = 6;
+/// Bytes of the authentication tag at the end of a sealed body.
+pub const SEAL_TAG_LEN: usize = 16;
+/// Bytes of the random nonce in a sealed hello.
+pub const HELLO_NONCE_LEN: usize = 12;
+/// Bytes before the body of a record.
+pub const RECORD_HEADER_LEN: usize = 2;
+/// Bytes before the pressed data in a pressed record's body.
+pub const PRESSED_HEADER_LEN: usize = 3;
+
+/// What a datagram is: the low nibble of its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Records as they are, for use inside a tunnel that encrypts (kind 0).
+    DataPlain,
+    /// Encrypted and authenticated records (kind 1).
+    DataSealed,
+    /// Opens or renews a session, encrypted and authenticated (kind 2).
+    HelloSealed,
+    /// Opens or renews a session of plain datagrams (kind 3).
+    HelloPlain,
+}
+
+impl Kind {
+    /// The first byte of a datagram of this kind.
+    pub const fn first_byte(self) -> u8 {
+        let kind = match self {
+            Self::DataPlain => 0,
+            Self::DataSealed => 1,
+            Self::HelloSealed => 2,
+            Self::HelloPlain => 3,
+        };
+        VERSION << 4 | kind
+    }
+}
+
+/// The kind of a datagram, from its first byte alone.
+///
+/// # Errors
+/// [`WireError::Truncated`] if there is no byte, [`WireError::Version`] or
+/// [`WireError::Kind`] if the byte is of no use here.
+#[inline]
+pub fn peek_kind(datagram: &[u8]) -> Result<Kind, WireError> {
+    let first = *datagram.first().ok_or(WireError::Truncated)?;
+    if first >> 4 != VERSION {
+        return Err(WireError::Version(first >> 4));
+    }
+    match first & 0x0f {
+        0 => Ok(Kind::DataPlain),
+        1 => Ok(Kind::DataSealed),
+        2 => Ok(Kind::HelloSealed),
+        3 => Ok(Kind::HelloPlain),
+        other => Err(WireError::Kind(other)),
+    }
+}
+
+/// The header of a data datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DataHeader {
+    /// Whether the body is encrypted and authenticated.
+    pub sealed: bool,
+    /// The sender's name for the session, so that datagrams on their way during a renewal
+    /// find their keys.
+    pub session: u8,
+    /// The low half of the datagram's sequence number; see
+    /// [`reconstruct_sequence`](crate::reconstruct_sequence).
+    pub sequence_low: u32,
+}
+
+impl DataHeader {
+    /// The bytes on the wire.
+    #[inline]
+    pub const fn encode(&self) -> [u8; DATA_HEADER_LEN] {
+        let kind = if self.sealed { Kind::DataSealed } else { Kind::DataPlain };
+        let [a, b, c, d] = self.sequence_low.to_be_bytes();
+        [kind.first_byte(), self.session, a, b, c, d]
+    }
+}
+
+/// The nonce that seals the data datagram of this 64-bit sequence number: four zero bytes,
+/// then the number, big endian. (The construction of RFC 8439 2.8 with a zero constant.)
+pub const fn seal_nonce(sequence: u64) -> [u8; 12] {
+    let [a, b, c, d, e, f, g, h] = sequence.to_be_bytes();
+    [0, 0, 0, 0, a, b, c, d, e, f, g, h]
+}
+
+/// A datagram, taken apart. A sealed body is still encrypted and ends in its
+/// [`SEAL_TAG_LEN`] bytes of tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Datagram<'a> {
+    /// Records; read them with [`Records`](crate::Records) once the body is open.
+    Data {
+        /// The header's fields.
+        header: DataHeader,
+        /// All that follows the header. May be empty if plain.
+        body: &'a [u8],
+    },
+    /// A hello; read it with [`Hello::parse`](crate::Hello::parse) once the body is open.
+    Hello {
+        /// Whether the body is encrypted and authenticated.
+        sealed: bool,
+        /// The nonce of a sealed hello, zeros in a plain one.
+        nonce: [u8; HELLO_NONCE_LEN],
+        /// All that follows the nonce.
+        body: &'a [u8],
+    },
+}
+
+impl<'a> Datagram<'a> {
+    /// Takes a datagram apart, without opening its body.
+    ///
+    /// # Errors
+    /// Those of [`peek_kind`], and [`WireError::Truncated`] if a header or a sealed body's tag
+    /// is not all there.
+    #[inline]
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, WireError> {
+        let kind = peek_kind(datagram)?;
+        let mut rest = Reader(&datagram[1..]);
+        let parsed = match kind {
+            Kind::DataPlain | Kind::DataSealed => {
+                let session = rest.u8().ok_or(WireError::Truncated)?;
+                let sequence_low = rest.u32().ok_or(WireError::Truncated)?;
+                let sealed = kind == Kind::DataSealed;
+                let header = DataHeader { sealed, session, sequence_low };
+                Self::Data { header, body: rest.0 }
+            }
+            Kind::HelloSealed => {
+                let nonce = rest.array().ok_or(WireError::Truncated)?;
+                Self::Hello { sealed: true, nonce, body: rest.0 }
+            }
+            Kind::HelloPlain => {
+                Self::Hello { sealed: false, nonce: [0; HELLO_NONCE_LEN], body: rest.0 }
+            }
+        };
+        let sealed = matches!(kind, Kind::DataSealed | Kind::HelloSealed);
+        if sealed && rest.0.len() < SEAL_TAG_LEN { Err(WireError::Truncated) } else { Ok(parsed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_first_byte_has_one_meaning() {
+        for first in 0..=u8::MAX {
+            let expected = match (first >> 4, first & 15) {
+                (1, 0) => Ok(Kind::DataPlain),
+                (1, 1) => Ok(Kind::DataSealed),
+                (1, 2) => Ok(Kind::HelloSealed),
+                (1, 3) => Ok(Kind::HelloPlain),
+                (1, kind) => Err(WireError::Kind(kind)),
+                (version, _) => Err(WireError::Version(version)),
+            };
+            assert_eq!(peek_kind(&[first]), expected);
+            if let Ok(kind) = expected {
+                assert_eq!(kind.first_byte(), first);
+            }
+        }
+        assert_eq!(peek_kind(&[]), Err(WireError::Truncated));
+    }
+
+    #[test]
+    fn too_short_is_truncated() {
+        let shortest = [(0x10, 6), (0x11, 6 + 16), (0x12, 1 + 12 + 16), (0x13, 1)];
+        for (first, least) in shortest {
+            let mut datagram = vec![0; least];
+            datagram[0] = first;
+            assert!(Datagram::parse(&datagram).is_ok(), "{first:x}");
+            assert_eq!(Datagram::parse(&datagram[..least - 1]), Err(WireError::Truncated));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn data_headers_round_trip(
+            sealed: bool,
+            session: u8,
+            sequence_low: u32,
+            body in prop::collection::vec(any::<u8>(), SEAL_TAG_LEN..100),
+        ) {
+            let header = DataHeader { sealed, session, sequence_low };
+            let datagram = [&header.encode()[..], &body].concat();
+            let parsed = Datagram::parse(&datagram);
+            prop_assert_eq!(parsed, Ok(Datagram::Data { header, body: &body }));
+        }
+    }
+}

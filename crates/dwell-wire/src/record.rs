@@ -1,0 +1,375 @@
+//! Records: what a body is made of (`docs/wire.md` sections 5 and 6).
+
+use crate::control::{CONTROL_BODY_MAX, Control};
+use crate::error::{Full, WireError};
+use crate::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
+use crate::reader::Reader;
+
+/// The record type of a raw packet.
+pub const TYPE_RAW: u8 = 1;
+/// The record type of a pressed packet.
+pub const TYPE_PRESSED: u8 = 2;
+/// The record type of a control message.
+pub const TYPE_CONTROL: u8 = 3;
+
+/// The codec id of an LZ4 block.
+pub const CODEC_LZ4: u8 = 1;
+/// The codec id of a magicless zstd frame.
+pub const CODEC_ZSTD: u8 = 2;
+/// The codec id of raw deflate (RFC 1951).
+pub const CODEC_DEFLATE: u8 = 3;
+/// The codec id of LZO1X.
+pub const CODEC_LZO: u8 = 4;
+
+/// The longest body whose length a record header can name; a longer one is written with the
+/// length 0 and reaches to the end of the datagram.
+pub const RECORD_BODY_NAMED_MAX: usize = 0x0fff;
+
+/// Bytes that a raw packet of `packet_len` bytes takes in a body.
+pub const fn raw_record_len(packet_len: usize) -> usize {
+    RECORD_HEADER_LEN + packet_len
+}
+
+/// Bytes that a packet pressed to `data_len` bytes takes in a body.
+pub const fn pressed_record_len(data_len: usize) -> usize {
+    RECORD_HEADER_LEN + PRESSED_HEADER_LEN + data_len
+}
+
+/// A packet in its pressed form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressed<'a> {
+    /// The codec's id, 0 to 15; not checked here against those that exist.
+    pub codec: u8,
+    /// The epoch of the dictionary, 1 to 15; 0 for none.
+    pub epoch: u8,
+    /// Bytes of the packet before pressing. Always more than `data` has; a decoder must not
+    /// give out more than this, and what it gives out must be exactly this.
+    pub original_len: u16,
+    /// The pressed bytes, at least one.
+    pub data: &'a [u8],
+}
+
+impl<'a> Pressed<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self, WireError> {
+        let mut rest = Reader(body);
+        let coding = rest.u8().ok_or(WireError::Truncated)?;
+        let original_len = rest.u16().ok_or(WireError::Truncated)?;
+        let data = rest.0;
+        if !presses(original_len, data) {
+            return Err(WireError::PressedLength);
+        }
+        Ok(Self { codec: coding >> 4, epoch: coding & 0x0f, original_len, data })
+    }
+}
+
+/// Whether this is a result that may be sent: something, and smaller than the original.
+fn presses(original_len: u16, data: &[u8]) -> bool {
+    !data.is_empty() && data.len() < usize::from(original_len)
+}
+
+/// One record of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// An IP packet as it came, at least one byte.
+    Raw(&'a [u8]),
+    /// A pressed IP packet.
+    Pressed(Pressed<'a>),
+    /// A control message.
+    Control(Control),
+    /// A type that this version does not implement: count it and go on.
+    Skipped {
+        /// The type, 4 to 15.
+        record_type: u8,
+        /// Bytes of its body.
+        len: usize,
+    },
+}
+
+/// The records of a body, in their order. After an error there are no more: what came before
+/// it stands, the rest of the datagram is malformed.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// The records of an open (plain or decrypted) body.
+    pub const fn new(body: &'a [u8]) -> Self {
+        Self { rest: body }
+    }
+
+    /// Takes the next record's type and body off the front.
+    fn split(&mut self) -> Result<(u8, &'a [u8]), WireError> {
+        let mut reader = Reader(self.rest);
+        let header = reader.u16().ok_or(WireError::Truncated)?;
+        let named = usize::from(header) & RECORD_BODY_NAMED_MAX;
+        let len = if named == 0 { reader.0.len() } else { named };
+        let (body, rest) = reader.0.split_at_checked(len).ok_or(WireError::RecordLength)?;
+        self.rest = rest;
+        Ok(((header >> 12) as u8, body))
+    }
+
+    fn read(&mut self) -> Result<Record<'a>, WireError> {
+        let (record_type, body) = self.split()?;
+        match record_type {
+            0 => Err(WireError::RecordType),
+            _ if body.is_empty() => Err(WireError::RecordEmpty),
+            TYPE_RAW => Ok(Record::Raw(body)),
+            TYPE_PRESSED => Pressed::parse(body).map(Record::Pressed),
+            TYPE_CONTROL => Control::parse(body).map(Record::Control),
+            _ => Ok(Record::Skipped { record_type, len: body.len() }),
+        }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, WireError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let record = self.read();
+        if record.is_err() {
+            self.rest = &[];
+        }
+        Some(record)
+    }
+}
+
+impl std::iter::FusedIterator for Records<'_> {}
+
+/// Appends records to a caller's buffer.
+///
+/// A record is written whole or not at all. One with a body over [`RECORD_BODY_NAMED_MAX`]
+/// bytes reaches to the end of the datagram and closes the body.
+#[derive(Debug)]
+pub struct BodyWriter<'a> {
+    buf: &'a mut [u8],
+    len: usize,
+    closed: bool,
+}
+
+impl<'a> BodyWriter<'a> {
+    /// A writer of an empty body, which may grow to fill `buf`.
+    pub const fn new(buf: &'a mut [u8]) -> Self {
+        Self { buf, len: 0, closed: false }
+    }
+
+    /// Bytes that are left for records, their headers included; zero once closed.
+    pub const fn remaining(&self) -> usize {
+        if self.closed { 0 } else { self.buf.len() - self.len }
+    }
+
+    /// Bytes of the body so far.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no record yet.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends a packet as it is: [`raw_record_len`] bytes.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room, or the packet is empty.
+    pub fn raw(&mut self, packet: &[u8]) -> Result<(), Full> {
+        if packet.is_empty() {
+            return Err(Full);
+        }
+        self.append(TYPE_RAW, &[], packet)
+    }
+
+    /// Appends a pressed packet: [`pressed_record_len`] bytes. Of `codec` and `epoch` the low
+    /// four bits are written.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room, or `data` is empty or not smaller than `original_len`
+    /// bytes.
+    pub fn pressed(
+        &mut self,
+        codec: u8,
+        epoch: u8,
+        original_len: u16,
+        data: &[u8],
+    ) -> Result<(), Full> {
+        debug_assert!(codec < 16 && epoch < 16, "codec {codec}, epoch {epoch}");
+        if !presses(original_len, data) {
+            return Err(Full);
+        }
+        let [high, low] = original_len.to_be_bytes();
+        self.append(TYPE_PRESSED, &[codec << 4 | epoch & 0x0f, high, low], data)
+    }
+
+    /// Appends a control message.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room.
+    pub fn control(&mut self, control: &Control) -> Result<(), Full> {
+        let mut body = [0; CONTROL_BODY_MAX];
+        let len = control.encode(&mut body);
+        self.append(TYPE_CONTROL, &[], &body[..len])
+    }
+
+    /// Appends a record whose body is `prefix`, then `data`.
+    fn append(&mut self, record_type: u8, prefix: &[u8], data: &[u8]) -> Result<(), Full> {
+        let body_len = prefix.len() + data.len();
+        if RECORD_HEADER_LEN + body_len > self.remaining() {
+            return Err(Full);
+        }
+        let named = if body_len <= RECORD_BODY_NAMED_MAX { body_len as u16 } else { 0 };
+        self.closed = named == 0;
+        self.put(&(u16::from(record_type) << 12 | named).to_be_bytes());
+        self.put(prefix);
+        self.put(data);
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.buf[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::control::tests::any_control;
+
+    /// A record that owns its bytes.
+    #[derive(Clone, Debug)]
+    enum Owned {
+        Raw(Vec<u8>),
+        Pressed { codec: u8, epoch: u8, original_len: u16, data: Vec<u8> },
+        Control(Control),
+    }
+
+    impl Owned {
+        fn write(&self, writer: &mut BodyWriter<'_>) -> Result<(), Full> {
+            match self {
+                Self::Raw(packet) => writer.raw(packet),
+                Self::Pressed { codec, epoch, original_len, data } => {
+                    writer.pressed(*codec, *epoch, *original_len, data)
+                }
+                Self::Control(control) => writer.control(control),
+            }
+        }
+
+        fn len(&self) -> usize {
+            match self {
+                Self::Raw(packet) => raw_record_len(packet.len()),
+                Self::Pressed { data, .. } => pressed_record_len(data.len()),
+                Self::Control(control) => RECORD_HEADER_LEN + control.body_len(),
+            }
+        }
+
+        fn borrow(&self) -> Record<'_> {
+            match self {
+                Self::Raw(packet) => Record::Raw(packet),
+                &Self::Pressed { codec, epoch, original_len, ref data } => {
+                    Record::Pressed(Pressed { codec, epoch, original_len, data })
+                }
+                Self::Control(control) => Record::Control(*control),
+            }
+        }
+    }
+
+    fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+        // Small ones for many records in a body, large ones for the border of the named length.
+        let len = prop_oneof![8 => 1usize..200, 1 => 4080usize..4110, 1 => 1usize..9000];
+        (len, any::<u8>()).prop_map(|(len, fill)| vec![fill; len])
+    }
+
+    fn any_record() -> impl Strategy<Value = Owned> {
+        prop_oneof![
+            any_bytes().prop_map(Owned::Raw),
+            (0u8..16, 0u8..16, any_bytes(), 1u16..5000).prop_map(|(codec, epoch, data, saved)| {
+                let original_len = data.len() as u16 + saved;
+                Owned::Pressed { codec, epoch, original_len, data }
+            }),
+            any_control().prop_map(Owned::Control),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_sequence_of_records_round_trips(
+            records in prop::collection::vec(any_record(), 0..20),
+            room in prop_oneof![0usize..2000, 0usize..20_000],
+        ) {
+            let mut buf = vec![0xee; room];
+            let mut writer = BodyWriter::new(&mut buf);
+            let mut written = Vec::new();
+            for record in &records {
+                let (before, fits) = (writer.len(), record.len() <= writer.remaining());
+                prop_assert_eq!(record.write(&mut writer).is_ok(), fits);
+                prop_assert_eq!(writer.len() - before, if fits { record.len() } else { 0 });
+                if fits {
+                    written.push(record.borrow());
+                }
+            }
+            let len = writer.len();
+            let read: Result<Vec<_>, _> = Records::new(&buf[..len]).collect();
+            prop_assert_eq!(read, Ok(written));
+            prop_assert!(buf[len..].iter().all(|&byte| byte == 0xee));
+        }
+    }
+
+    #[test]
+    fn a_long_record_closes_the_body() {
+        for (packet_len, left) in [(4095, 10_000 - 4097), (4096, 0)] {
+            let mut buf = [0; 10_000];
+            let mut writer = BodyWriter::new(&mut buf);
+            writer.raw(&vec![7; packet_len]).unwrap();
+            assert_eq!(writer.remaining(), left);
+            assert_eq!(writer.control(&Control::KeepAlive).is_ok(), left > 0);
+        }
+    }
+
+    #[test]
+    fn records_that_cannot_exist_are_not_written() {
+        let mut buf = [0; 100];
+        let mut writer = BodyWriter::new(&mut buf);
+        assert_eq!(writer.raw(&[]), Err(Full));
+        assert_eq!(writer.pressed(1, 0, 5, &[0; 5]), Err(Full));
+        assert_eq!(writer.pressed(1, 0, 5, &[]), Err(Full));
+        assert!(writer.is_empty());
+    }
+
+    #[test]
+    fn malformed_bodies_end_with_a_named_reason() {
+        let cases: [(&[u8], WireError); 9] = [
+            (&[0x10], WireError::Truncated),
+            (&[0x00, 0x01, 0xaa], WireError::RecordType),
+            (&[0x10, 0x03, 1, 2], WireError::RecordLength),
+            (&[0x10, 0x00], WireError::RecordEmpty),
+            (&[0x80, 0x00], WireError::RecordEmpty),
+            (&[0x20, 0x02, 0x10, 0x00], WireError::Truncated),
+            (&[0x20, 0x03, 0x10, 0x00, 0x09], WireError::PressedLength),
+            (&[0x20, 0x04, 0x10, 0x00, 0x01, 0xaa], WireError::PressedLength),
+            (&[0x30, 0x02, 0x02, 0xaa], WireError::ControlLength),
+        ];
+        for (bad, reason) in cases {
+            let body = [&[0x10, 0x01, 0x45], bad].concat();
+            let mut records = Records::new(&body);
+            assert_eq!(records.next(), Some(Ok(Record::Raw(&[0x45]))));
+            assert_eq!(records.next(), Some(Err(reason)), "{bad:x?}");
+            assert_eq!(records.next(), None);
+        }
+    }
+
+    #[test]
+    fn unknown_types_are_skipped() {
+        for record_type in 4..16u8 {
+            let body = [record_type << 4, 2, 9, 9, 0x10, 1, 0x45];
+            let records: Vec<_> = Records::new(&body).collect();
+            let skipped = Record::Skipped { record_type, len: 2 };
+            assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);
+        }
+    }
+}
