@@ -397,7 +397,8 @@ impl Port {
         while let Some(entry) = self.relay_queue.front() {
             let unit_bytes = self.unit_bytes(entry);
             let fits = units_bytes + unit_bytes <= u64::from(limits.units_bytes_max);
-            if !frame.units.is_empty() && !(fits && frame.units.len() < limits.units_max as usize) {
+            let room = fits && frame.units.len() < limits.units_max as usize;
+            if !room && !frame.units.is_empty() {
                 break;
             }
             units_bytes += unit_bytes;
