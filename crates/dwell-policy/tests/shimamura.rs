@@ -82,7 +82,7 @@ impl World {
             estimates: Estimates::Fixed(estimate),
             ..PortConfig::default()
         })
-        .unwrap();
+        .expect("Table 2 is a possible configuration");
         let results = Results::default();
         let events = BinaryHeap::new();
         Self { port, events, arrived_ns: Vec::new(), results, ratio, cost_ns }
@@ -145,7 +145,7 @@ impl World {
                 Action::Drop(..) => unreachable!("these schemes drop on arrival only"),
             }
         }
-        if cfg!(debug_assertions) && self.arrived_ns.len() % 1024 == 0 {
+        if cfg!(debug_assertions) && self.arrived_ns.len().is_multiple_of(1024) {
             self.port.assert_invariants();
         }
     }
