@@ -1,0 +1,48 @@
+//! Replays the corpora that the fuzzer's runs left under `fuzz/corpus`.
+
+use std::path::Path;
+
+use crate::fuzz_wire;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let mut files: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "no corpus in {}", folder.display());
+    for file in files {
+        #[expect(clippy::disallowed_methods, reason = "a test may read its own inputs")]
+        let bytes = std::fs::read(&file).unwrap();
+        // The harness shows this only if the run below panics.
+        let case = Shown(&file);
+        run(&bytes);
+        std::mem::forget(case);
+    }
+}
+
+/// Names the file that was being replayed, if a panic unwinds past it.
+struct Shown<'a>(&'a Path);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        #[expect(clippy::disallowed_macros, reason = "a failing test says with what")]
+        {
+            eprintln!("while replaying {}", self.0.display());
+        }
+    }
+}
+
+#[test]
+fn wire_datagram() {
+    replay("wire_datagram", fuzz_wire::datagram);
+}
+
+#[test]
+fn wire_packet() {
+    replay("wire_packet", fuzz_wire::packet);
+}
+
+#[test]
+fn wire_roundtrip() {
+    replay("wire_roundtrip", fuzz_wire::roundtrip);
+}

@@ -1,0 +1,170 @@
+//! `docs/wire.md` against the code: every worked example is decoded and encoded again.
+
+use std::collections::BTreeMap;
+
+use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
+use dwell_wire::{
+    BodyWriter, CloseReason, Control, DataHeader, Datagram, Hello, Pressed, Record, Records,
+    Report, WireError, reconstruct_sequence,
+};
+
+const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
+
+/// The lines of the fenced blocks, by what follows the fence; comments and blanks removed.
+fn blocks() -> BTreeMap<&'static str, Vec<Vec<&'static str>>> {
+    let mut blocks = BTreeMap::new();
+    let mut lines = DOCUMENT.lines();
+    while let Some(line) = lines.next() {
+        let Some(title) = line.strip_prefix("```") else { continue };
+        let body = lines
+            .by_ref()
+            .take_while(|line| *line != "```")
+            .map(|line| line.split('#').next().unwrap().split_whitespace().collect::<Vec<_>>())
+            .filter(|words| !words.is_empty())
+            .collect();
+        assert!(blocks.insert(title, body).is_none(), "two blocks \"{title}\"");
+    }
+    blocks
+}
+
+fn hex(name: &str) -> Vec<u8> {
+    let title = format!("hex {name}");
+    let blocks = blocks();
+    let lines = blocks.get(title.as_str()).unwrap_or_else(|| panic!("no example {name}"));
+    lines.concat().iter().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+/// Reads the records of a body, and writes them again to the same bytes.
+fn assert_records(body: &[u8], expected: &[Record<'_>]) {
+    let read: Result<Vec<_>, _> = Records::new(body).collect();
+    assert_eq!(read.as_deref(), Ok(expected));
+    let mut buf = vec![0; body.len()];
+    let mut writer = BodyWriter::new(&mut buf);
+    for record in expected {
+        match record {
+            Record::Raw(packet) => writer.raw(packet),
+            Record::Pressed(p) => writer.pressed(p.codec, p.epoch, p.original_len, p.data),
+            Record::Control(control) => writer.control(control),
+            Record::Skipped { .. } => panic!("cannot be written"),
+        }
+        .unwrap();
+    }
+    assert_eq!(writer.len(), body.len());
+    assert_eq!(buf, body);
+}
+
+#[test]
+fn no_example_is_left_out() {
+    let known = [
+        "hex control-close",
+        "hex control-keep-alive",
+        "hex control-probe",
+        "hex control-probe-reply",
+        "hex control-report",
+        "hex data-plain",
+        "hex data-sealed-header",
+        "hex data-sealed-nonce",
+        "hex hello-plain",
+        "hex malformed-length",
+        "hex pressed",
+        "hex skipped-then-open-ended",
+        "sequence",
+    ];
+    assert_eq!(blocks().into_keys().collect::<Vec<_>>(), known);
+}
+
+#[test]
+fn section_3_sequence_numbers() {
+    let lines = &blocks()["sequence"];
+    assert!(lines.len() >= 6);
+    for line in lines {
+        let [highest, low, completed] = line[..] else { panic!("{line:?}") };
+        let number = |hex| u64::from_str_radix(hex, 16).unwrap();
+        let found = reconstruct_sequence(number(highest), number(low) as u32);
+        assert_eq!(found, number(completed), "{line:?}");
+    }
+}
+
+#[test]
+fn section_3_sealed_data() {
+    let header = DataHeader { sealed: true, session: 0x2a, sequence_low: 7 };
+    assert_eq!(header.encode()[..], hex("data-sealed-header"));
+    assert_eq!(seal_nonce(0x3_0000_0007)[..], hex("data-sealed-nonce"));
+    let body = [0xcc; SEAL_TAG_LEN + 5];
+    let datagram = [&hex("data-sealed-header")[..], &body].concat();
+    assert_eq!(Datagram::parse(&datagram), Ok(Datagram::Data { header, body: &body }));
+}
+
+#[test]
+fn section_3_plain_data() {
+    let datagram = hex("data-plain");
+    let Ok(Datagram::Data { header, body }) = Datagram::parse(&datagram) else {
+        panic!("no data datagram")
+    };
+    assert_eq!(header, DataHeader { sealed: false, session: 0x2a, sequence_low: 7 });
+    assert_eq!(header.encode(), datagram[..6]);
+    let packet = Record::Raw(&[0x45, 0, 0, 0x54]);
+    assert_records(body, &[packet, Record::Control(Control::KeepAlive)]);
+}
+
+#[test]
+fn section_4_hello() {
+    let datagram = hex("hello-plain");
+    let Ok(Datagram::Hello { sealed: false, body, .. }) = Datagram::parse(&datagram) else {
+        panic!("no plain hello")
+    };
+    let hello = Hello {
+        salt: std::array::from_fn(|at| at as u8),
+        echo: [0; 16],
+        datagram_max: 1452,
+        codecs: 1 << 1 | 1 << 2,
+        flags: 0,
+    };
+    assert_eq!(Hello::parse(body), Ok(hello));
+    assert_eq!(hello.encode()[..], *body);
+}
+
+#[test]
+fn section_5_records() {
+    let packet = [0x45, 0, 0, 0x54];
+    let body = hex("skipped-then-open-ended");
+    let records: Vec<_> = Records::new(&body).collect();
+    let skipped = Record::Skipped { record_type: 9, len: 3 };
+    assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&packet))]);
+
+    let body = hex("malformed-length");
+    let records: Vec<_> = Records::new(&body).collect();
+    assert_eq!(records, [Ok(Record::Raw(&packet)), Err(WireError::RecordLength)]);
+}
+
+#[test]
+fn section_6_pressed_packet() {
+    let data = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
+    let pressed = Pressed { codec: 2, epoch: 0, original_len: 1500, data };
+    assert_records(&hex("pressed"), &[Record::Pressed(pressed)]);
+}
+
+#[test]
+fn section_7_control() {
+    let (sender_time_ns, id) = (1_000_000_000, 17);
+    let report = Report {
+        datagrams: 10_000,
+        bytes: 14_000_000,
+        records: 30_000,
+        lost: 5,
+        duplicates: 2,
+        highest_sequence: 10_005,
+        delivery_bps: 10_000_000,
+    };
+    let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns: 5_000_000 };
+    let examples = [
+        ("control-keep-alive", Control::KeepAlive),
+        ("control-probe", Control::Probe { sender_time_ns, id }),
+        ("control-probe-reply", reply),
+        ("control-report", Control::Report(report)),
+        ("control-close", Control::Close { reason: CloseReason::Reload }),
+    ];
+    for (name, control) in examples {
+        assert_records(&hex(name), &[Record::Control(control)]);
+    }
+}

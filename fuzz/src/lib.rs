@@ -1,0 +1,4 @@
+//! The bodies of the fuzz targets, one module for each crate. They know nothing of the fuzzer:
+//! they take bytes, and panic if something is wrong.
+
+pub mod wire;

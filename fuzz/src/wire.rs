@@ -1,0 +1,171 @@
+//! What must hold of `dwell-wire` for any bytes.
+
+use std::net::IpAddr;
+
+use dwell_wire::checksum::{checksum, transport_checksum};
+use dwell_wire::header::{self, RECORD_HEADER_LEN};
+use dwell_wire::packet::{destination, service_class};
+use dwell_wire::record::{pressed_record_len, raw_record_len};
+use dwell_wire::{
+    BodyWriter, Control, Datagram, Full, Hello, PacketInfo, Pressed, Record, Records, icmp, mss,
+};
+
+/// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
+/// reads the same.
+pub fn datagram(bytes: &[u8]) {
+    check_records(bytes);
+    check_hello(bytes);
+    let kind = header::peek_kind(bytes);
+    match Datagram::parse(bytes) {
+        Ok(Datagram::Data { header, body }) => {
+            assert_eq!([&header.encode()[..], body].concat(), bytes);
+            check_records(body);
+        }
+        Ok(Datagram::Hello { sealed, nonce, body }) => {
+            let nonce: &[u8] = if sealed { &nonce } else { &[] };
+            assert_eq!([&[kind.unwrap().first_byte()], nonce, body].concat(), bytes);
+            check_hello(body);
+        }
+        Err(reason) => assert!(kind == Err(reason) || kind.is_ok()),
+    }
+}
+
+fn check_hello(body: &[u8]) {
+    if let Ok(hello) = Hello::parse(body) {
+        assert!(body.starts_with(&hello.encode()));
+    }
+}
+
+fn check_records(body: &[u8]) {
+    let mut records = Records::new(body);
+    let mut used = 0;
+    for record in records.by_ref() {
+        let Ok(record) = record else { break };
+        used += match record {
+            Record::Raw(packet) => raw_record_len(packet.len()),
+            Record::Pressed(pressed) => pressed_record_len(pressed.data.len()),
+            // It may have had more fields than are known.
+            Record::Control(control) => RECORD_HEADER_LEN + control.body_len(),
+            Record::Skipped { len, .. } => RECORD_HEADER_LEN + len,
+        };
+        assert!(used <= body.len());
+        check_rewrite(record);
+    }
+    assert!(records.next().is_none(), "a record after the end");
+}
+
+fn check_rewrite(record: Record<'_>) {
+    let mut buf = vec![0; 70_000];
+    let mut writer = BodyWriter::new(&mut buf);
+    match write(&mut writer, record) {
+        Some(written) => assert_eq!(written, Ok(())),
+        None => return,
+    }
+    let len = writer.len();
+    let again: Vec<_> = Records::new(&buf[..len]).collect();
+    assert_eq!(again, [Ok(record)]);
+}
+
+/// Appends a record, if it is of a kind that can be written.
+fn write(writer: &mut BodyWriter<'_>, record: Record<'_>) -> Option<Result<(), Full>> {
+    match record {
+        Record::Raw(packet) => Some(writer.raw(packet)),
+        Record::Pressed(p) => Some(writer.pressed(p.codec, p.epoch, p.original_len, p.data)),
+        Record::Control(control) => Some(writer.control(&control)),
+        Record::Skipped { .. } => None,
+    }
+}
+
+/// Two bytes of a maximum segment size, two of an MTU, and a packet: it is read, clamped and
+/// answered.
+pub fn packet(bytes: &[u8]) {
+    let Some((&[a, b, c, d], packet)) = bytes.split_first_chunk::<4>() else { return };
+    let (mss_max, mtu) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    let info = PacketInfo::parse(packet, u64::from(mtu));
+    if let Ok(info) = info {
+        assert!(usize::from(info.header_len) <= info.total_len && info.total_len <= packet.len());
+        assert_eq!(destination(packet), Some(info.dst));
+        assert_eq!(service_class(&info) >> 16, u32::from(info.protocol));
+        assert_eq!(PacketInfo::parse(&packet[..info.total_len], u64::from(mtu)), Ok(info));
+    }
+    check_clamp(packet, mss_max, info.ok());
+    check_too_big(packet, mtu, info.ok());
+}
+
+fn check_clamp(before: &[u8], mss_max: u16, info: Option<PacketInfo>) {
+    let mut after = before.to_vec();
+    if !mss::clamp_mss(&mut after, mss_max, mss_max) {
+        assert_eq!(before, after);
+        return;
+    }
+    let info = info.expect("only packets are clamped");
+    assert_eq!(info.protocol, 6);
+    assert_eq!(PacketInfo::parse(&after, 0).map(|i| i.tcp_syn), Ok(true));
+    assert!(
+        !mss::clamp_mss(&mut after.clone(), mss_max, mss_max),
+        "the second time nothing is left"
+    );
+    // The sum over the packet is what it was, be the checksum right or wrong: TCP begins at an
+    // even offset. (0 and 0xffff are the same number in ones' complement.)
+    let sum = |packet: &[u8]| checksum(&packet[..info.total_len]) % 0xffff;
+    assert_eq!(sum(before), sum(&after));
+}
+
+fn check_too_big(original: &[u8], mtu: u16, info: Option<PacketInfo>) {
+    let mut out = [0; icmp::ICMP_V6_LEN_MAX];
+    for source in [IpAddr::from([10, 0, 0, 1]), IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1])] {
+        let Some(len) = icmp::packet_too_big(original, mtu, source, &mut out) else { continue };
+        let info = info.expect("only packets are answered");
+        let answer = PacketInfo::parse(&out[..len], 0).expect("the answer is a packet");
+        assert_eq!((answer.total_len, answer.src, answer.dst), (len, source, info.src));
+        let error = &out[usize::from(answer.header_len)..len];
+        let sum = match source {
+            IpAddr::V4(_) => checksum(error),
+            IpAddr::V6(_) => transport_checksum(answer.src, answer.dst, 58, error),
+        };
+        assert_eq!(sum, 0);
+        assert!(original[..info.total_len].starts_with(&error[8..]));
+        let mut again = [0; icmp::ICMP_V6_LEN_MAX];
+        assert_eq!(icmp::packet_too_big(&out[..len], mtu, source, &mut again), None);
+    }
+}
+
+/// Bytes as a script of records to write: what went in comes out, and no more.
+pub fn roundtrip(bytes: &[u8]) {
+    let Some((&[a, b], mut script)) = bytes.split_first_chunk::<2>() else { return };
+    let mut buf = vec![0; usize::from(u16::from_be_bytes([a, b]))];
+    let mut writer = BodyWriter::new(&mut buf);
+    let filler: Vec<u8> = (0..6000usize).map(|at| at as u8).collect();
+    let mut written = Vec::new();
+    while let Some((&[op, x, y, z], rest)) = script.split_first_chunk::<4>() {
+        script = rest;
+        let record = scripted(op, [x, y, z], &filler);
+        let (len, remaining) = (writer.len(), writer.remaining());
+        match write(&mut writer, record).expect("nothing that is skipped is scripted") {
+            Ok(()) => {
+                assert!(writer.len() > len && writer.len() - len <= remaining);
+                written.push(record);
+            }
+            Err(Full) => assert_eq!((writer.len(), writer.remaining()), (len, remaining)),
+        }
+    }
+    let len = writer.len();
+    let read: Result<Vec<_>, _> = Records::new(&buf[..len]).collect();
+    assert_eq!(read, Ok(written));
+}
+
+/// One record of the script.
+fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
+    let len = usize::from(u16::from_be_bytes([x, y])) % filler.len();
+    let time = u64::from_be_bytes([x, y, z, op, x, y, z, op]);
+    match op % 8 {
+        0..=2 => Record::Raw(&filler[..len]),
+        3..=5 => {
+            let original_len = (len as u16).wrapping_add(u16::from(z)).wrapping_sub(16);
+            let data = &filler[..len];
+            Record::Pressed(Pressed { codec: op >> 4, epoch: z & 15, original_len, data })
+        }
+        6 => Record::Control(Control::Probe { sender_time_ns: time, id: u32::from(z) }),
+        _ => Record::Control(Control::Close { reason: x.into() }),
+    }
+}
