@@ -1,1 +1,65 @@
-//! placeholder
+//! Compresses single packets and blocks of packets, and undoes it within bounds.
+//!
+//! This crate knows nothing about queues, headers, policies or time. It turns bytes into
+//! fewer bytes ([`Compressor`]) and back ([`Decompressor`]), if both sides hold the same
+//! [`Dictionary`], or none. Whoever sends decides which codec to use; the [`CodecId`] goes
+//! over the wire beside the payload, together with the original length.
+//!
+//! # Promises
+//! * Nothing is allocated per packet: all state is made in `new` (`tests/no_alloc.rs`).
+//! * The same input gives the same output, however often a compressor has been used. It may
+//!   differ between versions of the libraries below; only the round trip is stable.
+//! * [`Decompressor::decompress`] is the one way back. It writes into the given buffer and
+//!   never beyond it, allocates nothing, and takes any bytes at all.
+//!
+//! # Payload format per codec
+//! No payload carries its own length, the original length, a checksum or a dictionary id:
+//! all of these belong to the enclosing message.
+//!
+//! | id | name | payload | dictionary |
+//! |---|---|---|---|
+//! | 1 | `lz4` | one LZ4 *block* (no frame) | raw bytes before the data, last 64 KiB count |
+//! | 2 | `zstd` | the content of one zstd *compressed block*, see below | raw bytes, or zstd's trained format |
+//! | 3 | `deflate` | one raw RFC 1951 stream | none |
+//! | 4 | `lzo` | one LZO1X stream with its end mark | none |
+//!
+//! zstd: a packet is one frame of one block. The frame would begin with a magic number, a
+//! frame header and a block header, nine bytes, all known beforehand: the payload is what
+//! follows them. To decode, put these bytes before the payload of `n` bytes (RFC 8878,
+//! sections 3.1.1.1 and 3.1.1.2) and hand the result to any zstd decoder:
+//!
+//! ```text
+//! 28 b5 2f fd    magic number
+//! 00             frame header descriptor: no content size, checksum or dictionary id
+//! 38             window descriptor: 128 KiB
+//! b0 b1 b2       block header, little endian: 1 (last) | 2 << 1 (compressed) | n << 3
+//! ```
+//!
+//! zstd writes packets of one repeated byte as an RLE block, which has another header; they
+//! are sent as a compressed block that has RLE literals and no sequences. Packets that zstd
+//! would store are not sent compressed at all.
+
+mod compressor;
+mod decompressor;
+mod deflate;
+mod dictionary;
+mod error;
+mod ffi;
+mod id;
+mod lz4;
+#[cfg(feature = "lzo")]
+mod lzo;
+mod spec;
+mod zstd;
+
+pub use compressor::Compressor;
+pub use decompressor::Decompressor;
+pub use dictionary::{DICTIONARY_LEN_MAX, DICTIONARY_LEN_MIN, Dictionary, DictionaryError};
+pub use error::{CodecError, DecodeError};
+pub use id::{CodecId, supported_bitmap};
+pub use spec::{CodecSpec, ParseSpecError};
+
+/// The longest input of a [`Compressor`] and the longest payload of a [`Decompressor`], in
+/// bytes. It is what an IP packet can hold, so that nothing a relay queues is longer, and it
+/// bounds the memory of each codec.
+pub const SRC_LEN_MAX: usize = 1 << 16;

@@ -1,0 +1,73 @@
+//! The one way back from a payload to a packet.
+
+use std::fmt;
+
+use crate::dictionary::Dictionary;
+use crate::error::DecodeError;
+use crate::id::CodecId;
+use crate::{SRC_LEN_MAX, deflate, lz4, zstd};
+
+/// Decodes payloads of all codecs, within the bounds of the given buffer.
+///
+/// It holds about 230 KiB, made once; decoding allocates nothing, whatever comes in.
+pub struct Decompressor {
+    zstd: zstd::Decoder,
+    deflate: deflate::Decoder,
+}
+
+impl Decompressor {
+    /// Makes the contexts for all codecs.
+    pub fn new() -> Self {
+        Self { zstd: zstd::Decoder::new(), deflate: deflate::Decoder::new() }
+    }
+
+    /// Decodes `src` into `dst` and gives the length of the data.
+    ///
+    /// Both may come from anyone on the network: nothing is written outside `dst`, and data
+    /// that would be longer are an error. Payloads carry no checksum, so damaged ones may
+    /// decode to other data. The caller should make `dst` as long as the packet is declared to
+    /// be, and refuse it if the result is shorter. What `dst` contains beyond the result, or
+    /// after an error, has no meaning.
+    ///
+    /// # Errors
+    /// If the payload is damaged, too long or made with another dictionary or codec, its data
+    /// do not fit, or the build lacks the codec.
+    pub fn decompress(
+        &mut self,
+        codec: CodecId,
+        dictionary: Option<&Dictionary>,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, DecodeError> {
+        if !codec.is_built_in() {
+            return Err(DecodeError::NotBuiltIn(codec));
+        }
+        if dictionary.is_some() && !codec.takes_dictionary() {
+            return Err(DecodeError::NoDictionary(codec));
+        }
+        if src.len() > SRC_LEN_MAX {
+            return Err(DecodeError::TooLong(src.len()));
+        }
+        match codec {
+            CodecId::Lz4 => lz4::decompress(dictionary, src, dst),
+            CodecId::Zstd => self.zstd.decompress(dictionary, src, dst),
+            CodecId::Deflate => self.deflate.decompress(src, dst),
+            #[cfg(feature = "lzo")]
+            CodecId::Lzo => crate::lzo::decompress(src, dst),
+            #[cfg(not(feature = "lzo"))]
+            CodecId::Lzo => Err(DecodeError::NotBuiltIn(codec)),
+        }
+    }
+}
+
+impl Default for Decompressor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Decompressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decompressor").finish_non_exhaustive()
+    }
+}

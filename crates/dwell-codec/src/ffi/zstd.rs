@@ -1,0 +1,152 @@
+//! zstd contexts in memory of fixed size, and digested dictionaries.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use zstd_safe::zstd_sys::{
+    ZSTD_CCtx, ZSTD_CCtx_refCDict, ZSTD_CCtx_setParameter, ZSTD_CDict, ZSTD_ErrorCode,
+    ZSTD_cParameter, ZSTD_compress2, ZSTD_createCDict, ZSTD_estimateCCtxSize_usingCParams,
+    ZSTD_format_e, ZSTD_freeCDict, ZSTD_getCParams, ZSTD_getErrorCode, ZSTD_initStaticCCtx,
+};
+
+use crate::SRC_LEN_MAX;
+
+// These are macros in zstd.h.
+const FORMAT: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalParam2;
+const SPLIT_AFTER_SEQUENCES: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalParam13;
+const SWITCH_OFF: i32 = 2;
+
+/// Why zstd did not do as it was told: its number for the error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure(pub(crate) u32);
+
+/// A dictionary, digested for one level.
+pub(crate) struct DigestedDictionary(NonNull<ZSTD_CDict>);
+
+// SAFETY: zstd.h: a CDict "can be shared by multiple threads", as it is read-only.
+unsafe impl Send for DigestedDictionary {}
+// SAFETY: as above.
+unsafe impl Sync for DigestedDictionary {}
+
+impl DigestedDictionary {
+    /// Digests a copy of `bytes`; `None` if zstd says that they are damaged.
+    pub(crate) fn new(bytes: &[u8], level: i32) -> Option<Self> {
+        // SAFETY: a live slice, which zstd copies.
+        let cdict = unsafe { ZSTD_createCDict(bytes.as_ptr().cast(), bytes.len(), level) };
+        NonNull::new(cdict).map(Self)
+    }
+}
+
+impl Drop for DigestedDictionary {
+    fn drop(&mut self) {
+        // SAFETY: made by ZSTD_createCDict, freed once.
+        unsafe { ZSTD_freeCDict(self.0.as_ptr()) };
+    }
+}
+
+/// A context that makes magicless frames without size, checksum and dictionary id.
+///
+/// It lives in memory that is large enough for any input up to [`SRC_LEN_MAX`]. An ordinary
+/// context would grow with the first large input and, after 128 small ones, shrink again:
+/// two allocations of hundreds of kilobytes in the middle of the traffic.
+pub(crate) struct Context {
+    /// Points into `_memory`.
+    context: NonNull<ZSTD_CCtx>,
+    _memory: Vec<u64>,
+    /// `context` refers to it.
+    _dictionary: Option<Arc<DigestedDictionary>>,
+}
+
+// SAFETY: a context is plain memory without ties to a thread, and what it points to is
+// owned beside it and is `Send`.
+unsafe impl Send for Context {}
+
+impl Context {
+    /// A context for one level. With a dictionary, the level is that of the digest.
+    pub(crate) fn new(
+        level: i32,
+        dictionary: Option<(Arc<DigestedDictionary>, usize)>,
+    ) -> Result<Self, Failure> {
+        let dictionary_len = dictionary.as_ref().map_or(0, |(_, len)| *len);
+        let bytes = memory_needed(level, dictionary_len);
+        // Words, as zstd wants the memory aligned to eight bytes. Pages that a level does
+        // not touch are never made real by the system.
+        let mut memory = vec![0u64; bytes.div_ceil(8)];
+        // SAFETY: a live buffer of that length, aligned to eight bytes. A `Vec` does not
+        // move its content when it is moved, nor is this one ever used again.
+        let context = unsafe { ZSTD_initStaticCCtx(memory.as_mut_ptr().cast(), memory.len() * 8) };
+        let context = NonNull::new(context)
+            .ok_or(Failure(ZSTD_ErrorCode::ZSTD_error_memory_allocation as u32))?;
+        let digest = dictionary.map(|(digest, _)| digest);
+        let mut context = Self { context, _memory: memory, _dictionary: digest };
+        context.set_up(level)?;
+        Ok(context)
+    }
+
+    fn set_up(&mut self, level: i32) -> Result<(), Failure> {
+        use ZSTD_cParameter as Parameter;
+        self.set(Parameter::ZSTD_c_compressionLevel, level)?;
+        self.set(Parameter::ZSTD_c_contentSizeFlag, 0)?;
+        self.set(Parameter::ZSTD_c_checksumFlag, 0)?;
+        self.set(Parameter::ZSTD_c_dictIDFlag, 0)?;
+        self.set(FORMAT, ZSTD_format_e::ZSTD_f_zstd1_magicless as i32)?;
+        // The payload format knows only frames of one block.
+        self.set(SPLIT_AFTER_SEQUENCES, SWITCH_OFF)?;
+        if let Some(dictionary) = &self._dictionary {
+            // SAFETY: both are live; the dictionary lives as long as the context, beside it.
+            check(unsafe { ZSTD_CCtx_refCDict(self.context.as_ptr(), dictionary.0.as_ptr()) })?;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, parameter: ZSTD_cParameter, value: i32) -> Result<(), Failure> {
+        // SAFETY: the context is live; any value is checked by zstd.
+        check(unsafe { ZSTD_CCtx_setParameter(self.context.as_ptr(), parameter, value) })?;
+        Ok(())
+    }
+
+    /// Makes one frame of `src`, which is at most [`SRC_LEN_MAX`] long.
+    pub(crate) fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, Failure> {
+        assert!(src.len() <= SRC_LEN_MAX, "the memory is for inputs up to this length");
+        // SAFETY: live slices that do not overlap. ZSTD_compress2 begins with a reset of the
+        // session, so that it does not matter how the last call ended.
+        check(unsafe {
+            ZSTD_compress2(
+                self.context.as_ptr(),
+                dst.as_mut_ptr().cast(),
+                dst.len(),
+                src.as_ptr().cast(),
+                src.len(),
+            )
+        })
+    }
+}
+
+/// An upper bound for what a context needs at this level, whatever the input.
+///
+/// zstd chooses other tables by the length of the input and the dictionary, not always
+/// smaller ones for shorter input, so this is the maximum over its classes.
+fn memory_needed(level: i32, dictionary_len: usize) -> usize {
+    let cases = [1, 4 << 10, 15 << 10, SRC_LEN_MAX]
+        .into_iter()
+        .flat_map(|src_len| [(src_len, 0), (src_len, dictionary_len)]);
+    let sizes = cases.map(|(src_len, dictionary_len)| {
+        // SAFETY: takes and gives plain numbers.
+        let mut parameters = unsafe { ZSTD_getCParams(level, src_len as u64, dictionary_len) };
+        // Dictionary and input together: the window decides the size of the block buffers.
+        parameters.windowLog = parameters.windowLog.max(17);
+        // SAFETY: takes and gives plain numbers.
+        unsafe { ZSTD_estimateCCtxSize_usingCParams(parameters) }
+    });
+    sizes.max().expect("there are cases")
+}
+
+/// Separates lengths from error codes.
+fn check(result: usize) -> Result<usize, Failure> {
+    // SAFETY: takes and gives plain numbers.
+    let code = unsafe { ZSTD_getErrorCode(result) };
+    match code {
+        ZSTD_ErrorCode::ZSTD_error_no_error => Ok(result),
+        other => Err(Failure(other as u32)),
+    }
+}

@@ -1,0 +1,205 @@
+//! A codec with its level, as users write it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+
+use crate::error::CodecError;
+use crate::id::CodecId;
+
+/// A codec and its level: `lz4`, `lz4:8`, `zstd:-3`, `deflate:9`, `lzo`.
+///
+/// The level of lz4 is its acceleration: higher is faster and compresses less. For zstd and
+/// deflate higher is slower and compresses more; zstd's negative levels are its fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CodecSpec {
+    /// The codec.
+    pub id: CodecId,
+    /// The level, in the codec's own scale.
+    pub level: i32,
+}
+
+impl CodecSpec {
+    /// The codec with the level that it has if none is given.
+    pub const fn with_default_level(id: CodecId) -> Self {
+        Self { id, level: default_level(id) }
+    }
+
+    /// Checks that this build has the codec and that the codec has the level.
+    ///
+    /// # Errors
+    /// [`CodecError::NotBuiltIn`] or [`CodecError::Level`].
+    pub fn check(self) -> Result<Self, CodecError> {
+        if !self.id.is_built_in() {
+            return Err(CodecError::NotBuiltIn(self.id));
+        }
+        if !level_exists(self) {
+            return Err(CodecError::Level { codec: self.id, level: self.level });
+        }
+        Ok(self)
+    }
+}
+
+const fn default_level(id: CodecId) -> i32 {
+    match id {
+        CodecId::Lz4 | CodecId::Zstd | CodecId::Lzo => 1,
+        CodecId::Deflate => 6,
+    }
+}
+
+fn level_exists(spec: CodecSpec) -> bool {
+    match spec.id {
+        // Beyond 64, lz4 finds next to nothing in a packet.
+        CodecId::Lz4 => (1..=64).contains(&spec.level),
+        // Zero would mean zstd's own default, 3. The levels above 19 only have larger
+        // windows, which packets cannot fill.
+        CodecId::Zstd => (-50..=19).contains(&spec.level) && spec.level != 0,
+        CodecId::Deflate => (1..=12).contains(&spec.level),
+        CodecId::Lzo => spec.level == 1,
+    }
+}
+
+/// Which levels a codec has, in words.
+pub(crate) fn levels(id: CodecId) -> &'static str {
+    match id {
+        CodecId::Lz4 => "1 to 64 (higher is faster)",
+        CodecId::Zstd => "-50 to -1 (lower is faster) or 1 to 19 (higher is slower)",
+        CodecId::Deflate => "1 to 12 (higher is slower)",
+        CodecId::Lzo => "only 1",
+    }
+}
+
+/// Why a text is not a codec.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ParseSpecError {
+    /// No codec has this name.
+    #[error("\"{0}\" is no codec: use {names}", names = possible_names())]
+    Name(String),
+    /// The codec exists, but not in this build.
+    #[error(
+        "{0} is not in this build: build dwell with `--features {0}`, or use {names}",
+        names = possible_names()
+    )]
+    NotBuiltIn(CodecId),
+    /// After the colon there is no number, or a level that the codec does not have.
+    #[error("\"{text}\" is no level of {codec}: it can be {}", levels(*codec))]
+    Level {
+        /// The codec.
+        codec: CodecId,
+        /// What stands after the colon.
+        text: String,
+    },
+}
+
+fn possible_names() -> &'static str {
+    if cfg!(feature = "lzo") {
+        "lz4, zstd, deflate or lzo, with a level if you like (\"zstd:3\")"
+    } else {
+        "lz4, zstd or deflate, with a level if you like (\"zstd:3\")"
+    }
+}
+
+impl FromStr for CodecSpec {
+    type Err = ParseSpecError;
+
+    fn from_str(text: &str) -> Result<Self, ParseSpecError> {
+        let text = text.trim();
+        let (name, level) = match text.split_once(':') {
+            Some((name, level)) => (name, Some(level)),
+            None => (text, None),
+        };
+        let id = CodecId::ALL
+            .into_iter()
+            .find(|id| id.name().eq_ignore_ascii_case(name))
+            .ok_or_else(|| ParseSpecError::Name(name.to_owned()))?;
+        if !id.is_built_in() {
+            return Err(ParseSpecError::NotBuiltIn(id));
+        }
+        let Some(level) = level else { return Ok(Self::with_default_level(id)) };
+        level
+            .parse()
+            .ok()
+            .map(|level| Self { id, level })
+            .filter(|&spec| level_exists(spec))
+            .ok_or_else(|| ParseSpecError::Level { codec: id, text: level.to_owned() })
+    }
+}
+
+impl fmt::Display for CodecSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.level == default_level(self.id) {
+            write!(f, "{}", self.id)
+        } else {
+            write!(f, "{}:{}", self.id, self.level)
+        }
+    }
+}
+
+impl Serialize for CodecSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CodecSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<CodecSpec, String> {
+        text.parse().map_err(|error: ParseSpecError| error.to_string())
+    }
+
+    #[test]
+    fn levels_have_defaults() {
+        assert_eq!(parse("lz4"), Ok(CodecSpec { id: CodecId::Lz4, level: 1 }));
+        assert_eq!(parse(" ZSTD "), Ok(CodecSpec { id: CodecId::Zstd, level: 1 }));
+        assert_eq!(parse("zstd:-3"), Ok(CodecSpec { id: CodecId::Zstd, level: -3 }));
+        assert_eq!(parse("deflate"), Ok(CodecSpec { id: CodecId::Deflate, level: 6 }));
+        assert_eq!(parse("deflate:12"), Ok(CodecSpec { id: CodecId::Deflate, level: 12 }));
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read() {
+        for text in ["lz4", "lz4:8", "zstd", "zstd:-3", "zstd:19", "deflate", "deflate:1"] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(parse("zstd:1").unwrap().to_string(), "zstd");
+    }
+
+    #[test]
+    fn serde_uses_the_text() {
+        let spec: CodecSpec = serde_json::from_str("\"zstd:3\"").unwrap();
+        assert_eq!(serde_json::to_string(&spec).unwrap(), "\"zstd:3\"");
+        assert!(serde_json::from_str::<CodecSpec>("\"zstd:0\"").is_err());
+    }
+
+    #[test]
+    fn errors_say_what_is_possible() {
+        assert!(parse("brotli").unwrap_err().starts_with("\"brotli\" is no codec: use lz4, zstd"));
+        assert_eq!(
+            parse("zstd:20").unwrap_err(),
+            "\"20\" is no level of zstd: it can be -50 to -1 (lower is faster) or 1 to 19 \
+             (higher is slower)"
+        );
+        for bad in ["", "lz4:", "lz4:0", "lz4:65", "zstd:0", "zstd:-51", "deflate:13", "zstd:x"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lzo_says_how_to_get_it() {
+        if cfg!(feature = "lzo") {
+            assert_eq!(parse("lzo").unwrap().to_string(), "lzo");
+        } else {
+            assert!(parse("lzo").unwrap_err().contains("build dwell with `--features lzo`"));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! zstd frames of one block, without their predictable beginning.
+//!
+//! The format is described with the crate. On short packets the elided bytes matter: five
+//! bytes are four points of ratio at 128 bytes.
+
+use zstd_safe::{DCtx, DParameter, FrameFormat};
+
+use crate::SRC_LEN_MAX;
+use crate::dictionary::Dictionary;
+use crate::error::{CodecError, DecodeError};
+use crate::ffi::zstd::{Context, Failure};
+use crate::id::CodecId;
+
+/// Frame header descriptor, window descriptor, and the header of the only block.
+const PREAMBLE_LEN: usize = 5;
+/// No content size, no checksum, no dictionary id, a window descriptor follows.
+const FRAME_DESCRIPTOR: u8 = 0;
+/// A window of 128 KiB, as much as a block can hold. Decoding into one buffer needs no
+/// window at all, so this costs no memory; it only bounds the block.
+const WINDOW_DESCRIPTOR: u8 = (17 - 10) << 3;
+
+/// The types of a block, RFC 8878, section 3.1.1.2.2.
+const TYPE_RAW: u32 = 0;
+const TYPE_RLE: u32 = 1;
+const TYPE_COMPRESSED: u32 = 2;
+
+pub(crate) struct Encoder {
+    context: Context,
+    /// Takes the frame before its beginning is cut off.
+    frame: Box<[u8]>,
+}
+
+impl Encoder {
+    pub(crate) fn new(level: i32, dictionary: Option<&Dictionary>) -> Result<Self, CodecError> {
+        let digest = match dictionary {
+            Some(dictionary) => {
+                let digest = dictionary.for_zstd(level).ok_or(CodecError::BadDictionary)?;
+                Some((digest, dictionary.bytes().len()))
+            }
+            None => None,
+        };
+        let context = Context::new(level, digest).map_err(unexpected)?;
+        Ok(Self { context, frame: vec![0; zstd_safe::compress_bound(SRC_LEN_MAX)].into() })
+    }
+
+    pub(crate) fn compress(
+        &mut self,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Option<usize>, CodecError> {
+        // Always the same, ample room: zstd needs some for its attempts, so that with less it
+        // may compress worse or fail where the payload would have fitted.
+        let len = self.context.compress(src, &mut self.frame).map_err(unexpected)?;
+        Ok(payload_of(&self.frame[..len], dst))
+    }
+}
+
+fn unexpected(failure: Failure) -> CodecError {
+    CodecError::Library { codec: CodecId::Zstd, code: failure.0 }
+}
+
+/// Writes what is not predictable of a frame; `None` if that is more than fits, or if the
+/// frame is not of the kind that the decoder rebuilds.
+fn payload_of(frame: &[u8], dst: &mut [u8]) -> Option<usize> {
+    let (&[descriptor, _window, b0, b1, b2], content) = frame.split_first_chunk()?;
+    let header = u32::from_le_bytes([b0, b1, b2, 0]);
+    let (is_last, kind, size) = (header & 1 == 1, header >> 1 & 3, header >> 3);
+    if !is_last || descriptor != FRAME_DESCRIPTOR {
+        // Never happens while inputs fit into one block, but must not go unnoticed.
+        debug_assert!(false, "zstd made a frame of several blocks or another kind");
+        return None;
+    }
+    match kind {
+        TYPE_COMPRESSED => {
+            debug_assert_eq!(size as usize, content.len());
+            dst.get_mut(..content.len())?.copy_from_slice(content);
+            Some(content.len())
+        }
+        TYPE_RLE => rle_as_compressed(size, *content.first()?, dst),
+        _ => {
+            debug_assert_eq!(kind, TYPE_RAW);
+            None
+        }
+    }
+}
+
+/// Writes a compressed block for `count` times the same byte: RLE literals (RFC 8878, section
+/// 3.1.1.3.1.1, always with the 20-bit size format) and no sequences.
+fn rle_as_compressed(count: u32, byte: u8, dst: &mut [u8]) -> Option<usize> {
+    const RLE_LITERALS: u32 = 1;
+    const SIZE_IN_20_BITS: u32 = 3;
+    const NO_SEQUENCES: u8 = 0;
+    let [h0, h1, h2, _] = (RLE_LITERALS | SIZE_IN_20_BITS << 2 | count << 4).to_le_bytes();
+    let block = [h0, h1, h2, byte, NO_SEQUENCES];
+    dst.get_mut(..block.len())?.copy_from_slice(&block);
+    Some(block.len())
+}
+
+pub(crate) struct Decoder {
+    context: DCtx<'static>,
+    /// Takes the frame with its beginning rebuilt.
+    frame: Box<[u8]>,
+}
+
+impl Decoder {
+    pub(crate) fn new() -> Self {
+        let mut context = DCtx::create();
+        context
+            .set_parameter(DParameter::Format(FrameFormat::Magicless))
+            .expect("every zstd since 1.4 has this parameter");
+        let mut frame = vec![0; SRC_LEN_MAX + PREAMBLE_LEN];
+        frame[0] = FRAME_DESCRIPTOR;
+        frame[1] = WINDOW_DESCRIPTOR;
+        Self { context, frame: frame.into() }
+    }
+
+    /// Decodes a payload of at most [`SRC_LEN_MAX`] bytes.
+    pub(crate) fn decompress(
+        &mut self,
+        dictionary: Option<&Dictionary>,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, DecodeError> {
+        let frame = self.rebuild(src);
+        let result = match dictionary {
+            Some(dictionary) => {
+                let digest = dictionary.for_decoding_zstd();
+                self.context.decompress_using_ddict(dst, &self.frame[..frame], digest)
+            }
+            None => self.context.decompress(dst, &self.frame[..frame]),
+        };
+        result.map_err(decode_error)
+    }
+
+    /// Puts the beginning before the payload and gives the length of both.
+    fn rebuild(&mut self, payload: &[u8]) -> usize {
+        let header = 1 | TYPE_COMPRESSED << 1 | (payload.len() as u32) << 3;
+        self.frame[2..PREAMBLE_LEN].copy_from_slice(&header.to_le_bytes()[..3]);
+        let len = PREAMBLE_LEN + payload.len();
+        self.frame[PREAMBLE_LEN..len].copy_from_slice(payload);
+        len
+    }
+}
+
+fn decode_error(code: zstd_safe::ErrorCode) -> DecodeError {
+    // zstd's error codes are its numbers for errors, negated.
+    const DST_SIZE_TOO_SMALL: usize = 70;
+    match code.wrapping_neg() {
+        DST_SIZE_TOO_SMALL => DecodeError::DoesNotFit(CodecId::Zstd),
+        _ => DecodeError::Corrupt(CodecId::Zstd),
+    }
+}

@@ -1,0 +1,114 @@
+//! Nothing is allocated per packet, neither by Rust nor by the C libraries.
+//!
+//! Rust's allocator calls `malloc` as the C libraries do, so this program has its own
+//! `malloc`, which counts per thread and passes on to glibc's.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+#![allow(unsafe_code, reason = "malloc can only be replaced by unsafe functions")]
+
+mod common;
+
+use std::cell::Cell;
+use std::ffi::c_void;
+
+use dwell_codec::{Decompressor, SRC_LEN_MAX};
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // While a thread ends its counter may be gone; nobody reads it then.
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    fn __libc_realloc(old: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_memalign(align: usize, size: usize) -> *mut c_void;
+}
+
+// SAFETY (of the four exports): they have the signatures of the C standard and do what glibc
+// does; `free` remains glibc's own.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    count();
+    // SAFETY: passes on the caller's promise.
+    unsafe { __libc_malloc(size) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn calloc(number: usize, size: usize) -> *mut c_void {
+    count();
+    // SAFETY: passes on the caller's promise.
+    unsafe { __libc_calloc(number, size) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
+    count();
+    // SAFETY: passes on the caller's promise.
+    unsafe { __libc_realloc(old, size) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    count();
+    // SAFETY: passes on the caller's promise.
+    unsafe { __libc_memalign(align, size) }
+}
+
+fn calls() -> u64 {
+    CALLS.with(Cell::get)
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = calls();
+    let boxed = std::hint::black_box(Box::new(5));
+    let after_rust = calls();
+    assert!(after_rust > before);
+    let context = zstd_safe::CCtx::create();
+    assert!(calls() > after_rust, "memory of C libraries must count too");
+    drop((boxed, context));
+}
+
+/// Long runs of short packets, for zstd frees memory after 128 calls that did not need it,
+/// mixed with the longest ones and with ones that do not fit.
+#[test]
+fn packets_allocate_nothing() {
+    let text = common::text(SRC_LEN_MAX);
+    let noise = {
+        let mut noise = vec![0; 1400];
+        dwell_base::Rng::from_seed(1).fill(&mut noise);
+        noise
+    };
+    let mut payload = vec![0; SRC_LEN_MAX];
+    let mut data = vec![0; SRC_LEN_MAX];
+    let mut decompressor = Decompressor::new();
+    for setup in common::all_setups() {
+        let mut compressor = common::compressor(setup);
+        let dictionary = compressor.dictionary().cloned();
+        let before = calls();
+        for round in 0..600 {
+            let src = match round % 300 {
+                0 => &text[..],
+                1..20 => &noise[..],
+                20..30 => &text[..4096],
+                _ => &text[round..][..100],
+            };
+            let Some(len) = compressor.compress(src, &mut payload[..src.len() - 1]).unwrap() else {
+                continue;
+            };
+            let id = compressor.spec().id;
+            let src_len = decompressor
+                .decompress(id, dictionary.as_deref(), &payload[..len], &mut data)
+                .unwrap();
+            assert!(data[..src_len] == *src);
+            // Damaged payloads must not allocate either.
+            payload[len / 2] ^= 0x55;
+            let _ = decompressor.decompress(id, dictionary.as_deref(), &payload[..len], &mut data);
+        }
+        assert_eq!(calls() - before, 0, "{setup:?}");
+    }
+}
