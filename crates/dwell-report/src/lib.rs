@@ -1,1 +1,10 @@
-//! placeholder
+//! What a run tells: its state and counters as records, distributions, and tables for people.
+//!
+//! The relay, the simulator and trace replay all write the records of [`status`], so that a
+//! simulated run and a real one can be laid side by side. The records are the format that
+//! programs read ([`status::SCHEMA`]); the core's own types may change without them.
+//!
+//! This crate knows nothing about clocks, files, sockets or terminals. It turns numbers into
+//! records and records into text; somebody else measures and prints.
+
+pub mod status;

@@ -1,0 +1,376 @@
+//! The state of a node: what `dwell status --json` prints and what a run records.
+//!
+//! Field names are the format. A field may be added at any time, and readers ignore what they
+//! do not know; anything else is a new [`SCHEMA`]. Every name bears its unit: `_ns` for
+//! nanoseconds, `_bytes`, `_bps` for bits per second; names without one count things.
+//! Counters start at zero with the process (`uptime_ns`) and never go down.
+
+use std::collections::BTreeMap;
+
+use dwell_policy::{Accounts, Bypass, ClassKey, DropReason, Ratio};
+use serde::{Deserialize, Serialize};
+
+/// The version of the format, [`Status::schema`].
+pub const SCHEMA: u32 = 1;
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of this format: [`SCHEMA`].
+    pub schema: u32,
+    /// The version of the program.
+    pub version: String,
+    /// The node's name.
+    pub name: String,
+    /// How long it has been running.
+    pub uptime_ns: u64,
+    /// CPU time of the whole process, user and system.
+    pub cpu_ns: u64,
+    /// Its interface towards the network that it serves.
+    pub tun: TunStatus,
+    /// Packets and datagrams that were dropped before a peer was known, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Its peers, in the order of the configuration.
+    pub peers: Vec<PeerStatus>,
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self {
+            schema: SCHEMA,
+            version: String::new(),
+            name: String::new(),
+            uptime_ns: 0,
+            cpu_ns: 0,
+            tun: TunStatus::default(),
+            drops: BTreeMap::new(),
+            peers: Vec::new(),
+        }
+    }
+}
+
+/// The TUN interface. `rx` is what the node reads from it: packets on their way to a peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunStatus {
+    /// The interface's name.
+    pub name: String,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Whether super-packets (GSO, GRO) pass through it.
+    pub offload: bool,
+    /// Packets read.
+    pub rx_packets: u64,
+    /// Bytes read.
+    pub rx_bytes: u64,
+    /// Packets written.
+    pub tx_packets: u64,
+    /// Bytes written.
+    pub tx_bytes: u64,
+}
+
+/// Whether a peer can be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerState {
+    /// It answers.
+    Up,
+    /// It has not answered yet, or not any more, and is being called.
+    Connecting,
+    /// It is not there, and this node does not call it or has given up for now.
+    #[default]
+    Down,
+}
+
+impl PeerState {
+    /// The name in records and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Connecting => "connecting",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// Where the rate of a link comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateSource {
+    /// It is written in the configuration.
+    Configured,
+    /// It was measured.
+    Measured,
+    /// There is none: packets do not wait in this node.
+    #[default]
+    Unlimited,
+}
+
+impl RateSource {
+    /// The name in records and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::Measured => "measured",
+            Self::Unlimited => "unlimited",
+        }
+    }
+}
+
+/// A peer and the link to it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// The peer's name in this node's configuration.
+    pub name: String,
+    /// The address that datagrams go to now, if one is known.
+    pub endpoint: Option<String>,
+    /// Whether it can be reached.
+    pub state: PeerState,
+    /// How datagrams are protected: `"psk"` or `"none"`.
+    pub security: String,
+    /// The scheme, by its preset's name.
+    pub scheme: String,
+    /// The codec and its level, as in the configuration.
+    pub codec: String,
+    /// The rate that the port believes the link to have.
+    pub rate_bps: Option<u64>,
+    /// Where that rate comes from.
+    pub rate_source: RateSource,
+    /// The largest packet that fits into one datagram to this peer, in bytes.
+    pub mtu: u32,
+    /// Packets waiting now.
+    pub waiting_packets: u64,
+    /// Their bytes on the link.
+    pub waiting_bytes: u64,
+    /// How long a packet that arrives now would wait; zero while the rate is unknown.
+    pub waiting_ns: u64,
+    /// The latest round trip to the peer and back.
+    pub rtt_ns: Option<u64>,
+    /// How long ago something authentic came from the peer.
+    pub since_heard_ns: Option<u64>,
+    /// What goes to the peer.
+    pub tx: TxStatus,
+    /// What comes from the peer.
+    pub rx: RxStatus,
+    /// What was learned of the traffic to the peer, by class.
+    pub classes: Vec<ClassStatus>,
+}
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// How many.
+    pub packets: u64,
+    /// Their bytes, as they were before any pressing.
+    pub bytes: u64,
+}
+
+impl From<dwell_policy::Count> for Count {
+    fn from(count: dwell_policy::Count) -> Self {
+        Self { packets: count.packets, bytes: count.bytes }
+    }
+}
+
+/// What goes to a peer: arrived = sent + dropped + held, in packets and in bytes.
+///
+/// Made [from the port's accounts](#impl-From<%26Accounts>-for-TxStatus); the fields that the
+/// core knows nothing about are then zero and the driver's to fill.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TxStatus {
+    /// Packets that arrived at the port.
+    pub arrived: Count,
+    /// Packets that left on the link.
+    pub sent: Count,
+    /// Packets that were dropped, by reason; every reason is there, if only with zero.
+    pub dropped: BTreeMap<String, Count>,
+    /// Packets that are in the port now.
+    pub held: Count,
+    /// Frames sent: datagrams with packets.
+    pub frames: u64,
+    /// Bytes put on the link for them, all overhead included.
+    pub link_bytes: u64,
+    /// Packets given to the press.
+    pub tried: u64,
+    /// Packets that came out smaller, and the bytes that went in.
+    pub pressed: Count,
+    /// The bytes that came out for `pressed`.
+    pub pressed_to_bytes: u64,
+    /// Packets that did not become smaller and were sent as they were.
+    pub not_smaller: u64,
+    /// Packets that the codec failed on; sent as they were.
+    pub failed: u64,
+    /// Time spent pressing.
+    pub press_ns: u64,
+    /// Packets not tried, by reason; every reason is there, if only with zero.
+    pub bypassed: BTreeMap<String, u64>,
+    /// The time from a packet's arrival to its sending.
+    pub sojourn: HistogramSummary,
+    /// Datagrams without packets: handshakes, keep-alives, reports.
+    pub control_datagrams: u64,
+    /// Their bytes.
+    pub control_bytes: u64,
+    /// Datagrams that the operating system did not take, by error.
+    pub send_errors: BTreeMap<String, u64>,
+}
+
+impl TxStatus {
+    /// All drops together.
+    pub fn dropped_total(&self) -> Count {
+        self.dropped.values().fold(Count::default(), |sum, count| Count {
+            packets: sum.packets + count.packets,
+            bytes: sum.bytes + count.bytes,
+        })
+    }
+
+    /// True if arrived = sent + dropped + held, in packets and in bytes.
+    pub fn balances(&self) -> bool {
+        let dropped = self.dropped_total();
+        let packets = self.sent.packets + dropped.packets + self.held.packets;
+        let bytes = self.sent.bytes + dropped.bytes + self.held.bytes;
+        (self.arrived.packets, self.arrived.bytes) == (packets, bytes)
+    }
+
+    /// What the link carried for the bytes that were sent, all overhead included:
+    /// compressed / original, above 1 if the overhead outweighs the gain. `None` if nothing
+    /// was sent.
+    pub fn link_ratio(&self) -> Option<f64> {
+        ratio(self.link_bytes, self.sent.bytes)
+    }
+
+    /// Average ratio of what was pressed: compressed / original. `None` if nothing was.
+    pub fn pressed_ratio(&self) -> Option<f64> {
+        ratio(self.pressed_to_bytes, self.pressed.bytes)
+    }
+
+    /// The bytes that pressing took off the link.
+    pub fn saved_bytes(&self) -> u64 {
+        self.pressed.bytes.saturating_sub(self.pressed_to_bytes)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+impl From<&Accounts> for TxStatus {
+    fn from(accounts: &Accounts) -> Self {
+        let press = &accounts.press;
+        Self {
+            arrived: accounts.arrived.into(),
+            sent: accounts.sent.into(),
+            dropped: DropReason::ALL
+                .iter()
+                .zip(accounts.dropped)
+                .map(|(reason, count)| (reason.name().to_owned(), count.into()))
+                .collect(),
+            held: accounts.held.into(),
+            frames: accounts.frames,
+            link_bytes: accounts.link_bytes,
+            tried: press.tried,
+            pressed: press.pressed.into(),
+            pressed_to_bytes: press.pressed_to_bytes,
+            not_smaller: press.not_smaller,
+            failed: press.failed,
+            press_ns: press.took_ns,
+            bypassed: Bypass::ALL
+                .iter()
+                .zip(press.bypassed)
+                .map(|(reason, count)| (reason.name().to_owned(), count))
+                .collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What comes from a peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RxStatus {
+    /// Datagrams accepted.
+    pub datagrams: u64,
+    /// Their bytes: whole datagrams, without the UDP and IP headers around them.
+    pub bytes: u64,
+    /// Packets that came as they were.
+    pub raw: u64,
+    /// Packets that came pressed.
+    pub pressed: u64,
+    /// Packets delivered, with their original bytes.
+    pub packets: Count,
+    /// Datagrams that never came: gaps in the sequence numbers.
+    pub lost_datagrams: u64,
+    /// Datagrams refused as duplicates or replays.
+    pub replayed: u64,
+    /// Datagrams that are not from the peer, or were altered on the way.
+    pub auth_failed: u64,
+    /// Datagrams or records that do not follow the wire format.
+    pub malformed: u64,
+    /// Pressed packets that could not be restored.
+    pub decode_failed: u64,
+    /// Records of a kind that this version does not know, left out.
+    pub skipped_records: u64,
+    /// Packets refused because their source is not in the peer's prefixes.
+    pub not_allowed: u64,
+    /// What the peer says it received from this node; `None` before its first report.
+    pub reported: Option<PeerReport>,
+}
+
+/// What a peer received from this node, by its own account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerReport {
+    /// Datagrams with packets that it accepted.
+    pub datagrams: u64,
+    /// Their bytes: whole datagrams, without the UDP and IP headers around them.
+    pub bytes: u64,
+    /// Records that it read from them.
+    pub records: u64,
+    /// Datagrams that it takes for lost.
+    pub lost: u64,
+    /// Datagrams that it refused as duplicates or replays.
+    pub duplicates: u64,
+    /// The rate at which datagrams arrived since its report before.
+    pub delivery_bps: u64,
+}
+
+/// What was learned of a class of packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Protocol and port: `tcp/443`.
+    pub class: String,
+    /// Expected ratio: compressed / original.
+    pub ratio: f64,
+    /// Expected time to press a byte, in nanoseconds.
+    pub ns_per_byte: f64,
+    /// Whether it is left alone for a while because pressing it brought nothing.
+    pub backing_off: bool,
+}
+
+impl ClassStatus {
+    /// From what a port learned ([`dwell_policy::Port::learned_classes`]).
+    pub fn learned(
+        (class, ratio, cost_ps_per_byte, backing_off): (ClassKey, Ratio, u32, bool),
+    ) -> Self {
+        Self {
+            class: class.to_string(),
+            ratio: ratio.as_f64(),
+            ns_per_byte: f64::from(cost_ps_per_byte) / 1e3,
+            backing_off,
+        }
+    }
+}
+
+/// A distribution of times in a few numbers; all zero if nothing was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistogramSummary {
+    /// How many were recorded.
+    pub count: u64,
+    /// The smallest.
+    pub min_ns: u64,
+    /// The mean.
+    pub mean_ns: u64,
+    /// Half were at most this.
+    pub p50_ns: u64,
+    /// 90 % were at most this.
+    pub p90_ns: u64,
+    /// 99 % were at most this.
+    pub p99_ns: u64,
+    /// The largest.
+    pub max_ns: u64,
+}
