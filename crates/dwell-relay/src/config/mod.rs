@@ -1,0 +1,232 @@
+//! The configuration of a relay: one TOML file, read strictly.
+//!
+//! A key that is unknown, a value of the wrong type and a value that makes no sense are all
+//! errors, and all errors of a file are told at once, each with its line and what to do about
+//! it. What is legal but probably not meant is told by [`Config::warnings`].
+//!
+//! Reading is pure ([`Config::parse`]); only [`Config::load`] opens files.
+
+mod endpoint;
+mod secret;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use dwell_base::Rate;
+use dwell_base::time::SECOND_NS;
+use dwell_codec::{CodecId, CodecSpec};
+use dwell_policy::{ClassKey, LearnedConfig, QueueLimit, Ratio, Scheme};
+use ipnet::IpNet;
+
+pub use endpoint::{Endpoint, ParseEndpointError};
+pub use secret::{ReadSecretError, Secret};
+
+/// The UDP port that a relay listens on if none is configured.
+pub const PORT: u16 = 7733;
+
+/// The configuration of a relay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The node itself.
+    pub node: NodeConfig,
+    /// Its peers, in the order of the file. At least one.
+    pub peers: Vec<PeerConfig>,
+}
+
+/// The node itself: `[node]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeConfig {
+    /// The node's name, in logs and in the status.
+    pub name: String,
+    /// The TUN interface's name, at most [`TUN_NAME_BYTES_MAX`] bytes.
+    pub tun: String,
+    /// The TUN interface's addresses.
+    pub addresses: Vec<IpNet>,
+    /// Where datagrams from the peers arrive.
+    pub listen: SocketAddr,
+    /// The TUN interface's MTU.
+    pub mtu: MtuConfig,
+    /// Whether the TUN interface and the socket may pass super-packets.
+    pub offload: bool,
+    /// The Unix socket that answers `dwell status`, unless switched off.
+    pub status: Option<PathBuf>,
+    /// What is logged.
+    pub log: LogLevel,
+    /// A peer that was sent nothing for this long is sent a keep-alive.
+    pub keepalive_ns: u64,
+    /// A peer that owes an answer for this long is dead.
+    pub dead_after_ns: u64,
+}
+
+/// The longest name that Linux takes for an interface.
+pub const TUN_NAME_BYTES_MAX: usize = 15;
+
+/// The TUN interface's MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MtuConfig {
+    /// From the path to the peers.
+    Auto,
+    /// This many bytes, at least [`MTU_MIN`].
+    Fixed(u16),
+}
+
+/// The smallest MTU that IPv6 works with.
+pub const MTU_MIN: u16 = 1280;
+
+/// What is logged: this and everything graver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)] // The names say it all.
+pub enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    /// Every level, from the fewest messages to the most.
+    pub const ALL: [Self; 6] =
+        [Self::Off, Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// As it is written in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// A peer and the link to it: one `[[peer]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerConfig {
+    /// The peer's name, in logs and in the status. No two are equal.
+    pub name: String,
+    /// Where it listens; without it this node waits to be contacted.
+    pub endpoint: Option<Endpoint>,
+    /// What is routed to it (longest match), and the only sources accepted from it. Host bits
+    /// are zero; no two peers have the same prefix.
+    pub prefixes: Vec<IpNet>,
+    /// How datagrams are protected.
+    pub security: Security,
+    /// The scheme's name, one of [`dwell_policy::PRESETS`].
+    pub scheme_name: &'static str,
+    /// The scheme.
+    pub scheme: Scheme,
+    /// What packets are pressed with.
+    pub codec: CodecSpec,
+    /// How fast the link is.
+    pub rate: RateConfig,
+    /// How much may wait.
+    pub queue: QueueLimit,
+    /// Bytes that a datagram costs on the link below its IP header.
+    pub link_overhead_bytes: u32,
+    /// What happens to the routes when the peer is dead.
+    pub on_dead: FailMode,
+    /// Classes that are never pressed.
+    pub exceptions: Vec<ClassKey>,
+    /// Packets below this size are not pressed.
+    pub press_bytes_min: u32,
+    /// A result at or above this ratio is not worth its CPU time.
+    pub poor_ratio: Ratio,
+    /// The metric of the routes to the peer's prefixes.
+    pub metric: u32,
+}
+
+/// How datagrams to and from a peer are protected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// Encrypted and authenticated with a key that both peers have.
+    Psk(Secret),
+    /// Not at all; written out in the configuration.
+    None,
+}
+
+impl Security {
+    /// The name in the status.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Psk(_) => "psk",
+            Self::None => "none",
+        }
+    }
+}
+
+/// How fast the link to a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateConfig {
+    /// To be found out.
+    Auto,
+    /// Packets never wait here.
+    Unlimited,
+    /// This fast.
+    Fixed(Rate),
+}
+
+/// What happens to the routes to a peer that is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailMode {
+    /// They are withdrawn; packets go wherever else the routing table sends them.
+    Open,
+    /// They are kept; packets are dropped rather than sent another way.
+    Closed,
+}
+
+impl FailMode {
+    /// As it is written in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// The default values, for the node called `"dwell"`.
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            name: "dwell".to_owned(),
+            tun: "dwell0".to_owned(),
+            addresses: Vec::new(),
+            listen: (Ipv4Addr::UNSPECIFIED, PORT).into(),
+            mtu: MtuConfig::Auto,
+            offload: true,
+            status: Some("/run/dwell/dwell.sock".into()),
+            log: LogLevel::Info,
+            keepalive_ns: 15 * SECOND_NS,
+            dead_after_ns: 5 * SECOND_NS,
+        }
+    }
+}
+
+impl PeerConfig {
+    /// The default values for the keys that have one: neither name nor prefixes do, and
+    /// `security` has none on purpose.
+    pub fn new(name: String, security: Security) -> Self {
+        Self {
+            name,
+            endpoint: None,
+            prefixes: Vec::new(),
+            security,
+            scheme_name: "packet",
+            scheme: Scheme::packet(),
+            codec: CodecSpec { id: CodecId::Zstd, level: 1 },
+            rate: RateConfig::Auto,
+            queue: QueueLimit::default(),
+            link_overhead_bytes: 14,
+            on_dead: FailMode::Open,
+            exceptions: Vec::new(),
+            press_bytes_min: 64,
+            poor_ratio: LearnedConfig::default().poor_ratio,
+            // NetworkManager's for VPNs: preferred to the routes that DHCP brings.
+            metric: 50,
+        }
+    }
+}
