@@ -7,8 +7,11 @@
 //! * [`http`] and [`ping`]: just enough traffic to measure with;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
+pub mod emulator;
+pub mod lab;
 pub mod link;
 pub mod ping;
+mod sys;
 pub mod virtual_net;
 
 pub use link::{LinkModel, LinkSpec, LinkStats, QueueLimit};

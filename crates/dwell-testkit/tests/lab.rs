@@ -1,1 +1,2 @@
+//! Checks of the lab.
 fn main() {}

@@ -231,14 +231,16 @@ impl<T: Clone> LinkModel<T> {
     }
 
     /// Changes the link. Packets on their way arrive as they would have; packets that wait
-    /// go by the new rules. The new spec's rate steps that lie in the past do not happen.
+    /// go by the new rules. The new spec says what the link is like at every time: its rate
+    /// is now that of its latest step that lies in the past, if there is one.
     pub fn set_spec(&mut self, now: Instant, spec: LinkSpec) {
         self.advance(now);
         if spec.seed != self.spec.seed {
             self.chances = Chances::new(spec.seed);
         }
         self.steps_done = spec.rate_steps.iter().filter(|step| step.at_ns <= now.as_ns()).count();
-        let rate = spec.rate;
+        let past = &spec.rate_steps[..self.steps_done];
+        let rate = past.last().map(|step| step.rate).or(spec.rate);
         self.spec = spec;
         self.change_rate(now, rate);
         self.advance(now);
