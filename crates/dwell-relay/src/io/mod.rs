@@ -5,6 +5,9 @@
 //! a codec. Buffers are allocated once and reused.
 
 pub mod clock;
+mod coalesce;
 pub mod poller;
 pub mod route;
 pub mod signal;
+pub mod tun;
+pub mod udp;
