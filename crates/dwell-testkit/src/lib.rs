@@ -7,7 +7,9 @@
 //! * [`http`] and [`ping`]: just enough traffic to measure with;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
+pub mod corpus;
 pub mod emulator;
+pub mod http;
 pub mod lab;
 pub mod link;
 pub mod ping;

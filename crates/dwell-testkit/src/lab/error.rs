@@ -11,12 +11,12 @@ pub enum LabError {
     #[error("a lab must be entered before the program starts threads; this one has {0}")]
     Threads(usize),
     /// The system does not let this user make namespaces.
-    #[error("cannot {doing}: {source}. {remedy}")]
+    #[error("cannot {doing}: {cause}. {remedy}")]
     Namespaces {
         /// What was tried.
         doing: &'static str,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
         /// What helps.
         remedy: String,
     },
@@ -29,10 +29,10 @@ pub enum LabError {
         remedy: &'static str,
     },
     /// There is no TAP device to be had.
-    #[error("cannot open /dev/net/tun: {source}. {remedy}")]
+    #[error("cannot open /dev/net/tun: {cause}. {remedy}")]
     Tun {
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
         /// What helps.
         remedy: &'static str,
     },
@@ -52,12 +52,12 @@ pub enum LabError {
     #[error("\"{0}\" cannot name a host: use 1 to 32 of a-z, 0-9 and '-'")]
     Name(String),
     /// The system said no.
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}: {cause}")]
     Io {
         /// What was tried.
         doing: String,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -65,7 +65,7 @@ impl LabError {
     /// For `map_err`: names what was tried.
     pub(crate) fn io<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
         let doing = doing.into();
-        move |source| Self::Io { doing, source: source.into() }
+        move |cause| Self::Io { doing, cause: cause.into() }
     }
 
     /// Whether the machine, and not this program, is to blame: a test may skip.
@@ -73,9 +73,9 @@ impl LabError {
         matches!(self, Self::Namespaces { .. } | Self::Missing { .. } | Self::Tun { .. })
     }
 
-    pub(crate) fn starting(program: &str, source: io::Error) -> Self {
-        if source.kind() != io::ErrorKind::NotFound {
-            return Self::Io { doing: format!("run `{program}`"), source };
+    pub(crate) fn starting(program: &str, cause: io::Error) -> Self {
+        if cause.kind() != io::ErrorKind::NotFound {
+            return Self::Io { doing: format!("run `{program}`"), cause };
         }
         let remedy = match program {
             "ip" | "tc" => "Install iproute2, for instance: sudo apt install iproute2",
@@ -85,8 +85,8 @@ impl LabError {
         Self::Missing { program: program.to_owned(), remedy }
     }
 
-    pub(crate) fn tun(source: io::Error) -> Self {
-        let remedy = match source.kind() {
+    pub(crate) fn tun(cause: io::Error) -> Self {
+        let remedy = match cause.kind() {
             io::ErrorKind::PermissionDenied => {
                 "Let every user open it, as Debian and Ubuntu do: sudo chmod 666 /dev/net/tun \
                  (what a user can do with it is limited to their own namespaces)"
@@ -97,11 +97,11 @@ impl LabError {
             }
             _ => "Is the driver loaded? sudo modprobe tun",
         };
-        Self::Tun { source, remedy }
+        Self::Tun { cause, remedy }
     }
 
     /// Tells apart, by the switches that distributions have, who forbids namespaces.
-    pub(crate) fn namespaces(doing: &'static str, source: io::Error) -> Self {
+    pub(crate) fn namespaces(doing: &'static str, cause: io::Error) -> Self {
         let is = |path: &str, value: &str| {
             std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
         };
@@ -119,6 +119,6 @@ impl LabError {
             "Something keeps this program from making namespaces, such as the security profile \
              of a container: run it outside, or in a container with --privileged"
         };
-        Self::Namespaces { doing, source, remedy: remedy.to_owned() }
+        Self::Namespaces { doing, cause, remedy: remedy.to_owned() }
     }
 }
