@@ -1,4 +1,5 @@
 //! The bodies of the fuzz targets, one module for each crate. They know nothing of the fuzzer:
 //! they take bytes, and panic if something is wrong.
 
+pub mod codec;
 pub mod wire;

@@ -1,0 +1,99 @@
+//! What must hold of `dwell-codec` for any bytes.
+
+use std::sync::{Arc, LazyLock};
+
+use dwell_codec::{CodecId, CodecSpec, Compressor, DecodeError, Decompressor, Dictionary};
+
+/// The longest packet that a payload may claim to be.
+const DATA_LEN_MAX: usize = 2048;
+/// Stands behind a buffer that must not be overrun; sanitizers do not watch all of the C code.
+const CANARY: [u8; 32] = [0xc9; 32];
+
+/// Sentences in the manner of a GPS receiver.
+static DICTIONARY: LazyLock<Arc<Dictionary>> = LazyLock::new(|| {
+    let line =
+        |n: u32| format!("$GNRMC,0039{n:02}.00,A,4552.65{n},S,17030.00{n},E,0.025,,120419\r\n");
+    let lines: String = (0..100).map(line).collect();
+    Arc::new(Dictionary::new(1, lines.into_bytes()).expect("a dictionary of 6 kB"))
+});
+
+/// A byte that says which codec and dictionary, and a payload: it is decoded or refused, within
+/// bounds, and each time the same.
+pub fn decode(bytes: &[u8]) {
+    let Some((&choice, payload)) = bytes.split_first() else { return };
+    let codec = CodecId::ALL[usize::from(choice % 4)];
+    let dictionary = (choice & 4 != 0).then_some(&**DICTIONARY);
+    // Mostly a whole packet's room, sometimes less than the payload needs.
+    let room = if choice & 8 == 0 { DATA_LEN_MAX } else { payload.len() };
+
+    let mut decompressor = Decompressor::new();
+    let first = decode_once(&mut decompressor, codec, dictionary, payload, room);
+    let second = decode_once(&mut decompressor, codec, dictionary, payload, room);
+    assert_eq!(first, second);
+    if !codec.is_built_in() {
+        assert_eq!(first, Err(DecodeError::NotBuiltIn(codec)));
+    }
+}
+
+fn decode_once(
+    decompressor: &mut Decompressor,
+    codec: CodecId,
+    dictionary: Option<&Dictionary>,
+    payload: &[u8],
+    room: usize,
+) -> Result<Vec<u8>, DecodeError> {
+    let mut data = vec![0; room];
+    data.extend(CANARY);
+    let result = decompressor.decompress(codec, dictionary, payload, &mut data[..room]);
+    assert_eq!(data[room..], CANARY);
+    let len = result?;
+    assert!(len <= room);
+    data.truncate(len);
+    Ok(data)
+}
+
+/// A byte that says which codec and dictionary, one for the level, one for the room, and a
+/// packet: if it is compressed it fits, and comes out again.
+pub fn roundtrip(bytes: &[u8]) {
+    let Some((&[choice, level, share], src)) = bytes.split_first_chunk::<3>() else { return };
+    let id = CodecId::ALL[usize::from(choice % 4)];
+    let with_dictionary = choice & 4 != 0 && id.takes_dictionary();
+    if !id.is_built_in() {
+        return;
+    }
+    let spec = CodecSpec { id, level: level_of(id, level) };
+    let dictionary = with_dictionary.then(|| Arc::clone(&DICTIONARY));
+    let mut compressor = Compressor::new(spec, dictionary).expect("an existing level");
+
+    let room = (src.len() + 16) * usize::from(share) / 128;
+    let first = compress_once(&mut compressor, src, room);
+    let second = compress_once(&mut compressor, src, room);
+    assert_eq!(first, second, "use has changed the compressor");
+
+    let dictionary = with_dictionary.then_some(&**DICTIONARY);
+    if let Some(payload) = first {
+        let mut decompressor = Decompressor::new();
+        let data = decode_once(&mut decompressor, id, dictionary, &payload, src.len());
+        assert_eq!(data.as_deref(), Ok(src));
+    }
+}
+
+fn level_of(id: CodecId, choice: u8) -> i32 {
+    let levels: &[i32] = match id {
+        CodecId::Lz4 => &[1, 8],
+        // Each of zstd's strategies.
+        CodecId::Zstd => &[1, -3, 2, 3, 5, 7, 9, 13, 16, 19],
+        CodecId::Deflate => &[1, 2, 6, 9, 12],
+        CodecId::Lzo => &[1],
+    };
+    levels[usize::from(choice) % levels.len()]
+}
+
+fn compress_once(compressor: &mut Compressor, src: &[u8], room: usize) -> Option<Vec<u8>> {
+    let mut payload = vec![0; room];
+    payload.extend(CANARY);
+    let len = compressor.compress(src, &mut payload[..room]).expect("a packet is not too long");
+    assert_eq!(payload[room..], CANARY);
+    payload.truncate(len?);
+    Some(payload)
+}
