@@ -24,6 +24,11 @@ struct Namespace {
     fd: Arc<OwnedFd>,
 }
 
+/// Whether this kernel speaks IPv6 at all.
+pub(super) fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
 fn name_path(name: &str) -> PathBuf {
     Path::new("/run/netns").join(name)
 }
@@ -48,6 +53,9 @@ impl Host {
         let fd = Arc::new(OwnedFd::from(file));
         let host = Self(Arc::new(Namespace { name: name.to_owned(), fd }));
         host.up("lo")?;
+        if !has_ipv6() {
+            return Ok(host);
+        }
         // Addresses are usable at once, and nobody asks for routers on links that have none.
         for (key, value) in [("accept_dad", "0"), ("router_solicitations", "0")] {
             host.sysctl(&format!("net/ipv6/conf/all/{key}"), value)?;
@@ -112,7 +120,7 @@ impl Host {
     pub fn forwarding(&self, on: bool) -> Result<(), LabError> {
         let value = if on { "1" } else { "0" };
         self.sysctl("net/ipv4/ip_forward", value)?;
-        self.sysctl("net/ipv6/conf/all/forwarding", value)
+        if has_ipv6() { self.sysctl("net/ipv6/conf/all/forwarding", value) } else { Ok(()) }
     }
 
     /// Brings a device up.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use dwell_base::Rate;
 
+use super::host::has_ipv6;
 use super::{Host, Lab, LabError, Shape};
 use crate::emulator::EmulatedLink;
 use crate::link::LinkSpec;
@@ -17,8 +18,8 @@ use crate::link::LinkSpec;
 /// fd00:1::2 fd00:1::1 fd00::1  fd00::2 fd00:2::1 fd00:2::2
 /// ```
 ///
-/// All routes are there: client and server reach each other without dwell. Dropping the
-/// value takes the hosts and the link down.
+/// All routes are there: client and server reach each other without dwell. A kernel without
+/// IPv6 has the IPv4 half. Dropping the value takes the hosts and the link down.
 #[derive(Debug)]
 pub struct Pair {
     /// Where requests come from.
@@ -98,7 +99,9 @@ impl Pair {
             (&self.server, "eth0", "10.2.0.2/24", "fd00:2::2/64"),
         ] {
             host.address(device, v4)?;
-            host.address(device, v6)?;
+            if has_ipv6() {
+                host.address(device, v6)?;
+            }
         }
         Ok(())
     }
@@ -106,15 +109,18 @@ impl Pair {
     fn connect(&self) -> Result<(), LabError> {
         self.ingress.forwarding(true)?;
         self.egress.forwarding(true)?;
-        let v6 = |site: u16, host: u16| IpAddr::from([0xfd00, site, 0, 0, 0, 0, 0, host]);
         let v4 = |site: u8, host: u8| IpAddr::from([10, site, 0, host]);
         self.client.route("default", v4(1, 1))?;
-        self.client.route("default", v6(1, 1))?;
         self.ingress.route("10.2.0.0/24", v4(0, 2))?;
-        self.ingress.route("fd00:2::/64", v6(0, 2))?;
         self.egress.route("10.1.0.0/24", v4(0, 1))?;
-        self.egress.route("fd00:1::/64", v6(0, 1))?;
         self.server.route("default", v4(2, 1))?;
+        if !has_ipv6() {
+            return Ok(());
+        }
+        let v6 = |site: u16, host: u16| IpAddr::from([0xfd00, site, 0, 0, 0, 0, 0, host]);
+        self.client.route("default", v6(1, 1))?;
+        self.ingress.route("fd00:2::/64", v6(0, 2))?;
+        self.egress.route("fd00:1::/64", v6(0, 1))?;
         self.server.route("default", v6(2, 1))
     }
 }
