@@ -6,11 +6,20 @@
 //!
 //! Reading is pure ([`Config::parse`]); only [`Config::load`] opens files.
 
+mod check;
 mod endpoint;
+mod error;
+mod load;
+mod read;
 mod secret;
+mod table;
+mod value;
+
+#[cfg(test)]
+mod tests;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dwell_base::Rate;
 use dwell_base::time::SECOND_NS;
@@ -19,6 +28,8 @@ use dwell_policy::{ClassKey, LearnedConfig, QueueLimit, Ratio, Scheme};
 use ipnet::IpNet;
 
 pub use endpoint::{Endpoint, ParseEndpointError};
+pub use error::{ConfigError, ConfigErrors};
+pub use read::{NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};
 
 /// The UDP port that a relay listens on if none is configured.
@@ -31,6 +42,26 @@ pub struct Config {
     pub node: NodeConfig,
     /// Its peers, in the order of the file. At least one.
     pub peers: Vec<PeerConfig>,
+}
+
+impl Config {
+    /// Reads a configuration; `file_name` is for messages. `read_secret` fetches the secret
+    /// that a `psk_file` names. The node's default name is `"dwell"`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(
+        text: &str,
+        file_name: &str,
+        read_secret: &dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
+    ) -> Result<Self, ConfigErrors> {
+        read::parse(text, file_name, "dwell", read_secret)
+    }
+}
+
+/// A configuration to begin with: every key with its default value and what it means.
+pub fn sample() -> &'static str {
+    include_str!("sample.toml")
 }
 
 /// The node itself: `[node]`.
@@ -188,6 +219,13 @@ impl FailMode {
     }
 }
 
+impl NodeConfig {
+    /// Where a node of this name answers `dwell status` if nothing else is configured.
+    pub fn default_status(name: &str) -> PathBuf {
+        Path::new("/run/dwell").join(format!("{name}.sock"))
+    }
+}
+
 /// The default values, for the node called `"dwell"`.
 impl Default for NodeConfig {
     fn default() -> Self {
@@ -198,7 +236,7 @@ impl Default for NodeConfig {
             listen: (Ipv4Addr::UNSPECIFIED, PORT).into(),
             mtu: MtuConfig::Auto,
             offload: true,
-            status: Some("/run/dwell/dwell.sock".into()),
+            status: Some(Self::default_status("dwell")),
             log: LogLevel::Info,
             keepalive_ns: 15 * SECOND_NS,
             dead_after_ns: 5 * SECOND_NS,

@@ -1,0 +1,178 @@
+//! What must hold between different keys, and what should.
+
+use std::net::IpAddr;
+
+use dwell_policy::Press;
+use ipnet::IpNet;
+
+use super::error::Errors;
+use super::read::Peer;
+use super::{Config, Endpoint, NodeConfig, PeerConfig, RateConfig, Security};
+
+/// Tells what can't be, though each value by itself can.
+pub(super) fn across(node: &NodeConfig, peers: &[Peer<'_>], errors: &mut Errors<'_>) {
+    for (index, peer) in peers.iter().enumerate() {
+        let before = &peers[..index];
+        same_name(peer, before, errors);
+        same_endpoint(peer, before, errors);
+        same_secret(peer, before, errors);
+        same_prefix(peer, before, errors);
+        other_family(node, peer, errors);
+        unrecognisable(peer, before, errors);
+    }
+}
+
+fn same_name(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) {
+    if let Some(other) = before.iter().find(|other| other.config.name == peer.config.name) {
+        let message =
+            format!("the peer on line {} has this name too: choose another", other.name_line);
+        peer.table.fail("name", peer.name_line, message, errors);
+    }
+}
+
+fn same_endpoint(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) {
+    let Some(endpoint) = &peer.config.endpoint else { return };
+    let same = |other: &&Peer<'_>| other.config.endpoint.as_ref() == Some(endpoint);
+    if let Some(other) = before.iter().find(same) {
+        let message = format!(
+            "\"{}\" (line {}) has this endpoint too: join the two peers into one, or correct it",
+            other.config.name, other.endpoint_line
+        );
+        peer.table.fail("endpoint", peer.endpoint_line, message, errors);
+    }
+}
+
+fn same_secret(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) {
+    let Security::Psk(_) = peer.config.security else { return };
+    if let Some(other) = before.iter().find(|other| other.config.security == peer.config.security) {
+        let message = format!(
+            "\"{}\" has the same key, so that the two could not be told apart: make one for each \
+             with `dwell genpsk`",
+            other.config.name
+        );
+        peer.table.fail("psk_file", peer.protection_line, message, errors);
+    }
+}
+
+fn same_prefix(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) {
+    for (at, (prefix, &line)) in peer.config.prefixes.iter().zip(&peer.prefix_lines).enumerate() {
+        if peer.config.prefixes[..at].contains(prefix) {
+            let message = format!("{prefix} is in the list twice: remove one");
+            peer.table.fail("prefixes", line, message, errors);
+        } else if let Some(other) =
+            before.iter().find(|other| other.config.prefixes.contains(prefix))
+        {
+            let message = format!(
+                "{prefix} is routed to \"{}\" already: a prefix can have one peer only",
+                other.config.name
+            );
+            peer.table.fail("prefixes", line, message, errors);
+        }
+    }
+}
+
+fn other_family(node: &NodeConfig, peer: &Peer<'_>, errors: &mut Errors<'_>) {
+    let Some(ip) = peer.config.endpoint.as_ref().and_then(Endpoint::ip) else { return };
+    if ip.is_ipv4() != node.listen.is_ipv4() {
+        let (wanted, all) = match ip {
+            IpAddr::V4(_) => ("IPv4", "0.0.0.0"),
+            IpAddr::V6(_) => ("IPv6", "[::]"),
+        };
+        let message = format!(
+            "{ip} can't be reached from {}: listen on an {wanted} address, for instance \
+             listen = \"{all}:{}\" under [node]",
+            node.listen,
+            node.listen.port()
+        );
+        peer.table.fail("endpoint", peer.endpoint_line, message, errors);
+    }
+}
+
+fn unrecognisable(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) {
+    if !peer.is_bare {
+        return;
+    }
+    if let Some(other) = before.iter().find(|other| other.is_bare) {
+        let message = format!(
+            "neither it nor \"{}\" has a key or an endpoint, so that the two could not be told \
+             apart: give one of them an endpoint",
+            other.config.name
+        );
+        peer.table.fail_whole(message, errors);
+    }
+}
+
+impl Config {
+    /// The peer that packets to `address` are routed to, and by which prefix: the longest
+    /// match.
+    pub fn route(&self, address: IpAddr) -> Option<(&PeerConfig, IpNet)> {
+        self.peers
+            .iter()
+            .flat_map(|peer| peer.prefixes.iter().map(move |&prefix| (peer, prefix)))
+            .filter(|(_, prefix)| prefix.contains(&address))
+            .max_by_key(|(_, prefix)| prefix.prefix_len())
+    }
+
+    /// What is legal but probably not meant, one sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for peer in &self.peers {
+            warnings.extend(self.routing_loop(peer));
+            warnings.extend(without_security(peer));
+            warnings.extend(never_waits(peer));
+        }
+        let waits = self.peers.iter().find(|peer| peer.endpoint.is_none());
+        if let (0, Some(peer)) = (self.node.listen.port(), waits) {
+            warnings.push(format!(
+                "\"{}\" has no endpoint, and port 0 is a different one at each start: it can't \
+                 know where to contact this node",
+                peer.name
+            ));
+        }
+        warnings
+    }
+
+    fn routing_loop(&self, peer: &PeerConfig) -> Option<String> {
+        let endpoint = peer.endpoint.as_ref()?;
+        let Some(ip) = endpoint.ip() else {
+            let all = self.peers.iter().flat_map(|peer| &peer.prefixes);
+            let default = all.into_iter().find(|prefix| prefix.prefix_len() == 0)?;
+            return Some(format!(
+                "{default} is routed into the tunnel: \"{}\" at {endpoint} must be reached by a \
+                 route of its own, or its datagrams go round in circles",
+                peer.name
+            ));
+        };
+        let (through, prefix) = self.route(ip)?;
+        Some(format!(
+            "{ip}, the endpoint of \"{}\", is in {prefix}, which is routed to \"{}\": unless a \
+             more specific route leads to it outside of the tunnel, datagrams go round in circles",
+            peer.name, through.name
+        ))
+    }
+}
+
+fn without_security(peer: &PeerConfig) -> Option<String> {
+    if peer.security != Security::None {
+        return None;
+    }
+    let who = match peer.endpoint {
+        None => ", and whoever sends to this node's port first takes its place",
+        Some(_) => "",
+    };
+    Some(format!(
+        "datagrams to \"{}\" are neither encrypted nor authenticated{who}: security = \"none\" is \
+         for paths that are protected already, such as WireGuard or IPsec",
+        peer.name
+    ))
+}
+
+fn never_waits(peer: &PeerConfig) -> Option<String> {
+    (peer.rate == RateConfig::Unlimited && peer.scheme.press == Press::WaitingTime).then(|| {
+        format!(
+            "the rate to \"{}\" is \"unlimited\", so that nothing waits there and nothing will be \
+             pressed: give the link's rate, or write scheme = \"none\" or \"all\"",
+            peer.name
+        )
+    })
+}

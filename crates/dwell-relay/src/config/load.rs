@@ -1,0 +1,68 @@
+//! The configuration's files: the one place in this module that opens any.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::{Config, ConfigErrors, ReadSecretError, Secret, read, value};
+
+/// Far more than any configuration needs.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+const SECRET_FILE_BYTES_MAX: u64 = 1 << 10;
+
+impl Config {
+    /// Reads a configuration file and the secrets that it names. Their paths are relative to
+    /// its folder. The node's default name is that of the host.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let file = path.display().to_string();
+        let text = read_text(path, CONFIG_BYTES_MAX)
+            .map_err(|error| ConfigErrors::whole_file(&file, explain(&error)))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = if value::is_name(&host_name) { &host_name } else { "dwell" };
+        read::parse(&text, &file, name, &|path| read_secret(&folder.join(path)))
+    }
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "there is no such file: `dwell check --sample` prints one to begin with".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("it can't be read ({error}): run dwell as a user that may read it")
+        }
+        _ => format!("it can't be read: {error}"),
+    }
+}
+
+fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    read_bounded(&mut File::open(path)?, bytes_max)
+}
+
+fn read_bounded(file: &mut File, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        let message = format!("it is longer than {bytes_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(text)
+}
+
+fn read_secret(path: &Path) -> Result<Secret, ReadSecretError> {
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(ReadSecretError::Exposed { path: path.to_owned(), mode });
+    }
+    let text = Zeroizing::new(read_bounded(&mut file, SECRET_FILE_BYTES_MAX)?);
+    text.parse()
+}

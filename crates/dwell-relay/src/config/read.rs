@@ -1,0 +1,423 @@
+//! From a TOML document to a [`Config`].
+
+use std::path::{Path, PathBuf};
+
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_codec::CodecSpec;
+use dwell_policy::{ClassKey, QueueLimit, Ratio, Scheme};
+use ipnet::IpNet;
+use toml::de::{DeTable, DeValue};
+
+use super::error::Errors;
+use super::table::{Located, Table, printable, suggest};
+use super::{
+    Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
+    Secret, Security, check, value,
+};
+
+/// How [`Config::parse`] comes to the secret in a file.
+pub(super) type ReadSecret<'r> = &'r dyn Fn(&Path) -> Result<Secret, ReadSecretError>;
+
+const TABLES: [&str; 3] = ["node", "defaults", "peer"];
+
+/// The keys of `[node]`.
+pub const NODE_KEYS: [&str; 10] = [
+    "name",
+    "tun",
+    "addresses",
+    "listen",
+    "mtu",
+    "offload",
+    "status",
+    "log",
+    "keepalive",
+    "dead_after",
+];
+
+/// The keys of `[[peer]]`. Those after the first three may also stand in `[defaults]`.
+pub const PEER_KEYS: [&str; 17] = [
+    "name",
+    "endpoint",
+    "prefixes",
+    "psk_file",
+    "security",
+    "scheme",
+    "codec",
+    "rate",
+    "queue_time",
+    "queue_packets",
+    "queue_bytes",
+    "link_overhead",
+    "on_dead",
+    "exceptions",
+    "press_min",
+    "poor_ratio",
+    "metric",
+];
+
+/// How many of the keys of a peer are its own and can't have a default.
+const OWN_KEYS: usize = 3;
+
+pub(super) fn parse(
+    text: &str,
+    file: &str,
+    host_name: &str,
+    read_secret: ReadSecret<'_>,
+) -> Result<Config, ConfigErrors> {
+    let mut errors = Errors::new(text);
+    let Some(config) = read_document(text, host_name, read_secret, &mut errors) else {
+        return Err(errors.into_errors(file));
+    };
+    if errors.is_empty() { Ok(config) } else { Err(errors.into_errors(file)) }
+}
+
+/// `None` only if there are errors; with errors the configuration is incomplete.
+fn read_document(
+    text: &str,
+    host_name: &str,
+    read_secret: ReadSecret<'_>,
+    errors: &mut Errors<'_>,
+) -> Option<Config> {
+    let document = match DeTable::parse(text) {
+        Ok(document) => document,
+        Err(error) => {
+            let line = error.span().map(|span| errors.line_of(span.start));
+            errors.add(line, None, format!("this is not TOML: {}", printable(error.message())));
+            return None;
+        }
+    };
+    let document = document.get_ref();
+    refuse_unknown_tables(document, errors);
+    let node = match sub_table(document, "node", errors) {
+        Some(table) => read_node(&table, host_name, errors),
+        None => with_host_name(NodeConfig::default(), host_name),
+    };
+    let defaults = match sub_table(document, "defaults", errors) {
+        Some(table) => {
+            refuse_unknown_defaults(&table, errors);
+            PeerKeys::read(&table, errors)
+        }
+        None => PeerKeys::default(),
+    };
+    let tables = peer_tables(document, errors);
+    let peers: Vec<Peer<'_>> = tables
+        .into_iter()
+        .enumerate()
+        .map(|(index, table)| read_peer(table, index, &defaults, read_secret, errors))
+        .collect();
+    check::across(&node, &peers, errors);
+    Some(Config { node, peers: peers.into_iter().map(|peer| peer.config).collect() })
+}
+
+fn refuse_unknown_tables(document: &DeTable<'_>, errors: &mut Errors<'_>) {
+    for (key, value) in document {
+        let name = key.get_ref().as_ref();
+        if TABLES.contains(&name) {
+            continue;
+        }
+        let hint = match value.get_ref() {
+            DeValue::Table(_) | DeValue::Array(_) => {
+                suggest(name, &TABLES).replace("`peer`", "`[[peer]]`").replace(
+                    "the keys here are node, defaults, peer",
+                    "use [node], [defaults], [[peer]]",
+                )
+            }
+            _ if NODE_KEYS.contains(&name) && name != "name" => "put it under [node]".to_owned(),
+            _ if PEER_KEYS.contains(&name) => "put it under [[peer]] or [defaults]".to_owned(),
+            _ => "every key stands under [node], [defaults] or [[peer]]".to_owned(),
+        };
+        let line = errors.line_of(key.span().start);
+        errors.add(Some(line), None, format!("`{}` is unknown here: {hint}", printable(name)));
+    }
+}
+
+fn sub_table<'t>(
+    document: &'t DeTable<'t>,
+    name: &str,
+    errors: &mut Errors<'_>,
+) -> Option<Table<'t>> {
+    let value = document.get(name)?;
+    let line = errors.line_of(value.span().start);
+    match value.get_ref() {
+        DeValue::Table(table) => Some(Table::new(format!("[{name}]"), table, line)),
+        _ => {
+            errors.add(Some(line), None, format!("`{name}` must be a table: write [{name}], once"));
+            None
+        }
+    }
+}
+
+/// The tables of the peers; what has the wrong shape is told and left out.
+fn peer_tables<'t>(document: &'t DeTable<'t>, errors: &mut Errors<'_>) -> Vec<Table<'t>> {
+    let Some(value) = document.get("peer") else {
+        let message = "there is no peer: add at least one [[peer]]".to_owned();
+        errors.add(None, None, message);
+        return Vec::new();
+    };
+    let line = errors.line_of(value.span().start);
+    let items = value.get_ref().as_array();
+    let tables: Option<Vec<_>> = items.and_then(|items| {
+        items.iter().map(|item| Some((item.get_ref().as_table()?, item.span().start))).collect()
+    });
+    match tables {
+        Some(tables) if tables.is_empty() => {
+            errors.add(Some(line), None, "there is no peer: add at least one [[peer]]".to_owned());
+            Vec::new()
+        }
+        Some(tables) => tables
+            .into_iter()
+            .enumerate()
+            .map(|(index, (table, start))| {
+                Table::new(peer_place(table, index), table, errors.line_of(start))
+            })
+            .collect(),
+        None => {
+            let message = "peers are written with two brackets each: [[peer]]".to_owned();
+            errors.add(Some(line), None, message);
+            Vec::new()
+        }
+    }
+}
+
+fn peer_place(table: &DeTable<'_>, index: usize) -> String {
+    match table.get("name").and_then(|name| name.get_ref().as_str()) {
+        Some(name) => format!("[[peer]] \"{}\"", printable(name)),
+        None => format!("[[peer]] number {}", index + 1),
+    }
+}
+
+fn with_host_name(node: NodeConfig, host_name: &str) -> NodeConfig {
+    let status = Some(NodeConfig::default_status(host_name));
+    NodeConfig { name: host_name.to_owned(), status, ..node }
+}
+
+fn read_node(table: &Table<'_>, host_name: &str, errors: &mut Errors<'_>) -> NodeConfig {
+    let elsewhere = |key: &str| {
+        PEER_KEYS.contains(&key).then(|| "it is a key of [[peer]] and [defaults]".to_owned())
+    };
+    table.refuse_unknown(&NODE_KEYS, elsewhere, errors);
+    let name = table.get("name", errors, value::name).map(|name| name.value);
+    let mut node = with_host_name(NodeConfig::default(), name.as_deref().unwrap_or(host_name));
+    set(&mut node.tun, table.get("tun", errors, value::interface));
+    if let Some(list) =
+        table.get_list("addresses", "[\"10.77.0.1/30\"]", errors, value::interface_address)
+    {
+        node.addresses = list.into_iter().map(|address| address.value).collect();
+    }
+    set(&mut node.listen, table.get("listen", errors, value::listen));
+    set(&mut node.mtu, table.get("mtu", errors, value::mtu));
+    set(&mut node.offload, table.get("offload", errors, value::boolean));
+    set(&mut node.status, table.get("status", errors, value::status));
+    set(&mut node.log, table.get("log", errors, value::log));
+    let keepalive = table
+        .get("keepalive", errors, |value| value::duration_ns(value, SECOND_NS..=600 * SECOND_NS));
+    set(&mut node.keepalive_ns, keepalive);
+    let dead_after = table.get("dead_after", errors, |value| {
+        value::duration_ns(value, 100 * MILLI_NS..=600 * SECOND_NS)
+    });
+    set(&mut node.dead_after_ns, dead_after);
+    node
+}
+
+fn set<T>(target: &mut T, found: Option<Located<T>>) {
+    if let Some(found) = found {
+        *target = found.value;
+    }
+}
+
+fn refuse_unknown_defaults(table: &Table<'_>, errors: &mut Errors<'_>) {
+    let elsewhere = |key: &str| {
+        if PEER_KEYS[..OWN_KEYS].contains(&key) {
+            return Some("it is each peer's own, put it under [[peer]]".to_owned());
+        }
+        NODE_KEYS.contains(&key).then(|| "it is a key of [node]".to_owned())
+    };
+    table.refuse_unknown(&PEER_KEYS[OWN_KEYS..], elsewhere, errors);
+}
+
+/// How a peer says that its datagrams are protected.
+#[derive(Clone, Debug)]
+enum Protection {
+    KeyFile(PathBuf),
+    None,
+}
+
+/// What stands in `[defaults]` or in a `[[peer]]`, as far as both may have it.
+#[derive(Clone, Debug, Default)]
+struct PeerKeys {
+    protection: Option<Located<Protection>>,
+    scheme: Option<Located<(&'static str, Scheme)>>,
+    codec: Option<Located<CodecSpec>>,
+    rate: Option<Located<RateConfig>>,
+    queue_time_ns: Option<Located<u64>>,
+    queue_packets: Option<Located<u32>>,
+    queue_bytes: Option<Located<u64>>,
+    link_overhead_bytes: Option<Located<u32>>,
+    on_dead: Option<Located<FailMode>>,
+    exceptions: Option<Vec<Located<ClassKey>>>,
+    press_bytes_min: Option<Located<u32>>,
+    poor_ratio: Option<Located<Ratio>>,
+    metric: Option<Located<u32>>,
+}
+
+/// A packet as long as an IP packet can be must find room, or it could never be sent.
+const QUEUE_BYTES_MIN: u64 = 64 << 10;
+const QUEUE_BYTES_MAX: u64 = 1 << 30;
+
+impl PeerKeys {
+    fn read(table: &Table<'_>, errors: &mut Errors<'_>) -> Self {
+        Self {
+            protection: read_protection(table, errors),
+            scheme: table.get("scheme", errors, value::scheme),
+            codec: table.get("codec", errors, value::codec),
+            rate: table.get("rate", errors, value::rate),
+            queue_time_ns: table.get("queue_time", errors, |value| {
+                value::duration_ns(value, MILLI_NS..=60 * SECOND_NS)
+            }),
+            queue_packets: table
+                .get("queue_packets", errors, |value| value::integer(value, 2..=1_000_000)),
+            queue_bytes: table.get("queue_bytes", errors, |value| {
+                value::size_bytes(value, QUEUE_BYTES_MIN..=QUEUE_BYTES_MAX)
+            }),
+            link_overhead_bytes: table
+                .get("link_overhead", errors, |value| value::integer(value, 0..=1000)),
+            on_dead: table.get("on_dead", errors, value::on_dead),
+            exceptions: table.get_list("exceptions", "[\"tcp/443\"]", errors, value::class),
+            press_bytes_min: table
+                .get("press_min", errors, |value| value::integer(value, 0..=65_535)),
+            poor_ratio: table.get("poor_ratio", errors, value::ratio),
+            // IPv6 takes zero for 1024.
+            metric: table.get("metric", errors, |value| value::integer(value, 1..=u32::MAX)),
+        }
+    }
+
+    /// Puts what stands here over `peer`.
+    fn apply(&self, peer: &mut PeerConfig) {
+        fn set<T: Clone>(target: &mut T, found: &Option<Located<T>>) {
+            super::read::set(target, found.clone());
+        }
+        if let Some(scheme) = &self.scheme {
+            (peer.scheme_name, peer.scheme) = scheme.value;
+        }
+        set(&mut peer.codec, &self.codec);
+        set(&mut peer.rate, &self.rate);
+        let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;
+        set(time_ns, &self.queue_time_ns);
+        set(packets, &self.queue_packets);
+        set(bytes, &self.queue_bytes);
+        set(&mut peer.link_overhead_bytes, &self.link_overhead_bytes);
+        set(&mut peer.on_dead, &self.on_dead);
+        if let Some(list) = &self.exceptions {
+            peer.exceptions = list.iter().map(|class| class.value).collect();
+        }
+        set(&mut peer.press_bytes_min, &self.press_bytes_min);
+        set(&mut peer.poor_ratio, &self.poor_ratio);
+        set(&mut peer.metric, &self.metric);
+    }
+}
+
+fn read_protection(table: &Table<'_>, errors: &mut Errors<'_>) -> Option<Located<Protection>> {
+    let key_file = table.get("psk_file", errors, value::key_file);
+    let none = table.get("security", errors, value::security_none);
+    if let (Some(_), Some(none)) = (&key_file, &none) {
+        let message = "psk_file and security = \"none\" contradict each other: remove one of them";
+        table.fail("security", none.line, message.to_owned(), errors);
+    }
+    let key_file =
+        key_file.map(|file| Located { value: Protection::KeyFile(file.value), line: file.line });
+    key_file.or_else(|| none.map(|none| Located { value: Protection::None, line: none.line }))
+}
+
+/// A peer, and where in the file it says what must be compared with others.
+pub(super) struct Peer<'t> {
+    pub(super) config: PeerConfig,
+    pub(super) table: Table<'t>,
+    pub(super) name_line: usize,
+    pub(super) endpoint_line: usize,
+    pub(super) prefix_lines: Vec<usize>,
+    pub(super) protection_line: usize,
+    /// It says that it has neither a key nor an endpoint.
+    pub(super) is_bare: bool,
+}
+
+fn read_peer<'t>(
+    table: Table<'t>,
+    index: usize,
+    defaults: &PeerKeys,
+    read_secret: ReadSecret<'_>,
+    errors: &mut Errors<'_>,
+) -> Peer<'t> {
+    let elsewhere =
+        |key: &str| NODE_KEYS.contains(&key).then(|| "it is a key of [node]".to_owned());
+    table.refuse_unknown(&PEER_KEYS, elsewhere, errors);
+    let name = table.get("name", errors, value::name);
+    let endpoint: Option<Located<Endpoint>> = table.get("endpoint", errors, value::endpoint);
+    let prefixes = table.get_list("prefixes", "[\"10.0.0.0/8\"]", errors, value::prefix);
+    if name.is_none() && !table.has("name") {
+        table.fail_whole("it has no name: add for instance name = \"hub\"".to_owned(), errors);
+    }
+    if !table.has_items("prefixes") {
+        let message = "it has no prefixes, so that nothing would be sent to it: add for instance \
+                       prefixes = [\"10.0.0.0/8\"]";
+        table.fail_whole(message.to_owned(), errors);
+    }
+    let keys = PeerKeys::read(&table, errors);
+    let protection = keys.protection.as_ref().or(defaults.protection.as_ref());
+    let security = read_security(&table, protection, read_secret, errors);
+
+    let name_line = name.as_ref().map_or(table.line, |name| name.line);
+    let name = name.map_or_else(|| format!("peer {}", index + 1), |name| name.value);
+    let mut config = PeerConfig::new(name, security);
+    defaults.apply(&mut config);
+    keys.apply(&mut config);
+    let (prefixes, prefix_lines): (Vec<IpNet>, Vec<usize>) =
+        prefixes.unwrap_or_default().into_iter().map(|prefix| (prefix.value, prefix.line)).unzip();
+    let endpoint_line = endpoint.as_ref().map_or(table.line, |endpoint| endpoint.line);
+    config.endpoint = endpoint.map(|endpoint| endpoint.value);
+    config.prefixes = prefixes;
+    let protection_line = protection.map_or(table.line, |protection| protection.line);
+    let without_key = protection.is_some_and(|it| matches!(it.value, Protection::None));
+    let is_bare = without_key && !table.has("endpoint");
+    Peer { config, table, name_line, endpoint_line, prefix_lines, protection_line, is_bare }
+}
+
+/// With an error, `Security::None` stands in for what could not be read.
+fn read_security(
+    table: &Table<'_>,
+    protection: Option<&Located<Protection>>,
+    read_secret: ReadSecret<'_>,
+    errors: &mut Errors<'_>,
+) -> Security {
+    let Some(protection) = protection else {
+        if !table.has("psk_file") && !table.has("security") {
+            let message = "it does not say how datagrams are protected: write psk_file = \"FILE\" \
+                           (`dwell genpsk --out FILE` makes one, and the peer needs the same), \
+                           or security = \"none\" if the path to it is protected already";
+            table.fail_whole(message.to_owned(), errors);
+        }
+        return Security::None;
+    };
+    let Protection::KeyFile(path) = &protection.value else { return Security::None };
+    match read_secret(path) {
+        Ok(secret) => Security::Psk(secret),
+        Err(error) => {
+            let message = format!("{}: {}", path.display(), explain(&error, path));
+            table.fail("psk_file", protection.line, message, errors);
+            Security::None
+        }
+    }
+}
+
+fn explain(error: &ReadSecretError, path: &Path) -> String {
+    let ReadSecretError::Io(io) = error else { return error.to_string() };
+    match io.kind() {
+        std::io::ErrorKind::NotFound => format!(
+            "there is no such file: make it with `dwell genpsk --out {}` and copy it to the peer",
+            path.display()
+        ),
+        std::io::ErrorKind::PermissionDenied => {
+            format!("{io}: run dwell as the user that owns it")
+        }
+        _ => io.to_string(),
+    }
+}

@@ -1,0 +1,474 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const MINIMAL: &str = "[[peer]]\nname = \"hub\"\nprefixes = [\"10.0.0.0/8\"]\npsk_file = \"hub\"\n";
+
+/// Secrets that differ by the file's name; `missing` and `exposed` are as they sound.
+fn secrets(path: &Path) -> Result<Secret, ReadSecretError> {
+    let name = path.to_str().unwrap();
+    match name {
+        "missing" => Err(std::io::Error::from(std::io::ErrorKind::NotFound).into()),
+        "exposed" => Err(ReadSecretError::Exposed { path: path.into(), mode: 0o644 }),
+        "no-key" => Err(ReadSecretError::Format),
+        _ => {
+            let mut bytes = [0; 32];
+            bytes.iter_mut().zip(name.bytes()).for_each(|(out, byte)| *out = byte);
+            Ok(Secret::new(bytes))
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
+    Config::parse(text, "a.toml", &secrets)
+}
+
+/// The one error in `text`.
+#[track_caller]
+fn error(text: &str) -> String {
+    let errors = parse(text).expect_err(text);
+    assert_eq!(errors.errors.len(), 1, "{errors}");
+    errors.to_string()
+}
+
+/// The one error in a minimal configuration with `line` in its peer.
+#[track_caller]
+fn peer_error(line: &str) -> String {
+    let error = error(&format!("{MINIMAL}{line}"));
+    error.strip_prefix("a.toml:5: [[peer]] \"hub\"").expect(&error).to_owned()
+}
+
+/// The one error in a minimal configuration with `line` in its node.
+#[track_caller]
+fn node_error(line: &str) -> String {
+    let error = error(&format!("[node]\n{line}\n{MINIMAL}"));
+    error.strip_prefix("a.toml:2: [node]").expect(&error).to_owned()
+}
+
+#[test]
+fn the_sample_has_the_default_values() {
+    let config = parse(sample()).unwrap();
+    let node = NodeConfig {
+        name: "site-a".into(),
+        addresses: vec!["10.77.0.1/30".parse().unwrap(), "fd77::1/126".parse().unwrap()],
+        status: Some(NodeConfig::default_status("site-a")),
+        ..NodeConfig::default()
+    };
+    assert_eq!(config.node, node);
+    let psk = secrets(Path::new("/etc/dwell/hub.psk")).unwrap();
+    let peer = PeerConfig {
+        endpoint: Some("198.51.100.7:7733".parse().unwrap()),
+        prefixes: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
+        ..PeerConfig::new("hub".into(), Security::Psk(psk))
+    };
+    assert_eq!(config.peers, [peer]);
+    assert_eq!(config.warnings(), [""; 0]);
+}
+
+#[test]
+fn the_sample_has_every_key() {
+    for key in NODE_KEYS.iter().chain(&PEER_KEYS) {
+        let found = sample()
+            .lines()
+            .any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = ")));
+        assert!(found, "{key}");
+    }
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let config = parse(MINIMAL).unwrap();
+    assert_eq!(config.node, NodeConfig::default());
+    let psk = secrets(Path::new("hub")).unwrap();
+    let peer = PeerConfig::new("hub".into(), Security::Psk(psk));
+    let prefixes = vec!["10.0.0.0/8".parse().unwrap()];
+    assert_eq!(config.peers, [PeerConfig { prefixes, ..peer }]);
+}
+
+#[test]
+fn every_key_reaches_its_field() {
+    let text = r#"
+        [node]
+        name = "b"
+        tun = "tun7"
+        addresses = ["10.1.1.1/24"]
+        listen = "[::]:1"
+        mtu = 1280
+        offload = false
+        status = "none"
+        log = "trace"
+        keepalive = "1s"
+        dead_after = "300ms"
+
+        [[peer]]
+        name = "c"
+        endpoint = "c.example.net:2"
+        prefixes = ["fd00::/8"]
+        security = "none"
+        scheme = "all"
+        codec = "lz4"
+        rate = "10mbit"
+        queue_time = "1s"
+        queue_packets = 3
+        queue_bytes = "1MiB"
+        link_overhead = 0
+        on_dead = "closed"
+        exceptions = ["tcp/443", "icmpv6", "ip47", "ip132/9"]
+        press_min = 0
+        poor_ratio = 1
+        metric = 0x10
+    "#;
+    let config = parse(text).unwrap();
+    assert_eq!(
+        config.node,
+        NodeConfig {
+            name: "b".into(),
+            tun: "tun7".into(),
+            addresses: vec!["10.1.1.1/24".parse().unwrap()],
+            listen: "[::]:1".parse().unwrap(),
+            mtu: MtuConfig::Fixed(1280),
+            offload: false,
+            status: None,
+            log: LogLevel::Trace,
+            keepalive_ns: SECOND_NS,
+            dead_after_ns: 300_000_000,
+        }
+    );
+    assert_eq!(
+        config.peers,
+        [PeerConfig {
+            name: "c".into(),
+            endpoint: Some(Endpoint::Name { host: "c.example.net".into(), port: 2 }),
+            prefixes: vec!["fd00::/8".parse().unwrap()],
+            security: Security::None,
+            scheme_name: "all",
+            scheme: Scheme::all(),
+            codec: "lz4".parse().unwrap(),
+            rate: RateConfig::Fixed(Rate::from_mbps(10)),
+            queue: QueueLimit {
+                packets: 3,
+                bytes: 1 << 20,
+                time_ns: SECOND_NS,
+                ..QueueLimit::default()
+            },
+            link_overhead_bytes: 0,
+            on_dead: FailMode::Closed,
+            exceptions: vec![
+                ClassKey::new(6, 443),
+                ClassKey::new(58, 0),
+                ClassKey::new(47, 0),
+                ClassKey::new(132, 9)
+            ],
+            press_bytes_min: 0,
+            poor_ratio: Ratio::ONE,
+            metric: 16,
+        }]
+    );
+}
+
+#[test]
+fn a_peer_goes_before_the_defaults() {
+    let text = "[defaults]\nrate = \"1mbit\"\nmetric = 7\nexceptions = [\"tcp/1\"]\n\
+                security = \"none\"\n\
+                [[peer]]\nname = \"a\"\nprefixes = [\"10.0.0.0/8\"]\nrate = \"2mbit\"\n\
+                exceptions = []\npsk_file = \"a\"\n\
+                [[peer]]\nname = \"b\"\nprefixes = [\"10.0.0.0/9\"]\n";
+    let config = parse(text).unwrap();
+    let [a, b] = &config.peers[..] else { panic!("two peers") };
+    assert_eq!(a.rate, RateConfig::Fixed(Rate::from_mbps(2)));
+    assert_eq!(b.rate, RateConfig::Fixed(Rate::from_mbps(1)));
+    assert_eq!((a.metric, b.metric), (7, 7));
+    assert_eq!((a.exceptions.len(), b.exceptions.len()), (0, 1));
+    assert!(matches!(a.security, Security::Psk(_)));
+    assert_eq!(b.security, Security::None);
+}
+
+#[test]
+fn unknown_keys_are_told_with_the_nearest() {
+    assert_eq!(
+        peer_error("quue_time = \"1s\""),
+        ": there is no key `quue_time` here: did you mean `queue_time`?"
+    );
+    assert!(peer_error("queue-bytes = 1").contains("did you mean `queue_bytes`?"));
+    assert!(peer_error("banana = 1").contains("the keys here are name, endpoint, prefixes"));
+    assert!(peer_error("listen = \"x\"").contains("it is a key of [node]"));
+    assert!(node_error("rate = \"1mbit\"").contains("it is a key of [[peer]] and [defaults]"));
+    assert!(node_error("nmae = \"x\"").contains("did you mean `name`?"));
+    let error = |text: &str| error(&format!("{text}\n{MINIMAL}"));
+    assert!(error("[nod]").contains("a.toml:1: `nod` is unknown here: did you mean `node`?"));
+    assert!(error("[other]").contains("use [node], [defaults], [[peer]]"));
+    assert!(error("tun = \"x\"").contains("put it under [node]"));
+    assert!(error("rate = \"x\"").contains("put it under [[peer]] or [defaults]"));
+    assert!(error("[defaults]\nname = \"x\"").contains("it is each peer's own"));
+    assert!(error("[defaults]\nlisten = \"x\"").contains("it is a key of [node]"));
+}
+
+#[test]
+fn values_that_make_no_sense_are_told_with_what_does() {
+    for (line, expected) in [
+        ("rate = \"0mbit\"", ", `rate`: a rate must be between 1bit and 1000gbit, not \"0mbit\""),
+        ("rate = \"10\"", "is no unit of rate"),
+        ("rate = \"fast\"", "; or \"auto\" or \"unlimited\""),
+        ("rate = 10", "a rate with its unit such as \"10mbit\", not a number"),
+        ("scheme = \"packets\"", "must be one of \"none\", \"all\", \"packet\", not \"packets\""),
+        ("codec = \"brotli\"", "\"brotli\" is no codec"),
+        ("codec = \"zstd:99\"", "is no level of zstd"),
+        ("codec = 1", "must be a string such as \"zstd:1\", not a number"),
+        ("queue_time = 100", "must be a string such as \"250ms\", not a number"),
+        ("queue_time = \"100\"", "has no unit: write for instance \"100ms\""),
+        ("queue_time = \"0s\"", "must be from 1.0 ms to 60.00 s, not 0 ns"),
+        ("queue_packets = 1", "must be a whole number from 2 to 1000000, not 1"),
+        ("queue_packets = \"2\"", "must be a whole number from 2 to 1000000, not a string"),
+        ("queue_packets = -3", "not -3"),
+        ("queue_bytes = \"4 bananas\"", "is no unit of size"),
+        ("queue_bytes = 1500", "must be from 65.5 kB"),
+        ("queue_bytes = true", "must be a size such as \"4MiB\" or 65536, not true or false"),
+        ("link_overhead = 1.5", "from 0 to 1000, not a number with a fraction"),
+        ("on_dead = \"explode\"", "must be one of \"open\", \"closed\""),
+        ("exceptions = [\"https\"]", "write for instance \"tcp/443\""),
+        ("exceptions = [\"tcp\"]", "\"tcp\" is no class of packets"),
+        ("exceptions = \"tcp/443\"", "must be a list such as [\"tcp/443\"], not a string"),
+        ("press_min = 70000", "from 0 to 65535, not 70000"),
+        ("poor_ratio = 0", "must be a number from 0.01 to 1.0"),
+        ("poor_ratio = nan", "must be a number from 0.01 to 1.0"),
+        ("poor_ratio = \"1\"", "must be a number from 0.01 to 1.0"),
+        ("metric = 0", "from 1 to 4294967295, not 0"),
+        ("endpoint = \"hub\"", "write for instance \"hub:7733\""),
+        ("endpoint = \"[fd00::1]:7733\"", "can't be reached from 0.0.0.0:7733: listen on an IPv6"),
+        ("security = \"none\"", "contradict each other: remove one"),
+        ("security = \"tls\"", "can only be \"none\""),
+    ] {
+        let told = peer_error(line);
+        assert!(told.contains(expected), "{line}: {told}");
+    }
+}
+
+#[test]
+fn values_of_the_node_are_told_with_what_makes_sense() {
+    for (line, expected) in [
+        ("name = \"../../etc\"", ", `name`: \"../../etc\" can't be a name: use 1 to 63 letters"),
+        ("name = 7", "must be a string such as \"site-a\", not a number"),
+        ("tun = \"a-very-long-name\"", "has 16 bytes, and an interface's name can have 15"),
+        ("tun = \"a/b\"", "can't be an interface's name"),
+        ("tun = \"dwell%d\"", "can't be an interface's name"),
+        ("addresses = [\"10.77.0.1\"]", "write for instance \"10.77.0.1/32\""),
+        ("addresses = [\"hub\"]", "is no address with a prefix length"),
+        ("addresses = [\"224.0.0.1/4\"]", "can't be an interface's address"),
+        ("listen = \"7733\"", "write for instance \"0.0.0.0:7733\""),
+        ("mtu = 1000", "from 1280 to 65535, not 1000; or \"auto\""),
+        ("mtu = \"big\"", "must be \"auto\" or a number of bytes from 1280"),
+        ("offload = \"yes\"", "must be true or false (without quotes), not a string"),
+        ("status = \"status.sock\"", "write for instance \"/run/dwell/site-a.sock\", or \"none\""),
+        ("log = \"loud\"", "must be one of \"off\", \"error\", \"warn\", \"info\", \"debug\""),
+        ("keepalive = \"1ms\"", "must be from 1.00 s to 600.00 s, not 1.0 ms"),
+        ("dead_after = \"1ms\"", "must be from 100.0 ms"),
+    ] {
+        let told = node_error(line);
+        assert!(told.contains(expected), "{line}: {told}");
+    }
+    let path = format!("status = \"/{}\"", "x".repeat(107));
+    assert!(node_error(&path).contains("has 108 bytes, and a socket's can have 107"));
+}
+
+#[test]
+fn prefixes_are_written_without_host_bits() {
+    let told = error(&MINIMAL.replace("10.0.0.0/8", "10.1.0.0/8"));
+    assert!(told.contains("a.toml:3: [[peer]] \"hub\", `prefixes`: 10.1.0.0/8 has bits beyond"));
+    assert!(told.contains("write \"10.0.0.0/8\", or \"10.1.0.0/32\" for the one address"));
+}
+
+#[test]
+fn secrets_that_cannot_be_had_are_told_with_the_command_to_run() {
+    let told = |file: &str| error(&MINIMAL.replace("\"hub\"\n", &format!("\"{file}\"\n")));
+    let replaced = |file: &str| {
+        error(&MINIMAL.replace("psk_file = \"hub\"", &format!("psk_file = \"{file}\"")))
+    };
+    assert!(told("x y").contains("can't be a name"));
+    assert!(replaced("missing").contains("`psk_file`: missing: there is no such file: make it"));
+    assert!(replaced("missing").contains("`dwell genpsk --out missing`"));
+    assert!(
+        replaced("exposed").contains("others may read it (mode 0644): run `chmod 600 exposed`")
+    );
+    assert!(replaced("no-key").contains("it holds no key"));
+    assert!(replaced("").contains("must be the path of a file"));
+}
+
+#[test]
+fn what_every_peer_needs_is_told() {
+    let without = |key: &str| {
+        let lines = MINIMAL.lines().filter(|line| !line.starts_with(key));
+        error(&lines.collect::<Vec<_>>().join("\n"))
+    };
+    assert!(without("name").contains("a.toml:1: [[peer]] number 1: it has no name: add"));
+    assert!(without("prefixes").contains("[[peer]] \"hub\": it has no prefixes"));
+    assert!(without("psk_file").contains("write psk_file = \"FILE\" (`dwell genpsk --out FILE`"));
+    assert!(without("psk_file").contains("or security = \"none\" if"));
+    assert!(error("").contains("a.toml: there is no peer: add at least one [[peer]]"));
+    assert!(error("peer = []").contains("there is no peer"));
+    assert!(error("[peer]\nname = \"x\"").contains("with two brackets each: [[peer]]"));
+    assert!(error(&format!("node = 1\n{MINIMAL}")).contains("`node` must be a table"));
+    assert!(error(&MINIMAL.replace("\"10.0.0.0/8\"", "")).contains("it has no prefixes"));
+}
+
+/// A second peer after the minimal one.
+fn with_second(lines: &str) -> String {
+    format!("{MINIMAL}endpoint = \"198.51.100.7:1\"\n[[peer]]\n{lines}")
+}
+
+#[test]
+fn peers_that_get_into_each_others_way_are_told() {
+    let second = "name = \"b\"\nprefixes = [\"10.0.0.0/9\"]\npsk_file = \"b\"\n";
+    assert_eq!(parse(&with_second(second)).unwrap().peers.len(), 2);
+    let told = |from: &str, to: &str| error(&with_second(&second.replace(from, to)));
+    assert!(
+        told("= \"b\"\npre", "= \"hub\"\npre").contains("the peer on line 2 has this name too")
+    );
+    assert!(told("/9", "/8").contains("10.0.0.0/8 is routed to \"hub\" already"));
+    assert!(told("\"10.0.0.0/9\"", "\"::/0\", \"::/0\"").contains("::/0 is in the list twice"));
+    assert!(told("psk_file = \"b\"", "psk_file = \"hub\"").contains("\"hub\" has the same key"));
+    let endpoint = "endpoint = \"198.51.100.7:1\"\nname";
+    assert!(told("name", endpoint).contains("\"hub\" (line 5) has this endpoint too"));
+    let bare = "[[peer]]\nname = \"c\"\nprefixes = [\"fd00::/8\"]\nsecurity = \"none\"\n";
+    let two = format!("{bare}{}", bare.replace("\"c\"", "\"d\"").replace("fd00", "fc00"));
+    let told = error(&two.replace("fc00::/8", "fc00::/9"));
+    assert!(told.contains("neither it nor \"c\" has a key or an endpoint"), "{told}");
+}
+
+#[test]
+fn all_errors_are_told_at_once_in_the_order_of_their_lines() {
+    let text = "[node]\nlog = 1\nmtu = 1\n[defaults]\nrate = \"x\"\n[[peer]]\nname = \"a\"\n\
+                scheme = \"x\"\n[[peer]]\nname = \"a\"\n";
+    let errors = parse(text).unwrap_err();
+    let lines: Vec<_> = errors.errors.iter().map(|error| error.line).collect();
+    assert_eq!(lines, [2, 3, 5, 6, 6, 8, 9, 9, 10].map(Some), "{errors}");
+    assert_eq!(errors.to_string().lines().count(), 9);
+}
+
+#[test]
+fn what_is_not_toml_is_told_with_its_line() {
+    let told = error("[node]\nname = ");
+    assert!(told.starts_with("a.toml:2: this is not TOML: "), "{told}");
+    assert!(
+        error("[node]\nname = \"a\"\nname = \"b\"").contains("a.toml:3: this is not TOML: dupl")
+    );
+}
+
+#[test]
+fn errors_cannot_spoil_a_terminal() {
+    let told = peer_error("rate = \"\\u001b[31m\"");
+    assert!(!told.contains('\u{1b}'), "{told}");
+    let told = error(&MINIMAL.replace("\"hub\"\nprefixes", "\"\\u001b\"\nprefixes"));
+    assert!(!told.contains('\u{1b}'), "{told}");
+}
+
+#[track_caller]
+fn warnings(text: &str) -> String {
+    parse(text).unwrap().warnings().join("\n")
+}
+
+#[test]
+fn what_is_probably_not_meant_is_a_warning() {
+    assert_eq!(warnings(MINIMAL), "");
+    let with = |line: &str| warnings(&format!("{MINIMAL}{line}"));
+    assert!(with("endpoint = \"10.1.1.1:1\"").contains("is in 10.0.0.0/8, which is routed to"));
+    assert_eq!(with("endpoint = \"hub.example:1\""), "");
+    assert!(with("rate = \"unlimited\"").contains("nothing will be pressed"));
+    assert_eq!(with("rate = \"unlimited\"\nscheme = \"all\""), "");
+    let all = MINIMAL.replace("10.0.0.0/8", "0.0.0.0/0");
+    assert!(warnings(&format!("{all}endpoint = \"hub:1\"")).contains("by a route of its own"));
+    let bare = MINIMAL.replace("psk_file = \"hub\"", "security = \"none\"");
+    assert!(warnings(&bare).contains("whoever sends to this node's port first takes its place"));
+    let known = format!("{bare}endpoint = \"198.51.100.7:1\"");
+    assert!(warnings(&known).contains("neither encrypted nor authenticated: security"));
+    let port = format!("[node]\nlisten = \"0.0.0.0:0\"\n{MINIMAL}");
+    assert!(warnings(&port).contains("it can't know where to contact this node"));
+}
+
+#[test]
+fn the_longest_match_routes() {
+    let second = "name = \"b\"\nprefixes = [\"10.128.0.0/9\"]\npsk_file = \"b\"\n";
+    let config = parse(&with_second(second)).unwrap();
+    let to =
+        |address: &str| config.route(address.parse().unwrap()).map(|(peer, _)| peer.name.as_str());
+    assert_eq!(to("10.127.0.1"), Some("hub"));
+    assert_eq!(to("10.128.0.1"), Some("b"));
+    assert_eq!(to("11.0.0.1"), None);
+}
+
+#[test]
+fn files_are_read_beside_the_configuration() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = std::env::temp_dir().join(format!("dwell-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("a.toml");
+    std::fs::write(&file, MINIMAL).unwrap();
+    let load = || Config::load(&file).map_err(|errors| errors.to_string());
+    assert!(load().unwrap_err().contains("there is no such file: make it with"));
+
+    let key = folder.join("hub");
+    std::fs::write(&key, "00".repeat(32)).unwrap();
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o640)).unwrap();
+    assert!(load().unwrap_err().contains("(mode 0640): run `chmod 600 "));
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o400)).unwrap();
+    assert_eq!(load().unwrap().peers[0].security, Security::Psk(Secret::new([0; 32])));
+
+    std::fs::remove_file(&key).unwrap();
+    std::fs::write(&file, " ".repeat((1 << 20) + 1)).unwrap();
+    assert!(load().unwrap_err().contains("longer than 1048576 bytes"));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(load().unwrap_err().contains("`dwell check --sample`"));
+}
+
+const ESCAPE: char = '\u{1b}';
+
+/// Pieces that configurations are made of, whole and broken.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        prop::sample::select(
+            &["[node]\n", "[[peer]]\n", "[defaults]\n", "[peer]\n", "[", "\""][..]
+        )
+        .prop_map(str::to_owned),
+        (
+            prop::sample::select([&NODE_KEYS[..], &PEER_KEYS[..]].concat()),
+            prop_oneof![
+                any::<i64>().prop_map(|number| number.to_string()),
+                any::<f64>().prop_map(|number| number.to_string()),
+                any::<String>().prop_map(|text| format!("{text:?}")),
+                "[a-z0-9:./]{0,12}".prop_map(|text| format!("\"{text}\"")),
+                "[a-z0-9:./]{0,12}".prop_map(|text| format!("[\"{text}\", 1, []]")),
+                Just("{ a = 1 }".to_owned()),
+                Just("1979-05-27".to_owned()),
+            ]
+        )
+            .prop_map(|(key, value)| format!("{key} = {value}\n")),
+    ];
+    prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>()) {
+        if let Err(errors) = parse(&text) {
+            prop_assert!(!errors.errors.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_configuration_makes_it_panic(text in pieces()) {
+        if let Err(errors) = parse(&text) {
+            prop_assert!(!errors.errors.is_empty());
+            prop_assert!(!errors.to_string().contains(ESCAPE));
+        }
+    }
+
+    #[test]
+    fn a_damaged_sample_does_not_make_it_panic(at in any::<prop::sample::Index>(), byte: u8) {
+        let mut text = sample().as_bytes().to_vec();
+        let at = at.index(text.len());
+        text[at] = byte;
+        if let Ok(config) = parse(&String::from_utf8_lossy(&text)) {
+            config.warnings();
+        }
+    }
+}
