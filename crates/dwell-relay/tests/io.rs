@@ -1,7 +1,10 @@
 //! The I/O modules against a real kernel, each test in a network namespace of its own.
 //!
 //! They need CAP_SYS_ADMIN and CAP_NET_ADMIN (and /dev/net/tun, and `tc` for some); without
-//! these a test says so and passes.
+//! these a test says so and passes. An ordinary user has them under `unshare -rn`, where
+//! /dev/net/tun may be opened.
+
+#![allow(clippy::unwrap_used, reason = "here a panic is how a failure is told")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -637,24 +640,26 @@ fn relay_until(near: &Tun, far: &Tun, done: impl Fn() -> bool) -> (f64, f64) {
 
 #[test]
 fn events_come_before_a_later_deadline_and_deadlines_in_order() {
-    let mut poller = Poller::new().unwrap();
-    let port = UdpPort::bind(addr("127.0.0.1:0"), None, None).unwrap();
-    poller.register(&port, Token(1), Interest::Read).unwrap();
-    let mut events = Vec::new();
-    let start = Clock::now();
-    let mut previous = start;
-    for ns in [200_000, 300_000, 1_500_000] {
-        poller.wait(Some(start + ns), Clock::now(), &mut events).unwrap();
-        let now = Clock::now();
-        assert!(events.is_empty() && now >= start + ns && now >= previous);
-        previous = now;
-    }
-    assert!(port.send_to(b"now", None, port.local_addr().unwrap()).is_sent());
-    poller.wait(Some(ten_seconds()), Clock::now(), &mut events).unwrap();
-    assert_eq!(events.len(), 1);
-    assert!(events[0].readable);
-    // A regular file can be read at any time: there is nothing to wait for.
-    let file = std::fs::File::open("/proc/self/exe").unwrap();
-    let error = poller.register(&file, Token(2), Interest::Read).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    in_namespace(|| {
+        let mut poller = Poller::new().unwrap();
+        let port = UdpPort::bind(addr("127.0.0.1:0"), None, None).unwrap();
+        poller.register(&port, Token(1), Interest::Read).unwrap();
+        let mut events = Vec::new();
+        let start = Clock::now();
+        let mut previous = start;
+        for ns in [200_000, 300_000, 1_500_000] {
+            poller.wait(Some(start + ns), Clock::now(), &mut events).unwrap();
+            let now = Clock::now();
+            assert!(events.is_empty() && now >= start + ns && now >= previous);
+            previous = now;
+        }
+        assert!(port.send_to(b"now", None, port.local_addr().unwrap()).is_sent());
+        poller.wait(Some(ten_seconds()), Clock::now(), &mut events).unwrap();
+        assert_eq!(events.len(), 1);
+        assert!(events[0].readable);
+        // A regular file can be read at any time: there is nothing to wait for.
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let error = poller.register(&file, Token(2), Interest::Read).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    });
 }
