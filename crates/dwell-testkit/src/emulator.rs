@@ -55,6 +55,18 @@ pub struct EmulatorStats {
     pub back: LinkStats,
     /// Frames that the link delivered but the device did not take, because it was down.
     pub refused: u64,
+    /// How much later than the model wanted the latest frame went out: large values mean
+    /// that the machine has no time for the link, and that measurements over it are void.
+    pub late_max_ns: u64,
+    /// The same, summed over all frames; see [`Self::late_mean_ns`].
+    pub late_total_ns: u64,
+}
+
+impl EmulatorStats {
+    /// How much later than the model wanted frames went out on average.
+    pub fn late_mean_ns(&self) -> u64 {
+        self.late_total_ns / (self.there.delivered + self.back.delivered).max(1)
+    }
 }
 
 /// A running link between two hosts; dropping it removes its devices.
@@ -102,7 +114,7 @@ impl EmulatedLink {
             models: specs.map(LinkModel::new),
             spare: Vec::new(),
             buffer: vec![0; FRAME_MAX_BYTES],
-            refused: 0,
+            stats: EmulatorStats::default(),
             origin: std::time::Instant::now(),
             shared: Arc::clone(&shared),
         };
@@ -172,7 +184,7 @@ struct Engine {
     models: [LinkModel<Vec<u8>>; 2],
     spare: Vec<Vec<u8>>,
     buffer: Vec<u8>,
-    refused: u64,
+    stats: EmulatorStats,
     origin: std::time::Instant,
     shared: Arc<Shared>,
 }
@@ -181,6 +193,8 @@ impl Engine {
     fn run(mut self) {
         // Timers otherwise fire up to 50 µs late. Without this the link is just less exact.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        // A real link does not wait for the hosts' processors either.
+        sys::prefer_this_thread();
         let mut readable = [true; 2];
         while self.take_orders() {
             for (direction, is_readable) in readable.iter_mut().enumerate() {
@@ -203,13 +217,11 @@ impl Engine {
 
     /// Publishes the accounts and follows orders; false if it is time to stop.
     fn take_orders(&mut self) -> bool {
+        self.stats.there = self.models[0].stats();
+        self.stats.back = self.models[1].stats();
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        state.stats = EmulatorStats {
-            there: self.models[0].stats(),
-            back: self.models[1].stats(),
-            refused: self.refused,
-        };
+        state.stats = self.stats;
         for (direction, spec) in state.orders.drain(..) {
             let now = self.now();
             self.models[direction as usize].set_spec(now, spec);
@@ -231,13 +243,17 @@ impl Engine {
     }
 
     fn deliver(&mut self, direction: usize) {
-        let now = self.now();
+        let mut now = self.now();
         while let Some(mut delivered) = self.models[direction].pop(now) {
             let mut frame = std::mem::take(&mut delivered.packet);
             delivered.damage(&mut frame);
             if self.taps[1 - direction].0.write(&frame).is_err() {
-                self.refused += 1;
+                self.stats.refused += 1;
             }
+            now = self.now();
+            let late_ns = now.since_ns(delivered.at);
+            self.stats.late_max_ns = self.stats.late_max_ns.max(late_ns);
+            self.stats.late_total_ns += late_ns;
             if self.spare.len() < SPARE_MAX {
                 frame.clear();
                 self.spare.push(frame);

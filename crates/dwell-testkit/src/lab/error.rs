@@ -20,11 +20,13 @@ pub enum LabError {
         /// What helps.
         remedy: String,
     },
-    /// A program is not installed.
-    #[error("the program `{program}` was not found. {remedy}")]
+    /// A program is not installed, or not for this user.
+    #[error("cannot run `{program}`: {cause}. {remedy}")]
     Missing {
         /// Its name.
         program: String,
+        /// What the system says: "permission denied" also if PATH names forbidden places.
+        cause: io::Error,
         /// What helps.
         remedy: &'static str,
     },
@@ -74,7 +76,7 @@ impl LabError {
     }
 
     pub(crate) fn starting(program: &str, cause: io::Error) -> Self {
-        if cause.kind() != io::ErrorKind::NotFound {
+        if !matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
             return Self::Io { doing: format!("run `{program}`"), cause };
         }
         let remedy = match program {
@@ -82,7 +84,7 @@ impl LabError {
             "ping" => "Install it, for instance: sudo apt install iputils-ping",
             _ => "Install it, or correct PATH",
         };
-        Self::Missing { program: program.to_owned(), remedy }
+        Self::Missing { program: program.to_owned(), cause, remedy }
     }
 
     pub(crate) fn tun(cause: io::Error) -> Self {

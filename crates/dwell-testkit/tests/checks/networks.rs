@@ -72,7 +72,7 @@ pub(super) fn errors_say_what_happened(lab: &mut Lab) -> anyhow::Result<()> {
         (lab.host("a").map(drop), "File exists"),
         (lab.host("../etc").map(drop), "cannot name a host"),
         (host.address("eth9", "10.0.0.1/24"), "`ip address add 10.0.0.1/24 dev eth9` in a failed"),
-        (host.output("no-such-program", &[]).map(drop), "`no-such-program` was not found"),
+        (host.output("no-such-program", &[]).map(drop), "cannot run `no-such-program`"),
         (host.tx_bytes("eth9").map(drop), "no such device"),
     ] {
         let error = result.err().context("should have failed")?.to_string();
