@@ -7,4 +7,13 @@
 //! This crate knows nothing about clocks, files, sockets or terminals. It turns numbers into
 //! records and records into text; somebody else measures and prints.
 
+pub mod histogram;
+pub mod human;
 pub mod status;
+pub mod table;
+mod view;
+
+pub use histogram::Histogram;
+pub use status::Status;
+pub use table::{Column, Table};
+pub use view::status_text;

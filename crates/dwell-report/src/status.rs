@@ -374,3 +374,18 @@ pub struct HistogramSummary {
     /// The largest.
     pub max_ns: u64,
 }
+
+impl HistogramSummary {
+    /// The median, if anything was recorded.
+    pub fn p50_ns_if_any(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.p50_ns)
+    }
+
+    /// The 99th percentile, if anything was recorded.
+    pub fn p99_ns_if_any(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.p99_ns)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,116 @@
+//! Numbers as people read them: few digits, and the unit that suits.
+
+use dwell_base::Rate;
+use dwell_base::time::{SECOND_NS, format_duration_ns};
+
+/// What stands where there is no number.
+pub const NOTHING: &str = "-";
+
+/// `1,234,567`
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `12.3 MB`: decimal, as rates are.
+pub fn bytes(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..1_000 => return format!("{bytes} B"),
+        1_000..1_000_000 => (1e3, "kB"),
+        1_000_000..1_000_000_000 => (1e6, "MB"),
+        1_000_000_000..1_000_000_000_000 => (1e9, "GB"),
+        _ => (1e12, "TB"),
+    };
+    format!("{:.1} {name}", bytes as f64 / unit)
+}
+
+/// `2.50 Mbit/s`; zero is a rate here, for what was measured.
+pub fn rate(bps: u64) -> String {
+    match Rate::from_bps(bps) {
+        Some(rate) => rate.to_string(),
+        None if bps == 0 => "0 bit/s".to_owned(),
+        None => format!("{:.2} Gbit/s", bps as f64 / 1e9),
+    }
+}
+
+/// `0.529`: compressed / original.
+pub fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{ratio:.3}"))
+}
+
+/// `47.1 %` of `whole`; nothing of nothing is no share.
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return NOTHING.to_owned();
+    }
+    let percent = part as f64 * 100.0 / whole as f64;
+    // 0.0 % and 100.0 % are said only of what is exactly that.
+    match part {
+        0 => "0 %".to_owned(),
+        _ if part == whole => "100 %".to_owned(),
+        _ if percent < 0.1 => "<0.1 %".to_owned(),
+        _ if percent > 99.9 && part < whole => ">99.9 %".to_owned(),
+        _ => format!("{percent:.1} %"),
+    }
+}
+
+/// `12.3 ms`, `4.20 s`, `3 h 12 min`, `2 d 4 h`
+pub fn duration(ns: u64) -> String {
+    let seconds = ns / SECOND_NS;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..60 => format_duration_ns(ns),
+        60..3600 => format!("{minutes} min {} s", seconds % 60),
+        3600..86_400 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped() {
+        let shown = [0, 999, 1000, 12_345, 1_234_567].map(count);
+        assert_eq!(shown, ["0", "999", "1,000", "12,345", "1,234,567"]);
+    }
+
+    #[test]
+    fn bytes_have_decimal_units() {
+        let shown = [0, 999, 1000, 1_200_000, 3_000_000_000, 4_500_000_000_000].map(bytes);
+        assert_eq!(shown, ["0 B", "999 B", "1.0 kB", "1.2 MB", "3.0 GB", "4.5 TB"]);
+    }
+
+    #[test]
+    fn shares_do_not_round_to_all_or_nothing() {
+        let shown = [0, 1, 300, 5000, 9999, 10_000, 20_000].map(|part| share(part, 10_000));
+        assert_eq!(shown, ["0 %", "<0.1 %", "3.0 %", "50.0 %", ">99.9 %", "100 %", "200.0 %"]);
+        assert_eq!(share(0, 0), "-");
+    }
+
+    #[test]
+    fn durations_change_units() {
+        let shown = [0, 1_500_000, 59, 60, 3_599, 3_600, 90_000]
+            .map(|n| duration(if n > 100_000 { n } else { n * SECOND_NS }));
+        assert_eq!(
+            shown,
+            ["0 ns", "1.5 ms", "59.00 s", "1 min 0 s", "59 min 59 s", "1 h 0 min", "1 d 1 h"]
+        );
+    }
+
+    #[test]
+    fn rates_and_ratios() {
+        assert_eq!(rate(0), "0 bit/s");
+        assert_eq!(rate(2_500_000), "2.50 Mbit/s");
+        assert_eq!(rate(2_000_000_000_000), "2000.00 Gbit/s");
+        assert_eq!((ratio(None).as_str(), ratio(Some(0.5)).as_str()), ("-", "0.500"));
+    }
+}

@@ -1,0 +1,306 @@
+use dwell_base::{Instant, Rate};
+use dwell_policy::{FrameCost, Packet, PacketId, Port, PortConfig, QueueLimit, Scheme};
+
+use super::*;
+
+fn count(packets: u64, bytes: u64) -> Count {
+    Count { packets, bytes }
+}
+
+fn map<V>(entries: impl IntoIterator<Item = (&'static str, V)>) -> BTreeMap<String, V> {
+    entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A node with one peer and something in every field.
+pub(crate) fn example() -> Status {
+    Status {
+        schema: SCHEMA,
+        version: "0.1.0".into(),
+        name: "site-a".into(),
+        uptime_ns: 3_600_000_000_000,
+        cpu_ns: 36_000_000_000,
+        tun: TunStatus {
+            name: "dwell0".into(),
+            mtu: 1420,
+            offload: true,
+            rx_packets: 1000,
+            rx_bytes: 1_200_000,
+            tx_packets: 900,
+            tx_bytes: 90_000,
+        },
+        drops: map([("no_route", 3)]),
+        peers: vec![PeerStatus {
+            name: "hub".into(),
+            endpoint: Some("198.51.100.7:7733".into()),
+            state: PeerState::Up,
+            security: "psk".into(),
+            scheme: "packet".into(),
+            codec: "zstd".into(),
+            rate_bps: Some(10_000_000),
+            rate_source: RateSource::Configured,
+            mtu: 1440,
+            waiting_packets: 10,
+            waiting_bytes: 9000,
+            waiting_ns: 7_200_000,
+            rtt_ns: Some(42_000_000),
+            since_heard_ns: Some(1_000_000_000),
+            tx: example_tx(),
+            rx: example_rx(),
+            classes: vec![ClassStatus {
+                class: "tcp/443".into(),
+                ratio: 0.5,
+                ns_per_byte: 6.25,
+                backing_off: false,
+            }],
+        }],
+    }
+}
+
+fn example_tx() -> TxStatus {
+    TxStatus {
+        arrived: count(1000, 1_200_000),
+        sent: count(950, 1_140_000),
+        dropped: map([("queue_packets", count(40, 51_000))]),
+        held: count(10, 9000),
+        frames: 600,
+        link_bytes: 640_000,
+        tried: 805,
+        pressed: count(800, 1_000_000),
+        pressed_to_bytes: 500_000,
+        not_smaller: 5,
+        failed: 0,
+        press_ns: 3_000_000,
+        bypassed: map([("no_time", 150), ("scheme", 0)]),
+        sojourn: HistogramSummary {
+            count: 950,
+            min_ns: 10_000,
+            mean_ns: 9_000_000,
+            p50_ns: 2_000_000,
+            p90_ns: 50_000_000,
+            p99_ns: 90_000_000,
+            max_ns: 99_000_000,
+        },
+        control_datagrams: 12,
+        control_bytes: 900,
+        send_errors: map([("ENOBUFS", 0)]),
+    }
+}
+
+fn example_rx() -> RxStatus {
+    RxStatus {
+        datagrams: 700,
+        bytes: 70_000,
+        raw: 450,
+        pressed: 450,
+        packets: count(900, 90_000),
+        lost_datagrams: 10,
+        replayed: 0,
+        auth_failed: 2,
+        malformed: 0,
+        decode_failed: 0,
+        skipped_records: 0,
+        not_allowed: 0,
+        reported: Some(PeerReport {
+            datagrams: 590,
+            bytes: 620_000,
+            records: 930,
+            lost: 10,
+            duplicates: 0,
+            delivery_bps: 9_500_000,
+        }),
+    }
+}
+
+/// Programs read these names: a change here is a new [`SCHEMA`].
+const EXAMPLE_JSON: &str = r#"{
+  "schema": 1,
+  "version": "0.1.0",
+  "name": "site-a",
+  "uptime_ns": 3600000000000,
+  "cpu_ns": 36000000000,
+  "tun": {
+    "name": "dwell0",
+    "mtu": 1420,
+    "offload": true,
+    "rx_packets": 1000,
+    "rx_bytes": 1200000,
+    "tx_packets": 900,
+    "tx_bytes": 90000
+  },
+  "drops": {
+    "no_route": 3
+  },
+  "peers": [
+    {
+      "name": "hub",
+      "endpoint": "198.51.100.7:7733",
+      "state": "up",
+      "security": "psk",
+      "scheme": "packet",
+      "codec": "zstd",
+      "rate_bps": 10000000,
+      "rate_source": "configured",
+      "mtu": 1440,
+      "waiting_packets": 10,
+      "waiting_bytes": 9000,
+      "waiting_ns": 7200000,
+      "rtt_ns": 42000000,
+      "since_heard_ns": 1000000000,
+      "tx": {
+        "arrived": {
+          "packets": 1000,
+          "bytes": 1200000
+        },
+        "sent": {
+          "packets": 950,
+          "bytes": 1140000
+        },
+        "dropped": {
+          "queue_packets": {
+            "packets": 40,
+            "bytes": 51000
+          }
+        },
+        "held": {
+          "packets": 10,
+          "bytes": 9000
+        },
+        "frames": 600,
+        "link_bytes": 640000,
+        "tried": 805,
+        "pressed": {
+          "packets": 800,
+          "bytes": 1000000
+        },
+        "pressed_to_bytes": 500000,
+        "not_smaller": 5,
+        "failed": 0,
+        "press_ns": 3000000,
+        "bypassed": {
+          "no_time": 150,
+          "scheme": 0
+        },
+        "sojourn": {
+          "count": 950,
+          "min_ns": 10000,
+          "mean_ns": 9000000,
+          "p50_ns": 2000000,
+          "p90_ns": 50000000,
+          "p99_ns": 90000000,
+          "max_ns": 99000000
+        },
+        "control_datagrams": 12,
+        "control_bytes": 900,
+        "send_errors": {
+          "ENOBUFS": 0
+        }
+      },
+      "rx": {
+        "datagrams": 700,
+        "bytes": 70000,
+        "raw": 450,
+        "pressed": 450,
+        "packets": {
+          "packets": 900,
+          "bytes": 90000
+        },
+        "lost_datagrams": 10,
+        "replayed": 0,
+        "auth_failed": 2,
+        "malformed": 0,
+        "decode_failed": 0,
+        "skipped_records": 0,
+        "not_allowed": 0,
+        "reported": {
+          "datagrams": 590,
+          "bytes": 620000,
+          "records": 930,
+          "lost": 10,
+          "duplicates": 0,
+          "delivery_bps": 9500000
+        }
+      },
+      "classes": [
+        {
+          "class": "tcp/443",
+          "ratio": 0.5,
+          "ns_per_byte": 6.25,
+          "backing_off": false
+        }
+      ]
+    }
+  ]
+}"#;
+
+#[test]
+fn the_format_is_as_it_was() {
+    let example = example();
+    assert_eq!(serde_json::to_string_pretty(&example).unwrap(), EXAMPLE_JSON);
+    assert_eq!(serde_json::from_str::<Status>(EXAMPLE_JSON).unwrap(), example);
+}
+
+#[test]
+fn fields_of_later_versions_are_ignored() {
+    let later = EXAMPLE_JSON.replace("\"frames\"", "\"news\": [1], \"frames\"");
+    assert_eq!(serde_json::from_str::<Status>(&later).unwrap(), example());
+}
+
+#[test]
+fn states_and_sources_are_named_as_in_json() {
+    for state in [PeerState::Up, PeerState::Connecting, PeerState::Down] {
+        assert_eq!(serde_json::to_value(state).unwrap(), state.name());
+    }
+    for source in [RateSource::Configured, RateSource::Measured, RateSource::Unlimited] {
+        assert_eq!(serde_json::to_value(source).unwrap(), source.name());
+    }
+}
+
+#[test]
+fn a_ports_accounts_become_a_record_that_balances() {
+    let config = PortConfig {
+        scheme: Scheme::none(),
+        rate: Some(Rate::from_mbps(10)),
+        limit: QueueLimit::packets(3),
+        frame: FrameCost::FREE,
+        ..PortConfig::default()
+    };
+    let mut port = Port::new(config).unwrap();
+    for id in 0..4 {
+        let class = ClassKey::new(6, 80);
+        let packet = Packet {
+            id: PacketId(id),
+            bytes: 100,
+            source: class,
+            destination: class,
+            flow: 0,
+            pressed: false,
+        };
+        let _ = port.arrive(Instant::ZERO, packet);
+        while port.poll(Instant::ZERO).is_some() {}
+    }
+    let tx = TxStatus::from(port.accounts());
+    assert!(tx.balances());
+    assert_eq!(tx.arrived, count(4, 400));
+    assert_eq!(tx.dropped["cleared"], Count::default());
+    assert_eq!(tx.bypassed.len(), Bypass::ALL.len());
+    assert_eq!(tx.dropped.len(), DropReason::ALL.len());
+    assert_eq!(tx.dropped_total().packets + tx.sent.packets + tx.held.packets, 4);
+}
+
+#[test]
+fn ratios_need_something_to_compare() {
+    assert_eq!(TxStatus::default().link_ratio(), None);
+    assert_eq!(TxStatus::default().pressed_ratio(), None);
+    let tx = example_tx();
+    assert!(tx.balances());
+    assert_eq!(tx.pressed_ratio(), Some(0.5));
+    assert_eq!(tx.saved_bytes(), 500_000);
+}
+
+#[test]
+fn learned_classes_have_names_and_units() {
+    let learned = (ClassKey::new(6, 443), Ratio::from_ppm(500_000), 6_250, true);
+    let expected =
+        ClassStatus { class: "tcp/443".into(), ratio: 0.5, ns_per_byte: 6.25, backing_off: true };
+    assert_eq!(ClassStatus::learned(learned), expected);
+}

@@ -1,0 +1,246 @@
+//! A [`Status`] for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::human::{self, NOTHING};
+use crate::status::{PeerStatus, RateSource, RxStatus, Status};
+use crate::table::{Column, Table};
+
+/// What a node does, in a screenful of plain text. Ends with a line end.
+pub fn status_text(status: &Status) -> String {
+    let mut out = node_lines(status);
+    if status.peers.is_empty() {
+        out.push_str("\nno peers\n");
+        return out;
+    }
+    for table in [links(status), sent(status), received(status)] {
+        out.push('\n');
+        out.push_str(&table.to_text());
+    }
+    let notes: String = status.peers.iter().map(notes).collect();
+    if !notes.is_empty() {
+        out.push('\n');
+        out.push_str(&notes);
+    }
+    out
+}
+
+fn node_lines(status: &Status) -> String {
+    let Status { name, version, uptime_ns, cpu_ns, tun, drops, .. } = status;
+    let mut out = format!(
+        "{name}: dwell {version}, running for {}, {} of a CPU\n",
+        human::duration(*uptime_ns),
+        human::share(*cpu_ns, *uptime_ns)
+    );
+    let offload = if tun.offload { "on" } else { "off" };
+    // Writing to a string can't fail.
+    let _ = writeln!(
+        out,
+        "{}: MTU {}, offload {offload}, read {} packets ({}), wrote {} packets ({})",
+        tun.name,
+        tun.mtu,
+        human::count(tun.rx_packets),
+        human::bytes(tun.rx_bytes),
+        human::count(tun.tx_packets),
+        human::bytes(tun.tx_bytes)
+    );
+    if let Some(reasons) = reasons(drops.iter().map(|(reason, &count)| (reason, count))) {
+        let _ = writeln!(out, "dropped before a peer was known: {reasons}");
+    }
+    out
+}
+
+fn links(status: &Status) -> Table {
+    let mut table = Table::new([
+        Column::left("peer"),
+        Column::left("state"),
+        Column::left("endpoint"),
+        Column::left("security"),
+        Column::left("scheme"),
+        Column::left("codec"),
+        Column::right("rate"),
+        Column::right("round trip"),
+        Column::right("heard"),
+    ]);
+    for peer in &status.peers {
+        table.row([
+            peer.name.clone(),
+            peer.state.name().to_owned(),
+            peer.endpoint.clone().unwrap_or_else(|| NOTHING.to_owned()),
+            peer.security.clone(),
+            peer.scheme.clone(),
+            peer.codec.clone(),
+            rate(peer),
+            optional(peer.rtt_ns, human::duration),
+            optional(peer.since_heard_ns, |ns| format!("{} ago", human::duration(ns))),
+        ]);
+    }
+    table
+}
+
+/// `~10 Mbit/s` was measured.
+fn rate(peer: &PeerStatus) -> String {
+    match (peer.rate_source, peer.rate_bps) {
+        (RateSource::Unlimited, _) => "unlimited".to_owned(),
+        (RateSource::Measured, None) => "measuring".to_owned(),
+        (RateSource::Measured, Some(bps)) => format!("~{}", human::rate(bps)),
+        (RateSource::Configured, bps) => optional(bps, human::rate),
+    }
+}
+
+fn sent(status: &Status) -> Table {
+    let mut table = Table::new([
+        Column::left("sent to"),
+        Column::right("packets"),
+        Column::right("bytes"),
+        Column::right("on the link"),
+        Column::right("ratio"),
+        Column::right("pressed"),
+        Column::right("to"),
+        Column::right("saved"),
+        Column::right("dropped"),
+        Column::right("waiting"),
+        Column::right("p50"),
+        Column::right("p99"),
+    ]);
+    for peer in &status.peers {
+        let tx = &peer.tx;
+        table.row([
+            peer.name.clone(),
+            human::count(tx.sent.packets),
+            human::bytes(tx.sent.bytes),
+            human::bytes(tx.link_bytes),
+            human::ratio(tx.link_ratio()),
+            human::share(tx.pressed.packets, tx.arrived.packets),
+            human::ratio(tx.pressed_ratio()),
+            human::bytes(tx.saved_bytes()),
+            human::share(tx.dropped_total().packets, tx.arrived.packets),
+            human::count(peer.waiting_packets),
+            optional(tx.sojourn.p50_ns_if_any(), human::duration),
+            optional(tx.sojourn.p99_ns_if_any(), human::duration),
+        ]);
+    }
+    table
+}
+
+fn received(status: &Status) -> Table {
+    let mut table = Table::new([
+        Column::left("received from"),
+        Column::right("packets"),
+        Column::right("bytes"),
+        Column::right("pressed"),
+        Column::right("datagrams"),
+        Column::right("bytes"),
+        Column::right("lost"),
+        Column::right("refused"),
+    ]);
+    for peer in &status.peers {
+        let rx = &peer.rx;
+        table.row([
+            peer.name.clone(),
+            human::count(rx.packets.packets),
+            human::bytes(rx.packets.bytes),
+            human::share(rx.pressed, rx.pressed + rx.raw),
+            human::count(rx.datagrams),
+            human::bytes(rx.bytes),
+            human::share(rx.lost_datagrams, rx.datagrams + rx.lost_datagrams),
+            human::count(refused(rx).iter().map(|(_, count)| count).sum()),
+        ]);
+    }
+    table
+}
+
+/// What came from a peer and was not accepted, by reason.
+fn refused(rx: &RxStatus) -> [(&'static str, u64); 5] {
+    [
+        ("replayed", rx.replayed),
+        ("auth_failed", rx.auth_failed),
+        ("malformed", rx.malformed),
+        ("decode_failed", rx.decode_failed),
+        ("not_allowed", rx.not_allowed),
+    ]
+}
+
+/// The reasons behind a peer's numbers, where there are any.
+fn notes(peer: &PeerStatus) -> String {
+    let tx = &peer.tx;
+    let dropped: BTreeMap<_, _> =
+        tx.dropped.iter().map(|(reason, count)| (reason, count.packets)).collect();
+    let not_smaller = ("not_smaller".to_owned(), tx.not_smaller);
+    let failed = ("failed".to_owned(), tx.failed);
+    let notes = [
+        ("dropped", reasons(dropped)),
+        ("not pressed", reasons(tx.bypassed.clone().into_iter().chain([not_smaller, failed]))),
+        ("not sent", reasons(tx.send_errors.iter().map(|(error, &count)| (error, count)))),
+        ("refused", reasons(refused(&peer.rx))),
+    ];
+    let mut out = String::new();
+    for (what, reasons) in notes {
+        if let Some(reasons) = reasons {
+            let _ = writeln!(out, "{}: {what}: {reasons}", peer.name);
+        }
+    }
+    out
+}
+
+/// `no_time 12, too_small 3`: the largest first; `None` if all are zero.
+fn reasons<S: AsRef<str>>(counts: impl IntoIterator<Item = (S, u64)>) -> Option<String> {
+    let mut counts: Vec<_> = counts.into_iter().filter(|&(_, count)| count > 0).collect();
+    counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    let words: Vec<_> = counts
+        .iter()
+        .map(|(reason, count)| format!("{} {}", reason.as_ref(), human::count(*count)))
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+fn optional(value: Option<u64>, show: impl Fn(u64) -> String) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), show)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::example;
+
+    #[test]
+    fn a_node_fills_a_screen() {
+        let expected = "\
+site-a: dwell 0.1.0, running for 1 h 0 min, 1.0 % of a CPU
+dwell0: MTU 1420, offload on, read 1,000 packets (1.2 MB), wrote 900 packets (90.0 kB)
+dropped before a peer was known: no_route 3
+
+peer  state  endpoint           security  scheme  codec       rate  round trip       heard
+hub   up     198.51.100.7:7733  psk       packet  zstd   10 Mbit/s     42.0 ms  1.00 s ago
+
+sent to  packets   bytes  on the link  ratio  pressed     to     saved  dropped  waiting     p50      p99
+hub          950  1.1 MB     640.0 kB  0.561   80.0 %  0.500  500.0 kB    4.0 %       10  2.0 ms  90.0 ms
+
+received from  packets    bytes  pressed  datagrams    bytes   lost  refused
+hub                900  90.0 kB   50.0 %        700  70.0 kB  1.4 %        2
+
+hub: dropped: queue_packets 40
+hub: not pressed: no_time 150, not_smaller 5
+hub: refused: auth_failed 2
+";
+        assert_eq!(status_text(&example()), expected);
+    }
+
+    #[test]
+    fn a_rate_says_where_it_comes_from() {
+        let shown = |rate_source, rate_bps| {
+            rate(&PeerStatus { rate_source, rate_bps, ..PeerStatus::default() })
+        };
+        assert_eq!(shown(RateSource::Configured, Some(1000)), "1 kbit/s");
+        assert_eq!(shown(RateSource::Measured, Some(1000)), "~1 kbit/s");
+        assert_eq!(shown(RateSource::Measured, None), "measuring");
+        assert_eq!(shown(RateSource::Unlimited, None), "unlimited");
+    }
+
+    #[test]
+    fn an_empty_node_has_no_tables() {
+        let text = status_text(&Status { name: "a".into(), ..Status::default() });
+        assert!(text.ends_with("\nno peers\n"), "{text}");
+    }
+}
