@@ -29,7 +29,9 @@ pub fn decode(bytes: &[u8]) {
     let mut decompressor = Decompressor::new();
     let first = decode_once(&mut decompressor, codec, dictionary, payload, room);
     let second = decode_once(&mut decompressor, codec, dictionary, payload, room);
-    assert_eq!(first, second);
+    // Of two things that are wrong with a payload zstd finds another one first while its
+    // dictionary is not in the cache, so the reasons may differ.
+    assert_eq!(first.as_ref().ok(), second.as_ref().ok());
     if !codec.is_built_in() {
         assert_eq!(first, Err(DecodeError::NotBuiltIn(codec)));
     }

@@ -9,7 +9,7 @@ use crate::{SRC_LEN_MAX, deflate, lz4, zstd};
 
 /// Decodes payloads of all codecs, within the bounds of the given buffer.
 ///
-/// It holds about 230 KiB, made once; decoding allocates nothing, whatever comes in.
+/// It holds about 170 KiB, made once; decoding allocates nothing, whatever comes in.
 pub struct Decompressor {
     zstd: zstd::Decoder,
     deflate: deflate::Decoder,
@@ -31,7 +31,8 @@ impl Decompressor {
     ///
     /// # Errors
     /// If the payload is damaged, too long or made with another dictionary or codec, its data
-    /// do not fit, or the build lacks the codec.
+    /// do not fit, or the build lacks the codec. If several things are wrong with a payload,
+    /// the one that is told may differ from call to call.
     pub fn decompress(
         &mut self,
         codec: CodecId,

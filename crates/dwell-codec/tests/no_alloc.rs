@@ -5,6 +5,7 @@
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "malloc can only be replaced by unsafe functions")]
 
+#[path = "it/common.rs"]
 mod common;
 
 use std::cell::Cell;

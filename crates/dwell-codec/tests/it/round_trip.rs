@@ -1,13 +1,11 @@
 //! What goes in comes out, whatever codec, level, dictionary and length.
 
-mod common;
-
 use std::sync::Arc;
 
 use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor, Dictionary, SRC_LEN_MAX};
 use proptest::prelude::*;
 
-use common::{CANARY, compressor, dictionary, packet, setups, with_canaries};
+use crate::common::{CANARY, compressor, dictionary, packet, setups, with_canaries};
 
 /// Compresses and decodes; says whether the packet became a payload that fits.
 fn round_trip(compressor: &mut Compressor, src: &[u8], room: usize) -> Option<usize> {
@@ -78,8 +76,8 @@ proptest! {
 #[test]
 fn every_level_takes_every_length() {
     let lengths = [1, 2, 7, 64, 513, 1500, 4095, 4097, 9000, 16_384, 16_385, 40_000, SRC_LEN_MAX];
-    let text = common::text(SRC_LEN_MAX);
-    for setup in common::all_setups() {
+    let text = crate::common::text(SRC_LEN_MAX);
+    for setup in crate::common::all_setups() {
         let mut compressor = compressor(setup);
         for len in lengths.into_iter().chain(lengths.into_iter().rev()) {
             round_trip(&mut compressor, &text[text.len() - len..], len * 2 + 64);
@@ -89,7 +87,7 @@ fn every_level_takes_every_length() {
 
 #[test]
 fn dictionaries_of_every_length_work() {
-    let text = common::text(SRC_LEN_MAX + 3000);
+    let text = crate::common::text(SRC_LEN_MAX + 3000);
     for dictionary_len in [8, 9, 100, 1024, 4096, 16_384, 40_000, 65_536] {
         let dictionary = Dictionary::new(3, text[..dictionary_len].to_vec()).unwrap();
         let dictionary = Arc::new(dictionary);

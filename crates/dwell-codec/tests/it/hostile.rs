@@ -1,13 +1,11 @@
 //! Payloads from anyone: damaged, invented, or made to explode.
 
-mod common;
-
 use dwell_codec::{
     CodecId, CodecSpec, Compressor, DecodeError, Decompressor, Dictionary, SRC_LEN_MAX,
 };
 use proptest::prelude::*;
 
-use common::{CANARY, compressor, dictionary, packet, setups, with_canaries};
+use crate::common::{CANARY, compressor, dictionary, packet, setups, with_canaries};
 
 /// Decodes into a buffer of `room` bytes and checks that nothing else was written.
 fn decode(
@@ -137,7 +135,7 @@ fn what_a_codec_cannot_do_is_an_error() {
 /// the elided bytes are put before it.
 #[test]
 fn zstd_payloads_follow_their_description() {
-    let src = common::text(1400);
+    let src = crate::common::text(1400);
     let mut payload = vec![0; 1399];
     let mut compressor = Compressor::new("zstd:3".parse().unwrap(), None).unwrap();
     for src in [&src[..], &[7; 1400]] {

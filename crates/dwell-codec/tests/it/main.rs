@@ -1,0 +1,11 @@
+//! The crate from outside: round trips, and bytes that nobody meant well.
+
+mod common;
+mod corpus;
+mod hostile;
+mod round_trip;
+
+/// The same bodies that the fuzzer runs, so that what it found stays found.
+#[allow(unreachable_pub, reason = "public in the package of the fuzz targets")]
+#[path = "../../../../fuzz/src/codec.rs"]
+mod fuzz_codec;
