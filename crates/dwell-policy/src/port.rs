@@ -250,6 +250,11 @@ impl Port {
         self.accounts.held.packets == 0
     }
 
+    /// True if a packet is in the press.
+    pub fn is_pressing(&self) -> bool {
+        self.in_press.is_some()
+    }
+
     /// Packets waiting in the CPU queue and in the relay queue.
     pub fn waiting(&self) -> (usize, usize) {
         (self.cpu_queue.len(), self.relay_queue.len())
@@ -279,6 +284,13 @@ impl Port {
             (None, Estimates::Fixed(estimate)) => estimate,
             (None, Estimates::Learned(_)) => Estimate { ratio: Ratio::ONE, cost_ns: 0 },
         }
+    }
+
+    /// How long the packet in the press is expected to take, in nanoseconds; zero if there is
+    /// none.
+    pub fn press_cost_ns(&mut self) -> u64 {
+        let Some(entry) = self.in_press else { return 0 };
+        self.estimate(entry.flow, entry.class, entry.bytes).cost_ns
     }
 
     /// What was learned of each class: ratio, picoseconds per byte, and whether it is being

@@ -1,0 +1,703 @@
+//! The relay on a machine: one thread that drives a [`Node`] with a TUN, sockets and signals.
+//!
+//! One thread, because the order of packets within a flow must be kept, and because at the
+//! rates that dwell is for the work per packet is small against a wake-up. Only codecs that
+//! take long work elsewhere.
+
+mod error;
+mod outbox;
+mod status;
+mod worker;
+mod world;
+
+pub use error::RunError;
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use dwell_base::Instant;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_report::status::Status;
+use dwell_wire::CloseReason;
+
+use crate::config::{Config, Endpoint, MtuConfig, PeerConfig, RateConfig};
+use crate::io::clock::Clock;
+use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
+use crate::io::route::{LinkSettings, RouteGuard, Routes};
+use crate::io::signal::{Signal, Signals};
+use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
+use crate::io::udp::{RecvBatch, UdpPort};
+use crate::node::{Node, NodeEvent, RandomSource};
+use status::StatusSocket;
+use worker::Worker;
+use world::{TunCount, Wire, World};
+
+const TUN: Token = Token(0);
+const LISTENER: Token = Token(1);
+const SIGNALS: Token = Token(2);
+const WAKER: Token = Token(3);
+const STATUS: Token = Token(4);
+/// Peers' sockets come after the others.
+const FIRST_PEER: u16 = 8;
+
+/// One direction is served for at most so many reads before the other gets its turn.
+const READS_IN_A_ROW: usize = 8;
+/// Bursts from a fast network wait here while a packet is pressed.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+/// Bytes of packets in the kernel's send buffer for a link whose rate is found by
+/// back-pressure: little, because what waits there can't be pressed any more, but enough to
+/// keep the link busy until we are woken.
+const SEND_BUFFER_AUTO_BYTES: usize = 3_456;
+/// The kernel's queue in front of the TUN; it is drained into our own at once.
+const TUN_QUEUE_PACKETS: u32 = 4_096;
+/// When the relay is told to stop, what waits may leave for so long.
+const DRAIN_NS: u64 = 2 * SECOND_NS;
+/// A TUN that vanished is made anew this often.
+const TUN_RETRY_NS: u64 = SECOND_NS;
+
+/// Runs a relay until it is told to stop by SIGTERM or SIGINT. SIGHUP reads the
+/// configuration at `path` again.
+///
+/// # Errors
+/// If the TUN, a socket, an address or a route can't be set up. Nothing is left behind.
+pub fn run(path: &Path, config: Config) -> Result<(), RunError> {
+    if let Err(error) = Clock::sharpen_timers() {
+        tracing::warn!("timers are blunt: {error}");
+    }
+    let mut engine = Engine::new(path, config)?;
+    engine.serve()?;
+    engine.stop();
+    Ok(())
+}
+
+struct Engine {
+    path: PathBuf,
+    config: Config,
+    node: Node,
+    world: World,
+    poller: Poller,
+    waker: Waker,
+    signals: Signals,
+    status: Option<StatusSocket>,
+    routes: RouteGuard,
+    from_tun: PacketBatch,
+    from_net: RecvBatch,
+    read: TunCount,
+    started: Instant,
+    tun_mtu: u16,
+    tun_retry_at: Instant,
+    stopping: bool,
+    /// Peers whose ports may have something to do.
+    touched: Vec<usize>,
+}
+
+impl Engine {
+    fn new(path: &Path, config: Config) -> Result<Self, RunError> {
+        let endpoints = resolve(&config);
+        let node = Node::new(&config, &endpoints, &mut random_source)?;
+        let listener = UdpPort::bind(config.node.listen, None, Some(RECEIVE_BUFFER_BYTES))
+            .map_err(|source| RunError::Listen { address: config.node.listen, source })?;
+        let poller = Poller::new().map_err(RunError::system("make an epoll instance"))?;
+        let waker = Waker::new().map_err(RunError::system("make an eventfd"))?;
+        let signals = Signals::new().map_err(RunError::system("watch signals"))?;
+        let worker =
+            Worker::start(waker.clone()).map_err(RunError::system("start the worker thread"))?;
+        let status = match &config.node.status {
+            None => None,
+            Some(path) => Some(
+                StatusSocket::bind(path)
+                    .map_err(|source| RunError::Status { path: path.clone(), source })?,
+            ),
+        };
+        let world = World {
+            wires: Vec::new(),
+            listener,
+            tun: None,
+            to_tun: TunWriteBatch::new(),
+            written: TunCount::default(),
+            worker,
+            events: Vec::new(),
+            tun_gone: false,
+        };
+        let routes = RouteGuard::new(Routes::new()?);
+        let mut engine = Self {
+            path: path.to_owned(),
+            config,
+            node,
+            world,
+            poller,
+            waker,
+            signals,
+            status,
+            routes,
+            from_tun: PacketBatch::new(0, u16::MAX),
+            from_net: RecvBatch::new(4),
+            read: TunCount::default(),
+            started: Clock::now(),
+            tun_mtu: 0,
+            tun_retry_at: Instant::FAR_FUTURE,
+            stopping: false,
+            touched: Vec::new(),
+        };
+        engine.register()?;
+        engine.connect_peers();
+        engine.open_tun()?;
+        engine.sync_routes()?;
+        Ok(engine)
+    }
+
+    fn register(&mut self) -> Result<(), RunError> {
+        let watch = RunError::system("watch a descriptor");
+        (|| {
+            self.poller.register(&self.world.listener, LISTENER, Interest::Read)?;
+            self.poller.register(&self.signals, SIGNALS, Interest::Read)?;
+            self.poller.register(&self.waker, WAKER, Interest::Read)?;
+            match &self.status {
+                Some(status) => self.poller.register(status, STATUS, Interest::Read),
+                None => Ok(()),
+            }
+        })()
+        .map_err(watch)
+    }
+
+    fn open_tun(&mut self) -> Result<(), RunError> {
+        self.tun_mtu = self.wanted_mtu();
+        let options = TunOptions {
+            name: self.config.node.tun.clone(),
+            mtu: self.tun_mtu,
+            addresses: self.config.node.addresses.clone(),
+            offload: self.config.node.offload,
+        };
+        let tun = Tun::open(&options)?;
+        let queue = LinkSettings { txqueuelen: Some(TUN_QUEUE_PACKETS), ..Default::default() };
+        self.routes.routes().set_link(tun.ifindex(), &queue)?;
+        self.poller
+            .register(&tun, TUN, Interest::Read)
+            .map_err(RunError::system("watch the TUN"))?;
+        self.node.set_tun_mtu(self.tun_mtu);
+        tracing::info!(
+            "{} is up: MTU {}, offload {}",
+            tun.name(),
+            self.tun_mtu,
+            if tun.offload() { "on" } else { "off" }
+        );
+        self.world.tun = Some(tun);
+        self.world.tun_gone = false;
+        Ok(())
+    }
+
+    fn wanted_mtu(&self) -> u16 {
+        match self.config.node.mtu {
+            MtuConfig::Auto => self.node.packet_max(),
+            MtuConfig::Fixed(mtu) => mtu,
+        }
+    }
+
+    /// Makes the sockets that the peers' present endpoints ask for.
+    fn connect_peers(&mut self) {
+        for peer in 0..self.node.peer_count() {
+            self.connect_peer(peer);
+        }
+    }
+
+    fn connect_peer(&mut self, peer: usize) {
+        while self.world.wires.len() <= peer {
+            self.world.wires.push(Wire::new());
+        }
+        let token = peer_token(peer);
+        let endpoint = self.node.endpoint(peer).filter(|_| self.node.peer_config(peer).is_some());
+        let wire = &mut self.world.wires[peer];
+        let present = wire.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
+        if present == endpoint && endpoint.is_some() {
+            set_send_buffer(wire, self.node.peer_config(peer));
+            return;
+        }
+        if let Some(old) = wire.socket.take() {
+            let _ = self.poller.deregister(&old, token);
+            wire.outbox.clear();
+            if wire.blocked {
+                wire.blocked = false;
+                self.node.link_writable(peer);
+            }
+        }
+        let Some(endpoint) = endpoint else { return };
+        let local = local_for(self.config.node.listen, endpoint);
+        match UdpPort::connect(local, endpoint, None, Some(RECEIVE_BUFFER_BYTES)) {
+            Ok(socket) => {
+                if let Ok(bytes) = socket.datagram_max() {
+                    let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+                    self.node.set_path_datagram_max(peer, bytes);
+                }
+                if let Err(error) = self.poller.register(&socket, token, Interest::Read) {
+                    tracing::error!("cannot watch the socket to {endpoint}: {error}");
+                }
+                wire.socket = Some(socket);
+                set_send_buffer(wire, self.node.peer_config(peer));
+            }
+            Err(error) => tracing::error!("cannot reach {endpoint}: {error}"),
+        }
+    }
+
+    /// Makes the routes what the peers' states ask for.
+    fn sync_routes(&mut self) -> Result<(), RunError> {
+        let Some(tun) = &self.world.tun else { return Ok(()) };
+        let index = tun.ifindex();
+        let mut wanted = Vec::new();
+        for peer in (0..self.node.peer_count()).filter(|&peer| self.node.wants_routes(peer)) {
+            let Some(config) = self.node.peer_config(peer) else { continue };
+            wanted.extend(config.prefixes.iter().map(|prefix| (*prefix, index, config.metric)));
+        }
+        if self.stopping {
+            wanted.clear();
+        }
+        let stale: Vec<_> =
+            self.routes.added().iter().filter(|route| !wanted.contains(route)).copied().collect();
+        for (prefix, index, metric) in stale {
+            if let Err(error) = self.routes.remove(prefix, index, metric) {
+                tracing::warn!("{error}");
+            }
+        }
+        for route in wanted {
+            if !self.routes.added().contains(&route) {
+                self.routes.add(route.0, route.1, route.2)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self) -> Result<(), RunError> {
+        let mut ready: Vec<Readiness> = Vec::new();
+        let mut stop_at = Instant::FAR_FUTURE;
+        loop {
+            self.settle();
+            let now = Clock::now();
+            if self.stopping {
+                stop_at = stop_at.min(now + DRAIN_NS);
+                let empty = self.node.is_empty()
+                    && self.world.wires.iter().all(|wire| wire.outbox.is_empty());
+                if empty || now >= stop_at {
+                    return Ok(());
+                }
+            }
+            let deadline = self.node.deadline().min(stop_at).min(self.tun_retry_at);
+            self.poller
+                .wait(Some(deadline), now, &mut ready)
+                .map_err(RunError::system("wait for events"))?;
+            for event in &ready {
+                match event.token {
+                    TUN => self.read_tun(),
+                    LISTENER => self.read_socket(None),
+                    SIGNALS => self.on_signals()?,
+                    WAKER => self.take_results(),
+                    STATUS => self.tell_status(),
+                    Token(number) => {
+                        let peer = usize::from(number - FIRST_PEER);
+                        if event.readable || event.failed {
+                            self.read_socket(Some(peer));
+                        }
+                        if event.writable {
+                            self.on_writable(peer);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does everything that can be done without waiting.
+    fn settle(&mut self) {
+        let now = Clock::now();
+        if now >= self.node.deadline() {
+            self.node.timers(&mut self.world);
+            self.touched.clear();
+            self.node.pump_all(&mut self.world);
+        }
+        for peer in std::mem::take(&mut self.touched) {
+            self.node.pump(&mut self.world, peer);
+        }
+        self.flush();
+        if !self.world.events.is_empty() {
+            self.on_events();
+            self.flush();
+        }
+        if self.world.tun_gone {
+            self.lose_tun(now);
+        }
+        if now >= self.tun_retry_at {
+            self.retry_tun(now);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.world.flush_tun();
+        for (peer, wire) in self.world.wires.iter_mut().enumerate() {
+            if !wire.blocked && !wire.outbox.is_empty() && !wire.flush() {
+                self.node.link_blocked(Clock::now(), peer);
+            }
+            if let Some(socket) = &wire.socket {
+                let interest = if wire.blocked { Interest::ReadWrite } else { Interest::Read };
+                if let Err(error) = self.poller.set_interest(socket, peer_token(peer), interest) {
+                    tracing::error!("cannot watch the socket of a peer: {error}");
+                }
+            }
+            if let Some(mtu) = wire.narrowed.take() {
+                narrow(&mut self.node, peer, mtu);
+            }
+        }
+        self.follow_mtu();
+    }
+
+    /// The paths may have changed, or peers have come that take less.
+    fn follow_mtu(&mut self) {
+        let mtu = self.wanted_mtu();
+        let Some(tun) = &self.world.tun else { return };
+        if mtu == self.tun_mtu {
+            return;
+        }
+        match tun.set_mtu(mtu) {
+            Ok(()) => tracing::info!("{}: MTU {mtu}", tun.name()),
+            Err(error) => tracing::warn!("{error}"),
+        }
+        self.tun_mtu = mtu;
+        self.node.set_tun_mtu(mtu);
+    }
+
+    fn read_tun(&mut self) {
+        for _ in 0..READS_IN_A_ROW {
+            let Some(tun) = &self.world.tun else { return };
+            match tun.recv(&mut self.from_tun) {
+                Ok(0) => return,
+                Ok(packets) => self.read.packets += packets as u64,
+                Err(TunError::Gone { .. }) => {
+                    self.world.tun_gone = true;
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!("{error}");
+                    return;
+                }
+            }
+            for packet in self.from_tun.packets() {
+                self.read.bytes += packet.len() as u64;
+                let Some(peer) = self.node.packet(&mut self.world, packet) else { continue };
+                if self.node.is_paced(peer) {
+                    self.node.pump(&mut self.world, peer);
+                } else if !self.touched.contains(&peer) {
+                    self.touched.push(peer);
+                }
+            }
+        }
+    }
+
+    /// Reads the listener, or the socket that is connected to a peer.
+    fn read_socket(&mut self, peer: Option<usize>) {
+        for _ in 0..READS_IN_A_ROW {
+            let socket = match peer {
+                None => Some(&self.world.listener),
+                Some(peer) => self.world.wires.get(peer).and_then(|wire| wire.socket.as_ref()),
+            };
+            let Some(socket) = socket else { return };
+            match socket.recv(&mut self.from_net) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!("receiving failed: {error}");
+                    return;
+                }
+            }
+            // Between its making and its being connected a socket may be given datagrams of
+            // others: the sender's address tells.
+            let connected = peer.and_then(|peer| Some((peer, self.node.endpoint(peer)?)));
+            for (source, datagram) in self.from_net.datagrams() {
+                let known = connected.filter(|(_, at)| *at == source).map(|(peer, _)| peer);
+                self.node.datagram(&mut self.world, known, source, datagram);
+            }
+            self.world.flush_tun();
+        }
+    }
+
+    fn on_writable(&mut self, peer: usize) {
+        let Some(wire) = self.world.wires.get_mut(peer) else { return };
+        if !wire.blocked {
+            return;
+        }
+        if wire.flush() {
+            self.node.link_writable(peer);
+            if !self.touched.contains(&peer) {
+                self.touched.push(peer);
+            }
+        } else {
+            self.node.link_blocked(Clock::now(), peer);
+        }
+        set_send_buffer_to(wire, self.node.burst_bytes(peer));
+    }
+
+    fn take_results(&mut self) {
+        self.waker.drain();
+        while let Some(job) = self.world.worker.finished() {
+            let peer = job.peer;
+            let alive = self.world.wires.get(peer).is_some_and(|wire| wire.epoch == job.epoch);
+            if let (true, Some(id)) = (alive, job.id) {
+                let result = job.result.map(|len| len.map(|len| &job.out[..len]));
+                self.node.pressed(peer, id, result, job.took_ns);
+                if !self.touched.contains(&peer) {
+                    self.touched.push(peer);
+                }
+            }
+            self.world.worker.recycle(job);
+        }
+    }
+
+    fn on_events(&mut self) {
+        for event in std::mem::take(&mut self.world.events) {
+            match event {
+                NodeEvent::Up(peer) => tracing::info!("{} is up", self.name(peer)),
+                NodeEvent::Down(peer) => tracing::warn!("{} is down", self.name(peer)),
+                NodeEvent::Moved(peer, endpoint) => {
+                    tracing::info!("{} is at {endpoint}", self.name(peer));
+                    self.connect_peer(peer);
+                }
+                NodeEvent::CodecRefused(peer) => tracing::warn!(
+                    "{} can't decode {}: everything is sent raw",
+                    self.name(peer),
+                    self.node.peer_config(peer).map_or_else(String::new, |c| c.codec.to_string()),
+                ),
+            }
+        }
+        if let Err(error) = self.sync_routes() {
+            tracing::error!("{error}");
+        }
+    }
+
+    fn name(&self, peer: usize) -> String {
+        self.node.peer_config(peer).map_or_else(|| "a peer".to_owned(), |c| c.name.clone())
+    }
+
+    fn lose_tun(&mut self, now: Instant) {
+        self.world.tun_gone = false;
+        let Some(tun) = self.world.tun.take() else { return };
+        tracing::error!("interface {} was deleted: making it anew", tun.name());
+        let _ = self.poller.deregister(&tun, TUN);
+        // Its routes went with it.
+        self.routes.keep();
+        self.tun_retry_at = now;
+    }
+
+    fn retry_tun(&mut self, now: Instant) {
+        self.tun_retry_at = Instant::FAR_FUTURE;
+        if let Err(error) = self.open_tun().and_then(|()| self.sync_routes()) {
+            tracing::error!("{error}");
+            self.tun_retry_at = now + TUN_RETRY_NS;
+        }
+    }
+
+    fn on_signals(&mut self) -> Result<(), RunError> {
+        let came: Vec<Signal> = self.signals.drain().collect();
+        for signal in came {
+            match signal {
+                Signal::Reload => self.reload(),
+                Signal::Report => self.log_report(),
+                // A second one means that there is no time to drain.
+                Signal::Stop if self.stopping => return Err(RunError::Interrupted),
+                Signal::Stop => {
+                    tracing::info!("stopping: sending what still waits");
+                    self.stopping = true;
+                    if let Some(tun) = &self.world.tun {
+                        let _ = self.poller.set_interest(tun, TUN, Interest::Idle);
+                    }
+                    self.sync_routes()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn reload(&mut self) {
+        let config = match Config::load(&self.path) {
+            Ok(config) => config,
+            Err(error) => {
+                tracing::error!("the configuration is not taken, the old one stays: {error}");
+                return;
+            }
+        };
+        let (old, new) = (&self.config.node, &config.node);
+        let fixed = |c: &crate::config::NodeConfig| {
+            (c.tun.clone(), c.addresses.clone(), c.listen, c.offload, c.status.clone())
+        };
+        if fixed(old) != fixed(new) {
+            tracing::warn!(
+                "tun, addresses, listen, offload and status change with a restart only; the \
+                 rest is taken"
+            );
+        }
+        let endpoints = resolve(&config);
+        for wire in &mut self.world.wires {
+            wire.epoch += 1;
+        }
+        // What is in the worker belongs to packets that stay: it is waited for.
+        self.finish_worker();
+        if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
+            tracing::error!("the configuration is not taken whole: {error}");
+        }
+        let kept = self.config.node.clone();
+        self.config = config;
+        self.config.node = crate::config::NodeConfig {
+            tun: kept.tun,
+            addresses: kept.addresses,
+            listen: kept.listen,
+            offload: kept.offload,
+            status: kept.status,
+            ..self.config.node.clone()
+        };
+        self.connect_peers();
+        self.touched = (0..self.node.peer_count()).collect();
+        match self.sync_routes() {
+            Ok(()) => tracing::info!("configuration taken"),
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+
+    /// Waits for the worker's present job, if any.
+    fn finish_worker(&mut self) {
+        for wire in &mut self.world.wires {
+            wire.epoch -= 1;
+        }
+        let mut ready = Vec::new();
+        let deadline = Clock::now() + 200 * MILLI_NS;
+        while self.node.is_pressing() && Clock::now() < deadline {
+            if self.poller.wait(Some(deadline), Clock::now(), &mut ready).is_err() {
+                break;
+            }
+            if ready.iter().any(|event| event.token == WAKER) {
+                self.take_results();
+            }
+        }
+        for wire in &mut self.world.wires {
+            wire.epoch += 1;
+        }
+    }
+
+    fn tell_status(&self) {
+        let Some(socket) = &self.status else { return };
+        socket.serve(|| serde_json::to_vec(&self.present()).unwrap_or_default());
+    }
+
+    fn log_report(&self) {
+        for peer in self.present().peers {
+            let tx = &peer.tx;
+            tracing::info!(
+                "{}: {}, {} packets in, {} sent, {} dropped, {} pressed, {} bytes saved",
+                peer.name,
+                peer.state.name(),
+                tx.arrived.packets,
+                tx.sent.packets,
+                tx.dropped_total().packets,
+                tx.pressed.packets,
+                tx.saved_bytes(),
+            );
+        }
+    }
+
+    fn present(&self) -> Status {
+        let now = Clock::now();
+        let mut status = self.node.status(now);
+        status.version = env!("CARGO_PKG_VERSION").to_owned();
+        status.name = self.config.node.name.clone();
+        status.uptime_ns = now.since_ns(self.started);
+        status.cpu_ns = Clock::process_cpu_ns();
+        status.tun.name = self.config.node.tun.clone();
+        status.tun.mtu = u32::from(self.tun_mtu);
+        status.tun.offload = self.world.tun.as_ref().is_some_and(Tun::offload);
+        status.tun.rx_packets = self.read.packets;
+        status.tun.rx_bytes = self.read.bytes;
+        status.tun.tx_packets = self.world.written.packets;
+        status.tun.tx_bytes = self.world.written.bytes;
+        status.drops.insert("tun_refused".to_owned(), self.world.written.refused);
+        status.drops.insert("tun_skipped".to_owned(), self.from_tun.skipped());
+        let alive = self.world.wires.iter().enumerate();
+        let alive = alive.filter(|(peer, _)| self.node.peer_config(*peer).is_some());
+        for (peer, (_, wire)) in status.peers.iter_mut().zip(alive) {
+            let errors = wire.errors.iter().map(|(name, count)| ((*name).to_owned(), *count));
+            peer.tx.send_errors.extend(errors);
+            peer.tx.send_errors.insert("overrun".to_owned(), wire.outbox.overrun);
+        }
+        status
+    }
+
+    fn stop(&mut self) {
+        self.node.close(&mut self.world, CloseReason::ShuttingDown);
+        self.flush();
+        self.log_report();
+        tracing::info!("stopped");
+    }
+}
+
+fn peer_token(peer: usize) -> Token {
+    // Far fewer peers fit into a configuration than a token can name.
+    Token(u16::try_from(peer).unwrap_or(u16::MAX - FIRST_PEER) + FIRST_PEER)
+}
+
+fn narrow(node: &mut Node, peer: usize, mtu: usize) {
+    let headers = match node.endpoint(peer) {
+        Some(SocketAddr::V4(_)) => 28,
+        _ => 48,
+    };
+    let bytes = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
+    tracing::info!("the path to a peer takes {mtu} bytes");
+    node.set_path_datagram_max(peer, bytes);
+}
+
+/// The local address for a socket to `peer`: the listener's port, and its address if it is
+/// of the same family.
+fn local_for(listen: SocketAddr, peer: SocketAddr) -> SocketAddr {
+    match (listen, peer) {
+        (SocketAddr::V4(_), SocketAddr::V4(_)) | (SocketAddr::V6(_), SocketAddr::V6(_)) => listen,
+        (_, SocketAddr::V4(_)) => (Ipv4Addr::UNSPECIFIED, listen.port()).into(),
+        (_, SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, listen.port()).into(),
+    }
+}
+
+fn set_send_buffer(wire: &Wire, config: Option<&PeerConfig>) {
+    let (Some(socket), Some(config)) = (&wire.socket, config) else { return };
+    let bytes = match config.rate {
+        RateConfig::Auto => SEND_BUFFER_AUTO_BYTES,
+        RateConfig::Fixed(_) | RateConfig::Unlimited => RECEIVE_BUFFER_BYTES,
+    };
+    if let Err(error) = socket.set_send_buffer(bytes) {
+        tracing::warn!("cannot set the size of a send buffer: {error}");
+    }
+}
+
+/// Lets the send buffer of a link found by back-pressure follow its rate.
+fn set_send_buffer_to(wire: &Wire, burst_bytes: Option<u64>) {
+    let (Some(socket), Some(burst)) = (&wire.socket, burst_bytes) else { return };
+    let bytes = SEND_BUFFER_AUTO_BYTES.max(2 * burst as usize);
+    // The old size serves if this fails.
+    let _ = socket.set_send_buffer(bytes);
+}
+
+/// A generator of the operating system's randomness.
+fn random_source() -> RandomSource {
+    let system = SystemRandom::new();
+    Box::new(move |bytes| {
+        // The kernel's generator does not fail once it is seeded; keys without randomness
+        // would be worse than no relay.
+        system.fill(bytes).expect("the operating system has randomness");
+    })
+}
+
+/// The addresses of the peers' endpoints, as far as they have one and it can be resolved.
+fn resolve(config: &Config) -> Vec<Option<SocketAddr>> {
+    let of_peer = |peer: &PeerConfig| match peer.endpoint.as_ref()? {
+        Endpoint::Address(address) => Some(*address),
+        Endpoint::Name { host, port } => match (host.as_str(), *port).to_socket_addrs() {
+            Ok(mut addresses) => addresses.next(),
+            Err(error) => {
+                tracing::error!("cannot resolve {host}, the endpoint of {}: {error}", peer.name);
+                None
+            }
+        },
+    };
+    config.peers.iter().map(of_peer).collect()
+}

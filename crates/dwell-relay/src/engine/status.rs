@@ -1,0 +1,55 @@
+//! The Unix socket that `dwell status` asks.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Gives one document to each who connects; the socket's file goes with it.
+#[derive(Debug)]
+pub(super) struct StatusSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl StatusSocket {
+    /// Listens at `path`; a socket there that nobody serves any more is replaced.
+    pub(super) fn bind(path: &Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        if path.exists() && UnixStream::connect(path).is_err() {
+            fs::remove_file(path)?;
+        }
+        let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
+        // What it tells is nobody's business but the operator's.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// Serves everybody who waits. A reader who does not read gets what fits into the
+    /// socket's buffer: the relay waits for nobody.
+    pub(super) fn serve(&self, document: impl Fn() -> Vec<u8>) {
+        while let Ok((mut stream, _)) = self.listener.accept() {
+            let sent = stream.set_nonblocking(true).and_then(|()| stream.write_all(&document()));
+            if let Err(error) = sent {
+                tracing::debug!("a status reader went away: {error}");
+            }
+        }
+    }
+}
+
+impl AsFd for StatusSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for StatusSocket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

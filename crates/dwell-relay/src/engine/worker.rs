@@ -1,0 +1,110 @@
+//! A thread for codecs that take long: the link is served while they work.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use dwell_codec::{CodecError, CodecSpec, Compressor};
+use dwell_policy::PacketId;
+
+use crate::io::clock::Clock;
+use crate::io::poller::Waker;
+
+/// A packet for the worker. The buffers come back with the result and are used again.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) peer: usize,
+    /// The incarnation of the peer: a result for another one is nobody's.
+    pub(crate) epoch: u64,
+    pub(crate) id: Option<PacketId>,
+    pub(crate) codec: Option<CodecSpec>,
+    pub(crate) packet: Vec<u8>,
+    /// The room for the result on the way in, its bytes on the way out.
+    pub(crate) out: Vec<u8>,
+    pub(crate) result: Result<Option<usize>, ()>,
+    pub(crate) took_ns: u64,
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        Self {
+            peer: 0,
+            epoch: 0,
+            id: None,
+            codec: None,
+            packet: Vec::new(),
+            out: Vec::new(),
+            result: Ok(None),
+            took_ns: 0,
+        }
+    }
+}
+
+/// The worker and the way to it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<Job>,
+    spare: Vec<Job>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    pub(crate) fn start(waker: Waker) -> io::Result<Self> {
+        let (jobs, work) = channel::<Job>();
+        let (finish, done) = channel();
+        let thread = std::thread::Builder::new().name("dwell-press".into()).spawn(move || {
+            let mut compressors = HashMap::new();
+            for mut job in work {
+                press(&mut compressors, &mut job);
+                if finish.send(job).is_err() {
+                    break;
+                }
+                waker.wake();
+            }
+        })?;
+        Ok(Self { jobs: Some(jobs), done, spare: Vec::new(), thread: Some(thread) })
+    }
+
+    /// An empty job, with the buffers of an old one.
+    pub(crate) fn spare(&mut self) -> Job {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Hands a job over. False if the thread is gone.
+    pub(crate) fn submit(&mut self, job: Job) -> bool {
+        self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+    }
+
+    /// A job that is done, if there is one.
+    pub(crate) fn finished(&mut self) -> Option<Job> {
+        self.done.try_recv().ok()
+    }
+
+    /// Takes the buffers of a job back.
+    pub(crate) fn recycle(&mut self, job: Job) {
+        self.spare.push(job);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // It ends with the packet that it is at. A panic in it was reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn press(compressors: &mut HashMap<CodecSpec, Result<Compressor, CodecError>>, job: &mut Job) {
+    let Some(codec) = job.codec else { return };
+    let start = Clock::thread_cpu_ns();
+    let compressor = compressors.entry(codec).or_insert_with(|| Compressor::new(codec, None));
+    job.result = match compressor {
+        Ok(compressor) => compressor.compress(&job.packet, &mut job.out).map_err(|_| ()),
+        Err(_) => Err(()),
+    };
+    job.took_ns = Clock::thread_cpu_ns() - start;
+}

@@ -1,0 +1,202 @@
+//! The world of a node: clock, codecs, sockets and the TUN.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use dwell_base::Instant;
+use dwell_codec::Compressor;
+
+use super::outbox::Outbox;
+use super::worker::{Job, Worker};
+use crate::io::clock::Clock;
+use crate::io::tun::{Tun, TunError, TunWriteBatch};
+use crate::io::udp::UdpPort;
+use crate::node::{Destination, Env, NodeEvent, PressJob, Pressing};
+
+/// A packet that is expected to take longer than this is pressed by the worker, so that the
+/// link and the other peers are served meanwhile. Below it the way to the worker and back
+/// costs more than it saves.
+const INLINE_NS_MAX: u64 = 150_000;
+
+/// What belongs to one peer.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) socket: Option<UdpPort>,
+    pub(super) outbox: Outbox,
+    pub(super) compressor: Option<Compressor>,
+    pub(super) blocked: bool,
+    /// Grows when the peer at this index becomes another one.
+    pub(super) epoch: u64,
+    pub(super) errors: BTreeMap<&'static str, u64>,
+    /// The path proved to be this narrow.
+    pub(super) narrowed: Option<usize>,
+}
+
+impl Wire {
+    pub(super) fn new() -> Self {
+        Self {
+            socket: None,
+            outbox: Outbox::new(),
+            compressor: None,
+            blocked: false,
+            epoch: 0,
+            errors: BTreeMap::new(),
+            narrowed: None,
+        }
+    }
+
+    fn count(&mut self, error: &'static str, datagrams: u64) {
+        if datagrams > 0 {
+            *self.errors.entry(error).or_default() += datagrams;
+        }
+    }
+
+    /// Gives the kernel what it takes. False if it refuses more for now.
+    pub(super) fn flush(&mut self) -> bool {
+        let Some(socket) = &self.socket else {
+            self.outbox.clear();
+            return true;
+        };
+        match self.outbox.flush(socket) {
+            Ok(flushed) => {
+                self.count("refused", flushed.refused);
+                self.count("too_big_for_path", flushed.too_big);
+                if flushed.too_big > 0 {
+                    self.narrowed = flushed.mtu;
+                }
+                self.blocked = flushed.blocked;
+            }
+            Err(error) => {
+                tracing::warn!("sending failed: {error}");
+                self.count("failed", 1);
+                self.outbox.clear();
+                self.blocked = false;
+            }
+        }
+        !self.blocked
+    }
+}
+
+/// Packets written to the TUN, and what became of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TunCount {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) refused: u64,
+}
+
+pub(super) struct World {
+    pub(super) wires: Vec<Wire>,
+    pub(super) listener: UdpPort,
+    pub(super) tun: Option<Tun>,
+    pub(super) to_tun: TunWriteBatch,
+    pub(super) written: TunCount,
+    pub(super) worker: Worker,
+    pub(super) events: Vec<NodeEvent>,
+    pub(super) tun_gone: bool,
+}
+
+impl World {
+    /// Writes the collected packets to the TUN.
+    pub(super) fn flush_tun(&mut self) {
+        if self.to_tun.is_empty() {
+            return;
+        }
+        let Some(tun) = &self.tun else {
+            self.written.refused += self.to_tun.len() as u64;
+            self.to_tun.clear();
+            return;
+        };
+        match self.to_tun.flush(tun) {
+            Ok(flushed) => {
+                self.written.packets += flushed.written as u64;
+                self.written.refused += flushed.refused as u64;
+            }
+            Err(TunError::Gone { .. }) => self.tun_gone = true,
+            Err(error) => {
+                self.written.refused += 1;
+                tracing::debug!("{error}");
+            }
+        }
+    }
+
+    fn press_elsewhere(&mut self, job: &PressJob<'_>) -> bool {
+        let mut copy: Job = self.worker.spare();
+        copy.peer = job.peer;
+        copy.epoch = self.wires[job.peer].epoch;
+        copy.id = Some(job.id);
+        copy.codec = Some(job.codec);
+        copy.packet.clear();
+        copy.packet.extend_from_slice(job.packet);
+        copy.out.resize(job.out.len(), 0);
+        self.worker.submit(copy)
+    }
+}
+
+impl Env for World {
+    fn now(&self) -> Instant {
+        Clock::now()
+    }
+
+    fn press(&mut self, job: PressJob<'_>) -> Pressing {
+        if job.cost_ns > INLINE_NS_MAX && self.press_elsewhere(&job) {
+            return Pressing::Pending;
+        }
+        let compressor = &mut self.wires[job.peer].compressor;
+        if compressor.as_ref().is_none_or(|c| c.spec() != job.codec) {
+            *compressor = Compressor::new(job.codec, None).ok();
+        }
+        let Some(compressor) = compressor else { return Pressing::Failed };
+        let start = Clock::now();
+        let result = compressor.compress(job.packet, job.out);
+        let took_ns = Clock::now().since_ns(start);
+        match result {
+            Ok(len) => Pressing::Done { len, took_ns },
+            Err(_) => Pressing::Failed,
+        }
+    }
+
+    fn datagram(&mut self, peer: usize) -> &mut [u8] {
+        self.wires[peer].outbox.room()
+    }
+
+    fn commit(&mut self, peer: usize, len: usize, burst_bytes: u64) -> bool {
+        let wire = &mut self.wires[peer];
+        wire.outbox.commit(len);
+        if !wire.blocked && wire.outbox.bytes() as u64 >= burst_bytes {
+            wire.flush();
+        }
+        !wire.blocked
+    }
+
+    fn hello(&mut self, to: Destination, datagram: &[u8]) {
+        let (port, address): (&UdpPort, Option<SocketAddr>) = match to {
+            Destination::Peer(peer) => match &self.wires[peer].socket {
+                Some(socket) => (socket, None),
+                None => return,
+            },
+            Destination::Address(address) => (&self.listener, Some(address)),
+        };
+        let outcome = match address {
+            Some(address) => port.send_to(datagram, None, address),
+            None => port.send(datagram, None),
+        };
+        if !outcome.is_sent() {
+            tracing::debug!("a hello was not sent: {outcome:?}");
+        }
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.written.bytes += packet.len() as u64;
+        if !self.to_tun.push(packet) {
+            self.flush_tun();
+            // An empty batch has room for any packet.
+            let taken = self.to_tun.push(packet);
+            debug_assert!(taken);
+        }
+    }
+
+    fn event(&mut self, event: NodeEvent) {
+        self.events.push(event);
+    }
+}

@@ -1,0 +1,279 @@
+//! A relay node without I/O: packets and datagrams in, datagrams and packets out.
+//!
+//! A [`Node`] joins the parts of both directions. Out: inner packet → peer by prefix → port
+//! (the decision core) → press → record → sealed datagram. In: datagram → session → records →
+//! restored packet. What it needs from the world it takes through [`Env`], so that the relay
+//! drives it with sockets and tests drive pairs of it over virtual networks.
+//!
+//! Packets are dropped for named reasons only, and everything from the network is hostile
+//! until its seal was verified.
+
+mod env;
+mod inbound;
+mod outbound;
+mod pacer;
+mod peer;
+mod prefixes;
+mod status;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+pub use env::{Destination, Env, NodeEvent, PressJob, Pressing};
+pub use pacer::{Pacer, Pacing};
+pub use peer::Patience;
+
+use std::net::{IpAddr, SocketAddr};
+
+use dwell_base::Instant;
+use dwell_codec::Decompressor;
+use dwell_policy::ConfigError;
+use dwell_report::status::PeerState;
+
+use crate::config::{Config, FailMode, PeerConfig};
+use peer::Peer;
+use prefixes::Prefixes;
+use store::Store;
+
+/// A source of randomness that is fit for secrets, one for each peer.
+pub type RandomSource = Box<dyn FnMut(&mut [u8]) + Send>;
+
+/// The longest packet or datagram that IP and UDP know.
+const LEN_MAX: usize = 65_535;
+
+/// What a node drops before a packet belongs to a peer, or a datagram to a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeDrops {
+    /// A packet from the TUN that is no IP packet.
+    pub malformed_packet: u64,
+    /// A packet from the TUN that no peer's prefix covers.
+    pub no_route: u64,
+    /// A datagram of another version or of an unknown kind, or cut short.
+    pub malformed_datagram: u64,
+    /// A datagram from an address that is no peer's.
+    pub unknown_source: u64,
+    /// A hello that no key opens.
+    pub unknown_key: u64,
+}
+
+/// A relay node.
+pub struct Node {
+    peers: Vec<Peer>,
+    /// One table per direction: each remembers its last answer.
+    outbound: Prefixes,
+    inbound: Prefixes,
+    store: Store,
+    decompressor: Decompressor,
+    /// A press result or a restored packet on its way.
+    scratch: Box<[u8]>,
+    drops: NodeDrops,
+    patience: Patience,
+    /// Own inner addresses, the sources of ICMP errors.
+    source_v4: Option<IpAddr>,
+    source_v6: Option<IpAddr>,
+    /// The MTU of the TUN: what TCP through it is told.
+    tun_mtu: u16,
+    flow_seed: u64,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("peers", &self.peers.len()).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// A node with the peers of `config`, none of them connected. `endpoints` are the
+    /// resolved endpoints of the peers, in their order.
+    ///
+    /// # Errors
+    /// If a peer's queue can't work as configured.
+    pub fn new(
+        config: &Config,
+        endpoints: &[Option<SocketAddr>],
+        random: &mut dyn FnMut() -> RandomSource,
+    ) -> Result<Self, ConfigError> {
+        let mut seed = [0; 8];
+        random()(&mut seed);
+        let mut node = Self {
+            peers: Vec::new(),
+            outbound: Prefixes::default(),
+            inbound: Prefixes::default(),
+            store: Store::default(),
+            decompressor: Decompressor::new(),
+            scratch: vec![0; LEN_MAX].into_boxed_slice(),
+            drops: NodeDrops::default(),
+            patience: patience(config),
+            source_v4: first_address(config, IpAddr::is_ipv4),
+            source_v6: first_address(config, IpAddr::is_ipv6),
+            tun_mtu: u16::MAX,
+            flow_seed: u64::from_le_bytes(seed),
+        };
+        for (peer, &endpoint) in config.peers.iter().zip(endpoints) {
+            node.peers.push(Peer::new(peer.clone(), endpoint, random())?);
+        }
+        node.rebuild_prefixes();
+        node.tun_mtu = node.packet_max();
+        Ok(node)
+    }
+
+    /// Takes a new configuration. Peers are recognised by name; what waits for a peer that
+    /// stays is kept, and so are its session and all accounts. Peers keep their indices; new
+    /// ones come last.
+    ///
+    /// # Errors
+    /// If a peer's queue can't work as configured; peers before it have changed then.
+    pub fn reconfigure(
+        &mut self,
+        config: &Config,
+        endpoints: &[Option<SocketAddr>],
+        random: &mut dyn FnMut() -> RandomSource,
+    ) -> Result<(), ConfigError> {
+        self.patience = patience(config);
+        self.source_v4 = first_address(config, IpAddr::is_ipv4);
+        self.source_v6 = first_address(config, IpAddr::is_ipv6);
+        for index in 0..self.peers.len() {
+            let name = &self.peers[index].config.name;
+            if !config.peers.iter().any(|peer| &peer.name == name) {
+                self.remove_peer(index);
+            }
+        }
+        for (new, &endpoint) in config.peers.iter().zip(endpoints) {
+            let known = self.peers.iter_mut().find(|p| !p.removed && p.config.name == new.name);
+            match known {
+                Some(peer) if peer.config.security == new.security => {
+                    peer.reconfigure(new.clone())?;
+                    if let Some(endpoint) = endpoint {
+                        peer.set_endpoint(endpoint);
+                    }
+                }
+                // Another key is another peer: nothing of the old session may live on.
+                Some(peer) => {
+                    peer.port.clear(|id| self.store.remove(id));
+                    *peer = Peer::new(new.clone(), endpoint, random())?;
+                }
+                None => self.peers.push(Peer::new(new.clone(), endpoint, random())?),
+            }
+        }
+        self.rebuild_prefixes();
+        Ok(())
+    }
+
+    /// How many peers there are or were: their indices are below this.
+    pub fn peer_count(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The configuration of a peer; none if it was removed.
+    pub fn peer_config(&self, peer: usize) -> Option<&PeerConfig> {
+        self.peers.get(peer).filter(|peer| !peer.removed).map(|peer| &peer.config)
+    }
+
+    /// Where a peer is, if that is known.
+    pub fn endpoint(&self, peer: usize) -> Option<SocketAddr> {
+        self.peers.get(peer).and_then(|peer| peer.endpoint)
+    }
+
+    /// True if the routes to a peer are to be set now.
+    pub fn wants_routes(&self, peer: usize) -> bool {
+        self.peers.get(peer).is_some_and(|peer| {
+            let always = peer.config.on_dead == FailMode::Closed;
+            !peer.removed && (always || peer.state == PeerState::Up)
+        })
+    }
+
+    /// The longest packet that every peer takes: what the MTU of the TUN can be.
+    pub fn packet_max(&self) -> u16 {
+        let peers = self.peers.iter().filter(|peer| !peer.removed);
+        peers.map(Peer::packet_max).min().unwrap_or(1400)
+    }
+
+    /// The MTU of the TUN; TCP connections through it are told to keep within.
+    pub fn set_tun_mtu(&mut self, mtu: u16) {
+        self.tun_mtu = mtu;
+    }
+
+    /// The path to a peer takes datagrams of this many bytes of UDP payload.
+    pub fn set_path_datagram_max(&mut self, peer: usize, bytes: u16) {
+        self.peers[peer].set_path_datagram_max(bytes);
+    }
+
+    /// What was dropped before it belonged to a peer.
+    pub fn drops(&self) -> NodeDrops {
+        self.drops
+    }
+
+    /// True if nothing waits in any port.
+    pub fn is_empty(&self) -> bool {
+        self.peers.iter().all(|peer| peer.port.is_empty())
+    }
+
+    /// When [`Node::timers`] or [`Node::pump_all`] must be called next, if nothing happens
+    /// before.
+    pub fn deadline(&self) -> Instant {
+        let of_peer = |peer: &Peer| {
+            let timers = peer.deadline(self.patience);
+            let waits = peer.port.waiting().1 > 0 && !peer.pacer.is_blocked();
+            if waits { timers.min(peer.pacer.ready_at()) } else { timers }
+        };
+        self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// True if a peer's link has a configured rate, so that each packet should be pumped by
+    /// itself.
+    pub fn is_paced(&self, peer: usize) -> bool {
+        matches!(self.peers[peer].pacer.pacing(), Pacing::Fixed(_))
+    }
+
+    /// True if a packet of any peer is in the press.
+    pub fn is_pressing(&self) -> bool {
+        self.peers.iter().any(|peer| peer.port.is_pressing())
+    }
+
+    /// How much the kernel should be given in one go, if the peer's rate is found by
+    /// back-pressure.
+    pub fn burst_bytes(&self, peer: usize) -> Option<u64> {
+        let pacer = &self.peers[peer].pacer;
+        (pacer.pacing() == Pacing::Auto).then(|| pacer.burst_bytes())
+    }
+
+    /// Verifies the invariants of every port; for tests.
+    ///
+    /// # Panics
+    /// If one is broken.
+    pub fn assert_invariants(&self) {
+        for peer in &self.peers {
+            peer.port.assert_invariants();
+        }
+    }
+
+    fn remove_peer(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        peer.port.clear(|id| self.store.remove(id));
+        peer.handshake.forget();
+        peer.state = PeerState::Down;
+        peer.removed = true;
+    }
+
+    fn rebuild_prefixes(&mut self) {
+        let peers = self.peers.iter().enumerate().filter(|(_, peer)| !peer.removed);
+        let entries =
+            peers.flat_map(|(at, peer)| peer.config.prefixes.iter().map(move |net| (*net, at)));
+        self.outbound = Prefixes::new(entries);
+        self.inbound = self.outbound.clone();
+    }
+}
+
+/// Changes a peer's state; true if it was another one.
+fn enter(state: &mut PeerState, new: PeerState) -> bool {
+    std::mem::replace(state, new) != new
+}
+
+fn patience(config: &Config) -> Patience {
+    Patience { keepalive_ns: config.node.keepalive_ns, dead_after_ns: config.node.dead_after_ns }
+}
+
+fn first_address(config: &Config, family: fn(&IpAddr) -> bool) -> Option<IpAddr> {
+    config.node.addresses.iter().map(ipnet::IpNet::addr).find(family)
+}

@@ -1,0 +1,90 @@
+//! What a node needs from the world.
+
+use std::net::SocketAddr;
+
+use dwell_base::Instant;
+use dwell_codec::CodecSpec;
+use dwell_policy::PacketId;
+
+/// A packet to be pressed.
+#[derive(Debug)]
+pub struct PressJob<'a> {
+    /// The peer that it is for.
+    pub peer: usize,
+    /// Its name in the port of that peer.
+    pub id: PacketId,
+    /// With what.
+    pub codec: CodecSpec,
+    /// The packet.
+    pub packet: &'a [u8],
+    /// Room for the result; a result that doesn't fit is not smaller.
+    pub out: &'a mut [u8],
+    /// How long it is expected to take, in nanoseconds.
+    pub cost_ns: u64,
+}
+
+/// What became of a [`PressJob`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressing {
+    /// It is done.
+    Done {
+        /// The length of the result in `out`, or none if it did not become smaller.
+        len: Option<usize>,
+        /// How long it took, in nanoseconds.
+        took_ns: u64,
+    },
+    /// The codec failed.
+    Failed,
+    /// A worker has a copy; the result comes by [`Node::pressed`](super::Node::pressed).
+    Pending,
+}
+
+/// Something that the driver should know or do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeEvent {
+    /// The peer answers: routes to it may be set.
+    Up(usize),
+    /// The peer is silent or left: what happens to its routes is configured.
+    Down(usize),
+    /// The peer proved to be at this address.
+    Moved(usize, SocketAddr),
+    /// The peer can't decode the configured codec; everything is sent raw.
+    CodecRefused(usize),
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To the peer's endpoint.
+    Peer(usize),
+    /// To an address that asked, and is not (yet) a peer's endpoint.
+    Address(SocketAddr),
+}
+
+/// The world around a [`Node`](super::Node): a clock, a press, a link per peer and a TUN.
+///
+/// The relay implements it with system calls, tests with vectors and a virtual clock.
+pub trait Env {
+    /// The present time. Pressing takes time: two calls may differ.
+    fn now(&self) -> Instant;
+
+    /// Presses a packet, or hands a copy to a worker.
+    fn press(&mut self, job: PressJob<'_>) -> Pressing;
+
+    /// Room for the next datagram to this peer: at least 65,507 bytes.
+    fn datagram(&mut self, peer: usize) -> &mut [u8];
+
+    /// The datagram in that room is complete with `len` bytes. The driver may keep it back
+    /// until `burst_bytes` have come together or the node has nothing more to say. False if
+    /// the link refuses more for now; the datagram is kept all the same.
+    fn commit(&mut self, peer: usize, len: usize, burst_bytes: u64) -> bool;
+
+    /// Sends a hello at once; one that can't be sent may be lost.
+    fn hello(&mut self, to: Destination, datagram: &[u8]);
+
+    /// Writes a packet to the TUN.
+    fn deliver(&mut self, packet: &[u8]);
+
+    /// Takes note of an event.
+    fn event(&mut self, event: NodeEvent);
+}

@@ -1,0 +1,269 @@
+//! From the network to the TUN.
+
+use std::net::SocketAddr;
+
+use dwell_base::Instant;
+use dwell_codec::{CodecId, Decompressor};
+use dwell_report::status::{PeerReport, PeerState};
+use dwell_wire::header::HELLO_NONCE_LEN;
+use dwell_wire::{Control, Datagram, PacketInfo, Pressed, Record, Records};
+
+use super::{Node, enter};
+use super::env::{Destination, Env, NodeEvent};
+use super::outbound::{clamp, send_control};
+use super::peer::Peer;
+use super::prefixes::Prefixes;
+use crate::config::Security;
+use crate::trust::{HELLO_LEN_MAX, Heard, OpenError};
+
+/// What the records of a datagram ask for beside delivery.
+#[derive(Default)]
+struct Asked {
+    reply: Option<Control>,
+    close: bool,
+}
+
+impl Node {
+    /// A datagram came in. `peer` is known if it came through the socket that is connected to
+    /// that peer's endpoint.
+    pub fn datagram(
+        &mut self,
+        env: &mut impl Env,
+        peer: Option<usize>,
+        source: SocketAddr,
+        datagram: &mut [u8],
+    ) {
+        let now = env.now();
+        let Ok(parsed) = Datagram::parse(datagram) else {
+            self.drops.malformed_datagram += 1;
+            return;
+        };
+        match parsed {
+            Datagram::Hello { sealed, nonce, body } => {
+                let at = datagram.len() - body.len();
+                self.hello(env, now, peer, source, (sealed, nonce), &mut datagram[at..]);
+            }
+            Datagram::Data { header, .. } => {
+                let by_address = || self.peers.iter().position(|p| p.endpoint == Some(source));
+                let Some(index) = peer.or_else(by_address) else {
+                    self.drops.unknown_source += 1;
+                    return;
+                };
+                let peer = &mut self.peers[index];
+                let len = datagram.len() as u64;
+                match peer.handshake.open(header, datagram) {
+                    Ok(body) => {
+                        peer.rx.datagrams += 1;
+                        peer.rx.bytes += len;
+                        self.records(env, now, index, body);
+                    }
+                    Err(OpenError::Replayed) => peer.rx.replayed += 1,
+                    Err(OpenError::Session | OpenError::Seal) => peer.rx.auth_failed += 1,
+                }
+            }
+        }
+    }
+
+    /// The records of an authentic datagram.
+    fn records(&mut self, env: &mut impl Env, now: Instant, index: usize, body: &mut [u8]) {
+        let peer = &mut self.peers[index];
+        peer.heard(now);
+        if enter(&mut peer.state, PeerState::Up) {
+            env.event(NodeEvent::Up(index));
+        }
+        let mut egress = Egress {
+            prefixes: &mut self.inbound,
+            decompressor: &mut self.decompressor,
+            scratch: &mut self.scratch,
+            mtu: self.tun_mtu,
+            flow_seed: self.flow_seed,
+            index,
+        };
+        let mut asked = Asked::default();
+        for record in Records::new(body) {
+            let Ok(record) = record else {
+                peer.rx.malformed += 1;
+                break;
+            };
+            peer.records += 1;
+            match record {
+                Record::Raw(packet) => egress.raw(env, peer, packet),
+                Record::Pressed(pressed) => egress.pressed(env, peer, &pressed),
+                Record::Control(control) => note_control(peer, now, &control, &mut asked),
+                Record::Skipped { .. } => peer.rx.skipped_records += 1,
+            }
+        }
+        if let Some(reply) = asked.reply {
+            send_control(peer, index, env, &reply);
+        }
+        if asked.close {
+            self.give_up(env, index);
+        }
+    }
+
+    fn hello(
+        &mut self,
+        env: &mut impl Env,
+        now: Instant,
+        peer: Option<usize>,
+        source: SocketAddr,
+        (sealed, nonce): (bool, [u8; HELLO_NONCE_LEN]),
+        body: &mut [u8],
+    ) {
+        let mut answer = [0; HELLO_LEN_MAX];
+        let mut copy = [0; HELLO_LEN_MAX];
+        let Some(copy) = copy.get_mut(..body.len()) else {
+            self.drops.malformed_datagram += 1; // longer than any hello of this version
+            return;
+        };
+        let by_address = self.peers.iter().position(|p| p.endpoint == Some(source));
+        let first = peer.or(by_address);
+        for index in first.into_iter().chain(0..self.peers.len()) {
+            if !self.may_speak_from(index, source, first) {
+                continue;
+            }
+            // Opening destroys the body, and the next key needs it.
+            copy.copy_from_slice(body);
+            let peer = &mut self.peers[index];
+            let (heard, len) = peer.handshake.hello(now, sealed, nonce, copy, &mut answer);
+            let (hello, installed) = match heard {
+                Heard::Rejected => continue,
+                Heard::Known(hello) => (hello, false),
+                Heard::Installed(hello) => (hello, true),
+            };
+            if installed {
+                if peer.endpoint != Some(source) {
+                    peer.set_endpoint(source);
+                    env.event(NodeEvent::Moved(index, source));
+                }
+                if peer.connected(now, &hello) {
+                    env.event(NodeEvent::CodecRefused(index));
+                }
+                if enter(&mut peer.state, PeerState::Up) {
+                    env.event(NodeEvent::Up(index));
+                }
+            }
+            if len > 0 {
+                let at_home = peer.endpoint == Some(source);
+                let to = if at_home {
+                    Destination::Peer(index)
+                } else {
+                    Destination::Address(source)
+                };
+                env.hello(to, &answer[..len]);
+                peer.sent_control(now, len);
+            }
+            return;
+        }
+        self.drops.unknown_key += 1;
+    }
+
+    /// A key tells who speaks, from wherever. A peer without one is known by its address
+    /// only, unless it has none and is the only such peer.
+    fn may_speak_from(&self, index: usize, source: SocketAddr, first: Option<usize>) -> bool {
+        let peer = &self.peers[index];
+        if peer.removed {
+            return false;
+        }
+        let open = |p: &Peer| p.config.security == Security::None && p.config.endpoint.is_none();
+        match peer.config.security {
+            Security::Psk(_) => true,
+            Security::None if peer.endpoint == Some(source) => true,
+            Security::None => {
+                first.is_none() && open(peer) && self.peers.iter().filter(|p| open(p)).count() == 1
+            }
+        }
+    }
+}
+
+/// What it takes to hand a record's packet to the TUN.
+struct Egress<'a> {
+    prefixes: &'a mut Prefixes,
+    decompressor: &'a mut Decompressor,
+    scratch: &'a mut [u8],
+    mtu: u16,
+    flow_seed: u64,
+    index: usize,
+}
+
+impl Egress<'_> {
+    fn raw(&mut self, env: &mut impl Env, peer: &mut Peer, packet: &[u8]) {
+        let Some(info) = self.accept(peer, packet) else { return };
+        peer.rx.raw += 1;
+        peer.rx.packets.packets += 1;
+        peer.rx.packets.bytes += packet.len() as u64;
+        if info.tcp_syn {
+            let copy = &mut self.scratch[..packet.len()];
+            copy.copy_from_slice(packet);
+            clamp(copy, self.mtu);
+            env.deliver(copy);
+        } else {
+            env.deliver(packet);
+        }
+    }
+
+    fn pressed(&mut self, env: &mut impl Env, peer: &mut Peer, pressed: &Pressed<'_>) {
+        let len = usize::from(pressed.original_len);
+        let Some(codec) = CodecId::from_wire(pressed.codec).filter(|_| pressed.epoch == 0) else {
+            peer.rx.decode_failed += 1;
+            return;
+        };
+        // The decoder can't write beyond what the record declares.
+        let out = &mut self.scratch[..len];
+        let decoded = self.decompressor.decompress(codec, None, pressed.data, out);
+        if decoded != Ok(len) {
+            peer.rx.decode_failed += 1;
+            return;
+        }
+        let scratch = std::mem::take(&mut self.scratch);
+        if let Some(info) = self.accept(peer, &scratch[..len]) {
+            peer.rx.pressed += 1;
+            peer.rx.packets.packets += 1;
+            peer.rx.packets.bytes += len as u64;
+            if info.tcp_syn {
+                clamp(&mut scratch[..len], self.mtu);
+            }
+            env.deliver(&scratch[..len]);
+        }
+        self.scratch = scratch;
+    }
+
+    /// Only whole IP packets from addresses that belong to the peer come in.
+    fn accept(&mut self, peer: &mut Peer, packet: &[u8]) -> Option<PacketInfo> {
+        let info = PacketInfo::parse(packet, self.flow_seed);
+        let Some(info) = info.ok().filter(|info| info.total_len == packet.len()) else {
+            peer.rx.malformed += 1;
+            return None;
+        };
+        if self.prefixes.peer_of(info.src) != Some(self.index) {
+            peer.rx.not_allowed += 1;
+            return None;
+        }
+        Some(info)
+    }
+}
+
+fn note_control(peer: &mut Peer, now: Instant, control: &Control, asked: &mut Asked) {
+    match *control {
+        Control::KeepAlive => {}
+        Control::Probe { sender_time_ns, id } => {
+            let receiver_time_ns = now.as_ns();
+            asked.reply = Some(Control::ProbeReply { sender_time_ns, id, receiver_time_ns });
+        }
+        Control::ProbeReply { sender_time_ns, .. } => {
+            peer.rtt_ns = Some(now.since_ns(Instant::from_ns(sender_time_ns)));
+        }
+        Control::Report(report) => {
+            peer.reported = Some(PeerReport {
+                datagrams: report.datagrams,
+                bytes: report.bytes,
+                records: report.records,
+                lost: report.lost,
+                duplicates: report.duplicates,
+                delivery_bps: report.delivery_bps,
+            });
+        }
+        Control::Close { .. } => asked.close = true,
+        Control::Unknown { .. } => peer.rx.skipped_records += 1,
+    }
+}

@@ -1,0 +1,249 @@
+//! When the link of a peer can take the next frame.
+//!
+//! The queue must be ours: what waits in the kernel can't be pressed any more. With a
+//! configured rate the pacer hands out frames at that rate. Without one it watches the
+//! socket: while the kernel refuses datagrams the link is busy, and what the kernel takes
+//! between refusals is the link's rate.
+
+use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate};
+
+/// How a link's readiness is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// The link's rate is configured.
+    Fixed(Rate),
+    /// By back-pressure of the socket.
+    Auto,
+    /// The link is never busy.
+    Unlimited,
+}
+
+/// Frames may leave this much ahead of their time: it saves a wake-up for each of them on
+/// fast links, and is less than one frame on links below 12 Mbit/s.
+const AHEAD_NS: u64 = 500 * MICRO_NS;
+/// A wake-up that comes late may be made up for, up to this much of the link's time.
+const CATCH_UP_NS: u64 = 2 * MILLI_NS;
+/// The rate is measured over at least this long.
+const SAMPLE_NS: u64 = 40 * MILLI_NS;
+/// ... and over at least so many bytes.
+const SAMPLE_BYTES: u64 = 6_000;
+/// A link that refused nothing for so long is not the bottleneck: its rate is unknown again.
+const FORGET_NS: u64 = 2 * SECOND_NS;
+/// The kernel is given at most this much of the link's time in one go.
+const BURST_NS: u64 = MILLI_NS;
+const BURST_BYTES_MAX: u64 = 64 << 10;
+const BURST_BYTES_MIN: u64 = 3_000;
+
+/// The pacing state of one link.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    pacing: Pacing,
+    /// Fixed: when the link will have sent what it was given.
+    free_at: Instant,
+    /// Auto: the socket refused a datagram and has not become writable since.
+    blocked: bool,
+    blocked_at: Option<Instant>,
+    sample_start: Option<Instant>,
+    sample_bytes: u64,
+    measured: Option<Rate>,
+    burst_bytes: u64,
+}
+
+impl Pacer {
+    /// A link that is idle.
+    pub fn new(pacing: Pacing) -> Self {
+        Self {
+            pacing,
+            free_at: Instant::ZERO,
+            blocked: false,
+            blocked_at: None,
+            sample_start: None,
+            sample_bytes: 0,
+            measured: None,
+            burst_bytes: BURST_BYTES_MAX,
+        }
+    }
+
+    /// How readiness is found.
+    pub fn pacing(&self) -> Pacing {
+        self.pacing
+    }
+
+    /// Changes how readiness is found.
+    pub fn set_pacing(&mut self, pacing: Pacing) {
+        if pacing != self.pacing {
+            let blocked = self.blocked;
+            *self = Self { free_at: self.free_at, blocked, ..Self::new(pacing) };
+        }
+    }
+
+    /// True if a frame can be given to the link now.
+    pub fn ready(&self, now: Instant) -> bool {
+        !self.blocked && now >= self.ready_at()
+    }
+
+    /// When the link will be ready, if time alone decides.
+    pub fn ready_at(&self) -> Instant {
+        match self.pacing {
+            Pacing::Fixed(_) => self.free_at.before_ns(AHEAD_NS),
+            Pacing::Auto | Pacing::Unlimited => Instant::ZERO,
+        }
+    }
+
+    /// True while the socket refuses datagrams.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// The rate to plan with: configured or measured.
+    pub fn rate(&self) -> Option<Rate> {
+        match self.pacing {
+            Pacing::Fixed(rate) => Some(rate),
+            Pacing::Auto => self.measured.filter(|_| self.blocked_at.is_some()),
+            Pacing::Unlimited => None,
+        }
+    }
+
+    /// The most bytes that the kernel should be given in one go.
+    pub fn burst_bytes(&self) -> u64 {
+        match self.pacing {
+            Pacing::Auto => self.burst_bytes,
+            Pacing::Fixed(_) | Pacing::Unlimited => BURST_BYTES_MAX,
+        }
+    }
+
+    /// A frame was given to the link.
+    pub fn sent(&mut self, now: Instant, link_bytes: u64) {
+        self.sample_bytes += link_bytes;
+        if let Pacing::Fixed(rate) = self.pacing {
+            let start = self.free_at.max(now.before_ns(CATCH_UP_NS));
+            self.free_at = start + rate.transmission_ns(link_bytes);
+        }
+    }
+
+    /// The socket refused a datagram.
+    pub fn blocked(&mut self, now: Instant) {
+        self.blocked = true;
+        self.blocked_at = Some(now);
+        if self.pacing != Pacing::Auto {
+            return;
+        }
+        if self.sample_start.is_none() {
+            self.sample_start = Some(now);
+            self.sample_bytes = 0;
+            self.burst_bytes = BURST_BYTES_MIN;
+        }
+        self.take_sample(now);
+    }
+
+    /// The socket takes datagrams again.
+    pub fn writable(&mut self) {
+        self.blocked = false;
+    }
+
+    /// Nothing waits for the link any more: what follows says nothing about its rate.
+    pub fn idle(&mut self, now: Instant) {
+        self.sample_start = None;
+        if self.blocked_at.is_some_and(|at| now.since_ns(at) > FORGET_NS) {
+            self.blocked_at = None;
+            self.burst_bytes = BURST_BYTES_MAX;
+        }
+    }
+
+    /// Between two refusals the kernel took as much as the link sent: its own buffer is full
+    /// at both of them.
+    fn take_sample(&mut self, now: Instant) {
+        let Some(start) = self.sample_start else { return };
+        let took_ns = now.since_ns(start);
+        if took_ns < SAMPLE_NS || self.sample_bytes < SAMPLE_BYTES {
+            return;
+        }
+        let bps = u128::from(self.sample_bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
+        let sample = u64::try_from(bps).unwrap_or(u64::MAX);
+        let smoothed = match self.measured {
+            Some(old) => old.as_bps() / 2 + sample / 2,
+            None => sample,
+        };
+        let rate = Rate::clamped_bps(smoothed);
+        self.measured = Some(rate);
+        self.burst_bytes = rate.bytes_in_ns(BURST_NS).clamp(BURST_BYTES_MIN, BURST_BYTES_MAX);
+        self.sample_start = Some(now);
+        self.sample_bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: u64 = 1_500;
+
+    #[test]
+    fn a_fixed_rate_is_kept_and_late_wake_ups_are_made_up_for() {
+        let rate = Rate::from_mbps(10); // a frame takes 1.2 ms
+        let mut pacer = Pacer::new(Pacing::Fixed(rate));
+        let (mut now, mut frames) = (Instant::from_ns(SECOND_NS), 0);
+        let end = now + SECOND_NS;
+        while now < end {
+            while pacer.ready(now) {
+                pacer.sent(now, FRAME);
+                frames += 1;
+            }
+            now = pacer.ready_at().max(now + 1) + 300 * MICRO_NS; // always late
+        }
+        let expected = rate.bytes_in_ns(SECOND_NS) / FRAME;
+        assert!((expected..=expected + 2).contains(&frames), "{frames} of {expected}");
+    }
+
+    #[test]
+    fn idle_time_is_not_saved_up() {
+        let mut pacer = Pacer::new(Pacing::Fixed(Rate::from_mbps(10)));
+        pacer.sent(Instant::from_ns(SECOND_NS), FRAME);
+        let now = Instant::from_ns(10 * SECOND_NS);
+        let burst = (0..100).take_while(|_| {
+            let ready = pacer.ready(now);
+            pacer.sent(now, FRAME);
+            ready
+        });
+        assert!(burst.count() <= 3);
+    }
+
+    /// A kernel that takes a buffer of 6 kB and drains it at `bps`.
+    fn drive(pacer: &mut Pacer, bps: u64, seconds: u64) {
+        let (mut now, mut room_at) = (Instant::from_ns(SECOND_NS), Instant::from_ns(SECOND_NS));
+        let end = now + seconds * SECOND_NS;
+        let rate = Rate::clamped_bps(bps);
+        while now < end {
+            if rate.bytes_in_ns(room_at.since_ns(now)) > 6_000 {
+                pacer.blocked(now);
+                now = now + rate.transmission_ns(3_000);
+                pacer.writable();
+            } else {
+                pacer.sent(now, FRAME);
+                room_at = room_at.max(now) + rate.transmission_ns(FRAME);
+            }
+        }
+    }
+
+    #[test]
+    fn back_pressure_tells_the_rate() {
+        for bps in [1_000_000, 10_000_000, 500_000_000] {
+            let mut pacer = Pacer::new(Pacing::Auto);
+            assert_eq!(pacer.rate(), None);
+            drive(&mut pacer, bps, 3);
+            let measured = pacer.rate().expect("a rate was measured").as_bps();
+            assert!(measured.abs_diff(bps) < bps / 20, "{measured} of {bps}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_refuses_nothing_has_no_rate() {
+        let mut pacer = Pacer::new(Pacing::Auto);
+        drive(&mut pacer, 10_000_000, 1);
+        assert!(pacer.rate().is_some());
+        pacer.idle(Instant::from_ns(10 * SECOND_NS));
+        assert_eq!(pacer.rate(), None);
+        assert_eq!(pacer.burst_bytes(), BURST_BYTES_MAX);
+    }
+}

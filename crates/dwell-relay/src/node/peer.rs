@@ -1,0 +1,317 @@
+//! One peer of a node: its port, its sessions, its accounts.
+
+use std::net::SocketAddr;
+
+use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
+use dwell_codec::supported_bitmap;
+use dwell_policy::{ConfigError, Estimates, FrameCost, LearnedConfig, Port, PortConfig, Scheme};
+use dwell_report::Histogram;
+use dwell_report::status::{PeerReport, PeerState, RxStatus};
+use dwell_wire::{Hello, ReplayWindow, Report};
+use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
+
+use super::pacer::{Pacer, Pacing};
+use crate::config::{PeerConfig, RateConfig, Security};
+use crate::trust::{Handshake, Key, Offer, Session};
+
+/// Bytes of UDP and IP headers: IPv4.
+pub(crate) const UDP_V4_BYTES: u32 = 28;
+/// The same for IPv6.
+pub(crate) const UDP_V6_BYTES: u32 = 48;
+/// What is believed of a path of which nothing is known yet: an Ethernet's 1500 bytes, over
+/// IPv6.
+pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
+/// A session of its own tells the peer by answers; without any, this often by a probe.
+const PROBE_AGAIN_NS: u64 = SECOND_NS;
+/// While datagrams come in, the peer is told so this often.
+const REPORT_NS: u64 = SECOND_NS;
+
+/// When a node speaks without being spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// An idle peer is probed this often.
+    pub keepalive_ns: u64,
+    /// A peer that leaves something unanswered for this long is dead.
+    pub dead_after_ns: u64,
+}
+
+/// What a peer must be told or asked, as time passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) probe: bool,
+    pub(crate) report: bool,
+    pub(crate) dead: bool,
+}
+
+/// Counters beside those of the port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) control_datagrams: u64,
+    pub(crate) control_bytes: u64,
+    pub(crate) too_big: u64,
+    pub(crate) unconnected: u64,
+    
+}
+
+pub(crate) struct Peer {
+    pub(crate) config: PeerConfig,
+    pub(crate) endpoint: Option<SocketAddr>,
+    pub(crate) port: Port,
+    pub(crate) pacer: Pacer,
+    pub(crate) handshake: Handshake,
+    pub(crate) state: PeerState,
+    pub(crate) removed: bool,
+    /// The longest datagram that the path takes, and that the peer takes.
+    path_datagram_max: u16,
+    peer_datagram_max: u16,
+    codec_accepted: bool,
+    pub(crate) rx: RxStatus,
+    pub(crate) extra: Extra,
+    pub(crate) reported: Option<PeerReport>,
+    pub(crate) sojourn: Histogram,
+    pub(crate) rtt_ns: Option<u64>,
+    pub(crate) heard_at: Option<Instant>,
+    /// The first thing sent since the peer was last heard.
+    unanswered_since: Option<Instant>,
+    probed_at: Instant,
+    reported_at: Instant,
+    reported_datagrams: u64,
+    reported_bytes: u64,
+    /// What had been received when the session began: reports count from there.
+    session_base: RxStatus,
+    pub(crate) records: u64,
+    session_records: u64,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        config: PeerConfig,
+        endpoint: Option<SocketAddr>,
+        random: Box<dyn FnMut(&mut [u8]) + Send>,
+    ) -> Result<Self, ConfigError> {
+        let key = match &config.security {
+            Security::Psk(secret) => Key::Shared(secret.bytes()),
+            Security::None => Key::None,
+        };
+        let offer = Offer { datagram_max: u16::MAX, codecs: supported_bitmap() };
+        let handshake = Handshake::new(key, offer, random);
+        let mut peer = Self {
+            endpoint,
+            port: Port::new(PortConfig::default())?,
+            pacer: Pacer::new(pacing(&config)),
+            handshake,
+            state: PeerState::Connecting,
+            removed: false,
+            path_datagram_max: DATAGRAM_MAX_DEFAULT,
+            peer_datagram_max: u16::MAX,
+            codec_accepted: true,
+            rx: RxStatus::default(),
+            extra: Extra::default(),
+            reported: None,
+            sojourn: Histogram::new(),
+            rtt_ns: None,
+            heard_at: None,
+            unanswered_since: None,
+            probed_at: Instant::ZERO,
+            reported_at: Instant::ZERO,
+            reported_datagrams: 0,
+            reported_bytes: 0,
+            session_base: RxStatus::default(),
+            records: 0,
+            session_records: 0,
+            config,
+        };
+        peer.configure_port()?;
+        peer.port.link_busy();
+        Ok(peer)
+    }
+
+    /// Takes a new configuration; what waits, the session and what was learned stay.
+    pub(crate) fn reconfigure(&mut self, config: PeerConfig) -> Result<(), ConfigError> {
+        let other_codec = config.codec != self.config.codec;
+        self.pacer.set_pacing(pacing(&config));
+        self.config = config;
+        self.configure_port()?;
+        if other_codec {
+            self.port.forget_estimates();
+        }
+        Ok(())
+    }
+
+    fn configure_port(&mut self) -> Result<(), ConfigError> {
+        let config = &self.config;
+        let scheme = if self.codec_accepted { config.scheme } else { Scheme::none() };
+        let learned = LearnedConfig { poor_ratio: config.poor_ratio, ..LearnedConfig::default() };
+        self.port.configure(PortConfig {
+            scheme,
+            rate: self.pacer.rate(),
+            limit: config.queue,
+            frame: self.frame_cost(),
+            estimates: Estimates::Learned(learned),
+            press_bytes_min: config.press_bytes_min,
+            exceptions: config.exceptions.clone(),
+        })
+    }
+
+    fn frame_cost(&self) -> FrameCost {
+        let record = RECORD_HEADER_LEN as u32;
+        FrameCost {
+            frame_bytes: self.frame_bytes(),
+            raw_unit_bytes: record,
+            pressed_unit_bytes: record + PRESSED_HEADER_LEN as u32,
+            units_bytes_max: u32::from(self.datagram_max()) - self.session_bytes(),
+            units_max: 64,
+        }
+    }
+
+    fn session_bytes(&self) -> u32 {
+        Session::overhead_of(self.handshake.is_sealed()) as u32
+    }
+
+    /// What a datagram costs on the link beside its records.
+    fn frame_bytes(&self) -> u32 {
+        self.config.link_overhead_bytes + self.udp_bytes() + self.session_bytes()
+    }
+
+    pub(crate) fn udp_bytes(&self) -> u32 {
+        match self.endpoint {
+            Some(SocketAddr::V4(_)) => UDP_V4_BYTES,
+            Some(SocketAddr::V6(_)) | None => UDP_V6_BYTES,
+        }
+    }
+
+    /// The longest datagram to send.
+    pub(crate) fn datagram_max(&self) -> u16 {
+        self.path_datagram_max.min(self.peer_datagram_max)
+    }
+
+    /// The longest packet that fits into a datagram, raw.
+    pub(crate) fn packet_max(&self) -> u16 {
+        self.datagram_max() - (self.session_bytes() as u16 + RECORD_HEADER_LEN as u16)
+    }
+
+    /// The path to the peer takes datagrams of this length.
+    pub(crate) fn set_path_datagram_max(&mut self, bytes: u16) {
+        // Below this IPv6 does not work inside; such a path must fragment outside.
+        self.path_datagram_max = bytes.max(576);
+        self.refresh_port();
+    }
+
+    pub(crate) fn set_endpoint(&mut self, endpoint: SocketAddr) {
+        self.endpoint = Some(endpoint);
+        self.refresh_port();
+    }
+
+    /// A session came to be. True if the peer can't decode what we press with.
+    pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> bool {
+        self.peer_datagram_max = hello.datagram_max.max(576);
+        self.codec_accepted = hello.decodes(self.config.codec.id as u8);
+        self.refresh_port();
+        self.heard(now);
+        self.reported_datagrams = self.rx.datagrams;
+        self.reported_bytes = self.rx.bytes;
+        self.session_base = self.rx.clone();
+        self.session_records = self.records;
+        !self.codec_accepted
+    }
+
+    fn refresh_port(&mut self) {
+        // The values come from a configuration that the port took before.
+        let refreshed = self.configure_port();
+        debug_assert!(refreshed.is_ok(), "{refreshed:?}");
+    }
+
+    /// Something authentic came from the peer.
+    pub(crate) fn heard(&mut self, now: Instant) {
+        self.heard_at = Some(now);
+        self.unanswered_since = None;
+    }
+
+    /// Something went to the peer that it is going to answer, sooner or later.
+    pub(crate) fn spoke(&mut self, now: Instant) {
+        self.unanswered_since.get_or_insert(now);
+    }
+
+    /// Something went to the peer outside of the port.
+    pub(crate) fn sent_control(&mut self, now: Instant, datagram_len: usize) {
+        let link_bytes = u64::from(self.frame_bytes() - self.session_bytes()) + datagram_len as u64;
+        self.extra.control_datagrams += 1;
+        self.extra.control_bytes += link_bytes;
+        self.pacer.sent(now, link_bytes);
+    }
+
+    /// What time asks for.
+    pub(crate) fn due(&self, now: Instant, patience: Patience) -> Due {
+        if self.handshake.current().is_none() {
+            return Due::default();
+        }
+        Due {
+            probe: now >= self.probe_at(patience),
+            report: self.rx.datagrams > self.reported_datagrams
+                && now >= self.reported_at + REPORT_NS,
+            dead: now >= self.dead_at(patience),
+        }
+    }
+
+    /// When [`Peer::due`] or the handshake will next ask for something.
+    pub(crate) fn deadline(&self, patience: Patience) -> Instant {
+        let mut at = self.handshake.deadline();
+        if self.removed {
+            return Instant::FAR_FUTURE;
+        }
+        if self.handshake.current().is_some() {
+            at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
+            if self.rx.datagrams > self.reported_datagrams {
+                at = at.min(self.reported_at + REPORT_NS);
+            }
+        }
+        at
+    }
+
+    fn probe_at(&self, patience: Patience) -> Instant {
+        let heard = self.heard_at.unwrap_or(Instant::ZERO);
+        let idle = heard.max(self.probed_at) + patience.keepalive_ns;
+        match self.unanswered_since {
+            Some(since) => idle.min(since.max(self.probed_at) + PROBE_AGAIN_NS),
+            None => idle,
+        }
+    }
+
+    fn dead_at(&self, patience: Patience) -> Instant {
+        self.unanswered_since.map_or(Instant::FAR_FUTURE, |since| since + patience.dead_after_ns)
+    }
+
+    pub(crate) fn probed(&mut self, now: Instant) {
+        self.probed_at = now;
+    }
+
+    /// The report that goes out now: what was received in this session, and the rate at which
+    /// it came since the last report.
+    pub(crate) fn report(&mut self, now: Instant) -> Report {
+        let took_ns = now.since_ns(self.reported_at).max(1);
+        let bytes = self.rx.bytes - self.reported_bytes;
+        self.reported_at = now;
+        self.reported_datagrams = self.rx.datagrams;
+        self.reported_bytes = self.rx.bytes;
+        let bps = u128::from(bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
+        let (base, window) = (&self.session_base, self.handshake.current().map(Session::window));
+        Report {
+            datagrams: self.rx.datagrams - base.datagrams,
+            bytes: self.rx.bytes - base.bytes,
+            records: self.records - self.session_records,
+            lost: window.map_or(0, ReplayWindow::lost),
+            duplicates: self.rx.replayed - base.replayed,
+            highest_sequence: window.map_or(0, ReplayWindow::highest),
+            delivery_bps: u64::try_from(bps).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+fn pacing(config: &PeerConfig) -> Pacing {
+    match config.rate {
+        RateConfig::Auto => Pacing::Auto,
+        RateConfig::Unlimited => Pacing::Unlimited,
+        RateConfig::Fixed(rate) => Pacing::Fixed(rate),
+    }
+}

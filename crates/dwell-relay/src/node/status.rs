@@ -1,0 +1,84 @@
+//! A node's accounts, in the form that reports use.
+
+use std::collections::BTreeMap;
+
+use dwell_base::Instant;
+use dwell_report::status::{
+    ClassStatus, PeerStatus, RateSource, RxStatus, Status, TunStatus, TxStatus,
+};
+use dwell_wire::ReplayWindow;
+
+use super::Node;
+use super::pacer::Pacing;
+use super::peer::Peer;
+use crate::trust::Session;
+
+impl Node {
+    /// The state of the node now. The driver fills in what only it knows: the name, the TUN,
+    /// CPU time and errors of its sockets.
+    pub fn status(&self, now: Instant) -> Status {
+        let peers = self.peers.iter().filter(|peer| !peer.removed);
+        let tun = TunStatus { mtu: u32::from(self.tun_mtu), ..TunStatus::default() };
+        let peers = peers.map(|peer| peer_status(peer, now)).collect();
+        Status { tun, peers, drops: self.drops_by_name(), ..Status::default() }
+    }
+
+    fn drops_by_name(&self) -> BTreeMap<String, u64> {
+        let drops = self.drops;
+        [
+            ("malformed_packet", drops.malformed_packet),
+            ("no_route", drops.no_route),
+            ("malformed_datagram", drops.malformed_datagram),
+            ("unknown_source", drops.unknown_source),
+            ("unknown_key", drops.unknown_key),
+        ]
+        .map(|(name, count)| (name.to_owned(), count))
+        .into()
+    }
+}
+
+fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
+    let config = &peer.config;
+    let (cpu, relay) = peer.port.waiting();
+    let rate = peer.pacer.rate();
+    PeerStatus {
+        name: config.name.clone(),
+        endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
+        state: peer.state,
+        security: config.security.name().to_owned(),
+        scheme: config.scheme_name.to_owned(),
+        codec: config.codec.to_string(),
+        rate_bps: rate.map(dwell_base::Rate::as_bps),
+        rate_source: match (peer.pacer.pacing(), rate) {
+            (Pacing::Fixed(_), _) => RateSource::Configured,
+            (Pacing::Auto, Some(_)) => RateSource::Measured,
+            (Pacing::Auto, None) | (Pacing::Unlimited, _) => RateSource::Unlimited,
+        },
+        mtu: u32::from(peer.packet_max()),
+        waiting_packets: (cpu + relay) as u64,
+        waiting_bytes: peer.port.backlog_bytes(),
+        waiting_ns: peer.port.waiting_ns(),
+        rtt_ns: peer.rtt_ns,
+        since_heard_ns: peer.heard_at.map(|at| now.since_ns(at)),
+        tx: tx_status(peer),
+        rx: rx_status(peer),
+        classes: peer.port.learned_classes().map(ClassStatus::learned).collect(),
+    }
+}
+
+fn tx_status(peer: &Peer) -> TxStatus {
+    let extra = &peer.extra;
+    let errors = [("too_big", extra.too_big), ("unconnected", extra.unconnected)];
+    TxStatus {
+        sojourn: peer.sojourn.summary(),
+        control_datagrams: extra.control_datagrams,
+        control_bytes: extra.control_bytes,
+        send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
+        ..TxStatus::from(peer.port.accounts())
+    }
+}
+
+fn rx_status(peer: &Peer) -> RxStatus {
+    let lost = peer.handshake.current().map(Session::window).map_or(0, ReplayWindow::lost);
+    RxStatus { lost_datagrams: lost, reported: peer.reported, ..peer.rx.clone() }
+}

@@ -1,0 +1,66 @@
+//! Where the bytes of waiting packets live.
+
+use dwell_policy::PacketId;
+
+/// A packet's place. Places are made as they are needed and used again, so that memory
+/// follows the longest queue and nothing is allocated once it was reached.
+#[derive(Debug, Default)]
+struct Place {
+    bytes: Vec<u8>,
+    codec: Option<Pressed>,
+}
+
+/// How a packet was pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pressed {
+    pub(crate) codec: u8,
+    pub(crate) epoch: u8,
+    pub(crate) original_len: u16,
+}
+
+/// The packets that wait in the ports of a node, by the names that the core knows them by.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+impl Store {
+    /// Keeps a packet.
+    pub(crate) fn insert(&mut self, packet: &[u8]) -> PacketId {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            u32::try_from(self.places.len() - 1).expect("fewer packets wait than 2^32")
+        });
+        let place = &mut self.places[at as usize];
+        place.bytes.clear();
+        place.bytes.extend_from_slice(packet);
+        place.codec = None;
+        PacketId(at)
+    }
+
+    /// The bytes to send, and how they are pressed if they are.
+    pub(crate) fn get(&self, id: PacketId) -> (&[u8], Option<Pressed>) {
+        let place = &self.places[id.0 as usize];
+        (&place.bytes, place.codec)
+    }
+
+    /// Puts a packet's pressed form in its place.
+    pub(crate) fn press(&mut self, id: PacketId, pressed: Pressed, bytes: &[u8]) {
+        let place = &mut self.places[id.0 as usize];
+        place.bytes.clear();
+        place.bytes.extend_from_slice(bytes);
+        place.codec = Some(pressed);
+    }
+
+    /// Forgets a packet.
+    pub(crate) fn remove(&mut self, id: PacketId) {
+        self.free.push(id.0);
+    }
+
+    /// Packets kept.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+}
