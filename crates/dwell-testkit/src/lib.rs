@@ -5,6 +5,7 @@
 //! * [`lab`]: hosts as network namespaces that vanish with the process, joined by real
 //!   interfaces, and [`emulator`], which runs the model between two of them;
 //! * [`http`] and [`ping`]: just enough traffic to measure with;
+//! * [`relays`]: a relay at each end of a thin link;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
 pub mod corpus;
@@ -13,6 +14,7 @@ pub mod http;
 pub mod lab;
 pub mod link;
 pub mod ping;
+pub mod relays;
 mod sys;
 pub mod virtual_net;
 

@@ -71,7 +71,7 @@ impl Host {
 
     /// A command that will run on this host. It need not be tied to this process: it lives
     /// in the lab, which ends with it.
-    pub fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         sys::run_in_network(&mut command, Arc::clone(&self.0.fd));
         command
@@ -142,10 +142,12 @@ impl Host {
         self.ip(&arguments)
     }
 
-    /// Sends a prefix (or `default`) to a gateway.
+    /// Sends a prefix (or `default`) to a gateway, unless another route says otherwise: the
+    /// metric is high, so that a relay's routes come before.
     pub fn route(&self, prefix: &str, via: IpAddr) -> Result<(), LabError> {
         let family = if via.is_ipv6() { "-6" } else { "-4" };
-        self.ip(&[family, "route", "replace", prefix, "via", &via.to_string()])
+        let via = via.to_string();
+        self.ip(&[family, "route", "replace", prefix, "via", &via, "metric", "2000"])
     }
 
     /// Sets the MTU of a device.

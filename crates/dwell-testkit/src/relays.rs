@@ -1,0 +1,298 @@
+//! Two relays at the ends of a thin link: their configuration, their processes, their accounts.
+
+use std::fmt::Write as _;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use dwell_base::Rate;
+use dwell_report::Status;
+use dwell_report::status::PeerState;
+use thiserror::Error;
+
+use crate::lab::topology::Pair;
+use crate::lab::{Host, Lab, LabError, Process};
+
+/// How fast the relays believe the link to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayRate {
+    /// To be found by back-pressure.
+    Auto,
+    /// Never busy.
+    Unlimited,
+    /// Configured.
+    Fixed(Rate),
+}
+
+/// What the two relays have in common.
+#[derive(Clone, Debug)]
+pub struct RelaySettings {
+    /// A preset.
+    pub scheme: String,
+    /// As `dwell check` reads it: `lz4`, `zstd:1`.
+    pub codec: String,
+    /// The link's rate.
+    pub rate: RelayRate,
+    /// Sealed with a fresh key, or in the clear.
+    pub sealed: bool,
+    /// Whether the kernel may hand over uncut packets.
+    pub offload: bool,
+    /// More lines for `[defaults]`.
+    pub extra: String,
+}
+
+impl Default for RelaySettings {
+    fn default() -> Self {
+        Self {
+            scheme: "packet".to_owned(),
+            codec: "zstd:1".to_owned(),
+            rate: RelayRate::Auto,
+            sealed: true,
+            offload: true,
+            extra: String::new(),
+        }
+    }
+}
+
+/// Why the relays don't run.
+#[derive(Debug, Error)]
+pub enum RelayError {
+    /// The lab.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A file or a socket.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A relay ended, or never found its peer.
+    #[error("{what}; its log says:\n{log}")]
+    Relay {
+        /// What happened.
+        what: String,
+        /// The end of its log.
+        log: String,
+    },
+}
+
+/// One relay.
+#[derive(Debug)]
+pub struct Relay {
+    name: &'static str,
+    host: Host,
+    process: Process,
+    status: PathBuf,
+    log: PathBuf,
+    config: PathBuf,
+}
+
+/// A relay at each end of the thin link.
+#[derive(Debug)]
+pub struct Relays {
+    /// At the clients' end.
+    pub ingress: Relay,
+    /// At the servers' end.
+    pub egress: Relay,
+}
+
+impl Relays {
+    /// Starts two relays with the program `dwell` and waits until each hears the other.
+    ///
+    /// # Errors
+    /// If one does not start, or they don't find each other within ten seconds.
+    pub fn start(
+        lab: &Lab,
+        pair: &Pair,
+        dwell: &Path,
+        settings: &RelaySettings,
+    ) -> Result<Self, RelayError> {
+        let folder = lab.directory().join("relays");
+        let io = |what: &str| {
+            let what = what.to_owned();
+            move |source| RelayError::Io { what, source }
+        };
+        std::fs::create_dir_all(&folder).map_err(io("make a folder for the relays"))?;
+        let psk = folder.join("pair.psk");
+        write_secret(&psk).map_err(io("write the key"))?;
+        let start = |side: &Side<'_>| -> Result<Relay, RelayError> {
+            let config = folder.join(format!("{}.toml", side.name));
+            let text = side.config(&folder, &psk, settings);
+            std::fs::write(&config, text).map_err(io("write a configuration"))?;
+            Relay::start(side.name, side.host.clone(), dwell, config, &folder)
+        };
+        let ingress = start(&Side::ingress(pair))?;
+        let egress = start(&Side::egress(pair))?;
+        let mut relays = Self { ingress, egress };
+        relays.wait_until_up()?;
+        Ok(relays)
+    }
+
+    fn wait_until_up(&mut self) -> Result<(), RelayError> {
+        self.ingress.wait_for_peer(Duration::from_secs(10))?;
+        self.egress.wait_for_peer(Duration::from_secs(10))
+    }
+
+    /// Stops both as an operator would, and waits for them.
+    ///
+    /// # Errors
+    /// If one can't be waited for.
+    pub fn stop(&mut self) -> Result<(), RelayError> {
+        self.ingress.process.stop()?;
+        self.egress.process.stop()?;
+        Ok(())
+    }
+}
+
+impl Relay {
+    fn start(
+        name: &'static str,
+        host: Host,
+        dwell: &Path,
+        config: PathBuf,
+        folder: &Path,
+    ) -> Result<Self, RelayError> {
+        let log = folder.join(format!("{name}.log"));
+        let failed = |source| RelayError::Io { what: format!("start {name}"), source };
+        let output = std::fs::File::create(&log).map_err(failed)?;
+        let errors = output.try_clone().map_err(failed)?;
+        let mut command = host.command(dwell);
+        command.arg("relay").arg("--config").arg(&config).stdout(output).stderr(errors);
+        let process = Process::spawn(&mut command)?;
+        let status = folder.join(format!("{name}.sock"));
+        Ok(Self { name, host, process, status, log, config })
+    }
+
+    /// Where it runs.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Its configuration file: change it, and send SIGHUP.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Its state and accounts.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn status(&self) -> Result<Status, RelayError> {
+        let failed = |source| RelayError::Io { what: format!("ask {}", self.name), source };
+        let mut text = String::new();
+        let mut stream = UnixStream::connect(&self.status).map_err(failed)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(failed)?;
+        stream.read_to_string(&mut text).map_err(failed)?;
+        serde_json::from_str(&text).map_err(|error| failed(error.into()))
+    }
+
+    /// Waits until its peer answers.
+    ///
+    /// # Errors
+    /// If the relay ends, or the peer stays silent for `patience`.
+    pub fn wait_for_peer(&mut self, patience: Duration) -> Result<(), RelayError> {
+        let end = Instant::now() + patience;
+        while Instant::now() < end {
+            if let Ok(Some(exit)) = self.process.try_wait() {
+                return Err(self.failed(format!("{} ended with {exit}", self.name)));
+            }
+            let up = |status: Status| status.peers.iter().all(|p| p.state == PeerState::Up);
+            if self.status().is_ok_and(up) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(self.failed(format!("{} does not hear its peer", self.name)))
+    }
+
+    fn failed(&self, what: String) -> RelayError {
+        let log = self.log();
+        let from = log.len().saturating_sub(2000);
+        RelayError::Relay { what, log: log.get(from..).unwrap_or(&log).to_owned() }
+    }
+}
+
+/// What differs between the two ends.
+struct Side<'a> {
+    name: &'static str,
+    host: &'a Host,
+    address: &'static str,
+    endpoint: &'static str,
+    prefixes: &'static str,
+}
+
+impl<'a> Side<'a> {
+    fn ingress(pair: &'a Pair) -> Self {
+        Self {
+            name: "ingress",
+            host: &pair.ingress,
+            address: r#""10.77.0.1/30", "fd77::1/126""#,
+            endpoint: "10.0.0.2:7733",
+            prefixes: r#""10.2.0.0/24", "fd00:2::/64", "10.77.0.2/32", "fd77::2/128""#,
+        }
+    }
+
+    fn egress(pair: &'a Pair) -> Self {
+        Self {
+            name: "egress",
+            host: &pair.egress,
+            address: r#""10.77.0.2/30", "fd77::2/126""#,
+            endpoint: "10.0.0.1:7733",
+            prefixes: r#""10.1.0.0/24", "fd00:1::/64", "10.77.0.1/32", "fd77::1/128""#,
+        }
+    }
+
+    fn config(&self, folder: &Path, psk: &Path, settings: &RelaySettings) -> String {
+        let RelaySettings { scheme, codec, offload, extra, .. } = settings;
+        let rate = match settings.rate {
+            RelayRate::Auto => "auto".to_owned(),
+            RelayRate::Unlimited => "unlimited".to_owned(),
+            RelayRate::Fixed(rate) => format!("{}bit", rate.as_bps()),
+        };
+        let security = if settings.sealed {
+            format!("psk_file = {:?}", psk.display().to_string())
+        } else {
+            "security = \"none\"".to_owned()
+        };
+        let mut text = String::new();
+        let _ = write!(
+            text,
+            "[node]\nname = \"{name}\"\naddresses = [{address}]\noffload = {offload}\n\
+             status = \"{folder}/{name}.sock\"\n\n\
+             [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n\n\
+             [[peer]]\nname = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefixes}]\n\
+             {security}\n",
+            name = self.name,
+            address = self.address,
+            folder = folder.display(),
+            endpoint = self.endpoint,
+            prefixes = self.prefixes,
+        );
+        text
+    }
+}
+
+/// A key of the lab's own: random enough for two namespaces on one machine.
+fn write_secret(path: &Path) -> io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut bytes = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    writeln!(file, "{hex}")
+}
