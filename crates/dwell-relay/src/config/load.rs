@@ -7,6 +7,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use super::read::Secrets;
 use super::{Config, ConfigErrors, ReadSecretError, Secret, read, value};
 
 /// Far more than any configuration needs.
@@ -26,7 +27,7 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new(""));
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = if value::is_name(&host_name) { &host_name } else { "dwell" };
-        read::parse(&text, &file, name, &|path| read_secret(&folder.join(path)))
+        read::parse(&text, &file, name, &Secrets { folder, read: &read_secret })
     }
 }
 

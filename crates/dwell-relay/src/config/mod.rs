@@ -55,7 +55,8 @@ impl Config {
         file_name: &str,
         read_secret: &dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
     ) -> Result<Self, ConfigErrors> {
-        read::parse(text, file_name, "dwell", read_secret)
+        let secrets = read::Secrets { folder: Path::new(""), read: read_secret };
+        read::parse(text, file_name, "dwell", &secrets)
     }
 }
 
@@ -83,7 +84,7 @@ pub struct NodeConfig {
     pub status: Option<PathBuf>,
     /// What is logged.
     pub log: LogLevel,
-    /// A peer that was sent nothing for this long is sent a keep-alive.
+    /// A peer that was not heard for this long is asked whether it is there.
     pub keepalive_ns: u64,
     /// A peer that owes an answer for this long is dead.
     pub dead_after_ns: u64,

@@ -15,8 +15,12 @@ use super::{
     Secret, Security, check, value,
 };
 
-/// How [`Config::parse`] comes to the secret in a file.
-pub(super) type ReadSecret<'r> = &'r dyn Fn(&Path) -> Result<Secret, ReadSecretError>;
+/// How to come to the secret in a file.
+pub(super) struct Secrets<'s> {
+    /// What relative paths are relative to.
+    pub(super) folder: &'s Path,
+    pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
+}
 
 const TABLES: [&str; 3] = ["node", "defaults", "peer"];
 
@@ -62,10 +66,10 @@ pub(super) fn parse(
     text: &str,
     file: &str,
     host_name: &str,
-    read_secret: ReadSecret<'_>,
+    secrets: &Secrets<'_>,
 ) -> Result<Config, ConfigErrors> {
     let mut errors = Errors::new(text);
-    let Some(config) = read_document(text, host_name, read_secret, &mut errors) else {
+    let Some(config) = read_document(text, host_name, secrets, &mut errors) else {
         return Err(errors.into_errors(file));
     };
     if errors.is_empty() { Ok(config) } else { Err(errors.into_errors(file)) }
@@ -75,7 +79,7 @@ pub(super) fn parse(
 fn read_document(
     text: &str,
     host_name: &str,
-    read_secret: ReadSecret<'_>,
+    secrets: &Secrets<'_>,
     errors: &mut Errors<'_>,
 ) -> Option<Config> {
     let document = match DeTable::parse(text) {
@@ -103,7 +107,7 @@ fn read_document(
     let peers: Vec<Peer<'_>> = tables
         .into_iter()
         .enumerate()
-        .map(|(index, table)| read_peer(table, index, &defaults, read_secret, errors))
+        .map(|(index, table)| read_peer(table, index, &defaults, secrets, errors))
         .collect();
     check::across(&node, &peers, errors);
     Some(Config { node, peers: peers.into_iter().map(|peer| peer.config).collect() })
@@ -344,7 +348,7 @@ fn read_peer<'t>(
     table: Table<'t>,
     index: usize,
     defaults: &PeerKeys,
-    read_secret: ReadSecret<'_>,
+    secrets: &Secrets<'_>,
     errors: &mut Errors<'_>,
 ) -> Peer<'t> {
     let elsewhere =
@@ -363,7 +367,7 @@ fn read_peer<'t>(
     }
     let keys = PeerKeys::read(&table, errors);
     let protection = keys.protection.as_ref().or(defaults.protection.as_ref());
-    let security = read_security(&table, protection, read_secret, errors);
+    let security = read_security(&table, protection, secrets, errors);
 
     let name_line = name.as_ref().map_or(table.line, |name| name.line);
     let name = name.map_or_else(|| format!("peer {}", index + 1), |name| name.value);
@@ -385,7 +389,7 @@ fn read_peer<'t>(
 fn read_security(
     table: &Table<'_>,
     protection: Option<&Located<Protection>>,
-    read_secret: ReadSecret<'_>,
+    secrets: &Secrets<'_>,
     errors: &mut Errors<'_>,
 ) -> Security {
     let Some(protection) = protection else {
@@ -398,10 +402,11 @@ fn read_security(
         return Security::None;
     };
     let Protection::KeyFile(path) = &protection.value else { return Security::None };
-    match read_secret(path) {
+    let path = secrets.folder.join(path);
+    match (secrets.read)(&path) {
         Ok(secret) => Security::Psk(secret),
         Err(error) => {
-            let message = format!("{}: {}", path.display(), explain(&error, path));
+            let message = format!("{}: {}", path.display(), explain(&error, &path));
             table.fail("psk_file", protection.line, message, errors);
             Security::None
         }

@@ -76,6 +76,29 @@ fn the_sample_has_every_key() {
 }
 
 #[test]
+fn the_manual_has_every_key_and_its_default() {
+    let manual = include_str!("../../../../docs/configuration.md");
+    for key in NODE_KEYS.iter().chain(&PEER_KEYS) {
+        assert!(manual.contains(&format!("| `{key}` | ")), "{key}");
+    }
+    for line in sample().lines().filter(|line| line.contains(" = ") && !line.starts_with('#')) {
+        let (key, value) = line.split_once(" = ").unwrap();
+        // These have no default value, or it depends on the host.
+        if !["name", "addresses", "status", "endpoint", "prefixes", "psk_file"].contains(&key) {
+            assert!(manual.contains(&format!("| `{key}` | `{value}` |")), "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_manuals_example_works() {
+    let manual = include_str!("../../../../docs/configuration.md");
+    let example = manual.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let config = parse(example).unwrap();
+    assert_eq!(config.peers[0].rate, RateConfig::Fixed(Rate::from_mbps(10)));
+}
+
+#[test]
 fn what_is_left_out_has_its_default() {
     let config = parse(MINIMAL).unwrap();
     assert_eq!(config.node, NodeConfig::default());
@@ -404,7 +427,12 @@ fn files_are_read_beside_the_configuration() {
     let file = folder.join("a.toml");
     std::fs::write(&file, MINIMAL).unwrap();
     let load = || Config::load(&file).map_err(|errors| errors.to_string());
-    assert!(load().unwrap_err().contains("there is no such file: make it with"));
+    // The path in the message must work from anywhere.
+    let make = format!(
+        "there is no such file: make it with `dwell genpsk --out {}",
+        file.with_file_name("hub").display()
+    );
+    assert!(load().unwrap_err().contains(&make));
 
     let key = folder.join("hub");
     std::fs::write(&key, "00".repeat(32)).unwrap();
