@@ -1,0 +1,215 @@
+//! `dwell check`: reads a configuration and tells what is wrong with it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dwell_relay::config::{
+    Config, ConfigErrors, MtuConfig, PeerConfig, RateConfig, Security, sample,
+};
+use dwell_report::{Column, Table, human};
+use serde::Serialize;
+
+use crate::terminal;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell check --sample > site-a.toml   a configuration to begin with
+  dwell check site-a.toml              what it says, and what is wrong with it
+  dwell check --json site-a.toml       the same for programs
+
+Exit codes:
+  0  the configuration is valid, perhaps with warnings
+  1  it is not, or a file could not be read
+  2  the command line is wrong";
+
+/// Read a configuration and tell what is wrong with it
+///
+/// Secrets that the configuration names are read too, so that their permissions are checked.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Check {
+    /// The configuration file
+    #[arg(required_unless_present = "sample", conflicts_with = "sample")]
+    file: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long, conflicts_with = "sample")]
+    json: bool,
+    /// Print a commented configuration with every key and its default value
+    #[arg(long)]
+    sample: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let Some(file) = self.file else {
+            terminal::print(sample())?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let result = Config::load(&file);
+        if self.json {
+            let mut json = serde_json::to_string_pretty(&Report::of(&result))?;
+            json.push('\n');
+            terminal::print(&json)?;
+        } else {
+            match &result {
+                Ok(config) => tell(&file.display().to_string(), config)?,
+                Err(errors) => complain(errors),
+            }
+        }
+        Ok(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Tells everything that is wrong with a configuration.
+pub(super) fn complain(errors: &ConfigErrors) {
+    terminal::note(&errors.to_string());
+    let count = match errors.errors.len() {
+        1 => "1 error".to_owned(),
+        count => format!("{count} errors"),
+    };
+    terminal::complain(
+        "dwell",
+        &format!("{} has {count}: correct it and check again", errors.file),
+    );
+}
+
+fn tell(file: &str, config: &Config) -> anyhow::Result<()> {
+    terminal::print(&summary(file, config))?;
+    for warning in config.warnings() {
+        terminal::complain("warning", &warning);
+    }
+    Ok(())
+}
+
+fn summary(file: &str, config: &Config) -> String {
+    let node = &config.node;
+    let mtu = match node.mtu {
+        MtuConfig::Auto => "auto".to_owned(),
+        MtuConfig::Fixed(bytes) => bytes.to_string(),
+    };
+    let mut out = format!("{file} is valid.\n\n");
+    // Writing to a string can't fail.
+    let _ = writeln!(
+        out,
+        "node {}: interface {} {}, MTU {mtu}, listens on {}\n",
+        node.name,
+        node.tun,
+        list(&node.addresses),
+        node.listen
+    );
+    let mut table = Table::new([
+        Column::left("peer"),
+        Column::left("endpoint"),
+        Column::left("security"),
+        Column::left("scheme"),
+        Column::left("codec"),
+        Column::right("rate"),
+        Column::left("prefixes"),
+    ]);
+    for peer in &config.peers {
+        table.row([
+            peer.name.clone(),
+            endpoint(peer).unwrap_or_else(|| "waits to be contacted".to_owned()),
+            peer.security.name().to_owned(),
+            peer.scheme_name.to_owned(),
+            peer.codec.to_string(),
+            rate(peer.rate),
+            list(&peer.prefixes),
+        ]);
+    }
+    out + &table.to_text()
+}
+
+fn list(items: &[impl ToString]) -> String {
+    match items {
+        [] => human::NOTHING.to_owned(),
+        items => items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn endpoint(peer: &PeerConfig) -> Option<String> {
+    peer.endpoint.as_ref().map(ToString::to_string)
+}
+
+fn rate(rate: RateConfig) -> String {
+    match rate {
+        RateConfig::Auto => "auto".to_owned(),
+        RateConfig::Unlimited => "unlimited".to_owned(),
+        RateConfig::Fixed(rate) => rate.to_string(),
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    valid: bool,
+    errors: Vec<Problem>,
+    warnings: Vec<String>,
+    node: Option<String>,
+    peers: Vec<Peer>,
+}
+
+#[derive(Serialize)]
+struct Problem {
+    line: Option<usize>,
+    place: Option<String>,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct Peer {
+    name: String,
+    endpoint: Option<String>,
+    prefixes: Vec<String>,
+    encrypted: bool,
+    scheme: &'static str,
+    codec: String,
+    rate: String,
+    rate_bps: Option<u64>,
+}
+
+impl Report {
+    fn of(result: &Result<Config, ConfigErrors>) -> Self {
+        match result {
+            Ok(config) => Self {
+                valid: true,
+                errors: Vec::new(),
+                warnings: config.warnings(),
+                node: Some(config.node.name.clone()),
+                peers: config.peers.iter().map(Peer::of).collect(),
+            },
+            Err(errors) => Self {
+                valid: false,
+                errors: errors.errors.iter().map(Problem::of).collect(),
+                warnings: Vec::new(),
+                node: None,
+                peers: Vec::new(),
+            },
+        }
+    }
+}
+
+impl Problem {
+    fn of(error: &dwell_relay::config::ConfigError) -> Self {
+        Self { line: error.line, place: error.place.clone(), message: error.message.clone() }
+    }
+}
+
+impl Peer {
+    fn of(peer: &PeerConfig) -> Self {
+        Self {
+            name: peer.name.clone(),
+            endpoint: endpoint(peer),
+            prefixes: peer.prefixes.iter().map(ToString::to_string).collect(),
+            encrypted: peer.security != Security::None,
+            scheme: peer.scheme_name,
+            codec: peer.codec.to_string(),
+            rate: rate(peer.rate),
+            rate_bps: match peer.rate {
+                RateConfig::Fixed(rate) => Some(rate.as_bps()),
+                RateConfig::Auto | RateConfig::Unlimited => None,
+            },
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The commands, one file each.
+//!
+//! A new command is a file with a `clap::Args` struct that has `run(self)`, and here its
+//! `mod` line, its variant and its arm. Its help must have examples and exit codes.
+
+mod check;
+mod genpsk;
+mod man;
+mod relay;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::logging::{self, Logging};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Relay(relay::Relay),
+    Check(check::Check),
+    Status(status::Status),
+    Genpsk(genpsk::Genpsk),
+    Man(man::Man),
+}
+
+impl Command {
+    /// Does the job. An error is a job that failed; a command that has told by itself what
+    /// went wrong returns [`ExitCode::FAILURE`].
+    pub(crate) fn run(self, logging: &Logging) -> anyhow::Result<ExitCode> {
+        // How much the relay logs is for its configuration to say.
+        if !matches!(self, Self::Relay(_)) {
+            logging.start(logging::DEFAULT)?;
+        }
+        match self {
+            Self::Relay(command) => command.run(logging),
+            Self::Check(command) => command.run(),
+            Self::Status(command) => command.run(),
+            Self::Genpsk(command) => command.run(),
+            Self::Man(command) => command.run(),
+        }
+    }
+}

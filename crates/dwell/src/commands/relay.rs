@@ -1,0 +1,50 @@
+//! `dwell relay`: runs a relay until it is told to stop.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dwell_relay::config::Config;
+
+use super::check;
+use crate::logging::Logging;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell check --sample > site-a.toml     a configuration to begin with
+  sudo dwell relay --config site-a.toml
+
+SIGTERM and SIGINT stop the relay: packets that wait still leave, and the interface and its
+routes go with it. SIGHUP reads the configuration again without losing packets.
+It needs the capability CAP_NET_ADMIN for the interface and its routes.
+
+Exit codes:
+  0  it ran until it was told to stop
+  1  it could not start, or had to give up
+  2  the command line is wrong";
+
+/// Run a relay as a configuration file says
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Relay {
+    /// The configuration file
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+impl Relay {
+    pub(crate) fn run(self, logging: &Logging) -> anyhow::Result<ExitCode> {
+        let config = match Config::load(&self.config) {
+            Ok(config) => config,
+            Err(errors) => {
+                check::complain(&errors);
+                return Ok(ExitCode::FAILURE);
+            }
+        };
+        logging.start(config.node.log)?;
+        for warning in config.warnings() {
+            tracing::warn!("{warning}");
+        }
+        dwell_relay::run(&self.config, config)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,61 @@
+//! What is logged: to standard error, as much as `DWELL_LOG`, `-v` or a configuration asks for.
+
+use std::io;
+
+use anyhow::Context as _;
+use dwell_relay::config::LogLevel;
+use tracing_subscriber::EnvFilter;
+
+use crate::terminal;
+
+/// The variable that goes before everything else: a level, or a filter such as
+/// `dwell_relay=debug,info`.
+const VARIABLE: &str = "DWELL_LOG";
+
+/// What is logged by commands that have no configuration.
+pub(crate) const DEFAULT: LogLevel = LogLevel::Warn;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Logging {
+    /// Log more to standard error; twice for still more (the variable DWELL_LOG goes before it)
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+}
+
+impl Logging {
+    /// Begins to log at `level`, or at what the user asked for. To be called once.
+    pub(crate) fn start(&self, level: LogLevel) -> anyhow::Result<()> {
+        let filter = match std::env::var(VARIABLE) {
+            Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter).with_context(|| {
+                format!("{VARIABLE} must be a level such as \"debug\", not {filter:?}")
+            })?,
+            _ => EnvFilter::new(raised(level, self.verbose).name()),
+        };
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(io::stderr)
+            .with_ansi(terminal::wants_colours(&io::stderr()))
+            .with_target(false)
+            .try_init()
+            .map_err(|error| anyhow::anyhow!("logging can't be started: {error}"))
+    }
+}
+
+/// `level` and so many steps more.
+fn raised(level: LogLevel, steps: u8) -> LogLevel {
+    let at = LogLevel::ALL.iter().position(|&other| other == level).unwrap_or_default();
+    LogLevel::ALL[(at + usize::from(steps)).min(LogLevel::ALL.len() - 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_v_is_one_step() {
+        assert_eq!(raised(LogLevel::Warn, 0), LogLevel::Warn);
+        assert_eq!(raised(LogLevel::Warn, 1), LogLevel::Info);
+        assert_eq!(raised(LogLevel::Off, 1), LogLevel::Error);
+        assert_eq!(raised(LogLevel::Debug, 200), LogLevel::Trace);
+    }
+}
