@@ -32,12 +32,10 @@ use dwell_policy::ConfigError;
 use dwell_report::status::PeerState;
 
 use crate::config::{Config, FailMode, PeerConfig};
+use crate::trust::RandomSource;
 use peer::Peer;
 use prefixes::Prefixes;
 use store::Store;
-
-/// A source of randomness that is fit for secrets, one for each peer.
-pub type RandomSource = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// The longest packet or datagram that IP and UDP know.
 const LEN_MAX: usize = 65_535;

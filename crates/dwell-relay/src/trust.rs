@@ -11,12 +11,15 @@
 mod handshake;
 mod session;
 
-pub(crate) use handshake::{HELLO_LEN_MAX, Offer};
 pub use handshake::{HELLO_FINAL, Handshake, Heard};
+pub(crate) use handshake::{HELLO_LEN_MAX, Offer};
 pub use session::{OpenError, Session};
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+
+/// A source of randomness that is fit for secrets.
+pub type RandomSource = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// A pre-shared key, or the word that there is none.
 #[derive(Clone, Copy)]

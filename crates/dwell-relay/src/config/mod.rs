@@ -239,7 +239,7 @@ impl Default for NodeConfig {
             offload: true,
             status: Some(Self::default_status("dwell")),
             log: LogLevel::Info,
-            keepalive_ns: 15 * SECOND_NS,
+            keepalive_ns: 20 * SECOND_NS,
             dead_after_ns: 5 * SECOND_NS,
         }
     }

@@ -69,7 +69,8 @@ impl Outbox {
     /// Room for the next datagram.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.used + DATAGRAM_ROOM > self.buffer.len() {
-            self.overrun += self.runs.iter().map(|run| run.len.div_ceil(run.segment) as u64).sum::<u64>();
+            self.overrun +=
+                self.runs.iter().map(|run| run.len.div_ceil(run.segment) as u64).sum::<u64>();
             self.clear();
         }
         &mut self.buffer[self.used..self.used + DATAGRAM_ROOM]
@@ -80,9 +81,7 @@ impl Outbox {
         let start = self.used;
         self.used += len;
         match self.runs.back_mut() {
-            Some(run)
-                if !run.closed && len <= run.segment && run.len + len <= RUN_BYTES_MAX =>
-            {
+            Some(run) if !run.closed && len <= run.segment && run.len + len <= RUN_BYTES_MAX => {
                 run.len += len;
                 run.closed = len < run.segment || run.len >= run.segment * SEGMENTS_MAX;
             }

@@ -8,11 +8,11 @@ use dwell_report::status::{PeerReport, PeerState};
 use dwell_wire::header::HELLO_NONCE_LEN;
 use dwell_wire::{Control, Datagram, PacketInfo, Pressed, Record, Records};
 
-use super::{Node, enter};
 use super::env::{Destination, Env, NodeEvent};
 use super::outbound::{clamp, send_control};
 use super::peer::Peer;
 use super::prefixes::Prefixes;
+use super::{Node, enter};
 use crate::config::Security;
 use crate::trust::{HELLO_LEN_MAX, Heard, OpenError};
 
@@ -87,8 +87,14 @@ impl Node {
             };
             peer.records += 1;
             match record {
-                Record::Raw(packet) => egress.raw(env, peer, packet),
-                Record::Pressed(pressed) => egress.pressed(env, peer, &pressed),
+                Record::Raw(packet) => {
+                    peer.data_records += 1;
+                    egress.raw(env, peer, packet);
+                }
+                Record::Pressed(pressed) => {
+                    peer.data_records += 1;
+                    egress.pressed(env, peer, &pressed);
+                }
                 Record::Control(control) => note_control(peer, now, &control, &mut asked),
                 Record::Skipped { .. } => peer.rx.skipped_records += 1,
             }
@@ -145,11 +151,8 @@ impl Node {
             }
             if len > 0 {
                 let at_home = peer.endpoint == Some(source);
-                let to = if at_home {
-                    Destination::Peer(index)
-                } else {
-                    Destination::Address(source)
-                };
+                let to =
+                    if at_home { Destination::Peer(index) } else { Destination::Address(source) };
                 env.hello(to, &answer[..len]);
                 peer.sent_control(now, len);
             }

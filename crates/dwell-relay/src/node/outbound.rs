@@ -304,11 +304,8 @@ fn keep_pressed(peer: &Peer, id: PacketId, store: &mut Store, bytes: &[u8]) -> O
     if bytes.len() + PRESSED_HEADER_LEN >= original_len {
         return Outcome::NotSmaller;
     }
-    let pressed = Pressed {
-        codec: peer.config.codec.id as u8,
-        epoch: 0,
-        original_len: original_len as u16,
-    };
+    let pressed =
+        Pressed { codec: peer.config.codec.id as u8, epoch: 0, original_len: original_len as u16 };
     store.press(id, pressed, bytes);
     Outcome::Smaller(bytes.len() as u32)
 }

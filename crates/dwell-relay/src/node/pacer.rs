@@ -193,7 +193,8 @@ mod tests {
             now = pacer.ready_at().max(now + 1) + 300 * MICRO_NS; // always late
         }
         let expected = rate.bytes_in_ns(SECOND_NS) / FRAME;
-        assert!((expected..=expected + 2).contains(&frames), "{frames} of {expected}");
+        // At the beginning it is as if a wake-up had come late: two more, and one ahead.
+        assert!((expected..=expected + 3).contains(&frames), "{frames} of {expected}");
     }
 
     #[test]

@@ -8,12 +8,12 @@ use dwell_codec::supported_bitmap;
 use dwell_policy::{ConfigError, Estimates, FrameCost, LearnedConfig, Port, PortConfig, Scheme};
 use dwell_report::Histogram;
 use dwell_report::status::{PeerReport, PeerState, RxStatus};
-use dwell_wire::{Hello, ReplayWindow, Report};
 use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
+use dwell_wire::{Hello, ReplayWindow, Report};
 
 use super::pacer::{Pacer, Pacing};
 use crate::config::{PeerConfig, RateConfig, Security};
-use crate::trust::{Handshake, Key, Offer, Session};
+use crate::trust::{Handshake, Key, Offer, RandomSource, Session};
 
 /// Bytes of UDP and IP headers: IPv4.
 pub(crate) const UDP_V4_BYTES: u32 = 28;
@@ -51,7 +51,6 @@ pub(crate) struct Extra {
     pub(crate) control_bytes: u64,
     pub(crate) too_big: u64,
     pub(crate) unconnected: u64,
-    
 }
 
 pub(crate) struct Peer {
@@ -76,11 +75,14 @@ pub(crate) struct Peer {
     unanswered_since: Option<Instant>,
     probed_at: Instant,
     reported_at: Instant,
-    reported_datagrams: u64,
+    reported_data: u64,
     reported_bytes: u64,
     /// What had been received when the session began: reports count from there.
     session_base: RxStatus,
     pub(crate) records: u64,
+    /// Records that carried packets: only they are worth a report, or two idle peers would
+    /// report each other's reports for ever.
+    pub(crate) data_records: u64,
     session_records: u64,
 }
 
@@ -88,7 +90,7 @@ impl Peer {
     pub(crate) fn new(
         config: PeerConfig,
         endpoint: Option<SocketAddr>,
-        random: Box<dyn FnMut(&mut [u8]) + Send>,
+        random: RandomSource,
     ) -> Result<Self, ConfigError> {
         let key = match &config.security {
             Security::Psk(secret) => Key::Shared(secret.bytes()),
@@ -115,10 +117,11 @@ impl Peer {
             unanswered_since: None,
             probed_at: Instant::ZERO,
             reported_at: Instant::ZERO,
-            reported_datagrams: 0,
+            reported_data: 0,
             reported_bytes: 0,
             session_base: RxStatus::default(),
             records: 0,
+            data_records: 0,
             session_records: 0,
             config,
         };
@@ -209,7 +212,7 @@ impl Peer {
         self.codec_accepted = hello.decodes(self.config.codec.id as u8);
         self.refresh_port();
         self.heard(now);
-        self.reported_datagrams = self.rx.datagrams;
+        self.reported_data = self.data_records;
         self.reported_bytes = self.rx.bytes;
         self.session_base = self.rx.clone();
         self.session_records = self.records;
@@ -248,8 +251,7 @@ impl Peer {
         }
         Due {
             probe: now >= self.probe_at(patience),
-            report: self.rx.datagrams > self.reported_datagrams
-                && now >= self.reported_at + REPORT_NS,
+            report: self.data_records > self.reported_data && now >= self.reported_at + REPORT_NS,
             dead: now >= self.dead_at(patience),
         }
     }
@@ -262,7 +264,7 @@ impl Peer {
         }
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
-            if self.rx.datagrams > self.reported_datagrams {
+            if self.data_records > self.reported_data {
                 at = at.min(self.reported_at + REPORT_NS);
             }
         }
@@ -271,7 +273,10 @@ impl Peer {
 
     fn probe_at(&self, patience: Patience) -> Instant {
         let heard = self.heard_at.unwrap_or(Instant::ZERO);
-        let idle = heard.max(self.probed_at) + patience.keepalive_ns;
+        // One of the two asks a little later, so that on an idle link only the other asks.
+        let salts = self.handshake.current().map(Session::salts).unwrap_or_default();
+        let later_ns = if salts.0 < salts.1 { patience.keepalive_ns / 4 } else { 0 };
+        let idle = heard.max(self.probed_at) + patience.keepalive_ns + later_ns;
         match self.unanswered_since {
             Some(since) => idle.min(since.max(self.probed_at) + PROBE_AGAIN_NS),
             None => idle,
@@ -292,7 +297,7 @@ impl Peer {
         let took_ns = now.since_ns(self.reported_at).max(1);
         let bytes = self.rx.bytes - self.reported_bytes;
         self.reported_at = now;
-        self.reported_datagrams = self.rx.datagrams;
+        self.reported_data = self.data_records;
         self.reported_bytes = self.rx.bytes;
         let bps = u128::from(bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
         let (base, window) = (&self.session_base, self.handshake.current().map(Session::window));

@@ -12,7 +12,7 @@ use dwell_wire::hello::HELLO_BODY_LEN;
 use dwell_wire::{DataHeader, Hello};
 
 use super::session::{OpenError, Session};
-use super::{Key, derive};
+use super::{Key, RandomSource, derive};
 
 /// Hello flag, bit 0: the sender has installed the session of these two salts.
 pub const HELLO_FINAL: u16 = 1;
@@ -48,7 +48,7 @@ pub struct Handshake {
     offer: Offer,
     /// For the next session; used for one only.
     salt: [u8; 16],
-    random: Box<dyn FnMut(&mut [u8]) + Send>,
+    random: RandomSource,
     current: Option<Session>,
     previous: Option<Session>,
     initial_at: Instant,
@@ -64,11 +64,7 @@ impl std::fmt::Debug for Handshake {
 
 impl Handshake {
     /// The beginning: no session, and one is wanted. `random` must be fit for secrets.
-    pub(crate) fn new(
-        key: Key<'_>,
-        offer: Offer,
-        mut random: Box<dyn FnMut(&mut [u8]) + Send>,
-    ) -> Self {
+    pub(crate) fn new(key: Key<'_>, offer: Offer, mut random: RandomSource) -> Self {
         let shared = match key {
             Key::Shared(shared) => Some(*shared),
             Key::None => None,

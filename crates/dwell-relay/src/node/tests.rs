@@ -1,0 +1,581 @@
+//! Pairs of nodes over hostile virtual networks, in virtual time.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use dwell_base::time::{MICRO_NS, MILLI_NS};
+use dwell_base::{Instant, Rate, Rng};
+use dwell_codec::Compressor;
+use dwell_report::status::{PeerState, PeerStatus};
+use dwell_testkit::LinkSpec;
+use dwell_testkit::virtual_net::{self, NodeId, VirtualNet};
+use dwell_wire::header::DATA_HEADER_LEN;
+use dwell_wire::{BodyWriter, CloseReason};
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::Secret;
+
+const ADDRESSES: [&str; 2] = ["192.0.2.1:7733", "192.0.2.2:7733"];
+const PREFIXES: [&str; 2] = ["10.1.0.0/16", "10.2.0.0/16"];
+
+/// One peer, and the prefixes of both ends.
+fn config(end: usize, sealed: bool, rate: &str, scheme: &str) -> Config {
+    let security = if sealed { "psk_file = \"the.psk\"" } else { "security = \"none\"" };
+    let text = format!(
+        "[node]\naddresses = [\"10.{own}.0.1/16\"]\n[[peer]]\nname = \"other\"\n\
+         endpoint = \"{endpoint}\"\nprefixes = [\"{prefix}\"]\nrate = \"{rate}\"\n\
+         scheme = \"{scheme}\"\ncodec = \"lz4\"\n{security}\n",
+        own = end + 1,
+        endpoint = ADDRESSES[1 - end],
+        prefix = PREFIXES[1 - end],
+    );
+    Config::parse(&text, "test.toml", &|_| Ok(Secret::new([5; 32]))).expect("a good configuration")
+}
+
+/// The world of one end: a virtual clock, and vectors for everything else.
+struct TestEnv {
+    now: Rc<Cell<Instant>>,
+    compressor: Compressor,
+    room: Vec<u8>,
+    sent: Vec<Vec<u8>>,
+    delivered: Vec<Vec<u8>>,
+    events: Vec<NodeEvent>,
+    link_open: bool,
+}
+
+impl Env for TestEnv {
+    fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    fn press(&mut self, job: PressJob<'_>) -> Pressing {
+        // A modelled cost: 2 ns a byte.
+        let took_ns = 2 * job.packet.len() as u64;
+        match self.compressor.compress(job.packet, job.out) {
+            Ok(len) => Pressing::Done { len, took_ns },
+            Err(_) => Pressing::Failed,
+        }
+    }
+
+    fn datagram(&mut self, _: usize) -> &mut [u8] {
+        &mut self.room
+    }
+
+    fn commit(&mut self, _: usize, len: usize, _: u64) -> bool {
+        self.sent.push(self.room[..len].to_vec());
+        self.link_open
+    }
+
+    fn hello(&mut self, _: Destination, datagram: &[u8]) {
+        self.sent.push(datagram.to_vec());
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+
+    fn event(&mut self, event: NodeEvent) {
+        self.events.push(event);
+    }
+}
+
+/// A node, its world, and a source of inner packets.
+struct End {
+    side: usize,
+    node: Node,
+    env: TestEnv,
+    rng: Rng,
+    /// Packets still to be made, the time of the next one, and their spacing.
+    to_make: u64,
+    next_at: Instant,
+    spacing_ns: u64,
+    made: u64,
+}
+
+impl End {
+    fn new(side: usize, config: &Config, seed: u64) -> Self {
+        let mut seeds = seed;
+        let mut random = || -> RandomSource {
+            seeds += 1;
+            let mut rng = Rng::stream(seeds, side as u64);
+            Box::new(move |bytes| rng.fill(bytes))
+        };
+        let endpoint = Some(ADDRESSES[1 - side].parse().expect("an address"));
+        let node = Node::new(config, &[endpoint], &mut random).expect("a good configuration");
+        let compressor = Compressor::new(config.peers[0].codec, None).expect("lz4 is built in");
+        let env = TestEnv {
+            now: Rc::new(Cell::new(Instant::ZERO)),
+            compressor,
+            room: vec![0; 65_536],
+            sent: Vec::new(),
+            delivered: Vec::new(),
+            events: Vec::new(),
+            link_open: true,
+        };
+        Self {
+            side,
+            node,
+            env,
+            rng: Rng::stream(seed, 99),
+            to_make: 0,
+            next_at: Instant::FAR_FUTURE,
+            spacing_ns: 0,
+            made: 0,
+        }
+    }
+
+    fn source(&mut self, start: Instant, packets: u64, spacing_ns: u64) {
+        self.to_make = packets;
+        self.next_at = start;
+        self.spacing_ns = spacing_ns;
+    }
+
+    fn peer(&self) -> PeerStatus {
+        self.node.status(self.env.now()).peers.remove(0)
+    }
+
+    /// An inner UDP packet with a number of its own; half of them can be pressed.
+    fn make_packet(&mut self) -> Vec<u8> {
+        let payload_len = 8 + self.rng.below(1300) as usize;
+        let mut payload = vec![0; payload_len];
+        if self.rng.chance(0.5) {
+            self.rng.fill(&mut payload);
+        } else {
+            for (at, byte) in payload.iter_mut().enumerate() {
+                *byte = b"the queue is idle time "[at % 23];
+            }
+        }
+        payload[..8].copy_from_slice(&self.made.to_be_bytes());
+        self.made += 1;
+        let (from, to) = (self.side as u8 + 1, 2 - self.side as u8);
+        inner_packet([10, from, 0, 5], [10, to, 0, 9], &payload)
+    }
+
+    fn after(&mut self, out: &mut virtual_net::Outbox) {
+        self.node.assert_invariants();
+        for datagram in self.env.sent.drain(..) {
+            out.send(0, &datagram);
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        self.peer().state == PeerState::Up
+    }
+}
+
+/// IPv4 and UDP around a payload.
+fn inner_packet(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
+    let total = 28 + payload.len() as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend(total.to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    packet.extend(from);
+    packet.extend(to);
+    packet.extend([0x30, 0x39, 0x00, 0x35]);
+    packet.extend((total - 20).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(payload);
+    packet
+}
+
+impl virtual_net::Node for End {
+    fn receive(&mut self, now: Instant, _: usize, datagram: &[u8], out: &mut virtual_net::Outbox) {
+        self.env.now.set(now);
+        let source: SocketAddr = ADDRESSES[1 - self.side].parse().expect("an address");
+        let mut bytes = datagram.to_vec();
+        self.node.datagram(&mut self.env, Some(0), source, &mut bytes);
+        self.node.pump_all(&mut self.env);
+        self.after(out);
+    }
+
+    fn handle_deadline(&mut self, now: Instant, out: &mut virtual_net::Outbox) {
+        self.env.now.set(now);
+        if now >= self.next_at && self.to_make > 0 {
+            let mut packet = self.make_packet();
+            if let Some(peer) = self.node.packet(&mut self.env, &mut packet) {
+                self.node.pump(&mut self.env, peer);
+            }
+            self.to_make -= 1;
+            self.next_at = now + self.spacing_ns;
+        }
+        self.node.timers(&mut self.env);
+        self.node.pump_all(&mut self.env);
+        self.after(out);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let source = if self.to_make > 0 { self.next_at } else { Instant::FAR_FUTURE };
+        Some(self.node.deadline().min(source)).filter(|at| *at != Instant::FAR_FUTURE)
+    }
+}
+
+struct Net {
+    net: VirtualNet<End>,
+    ends: [NodeId; 2],
+    links: [virtual_net::DirectionId; 2],
+}
+
+impl Net {
+    fn new(configs: &[Config; 2], link: &LinkSpec, seed: u64) -> Self {
+        let mut net = VirtualNet::new();
+        let ends = [0, 1].map(|side| net.add(End::new(side, &configs[side], seed)));
+        let back = link.clone().with_seed(seed ^ 77);
+        let links = net.connect((ends[0], 0), (ends[1], 0), link.clone().with_seed(seed), back);
+        Self { net, ends, links }
+    }
+
+    fn end(&self, side: usize) -> &End {
+        self.net.node(self.ends[side])
+    }
+
+    fn run_to(&mut self, ms: u64) {
+        self.net.run_until(at_ms(ms)).expect("the net comes to rest");
+    }
+
+    fn start_sources(&mut self, start_ms: u64, packets: u64, spacing_ns: u64) {
+        for id in self.ends {
+            self.net.with_node(id, |end, _, _| end.source(at_ms(start_ms), packets, spacing_ns));
+        }
+    }
+
+    /// Everything that was delivered is something that was sent, unaltered and once.
+    fn assert_nothing_altered_or_doubled(&self) {
+        for side in [0, 1] {
+            let (from, to) = (self.end(1 - side), self.end(side));
+            let mut seen = HashSet::new();
+            for packet in &to.env.delivered {
+                let number = u64::from_be_bytes(packet[28..36].try_into().expect("8 bytes"));
+                assert!(number < from.made);
+                assert!(seen.insert(number), "packet {number} was delivered twice");
+                assert_eq!(packet.len(), usize::from(u16::from_be_bytes([packet[2], packet[3]])));
+                let text =
+                    packet[36..].iter().zip(b"the queue is idle time ".iter().cycle().skip(8));
+                let is_text = text.clone().take(16).all(|(a, b)| a == b);
+                assert!(
+                    !is_text || text.clone().all(|(a, b)| a == b),
+                    "packet {number} is damaged"
+                );
+            }
+        }
+    }
+}
+
+fn at_ms(ms: u64) -> Instant {
+    Instant::from_ns(ms * MILLI_NS)
+}
+
+fn pair(sealed: bool, rate: &str, scheme: &str, link: &LinkSpec, seed: u64) -> Net {
+    Net::new(&[0, 1].map(|side| config(side, sealed, rate, scheme)), link, seed)
+}
+
+fn good_link() -> LinkSpec {
+    LinkSpec::new().with_rate(Rate::from_mbps(10)).with_delay_ns(5 * MILLI_NS)
+}
+
+#[test]
+fn everything_arrives_in_order_over_a_good_link() {
+    for (sealed, scheme) in [(true, "none"), (false, "all"), (true, "all"), (true, "packet")] {
+        let mut net = pair(sealed, "10mbit", scheme, &good_link(), 1);
+        net.run_to(100);
+        assert!(net.end(0).is_up() && net.end(1).is_up());
+        net.start_sources(100, 500, 400 * MICRO_NS); // twice what the link takes raw
+        net.run_to(2_000);
+        net.assert_nothing_altered_or_doubled();
+        for side in [0, 1] {
+            let (from, to) = (net.end(side).peer(), net.end(1 - side).peer());
+            assert!(from.tx.balances() && from.tx.held.packets == 0);
+            assert_eq!(net.end(side).node.store.len(), 0, "every place is free again");
+            assert_eq!(from.tx.sent.packets, to.rx.packets.packets);
+            assert_eq!(from.tx.sent.bytes, to.rx.packets.bytes);
+            assert_eq!(from.tx.pressed.packets, to.rx.pressed);
+            assert_eq!(from.tx.pressed.packets > 0, scheme != "none", "{scheme}");
+            assert_eq!(to.rx.malformed + to.rx.decode_failed + to.rx.not_allowed, 0);
+            let numbers: Vec<u64> = net
+                .end(1 - side)
+                .env
+                .delivered
+                .iter()
+                .map(|p| u64::from_be_bytes(p[28..36].try_into().expect("8 bytes")))
+                .collect();
+            assert!(numbers.is_sorted(), "order is broken");
+        }
+    }
+}
+
+#[test]
+fn the_paced_queue_is_ours() {
+    // The configured rate is the link's: nothing may pile up in the link's own queue.
+    let link = good_link().with_queue(dwell_testkit::QueueLimit::Bytes(6_000));
+    let mut net = pair(true, "10mbit", "packet", &link, 2);
+    net.run_to(100);
+    net.start_sources(100, 3_000, 300 * MICRO_NS);
+    net.run_to(3_000);
+    assert_eq!(net.net.link_stats(net.links[0]).dropped_queue, 0);
+    let tx = net.end(0).peer().tx;
+    assert!(tx.balances());
+    assert!(tx.dropped_total().packets > 0, "the load must exceed the link");
+}
+
+#[test]
+fn hostile_links_lose_packets_but_nothing_else() {
+    let link = good_link()
+        .with_jitter_ns(2 * MILLI_NS)
+        .with_loss(0.02)
+        .with_reorder(0.03)
+        .with_duplicate(0.03)
+        .with_corrupt(0.02);
+    for seed in 0..12 {
+        let mut net = pair(true, "9mbit", "packet", &link, seed);
+        net.run_to(8_000); // hellos get lost as well
+        net.start_sources(8_000, 800, 500 * MICRO_NS);
+        net.run_to(12_000);
+        net.assert_nothing_altered_or_doubled();
+        for side in [0, 1] {
+            let (from, to) = (net.end(side).peer(), net.end(1 - side).peer());
+            assert!(from.tx.balances(), "seed {seed}");
+            assert!(from.tx.sent.packets > 300, "seed {seed}: {:?}", from.tx.sent);
+            let lost = from.tx.sent.packets - to.rx.packets.packets;
+            assert!(lost > 0 && lost < from.tx.sent.packets / 5, "seed {seed}: {lost} lost");
+            let stats = net.net.link_stats(net.links[side]);
+            assert!(to.rx.replayed > 0 && to.rx.replayed <= stats.duplicated);
+            assert!(to.rx.auth_failed > 0, "corrupted datagrams are refused");
+        }
+    }
+}
+
+#[test]
+fn without_a_seal_loss_and_duplicates_are_handled_all_the_same() {
+    let link = good_link().with_loss(0.02).with_reorder(0.05).with_duplicate(0.05);
+    for seed in 0..6 {
+        let mut net = pair(false, "9mbit", "all", &link, seed);
+        net.run_to(6_000);
+        net.start_sources(6_000, 500, 600 * MICRO_NS);
+        net.run_to(10_000);
+        net.assert_nothing_altered_or_doubled();
+        assert!(net.end(1).env.delivered.len() > 300);
+        assert!(net.end(0).peer().tx.balances());
+    }
+}
+
+#[test]
+fn a_dead_peer_is_noticed_within_seconds_and_found_again() {
+    let mut net = pair(true, "10mbit", "packet", &good_link(), 3);
+    net.run_to(1_000);
+    net.start_sources(1_000, 20_000, MILLI_NS);
+    net.run_to(2_000);
+    let dead = good_link().with_loss(1.0);
+    for link in net.links {
+        net.net.set_link(link, dead.clone());
+    }
+    net.run_to(8_500); // dead_after is 5 s
+    for side in [0, 1] {
+        assert_eq!(net.end(side).peer().state, PeerState::Down);
+        assert_eq!(net.end(side).env.events.last(), Some(&NodeEvent::Down(0)));
+    }
+    for link in net.links {
+        net.net.set_link(link, good_link());
+    }
+    net.run_to(10_500);
+    assert!(net.end(0).is_up() && net.end(1).is_up());
+    let before = net.end(1).env.delivered.len();
+    net.run_to(11_000);
+    assert!(net.end(1).env.delivered.len() > before, "traffic resumes");
+    assert!(net.end(0).peer().tx.balances());
+}
+
+#[test]
+fn an_idle_pair_stays_up_and_says_little() {
+    let mut net = pair(true, "10mbit", "packet", &good_link(), 4);
+    net.run_to(600_000);
+    assert!(net.end(0).is_up() && net.end(1).is_up());
+    let bytes: u64 = [0, 1].map(|side| net.end(side).peer().tx.control_bytes).iter().sum();
+    let a_day = bytes * 144;
+    assert!(a_day < 1_000_000, "{a_day} bytes a day");
+}
+
+#[test]
+fn a_restarted_node_is_heard_at_once() {
+    let mut net = pair(true, "10mbit", "packet", &good_link(), 5);
+    net.run_to(1_000);
+    let fresh = End::new(1, &config(1, true, "10mbit", "packet"), 555);
+    net.net.with_node(net.ends[1], |end, _, _| *end = fresh);
+    net.run_to(1_500);
+    assert!(net.end(0).is_up() && net.end(1).is_up());
+    net.start_sources(1_500, 100, MILLI_NS);
+    net.run_to(3_000);
+    assert_eq!(net.end(1).env.delivered.len(), 100);
+    net.assert_nothing_altered_or_doubled();
+}
+
+#[test]
+fn a_closing_node_tells_its_peer() {
+    let mut net = pair(true, "10mbit", "packet", &good_link(), 6);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, out| {
+        end.node.close(&mut end.env, CloseReason::ShuttingDown);
+        end.after(out);
+    });
+    net.run_to(1_010);
+    assert_eq!(net.end(1).peer().state, PeerState::Down);
+}
+
+#[test]
+fn a_new_configuration_keeps_what_waits() {
+    let mut net = pair(true, "1mbit", "none", &good_link(), 7);
+    net.run_to(1_000);
+    net.start_sources(1_000, 30, 10 * MICRO_NS);
+    net.run_to(1_001);
+    let held = net.end(0).peer().tx.held.packets;
+    assert!(held > 10);
+    net.net.with_node(net.ends[0], |end, _, out| {
+        let new = config(0, true, "10mbit", "packet");
+        let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+        let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+        end.node.reconfigure(&new, &[endpoint], &mut random).expect("a good configuration");
+        end.node.pump_all(&mut end.env);
+        end.after(out);
+    });
+    net.run_to(2_000);
+    let tx = net.end(0).peer().tx;
+    assert!(tx.balances());
+    assert_eq!((tx.held.packets, tx.dropped["cleared"].packets), (0, 0));
+    assert_eq!(net.end(1).env.delivered.len() as u64, tx.sent.packets);
+}
+
+#[test]
+fn a_packet_from_a_foreign_source_is_not_let_in() {
+    let mut net = pair(false, "10mbit", "none", &good_link(), 8);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, out| {
+        // From an address that is behind the receiver itself.
+        let mut packet = inner_packet([10, 2, 0, 66], [10, 2, 0, 9], b"spoofed");
+        end.node.packet(&mut end.env, &mut packet);
+        end.node.pump_all(&mut end.env);
+        end.after(out);
+    });
+    net.run_to(2_000);
+    assert_eq!(net.end(1).peer().rx.not_allowed, 1);
+    assert!(net.end(1).env.delivered.is_empty());
+}
+
+#[test]
+fn a_blocked_link_holds_packets_and_loses_none() {
+    let mut net = pair(true, "auto", "none", &good_link(), 9);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, _| end.env.link_open = false);
+    net.start_sources(1_000, 50, 100 * MICRO_NS);
+    net.run_to(1_500);
+    assert!(net.end(0).peer().tx.held.packets >= 49);
+    net.net.with_node(net.ends[0], |end, _, out| {
+        end.env.link_open = true;
+        end.node.link_writable(0);
+        end.node.pump_all(&mut end.env);
+        end.after(out);
+    });
+    net.run_to(2_500);
+    assert_eq!(net.end(1).env.delivered.len(), 50);
+}
+
+/// A datagram of a session without seal that carries this body.
+fn plain_datagram(net: &mut Net, fill: impl FnOnce(&mut BodyWriter<'_>)) -> Vec<u8> {
+    net.net.with_node(net.ends[0], |end, _, _| {
+        let mut datagram = vec![0; 65_000];
+        let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
+        fill(&mut body);
+        let len = body.len();
+        let session = end.node.peers[0].handshake.session().expect("a session");
+        let len = session.seal(&mut datagram, len);
+        datagram.truncate(len);
+        datagram
+    })
+}
+
+#[test]
+fn a_record_that_claims_too_much_is_counted_and_nothing_more() {
+    let mut net = pair(false, "10mbit", "none", &good_link(), 10);
+    net.run_to(1_000);
+    // 64 KiB from a few bytes, for each codec that there is and for some that there aren't.
+    for codec in 0..16 {
+        let datagram =
+            plain_datagram(&mut net, |body| body.pressed(codec, 0, 65_535, &[0xff; 40]).unwrap());
+        net.net.inject((net.ends[0], 0), &datagram);
+    }
+    net.run_to(2_000);
+    let rx = net.end(1).peer().rx;
+    assert_eq!(rx.decode_failed + rx.malformed, 16);
+    assert!(net.end(1).env.delivered.is_empty() && net.end(1).is_up());
+}
+
+#[test]
+fn drops_are_named() {
+    let mut net = pair(true, "10mbit", "none", &good_link(), 11);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, _| {
+        let env = &mut end.env;
+        end.node.packet(env, &mut [0x45, 0, 0]);
+        end.node.packet(env, &mut inner_packet([10, 1, 0, 5], [172, 16, 0, 1], b"x"));
+        end.node.packet(env, &mut inner_packet([10, 1, 0, 5], [10, 2, 0, 9], &[0; 1500]));
+        let source = "203.0.113.9:1".parse().unwrap();
+        end.node.datagram(env, None, source, &mut [0x11; 40]);
+        end.node.datagram(env, None, source, &mut [0x12; 70]);
+        end.node.datagram(env, None, source, &mut [0xf1; 40]);
+    });
+    let drops = net.end(0).node.drops();
+    let expected = NodeDrops {
+        malformed_packet: 1,
+        no_route: 1,
+        malformed_datagram: 1,
+        unknown_source: 1,
+        unknown_key: 1,
+    };
+    assert_eq!(drops, expected);
+    assert_eq!(
+        net.end(0).peer().tx.send_errors,
+        BTreeMap::from([("too_big".to_owned(), 1), ("unconnected".to_owned(), 0),])
+    );
+    // The one that is too big and must not be cut is answered by ICMP.
+    assert_eq!(net.end(0).env.delivered[0][20..22], [3, 4]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever comes in, nothing panics, nothing is delivered, and the session lives on.
+    #[test]
+    fn rubbish_is_counted(rubbish in prop::collection::vec(
+        prop::collection::vec(any::<u8>(), 0..200), 1..40,
+    ), first in prop::sample::select(vec![0x10u8, 0x11, 0x12, 0x13])) {
+        let mut net = pair(true, "10mbit", "none", &good_link(), 12);
+        net.run_to(1_000);
+        for mut datagram in rubbish {
+            if let Some(byte) = datagram.first_mut() {
+                *byte = first;
+            }
+            net.net.inject((net.ends[0], 0), &datagram);
+        }
+        net.run_to(2_000);
+        prop_assert!(net.end(1).env.delivered.is_empty());
+        net.start_sources(2_000, 10, MILLI_NS);
+        net.run_to(3_000);
+        prop_assert_eq!(net.end(1).env.delivered.len(), 10);
+    }
+
+    /// Unsealed bodies are anybody's: any record may come, and none may harm.
+    #[test]
+    fn any_body_is_survived(body in prop::collection::vec(any::<u8>(), 0..300)) {
+        let mut net = pair(false, "10mbit", "none", &good_link(), 13);
+        net.run_to(1_000);
+        let datagram = plain_datagram(&mut net, |writer| {
+            // Raw bytes as records: the writer only lends its buffer.
+            let _ = writer.raw(&[0x45; 20]);
+        });
+        let mut hostile = datagram[..DATA_HEADER_LEN].to_vec();
+        hostile.extend(body);
+        net.net.inject((net.ends[0], 0), &hostile);
+        net.run_to(1_050);
+        net.end(1).node.assert_invariants();
+    }
+}
