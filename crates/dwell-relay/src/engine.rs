@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use dwell_base::Instant;
-use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::time::SECOND_NS;
 use dwell_report::status::Status;
 use dwell_wire::CloseReason;
 
@@ -437,16 +437,18 @@ impl Engine {
     fn take_results(&mut self) {
         self.waker.drain();
         while let Some(job) = self.world.worker.finished() {
-            let peer = job.peer;
-            let alive = self.world.wires.get(peer).is_some_and(|wire| wire.epoch == job.epoch);
-            if let (true, Some(id)) = (alive, job.id) {
+            if let Some(ticket) = job.ticket {
                 let result = job.result.map(|len| len.map(|len| &job.out[..len]));
-                self.node.pressed(peer, id, result, job.took_ns);
-                if !self.touched.contains(&peer) {
-                    self.touched.push(peer);
-                }
+                self.node.pressed(ticket, result, job.took_ns);
+                self.touch(ticket.peer);
             }
             self.world.worker.recycle(job);
+        }
+    }
+
+    fn touch(&mut self, peer: usize) {
+        if !self.touched.contains(&peer) {
+            self.touched.push(peer);
         }
     }
 
@@ -533,11 +535,6 @@ impl Engine {
             );
         }
         let endpoints = resolve(&config);
-        for wire in &mut self.world.wires {
-            wire.epoch += 1;
-        }
-        // What is in the worker belongs to packets that stay: it is waited for.
-        self.finish_worker();
         if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
             tracing::error!("the configuration is not taken whole: {error}");
         }
@@ -556,26 +553,6 @@ impl Engine {
         match self.sync_routes() {
             Ok(()) => tracing::info!("configuration taken"),
             Err(error) => tracing::error!("{error}"),
-        }
-    }
-
-    /// Waits for the worker's present job, if any.
-    fn finish_worker(&mut self) {
-        for wire in &mut self.world.wires {
-            wire.epoch -= 1;
-        }
-        let mut ready = Vec::new();
-        let deadline = Clock::now() + 200 * MILLI_NS;
-        while self.node.is_pressing() && Clock::now() < deadline {
-            if self.poller.wait(Some(deadline), Clock::now(), &mut ready).is_err() {
-                break;
-            }
-            if ready.iter().any(|event| event.token == WAKER) {
-                self.take_results();
-            }
-        }
-        for wire in &mut self.world.wires {
-            wire.epoch += 1;
         }
     }
 

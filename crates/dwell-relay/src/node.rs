@@ -20,7 +20,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use env::{Destination, Env, NodeEvent, PressJob, Pressing};
+pub use env::{Destination, Env, NodeEvent, PressJob, Pressing, Ticket};
 pub use pacer::{Pacer, Pacing};
 pub use peer::Patience;
 
@@ -73,6 +73,8 @@ pub struct Node {
     /// The MTU of the TUN: what TCP through it is told.
     tun_mtu: u16,
     flow_seed: u64,
+    /// Peers made so far.
+    generations: u64,
 }
 
 impl std::fmt::Debug for Node {
@@ -107,9 +109,11 @@ impl Node {
             source_v6: first_address(config, IpAddr::is_ipv6),
             tun_mtu: u16::MAX,
             flow_seed: u64::from_le_bytes(seed),
+            generations: 0,
         };
         for (peer, &endpoint) in config.peers.iter().zip(endpoints) {
-            node.peers.push(Peer::new(peer.clone(), endpoint, random())?);
+            let peer = node.make_peer(peer, endpoint, random())?;
+            node.peers.push(peer);
         }
         node.rebuild_prefixes();
         node.tun_mtu = node.packet_max();
@@ -138,20 +142,22 @@ impl Node {
             }
         }
         for (new, &endpoint) in config.peers.iter().zip(endpoints) {
-            let known = self.peers.iter_mut().find(|p| !p.removed && p.config.name == new.name);
-            match known {
-                Some(peer) if peer.config.security == new.security => {
-                    peer.reconfigure(new.clone())?;
-                    if let Some(endpoint) = endpoint {
-                        peer.set_endpoint(endpoint);
-                    }
+            let known = |peer: &Peer| !peer.removed && peer.config.name == new.name;
+            let Some(index) = self.peers.iter().position(known) else {
+                let peer = self.make_peer(new, endpoint, random())?;
+                self.peers.push(peer);
+                continue;
+            };
+            if self.peers[index].config.security == new.security {
+                let peer = &mut self.peers[index];
+                peer.reconfigure(new.clone())?;
+                if let Some(endpoint) = endpoint {
+                    peer.set_endpoint(endpoint);
                 }
+            } else {
                 // Another key is another peer: nothing of the old session may live on.
-                Some(peer) => {
-                    peer.port.clear(|id| self.store.remove(id));
-                    *peer = Peer::new(new.clone(), endpoint, random())?;
-                }
-                None => self.peers.push(Peer::new(new.clone(), endpoint, random())?),
+                self.remove_peer(index);
+                self.peers[index] = self.make_peer(new, endpoint, random())?;
             }
         }
         self.rebuild_prefixes();
@@ -204,7 +210,7 @@ impl Node {
 
     /// True if nothing waits in any port.
     pub fn is_empty(&self) -> bool {
-        self.peers.iter().all(|peer| peer.port.is_empty())
+        self.peers.iter().all(|peer| peer.removed || peer.port.is_empty())
     }
 
     /// When [`Node::timers`] or [`Node::pump_all`] must be called next, if nothing happens
@@ -212,8 +218,12 @@ impl Node {
     pub fn deadline(&self) -> Instant {
         let of_peer = |peer: &Peer| {
             let timers = peer.deadline(self.patience);
-            let waits = peer.port.waiting().1 > 0 && !peer.pacer.is_blocked();
-            if waits { timers.min(peer.pacer.ready_at()) } else { timers }
+            let open = peer.handshake.current().is_some() && !peer.pacer.is_blocked();
+            if open && peer.port.waiting().1 > 0 {
+                timers.min(peer.pacer.ready_at())
+            } else {
+                timers
+            }
         };
         self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
     }
@@ -222,11 +232,6 @@ impl Node {
     /// itself.
     pub fn is_paced(&self, peer: usize) -> bool {
         matches!(self.peers[peer].pacer.pacing(), Pacing::Fixed(_))
-    }
-
-    /// True if a packet of any peer is in the press.
-    pub fn is_pressing(&self) -> bool {
-        self.peers.iter().any(|peer| peer.port.is_pressing())
     }
 
     /// How much the kernel should be given in one go, if the peer's rate is found by
@@ -244,6 +249,16 @@ impl Node {
         for peer in &self.peers {
             peer.port.assert_invariants();
         }
+    }
+
+    fn make_peer(
+        &mut self,
+        config: &PeerConfig,
+        endpoint: Option<SocketAddr>,
+        random: RandomSource,
+    ) -> Result<Peer, ConfigError> {
+        self.generations += 1;
+        Peer::new(self.generations, config.clone(), endpoint, random)
     }
 
     fn remove_peer(&mut self, index: usize) {

@@ -6,18 +6,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use dwell_codec::{CodecError, CodecSpec, Compressor};
-use dwell_policy::PacketId;
 
 use crate::io::clock::Clock;
 use crate::io::poller::Waker;
+use crate::node::Ticket;
 
 /// A packet for the worker. The buffers come back with the result and are used again.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) peer: usize,
-    /// The incarnation of the peer: a result for another one is nobody's.
-    pub(crate) epoch: u64,
-    pub(crate) id: Option<PacketId>,
+    pub(crate) ticket: Option<Ticket>,
     pub(crate) codec: Option<CodecSpec>,
     pub(crate) packet: Vec<u8>,
     /// The room for the result on the way in, its bytes on the way out.
@@ -29,9 +26,7 @@ pub(crate) struct Job {
 impl Default for Job {
     fn default() -> Self {
         Self {
-            peer: 0,
-            epoch: 0,
-            id: None,
+            ticket: None,
             codec: None,
             packet: Vec::new(),
             out: Vec::new(),

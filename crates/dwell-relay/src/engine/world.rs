@@ -25,8 +25,6 @@ pub(super) struct Wire {
     pub(super) outbox: Outbox,
     pub(super) compressor: Option<Compressor>,
     pub(super) blocked: bool,
-    /// Grows when the peer at this index becomes another one.
-    pub(super) epoch: u64,
     pub(super) errors: BTreeMap<&'static str, u64>,
     /// The path proved to be this narrow.
     pub(super) narrowed: Option<usize>,
@@ -39,7 +37,6 @@ impl Wire {
             outbox: Outbox::new(),
             compressor: None,
             blocked: false,
-            epoch: 0,
             errors: BTreeMap::new(),
             narrowed: None,
         }
@@ -122,9 +119,7 @@ impl World {
 
     fn press_elsewhere(&mut self, job: &PressJob<'_>) -> bool {
         let mut copy: Job = self.worker.spare();
-        copy.peer = job.peer;
-        copy.epoch = self.wires[job.peer].epoch;
-        copy.id = Some(job.id);
+        copy.ticket = Some(job.ticket);
         copy.codec = Some(job.codec);
         copy.packet.clear();
         copy.packet.extend_from_slice(job.packet);
@@ -142,7 +137,7 @@ impl Env for World {
         if job.cost_ns > INLINE_NS_MAX && self.press_elsewhere(&job) {
             return Pressing::Pending;
         }
-        let compressor = &mut self.wires[job.peer].compressor;
+        let compressor = &mut self.wires[job.ticket.peer].compressor;
         if compressor.as_ref().is_none_or(|c| c.spec() != job.codec) {
             *compressor = Compressor::new(job.codec, None).ok();
         }

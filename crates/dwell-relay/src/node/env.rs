@@ -6,13 +6,22 @@ use dwell_base::Instant;
 use dwell_codec::CodecSpec;
 use dwell_policy::PacketId;
 
+/// Names a packet in the press, so that its result finds its way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The peer that it is for.
+    pub peer: usize,
+    /// Which of the peers that had this index: a configuration may have put another there.
+    pub(super) generation: u64,
+    /// Its name in the port of that peer.
+    pub(super) id: PacketId,
+}
+
 /// A packet to be pressed.
 #[derive(Debug)]
 pub struct PressJob<'a> {
-    /// The peer that it is for.
-    pub peer: usize,
-    /// Its name in the port of that peer.
-    pub id: PacketId,
+    /// Its name.
+    pub ticket: Ticket,
     /// With what.
     pub codec: CodecSpec,
     /// The packet.

@@ -8,7 +8,7 @@ use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
 use dwell_wire::{BodyWriter, CloseReason, Control, PacketInfo};
 
-use super::env::{Destination, Env, NodeEvent, PressJob, Pressing};
+use super::env::{Destination, Env, NodeEvent, PressJob, Pressing, Ticket};
 use super::pacer::Pacing;
 use super::peer::Peer;
 use super::store::{Pressed, Store};
@@ -109,15 +109,14 @@ impl Node {
     }
 
     /// A worker is done with a [`PressJob`] that was [`Pressing::Pending`]: `result` is the
-    /// compressed packet, nothing if it did not become smaller.
-    pub fn pressed(
-        &mut self,
-        peer: usize,
-        id: PacketId,
-        result: Result<Option<&[u8]>, ()>,
-        took_ns: u64,
-    ) {
+    /// compressed packet, or nothing if it did not become smaller.
+    pub fn pressed(&mut self, ticket: Ticket, result: Result<Option<&[u8]>, ()>, took_ns: u64) {
+        let Ticket { peer, generation, id } = ticket;
         let peer = &mut self.peers[peer];
+        if peer.removed || peer.generation != generation {
+            self.store.remove(id); // the port that waited for it is gone
+            return;
+        }
         let outcome = match result {
             Ok(Some(bytes)) => keep_pressed(peer, id, &mut self.store, bytes),
             Ok(None) => Outcome::NotSmaller,
@@ -198,7 +197,8 @@ pub(super) fn clamp(packet: &mut [u8], mtu: u16) {
 }
 
 fn offer_link(peer: &mut Peer, now: Instant) {
-    if peer.pacer.ready(now) {
+    // Without a session there is nobody to send to; what came out of the press meanwhile waits.
+    if peer.handshake.current().is_some() && peer.pacer.ready(now) {
         peer.port.link_ready();
     } else {
         peer.port.link_busy();
@@ -239,11 +239,7 @@ fn send_frame(peer: &mut Peer, index: usize, store: &mut Store, env: &mut impl E
     let Peer { port, handshake, pacer, sojourn, .. } = peer;
     let frame = port.frame();
     let Some(session) = handshake.session() else {
-        // The session ended between arrival and departure: nobody could open this.
-        for unit in &frame.units {
-            store.remove(unit.id);
-            peer.extra.unconnected += 1;
-        }
+        debug_assert!(false, "the link is offered only while there is a session");
         return;
     };
     let datagram = env.datagram(index);
@@ -279,8 +275,7 @@ fn press(
     // One byte less than the packet, headers counted: what doesn't fit is not smaller.
     let room = bytes.saturating_sub(PRESSED_HEADER_LEN + 1);
     let reply = env.press(PressJob {
-        peer: index,
-        id,
+        ticket: Ticket { peer: index, generation: peer.generation, id },
         codec: peer.config.codec,
         packet,
         out: &mut scratch[..room],

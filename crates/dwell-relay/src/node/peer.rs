@@ -54,6 +54,8 @@ pub(crate) struct Extra {
 }
 
 pub(crate) struct Peer {
+    /// Unlike an index, never used again.
+    pub(crate) generation: u64,
     pub(crate) config: PeerConfig,
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) port: Port,
@@ -88,6 +90,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(
+        generation: u64,
         config: PeerConfig,
         endpoint: Option<SocketAddr>,
         random: RandomSource,
@@ -99,6 +102,7 @@ impl Peer {
         let offer = Offer { datagram_max: u16::MAX, codecs: supported_bitmap() };
         let handshake = Handshake::new(key, offer, random);
         let mut peer = Self {
+            generation,
             endpoint,
             port: Port::new(PortConfig::default())?,
             pacer: Pacer::new(pacing(&config)),

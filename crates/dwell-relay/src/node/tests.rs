@@ -44,6 +44,8 @@ struct TestEnv {
     delivered: Vec<Vec<u8>>,
     events: Vec<NodeEvent>,
     link_open: bool,
+    /// A worker is slow: what it was given, if it is used.
+    worker: Option<Vec<(Ticket, Vec<u8>)>>,
 }
 
 impl Env for TestEnv {
@@ -52,6 +54,10 @@ impl Env for TestEnv {
     }
 
     fn press(&mut self, job: PressJob<'_>) -> Pressing {
+        if let Some(worker) = &mut self.worker {
+            worker.push((job.ticket, job.packet.to_vec()));
+            return Pressing::Pending;
+        }
         // A modelled cost: 2 ns a byte.
         let took_ns = 2 * job.packet.len() as u64;
         match self.compressor.compress(job.packet, job.out) {
@@ -114,6 +120,7 @@ impl End {
             delivered: Vec::new(),
             events: Vec::new(),
             link_open: true,
+            worker: None,
         };
         Self {
             side,
@@ -152,6 +159,16 @@ impl End {
         self.made += 1;
         let (from, to) = (self.side as u8 + 1, 2 - self.side as u8);
         inner_packet([10, from, 0, 5], [10, to, 0, 9], &payload)
+    }
+
+    /// The worker is done with everything it was given.
+    fn work(&mut self) {
+        let jobs = self.env.worker.as_mut().map(std::mem::take).unwrap_or_default();
+        for (ticket, packet) in jobs {
+            let mut out = vec![0; packet.len()];
+            let len = self.env.compressor.compress(&packet, &mut out).expect("lz4 works");
+            self.node.pressed(ticket, Ok(len.map(|len| &out[..len])), 1_000_000);
+        }
     }
 
     fn after(&mut self, out: &mut virtual_net::Outbox) {
@@ -477,6 +494,51 @@ fn a_blocked_link_holds_packets_and_loses_none() {
     });
     net.run_to(2_500);
     assert_eq!(net.end(1).env.delivered.len(), 50);
+}
+
+#[test]
+fn a_slow_worker_delays_and_loses_nothing() {
+    let mut net = pair(true, "10mbit", "all", &good_link(), 14);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, _| end.env.worker = Some(Vec::new()));
+    net.start_sources(1_000, 20, MILLI_NS);
+    for ms in 0..40 {
+        net.run_to(1_000 + ms * 5);
+        net.net.with_node(net.ends[0], |end, _, out| {
+            end.work();
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+        });
+    }
+    net.run_to(2_000);
+    assert_eq!(net.end(1).env.delivered.len(), 20);
+    assert_eq!(net.end(0).node.store.len(), 0);
+    net.assert_nothing_altered_or_doubled();
+}
+
+#[test]
+fn a_result_for_a_peer_that_is_gone_is_nobodys() {
+    for replaced in [true, false] {
+        let mut net = pair(true, "10mbit", "all", &good_link(), 15);
+        net.run_to(1_000);
+        net.net.with_node(net.ends[0], |end, _, _| end.env.worker = Some(Vec::new()));
+        net.start_sources(1_000, 10, 10 * MICRO_NS);
+        net.run_to(1_005);
+        net.net.with_node(net.ends[0], |end, _, out| {
+            // Without a key it is another peer; under another name it is gone.
+            let mut new = config(0, !replaced, "10mbit", "all");
+            if !replaced {
+                new.peers[0].name = "third".to_owned();
+            }
+            let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+            end.node.reconfigure(&new, &[None], &mut random).expect("a good configuration");
+            end.work();
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+        });
+        net.run_to(1_100);
+        assert_eq!(net.end(0).node.store.len(), 0);
+    }
 }
 
 /// A datagram of a session without seal that carries this body.
