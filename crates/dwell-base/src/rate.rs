@@ -88,11 +88,9 @@ impl FromStr for Rate {
 
     fn from_str(text: &str) -> Result<Self, ParseRateError> {
         let text = text.trim();
-        let split =
-            text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+        let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
         let (number, unit) = text.split_at(split);
-        let number: f64 =
-            number.parse().map_err(|_| ParseRateError::NoNumber(text.to_owned()))?;
+        let number: f64 = number.parse().map_err(|_| ParseRateError::NoNumber(text.to_owned()))?;
         let unit = unit.trim().to_ascii_lowercase();
         let unit = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps")).unwrap_or(&unit);
         let factor = match unit {

@@ -79,9 +79,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
         "min" => 60e9,
         "h" => 3600e9,
         other => {
-            return Err(format!(
-                "\"{other}\" is no unit of time: use ns, us, ms, s, min or h"
-            ));
+            return Err(format!("\"{other}\" is no unit of time: use ns, us, ms, s, min or h"));
         }
     };
     let number: f64 =
