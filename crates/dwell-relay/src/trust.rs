@@ -11,8 +11,8 @@
 mod handshake;
 mod session;
 
-pub use handshake::{HELLO_FINAL, Handshake, Heard};
 pub(crate) use handshake::{HELLO_LEN_MAX, Offer};
+pub use handshake::{Handshake, Heard};
 pub use session::{OpenError, Session};
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
@@ -31,7 +31,7 @@ pub enum Key<'a> {
 }
 
 /// Derives an AES-256-GCM key: HKDF-SHA256 (RFC 5869) of the shared key with this salt and
-/// purpose.
+/// purpose (docs/wire.md, section 4.2).
 fn derive(shared: &[u8; 32], salt: &[u8], purpose: &[u8]) -> LessSafeKey {
     let pseudo_random = Salt::new(HKDF_SHA256, salt).extract(shared);
     let info = [purpose];

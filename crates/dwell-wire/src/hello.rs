@@ -7,6 +7,8 @@ use crate::reader::Reader;
 pub const HELLO_BODY_LEN: usize = 38;
 /// Bytes of a salt.
 pub const SALT_LEN: usize = 16;
+/// Flag, bit 0: the sender has installed the session of these two salts; there is no answer.
+pub const HELLO_FINAL: u16 = 1;
 
 /// What one node tells the other when a session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub struct Hello {
     /// The codecs that the sender can decode: bit *i*, counted from the lowest, for codec
     /// id *i*.
     pub codecs: u16,
-    /// None is defined: sent as zero, ignored on receipt.
+    /// [`HELLO_FINAL`]; the other bits are sent as zero and ignored on receipt.
     pub flags: u16,
 }
 

@@ -1,6 +1,6 @@
 //! The exchange of salts that begins a session.
 //!
-//! Three kinds of hello, told apart by what they carry (docs/wire.md, "Hello"):
+//! Three kinds of hello, told apart by what they carry (docs/wire.md, section 4.1):
 //! *initial* (no echo), *answer* (echoes the peer's salt), *final* (echoes, and says that the
 //! sender has installed the session; it is never answered, so that no exchange is endless).
 
@@ -8,14 +8,12 @@ use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_wire::header::{HELLO_NONCE_LEN, Kind, SEAL_TAG_LEN};
-use dwell_wire::hello::HELLO_BODY_LEN;
+use dwell_wire::hello::{HELLO_BODY_LEN, HELLO_FINAL};
 use dwell_wire::{DataHeader, Hello};
 
 use super::session::{OpenError, Session};
 use super::{Key, RandomSource, derive};
 
-/// Hello flag, bit 0: the sender has installed the session of these two salts.
-pub const HELLO_FINAL: u16 = 1;
 /// The longest hello that this version sends.
 pub(crate) const HELLO_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + SEAL_TAG_LEN;
 /// An initial hello is repeated so often until there is a session.
