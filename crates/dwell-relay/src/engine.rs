@@ -42,8 +42,10 @@ const STATUS: Token = Token(4);
 /// Peers' sockets come after the others.
 const FIRST_PEER: u16 = 8;
 
-/// One direction is served for at most so many reads before the other gets its turn.
-const READS_IN_A_ROW: usize = 8;
+/// One direction is served for at most so many reads or packets before the other gets its
+/// turn.
+const READS_IN_A_ROW: usize = 64;
+const PACKETS_IN_A_ROW: usize = 256;
 /// Bursts from a fast network wait here while a packet is pressed.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// Bytes of packets in the kernel's send buffer for a link whose rate is found by
@@ -365,8 +367,11 @@ impl Engine {
     }
 
     fn read_tun(&mut self) {
+        let stop_at = self.read.packets + PACKETS_IN_A_ROW as u64;
         for _ in 0..READS_IN_A_ROW {
-            let Some(tun) = &self.world.tun else { return };
+            let Some(tun) = self.world.tun.as_ref().filter(|_| self.read.packets < stop_at) else {
+                return;
+            };
             match tun.recv(&mut self.from_tun) {
                 Ok(0) => return,
                 Ok(packets) => self.read.packets += packets as u64,
@@ -393,15 +398,16 @@ impl Engine {
 
     /// Reads the listener, or the socket that is connected to a peer.
     fn read_socket(&mut self, peer: Option<usize>) {
+        let mut datagrams = 0;
         for _ in 0..READS_IN_A_ROW {
             let socket = match peer {
                 None => Some(&self.world.listener),
                 Some(peer) => self.world.wires.get(peer).and_then(|wire| wire.socket.as_ref()),
             };
-            let Some(socket) = socket else { return };
+            let Some(socket) = socket.filter(|_| datagrams < PACKETS_IN_A_ROW) else { return };
             match socket.recv(&mut self.from_net) {
                 Ok(0) => return,
-                Ok(_) => {}
+                Ok(count) => datagrams += count,
                 Err(error) => {
                     tracing::warn!("receiving failed: {error}");
                     return;
@@ -414,7 +420,6 @@ impl Engine {
                 let known = connected.filter(|(_, at)| *at == source).map(|(peer, _)| peer);
                 self.node.datagram(&mut self.world, known, source, datagram);
             }
-            self.world.flush_tun();
         }
     }
 
