@@ -4,7 +4,9 @@
 //! `mod` line, its variant and its arm. Its help must have examples and exit codes.
 
 mod check;
+mod demo;
 mod genpsk;
+mod lab_setup;
 mod man;
 mod relay;
 mod status;
@@ -21,6 +23,7 @@ pub(crate) enum Command {
     Check(check::Check),
     Status(status::Status),
     Genpsk(genpsk::Genpsk),
+    Demo(demo::Demo),
     Man(man::Man),
 }
 
@@ -28,8 +31,9 @@ impl Command {
     /// Does the job. An error is a job that failed; a command that has told by itself what
     /// went wrong returns [`ExitCode::FAILURE`].
     pub(crate) fn run(self, logging: &Logging) -> anyhow::Result<ExitCode> {
-        // How much the relay logs is for its configuration to say.
-        if !matches!(self, Self::Relay(_)) {
+        // How much the relay logs is for its configuration to say, and a lab is to be entered
+        // before anything else happens.
+        if !matches!(self, Self::Relay(_) | Self::Demo(_)) {
             logging.start(logging::DEFAULT)?;
         }
         match self {
@@ -37,6 +41,7 @@ impl Command {
             Self::Check(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Genpsk(command) => command.run(),
+            Self::Demo(command) => command.run(logging),
             Self::Man(command) => command.run(),
         }
     }

@@ -1,0 +1,313 @@
+//! What the demo says at its end: a table, some sentences, or a JSON document.
+
+use std::fmt::Write as _;
+
+use dwell_base::time::format_duration_ns;
+use dwell_report::{Column, Table, human};
+use serde::Serialize;
+
+use super::PLAIN;
+use super::measure::{Download, Ping};
+
+/// The version of the JSON document.
+pub(super) const SCHEMA: u32 = 1;
+
+/// The JSON document of the demo.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) schema: u32,
+    pub(super) version: &'static str,
+    /// False if it was interrupted or failed.
+    pub(super) complete: bool,
+    pub(super) link_rate_bps: u64,
+    pub(super) link_delay_ns: u64,
+    pub(super) link_loss: f64,
+    pub(super) codec: String,
+    pub(super) relay_rate: String,
+    pub(super) file_bytes: u64,
+    /// The ping with nothing else on the link.
+    pub(super) idle: Vec<Idle>,
+    pub(super) runs: Vec<Run>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Idle {
+    /// `None` is without dwell.
+    pub(super) scheme: Option<String>,
+    pub(super) ping: Ping,
+}
+
+/// A download.
+#[derive(Debug, Serialize)]
+pub(super) struct Run {
+    /// `None` is without dwell.
+    pub(super) scheme: Option<String>,
+    pub(super) file: &'static str,
+    /// `link_data_bytes` in relation to the same file without dwell.
+    pub(super) link_relative: Option<f64>,
+    /// `goodput_bps` in relation to the same file without dwell.
+    pub(super) goodput_relative: Option<f64>,
+    #[serde(flatten)]
+    pub(super) download: Download,
+}
+
+impl Summary {
+    pub(super) fn add(&mut self, scheme: Option<String>, file: &'static str, download: Download) {
+        let plain = self.plain(file).map(|run| &run.download);
+        let relative = |value: fn(&Download) -> u64| {
+            plain.map_or(Some(1.0), |plain| ratio(value(&download), value(plain)))
+        };
+        let link_relative = relative(|download| download.link_data_bytes);
+        let goodput_relative = relative(|download| download.goodput_bps);
+        self.runs.push(Run { scheme, file, link_relative, goodput_relative, download });
+    }
+
+    /// Whether all was done, and every byte arrived.
+    pub(super) fn is_good(&self) -> bool {
+        self.complete && self.all_equal()
+    }
+
+    fn all_equal(&self) -> bool {
+        let size = self.file_bytes;
+        self.runs.iter().all(|run| run.download.equal && run.download.bytes == size)
+    }
+
+    fn plain(&self, file: &str) -> Option<&Run> {
+        self.runs.iter().find(|run| run.scheme.is_none() && run.file == file)
+    }
+
+    fn with_dwell(&self, file: &str) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(move |run| run.scheme.is_some() && run.file == file)
+    }
+
+    pub(super) fn introduction(&self) -> String {
+        let loss = match self.link_loss {
+            0.0 => String::new(),
+            loss => format!(", {} % loss", loss * 100.0),
+        };
+        format!(
+            "client ── ingress ══ {}, {}{loss} each way ══ egress ── server\n\
+             Files of {}: English prose (text) and random bytes (random). Relays: {}, rate {}.\n\n",
+            human::rate(self.link_rate_bps),
+            format_duration_ns(self.link_delay_ns),
+            human::bytes(self.file_bytes),
+            self.codec,
+            self.relay_rate,
+        )
+    }
+
+    pub(super) fn to_json(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let mut out = String::new();
+        for file in self.files() {
+            let runs: Vec<&Run> = self.runs.iter().filter(|run| run.file == file).collect();
+            // Writing to a string can't fail.
+            let _ = writeln!(out, "{}\n", indented(&self.table(file, &runs).to_text()));
+        }
+        if !self.runs.is_empty() {
+            out.push_str(LEGEND);
+            out.push('\n');
+        }
+        for sentence in self.sentences() {
+            let _ = writeln!(out, "{}", wrapped(&sentence));
+        }
+        out
+    }
+
+    /// In the order of their first download.
+    fn files(&self) -> Vec<&'static str> {
+        let mut files = Vec::new();
+        for run in &self.runs {
+            if !files.contains(&run.file) {
+                files.push(run.file);
+            }
+        }
+        files
+    }
+
+    fn table(&self, file: &str, runs: &[&Run]) -> Table {
+        let unit = Unit::of(self.link_rate_bps);
+        let mut table = Table::new([
+            Column::left(file),
+            Column::right(unit.name),
+            Column::right("gain"),
+            Column::right("on link"),
+            Column::right("ratio"),
+            Column::right("change"),
+            Column::right("pressed"),
+            Column::right("ping"),
+            Column::right("p99"),
+            Column::right("CPU"),
+        ]);
+        for run in runs {
+            table.row(run.cells(&unit));
+        }
+        table
+    }
+
+    /// What the figures say, for better or worse.
+    fn sentences(&self) -> Vec<String> {
+        let each = self.files().into_iter().filter_map(|file| self.about(file));
+        each.chain(self.about_ping()).chain([self.about_equality()]).collect()
+    }
+
+    /// Goodput and bytes of a file: the best scheme against no dwell.
+    fn about(&self, file: &str) -> Option<String> {
+        let best = self
+            .with_dwell(file)
+            .max_by_key(|run| run.download.goodput_bps)
+            .filter(|run| run.goodput_relative.is_some())?;
+        let (gain, bytes) = (best.goodput_relative?, best.link_relative?);
+        let name = best.name();
+        let speed = match gain {
+            1.01.. => format!("\"{name}\" was best, {gain:.2} times as fast as without dwell"),
+            0.99..1.01 => format!("\"{name}\" was best, as fast as without dwell"),
+            _ => format!("slower with dwell, by {} at best (\"{name}\")", percent(1.0 - gain)),
+        };
+        let bytes = match bytes {
+            ..0.995 => format!("with {} fewer bytes on the link", percent(1.0 - bytes)),
+            0.995..1.005 => "with as many bytes on the link".to_owned(),
+            _ => {
+                format!("with {} more bytes on the link, the relays' headers", percent(bytes - 1.0))
+            }
+        };
+        Some(format!("{}: {speed}, {bytes}.", capitalised(file)))
+    }
+
+    fn about_ping(&self) -> Option<String> {
+        let idle = |with: bool| {
+            let idle = self.idle.iter().filter(|idle| idle.scheme.is_some() == with);
+            range(idle.filter_map(|idle| idle.ping.p50_ns))
+        };
+        let busy = |with: bool| {
+            let runs = self.runs.iter().filter(|run| run.scheme.is_some() == with);
+            range(runs.filter_map(|run| run.download.ping.p50_ns))
+        };
+        Some(format!(
+            "Ping, median: on the idle link {} without dwell, {} with it; beside the downloads \
+             {} without, {} with it.",
+            idle(false)?,
+            idle(true)?,
+            busy(false)?,
+            busy(true)?,
+        ))
+    }
+
+    fn about_equality(&self) -> String {
+        let count = self.runs.len();
+        let wrong: Vec<String> = self
+            .runs
+            .iter()
+            .filter(|run| !run.download.equal)
+            .map(|run| format!("{} ({})", run.file, run.name()))
+            .collect();
+        let rest = if self.complete { "" } else { " It did not run to its end." };
+        match &wrong[..] {
+            [] if count == 0 => "Nothing was downloaded.".to_owned(),
+            [] => format!("All {count} downloads arrived byte for byte as they were sent.{rest}"),
+            _ => format!("NOT AS THEY WERE SENT arrived: {}.{rest}", wrong.join(", ")),
+        }
+    }
+}
+
+const LEGEND: &str =
+    "  on link: what the server's end of the link sent, by its device's counter, all headers and
+  pings included; ratio: that / the file; change: that, against without dwell; pressed: of
+  all packets; ping: median, and p99, during the download; CPU: of both relays together
+";
+
+/// The unit of goodput: that of the link.
+struct Unit {
+    name: &'static str,
+    bps: f64,
+}
+
+impl Unit {
+    fn of(link_rate_bps: u64) -> Self {
+        let (name, bps) = match link_rate_bps {
+            1_000_000_000.. => ("Gbit/s", 1e9),
+            1_000_000.. => ("Mbit/s", 1e6),
+            _ => ("kbit/s", 1e3),
+        };
+        Self { name, bps }
+    }
+}
+
+impl Run {
+    fn name(&self) -> &str {
+        self.scheme.as_deref().unwrap_or(PLAIN)
+    }
+
+    fn cells(&self, unit: &Unit) -> [String; 10] {
+        let Download { goodput_bps, link_data_bytes, link_ratio, ping, relays, .. } =
+            &self.download;
+        let nothing = || human::NOTHING.to_owned();
+        let with_dwell = |value: Option<f64>| value.filter(|_| self.scheme.is_some());
+        [
+            self.name().to_owned(),
+            format!("{:.2}", *goodput_bps as f64 / unit.bps),
+            with_dwell(self.goodput_relative).map_or_else(nothing, |gain| format!("x {gain:.2}")),
+            human::bytes(*link_data_bytes),
+            human::ratio(Some(*link_ratio)),
+            with_dwell(self.link_relative)
+                .map_or_else(nothing, |part| format!("{:+.0} %", (part - 1.0) * 100.0)),
+            relays.map_or_else(nothing, |cost| human::share(cost.pressed, cost.packets)),
+            ping.p50_ns.map_or_else(nothing, milliseconds),
+            ping.p99_ns.map_or_else(nothing, milliseconds),
+            relays.map_or_else(nothing, |cost| format!("{:.2} s", cost.cpu_ns as f64 / 1e9)),
+        ]
+    }
+}
+
+fn milliseconds(ns: u64) -> String {
+    let ms = ns as f64 / 1e6;
+    if ms < 99.95 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+}
+
+/// `40.1 ms`, or `40.1 to 47.3 ms`.
+fn range(values: impl Iterator<Item = u64> + Clone) -> Option<String> {
+    let (least, most) = (values.clone().min()?, values.max()?);
+    let (least, most) = (milliseconds(least), milliseconds(most));
+    Some(if least == most { most } else { format!("{} to {most}", least.trim_end_matches(" ms")) })
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+fn capitalised(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// In lines that fit most terminals.
+fn wrapped(sentence: &str) -> String {
+    const WIDTH: usize = 80;
+    let mut out = String::new();
+    let mut column = 0;
+    for word in sentence.split(' ') {
+        let len = word.chars().count();
+        if column > 0 && column + 1 + len > WIDTH {
+            out.push_str("\n  ");
+            column = 2;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += len;
+    }
+    out
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}

@@ -1,0 +1,93 @@
+//! What `dwell demo` and `dwell lab` have in common: the thin link and the relays on it.
+
+use std::str::FromStr;
+
+use clap::builder::PossibleValuesParser;
+use dwell_base::Rate;
+use dwell_base::time::parse_duration_ns;
+use dwell_codec::CodecSpec;
+use dwell_testkit::LinkSpec;
+use dwell_testkit::lab::Shape;
+use dwell_testkit::lab::topology::PairSpec;
+use dwell_testkit::relays::RelayRate;
+
+/// The thin link, as told by its plainest properties.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "The link")]
+pub(super) struct LinkArgs {
+    /// How fast it is, each way
+    #[arg(long, default_value = "10mbit")]
+    pub(super) rate: Rate,
+    /// How long a packet is on its way, each way
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration_ns)]
+    pub(super) delay: u64,
+    /// How many packets it loses, each way: 0.01 or 1%
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = probability)]
+    pub(super) loss: f64,
+}
+
+impl LinkArgs {
+    /// The rate limit is the sending host's, where its sockets feel it; the rest is emulated.
+    pub(super) fn pair_spec(&self) -> PairSpec {
+        // One medium even if it does nothing: its devices carry no uncut packets, so that
+        // their counters show what a real link would carry.
+        let medium = LinkSpec::new().with_delay_ns(self.delay).with_loss(self.loss);
+        PairSpec {
+            shape: Some(Shape::new(self.rate)),
+            medium: Some([medium.clone().with_seed(1), medium.with_seed(2)]),
+        }
+    }
+}
+
+/// The schemes that a relay can be told.
+pub(super) fn schemes() -> PossibleValuesParser {
+    PossibleValuesParser::new(dwell_policy::PRESETS)
+}
+
+/// A codec as it is written in a configuration.
+pub(super) fn codec(text: &str) -> Result<String, String> {
+    CodecSpec::from_str(text).map(|spec| spec.to_string()).map_err(|error| error.to_string())
+}
+
+pub(super) fn relay_rate(text: &str) -> Result<RelayRate, String> {
+    match text {
+        "auto" => Ok(RelayRate::Auto),
+        "unlimited" => Ok(RelayRate::Unlimited),
+        rate => rate.parse().map(RelayRate::Fixed).map_err(|error| {
+            format!("{error}, or \"auto\" for what back-pressure tells, or \"unlimited\"")
+        }),
+    }
+}
+
+pub(super) fn relay_rate_text(rate: RelayRate) -> String {
+    match rate {
+        RelayRate::Auto => "auto".to_owned(),
+        RelayRate::Unlimited => "unlimited".to_owned(),
+        RelayRate::Fixed(rate) => rate.to_string(),
+    }
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    // The emulator's own reading of it, which takes the whole text as one word.
+    let word: String = text.split_whitespace().collect();
+    LinkSpec::from_str(&format!("loss {word}"))
+        .map(|spec| spec.loss)
+        .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_elsewhere() {
+        assert_eq!(probability("1%"), Ok(0.01));
+        assert_eq!(probability("0.25"), Ok(0.25));
+        assert!(probability("2").is_err());
+        assert_eq!(relay_rate("auto"), Ok(RelayRate::Auto));
+        assert_eq!(relay_rate("2mbit"), Ok(RelayRate::Fixed(Rate::from_mbps(2))));
+        assert!(relay_rate("fast").is_err_and(|why| why.contains("\"auto\"")));
+        assert_eq!(codec("zstd:1").as_deref(), Ok("zstd:1"));
+        assert!(codec("zip").is_err());
+    }
+}
