@@ -1,0 +1,71 @@
+//! What the core costs per packet, in nanoseconds, without anything around it.
+//!
+//! `cargo run --release -p dwell-policy --example port_cost`
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "examples may measure")]
+
+use std::hint::black_box;
+use std::time::Instant as Clock;
+
+use dwell_base::{Instant, Rate};
+use dwell_policy::{
+    Action, Admission, ClassKey, Estimate, Estimates, LearnedConfig, Outcome, Packet, PacketId,
+    Port, PortConfig, QueueLimit, Ratio, Scheme,
+};
+
+const PACKETS: u32 = 2_000_000;
+
+fn main() {
+    let fixed = Estimates::Fixed(Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: 200_000 });
+    let learned = Estimates::Learned(LearnedConfig::default());
+    println!("{:<8} {:<8} {:>14} {:>12}", "scheme", "beliefs", "ns per packet", "spread");
+    for (name, estimates) in [("fixed", fixed), ("learned", learned)] {
+        for scheme in dwell_policy::PRESETS {
+            let mut costs: Vec<f64> = (0..5).map(|_| cost_ns(scheme, estimates)).collect();
+            costs.sort_by(f64::total_cmp);
+            println!("{scheme:<8} {name:<8} {:>14.1} {:>5.1}–{:.1}", costs[2], costs[0], costs[4]);
+        }
+    }
+}
+
+/// Ten packets wait all the time: one comes, one goes.
+fn cost_ns(scheme: &str, estimates: Estimates) -> f64 {
+    let mut port = Port::new(PortConfig {
+        scheme: Scheme::preset(scheme).expect("a preset"),
+        rate: Some(Rate::from_mbps(100)),
+        limit: QueueLimit::packets(1000),
+        estimates,
+        ..PortConfig::default()
+    })
+    .expect("a possible configuration");
+    port.link_busy();
+    for id in 0..10 {
+        step(&mut port, id, false);
+    }
+    let start = Clock::now();
+    for id in 0..PACKETS {
+        step(&mut port, id, true);
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(PACKETS)
+}
+
+fn step(port: &mut Port, id: u32, link: bool) {
+    let now = Instant::from_ns(u64::from(id) * 40_000);
+    let class = ClassKey::new(17, 9);
+    let packet = Packet {
+        id: PacketId(id),
+        bytes: 500,
+        source: class,
+        destination: class,
+        flow: u64::from(id % 64) << 32 | u64::from(id % 64),
+        pressed: false,
+    };
+    assert_eq!(black_box(port.arrive(now, packet)), Admission::Queued);
+    if link {
+        port.link_ready();
+    }
+    while let Some(action) = port.poll(now) {
+        if let Action::Press(id) = action {
+            port.pressed(id, Outcome::Smaller(350), 3_000);
+        }
+    }
+}
