@@ -24,7 +24,7 @@ pub use env::{Destination, Env, NodeEvent, PressJob, Pressing, Ticket};
 pub use pacer::{Pacer, Pacing};
 pub use peer::Patience;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use dwell_base::Instant;
 use dwell_codec::Decompressor;
@@ -67,9 +67,6 @@ pub struct Node {
     scratch: Box<[u8]>,
     drops: NodeDrops,
     patience: Patience,
-    /// Own inner addresses, the sources of ICMP errors.
-    source_v4: Option<IpAddr>,
-    source_v6: Option<IpAddr>,
     /// The MTU of the TUN: what TCP through it is told.
     tun_mtu: u16,
     flow_seed: u64,
@@ -105,8 +102,6 @@ impl Node {
             scratch: vec![0; LEN_MAX].into_boxed_slice(),
             drops: NodeDrops::default(),
             patience: patience(config),
-            source_v4: first_address(config, IpAddr::is_ipv4),
-            source_v6: first_address(config, IpAddr::is_ipv6),
             tun_mtu: u16::MAX,
             flow_seed: u64::from_le_bytes(seed),
             generations: 0,
@@ -133,8 +128,6 @@ impl Node {
         random: &mut dyn FnMut() -> RandomSource,
     ) -> Result<(), ConfigError> {
         self.patience = patience(config);
-        self.source_v4 = first_address(config, IpAddr::is_ipv4);
-        self.source_v6 = first_address(config, IpAddr::is_ipv6);
         for index in 0..self.peers.len() {
             let name = &self.peers[index].config.name;
             if !config.peers.iter().any(|peer| &peer.name == name) {
@@ -285,8 +278,4 @@ fn enter(state: &mut PeerState, new: PeerState) -> bool {
 
 fn patience(config: &Config) -> Patience {
     Patience { keepalive_ns: config.node.keepalive_ns, dead_after_ns: config.node.dead_after_ns }
-}
-
-fn first_address(config: &Config, family: fn(&IpAddr) -> bool) -> Option<IpAddr> {
-    config.node.addresses.iter().map(ipnet::IpNet::addr).find(family)
 }

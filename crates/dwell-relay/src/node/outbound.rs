@@ -40,7 +40,7 @@ impl Node {
         let packet_max = peer.packet_max();
         if packet.len() > usize::from(packet_max) {
             peer.extra.too_big += 1;
-            self.refuse_too_big(env, packet, &info, packet_max);
+            refuse_too_big(env, packet, &info, packet_max);
             return None;
         }
         if info.tcp_syn {
@@ -180,14 +180,20 @@ impl Node {
             env.event(NodeEvent::Down(index));
         }
     }
+}
 
-    fn refuse_too_big(&self, env: &mut impl Env, packet: &[u8], info: &PacketInfo, max: u16) {
-        let source = if info.version == 4 { self.source_v4 } else { self.source_v6 };
-        let (true, Some(source)) = (info.dont_fragment, source) else { return };
-        let mut out = [0; ICMP_V6_LEN_MAX];
-        if let Some(len) = packet_too_big(packet, max, source, &mut out) {
-            env.deliver(&out[..len]);
-        }
+/// Tells the sender how long its packets can be.
+///
+/// The answer comes in the name of the packet's destination: a kernel takes what arrives in
+/// one of its own names for forged, and the destination is where the TUN leads to, so that
+/// filters on the reverse path pass it.
+fn refuse_too_big(env: &mut impl Env, packet: &[u8], info: &PacketInfo, max: u16) {
+    let mut out = [0; ICMP_V6_LEN_MAX];
+    if !info.dont_fragment {
+        return;
+    }
+    if let Some(len) = packet_too_big(packet, max, info.dst, &mut out) {
+        env.deliver(&out[..len]);
     }
 }
 
