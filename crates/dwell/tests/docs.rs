@@ -1,0 +1,240 @@
+//! The documentation's examples, and the quick start of README.md as an operator would do it.
+//!
+//! The quick start runs in a lab, which must be entered before there are threads: so this is a
+//! program with its own main function that starts itself again for that check. Arguments are
+//! parts of the names of the checks to run.
+
+// Nothing here is for others.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use dwell_testkit::lab::{self, Host, LabError, Process};
+
+const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
+const README: &str = include_str!("../../../README.md");
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
+/// Where the quick start keeps its files; in the test each site has a folder of its own.
+const FOLDER: &str = "/etc/dwell";
+const PATIENCE: Duration = Duration::from_secs(10);
+const SKIPPED: u8 = 77;
+
+type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
+
+const ALL: [Check; 3] = [
+    ("the_readme_shows_the_examples_as_they_are", readme_equals_examples),
+    ("every_example_checks", examples_check),
+    ("the_quick_start_works", quick_start_outside),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["--in-lab"] {
+        return quick_start().unwrap_or_else(|error| {
+            eprintln!("{error:#}");
+            let forbidden = error.downcast_ref().is_some_and(LabError::is_not_permitted);
+            if forbidden { ExitCode::from(SKIPPED) } else { ExitCode::FAILURE }
+        });
+    }
+    // Options are for the usual harness (cargo passes them on to every test program).
+    let filters: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let wanted = ALL.iter().filter(|(name, _)| {
+        filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+    });
+    if arguments.iter().any(|word| word == "--list") {
+        wanted.for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (name, act) in wanted {
+        let (count, verdict) = match act() {
+            Ok(code) if code == ExitCode::SUCCESS => (&mut passed, "ok".to_owned()),
+            Ok(_) => (&mut skipped, "skipped: this machine permits no lab, see above".to_owned()),
+            Err(error) => (&mut failed, format!("FAILED\n{error:#}")),
+        };
+        *count += 1;
+        println!("test {name} ... {verdict}");
+    }
+    println!("\n{passed} passed, {failed} failed, {skipped} skipped");
+    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The fenced blocks of a page whose info string is `info`.
+fn blocks<'a>(page: &'a str, info: &str) -> Vec<&'a str> {
+    let mut blocks = Vec::new();
+    for piece in page.split("\n```").skip(1).step_by(2) {
+        if let Some((first, text)) = piece.split_once('\n')
+            && first.trim() == info
+        {
+            blocks.push(text);
+        }
+    }
+    blocks
+}
+
+fn example(name: &str) -> anyhow::Result<String> {
+    let path = Path::new(EXAMPLES).join(name);
+    fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
+fn readme_equals_examples() -> anyhow::Result<ExitCode> {
+    let shown = blocks(README, "toml");
+    ensure!(shown.len() == 2, "README.md has {} blocks of TOML, not 2", shown.len());
+    for (shown, name) in shown.into_iter().zip(["site-a.toml", "site-b.toml"]) {
+        let shown = shown.trim_end();
+        let file = example(name)?;
+        ensure!(shown == file.trim_end(), "README.md and docs/examples/{name} differ:\n{shown}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn examples_check() -> anyhow::Result<ExitCode> {
+    let folder = Folder::new("examples")?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(EXAMPLES)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let text = example(&name)?;
+        fs::write(folder.0.join(&name), &text)?;
+        for line in text.lines() {
+            let Some(key) = line.strip_prefix("psk_file = ") else { continue };
+            let key = folder.0.join(key.trim_matches('"'));
+            if !key.exists() {
+                succeeds(Command::new(DWELL).arg("genpsk").arg("--out").arg(key))?;
+            }
+        }
+        names.push(name);
+    }
+    ensure!(names.len() >= 4, "examples are missing: {names:?}");
+    for name in names {
+        succeeds(Command::new(DWELL).arg("check").arg(folder.0.join(name)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn succeeds(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    ensure!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+    Ok(out)
+}
+
+fn quick_start_outside() -> anyhow::Result<ExitCode> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = command.arg("--in-lab").stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => Ok(ExitCode::SUCCESS),
+        Some(code) if code == i32::from(SKIPPED) => {
+            println!("{}", said.trim());
+            Ok(ExitCode::from(SKIPPED))
+        }
+        _ => anyhow::bail!("{}: {said}{}", output.status, String::from_utf8_lossy(&output.stdout)),
+    }
+}
+
+/// A site of the quick start: its router.
+struct Site {
+    host: Host,
+    folder: PathBuf,
+    relay: Option<Process>,
+}
+
+/// Runs the commands of README.md's quick start on two hosts with the addresses that it names.
+fn quick_start() -> anyhow::Result<ExitCode> {
+    let mut lab = lab::enter()?;
+    let folder = Folder::new("quick-start")?;
+    let mut sites = [lab.host("site-a")?, lab.host("site-b")?].map(|host| {
+        let folder = folder.0.join(host.name());
+        Site { host, folder, relay: None }
+    });
+    let [a, b] = &sites;
+    lab.veth((&a.host, "wan"), (&b.host, "wan"))?;
+    for (site, own, other, lan) in [
+        (a, "203.0.113.10/32", "198.51.100.20", "10.1.0.1/24"),
+        (b, "198.51.100.20/32", "203.0.113.10", "10.2.0.1/24"),
+    ] {
+        fs::create_dir(&site.folder)?;
+        let name = format!("{}.toml", site.host.name());
+        fs::write(site.folder.join("relay.toml"), example(&name)?)?;
+        site.host.address("wan", own)?;
+        site.host.output("ip", &["route", "add", other, "dev", "wan"])?;
+        site.host.output("ip", &["address", "add", lan, "dev", "lo"])?;
+    }
+    let mut commands = 0;
+    for block in blocks(README, "console") {
+        for line in block.lines() {
+            let Some((place, command)) = line.split_once("$ ") else { continue };
+            match place {
+                "site-a" => sites[0].does(command)?,
+                "site-b" => sites[1].does(command)?,
+                _ => continue,
+            }
+            commands += 1;
+            // The one step that the page leaves to the reader: the key goes to the other site.
+            if command.contains("genpsk") {
+                fs::copy(sites[0].folder.join("pair.psk"), sites[1].folder.join("pair.psk"))?;
+            }
+        }
+    }
+    ensure!(commands >= 6, "only {commands} commands of README.md were found");
+    let status = succeeds(&mut sites[0].host.command(DWELL).args(["status", "site-a"]))?;
+    ensure!(status.contains("  up  "), "site B is not up:\n{status}");
+    for site in &mut sites {
+        if let Some(mut relay) = site.relay.take() {
+            let exit = relay.stop()?;
+            ensure!(exit.success(), "{}: the relay ended with {exit}", site.host.name());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Site {
+    fn does(&mut self, line: &str) -> anyhow::Result<()> {
+        let folder = self.folder.to_str().context("a folder with a strange name")?;
+        let line = line.replace(FOLDER, folder);
+        let line = line.strip_prefix("sudo ").unwrap_or(&line);
+        let mut words = line.split_whitespace();
+        let program = match words.next() {
+            Some("dwell") => DWELL,
+            other => other.unwrap_or_default(),
+        };
+        let mut command = self.host.command(program);
+        command.args(words);
+        if line.starts_with("dwell relay") {
+            self.relay = Some(Process::spawn(&mut command)?);
+            return Ok(());
+        }
+        // The relays need a moment to find each other.
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match succeeds(&mut command) {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > end => return Err(error),
+                Err(_) => sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+}
+
+/// A folder of the check's own, removed with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("dwell-docs-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
