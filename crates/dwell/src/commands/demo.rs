@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use dwell_base::ByteSize;
 use dwell_base::time::SECOND_NS;
 use dwell_testkit::corpus;
@@ -18,7 +18,7 @@ use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
 use self::live::Live;
 use self::measure::{Payload, Stage};
 use self::summary::Summary;
-use super::lab_setup::{self, LinkArgs};
+use super::lab_setup::{self, LinkArgs, RELAYS};
 use crate::logging::{self, Logging};
 use crate::terminal;
 
@@ -48,22 +48,22 @@ pub(crate) struct Demo {
     #[command(flatten)]
     link: LinkArgs,
     /// A scheme to show; may be repeated [default: none, all and packet]
-    #[arg(long, value_parser = lab_setup::schemes(), help_heading = "The relays")]
+    #[arg(long, value_parser = lab_setup::schemes(), help_heading = RELAYS)]
     scheme: Vec<String>,
     /// The codec and its level
     #[arg(long, default_value = "zstd:1", value_parser = lab_setup::codec)]
-    #[arg(help_heading = "The relays")]
+    #[arg(help_heading = RELAYS)]
     codec: String,
     /// What the relays are told of the link's rate: "auto" lets them find it by back-pressure
     #[arg(long, value_name = "RATE", default_value = "auto", value_parser = lab_setup::relay_rate)]
-    #[arg(help_heading = "The relays")]
+    #[arg(help_heading = RELAYS)]
     relay_rate: RelayRate,
     /// How long each download should take without dwell; decides on the size of the files
     #[arg(long, default_value = "4", value_parser = seconds)]
     seconds: f64,
     /// The size of the files instead, such as 5MB
-    #[arg(long, conflicts_with = "seconds")]
-    size: Option<ByteSize>,
+    #[arg(long, conflicts_with = "seconds", value_parser = size)]
+    size: Option<u64>,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -81,6 +81,12 @@ const PLAIN: &str = "without";
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|s| (0.1..=SECONDS_MAX).contains(s));
     number.ok_or_else(|| format!("use a number of seconds from 0.1 to {SECONDS_MAX}"))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let ByteSize(size) = text.parse()?;
+    let is_possible = (SIZE_MIN..=SIZE_MAX).contains(&size);
+    is_possible.then_some(size).ok_or_else(|| "use a size from 1kB to 1GiB".to_owned())
 }
 
 impl Demo {
@@ -113,15 +119,9 @@ impl Demo {
     }
 
     fn size(&self) -> anyhow::Result<usize> {
-        let size = self.size.map_or_else(
-            || self.link.rate.bytes_in_ns((self.seconds * SECOND_NS as f64) as u64),
-            |size| size.0,
-        );
-        ensure!(
-            self.size.is_none() || (SIZE_MIN..=SIZE_MAX).contains(&size),
-            "--size must be between 1kB and 1GiB"
-        );
-        Ok(usize::try_from(size.clamp(SIZE_MIN, SIZE_MAX))?)
+        let as_long_as_told = self.link.rate.bytes_in_ns((self.seconds * SECOND_NS as f64) as u64);
+        let size = self.size.unwrap_or(as_long_as_told.clamp(SIZE_MIN, SIZE_MAX));
+        usize::try_from(size).context("the files don't fit into the memory")
     }
 
     fn empty_summary(&self, size: usize) -> Summary {

@@ -11,18 +11,23 @@ use dwell_testkit::lab::Shape;
 use dwell_testkit::lab::topology::PairSpec;
 use dwell_testkit::relays::RelayRate;
 
+/// Headings in the help.
+pub(super) const LINK: &str = "The link";
+pub(super) const RELAYS: &str = "The relays";
+
 /// The thin link, as told by its plainest properties.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "The link")]
 pub(super) struct LinkArgs {
     /// How fast it is, each way
-    #[arg(long, default_value = "10mbit")]
+    #[arg(long, default_value = "10mbit", help_heading = LINK)]
     pub(super) rate: Rate,
     /// How long a packet is on its way, each way
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration_ns)]
+    #[arg(help_heading = LINK)]
     pub(super) delay: u64,
     /// How many packets it loses, each way: 0.01 or 1%
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = probability)]
+    #[arg(help_heading = LINK)]
     pub(super) loss: f64,
 }
 
@@ -46,7 +51,7 @@ pub(super) fn schemes() -> PossibleValuesParser {
 
 /// A codec as it is written in a configuration.
 pub(super) fn codec(text: &str) -> Result<String, String> {
-    CodecSpec::from_str(text).map(|spec| spec.to_string()).map_err(|error| error.to_string())
+    CodecSpec::from_str(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 pub(super) fn relay_rate(text: &str) -> Result<RelayRate, String> {

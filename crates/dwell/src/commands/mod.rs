@@ -6,6 +6,7 @@
 mod check;
 mod demo;
 mod genpsk;
+mod lab;
 mod lab_setup;
 mod man;
 mod relay;
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Status(status::Status),
     Genpsk(genpsk::Genpsk),
     Demo(demo::Demo),
+    Lab(lab::Lab),
     Man(man::Man),
 }
 
@@ -33,7 +35,7 @@ impl Command {
     pub(crate) fn run(self, logging: &Logging) -> anyhow::Result<ExitCode> {
         // How much the relay logs is for its configuration to say, and a lab is to be entered
         // before anything else happens.
-        if !matches!(self, Self::Relay(_) | Self::Demo(_)) {
+        if !matches!(self, Self::Relay(_) | Self::Demo(_) | Self::Lab(_)) {
             logging.start(logging::DEFAULT)?;
         }
         match self {
@@ -42,6 +44,7 @@ impl Command {
             Self::Status(command) => command.run(),
             Self::Genpsk(command) => command.run(),
             Self::Demo(command) => command.run(logging),
+            Self::Lab(command) => command.run(logging),
             Self::Man(command) => command.run(),
         }
     }

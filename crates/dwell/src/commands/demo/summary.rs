@@ -165,13 +165,13 @@ impl Summary {
         let speed = match gain {
             1.01.. => format!("\"{name}\" was best, {gain:.2} times as fast as without dwell"),
             0.99..1.01 => format!("\"{name}\" was best, as fast as without dwell"),
-            _ => format!("slower with dwell, by {} at best (\"{name}\")", percent(1.0 - gain)),
+            _ => format!("slower by {} with dwell (\"{name}\", the best)", percent(1.0 - gain)),
         };
         let bytes = match bytes {
             ..0.995 => format!("with {} fewer bytes on the link", percent(1.0 - bytes)),
             0.995..1.005 => "with as many bytes on the link".to_owned(),
             _ => {
-                format!("with {} more bytes on the link, the relays' headers", percent(bytes - 1.0))
+                format!("with {} more bytes on the link", percent(bytes - 1.0))
             }
         };
         Some(format!("{}: {speed}, {bytes}.", capitalised(file)))
@@ -204,9 +204,10 @@ impl Summary {
             .filter(|run| !run.download.equal)
             .map(|run| format!("{} ({})", run.file, run.name()))
             .collect();
-        let rest = if self.complete { "" } else { " It did not run to its end." };
+        let rest = if self.complete { "" } else { " The demo did not run to its end." };
         match &wrong[..] {
-            [] if count == 0 => "Nothing was downloaded.".to_owned(),
+            [] if count == 0 => format!("Nothing was downloaded.{rest}"),
+            [] if count == 1 => format!("The download arrived byte for byte as it was sent.{rest}"),
             [] => format!("All {count} downloads arrived byte for byte as they were sent.{rest}"),
             _ => format!("NOT AS THEY WERE SENT arrived: {}.{rest}", wrong.join(", ")),
         }
