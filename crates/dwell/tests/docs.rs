@@ -182,7 +182,7 @@ fn quick_start() -> anyhow::Result<ExitCode> {
         }
     }
     ensure!(commands >= 6, "only {commands} commands of README.md were found");
-    let status = succeeds(&mut sites[0].host.command(DWELL).args(["status", "site-a"]))?;
+    let status = succeeds(sites[0].host.command(DWELL).args(["status", "site-a"]))?;
     ensure!(status.contains("  up  "), "site B is not up:\n{status}");
     for site in &mut sites {
         if let Some(mut relay) = site.relay.take() {
