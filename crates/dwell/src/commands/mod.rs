@@ -3,6 +3,7 @@
 //! A new command is a file with a `clap::Args` struct that has `run(self)`, and here its
 //! `mod` line, its variant and its arm. Its help must have examples and exit codes.
 
+mod bench;
 mod check;
 mod demo;
 mod genpsk;
@@ -26,6 +27,7 @@ pub(crate) enum Command {
     Genpsk(genpsk::Genpsk),
     Demo(demo::Demo),
     Lab(lab::Lab),
+    Bench(bench::Bench),
     Man(man::Man),
 }
 
@@ -45,6 +47,7 @@ impl Command {
             Self::Genpsk(command) => command.run(),
             Self::Demo(command) => command.run(logging),
             Self::Lab(command) => command.run(logging),
+            Self::Bench(command) => command.run(),
             Self::Man(command) => command.run(),
         }
     }

@@ -1,0 +1,84 @@
+//! Where runs take place: a link between two sites, and the user's wish to stop.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use dwell_testkit::lab::topology::{self, Pair, PairSpec};
+use dwell_testkit::lab::{Lab, LabError};
+
+use super::link_rate::LinkRate;
+
+/// A pair of sites joined by a link. Data flow from the server to the client, so that the
+/// egress is the sender and the ingress the receiver.
+#[derive(Debug)]
+pub(super) struct Bed<'a> {
+    pub(super) lab: &'a Lab,
+    pub(super) pair: Pair,
+    pub(super) rate: LinkRate,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// The user wants no more runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// How soon an interruption is noticed.
+const GLANCE: Duration = Duration::from_millis(50);
+
+impl<'a> Bed<'a> {
+    pub(super) fn new(lab: &'a mut Lab, rate: LinkRate, delay_ns: u64) -> Result<Self, LabError> {
+        let spec = match rate.0 {
+            Some(rate) => PairSpec::thin(rate, delay_ns),
+            None => PairSpec::default(),
+        };
+        let pair = topology::pair(lab, spec)?;
+        // What TCP learned of the way with one contender must not help the next.
+        for host in [&pair.client, &pair.server] {
+            host.sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
+        }
+        let interrupted = lab.interrupted();
+        Ok(Self { lab, pair, rate, interrupted })
+    }
+
+    /// Lets the server's TCP react to congestion in this way, of those that the kernel has.
+    pub(super) fn congestion_control(&self, name: &str) -> anyhow::Result<()> {
+        let server = &self.pair.server;
+        server.sysctl("net/ipv4/tcp_congestion_control", name).with_context(|| {
+            format!("this kernel's TCP has no {name}: see tcp_available_congestion_control")
+        })
+    }
+
+    /// Fails if the user wants to stop.
+    pub(super) fn check(&self) -> Result<(), Interrupted> {
+        if self.interrupted.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
+    }
+
+    /// Sleeps until then, unless the user wants to stop.
+    pub(super) fn sleep_until(&self, end: Instant) -> Result<(), Interrupted> {
+        loop {
+            self.check()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            thread::sleep(left.min(GLANCE));
+        }
+    }
+
+    /// Sleeps this long, unless the user wants to stop.
+    pub(super) fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
+        self.sleep_until(Instant::now() + time)
+    }
+}

@@ -1,0 +1,182 @@
+//! Who takes part: no tunnel at all, dwell in its variants, and what others offer.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// Something that carries packets over the link.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Contender {
+    /// No tunnel.
+    Off,
+    Dwell(Dwell),
+    OpenVpn(OpenVpnVariant),
+    WireGuardGo,
+}
+
+/// A variant of dwell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Dwell {
+    pub(super) scheme: String,
+    /// The scheme `none` needs none.
+    pub(super) codec: Option<String>,
+    pub(super) security: Security,
+    /// Whether its name says how it is protected, because others are otherwise.
+    pub(super) tells_security: bool,
+}
+
+/// How datagrams are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Security {
+    /// Encrypted and authenticated with a fresh key
+    Psk,
+    /// In the clear
+    None,
+}
+
+/// A variant of OpenVPN: `gcm`, `gcm+lz4`, `none+lzo`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OpenVpnVariant {
+    /// AES-256-GCM, or neither cipher nor authentication.
+    pub(super) sealed: bool,
+    pub(super) compression: OpenVpnCompression,
+}
+
+/// What OpenVPN compresses with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum OpenVpnCompression {
+    None,
+    Lz4,
+    Lzo,
+}
+
+impl Contender {
+    /// The scheme, if it is dwell.
+    pub(super) fn scheme(&self) -> Option<&str> {
+        if let Self::Dwell(dwell) = self { Some(&dwell.scheme) } else { None }
+    }
+
+    /// The codec, if it has one.
+    pub(super) fn codec(&self) -> Option<&str> {
+        if let Self::Dwell(dwell) = self { dwell.codec.as_deref() } else { None }
+    }
+}
+
+/// Every scheme with every codec, where it needs one, each once.
+pub(super) fn dwell_variants(
+    schemes: &[String],
+    codecs: &[String],
+    security: Security,
+    tells_security: bool,
+) -> Vec<Contender> {
+    let variant = |scheme: &String, codec: Option<&String>| {
+        let (scheme, codec) = (scheme.clone(), codec.cloned());
+        Contender::Dwell(Dwell { scheme, codec, security, tells_security })
+    };
+    let mut all = Vec::new();
+    for scheme in schemes {
+        if scheme == "none" {
+            all.push(variant(scheme, None));
+        } else {
+            all.extend(codecs.iter().map(|codec| variant(scheme, Some(codec))));
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|contender| seen.insert(contender.clone()));
+    all
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Dwell(dwell) => dwell.fmt(f),
+            Self::OpenVpn(variant) => write!(f, "openvpn {variant}"),
+            Self::WireGuardGo => f.write_str("wireguard-go"),
+        }
+    }
+}
+
+impl fmt::Display for Dwell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.scheme)?;
+        if let Some(codec) = &self.codec {
+            write!(f, "/{codec}")?;
+        }
+        match self.security {
+            _ if !self.tells_security => Ok(()),
+            Security::Psk => f.write_str(" sealed"),
+            Security::None => f.write_str(" plain"),
+        }
+    }
+}
+
+impl fmt::Display for OpenVpnVariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.sealed { "gcm" } else { "none" })?;
+        match self.compression {
+            OpenVpnCompression::None => Ok(()),
+            OpenVpnCompression::Lz4 => f.write_str("+lz4"),
+            OpenVpnCompression::Lzo => f.write_str("+lzo"),
+        }
+    }
+}
+
+impl FromStr for OpenVpnVariant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (cipher, compression) = text.split_once('+').unwrap_or((text, ""));
+        let sealed = match cipher {
+            "gcm" => true,
+            "none" => false,
+            other => return Err(format!("\"{other}\" is no cipher here: use gcm or none")),
+        };
+        let compression = match compression {
+            "" => OpenVpnCompression::None,
+            "lz4" => OpenVpnCompression::Lz4,
+            "lzo" => OpenVpnCompression::Lzo,
+            other => return Err(format!("\"{other}\" is no compression here: use lz4 or lzo")),
+        };
+        Ok(Self { sealed, compression })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_takes_part_once_and_others_with_each_codec() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let all = dwell_variants(
+            &words("none all packet none"),
+            &words("lz4 zstd:1"),
+            Security::Psk,
+            false,
+        );
+        let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["none", "all/lz4", "all/zstd:1", "packet/lz4", "packet/zstd:1"]);
+        assert_eq!((all[0].codec(), all[1].codec()), (None, Some("lz4")));
+    }
+
+    #[test]
+    fn security_is_told_where_it_differs() {
+        let dwell =
+            |security| dwell_variants(&["none".to_owned()], &[], security, true)[0].to_string();
+        assert_eq!([dwell(Security::Psk), dwell(Security::None)], ["none sealed", "none plain"]);
+    }
+
+    #[test]
+    fn variants_of_openvpn_are_read_as_they_are_written() {
+        for text in ["gcm", "gcm+lz4", "none", "none+lzo"] {
+            assert_eq!(text.parse::<OpenVpnVariant>().unwrap().to_string(), text);
+        }
+        for text in ["", "aes", "gcm+zip", "lz4"] {
+            assert!(text.parse::<OpenVpnVariant>().is_err(), "{text}");
+        }
+    }
+}

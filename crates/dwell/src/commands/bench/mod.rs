@@ -1,0 +1,109 @@
+//! `dwell bench`: measures dwell against nothing at all and against others, in a lab.
+//!
+//! A [`contender`] becomes a [`tunnel`] in a [`bed`]; a [`trial`] sends a [`workload`] through
+//! it and tells what it measured as a [`record`]. [`results`] are what the [`report`] and the
+//! [`verdict`] are made of.
+
+mod bed;
+mod ceiling;
+mod contender;
+mod download;
+mod flood;
+mod idle;
+mod link;
+mod link_rate;
+mod machine;
+mod messages;
+mod openvpn;
+mod others;
+mod pinger;
+mod progress;
+mod record;
+mod report;
+mod results;
+mod statistics;
+mod trial;
+mod tunnel;
+mod verdict;
+mod wireguard;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell bench link --rate 10mbit --workload text,random   goodput on a link of 10 Mbit/s
+  dwell bench link --json runs.jsonl                      the whole matrix, for an hour
+  dwell bench link --json runs.jsonl --resume             go on where it was interrupted
+  dwell bench idle --openvpn                              what a tunnel adds to a ping
+  dwell bench ceiling --openvpn                           how fast it is with nothing to press
+
+It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
+machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
+
+Exit codes:
+  0    all runs are done
+  1    some are not
+  2    the command line is wrong
+  130  it was interrupted; what there is has been printed";
+
+/// Measure dwell against nothing at all and against others
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Link(link::Link),
+    Idle(idle::Idle),
+    Ceiling(ceiling::Ceiling),
+}
+
+/// It was interrupted: 128 and the number of SIGINT, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+impl Bench {
+    /// Must be called before there are threads: the first thing is to enter a lab.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.what {
+            What::Link(command) => command.run(),
+            What::Idle(command) => command.run(),
+            What::Ceiling(command) => command.run(),
+        }
+    }
+}
+
+/// How a series of runs ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    failed: usize,
+    is_interrupted: bool,
+}
+
+impl Outcome {
+    fn exit_code(self) -> ExitCode {
+        if self.is_interrupted {
+            ExitCode::from(INTERRUPTED)
+        } else if self.failed > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    }
+
+    /// Takes note of an error. False if it was the user who wanted to stop.
+    fn goes_on_after(&mut self, error: &anyhow::Error, what: &str, check: bool) -> bool {
+        if error.is::<bed::Interrupted>() || check {
+            self.is_interrupted = true;
+            return false;
+        }
+        self.failed += 1;
+        crate::terminal::complain("dwell", &format!("{what}: {error:#}"));
+        true
+    }
+}

@@ -1,0 +1,311 @@
+//! What a run found, as a line of JSON.
+//!
+//! Field names are the format, with units in them, as in the status of a relay.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::contender::Security;
+use super::link_rate::LinkRate;
+use super::machine::Machine;
+use super::tunnel::Belief;
+use super::workload::Workload;
+
+/// What a result holds for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Origin {
+    pub(super) version: String,
+    pub(super) machine: Machine,
+}
+
+impl Origin {
+    pub(super) fn this() -> Self {
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), machine: Machine::this() }
+    }
+}
+
+/// How a run was done: runs may be compared if this is the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Terms {
+    /// The link's delay each way.
+    pub(super) delay_ns: u64,
+    /// Links faster than this have none.
+    pub(super) delay_max_bps: u64,
+    pub(super) belief: Belief,
+    /// What the sender's TCP reacts to congestion with.
+    pub(super) congestion_control: String,
+    pub(super) security: Security,
+    pub(super) seconds: f64,
+    pub(super) seed: u64,
+}
+
+/// A place in the matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Place {
+    #[serde(rename = "rate_bps")]
+    pub(super) rate: LinkRate,
+    pub(super) workload: Workload,
+    pub(super) contender: String,
+    pub(super) round: u32,
+}
+
+/// One run over a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct LinkRun {
+    pub(super) at_unix_seconds: u64,
+    #[serde(flatten)]
+    pub(super) origin: Origin,
+    #[serde(flatten)]
+    pub(super) terms: Terms,
+    #[serde(flatten)]
+    pub(super) place: Place,
+    pub(super) scheme: Option<String>,
+    pub(super) codec: Option<String>,
+    #[serde(flatten)]
+    pub(super) measured: Measured,
+}
+
+/// What was measured between two moments of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measured {
+    pub(super) window_ns: u64,
+    /// Bytes of downloads, or messages, that arrived.
+    pub(super) count: u64,
+    /// Bytes that arrived for the application.
+    pub(super) application_bytes: u64,
+    /// What the sender put on the link, Ethernet headers included.
+    pub(super) link_bytes: u64,
+    /// Whether everything that arrived was what had been sent, in order and once.
+    pub(super) verified: bool,
+    pub(super) ping_p50_ns: Option<u64>,
+    pub(super) ping_p99_ns: Option<u64>,
+    pub(super) pings: u64,
+    pub(super) pings_lost: u64,
+    /// Of messages, one way.
+    pub(super) delay_p50_ns: Option<u64>,
+    pub(super) delay_p99_ns: Option<u64>,
+    /// CPU time of the tunnel at the sending and at the receiving end.
+    pub(super) cpu_ns: Option<[u64; 2]>,
+    /// CPU time of this program, which sends and receives, and emulates delay.
+    pub(super) own_cpu_ns: u64,
+    /// What the sending relay says of itself.
+    pub(super) relay: Option<RelayAccounts>,
+}
+
+/// The sending relay's accounts of the window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RelayAccounts {
+    pub(super) arrived_packets: u64,
+    pub(super) sent_packets: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) dropped_packets: u64,
+    /// Datagrams that the operating system did not take.
+    pub(super) send_errors: u64,
+    pub(super) frames: u64,
+    pub(super) link_bytes: u64,
+    pub(super) tried: u64,
+    pub(super) pressed_packets: u64,
+    pub(super) pressed_bytes: u64,
+    pub(super) pressed_to_bytes: u64,
+    pub(super) not_smaller: u64,
+    pub(super) press_ns: u64,
+    /// Since the first second of the run.
+    pub(super) later_arrived_packets: u64,
+    pub(super) later_tried: u64,
+    /// The rate that it took the link to have, at the end.
+    pub(super) believed_bps: Option<u64>,
+    /// From a packet's arrival to its sending, since the relay's start.
+    pub(super) sojourn_p50_ns: u64,
+    pub(super) sojourn_p99_ns: u64,
+}
+
+impl Measured {
+    /// [`Self::count`] per second.
+    pub(super) fn per_second(&self) -> f64 {
+        self.count as f64 * 1e9 / self.window_ns.max(1) as f64
+    }
+
+    /// What the link carried for a byte of the application.
+    pub(super) fn link_bytes_per_byte(&self) -> Option<f64> {
+        ratio(self.link_bytes, self.application_bytes)
+    }
+}
+
+impl RelayAccounts {
+    /// Of packets that were pressed: compressed / original.
+    pub(super) fn pressed_ratio(&self) -> Option<f64> {
+        ratio(self.pressed_to_bytes, self.pressed_bytes)
+    }
+
+    /// Of all packets sent, pressed or not, without what the relay adds.
+    pub(super) fn sent_ratio(&self) -> Option<f64> {
+        let saved = self.pressed_bytes.saturating_sub(self.pressed_to_bytes);
+        ratio(self.sent_bytes.saturating_sub(saved), self.sent_bytes)
+    }
+
+    /// The share of packets that were given to the press.
+    pub(super) fn tried_share(&self) -> Option<f64> {
+        ratio(self.tried, self.arrived_packets)
+    }
+
+    /// The same after the first second.
+    pub(super) fn later_tried_share(&self) -> Option<f64> {
+        ratio(self.later_tried, self.later_arrived_packets)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Now, for records.
+pub(super) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A file of records, one a line; or none.
+#[derive(Debug)]
+pub(super) struct Journal(Option<File>);
+
+impl Journal {
+    /// Opens it. A file that exists is only added to, and only if told to resume; the runs
+    /// that are in it come along.
+    pub(super) fn open<T: for<'de> Deserialize<'de>>(
+        path: Option<&Path>,
+        resume: bool,
+    ) -> anyhow::Result<(Self, Vec<T>)> {
+        let Some(path) = path else { return Ok((Self(None), Vec::new())) };
+        let shown = path.display();
+        let before = match File::open(path) {
+            Ok(file) if resume => {
+                read(file).with_context(|| format!("{shown} can't be resumed"))?
+            }
+            Ok(_) => anyhow::bail!("{shown} exists: add --resume, or choose another name"),
+            Err(_) => Vec::new(),
+        };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("{shown} can't be written"))?;
+        Ok((Self(Some(file)), before))
+    }
+
+    /// Adds a record.
+    pub(super) fn add(&mut self, record: &impl Serialize) -> anyhow::Result<()> {
+        let Some(file) = &mut self.0 else { return Ok(()) };
+        let line = serde_json::to_string(record)? + "\n";
+        file.write_all(line.as_bytes()).context("a record can't be written")
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(file: File) -> anyhow::Result<Vec<T>> {
+    let mut records = Vec::new();
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let line = line?;
+        let record = serde_json::from_str(&line)
+            .with_context(|| format!("line {} is no record of this kind", number + 1))?;
+        records.push(record);
+    }
+    ensure!(records.len() < 10_000_000, "too many records");
+    Ok(records)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A run with this result; everything else is invented.
+    pub(crate) fn run(
+        rate: &str,
+        workload: Workload,
+        contender: &str,
+        round: u32,
+        per_second: u64,
+    ) -> LinkRun {
+        let machine = Machine { cores: 2, cpu: "cpu".into(), kernel: "6".into() };
+        let parts = contender.split_once('/');
+        LinkRun {
+            at_unix_seconds: 0,
+            origin: Origin { version: "0".into(), machine },
+            terms: terms(),
+            place: Place {
+                rate: rate.parse().unwrap(),
+                workload,
+                contender: contender.into(),
+                round,
+            },
+            scheme: (contender != "off").then(|| parts.map_or(contender, |p| p.0).to_owned()),
+            codec: parts.map(|parts| parts.1.to_owned()),
+            measured: Measured {
+                window_ns: 1_000_000_000,
+                count: per_second,
+                application_bytes: per_second,
+                link_bytes: 1_000_000,
+                verified: true,
+                ..Measured::default()
+            },
+        }
+    }
+
+    pub(crate) fn terms() -> Terms {
+        Terms {
+            delay_ns: 5_000_000,
+            delay_max_bps: 100_000_000,
+            belief: Belief::Auto,
+            congestion_control: "cubic".into(),
+            security: Security::Psk,
+            seconds: 2.0,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        for rate in ["10mbit", "unlimited"] {
+            let mut run = run(rate, Workload::Text, "packet/lz4", 3, 5);
+            run.measured.relay = Some(RelayAccounts::default());
+            run.measured.cpu_ns = Some([1, 2]);
+            let line = serde_json::to_string(&run).unwrap();
+            assert!(!line.contains('\n') && line.contains("\"rate_bps\""), "{line}");
+            assert_eq!(serde_json::from_str::<LinkRun>(&line).unwrap(), run);
+        }
+    }
+
+    #[test]
+    fn a_journal_is_never_overwritten_and_resumes() {
+        let path = std::env::temp_dir().join(format!("dwell-journal-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (mut journal, before) = Journal::open::<LinkRun>(Some(&path), false).unwrap();
+        assert!(before.is_empty());
+        let one = run("10mbit", Workload::Half, "off", 0, 7);
+        journal.add(&one).unwrap();
+        assert!(Journal::open::<LinkRun>(Some(&path), false).is_err());
+        let (_, before) = Journal::open::<LinkRun>(Some(&path), true).unwrap();
+        assert_eq!(before, [one]);
+        std::fs::write(&path, "{}\n").unwrap();
+        assert!(Journal::open::<LinkRun>(Some(&path), true).is_err());
+        let _ = std::fs::remove_file(&path);
+    }
+
+    #[test]
+    fn ratios_are_compressed_by_original() {
+        let accounts = RelayAccounts {
+            arrived_packets: 10,
+            tried: 5,
+            later_arrived_packets: 8,
+            later_tried: 2,
+            sent_bytes: 1000,
+            pressed_bytes: 500,
+            pressed_to_bytes: 250,
+            ..RelayAccounts::default()
+        };
+        assert_eq!(accounts.pressed_ratio(), Some(0.5));
+        assert_eq!(accounts.sent_ratio(), Some(0.75));
+        assert_eq!(accounts.tried_share(), Some(0.5));
+        assert_eq!(accounts.later_tried_share(), Some(0.25));
+        assert_eq!(RelayAccounts::default().pressed_ratio(), None);
+    }
+}
