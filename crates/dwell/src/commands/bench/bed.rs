@@ -1,6 +1,7 @@
 //! Where runs take place: a link between two sites, and the user's wish to stop.
 
 use std::fmt;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use dwell_testkit::lab::topology::{self, Pair, PairSpec};
 use dwell_testkit::lab::{Lab, LabError};
+use rustix::net::sockopt::set_tcp_congestion;
 
 use super::link_rate::LinkRate;
 
@@ -19,6 +21,7 @@ pub(super) struct Bed<'a> {
     pub(super) lab: &'a Lab,
     pub(super) pair: Pair,
     pub(super) rate: LinkRate,
+    congestion_control: Option<String>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -49,15 +52,25 @@ impl<'a> Bed<'a> {
             host.sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
         }
         let interrupted = lab.interrupted();
-        Ok(Self { lab, pair, rate, interrupted })
+        Ok(Self { lab, pair, rate, congestion_control: None, interrupted })
     }
 
     /// Lets the server's TCP react to congestion in this way, of those that the kernel has.
-    pub(super) fn congestion_control(&self, name: &str) -> anyhow::Result<()> {
-        let server = &self.pair.server;
-        server.sysctl("net/ipv4/tcp_congestion_control", name).with_context(|| {
-            format!("this kernel's TCP has no {name}: see tcp_available_congestion_control")
-        })
+    pub(super) fn set_congestion_control(&mut self, name: &str) -> anyhow::Result<()> {
+        self.congestion_control = Some(name.to_owned());
+        self.listen(SocketAddr::from(([127, 0, 0, 1], 0))).map(drop)
+    }
+
+    /// Opens a TCP port of the server.
+    pub(super) fn listen(&self, address: SocketAddr) -> anyhow::Result<TcpListener> {
+        let listener = self.pair.server.run(|| TcpListener::bind(address))?;
+        let listener = listener.with_context(|| format!("can't listen on {address}"))?;
+        if let Some(name) = &self.congestion_control {
+            // Connections inherit it. The default of a namespace can't be set to any.
+            set_tcp_congestion(&listener, name)
+                .with_context(|| format!("TCP can't use {name}: is the kernel's module loaded?"))?;
+        }
+        Ok(listener)
     }
 
     /// Fails if the user wants to stop.

@@ -47,8 +47,7 @@ impl Downloads {
         let mut clients = Vec::new();
         for (number, body) in bodies.iter().enumerate() {
             let address = server(PORT + u16::try_from(number).context("too many bodies")?);
-            let listener = bed.pair.server.run(|| TcpListener::bind(address))?;
-            let listener = listener.with_context(|| format!("can't listen on {address}"))?;
+            let listener = bed.listen(address)?;
             source.serve(listener, Arc::clone(body), Arc::clone(&state))?;
             let (state, body) = (Arc::clone(&state), Arc::clone(body));
             let client = move || download(address, &body, &state);

@@ -257,8 +257,8 @@ impl Matrix {
         progress: &mut Progress,
     ) -> anyhow::Result<()> {
         let has_delay = rate.bps().is_some_and(|bps| bps <= self.terms.delay_max_bps);
-        let bed = Bed::new(lab, rate, if has_delay { self.terms.delay_ns } else { 0 })?;
-        bed.congestion_control(&self.terms.congestion_control)?;
+        let mut bed = Bed::new(lab, rate, if has_delay { self.terms.delay_ns } else { 0 })?;
+        bed.set_congestion_control(&self.terms.congestion_control)?;
         let timing = Timing::new(rate, self.terms.seconds);
         let content = Content::new(workload, rate, timing.total() * 2, self.terms.seed);
         let missing: Vec<_> =
