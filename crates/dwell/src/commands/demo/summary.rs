@@ -87,7 +87,8 @@ impl Summary {
         };
         format!(
             "client ── ingress ══ {}, {}{loss} each way ══ egress ── server\n\
-             Files of {}: English prose (text) and random bytes (random). Relays: {}, rate {}.\n\n",
+             files: English prose (text) and random bytes (random), {} each\n\
+             relays: {}, rate {}\n\n",
             human::rate(self.link_rate_bps),
             format_duration_ns(self.link_delay_ns),
             human::bytes(self.file_bytes),
@@ -105,7 +106,7 @@ impl Summary {
         for file in self.files() {
             let runs: Vec<&Run> = self.runs.iter().filter(|run| run.file == file).collect();
             // Writing to a string can't fail.
-            let _ = writeln!(out, "{}\n", indented(&self.table(file, &runs).to_text()));
+            let _ = writeln!(out, "{}", self.table(file, &runs).to_text());
         }
         if !self.runs.is_empty() {
             out.push_str(LEGEND);
@@ -156,44 +157,50 @@ impl Summary {
 
     /// Goodput and bytes of a file: the best scheme against no dwell.
     fn about(&self, file: &str) -> Option<String> {
-        let best = self
-            .with_dwell(file)
-            .max_by_key(|run| run.download.goodput_bps)
-            .filter(|run| run.goodput_relative.is_some())?;
+        let best = self.with_dwell(file).max_by_key(|run| run.download.goodput_bps)?;
         let (gain, bytes) = (best.goodput_relative?, best.link_relative?);
-        let name = best.name();
+        let which = match self.with_dwell(file).count() {
+            1 => "",
+            _ => ", the best scheme,",
+        };
         let speed = match gain {
-            1.01.. => format!("\"{name}\" was best, {gain:.2} times as fast as without dwell"),
-            0.99..1.01 => format!("\"{name}\" was best, as fast as without dwell"),
-            _ => format!("slower by {} with dwell (\"{name}\", the best)", percent(1.0 - gain)),
+            1.01.. => format!("{gain:.2} times as fast as without dwell"),
+            0.99..1.01 => "as fast as without dwell".to_owned(),
+            _ => format!("slower by {} than without dwell", percent(1.0 - gain)),
         };
+        let nothing_pressed = best.download.relays.is_some_and(|cost| cost.pressed == 0);
         let bytes = match bytes {
-            ..0.995 => format!("with {} fewer bytes on the link", percent(1.0 - bytes)),
-            0.995..1.005 => "with as many bytes on the link".to_owned(),
-            _ => {
-                format!("with {} more bytes on the link", percent(bytes - 1.0))
+            ..0.995 => format!("{} fewer bytes on the link", percent(1.0 - bytes)),
+            0.995..1.005 => "as many bytes on the link".to_owned(),
+            _ if nothing_pressed && self.link_loss == 0.0 => {
+                format!("{} more bytes on the link, the relays' headers", percent(bytes - 1.0))
             }
+            _ => format!("{} more bytes on the link", percent(bytes - 1.0)),
         };
-        Some(format!("{}: {speed}, {bytes}.", capitalised(file)))
+        let (file, name) = (capitalised(file), best.name());
+        Some(format!("{file}: with \"{name}\"{which} {speed}, and {bytes}."))
     }
 
     fn about_ping(&self) -> Option<String> {
         let idle = |with: bool| {
-            let idle = self.idle.iter().filter(|idle| idle.scheme.is_some() == with);
+            let idle = self.idle.iter().filter(move |idle| idle.scheme.is_some() == with);
             range(idle.filter_map(|idle| idle.ping.p50_ns))
         };
-        let busy = |with: bool| {
-            let runs = self.runs.iter().filter(|run| run.scheme.is_some() == with);
+        let busy = |file: &'static str, with: bool| {
+            let runs = self.runs.iter();
+            let runs = runs.filter(move |run| run.file == file && run.scheme.is_some() == with);
             range(runs.filter_map(|run| run.download.ping.p50_ns))
         };
-        Some(format!(
-            "Ping, median: on the idle link {} without dwell, {} with it; beside the downloads \
-             {} without, {} with it.",
-            idle(false)?,
-            idle(true)?,
-            busy(false)?,
-            busy(true)?,
-        ))
+        let (plain, with_dwell) = (idle(false)?, idle(true)?);
+        let mut text =
+            format!("Ping, median: on the idle link {plain} without dwell, {with_dwell} with it");
+        for file in self.files() {
+            if let (Some(plain), Some(with_dwell)) = (busy(file, false), busy(file, true)) {
+                // Writing to a string can't fail.
+                let _ = write!(text, "; beside {file} {plain} without, {with_dwell} with it");
+            }
+        }
+        Some(text + ".")
     }
 
     fn about_equality(&self) -> String {
@@ -214,10 +221,11 @@ impl Summary {
     }
 }
 
-const LEGEND: &str =
-    "  on link: what the server's end of the link sent, by its device's counter, all headers and
-  pings included; ratio: that / the file; change: that, against without dwell; pressed: of
-  all packets; ping: median, and p99, during the download; CPU: of both relays together
+const LEGEND: &str = "\
+gain: goodput / that without dwell. on link: what the server's end of the link
+  sent, by its device's counter, all headers and pings included. ratio: that /
+  the file. change: on link, against without dwell. pressed: of all packets.
+  ping: median, and p99, during the download. CPU: of both relays together.
 ";
 
 /// The unit of goodput: that of the link.
@@ -250,7 +258,7 @@ impl Run {
         [
             self.name().to_owned(),
             format!("{:.2}", *goodput_bps as f64 / unit.bps),
-            with_dwell(self.goodput_relative).map_or_else(nothing, |gain| format!("x {gain:.2}")),
+            with_dwell(self.goodput_relative).map_or_else(nothing, |gain| format!("{gain:.2}")),
             human::bytes(*link_data_bytes),
             human::ratio(Some(*link_ratio)),
             with_dwell(self.link_relative)
@@ -285,11 +293,18 @@ fn capitalised(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// In lines that fit most terminals.
+/// What fits most terminals.
+const WIDTH: usize = 80;
+
+/// In lines that fit most terminals; all but the first are indented.
 fn wrapped(sentence: &str) -> String {
-    const WIDTH: usize = 80;
+    const STAYS: &str = "\u{a0}";
     let mut out = String::new();
     let mut column = 0;
+    // A number stays with its unit.
+    let sentence = [" %", " ms"].iter().fold(sentence.to_owned(), |sentence, unit| {
+        sentence.replace(unit, &unit.replace(' ', STAYS))
+    });
     for word in sentence.split(' ') {
         let len = word.chars().count();
         if column > 0 && column + 1 + len > WIDTH {
@@ -302,13 +317,91 @@ fn wrapped(sentence: &str) -> String {
         out.push_str(word);
         column += len;
     }
-    out
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    out.replace(STAYS, " ")
 }
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::demo::measure::RelayCost;
+
+    fn download(goodput_bps: u64, link_data_bytes: u64, relays: Option<RelayCost>) -> Download {
+        Download {
+            bytes: 1000,
+            equal: true,
+            duration_ns: 1,
+            first_byte_ns: 1,
+            goodput_bps,
+            link_data_bytes,
+            link_back_bytes: 1,
+            link_ratio: link_data_bytes as f64 / 1000.0,
+            ping: Ping { replies: 1, lost: 0, p50_ns: Some(50_000_000), p99_ns: Some(123_400_000) },
+            relays,
+        }
+    }
+
+    fn cost(pressed: u64) -> Option<RelayCost> {
+        Some(RelayCost { packets: 100, tried: 100, pressed, cpu_ns: 120_000_000 })
+    }
+
+    fn summary() -> Summary {
+        let mut summary = Summary {
+            schema: SCHEMA,
+            version: "1",
+            complete: true,
+            link_rate_bps: 10_000_000,
+            link_delay_ns: 20_000_000,
+            link_loss: 0.0,
+            codec: "zstd:1".to_owned(),
+            relay_rate: "auto".to_owned(),
+            file_bytes: 1000,
+            idle: Vec::new(),
+            runs: Vec::new(),
+        };
+        summary.add(None, "text", download(9_000_000, 1050, None));
+        summary.add(None, "random", download(9_000_000, 1050, None));
+        summary.add(Some("all".to_owned()), "text", download(13_500_000, 700, cost(90)));
+        summary.add(Some("all".to_owned()), "random", download(8_700_000, 1092, cost(0)));
+        summary
+    }
+
+    #[test]
+    fn sentences_tell_gains_and_losses() {
+        let expected = [
+            "Text: with \"all\" 1.50 times as fast as without dwell, and 33 % fewer bytes on the \
+             link.",
+            "Random: with \"all\" slower by 3.3 % than without dwell, and 4.0 % more bytes on the \
+             link, the relays' headers.",
+            "All 4 downloads arrived byte for byte as they were sent.",
+        ];
+        assert_eq!(summary().sentences(), expected);
+    }
+
+    #[test]
+    fn a_file_that_changed_on_its_way_is_named_and_bad() {
+        let mut summary = summary();
+        assert!(summary.is_good());
+        summary.runs[2].download.equal = false;
+        assert!(!summary.is_good());
+        let last = summary.sentences().pop().unwrap_or_default();
+        assert_eq!(last, "NOT AS THEY WERE SENT arrived: text (all).");
+    }
+
+    #[test]
+    fn each_file_has_a_table_that_fits_a_terminal() {
+        let text = summary().to_text();
+        let expected = "\
+text     Mbit/s  gain  on link  ratio  change  pressed     ping     p99     CPU
+without    9.00     -   1.1 kB  1.050       -        -  50.0 ms  123 ms       -
+all       13.50  1.50    700 B  0.700   -33 %   90.0 %  50.0 ms  123 ms  0.12 s
+";
+        assert!(text.starts_with(expected), "{text}");
+        let text = summary().introduction() + &text;
+        let width = text.lines().map(|line| line.chars().count()).max();
+        assert!(width <= Some(WIDTH), "{width:?} columns");
+    }
 }
