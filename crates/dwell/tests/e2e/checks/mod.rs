@@ -1,0 +1,28 @@
+//! The checks by name.
+
+mod downloads;
+mod idle;
+mod programs;
+
+use crate::harness::Check;
+
+pub(crate) const ALL: &[Check] = &[
+    ("downloads_none_sealed", |lab| downloads::run(lab, "none", "zstd:1", true)),
+    ("downloads_none_plain", |lab| downloads::run(lab, "none", "zstd:1", false)),
+    ("downloads_all_lz4_sealed", |lab| downloads::run(lab, "all", "lz4", true)),
+    ("downloads_all_lz4_plain", |lab| downloads::run(lab, "all", "lz4", false)),
+    ("downloads_all_zstd_sealed", |lab| downloads::run(lab, "all", "zstd:1", true)),
+    ("downloads_all_zstd_plain", |lab| downloads::run(lab, "all", "zstd:1", false)),
+    ("downloads_all_deflate_sealed", |lab| downloads::run(lab, "all", "deflate", true)),
+    ("downloads_all_deflate_plain", |lab| downloads::run(lab, "all", "deflate", false)),
+    ("downloads_packet_lz4_sealed", |lab| downloads::run(lab, "packet", "lz4", true)),
+    ("downloads_packet_lz4_plain", |lab| downloads::run(lab, "packet", "lz4", false)),
+    ("downloads_packet_zstd_sealed", |lab| downloads::run(lab, "packet", "zstd:1", true)),
+    ("downloads_packet_zstd_plain", |lab| downloads::run(lab, "packet", "zstd:1", false)),
+    ("downloads_packet_deflate_sealed", |lab| downloads::run(lab, "packet", "deflate", true)),
+    ("downloads_packet_deflate_plain", |lab| downloads::run(lab, "packet", "deflate", false)),
+    ("iperf3_there_and_back", programs::iperf3),
+    ("rsync_copies_a_tree", programs::rsync),
+    ("ssh_copies_a_tree", programs::ssh),
+    ("an_idle_link_is_silent", idle::idle),
+];
