@@ -2,6 +2,8 @@
 
 mod downloads;
 mod idle;
+mod links;
+mod mtu;
 mod programs;
 
 use crate::harness::Check;
@@ -24,5 +26,10 @@ pub(crate) const ALL: &[Check] = &[
     ("iperf3_there_and_back", programs::iperf3),
     ("rsync_copies_a_tree", programs::rsync),
     ("ssh_copies_a_tree", programs::ssh),
+    ("pings_around_the_mtu", mtu::ping_sizes),
+    ("too_big_packets_are_answered", mtu::too_big),
+    ("tcp_keeps_within_the_mtu", mtu::mss),
+    ("a_bad_link_sealed", |lab| links::bad_link(lab, true)),
+    ("a_bad_link_plain", |lab| links::bad_link(lab, false)),
     ("an_idle_link_is_silent", idle::idle),
 ];
