@@ -11,6 +11,7 @@
 
 mod checks;
 mod harness;
+mod raw;
 mod site;
 mod web;
 

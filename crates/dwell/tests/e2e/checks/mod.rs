@@ -1,7 +1,9 @@
 //! The checks by name.
 
 mod downloads;
+mod hostile;
 mod idle;
+mod life;
 mod links;
 mod mtu;
 mod programs;
@@ -32,4 +34,17 @@ pub(crate) const ALL: &[Check] = &[
     ("a_bad_link_sealed", |lab| links::bad_link(lab, true)),
     ("a_bad_link_plain", |lab| links::bad_link(lab, false)),
     ("an_idle_link_is_silent", idle::idle),
+    ("a_bad_configuration_is_refused", life::bad_config),
+    ("an_unreachable_peer_does_no_harm", life::unreachable_peer),
+    ("a_wrong_key_gets_no_answer", hostile::wrong_key),
+    ("rubbish_and_replays_do_no_harm", hostile::rubbish),
+    ("replayed_hellos_do_no_harm", hostile::replayed_hellos),
+    ("lies_about_lengths_do_no_harm", hostile::lies),
+    ("readers_who_do_not_read_do_no_harm", hostile::readers),
+    ("a_deleted_tun_comes_back", life::tun_deleted),
+    ("a_reload_loses_nothing", life::reload_under_load),
+    ("a_stopped_relay_leaves_cleanly", life::stop_under_load),
+    ("a_killed_relay_is_gone_around", life::fail_open),
+    ("a_killed_relay_is_waited_for", life::fail_closed),
+    ("operators_commands", life::commands),
 ];
