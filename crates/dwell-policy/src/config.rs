@@ -142,7 +142,7 @@ impl QueueLimit {
 
 impl Default for QueueLimit {
     fn default() -> Self {
-        Self { packets: 2000, bytes: 4 << 20, time_ns: 100 * MILLI_NS, time_floor_bytes: 32 << 10 }
+        Self { packets: 2000, bytes: 4 << 20, time_ns: 100 * MILLI_NS, time_floor_bytes: 16 << 10 }
     }
 }
 
