@@ -4,35 +4,36 @@
 //! rates that dwell is for the work per packet is small against a wake-up. Only codecs that
 //! take long work elsewhere.
 
+mod control;
 mod error;
 mod outbox;
+mod sockets;
 mod status;
 mod worker;
 mod world;
 
 pub use error::RunError;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_report::status::Status;
 use dwell_wire::CloseReason;
 
-use crate::config::{Config, Endpoint, MtuConfig, PeerConfig, RateConfig};
+use crate::config::{Config, MtuConfig};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
 use crate::io::route::{LinkSettings, RouteGuard, Routes};
-use crate::io::signal::{Signal, Signals};
+use crate::io::signal::Signals;
 use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
 use crate::io::udp::{RecvBatch, UdpPort};
 use crate::node::{Node, NodeEvent};
 use crate::trust::RandomSource;
+use sockets::{narrow, peer_token, resolve};
 use status::StatusSocket;
 use worker::Worker;
-use world::{TunCount, Wire, World};
+use world::{TunCount, World};
 
 const TUN: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -48,10 +49,6 @@ const READS_IN_A_ROW: usize = 64;
 const PACKETS_IN_A_ROW: usize = 256;
 /// Bursts from a fast network wait here while a packet is pressed.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
-/// Bytes of packets in the kernel's send buffer for a link whose rate is found by
-/// back-pressure: little, because what waits there can't be pressed any more, but enough to
-/// keep the link busy until we are woken.
-const SEND_BUFFER_AUTO_BYTES: usize = 3_456;
 /// The kernel's queue in front of the TUN; it is drained into our own at once.
 const TUN_QUEUE_PACKETS: u32 = 4_096;
 /// When the relay is told to stop, what waits may leave for so long.
@@ -194,51 +191,6 @@ impl Engine {
         match self.config.node.mtu {
             MtuConfig::Auto => self.node.packet_max(),
             MtuConfig::Fixed(mtu) => mtu,
-        }
-    }
-
-    /// Makes the sockets that the peers' present endpoints ask for.
-    fn connect_peers(&mut self) {
-        for peer in 0..self.node.peer_count() {
-            self.connect_peer(peer);
-        }
-    }
-
-    fn connect_peer(&mut self, peer: usize) {
-        while self.world.wires.len() <= peer {
-            self.world.wires.push(Wire::new());
-        }
-        let token = peer_token(peer);
-        let endpoint = self.node.endpoint(peer).filter(|_| self.node.peer_config(peer).is_some());
-        let wire = &mut self.world.wires[peer];
-        let present = wire.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
-        if present == endpoint && endpoint.is_some() {
-            set_send_buffer(wire, self.node.peer_config(peer));
-            return;
-        }
-        if let Some(old) = wire.socket.take() {
-            let _ = self.poller.deregister(&old, token);
-            wire.outbox.clear();
-            if wire.blocked {
-                wire.blocked = false;
-                self.node.link_writable(peer);
-            }
-        }
-        let Some(endpoint) = endpoint else { return };
-        let local = local_for(self.config.node.listen, endpoint);
-        match UdpPort::connect(local, endpoint, None, Some(RECEIVE_BUFFER_BYTES)) {
-            Ok(socket) => {
-                if let Ok(bytes) = socket.datagram_max() {
-                    let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
-                    self.node.set_path_datagram_max(peer, bytes);
-                }
-                if let Err(error) = self.poller.register(&socket, token, Interest::Read) {
-                    tracing::error!("cannot watch the socket to {endpoint}: {error}");
-                }
-                wire.socket = Some(socket);
-                set_send_buffer(wire, self.node.peer_config(peer));
-            }
-            Err(error) => tracing::error!("cannot reach {endpoint}: {error}"),
         }
     }
 
@@ -423,22 +375,6 @@ impl Engine {
         }
     }
 
-    fn on_writable(&mut self, peer: usize) {
-        let Some(wire) = self.world.wires.get_mut(peer) else { return };
-        if !wire.blocked {
-            return;
-        }
-        if wire.flush() {
-            self.node.link_writable(peer);
-            if !self.touched.contains(&peer) {
-                self.touched.push(peer);
-            }
-        } else {
-            self.node.link_blocked(Clock::now(), peer);
-        }
-        set_send_buffer_to(wire, self.node.burst_bytes(peer));
-    }
-
     fn take_results(&mut self) {
         self.waker.drain();
         while let Some(job) = self.world.worker.finished() {
@@ -500,164 +436,12 @@ impl Engine {
         }
     }
 
-    fn on_signals(&mut self) -> Result<(), RunError> {
-        let came: Vec<Signal> = self.signals.drain().collect();
-        for signal in came {
-            match signal {
-                Signal::Reload => self.reload(),
-                Signal::Report => self.log_report(),
-                // A second one means that there is no time to drain.
-                Signal::Stop if self.stopping => return Err(RunError::Interrupted),
-                Signal::Stop => {
-                    tracing::info!("stopping: sending what still waits");
-                    self.stopping = true;
-                    if let Some(tun) = &self.world.tun {
-                        let _ = self.poller.set_interest(tun, TUN, Interest::Idle);
-                    }
-                    self.sync_routes()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn reload(&mut self) {
-        let config = match Config::load(&self.path) {
-            Ok(config) => config,
-            Err(error) => {
-                tracing::error!("the configuration is not taken, the old one stays: {error}");
-                return;
-            }
-        };
-        let (old, new) = (&self.config.node, &config.node);
-        let fixed = |c: &crate::config::NodeConfig| {
-            (c.tun.clone(), c.addresses.clone(), c.listen, c.offload, c.status.clone())
-        };
-        if fixed(old) != fixed(new) {
-            tracing::warn!(
-                "tun, addresses, listen, offload and status change with a restart only; the \
-                 rest is taken"
-            );
-        }
-        let endpoints = resolve(&config);
-        if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
-            tracing::error!("the configuration is not taken whole: {error}");
-        }
-        let kept = self.config.node.clone();
-        self.config = config;
-        self.config.node = crate::config::NodeConfig {
-            tun: kept.tun,
-            addresses: kept.addresses,
-            listen: kept.listen,
-            offload: kept.offload,
-            status: kept.status,
-            ..self.config.node.clone()
-        };
-        self.connect_peers();
-        self.touched = (0..self.node.peer_count()).collect();
-        match self.sync_routes() {
-            Ok(()) => tracing::info!("configuration taken"),
-            Err(error) => tracing::error!("{error}"),
-        }
-    }
-
-    fn tell_status(&self) {
-        let Some(socket) = &self.status else { return };
-        socket.serve(|| serde_json::to_vec(&self.present()).unwrap_or_default());
-    }
-
-    fn log_report(&self) {
-        for peer in self.present().peers {
-            let tx = &peer.tx;
-            tracing::info!(
-                "{}: {}, {} packets in, {} sent, {} dropped, {} pressed, {} bytes saved",
-                peer.name,
-                peer.state.name(),
-                tx.arrived.packets,
-                tx.sent.packets,
-                tx.dropped_total().packets,
-                tx.pressed.packets,
-                tx.saved_bytes(),
-            );
-        }
-    }
-
-    fn present(&self) -> Status {
-        let now = Clock::now();
-        let mut status = self.node.status(now);
-        status.version = env!("CARGO_PKG_VERSION").to_owned();
-        status.name = self.config.node.name.clone();
-        status.uptime_ns = now.since_ns(self.started);
-        status.cpu_ns = Clock::process_cpu_ns();
-        status.tun.name = self.config.node.tun.clone();
-        status.tun.mtu = u32::from(self.tun_mtu);
-        status.tun.offload = self.world.tun.as_ref().is_some_and(Tun::offload);
-        status.tun.rx_packets = self.read.packets;
-        status.tun.rx_bytes = self.read.bytes;
-        status.tun.tx_packets = self.world.written.packets;
-        status.tun.tx_bytes = self.world.written.bytes;
-        status.drops.insert("tun_refused".to_owned(), self.world.written.refused);
-        status.drops.insert("tun_skipped".to_owned(), self.from_tun.skipped());
-        let alive = self.world.wires.iter().enumerate();
-        let alive = alive.filter(|(peer, _)| self.node.peer_config(*peer).is_some());
-        for (peer, (_, wire)) in status.peers.iter_mut().zip(alive) {
-            let errors = wire.errors.iter().map(|(name, count)| ((*name).to_owned(), *count));
-            peer.tx.send_errors.extend(errors);
-            peer.tx.send_errors.insert("overrun".to_owned(), wire.outbox.overrun);
-        }
-        status
-    }
-
     fn stop(&mut self) {
         self.node.close(&mut self.world, CloseReason::ShuttingDown);
         self.flush();
         self.log_report();
         tracing::info!("stopped");
     }
-}
-
-fn peer_token(peer: usize) -> Token {
-    // Far fewer peers fit into a configuration than a token can name.
-    Token(u16::try_from(peer).unwrap_or(u16::MAX - FIRST_PEER) + FIRST_PEER)
-}
-
-fn narrow(node: &mut Node, peer: usize, mtu: usize) {
-    let headers = match node.endpoint(peer) {
-        Some(SocketAddr::V4(_)) => 28,
-        _ => 48,
-    };
-    let bytes = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
-    tracing::info!("the path to a peer takes {mtu} bytes");
-    node.set_path_datagram_max(peer, bytes);
-}
-
-/// The local address for a socket to `peer`: the listener's port, and its address if it is
-/// of the same family.
-fn local_for(listen: SocketAddr, peer: SocketAddr) -> SocketAddr {
-    match (listen, peer) {
-        (SocketAddr::V4(_), SocketAddr::V4(_)) | (SocketAddr::V6(_), SocketAddr::V6(_)) => listen,
-        (_, SocketAddr::V4(_)) => (Ipv4Addr::UNSPECIFIED, listen.port()).into(),
-        (_, SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, listen.port()).into(),
-    }
-}
-
-fn set_send_buffer(wire: &Wire, config: Option<&PeerConfig>) {
-    let (Some(socket), Some(config)) = (&wire.socket, config) else { return };
-    let bytes = match config.rate {
-        RateConfig::Auto => SEND_BUFFER_AUTO_BYTES,
-        RateConfig::Fixed(_) | RateConfig::Unlimited => RECEIVE_BUFFER_BYTES,
-    };
-    if let Err(error) = socket.set_send_buffer(bytes) {
-        tracing::warn!("cannot set the size of a send buffer: {error}");
-    }
-}
-
-/// Lets the send buffer of a link found by back-pressure follow its rate.
-fn set_send_buffer_to(wire: &Wire, burst_bytes: Option<u64>) {
-    let (Some(socket), Some(burst)) = (&wire.socket, burst_bytes) else { return };
-    let bytes = SEND_BUFFER_AUTO_BYTES.max(2 * burst as usize);
-    // The old size serves if this fails.
-    let _ = socket.set_send_buffer(bytes);
 }
 
 /// A generator of the operating system's randomness.
@@ -668,19 +452,4 @@ fn random_source() -> RandomSource {
         // would be worse than no relay.
         system.fill(bytes).expect("the operating system has randomness");
     })
-}
-
-/// The addresses of the peers' endpoints, as far as they have one and it can be resolved.
-fn resolve(config: &Config) -> Vec<Option<SocketAddr>> {
-    let of_peer = |peer: &PeerConfig| match peer.endpoint.as_ref()? {
-        Endpoint::Address(address) => Some(*address),
-        Endpoint::Name { host, port } => match (host.as_str(), *port).to_socket_addrs() {
-            Ok(mut addresses) => addresses.next(),
-            Err(error) => {
-                tracing::error!("cannot resolve {host}, the endpoint of {}: {error}", peer.name);
-                None
-            }
-        },
-    };
-    config.peers.iter().map(of_peer).collect()
 }

@@ -1,0 +1,121 @@
+//! What an operator asks of a running relay: by signals, and over the status socket.
+
+use dwell_report::status::Status;
+
+use super::sockets::resolve;
+use super::{Engine, RunError, TUN, random_source};
+use crate::config::{Config, NodeConfig};
+use crate::io::clock::Clock;
+use crate::io::poller::Interest;
+use crate::io::signal::Signal;
+use crate::io::tun::Tun;
+
+impl Engine {
+    pub(super) fn on_signals(&mut self) -> Result<(), RunError> {
+        let came: Vec<Signal> = self.signals.drain().collect();
+        for signal in came {
+            match signal {
+                Signal::Reload => self.reload(),
+                Signal::Report => self.log_report(),
+                // A second one means that there is no time to drain.
+                Signal::Stop if self.stopping => return Err(RunError::Interrupted),
+                Signal::Stop => {
+                    tracing::info!("stopping: sending what still waits");
+                    self.stopping = true;
+                    if let Some(tun) = &self.world.tun {
+                        let _ = self.poller.set_interest(tun, TUN, Interest::Idle);
+                    }
+                    self.sync_routes()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn reload(&mut self) {
+        let config = match Config::load(&self.path) {
+            Ok(config) => config,
+            Err(error) => {
+                tracing::error!("the configuration is not taken, the old one stays: {error}");
+                return;
+            }
+        };
+        let (old, new) = (&self.config.node, &config.node);
+        let fixed = |c: &NodeConfig| {
+            (c.tun.clone(), c.addresses.clone(), c.listen, c.offload, c.status.clone())
+        };
+        if fixed(old) != fixed(new) {
+            tracing::warn!(
+                "tun, addresses, listen, offload and status change with a restart only; the \
+                 rest is taken"
+            );
+        }
+        let endpoints = resolve(&config);
+        if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
+            tracing::error!("the configuration is not taken whole: {error}");
+        }
+        let kept = self.config.node.clone();
+        self.config = config;
+        self.config.node = NodeConfig {
+            tun: kept.tun,
+            addresses: kept.addresses,
+            listen: kept.listen,
+            offload: kept.offload,
+            status: kept.status,
+            ..self.config.node.clone()
+        };
+        self.connect_peers();
+        self.touched = (0..self.node.peer_count()).collect();
+        match self.sync_routes() {
+            Ok(()) => tracing::info!("configuration taken"),
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+
+    pub(super) fn tell_status(&self) {
+        let Some(socket) = &self.status else { return };
+        socket.serve(|| serde_json::to_vec(&self.present()).unwrap_or_default());
+    }
+
+    pub(super) fn log_report(&self) {
+        for peer in self.present().peers {
+            let tx = &peer.tx;
+            tracing::info!(
+                "{}: {}, {} packets in, {} sent, {} dropped, {} pressed, {} bytes saved",
+                peer.name,
+                peer.state.name(),
+                tx.arrived.packets,
+                tx.sent.packets,
+                tx.dropped_total().packets,
+                tx.pressed.packets,
+                tx.saved_bytes(),
+            );
+        }
+    }
+
+    pub(super) fn present(&self) -> Status {
+        let now = Clock::now();
+        let mut status = self.node.status(now);
+        status.version = env!("CARGO_PKG_VERSION").to_owned();
+        status.name = self.config.node.name.clone();
+        status.uptime_ns = now.since_ns(self.started);
+        status.cpu_ns = Clock::process_cpu_ns();
+        status.tun.name = self.config.node.tun.clone();
+        status.tun.mtu = u32::from(self.tun_mtu);
+        status.tun.offload = self.world.tun.as_ref().is_some_and(Tun::offload);
+        status.tun.rx_packets = self.read.packets;
+        status.tun.rx_bytes = self.read.bytes;
+        status.tun.tx_packets = self.world.written.packets;
+        status.tun.tx_bytes = self.world.written.bytes;
+        status.drops.insert("tun_refused".to_owned(), self.world.written.refused);
+        status.drops.insert("tun_skipped".to_owned(), self.from_tun.skipped());
+        let alive = self.world.wires.iter().enumerate();
+        let alive = alive.filter(|(peer, _)| self.node.peer_config(*peer).is_some());
+        for (peer, (_, wire)) in status.peers.iter_mut().zip(alive) {
+            let errors = wire.errors.iter().map(|(name, count)| ((*name).to_owned(), *count));
+            peer.tx.send_errors.extend(errors);
+            peer.tx.send_errors.insert("overrun".to_owned(), wire.outbox.overrun);
+        }
+        status
+    }
+}

@@ -1,0 +1,138 @@
+//! The sockets to the peers, and where they lead.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+use super::world::Wire;
+use super::{Engine, FIRST_PEER, RECEIVE_BUFFER_BYTES};
+use crate::config::{Config, Endpoint, PeerConfig, RateConfig};
+use crate::io::clock::Clock;
+use crate::io::poller::{Interest, Token};
+use crate::io::udp::UdpPort;
+use crate::node::Node;
+
+/// Bytes of packets in the kernel's send buffer for a link whose rate is found by
+/// back-pressure: little, because what waits there can't be pressed any more, but enough to
+/// keep the link busy until we are woken.
+const SEND_BUFFER_AUTO_BYTES: usize = 3_456;
+
+impl Engine {
+    /// Makes the sockets that the peers' present endpoints ask for.
+    pub(super) fn connect_peers(&mut self) {
+        for peer in 0..self.node.peer_count() {
+            self.connect_peer(peer);
+        }
+    }
+
+    pub(super) fn connect_peer(&mut self, peer: usize) {
+        while self.world.wires.len() <= peer {
+            self.world.wires.push(Wire::new());
+        }
+        let token = peer_token(peer);
+        let endpoint = self.node.endpoint(peer).filter(|_| self.node.peer_config(peer).is_some());
+        let wire = &mut self.world.wires[peer];
+        let present = wire.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
+        if present == endpoint && endpoint.is_some() {
+            set_send_buffer(wire, self.node.peer_config(peer));
+            return;
+        }
+        if let Some(old) = wire.socket.take() {
+            let _ = self.poller.deregister(&old, token);
+            wire.outbox.clear();
+            if wire.blocked {
+                wire.blocked = false;
+                self.node.link_writable(peer);
+            }
+        }
+        let Some(endpoint) = endpoint else { return };
+        let local = local_for(self.config.node.listen, endpoint);
+        match UdpPort::connect(local, endpoint, None, Some(RECEIVE_BUFFER_BYTES)) {
+            Ok(socket) => {
+                if let Ok(bytes) = socket.datagram_max() {
+                    let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+                    self.node.set_path_datagram_max(peer, bytes);
+                }
+                if let Err(error) = self.poller.register(&socket, token, Interest::Read) {
+                    tracing::error!("cannot watch the socket to {endpoint}: {error}");
+                }
+                wire.socket = Some(socket);
+                set_send_buffer(wire, self.node.peer_config(peer));
+            }
+            Err(error) => tracing::error!("cannot reach {endpoint}: {error}"),
+        }
+    }
+
+    pub(super) fn on_writable(&mut self, peer: usize) {
+        let Some(wire) = self.world.wires.get_mut(peer) else { return };
+        if !wire.blocked {
+            return;
+        }
+        if wire.flush() {
+            self.node.link_writable(peer);
+            if !self.touched.contains(&peer) {
+                self.touched.push(peer);
+            }
+        } else {
+            self.node.link_blocked(Clock::now(), peer);
+        }
+        set_send_buffer_to(wire, self.node.burst_bytes(peer));
+    }
+}
+
+pub(super) fn peer_token(peer: usize) -> Token {
+    // Far fewer peers fit into a configuration than a token can name.
+    Token(u16::try_from(peer).unwrap_or(u16::MAX - FIRST_PEER) + FIRST_PEER)
+}
+
+pub(super) fn narrow(node: &mut Node, peer: usize, mtu: usize) {
+    let headers = match node.endpoint(peer) {
+        Some(SocketAddr::V4(_)) => 28,
+        _ => 48,
+    };
+    let bytes = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
+    tracing::info!("the path to a peer takes {mtu} bytes");
+    node.set_path_datagram_max(peer, bytes);
+}
+
+/// The local address for a socket to `peer`: the listener's port, and its address if it is
+/// of the same family.
+fn local_for(listen: SocketAddr, peer: SocketAddr) -> SocketAddr {
+    match (listen, peer) {
+        (SocketAddr::V4(_), SocketAddr::V4(_)) | (SocketAddr::V6(_), SocketAddr::V6(_)) => listen,
+        (_, SocketAddr::V4(_)) => (Ipv4Addr::UNSPECIFIED, listen.port()).into(),
+        (_, SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, listen.port()).into(),
+    }
+}
+
+fn set_send_buffer(wire: &Wire, config: Option<&PeerConfig>) {
+    let (Some(socket), Some(config)) = (&wire.socket, config) else { return };
+    let bytes = match config.rate {
+        RateConfig::Auto => SEND_BUFFER_AUTO_BYTES,
+        RateConfig::Fixed(_) | RateConfig::Unlimited => RECEIVE_BUFFER_BYTES,
+    };
+    if let Err(error) = socket.set_send_buffer(bytes) {
+        tracing::warn!("cannot set the size of a send buffer: {error}");
+    }
+}
+
+/// Lets the send buffer of a link found by back-pressure follow its rate.
+fn set_send_buffer_to(wire: &Wire, burst_bytes: Option<u64>) {
+    let (Some(socket), Some(burst)) = (&wire.socket, burst_bytes) else { return };
+    let bytes = SEND_BUFFER_AUTO_BYTES.max(2 * burst as usize);
+    // The old size serves if this fails.
+    let _ = socket.set_send_buffer(bytes);
+}
+
+/// The addresses of the peers' endpoints, as far as they have one and it can be resolved.
+pub(super) fn resolve(config: &Config) -> Vec<Option<SocketAddr>> {
+    let of_peer = |peer: &PeerConfig| match peer.endpoint.as_ref()? {
+        Endpoint::Address(address) => Some(*address),
+        Endpoint::Name { host, port } => match (host.as_str(), *port).to_socket_addrs() {
+            Ok(mut addresses) => addresses.next(),
+            Err(error) => {
+                tracing::error!("cannot resolve {host}, the endpoint of {}: {error}", peer.name);
+                None
+            }
+        },
+    };
+    config.peers.iter().map(of_peer).collect()
+}
