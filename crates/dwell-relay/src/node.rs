@@ -227,11 +227,10 @@ impl Node {
         matches!(self.peers[peer].pacer.pacing(), Pacing::Fixed(_))
     }
 
-    /// How much the kernel should be given in one go, if the peer's rate is found by
-    /// back-pressure.
-    pub fn burst_bytes(&self, peer: usize) -> Option<u64> {
-        let pacer = &self.peers[peer].pacer;
-        (pacer.pacing() == Pacing::Auto).then(|| pacer.burst_bytes())
+    /// How many bytes of packets the kernel's send buffer for a peer should hold, if the peer's
+    /// rate is found by back-pressure.
+    pub fn send_buffer_bytes(&self, peer: usize) -> Option<u64> {
+        self.peers.get(peer).and_then(|peer| peer.pacer.buffer_bytes())
     }
 
     /// Verifies the invariants of every port; for tests.

@@ -4,16 +4,15 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::world::Wire;
 use super::{Engine, FIRST_PEER, RECEIVE_BUFFER_BYTES};
-use crate::config::{Config, Endpoint, PeerConfig, RateConfig};
+use crate::config::{Config, Endpoint, PeerConfig};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Token};
 use crate::io::udp::UdpPort;
 use crate::node::Node;
 
-/// Bytes of packets in the kernel's send buffer for a link whose rate is found by
-/// back-pressure: little, because what waits there can't be pressed any more, but enough to
-/// keep the link busy until we are woken.
-const SEND_BUFFER_AUTO_BYTES: usize = 3_456;
+/// The send buffer of a link that is paced by a configured rate, or never busy: it must not
+/// be what holds datagrams back.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 impl Engine {
     /// Makes the sockets that the peers' present endpoints ask for.
@@ -32,7 +31,7 @@ impl Engine {
         let wire = &mut self.world.wires[peer];
         let present = wire.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
         if present == endpoint && endpoint.is_some() {
-            set_send_buffer(wire, self.node.peer_config(peer));
+            set_send_buffer(wire, self.node.send_buffer_bytes(peer));
             return;
         }
         if let Some(old) = wire.socket.take() {
@@ -55,7 +54,8 @@ impl Engine {
                     tracing::error!("cannot watch the socket to {endpoint}: {error}");
                 }
                 wire.socket = Some(socket);
-                set_send_buffer(wire, self.node.peer_config(peer));
+                wire.send_buffer_bytes = 0;
+                set_send_buffer(wire, self.node.send_buffer_bytes(peer));
             }
             Err(error) => tracing::error!("cannot reach {endpoint}: {error}"),
         }
@@ -66,6 +66,10 @@ impl Engine {
         if !wire.blocked {
             return;
         }
+        let unsent = wire.socket.as_ref().and_then(|socket| socket.outq_bytes().ok());
+        if unsent == Some(0) {
+            self.node.link_ran_dry(peer);
+        }
         if wire.flush() {
             self.node.link_writable(peer);
             if !self.touched.contains(&peer) {
@@ -74,7 +78,7 @@ impl Engine {
         } else {
             self.node.link_blocked(Clock::now(), peer);
         }
-        set_send_buffer_to(wire, self.node.burst_bytes(peer));
+        set_send_buffer(wire, self.node.send_buffer_bytes(peer));
     }
 }
 
@@ -103,23 +107,17 @@ fn local_for(listen: SocketAddr, peer: SocketAddr) -> SocketAddr {
     }
 }
 
-fn set_send_buffer(wire: &Wire, config: Option<&PeerConfig>) {
-    let (Some(socket), Some(config)) = (&wire.socket, config) else { return };
-    let bytes = match config.rate {
-        RateConfig::Auto => SEND_BUFFER_AUTO_BYTES,
-        RateConfig::Fixed(_) | RateConfig::Unlimited => RECEIVE_BUFFER_BYTES,
-    };
+fn set_send_buffer(wire: &mut Wire, bytes: Option<u64>) {
+    let bytes = bytes.map_or(SEND_BUFFER_BYTES, |bytes| bytes as usize);
+    let Some(socket) = &wire.socket else { return };
+    // A system call for each small change would cost more than it brings.
+    if bytes.abs_diff(wire.send_buffer_bytes) <= wire.send_buffer_bytes / 8 {
+        return;
+    }
+    wire.send_buffer_bytes = bytes;
     if let Err(error) = socket.set_send_buffer(bytes) {
         tracing::warn!("cannot set the size of a send buffer: {error}");
     }
-}
-
-/// Lets the send buffer of a link found by back-pressure follow its rate.
-fn set_send_buffer_to(wire: &Wire, burst_bytes: Option<u64>) {
-    let (Some(socket), Some(burst)) = (&wire.socket, burst_bytes) else { return };
-    let bytes = SEND_BUFFER_AUTO_BYTES.max(2 * burst as usize);
-    // The old size serves if this fails.
-    let _ = socket.set_send_buffer(bytes);
 }
 
 /// The addresses of the peers' endpoints, as far as they have one and it can be resolved.

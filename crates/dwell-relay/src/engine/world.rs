@@ -25,6 +25,8 @@ pub(super) struct Wire {
     pub(super) outbox: Outbox,
     pub(super) compressor: Option<Compressor>,
     pub(super) blocked: bool,
+    /// As it was asked for; zero if it is the system's.
+    pub(super) send_buffer_bytes: usize,
     pub(super) errors: BTreeMap<&'static str, u64>,
     /// The path proved to be this narrow.
     pub(super) narrowed: Option<usize>,
@@ -37,6 +39,7 @@ impl Wire {
             outbox: Outbox::new(),
             compressor: None,
             blocked: false,
+            send_buffer_bytes: 0,
             errors: BTreeMap::new(),
             narrowed: None,
         }

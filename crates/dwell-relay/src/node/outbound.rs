@@ -135,6 +135,12 @@ impl Node {
         self.peers[peer].pacer.writable();
     }
 
+    /// The kernel has sent all that it was given before we gave it more: see
+    /// [`Pacer::ran_dry`](super::Pacer::ran_dry).
+    pub fn link_ran_dry(&mut self, peer: usize) {
+        self.peers[peer].pacer.ran_dry();
+    }
+
     /// Does what time asks for: hellos, probes, reports, and giving up on silent peers.
     pub fn timers(&mut self, env: &mut impl Env) {
         let now = env.now();

@@ -30,10 +30,16 @@ const SAMPLE_NS: u64 = 40 * MILLI_NS;
 const SAMPLE_BYTES: u64 = 6_000;
 /// A link that refused nothing for so long is not the bottleneck: its rate is unknown again.
 const FORGET_NS: u64 = 2 * SECOND_NS;
-/// The kernel is given at most this much of the link's time in one go.
-const BURST_NS: u64 = MILLI_NS;
+/// The kernel may hold this much of the link's time, as long as that keeps the link busy, ...
+const BUFFER_NS_MIN: u64 = 2 * MILLI_NS;
+/// ... and more if our wake-ups come late, up to this much.
+const BUFFER_NS_MAX: u64 = 32 * MILLI_NS;
+/// Less would let the link idle between a wake-up and the next datagram: a full packet goes
+/// out while two are in the buffer.
+const BUFFER_BYTES_MIN: u64 = 3_456;
+const BUFFER_BYTES_MAX: u64 = 1 << 20;
+/// What one system call can carry.
 const BURST_BYTES_MAX: u64 = 64 << 10;
-const BURST_BYTES_MIN: u64 = 3_000;
 
 /// The pacing state of one link.
 #[derive(Clone, Debug)]
@@ -47,7 +53,8 @@ pub struct Pacer {
     sample_start: Option<Instant>,
     sample_bytes: u64,
     measured: Option<Rate>,
-    burst_bytes: u64,
+    buffer_ns: u64,
+    buffer_bytes: u64,
 }
 
 impl Pacer {
@@ -61,7 +68,8 @@ impl Pacer {
             sample_start: None,
             sample_bytes: 0,
             measured: None,
-            burst_bytes: BURST_BYTES_MAX,
+            buffer_ns: BUFFER_NS_MIN,
+            buffer_bytes: BUFFER_BYTES_MIN,
         }
     }
 
@@ -108,9 +116,18 @@ impl Pacer {
     /// The most bytes that the kernel should be given in one go.
     pub fn burst_bytes(&self) -> u64 {
         match self.pacing {
-            Pacing::Auto => self.burst_bytes,
-            Pacing::Fixed(_) | Pacing::Unlimited => BURST_BYTES_MAX,
+            Pacing::Auto if self.blocked_at.is_some() => {
+                (self.buffer_bytes / 2).min(BURST_BYTES_MAX)
+            }
+            _ => BURST_BYTES_MAX,
         }
+    }
+
+    /// How many bytes of packets the kernel's send buffer should hold, if the rate is found by
+    /// back-pressure: little, because what waits there can't be pressed any more, but enough
+    /// to keep the link busy until we are woken.
+    pub fn buffer_bytes(&self) -> Option<u64> {
+        (self.pacing == Pacing::Auto).then_some(self.buffer_bytes)
     }
 
     /// A frame was given to the link.
@@ -132,7 +149,6 @@ impl Pacer {
         if self.sample_start.is_none() {
             self.sample_start = Some(now);
             self.sample_bytes = 0;
-            self.burst_bytes = BURST_BYTES_MIN;
         }
         self.take_sample(now);
     }
@@ -142,12 +158,20 @@ impl Pacer {
         self.blocked = false;
     }
 
+    /// The socket takes datagrams again, and the kernel had nothing left to send: we were woken
+    /// too late, and the link idled. What was taken since says nothing about the link's rate,
+    /// and the kernel needs more at a time.
+    pub fn ran_dry(&mut self) {
+        self.sample_start = None;
+        self.buffer_ns = (self.buffer_ns * 2).min(BUFFER_NS_MAX);
+        self.fit_buffer();
+    }
+
     /// Nothing waits for the link any more: what follows says nothing about its rate.
     pub fn idle(&mut self, now: Instant) {
         self.sample_start = None;
         if self.blocked_at.is_some_and(|at| now.since_ns(at) > FORGET_NS) {
             self.blocked_at = None;
-            self.burst_bytes = BURST_BYTES_MAX;
         }
     }
 
@@ -167,9 +191,18 @@ impl Pacer {
         };
         let rate = Rate::clamped_bps(smoothed);
         self.measured = Some(rate);
-        self.burst_bytes = rate.bytes_in_ns(BURST_NS).clamp(BURST_BYTES_MIN, BURST_BYTES_MAX);
         self.sample_start = Some(now);
         self.sample_bytes = 0;
+        self.buffer_ns = (self.buffer_ns - self.buffer_ns / 16).max(BUFFER_NS_MIN);
+        self.fit_buffer();
+    }
+
+    fn fit_buffer(&mut self) {
+        let bytes = match self.measured {
+            Some(rate) => rate.bytes_in_ns(self.buffer_ns),
+            None => self.buffer_bytes * 2,
+        };
+        self.buffer_bytes = bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
     }
 }
 
@@ -236,6 +269,34 @@ mod tests {
             let measured = pacer.rate().expect("a rate was measured").as_bps();
             assert!(measured.abs_diff(bps) < bps / 20, "{measured} of {bps}");
         }
+    }
+
+    #[test]
+    fn late_wake_ups_neither_starve_the_link_nor_spoil_the_rate() {
+        let rate = Rate::from_mbps(200);
+        let late_ns = 3 * MILLI_NS;
+        let mut pacer = Pacer::new(Pacing::Auto);
+        let (mut now, mut drained_at) = (Instant::from_ns(SECOND_NS), Instant::from_ns(SECOND_NS));
+        let (mut sent, end) = (0, now + 10 * SECOND_NS);
+        while now < end {
+            let buffer = pacer.buffer_bytes().expect("the rate is found by back-pressure");
+            while rate.bytes_in_ns(drained_at.since_ns(now)) < buffer {
+                pacer.sent(now, FRAME);
+                sent += FRAME;
+                drained_at = drained_at.max(now) + rate.transmission_ns(FRAME);
+            }
+            pacer.blocked(now);
+            let half = rate.transmission_ns(buffer / 2);
+            now = drained_at.before_ns(half).max(now) + late_ns;
+            if now >= drained_at {
+                pacer.ran_dry();
+            }
+            pacer.writable();
+        }
+        let used = sent * 8 / 10 * 100 / rate.as_bps();
+        assert!(used >= 90, "{used} % of the link's time was used");
+        let measured = pacer.rate().expect("a rate was measured").as_bps();
+        assert!(measured.abs_diff(rate.as_bps()) < rate.as_bps() / 10, "{measured}");
     }
 
     #[test]
