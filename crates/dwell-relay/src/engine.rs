@@ -7,6 +7,7 @@
 mod control;
 mod error;
 mod outbox;
+mod resolver;
 mod sockets;
 mod status;
 mod worker;
@@ -30,7 +31,8 @@ use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
 use crate::io::udp::{RecvBatch, UdpPort};
 use crate::node::{Node, NodeEvent};
 use crate::trust::RandomSource;
-use sockets::{narrow, peer_token, resolve};
+use resolver::Resolver;
+use sockets::{addresses, narrow, peer_token};
 use status::StatusSocket;
 use worker::Worker;
 use world::{TunCount, World};
@@ -87,6 +89,9 @@ struct Engine {
     started: Instant,
     tun_mtu: u16,
     tun_retry_at: Instant,
+    resolver: Resolver,
+    /// When peers without a socket are tried again.
+    connect_again_at: Instant,
     stopping: bool,
     /// Peers whose ports may have something to do.
     touched: Vec<usize>,
@@ -94,13 +99,14 @@ struct Engine {
 
 impl Engine {
     fn new(path: &Path, config: Config) -> Result<Self, RunError> {
-        let endpoints = resolve(&config);
+        let endpoints = addresses(&config);
         let node = Node::new(&config, &endpoints, &mut random_source)?;
         let listener = UdpPort::bind(config.node.listen, None, Some(RECEIVE_BUFFER_BYTES))
             .map_err(|source| RunError::Listen { address: config.node.listen, source })?;
         let poller = Poller::new().map_err(RunError::system("make an epoll instance"))?;
         let waker = Waker::new().map_err(RunError::system("make an eventfd"))?;
         let signals = Signals::new().map_err(RunError::system("watch signals"))?;
+        let resolver = Resolver::new(waker.clone());
         let worker =
             Worker::start(waker.clone()).map_err(RunError::system("start the worker thread"))?;
         let status = match &config.node.status {
@@ -137,11 +143,14 @@ impl Engine {
             started: Clock::now(),
             tun_mtu: 0,
             tun_retry_at: Instant::FAR_FUTURE,
+            resolver,
+            connect_again_at: Instant::FAR_FUTURE,
             stopping: false,
             touched: Vec::new(),
         };
         engine.register()?;
         engine.connect_peers();
+        engine.look_up_names();
         engine.open_tun()?;
         engine.sync_routes()?;
         Ok(engine)
@@ -235,7 +244,8 @@ impl Engine {
                     return Ok(());
                 }
             }
-            let deadline = self.node.deadline().min(stop_at).min(self.tun_retry_at);
+            let deadline =
+                self.node.deadline().min(stop_at).min(self.tun_retry_at).min(self.connect_again_at);
             self.poller
                 .wait(Some(deadline), now, &mut ready)
                 .map_err(RunError::system("wait for events"))?;
@@ -244,7 +254,7 @@ impl Engine {
                     TUN => self.read_tun(),
                     LISTENER => self.read_socket(None),
                     SIGNALS => self.on_signals()?,
-                    WAKER => self.take_results(),
+                    WAKER => self.on_woken(),
                     STATUS => self.tell_status(),
                     Token(number) => {
                         let peer = usize::from(number - FIRST_PEER);
@@ -281,6 +291,9 @@ impl Engine {
         }
         if now >= self.tun_retry_at {
             self.retry_tun(now);
+        }
+        if now >= self.connect_again_at {
+            self.connect_again(now);
         }
     }
 
@@ -375,8 +388,14 @@ impl Engine {
         }
     }
 
-    fn take_results(&mut self) {
+    /// The worker or the resolver has something for us.
+    fn on_woken(&mut self) {
         self.waker.drain();
+        self.take_results();
+        self.take_names();
+    }
+
+    fn take_results(&mut self) {
         while let Some(job) = self.world.worker.finished() {
             if let Some(ticket) = job.ticket {
                 let result = job.result.map(|len| len.map(|len| &job.out[..len]));
@@ -397,7 +416,10 @@ impl Engine {
         for event in std::mem::take(&mut self.world.events) {
             match event {
                 NodeEvent::Up(peer) => tracing::info!("{} is up", self.name(peer)),
-                NodeEvent::Down(peer) => tracing::warn!("{} is down", self.name(peer)),
+                NodeEvent::Down(peer) => {
+                    tracing::warn!("{} is down", self.name(peer));
+                    self.reconnect(peer);
+                }
                 NodeEvent::Moved(peer, endpoint) => {
                     tracing::info!("{} is at {endpoint}", self.name(peer));
                     self.connect_peer(peer);

@@ -172,6 +172,18 @@ impl Node {
         self.peers.get(peer).and_then(|peer| peer.endpoint)
     }
 
+    /// A peer is to be looked for at this address.
+    pub fn set_endpoint(&mut self, peer: usize, endpoint: SocketAddr) {
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.set_endpoint(endpoint);
+        }
+    }
+
+    /// True if a peer answers.
+    pub fn is_up(&self, peer: usize) -> bool {
+        self.peers.get(peer).is_some_and(|peer| peer.state == PeerState::Up)
+    }
+
     /// True if the routes to a peer are to be set now.
     pub fn wants_routes(&self, peer: usize) -> bool {
         self.peers.get(peer).is_some_and(|peer| {

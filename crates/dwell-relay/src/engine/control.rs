@@ -2,7 +2,7 @@
 
 use dwell_report::status::Status;
 
-use super::sockets::resolve;
+use super::sockets::addresses;
 use super::{Engine, RunError, TUN, random_source};
 use crate::config::{Config, NodeConfig};
 use crate::io::clock::Clock;
@@ -50,7 +50,7 @@ impl Engine {
                  rest is taken"
             );
         }
-        let endpoints = resolve(&config);
+        let endpoints = addresses(&config);
         if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
             tracing::error!("the configuration is not taken whole: {error}");
         }
@@ -65,6 +65,7 @@ impl Engine {
             ..self.config.node.clone()
         };
         self.connect_peers();
+        self.look_up_names();
         self.touched = (0..self.node.peer_count()).collect();
         match self.sync_routes() {
             Ok(()) => tracing::info!("configuration taken"),

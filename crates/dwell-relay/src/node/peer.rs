@@ -22,9 +22,11 @@ pub(crate) const UDP_V6_BYTES: u32 = 48;
 /// What is believed of a path of which nothing is known yet: an Ethernet's 1500 bytes, over
 /// IPv6.
 pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
-/// A session of its own tells the peer by answers; without any, this often by a probe.
+/// While something is unanswered, the peer is asked this often.
 const PROBE_AGAIN_NS: u64 = SECOND_NS;
-/// While datagrams come in, the peer is told so this often.
+/// While packets come in, the round trip is measured this often.
+const MEASURE_NS: u64 = 10 * SECOND_NS;
+/// While packets come in, the peer is told so this often.
 const REPORT_NS: u64 = SECOND_NS;
 
 /// When a node speaks without being spoken to.
@@ -253,9 +255,13 @@ impl Peer {
         if self.handshake.current().is_none() {
             return Due::default();
         }
+        let report = self.data_records > self.reported_data && now >= self.reported_at + REPORT_NS;
+        // Who hears packets all the time has no reason to ask, but wants the round trip.
+        let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
+        let measure = report && due_again;
         Due {
-            probe: now >= self.probe_at(patience),
-            report: self.data_records > self.reported_data && now >= self.reported_at + REPORT_NS,
+            probe: now >= self.probe_at(patience) || measure,
+            report,
             dead: now >= self.dead_at(patience),
         }
     }

@@ -307,6 +307,7 @@ fn everything_arrives_in_order_over_a_good_link() {
             assert_eq!(net.end(side).node.store.len(), 0, "every place is free again");
             assert_eq!(from.tx.sent.packets, to.rx.packets.packets);
             assert_eq!(from.tx.sent.bytes, to.rx.packets.bytes);
+            assert!(from.rtt_ns >= Some(10 * MILLI_NS), "{:?}", from.rtt_ns);
             assert_eq!(from.tx.pressed.packets, to.rx.pressed);
             assert_eq!(from.tx.pressed.packets > 0, scheme != "none", "{scheme}");
             assert_eq!(to.rx.malformed + to.rx.decode_failed + to.rx.not_allowed, 0);

@@ -10,6 +10,7 @@ use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_wire::header::{HELLO_NONCE_LEN, Kind, SEAL_TAG_LEN};
 use dwell_wire::hello::{HELLO_BODY_LEN, HELLO_FINAL};
 use dwell_wire::{DataHeader, Hello};
+use zeroize::Zeroizing;
 
 use super::session::{OpenError, Session};
 use super::{Key, RandomSource, derive};
@@ -41,7 +42,7 @@ pub(crate) struct Offer {
 
 /// The state of the handshake with one peer, and the sessions that came of it.
 pub struct Handshake {
-    shared: Option<[u8; 32]>,
+    shared: Option<Zeroizing<[u8; 32]>>,
     hello_key: Option<LessSafeKey>,
     offer: Offer,
     /// For the next session; used for one only.
@@ -64,13 +65,13 @@ impl Handshake {
     /// The beginning: no session, and one is wanted. `random` must be fit for secrets.
     pub(crate) fn new(key: Key<'_>, offer: Offer, mut random: RandomSource) -> Self {
         let shared = match key {
-            Key::Shared(shared) => Some(*shared),
+            Key::Shared(shared) => Some(Zeroizing::new(*shared)),
             Key::None => None,
         };
         let mut salt = [0; 16];
         random(&mut salt);
         Self {
-            hello_key: shared.as_ref().map(|shared| derive(shared, b"", b"dwell hello v1")),
+            hello_key: shared.as_deref().map(|shared| derive(shared, b"", b"dwell hello v1")),
             shared,
             offer,
             salt,
@@ -192,7 +193,7 @@ impl Handshake {
     /// Makes the session of our salt and theirs, and a fresh salt for the next one.
     fn install(&mut self, now: Instant, theirs: [u8; 16]) -> [u8; 16] {
         let mine = self.salt;
-        let key = self.shared.as_ref().map_or(Key::None, Key::Shared);
+        let key = self.shared.as_deref().map_or(Key::None, Key::Shared);
         let session = Session::new(key, mine, theirs);
         self.previous = self.current.replace(session);
         (self.random)(&mut self.salt);
