@@ -185,6 +185,14 @@ impl Engine {
             .register(&tun, TUN, Interest::Read)
             .map_err(RunError::system("watch the TUN"))?;
         self.node.set_tun_mtu(self.tun_mtu);
+        let packet_max = self.node.packet_max();
+        if self.tun_mtu > packet_max {
+            tracing::warn!(
+                "an MTU of {} is more than the path takes ({packet_max}): larger packets that \
+                 may be cut are dropped; leave mtu at \"auto\"",
+                self.tun_mtu
+            );
+        }
         tracing::info!(
             "{} is up: MTU {}, offload {}",
             tun.name(),
