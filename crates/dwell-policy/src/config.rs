@@ -158,6 +158,9 @@ pub struct FrameCost {
     /// Most bytes of units, their own headers included, that one frame takes. A unit that is
     /// larger goes alone.
     pub units_bytes_max: u32,
+    /// A unit whose bytes and own header are more than this must be the last of its frame: the
+    /// frame format can't name its length.
+    pub unit_bytes_named: u32,
     /// Most units in one frame.
     pub units_max: u32,
 }
@@ -169,6 +172,7 @@ impl FrameCost {
         raw_unit_bytes: 0,
         pressed_unit_bytes: 0,
         units_bytes_max: 0,
+        unit_bytes_named: u32::MAX,
         units_max: 1,
     };
 }

@@ -424,6 +424,9 @@ impl Port {
             self.accounts.held.remove(entry.original_bytes);
             self.accounts.sent.add(entry.original_bytes);
             self.relay_queue.pop_front();
+            if unit_bytes > u64::from(limits.unit_bytes_named) {
+                break;
+            }
         }
         frame.link_bytes = units_bytes + u64::from(limits.frame_bytes);
         self.relay_bytes -= units_bytes;

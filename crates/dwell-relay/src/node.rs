@@ -117,7 +117,7 @@ impl Node {
 
     /// Takes a new configuration. Peers are recognised by name; what waits for a peer that
     /// stays is kept, and so are its session and all accounts. Peers keep their indices; new
-    /// ones come last.
+    /// ones take those of removed ones, or come last.
     ///
     /// # Errors
     /// If a peer's queue can't work as configured; peers before it have changed then.
@@ -138,13 +138,18 @@ impl Node {
             let known = |peer: &Peer| !peer.removed && peer.config.name == new.name;
             let Some(index) = self.peers.iter().position(known) else {
                 let peer = self.make_peer(new, endpoint, random())?;
-                self.peers.push(peer);
+                match self.peers.iter().position(|peer| peer.removed) {
+                    Some(free) => self.peers[free] = peer,
+                    None => self.peers.push(peer),
+                }
                 continue;
             };
             if self.peers[index].config.security == new.security {
                 let peer = &mut self.peers[index];
+                // A peer that moved stays where it is, unless it is configured to be elsewhere.
+                let moved = peer.config.endpoint != new.endpoint;
                 peer.reconfigure(new.clone())?;
-                if let Some(endpoint) = endpoint {
+                if let Some(endpoint) = endpoint.filter(|_| moved) {
                     peer.set_endpoint(endpoint);
                 }
             } else {
@@ -270,6 +275,7 @@ impl Node {
         peer.port.clear(|id| self.store.remove(id));
         peer.handshake.forget();
         peer.state = PeerState::Down;
+        peer.endpoint = None;
         peer.removed = true;
     }
 

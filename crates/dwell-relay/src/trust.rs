@@ -11,7 +11,7 @@
 mod handshake;
 mod session;
 
-pub(crate) use handshake::{HELLO_LEN_MAX, Offer};
+pub(crate) use handshake::{HELLO_LEN_MAX, Offer, Opened};
 pub use handshake::{Handshake, Heard};
 pub use session::{OpenError, Session};
 

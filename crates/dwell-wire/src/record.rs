@@ -14,7 +14,7 @@ pub const TYPE_CONTROL: u8 = 3;
 
 /// The codec id of an LZ4 block.
 pub const CODEC_LZ4: u8 = 1;
-/// The codec id of a magicless zstd frame.
+/// Codec id: the content of one zstd compressed block (docs/wire.md, section 6).
 pub const CODEC_ZSTD: u8 = 2;
 /// The codec id of raw deflate (RFC 1951).
 pub const CODEC_DEFLATE: u8 = 3;

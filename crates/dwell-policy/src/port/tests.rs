@@ -142,6 +142,7 @@ fn waiting_packets_share_a_frame() {
         raw_unit_bytes: 2,
         pressed_unit_bytes: 5,
         units_bytes_max: 1_400,
+        unit_bytes_named: u32::MAX,
         units_max: 8,
     };
     port.configure(PortConfig { frame, ..port.config().clone() }).unwrap();
@@ -157,6 +158,27 @@ fn waiting_packets_share_a_frame() {
     port.link_ready();
     assert_eq!(actions(&mut port), [Action::Send]);
     assert_eq!(port.frame().units.len(), 1);
+}
+
+#[test]
+fn a_unit_whose_length_has_no_name_ends_its_frame() {
+    let mut port = paper(Scheme::none(), 1);
+    let frame = FrameCost {
+        units_bytes_max: 9_000,
+        unit_bytes_named: 400,
+        units_max: 8,
+        ..FrameCost::FREE
+    };
+    port.configure(PortConfig { frame, ..port.config().clone() }).unwrap();
+    port.link_busy();
+    for (id, bytes) in [(0, 300), (1, 500), (2, 300)] {
+        let small = Packet { bytes, ..packet(id) };
+        assert_eq!(port.arrive(Instant::ZERO, small), Admission::Queued);
+    }
+    actions(&mut port);
+    port.link_ready();
+    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(port.frame().units.len(), 2);
 }
 
 #[test]
@@ -306,7 +328,7 @@ proptest! {
     ) {
         let frame = FrameCost {
             frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
-            units_bytes_max: 1_430, units_max,
+            units_bytes_max: 1_430, unit_bytes_named: 1_000, units_max,
         };
         let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };
         let fixed = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: 20_000 };

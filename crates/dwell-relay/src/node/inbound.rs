@@ -14,7 +14,10 @@ use super::peer::Peer;
 use super::prefixes::Prefixes;
 use super::{Node, enter};
 use crate::config::Security;
-use crate::trust::{HELLO_LEN_MAX, Heard, OpenError};
+use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened};
+
+/// Hellos may grow (docs/wire.md, section 4): bodies up to this length are read.
+const HELLO_READ_MAX: usize = 512;
 
 /// What the records of a datagram ask for beside delivery.
 #[derive(Default)]
@@ -52,20 +55,23 @@ impl Node {
                 let peer = &mut self.peers[index];
                 let len = datagram.len() as u64;
                 match peer.handshake.open(header, datagram) {
-                    Ok(body) => {
+                    Ok(opened) => {
                         peer.rx.datagrams += 1;
                         peer.rx.bytes += len;
-                        self.records(env, now, index, body);
+                        self.records(env, now, index, &opened);
                     }
                     Err(OpenError::Replayed) => peer.rx.replayed += 1,
-                    Err(OpenError::Session | OpenError::Seal) => peer.rx.auth_failed += 1,
+                    Err(OpenError::Session | OpenError::Seal) => {
+                        peer.rx.auth_failed += 1;
+                        repeat_final(env, now, index, peer);
+                    }
                 }
             }
         }
     }
 
     /// The records of an authentic datagram.
-    fn records(&mut self, env: &mut impl Env, now: Instant, index: usize, body: &mut [u8]) {
+    fn records(&mut self, env: &mut impl Env, now: Instant, index: usize, opened: &Opened<'_>) {
         let peer = &mut self.peers[index];
         peer.heard(now);
         if enter(&mut peer.state, PeerState::Up) {
@@ -80,7 +86,7 @@ impl Node {
             index,
         };
         let mut asked = Asked::default();
-        for record in Records::new(body) {
+        for record in Records::new(opened.body) {
             let Ok(record) = record else {
                 peer.rx.malformed += 1;
                 break;
@@ -102,7 +108,8 @@ impl Node {
         if let Some(reply) = asked.reply {
             send_control(peer, index, env, &reply);
         }
-        if asked.close {
+        // A word of the session before may come late; it does not end this one.
+        if asked.close && opened.current {
             self.give_up(env, index);
         }
     }
@@ -117,9 +124,9 @@ impl Node {
         body: &mut [u8],
     ) {
         let mut answer = [0; HELLO_LEN_MAX];
-        let mut copy = [0; HELLO_LEN_MAX];
+        let mut copy = [0; HELLO_READ_MAX];
         let Some(copy) = copy.get_mut(..body.len()) else {
-            self.drops.malformed_datagram += 1; // longer than any hello of this version
+            self.drops.malformed_datagram += 1;
             return;
         };
         let by_address = self.peers.iter().position(|p| p.endpoint == Some(source));
@@ -137,6 +144,8 @@ impl Node {
                 Heard::Known(hello) => (hello, false),
                 Heard::Installed(hello) => (hello, true),
             };
+            // The socket to the peer leads to where it was; it is moved only after this.
+            let at_home = peer.endpoint == Some(source);
             if installed {
                 if peer.endpoint != Some(source) {
                     peer.set_endpoint(source);
@@ -150,11 +159,13 @@ impl Node {
                 }
             }
             if len > 0 {
-                let at_home = peer.endpoint == Some(source);
-                let to =
-                    if at_home { Destination::Peer(index) } else { Destination::Address(source) };
-                env.hello(to, &answer[..len]);
-                peer.sent_control(now, len);
+                if at_home {
+                    env.hello(Destination::Peer(index), &answer[..len]);
+                    peer.sent_control(now, len);
+                } else {
+                    // Not by the peer's link: strangers must not use it up.
+                    env.hello(Destination::Address(source), &answer[..len]);
+                }
             }
             return;
         }
@@ -176,6 +187,14 @@ impl Node {
                 first.is_none() && open(peer) && self.peers.iter().filter(|p| open(p)).count() == 1
             }
         }
+    }
+}
+
+fn repeat_final(env: &mut impl Env, now: Instant, index: usize, peer: &mut Peer) {
+    let mut out = [0; HELLO_LEN_MAX];
+    if let Some(len) = peer.handshake.repeat_final(now, &mut out) {
+        env.hello(Destination::Peer(index), &out[..len]);
+        peer.sent_control(now, len);
     }
 }
 

@@ -248,7 +248,7 @@ pub(super) fn send_control(peer: &mut Peer, index: usize, env: &mut impl Env, co
 
 fn send_frame(peer: &mut Peer, index: usize, store: &mut Store, env: &mut impl Env, now: Instant) {
     peer.spoke(now);
-    let Peer { port, handshake, pacer, sojourn, .. } = peer;
+    let Peer { port, handshake, pacer, sojourn, extra, .. } = peer;
     let frame = port.frame();
     let Some(session) = handshake.session() else {
         debug_assert!(false, "the link is offered only while there is a session");
@@ -262,7 +262,8 @@ fn send_frame(peer: &mut Peer, index: usize, store: &mut Store, env: &mut impl E
             Some(p) => body.pressed(p.codec, p.epoch, p.original_len, bytes),
             None => body.raw(bytes),
         };
-        debug_assert!(written.is_ok(), "a frame is smaller than the room for a datagram");
+        debug_assert!(written.is_ok(), "the core knows what a frame has room for");
+        extra.unwritten += u64::from(written.is_err());
         store.remove(unit.id);
         sojourn.record(unit.sojourn_ns);
     }

@@ -24,6 +24,8 @@ pub enum Pacing {
 const AHEAD_NS: u64 = 500 * MICRO_NS;
 /// A wake-up that comes late may be made up for, up to this much of the link's time.
 const CATCH_UP_NS: u64 = 2 * MILLI_NS;
+/// The link is never believed to be busy for longer than this, or than one frame takes.
+const DEBT_NS_MAX: u64 = SECOND_NS;
 /// The rate is measured over at least this long.
 const SAMPLE_NS: u64 = 40 * MILLI_NS;
 /// ... and over at least so many bytes.
@@ -135,7 +137,10 @@ impl Pacer {
         self.sample_bytes += link_bytes;
         if let Pacing::Fixed(rate) = self.pacing {
             let start = self.free_at.max(now.before_ns(CATCH_UP_NS));
-            self.free_at = start + rate.transmission_ns(link_bytes);
+            // Control datagrams don't wait for the link. However many there are, packets get
+            // their turn.
+            let free_at = start + rate.transmission_ns(link_bytes);
+            self.free_at = free_at.min(now + DEBT_NS_MAX.max(rate.transmission_ns(link_bytes)));
         }
     }
 

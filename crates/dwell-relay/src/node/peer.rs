@@ -9,6 +9,7 @@ use dwell_policy::{ConfigError, Estimates, FrameCost, LearnedConfig, Port, PortC
 use dwell_report::Histogram;
 use dwell_report::status::{PeerReport, PeerState, RxStatus};
 use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
+use dwell_wire::record::RECORD_BODY_NAMED_MAX;
 use dwell_wire::{Hello, ReplayWindow, Report};
 
 use super::pacer::{Pacer, Pacing};
@@ -53,6 +54,7 @@ pub(crate) struct Extra {
     pub(crate) control_bytes: u64,
     pub(crate) too_big: u64,
     pub(crate) unconnected: u64,
+    pub(crate) unwritten: u64,
 }
 
 pub(crate) struct Peer {
@@ -170,6 +172,7 @@ impl Peer {
             raw_unit_bytes: record,
             pressed_unit_bytes: record + PRESSED_HEADER_LEN as u32,
             units_bytes_max: u32::from(self.datagram_max()) - self.session_bytes(),
+            unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
             units_max: 64,
         }
     }

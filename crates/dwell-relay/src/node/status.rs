@@ -13,6 +13,9 @@ use super::pacer::Pacing;
 use super::peer::Peer;
 use crate::trust::Session;
 
+/// Classes told of each peer: the document must fit into a socket's buffer.
+const CLASSES_MAX: usize = 64;
+
 impl Node {
     /// The state of the node now. The driver fills in what only it knows: the name, the TUN,
     /// CPU time and errors of its sockets.
@@ -62,13 +65,17 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         since_heard_ns: peer.heard_at.map(|at| now.since_ns(at)),
         tx: tx_status(peer),
         rx: rx_status(peer),
-        classes: peer.port.learned_classes().map(ClassStatus::learned).collect(),
+        classes: peer.port.learned_classes().take(CLASSES_MAX).map(ClassStatus::learned).collect(),
     }
 }
 
 fn tx_status(peer: &Peer) -> TxStatus {
     let extra = &peer.extra;
-    let errors = [("too_big", extra.too_big), ("unconnected", extra.unconnected)];
+    let errors = [
+        ("too_big", extra.too_big),
+        ("unconnected", extra.unconnected),
+        ("unwritten", extra.unwritten),
+    ];
     TxStatus {
         sojourn: peer.sojourn.summary(),
         control_datagrams: extra.control_datagrams,

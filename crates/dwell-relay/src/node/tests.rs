@@ -203,7 +203,9 @@ impl virtual_net::Node for End {
         self.env.now.set(now);
         let source: SocketAddr = ADDRESSES[1 - self.side].parse().expect("an address");
         let mut bytes = datagram.to_vec();
-        self.node.datagram(&mut self.env, Some(0), source, &mut bytes);
+        // Through the socket that is connected to the peer, if there is one.
+        let connected = self.node.endpoint(0).map(|_| 0);
+        self.node.datagram(&mut self.env, connected, source, &mut bytes);
         self.node.pump_all(&mut self.env);
         self.after(out);
     }
@@ -480,6 +482,84 @@ fn a_packet_from_a_foreign_source_is_not_let_in() {
 }
 
 #[test]
+fn long_and_short_packets_share_a_jumbo_path() {
+    let mut net = pair(true, "50mbit", "none", &good_link().with_rate(Rate::from_mbps(50)), 16);
+    for id in net.ends {
+        net.net.with_node(id, |end, _, _| end.node.set_path_datagram_max(0, 8_972));
+    }
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, out| {
+        for (number, len) in [5_000, 20, 4_100, 20, 8_000, 20, 20, 4_095].iter().enumerate() {
+            let mut payload = vec![7; *len];
+            payload[..8].copy_from_slice(&(number as u64).to_be_bytes());
+            let mut packet = inner_packet([10, 1, 0, 5], [10, 2, 0, 9], &payload);
+            end.made += 1;
+            end.node.packet(&mut end.env, &mut packet);
+        }
+        end.node.pump_all(&mut end.env);
+        end.after(out);
+    });
+    net.run_to(2_000);
+    assert_eq!(net.end(1).env.delivered.len(), 8);
+    assert_eq!(net.end(0).peer().tx.send_errors["unwritten"], 0);
+}
+
+#[test]
+fn a_peer_that_moved_is_still_there_after_a_reload() {
+    let mut net = pair(true, "10mbit", "none", &good_link(), 17);
+    net.run_to(1_000);
+    let moved: SocketAddr = "198.51.100.9:4711".parse().expect("an address");
+    net.net.with_node(net.ends[0], |end, _, _| {
+        end.node.set_endpoint(0, moved);
+        let same = config(0, true, "5mbit", "none");
+        let configured = Some(ADDRESSES[1].parse().expect("an address"));
+        let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+        end.node.reconfigure(&same, &[configured], &mut random).expect("a good configuration");
+        assert_eq!(end.node.endpoint(0), Some(moved));
+        // Unless it is configured to be elsewhere now.
+        let mut elsewhere = config(0, true, "5mbit", "none");
+        elsewhere.peers[0].endpoint = Some("192.0.2.77:7733".parse().expect("an endpoint"));
+        let there = Some("192.0.2.77:7733".parse().expect("an address"));
+        end.node.reconfigure(&elsewhere, &[there], &mut random).expect("a good configuration");
+        assert_eq!(end.node.endpoint(0), there);
+    });
+}
+
+#[test]
+fn a_peer_under_a_new_name_takes_the_place_of_the_old_one() {
+    let mut net = pair(false, "10mbit", "none", &good_link(), 18);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, out| {
+        let mut renamed = config(0, false, "10mbit", "none");
+        renamed.peers[0].name = "renamed".to_owned();
+        renamed.peers[0].endpoint = None;
+        let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(9)) };
+        end.node.reconfigure(&renamed, &[None], &mut random).expect("a good configuration");
+        assert_eq!(end.node.peer_count(), 1);
+        end.after(out);
+    });
+    // The other end finds it dead, calls, and is answered.
+    net.start_sources(1_000, 9_000, MILLI_NS);
+    net.run_to(9_000);
+    assert!(net.end(0).is_up() && net.end(1).is_up());
+}
+
+#[test]
+fn a_hello_may_grow() {
+    let mut net = pair(false, "10mbit", "none", &good_link(), 19);
+    net.run_to(1_000);
+    let mut hello = vec![0x13];
+    hello.extend([8; 16]); // salt
+    hello.extend([0; 16]); // no echo
+    hello.extend([0x05, 0xac, 0x00, 0x06, 0x00, 0x00]);
+    hello.extend([0xee; 200]); // of a later version
+    net.net.inject((net.ends[0], 0), &hello);
+    net.run_to(1_100);
+    let drops = net.end(1).node.drops();
+    assert_eq!((drops.malformed_datagram, drops.unknown_key), (0, 0));
+}
+
+#[test]
 fn a_blocked_link_holds_packets_and_loses_none() {
     let mut net = pair(true, "auto", "none", &good_link(), 9);
     net.run_to(1_000);
@@ -597,7 +677,11 @@ fn drops_are_named() {
     assert_eq!(drops, expected);
     assert_eq!(
         net.end(0).peer().tx.send_errors,
-        BTreeMap::from([("too_big".to_owned(), 1), ("unconnected".to_owned(), 0),])
+        BTreeMap::from([
+            ("too_big".to_owned(), 1),
+            ("unconnected".to_owned(), 0),
+            ("unwritten".to_owned(), 0),
+        ])
     );
     // The one that is too big and must not be cut is answered by ICMP.
     assert_eq!(net.end(0).env.delivered[0][20..22], [3, 4]);

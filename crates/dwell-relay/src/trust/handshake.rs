@@ -19,8 +19,10 @@ use super::{Key, RandomSource, derive};
 pub(crate) const HELLO_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + SEAL_TAG_LEN;
 /// An initial hello is repeated so often until there is a session.
 const RETRY_NS: u64 = SECOND_NS;
-/// At most one answer in this time, however many hellos come in.
+/// The same hello is answered at most once in this time.
 const ANSWER_GAP_NS: u64 = 50 * MILLI_NS;
+/// All hellos together are answered so often in a second at most.
+const ANSWERS_A_SECOND: u32 = 100;
 
 /// What a hello brought.
 #[derive(Debug)]
@@ -40,6 +42,45 @@ pub(crate) struct Offer {
     pub(crate) codecs: u16,
 }
 
+/// A data datagram that was opened.
+#[derive(Debug)]
+pub(crate) struct Opened<'a> {
+    pub(crate) body: &'a mut [u8],
+    /// It is of the present session, not of the one before.
+    pub(crate) current: bool,
+}
+
+/// Who was answered lately. Hellos can be recorded and sent again by anybody: each is answered
+/// rarely, so that one that is sent over and over does not keep the peer's own from being
+/// answered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    latest: [([u8; 16], Instant); 8],
+    next: usize,
+    second: u64,
+    in_second: u32,
+}
+
+impl Answers {
+    fn may_answer(&mut self, now: Instant, salt: [u8; 16]) -> bool {
+        let again = |(known, at): &([u8; 16], Instant)| *known == salt && now < *at + ANSWER_GAP_NS;
+        if self.latest.iter().any(again) {
+            return false;
+        }
+        let second = now.as_ns() / SECOND_NS;
+        if second != self.second {
+            (self.second, self.in_second) = (second, 0);
+        }
+        if self.in_second == ANSWERS_A_SECOND {
+            return false;
+        }
+        self.in_second += 1;
+        self.latest[self.next] = (salt, now);
+        self.next = (self.next + 1) % self.latest.len();
+        true
+    }
+}
+
 /// The state of the handshake with one peer, and the sessions that came of it.
 pub struct Handshake {
     shared: Option<Zeroizing<[u8; 32]>>,
@@ -51,7 +92,7 @@ pub struct Handshake {
     current: Option<Session>,
     previous: Option<Session>,
     initial_at: Instant,
-    answer_at: Instant,
+    answers: Answers,
     wanted: bool,
 }
 
@@ -79,7 +120,7 @@ impl Handshake {
             current: None,
             previous: None,
             initial_at: Instant::ZERO,
-            answer_at: Instant::ZERO,
+            answers: Answers::default(),
             wanted: true,
         }
     }
@@ -130,16 +171,32 @@ impl Handshake {
         &mut self,
         header: DataHeader,
         datagram: &'a mut [u8],
-    ) -> Result<&'a mut [u8], OpenError> {
+    ) -> Result<Opened<'a>, OpenError> {
         let Self { current, previous, .. } = self;
         // The tags of two sessions may be equal, once in 256 times; then the seal tells, but a
         // seal can be tried only once in place. The older session gives way.
         let of_current = |s: &Session| s.salts().0[0] ^ s.salts().1[0] == header.session;
         match (current, previous) {
-            (Some(current), _) if of_current(current) => current.open(header, datagram),
-            (_, Some(previous)) => previous.open(header, datagram),
+            (Some(current), _) if of_current(current) => {
+                Ok(Opened { body: current.open(header, datagram)?, current: true })
+            }
+            (_, Some(previous)) => {
+                Ok(Opened { body: previous.open(header, datagram)?, current: false })
+            }
             _ => Err(OpenError::Session),
         }
+    }
+
+    /// Something came that no session opens. If the peer was never heard in the present one, it
+    /// may not have it, because our final hello was lost: writes that again.
+    pub(crate) fn repeat_final(
+        &mut self,
+        now: Instant,
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> Option<usize> {
+        let session = self.current.as_ref().filter(|session| !session.heard())?;
+        let (mine, theirs) = session.salts();
+        self.answers.may_answer(now, theirs).then(|| self.write(theirs, mine, HELLO_FINAL, out))
     }
 
     /// Takes in a hello (`body` behind the nonce, opened in place), and writes the answer if
@@ -159,10 +216,9 @@ impl Handshake {
             let len = if is_final { 0 } else { self.write(hello.salt, mine, HELLO_FINAL, out) };
             return (Heard::Installed(hello), len);
         }
-        if is_final || now < self.answer_at {
+        if is_final || !self.answers.may_answer(now, hello.salt) {
             return (Heard::Known(hello), 0);
         }
-        self.answer_at = now + ANSWER_GAP_NS;
         let known = self.current.as_ref().is_some_and(|s| s.salts() == (hello.echo, hello.salt));
         let len = if known {
             self.write(hello.salt, hello.echo, HELLO_FINAL, out)
@@ -353,6 +409,28 @@ mod tests {
             assert!(matches!(heard, Heard::Known(_)));
             assert_eq!(b.current().unwrap().salts(), renewed);
         }
+    }
+
+    #[test]
+    fn a_recorded_hello_sent_over_and_over_keeps_nobody_out() {
+        let key = Some(&[9; 32]);
+        let (mut old, mut a, mut b) = (end(1, key), end(3, key), end(2, key));
+        let recorded = initial(&mut old, at(0));
+        for us in 0..100 {
+            deliver(&mut b, at(0) + us * 1000, &recorded);
+        }
+        connect(&mut a, &mut b, at(0) + 100_000);
+    }
+
+    #[test]
+    fn a_lost_final_hello_is_repeated_when_the_peer_proves_not_to_have_it() {
+        let (mut a, mut b) = (end(1, None), end(2, None));
+        let (_, answer) = deliver(&mut b, at(0), &initial(&mut a, at(0)));
+        deliver(&mut a, at(0), &answer); // its final hello is lost
+        let mut out = [0; HELLO_LEN_MAX];
+        let len = a.repeat_final(at(100), &mut out).expect("b was never heard");
+        let (heard, _) = deliver(&mut b, at(100), &out[..len]);
+        assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");
     }
 
     #[test]
