@@ -22,7 +22,7 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_wire::CloseReason;
 
-use crate::config::{Config, MtuConfig};
+use crate::config::{Config, MTU_MIN, MtuConfig};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
 use crate::io::route::{LinkSettings, RouteGuard, Routes};
@@ -90,8 +90,8 @@ struct Engine {
     tun_mtu: u16,
     tun_retry_at: Instant,
     resolver: Resolver,
-    /// When peers without a socket are tried again.
-    connect_again_at: Instant,
+    /// When peers, paths and routes are looked after.
+    look_after_at: Instant,
     stopping: bool,
     /// Peers whose ports may have something to do.
     touched: Vec<usize>,
@@ -101,7 +101,7 @@ impl Engine {
     fn new(path: &Path, config: Config) -> Result<Self, RunError> {
         let endpoints = addresses(&config);
         let node = Node::new(&config, &endpoints, &mut random_source)?;
-        let listener = UdpPort::bind(config.node.listen, None, Some(RECEIVE_BUFFER_BYTES))
+        let listener = listen(config.node.listen)
             .map_err(|source| RunError::Listen { address: config.node.listen, source })?;
         let poller = Poller::new().map_err(RunError::system("make an epoll instance"))?;
         let waker = Waker::new().map_err(RunError::system("make an eventfd"))?;
@@ -144,7 +144,7 @@ impl Engine {
             tun_mtu: 0,
             tun_retry_at: Instant::FAR_FUTURE,
             resolver,
-            connect_again_at: Instant::FAR_FUTURE,
+            look_after_at: Clock::now() + SECOND_NS,
             stopping: false,
             touched: Vec::new(),
         };
@@ -206,7 +206,7 @@ impl Engine {
 
     fn wanted_mtu(&self) -> u16 {
         match self.config.node.mtu {
-            MtuConfig::Auto => self.node.packet_max(),
+            MtuConfig::Auto => self.node.packet_max().max(MTU_MIN),
             MtuConfig::Fixed(mtu) => mtu,
         }
     }
@@ -230,12 +230,16 @@ impl Engine {
                 tracing::warn!("{error}");
             }
         }
-        for route in wanted {
-            if !self.routes.added().contains(&route) {
-                self.routes.add(route.0, route.1, route.2)?;
+        // One that can't be set must not keep the others from being set.
+        let mut result = Ok(());
+        for (prefix, index, metric) in wanted {
+            if !self.routes.added().contains(&(prefix, index, metric))
+                && let Err(error) = self.routes.add(prefix, index, metric)
+            {
+                result = result.and(Err(error.into()));
             }
         }
-        Ok(())
+        result
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
@@ -253,7 +257,7 @@ impl Engine {
                 }
             }
             let deadline =
-                self.node.deadline().min(stop_at).min(self.tun_retry_at).min(self.connect_again_at);
+                self.node.deadline().min(stop_at).min(self.tun_retry_at).min(self.look_after_at);
             self.poller
                 .wait(Some(deadline), now, &mut ready)
                 .map_err(RunError::system("wait for events"))?;
@@ -300,8 +304,8 @@ impl Engine {
         if now >= self.tun_retry_at {
             self.retry_tun(now);
         }
-        if now >= self.connect_again_at {
-            self.connect_again(now);
+        if now >= self.look_after_at {
+            self.look_after(now);
         }
     }
 
@@ -318,7 +322,7 @@ impl Engine {
                 }
             }
             if let Some(mtu) = wire.narrowed.take() {
-                narrow(&mut self.node, peer, mtu);
+                narrow(&mut self.node, peer, wire, mtu);
             }
         }
         self.follow_mtu();
@@ -460,9 +464,11 @@ impl Engine {
 
     fn retry_tun(&mut self, now: Instant) {
         self.tun_retry_at = Instant::FAR_FUTURE;
-        if let Err(error) = self.open_tun().and_then(|()| self.sync_routes()) {
+        if let Err(error) = self.open_tun() {
             tracing::error!("{error}");
             self.tun_retry_at = now + TUN_RETRY_NS;
+        } else if let Err(error) = self.sync_routes() {
+            tracing::error!("{error}");
         }
     }
 
@@ -472,6 +478,14 @@ impl Engine {
         self.log_report();
         tracing::info!("stopped");
     }
+}
+
+/// The port that hears everybody.
+fn listen(address: std::net::SocketAddr) -> std::io::Result<UdpPort> {
+    // Our own sockets share the port, and two relays would share it too, each with a part of
+    // the datagrams: a socket that shares with nobody finds out.
+    drop(std::net::UdpSocket::bind(address)?);
+    UdpPort::bind(address, None, Some(RECEIVE_BUFFER_BYTES))
 }
 
 /// A generator of the operating system's randomness.

@@ -51,6 +51,8 @@ impl Engine {
             );
         }
         let endpoints = addresses(&config);
+        self.node.farewell(&mut self.world, &config);
+        self.flush();
         if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
             tracing::error!("the configuration is not taken whole: {error}");
         }

@@ -66,11 +66,15 @@ impl Outbox {
         self.runs.iter().map(|run| run.len).sum()
     }
 
+    /// Datagrams that wait.
+    pub(crate) fn datagrams(&self) -> u64 {
+        self.runs.iter().map(|run| run.len.div_ceil(run.segment) as u64).sum()
+    }
+
     /// Room for the next datagram.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.used + DATAGRAM_ROOM > self.buffer.len() {
-            self.overrun +=
-                self.runs.iter().map(|run| run.len.div_ceil(run.segment) as u64).sum::<u64>();
+            self.overrun += self.datagrams();
             self.clear();
         }
         &mut self.buffer[self.used..self.used + DATAGRAM_ROOM]

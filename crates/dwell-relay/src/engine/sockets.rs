@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
+use dwell_wire::header::{DATA_HEADER_LEN, RECORD_HEADER_LEN, SEAL_TAG_LEN};
 
 use super::resolver::Wanted;
 use super::world::Wire;
@@ -18,8 +19,11 @@ use crate::node::Node;
 /// be what holds datagrams back.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
-/// A peer that can't be reached is tried again this often.
-const CONNECT_AGAIN_NS: u64 = 5 * SECOND_NS;
+/// The peers that don't answer, the paths and the routes are looked after this often.
+const LOOK_AFTER_NS: u64 = 10 * SECOND_NS;
+/// A datagram must carry a packet of 1280 bytes, or IPv6 would not work inside. Paths that take
+/// less have to cut datagrams.
+const DATAGRAM_MIN: u16 = 1280 + (DATA_HEADER_LEN + SEAL_TAG_LEN + RECORD_HEADER_LEN) as u16;
 
 impl Engine {
     /// Makes the sockets that the peers' present endpoints ask for.
@@ -46,21 +50,18 @@ impl Engine {
         let local = local_for(self.config.node.listen, endpoint);
         match UdpPort::connect(local, endpoint, None, Some(RECEIVE_BUFFER_BYTES)) {
             Ok(socket) => {
-                if let Ok(bytes) = socket.datagram_max() {
-                    let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
-                    self.node.set_path_datagram_max(peer, bytes);
-                }
                 if let Err(error) = self.poller.register(&socket, peer_token(peer), Interest::Read)
                 {
                     tracing::error!("cannot watch the socket to {endpoint}: {error}");
                 }
                 wire.socket = Some(socket);
                 wire.send_buffer_bytes = 0;
+                wire.fragments = false;
                 set_send_buffer(wire, self.node.send_buffer_bytes(peer));
+                self.measure_path(peer);
             }
             Err(error) => {
                 tracing::error!("cannot reach {endpoint}: {error}: trying again");
-                self.connect_again_at = Clock::now() + CONNECT_AGAIN_NS;
             }
         }
     }
@@ -81,27 +82,37 @@ impl Engine {
         let wire = &mut self.world.wires[peer];
         let Some(old) = wire.socket.take() else { return };
         let _ = self.poller.deregister(&old, peer_token(peer));
-        wire.outbox.clear();
+        wire.forget();
         if wire.blocked {
             wire.blocked = false;
             self.node.link_writable(peer);
         }
     }
 
-    /// Tries again to reach the peers that have no socket yet.
-    pub(super) fn connect_again(&mut self, now: Instant) {
-        let mut missing = false;
+    /// What nobody tells us must be looked at from time to time: peers that don't answer are
+    /// called from a new socket (our own address may have changed) and looked up again, paths
+    /// may have become wider, and routes that could not be set may now.
+    pub(super) fn look_after(&mut self, now: Instant) {
+        self.look_after_at = now + LOOK_AFTER_NS;
         for peer in 0..self.node.peer_count() {
             let configured = self.node.peer_config(peer).is_some_and(|c| c.endpoint.is_some());
-            if configured && self.world.wires[peer].socket.is_none() {
-                self.connect_peer(peer);
-                missing |= self.world.wires[peer].socket.is_none();
+            if configured && !self.node.is_up(peer) {
+                self.reconnect(peer);
+            } else {
+                self.measure_path(peer);
             }
         }
-        if missing {
-            self.look_up_names();
+        if let Err(error) = self.sync_routes() {
+            tracing::error!("{error}");
         }
-        self.connect_again_at = if missing { now + CONNECT_AGAIN_NS } else { Instant::FAR_FUTURE };
+    }
+
+    /// Asks the kernel what it knows of the path to a peer.
+    fn measure_path(&mut self, peer: usize) {
+        let Some(wire) = self.world.wires.get_mut(peer) else { return };
+        let Some(Ok(bytes)) = wire.socket.as_ref().map(UdpPort::datagram_max) else { return };
+        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+        fit_path(&mut self.node, peer, wire, bytes);
     }
 
     /// Looks up where the peers listen that are configured by name.
@@ -155,14 +166,26 @@ pub(super) fn peer_token(peer: usize) -> Token {
     Token(u16::try_from(peer).unwrap_or(u16::MAX - FIRST_PEER) + FIRST_PEER)
 }
 
-pub(super) fn narrow(node: &mut Node, peer: usize, mtu: usize) {
+/// The path turned out to take packets of `mtu` bytes, IP header included.
+pub(super) fn narrow(node: &mut Node, peer: usize, wire: &mut Wire, mtu: usize) {
     let headers = match node.endpoint(peer) {
         Some(SocketAddr::V4(_)) => 28,
         _ => 48,
     };
-    let bytes = u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX);
     tracing::info!("the path to a peer takes {mtu} bytes");
-    node.set_path_datagram_max(peer, bytes);
+    fit_path(node, peer, wire, u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX));
+}
+
+fn fit_path(node: &mut Node, peer: usize, wire: &mut Wire, bytes: u16) {
+    if bytes < DATAGRAM_MIN && !wire.fragments {
+        tracing::warn!("a path that takes datagrams of {bytes} bytes only: they will be cut");
+        let allowed = wire.socket.as_ref().map(UdpPort::allow_fragments);
+        if let Some(Err(error)) = allowed {
+            tracing::error!("datagrams can't be cut: {error}");
+        }
+        wire.fragments = true;
+    }
+    node.set_path_datagram_max(peer, bytes.max(DATAGRAM_MIN));
 }
 
 /// The local address for a socket to `peer`: the listener's port, and its address if it is

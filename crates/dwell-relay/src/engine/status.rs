@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ impl StatusSocket {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        if path.exists() && UnixStream::connect(path).is_err() {
+        if is_abandoned(path) {
             fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
@@ -42,6 +42,13 @@ impl StatusSocket {
     }
 }
 
+/// A socket that nobody serves; nothing else is ever replaced.
+fn is_abandoned(path: &Path) -> bool {
+    let socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    socket && UnixStream::connect(path).is_err_and(refused)
+}
+
 impl AsFd for StatusSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
@@ -51,5 +58,27 @@ impl AsFd for StatusSocket {
 impl Drop for StatusSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_abandoned_sockets_are_replaced() {
+        let folder = std::env::temp_dir().join(format!("dwell-status-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("relay.toml");
+        fs::write(&file, "precious").unwrap();
+        assert!(StatusSocket::bind(&file).is_err());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+        let path = folder.join("node.sock");
+        drop(UnixListener::bind(&path).unwrap()); // leaves its file behind
+        let socket = StatusSocket::bind(&path).unwrap();
+        assert!(StatusSocket::bind(&path).is_err(), "it is served");
+        drop(socket);
+        assert!(!path.exists());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

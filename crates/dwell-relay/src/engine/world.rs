@@ -28,6 +28,8 @@ pub(super) struct Wire {
     /// As it was asked for; zero if it is the system's.
     pub(super) send_buffer_bytes: usize,
     pub(super) errors: BTreeMap<&'static str, u64>,
+    /// Datagrams are cut on the way to this socket's peer.
+    pub(super) fragments: bool,
     /// The path proved to be this narrow.
     pub(super) narrowed: Option<usize>,
 }
@@ -41,6 +43,7 @@ impl Wire {
             blocked: false,
             send_buffer_bytes: 0,
             errors: BTreeMap::new(),
+            fragments: false,
             narrowed: None,
         }
     }
@@ -51,10 +54,17 @@ impl Wire {
         }
     }
 
+    /// Drops what waits for the socket.
+    pub(super) fn forget(&mut self) {
+        let datagrams = self.outbox.datagrams();
+        self.count("failed", datagrams);
+        self.outbox.clear();
+    }
+
     /// Gives the kernel what it takes. False if it refuses more for now.
     pub(super) fn flush(&mut self) -> bool {
         let Some(socket) = &self.socket else {
-            self.outbox.clear();
+            self.forget();
             return true;
         };
         match self.outbox.flush(socket) {
@@ -68,8 +78,7 @@ impl Wire {
             }
             Err(error) => {
                 tracing::warn!("sending failed: {error}");
-                self.count("failed", 1);
-                self.outbox.clear();
+                self.forget();
                 self.blocked = false;
             }
         }
@@ -107,14 +116,18 @@ impl World {
             self.to_tun.clear();
             return;
         };
+        let packets = self.to_tun.len() as u64;
         match self.to_tun.flush(tun) {
             Ok(flushed) => {
                 self.written.packets += flushed.written as u64;
                 self.written.refused += flushed.refused as u64;
             }
-            Err(TunError::Gone { .. }) => self.tun_gone = true,
+            Err(TunError::Gone { .. }) => {
+                self.written.refused += packets;
+                self.tun_gone = true;
+            }
             Err(error) => {
-                self.written.refused += 1;
+                self.written.refused += packets;
                 tracing::debug!("{error}");
             }
         }

@@ -148,6 +148,22 @@ impl UdpPort {
         internet(&self.socket.peer_addr()?)
     }
 
+    /// Lets this machine cut datagrams that are too long for the path: for paths so narrow that
+    /// what must fit through them does not.
+    ///
+    /// # Errors
+    /// The kernel does not know the option.
+    pub fn allow_fragments(&self) -> io::Result<()> {
+        use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+        if self.ip_and_udp_headers == 28 {
+            sockopt::set_ip_mtu_discover(&self.socket, Ipv4PathMtuDiscovery::DONT)?;
+        } else {
+            sockopt::set_ipv6_mtu_discover(&self.socket, Ipv6PathMtuDiscovery::DONT)?;
+            allow_ipv6_fragments(&self.socket)?;
+        }
+        Ok(())
+    }
+
     /// The largest IP packet that the path to the peer takes, as far as is known now: the
     /// first interface's MTU until a router on the way has complained.
     ///
@@ -408,6 +424,23 @@ fn discover_path_mtu(socket: &Socket, is_v6: bool) -> io::Result<()> {
         sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DO)?;
     }
     Ok(())
+}
+
+/// Takes back what the receiving library sets for its own purposes (`IPV6_DONTFRAG`).
+#[allow(unsafe_code, reason = "no safe wrapper of IPV6_DONTFRAG is at hand")]
+fn allow_ipv6_fragments(socket: &Socket) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    // SAFETY: the descriptor is open, the option is an int, and `off` outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IPV6,
+            libc::IPV6_DONTFRAG,
+            std::ptr::from_ref(&off).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Errors that concern what was just sent, or sent earlier, and not the socket.

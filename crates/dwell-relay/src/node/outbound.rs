@@ -13,6 +13,7 @@ use super::pacer::Pacing;
 use super::peer::Peer;
 use super::store::{Pressed, Store};
 use super::{Node, enter};
+use crate::config::Config;
 use crate::trust::HELLO_LEN_MAX;
 
 /// Bytes of IP and TCP headers without options.
@@ -173,6 +174,20 @@ impl Node {
     pub fn close(&mut self, env: &mut impl Env, reason: CloseReason) {
         for (index, peer) in self.peers.iter_mut().enumerate() {
             send_control(peer, index, env, &Control::Close { reason });
+        }
+    }
+
+    /// Tells the peers that `config` does not have any more, or has with another key, that
+    /// their sessions end. To be called before [`Node::reconfigure`].
+    pub fn farewell(&mut self, env: &mut impl Env, config: &Config) {
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            let stays = config
+                .peers
+                .iter()
+                .any(|new| new.name == peer.config.name && new.security == peer.config.security);
+            if !peer.removed && !stays {
+                send_control(peer, index, env, &Control::Close { reason: CloseReason::Reload });
+            }
         }
     }
 
