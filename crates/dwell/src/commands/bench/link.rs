@@ -117,8 +117,9 @@ impl Link {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         if self.report {
             let (_, runs) = Journal::open::<LinkRun>(self.json.as_deref(), true)?;
-            print(&runs)?;
-            return Ok(ExitCode::SUCCESS);
+            let (runs, failed) = verified(runs);
+            print(&runs, failed)?;
+            return Ok(Outcome { failed, is_interrupted: false }.exit_code());
         }
         let mut contenders = vec![Contender::Off];
         contenders.extend(dwell_variants(&self.scheme, &self.codec, self.security, false));
@@ -137,9 +138,9 @@ impl Link {
             journal,
             outcome: Outcome::default(),
         };
-        matrix.take_over(before)?;
+        matrix.take_over(verified(before).0)?;
         matrix.fill(&mut lab, &self.fields())?;
-        print(&matrix.runs)?;
+        print(&matrix.runs, matrix.outcome.failed)?;
         Ok(matrix.outcome.exit_code())
     }
 
@@ -164,7 +165,28 @@ impl Link {
     }
 }
 
-fn print(runs: &[LinkRun]) -> anyhow::Result<()> {
+/// The runs of a file in which everything arrived as it was sent. The others count as failed:
+/// they are named, and it is told how many of them have not been done again.
+fn verified(runs: Vec<LinkRun>) -> (Vec<LinkRun>, usize) {
+    let (good, bad): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.measured.verified);
+    let done: HashSet<_> = good.iter().map(|run| &run.place).collect();
+    let bad: Vec<_> = bad.iter().filter(|run| !done.contains(&run.place)).collect();
+    for run in &bad {
+        if let Err(error) = run.measured.ensure_verified() {
+            terminal::complain("dwell", &format!("{}, in the file: {error}", what(&run.place)));
+        }
+    }
+    let failed = bad.len();
+    (good, failed)
+}
+
+/// The tables, without the runs that failed.
+fn print(runs: &[LinkRun], failed: usize) -> anyhow::Result<()> {
+    let what_failed = match failed {
+        0 => "Everything that arrived was what had been sent.\n".to_owned(),
+        1 => "1 run failed and is not in the tables.\n".to_owned(),
+        _ => format!("{failed} runs failed and are not in the tables.\n"),
+    };
     let Some(first) = runs.first() else {
         terminal::note("There are no runs.");
         return Ok(());
@@ -182,7 +204,7 @@ fn print(runs: &[LinkRun]) -> anyhow::Result<()> {
         terms.congestion_control,
         terms.seed,
     );
-    terminal::print(&(head + &report::link(&Results::new(runs))))?;
+    terminal::print(&(head + &report::link(&Results::new(runs)) + &what_failed))?;
     Ok(())
 }
 
@@ -264,11 +286,12 @@ impl Matrix {
         let missing: Vec<_> =
             self.missing(rate, workload).map(|(round, who)| (round, who.clone())).collect();
         for (round, contender) in missing {
-            let what = format!("{rate}, {}, {contender}, round {}", workload.name(), round + 1);
+            let place = place(rate, workload, &contender, round);
+            let what = what(&place);
             match self.run_one(&bed, &contender, &content, timing) {
                 Ok(measured) => {
                     progress.done(timing.total(), &line(&what, workload, &measured));
-                    self.add(place(rate, workload, &contender, round), &contender, measured)?;
+                    self.add(place, &contender, measured)?;
                 }
                 Err(error) => {
                     let is_interrupted = bed.check().is_err();
@@ -322,14 +345,18 @@ fn place(rate: LinkRate, workload: Workload, contender: &Contender, round: u32) 
     Place { rate, workload, contender: contender.to_string(), round }
 }
 
+/// What a run is called.
+fn what(Place { rate, workload, contender, round }: &Place) -> String {
+    format!("{rate}, {}, {contender}, round {}", workload.name(), round + 1)
+}
+
 fn line(what: &str, workload: Workload, measured: &Measured) -> String {
     let (unit, one) = workload.unit();
     let ping = measured.ping_p50_ns.map(dwell_report::human::duration);
     format!(
-        "{what}: {} {unit}, ping {}{}",
+        "{what}: {} {unit}, ping {}",
         report::figure(measured.per_second() / one),
         ping.as_deref().unwrap_or(dwell_report::human::NOTHING),
-        if measured.verified { "" } else { ", NOT WHAT WAS SENT" },
     )
 }
 
@@ -381,5 +408,24 @@ mod tests {
         let mut other = run("10mbit", Workload::Text, "off", 0, 1);
         other.terms.seconds = 9.0;
         assert!(matrix.take_over(vec![other]).is_err());
+    }
+
+    #[test]
+    fn a_run_that_delivered_something_else_has_failed_and_is_done_again() {
+        let good = |name, round| run("10mbit", Workload::Text, name, round, 1);
+        let bad = |name, round| {
+            let mut run = good(name, round);
+            run.measured.verified = false;
+            run
+        };
+        assert!(good("off", 0).measured.ensure_verified().is_ok());
+        assert!(bad("off", 0).measured.ensure_verified().is_err());
+        // One of the two was done again.
+        let file = vec![good("none", 0), bad("off", 0), bad("packet/lz4", 0), good("off", 0)];
+        let (runs, failed) = verified(file);
+        assert_eq!((&runs[..], failed), (&[good("none", 0), good("off", 0)][..], 1));
+        let mut matrix = matrix();
+        matrix.take_over(runs).unwrap();
+        assert_eq!(names(&matrix), ["0 packet/lz4", "1 packet/lz4", "1 off", "1 none"]);
     }
 }

@@ -80,7 +80,8 @@ pub(super) struct Measured {
     pub(super) application_bytes: u64,
     /// What the sender put on the link, Ethernet headers included.
     pub(super) link_bytes: u64,
-    /// Whether everything that arrived was what had been sent, in order and once.
+    /// Whether everything that arrived was what had been sent, in order and once. If not, the
+    /// run has failed; early versions recorded such runs too.
     pub(super) verified: bool,
     pub(super) ping_p50_ns: Option<u64>,
     pub(super) ping_p99_ns: Option<u64>,
@@ -125,6 +126,13 @@ pub(super) struct RelayAccounts {
 }
 
 impl Measured {
+    /// Fails if something arrived that was not sent so: whatever such a run measured is not
+    /// what it should have measured.
+    pub(super) fn ensure_verified(&self) -> anyhow::Result<()> {
+        ensure!(self.verified, "what arrived is not what was sent");
+        Ok(())
+    }
+
     /// [`Self::count`] per second.
     pub(super) fn per_second(&self) -> f64 {
         self.count as f64 * 1e9 / self.window_ns.max(1) as f64

@@ -137,7 +137,6 @@ fn verdicts(results: &Results<'_>) -> String {
         text.push_str(&attainments(results, rate));
         text.push_str(&restraints(results, rate));
     }
-    text.push_str(&altered(results));
     text
 }
 
@@ -207,22 +206,6 @@ fn restraints(results: &Results<'_>, rate: LinkRate) -> String {
     text
 }
 
-fn altered(results: &Results<'_>) -> String {
-    let mut text = String::new();
-    for run in results.runs().iter().filter(|run| !run.measured.verified) {
-        let place = &run.place;
-        let _ = writeln!(
-            text,
-            "NOT WHAT WAS SENT: {}, {}, {}, round {}",
-            place.rate,
-            place.workload.name(),
-            place.contender,
-            place.round + 1
-        );
-    }
-    if text.is_empty() { "Everything that arrived was what had been sent.\n".into() } else { text }
-}
-
 /// Three digits, or all of an integer's.
 pub(super) fn figure(value: f64) -> String {
     match value {
@@ -253,20 +236,11 @@ mod tests {
             run("10mbit", Workload::Text, "none", 0, 900_000),
             run("10mbit", Workload::Text, "packet/lz4", 0, 500_000),
         ];
-        runs[2].measured.verified = false;
         runs[2].measured.ping_p50_ns = Some(12_000_000);
         let text = link(&Results::new(&runs));
-        for expected in [
-            "10 Mbit/s, text",
-            "packet/lz4",
-            "12.0 ms",
-            "55.6 %",
-            "in 1.\n",
-            "NOT WHAT WAS SENT: 10 Mbit/s, text, packet/lz4, round 1",
-        ] {
+        for expected in ["10 Mbit/s, text", "packet/lz4", "12.0 ms", "55.6 %", "in 1.\n"] {
             assert!(text.contains(expected), "{expected} is not in {text}");
         }
-        assert!(link(&Results::new(&runs[..2])).contains("was what had been sent"));
     }
 
     #[test]

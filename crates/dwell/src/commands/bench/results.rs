@@ -16,10 +16,6 @@ impl<'a> Results<'a> {
         Self { runs }
     }
 
-    pub(super) fn runs(&self) -> &'a [LinkRun] {
-        self.runs
-    }
-
     /// The rates and workloads that have runs, slow links first.
     pub(super) fn fields(&self) -> Vec<(LinkRate, Workload)> {
         let mut fields = Vec::new();

@@ -65,6 +65,7 @@ pub(super) fn run(
     let (mut seen, delivery) = (seen?, delivery?);
     bed.sleep(CALM)?;
     seen.measured.verified = delivery.is_verified;
+    seen.measured.ensure_verified()?;
     seen.measured.delay_p50_ns = delivery.delay_p50_ns;
     seen.measured.delay_p99_ns = delivery.delay_p99_ns;
     if let Some(bytes) = tunnel.carried_bytes(bed)? {
