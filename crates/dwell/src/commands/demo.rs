@@ -34,7 +34,7 @@ It needs no rights: its hosts are network namespaces of an ordinary user, made o
 programs ip and tc (iproute2) and ping, and vanish with it. Ctrl-C shows what there is so far.
 
 Exit codes:
-  0  every file arrived as it was sent
+  0  every file arrived as it was sent, and through the relays where there were some
   1  one did not, or the demo could not run to its end
   2  the command line is wrong";
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
-use dwell_report::Status;
 use dwell_report::status::TxStatus;
+use dwell_report::{Status, human};
 use dwell_testkit::http::{self, Server};
 use dwell_testkit::lab::topology::{Pair, THIN_DEVICE};
 use dwell_testkit::lab::{Lab, Process};
@@ -67,6 +67,10 @@ pub(super) struct Download {
 pub(super) struct RelayCost {
     /// Packets from the server to the client, pings included.
     pub(super) packets: u64,
+    /// Their bytes, as they were before any pressing.
+    pub(super) bytes: u64,
+    /// What the other relay gave out of them: as many bytes, unless something was lost.
+    pub(super) restored_bytes: u64,
     /// How many of them went through the press.
     pub(super) tried: u64,
     /// How many of them became smaller and were sent so.
@@ -194,6 +198,10 @@ impl Stage {
             .map_err(|_| anyhow::anyhow!("the download panicked"))??
             .with_context(|| format!("the download of the {} file failed", payload.name))?;
         let link_data_bytes = after.link_data_bytes - before.link_data_bytes;
+        let relays = after.relays.zip(before.relays).map(|(after, before)| after.since(&before));
+        if let Some(cost) = relays {
+            cost.ensure_carried(payload.name, fetched.bytes)?;
+        }
         Ok(Some(Download {
             bytes: fetched.bytes,
             equal: fetched.is_as_expected,
@@ -204,7 +212,7 @@ impl Stage {
             link_back_bytes: after.link_back_bytes - before.link_back_bytes,
             link_ratio: link_data_bytes as f64 / fetched.bytes.max(1) as f64,
             ping,
-            relays: after.relays.zip(before.relays).map(|(after, before)| after.since(&before)),
+            relays,
         }))
     }
 }
@@ -241,6 +249,8 @@ impl RelayCost {
         let sum = |count: fn(&TxStatus) -> u64| egress.peers.iter().map(|p| count(&p.tx)).sum();
         Ok(Self {
             packets: sum(|tx| tx.sent.packets),
+            bytes: sum(|tx| tx.sent.bytes),
+            restored_bytes: ingress.tun.tx_bytes,
             tried: sum(|tx| tx.tried),
             pressed: sum(|tx| tx.pressed.packets),
             cpu_ns: ingress.cpu_ns + egress.cpu_ns,
@@ -250,10 +260,29 @@ impl RelayCost {
     fn since(self, before: &Self) -> Self {
         Self {
             packets: self.packets - before.packets,
+            bytes: self.bytes - before.bytes,
+            restored_bytes: self.restored_bytes - before.restored_bytes,
             tried: self.tried - before.tried,
             pressed: self.pressed - before.pressed,
             cpu_ns: self.cpu_ns - before.cpu_ns,
         }
+    }
+}
+
+impl RelayCost {
+    /// Fails if a file of this size did not cross both relays. Where the tunnel is down, packets
+    /// go as they would without it: such a download would be told under a scheme's name.
+    fn ensure_carried(&self, file: &str, file_bytes: u64) -> anyhow::Result<()> {
+        // With their headers, packets are more than what they carry.
+        let carried = self.bytes.min(self.restored_bytes);
+        ensure!(
+            carried >= file_bytes,
+            "the {file} file went past the relays: they carried {} of its {}; was the tunnel \
+             down for a while?",
+            human::bytes(carried),
+            human::bytes(file_bytes),
+        );
+        Ok(())
     }
 }
 
@@ -281,5 +310,26 @@ impl BusyPing {
         }
         let output = fs::read_to_string(&self.output).context("the ping left nothing")?;
         Ok(Ping::from(&PingSummary::parse(&output)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_went_past_the_relays_is_no_result() {
+        let cost = |bytes, restored_bytes| RelayCost {
+            packets: 9,
+            bytes,
+            restored_bytes,
+            tried: 9,
+            pressed: 9,
+            cpu_ns: 1,
+        };
+        assert!(cost(1040, 1040).ensure_carried("text", 1000).is_ok());
+        let error = cost(400, 1040).ensure_carried("text", 1000).unwrap_err().to_string();
+        assert!(error.contains("carried 400 B of its 1.0 kB"), "{error}");
+        assert!(cost(1040, 0).ensure_carried("text", 1000).is_err());
     }
 }

@@ -345,7 +345,14 @@ mod tests {
     }
 
     fn cost(pressed: u64) -> Option<RelayCost> {
-        Some(RelayCost { packets: 100, tried: 100, pressed, cpu_ns: 120_000_000 })
+        Some(RelayCost {
+            packets: 100,
+            bytes: 1040,
+            restored_bytes: 1040,
+            tried: 100,
+            pressed,
+            cpu_ns: 120_000_000,
+        })
     }
 
     fn summary() -> Summary {
