@@ -1,0 +1,18 @@
+//! Networks in virtual time, with the very decision core that the relay runs.
+//!
+//! A [`Plan`] says what there is: nodes, links with their queues, flows with their sources. A
+//! [`World`] runs it, event by event in integer nanoseconds, and gives an [`Outcome`]. The same
+//! plan and seed give the same outcome to the bit on any machine.
+//!
+//! Whether a link decides by [`dwell_policy::Port`] or only queues is a property of the link, so
+//! that relays and plain routers mix freely.
+
+pub mod agenda;
+pub mod outcome;
+pub mod plan;
+pub mod source;
+pub mod world;
+
+pub use outcome::Outcome;
+pub use plan::Plan;
+pub use world::World;

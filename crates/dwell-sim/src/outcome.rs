@@ -1,0 +1,290 @@
+//! What a run tells.
+
+use std::collections::BTreeMap;
+
+use dwell_policy::{Accounts, SendCause};
+
+/// What a run tells. Everything but [`PortOutcome::accounts`] is about the window only.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// By group of flows.
+    pub groups: Vec<GroupOutcome>,
+    /// By link with a port.
+    pub ports: Vec<PortOutcome>,
+    /// By flow: packets acknowledged within the window; zero but for TCP.
+    pub acknowledged: Vec<u64>,
+    /// Length of the window, in nanoseconds.
+    pub window_ns: u64,
+    /// Packets that sources sent during the whole run.
+    pub source_packets: u64,
+    /// Events of the whole run.
+    pub events: u64,
+}
+
+/// Packets of one group that were sent within the window.
+#[derive(Clone, Debug, Default)]
+pub struct GroupOutcome {
+    /// Its name.
+    pub name: String,
+    /// Packets sent by the sources.
+    pub sent: u64,
+    /// Bytes sent by the sources.
+    pub sent_bytes: u64,
+    /// Packets that arrived.
+    pub delivered: u64,
+    /// Bytes that arrived.
+    pub delivered_bytes: u64,
+    /// Packets that were dropped.
+    pub dropped: u64,
+    /// Time from the source's first bit to the receiver's last.
+    pub delay: Tally,
+    /// Packets that waited longer in a port than is acceptable.
+    pub late: u64,
+    /// How much longer, in nanoseconds, each.
+    pub excess: Tally,
+    /// `excess` as a distribution: how many by tenths of a microsecond.
+    pub excess_bins: Vec<u64>,
+    /// Packets acknowledged; zero but for TCP.
+    pub acknowledged: u64,
+    /// Bytes on the wire of what was acknowledged.
+    pub acknowledged_bytes: u64,
+    /// The time line, from the beginning of the run.
+    pub bins: Vec<Bin>,
+}
+
+/// One bin of a time line, by time of sending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bin {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets that arrived.
+    pub delivered: u64,
+    /// Packets that waited too long.
+    pub late: u64,
+    /// Sum of the delays.
+    pub delay_sum_ns: u64,
+    /// The largest delay.
+    pub delay_max_ns: u64,
+}
+
+/// Count, sum, least and largest of nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// The least; `u64::MAX` if there is none.
+    pub min_ns: u64,
+    /// The largest.
+    pub max_ns: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
+    }
+}
+
+impl Tally {
+    /// Takes one in.
+    pub fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.sum_ns += ns;
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// The mean in seconds, if there is one.
+    pub fn mean_s(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e9)
+    }
+}
+
+/// What one port did.
+#[derive(Clone, Debug, Default)]
+pub struct PortOutcome {
+    /// The link's name.
+    pub name: String,
+    /// By group: packets that arrived within the window.
+    pub arrived: Vec<u64>,
+    /// By group: of these, packets that the port itself pressed.
+    pub pressed: Vec<u64>,
+    /// By group: of these, packets that it dropped.
+    pub dropped: Vec<u64>,
+    /// Units pressed within the window, by when pressing ended.
+    pub presses: u64,
+    /// Units that were lost further on and came back within the window.
+    pub returned: u64,
+    /// Frames sent within the window, by buffer and cause.
+    pub frames: Vec<FrameCount>,
+    /// Packets waiting: the integral over the window, in packet nanoseconds.
+    pub waiting_area: u128,
+    /// Most packets waiting within the window.
+    pub waiting_max: u64,
+    /// The port's own accounts, of the whole run.
+    pub accounts: Accounts,
+}
+
+/// Frames of one buffer that were sent for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameCount {
+    /// The buffer.
+    pub buffer: u8,
+    /// The reason.
+    pub cause: SendCause,
+    /// How many.
+    pub frames: u64,
+    /// Their bytes on the link.
+    pub bytes: u64,
+    /// Their packets.
+    pub packets: u64,
+}
+
+impl PortOutcome {
+    /// Counts a frame.
+    pub(crate) fn count_frame(&mut self, buffer: u8, cause: SendCause, bytes: u64, packets: u64) {
+        let known = self.frames.iter().position(|f| f.buffer == buffer && f.cause == cause);
+        let at = known.unwrap_or_else(|| {
+            self.frames.push(FrameCount { buffer, cause, frames: 0, bytes: 0, packets: 0 });
+            self.frames.len() - 1
+        });
+        let count = &mut self.frames[at];
+        count.frames += 1;
+        count.bytes += bytes;
+        count.packets += packets;
+    }
+
+    /// Frames, bytes and packets of all frames that `wanted` names.
+    pub fn frames_where(&self, wanted: impl Fn(&FrameCount) -> bool) -> (u64, u64, u64) {
+        self.frames.iter().filter(|f| wanted(f)).fold((0, 0, 0), |sum, f| {
+            (sum.0 + f.frames, sum.1 + f.bytes, sum.2 + f.packets)
+        })
+    }
+}
+
+impl Outcome {
+    /// All single numbers, by name. What has no value (the mean of nothing) is left out.
+    ///
+    /// For a group G: `G.sent`, `G.delivered`, `G.dropped`, `G.discard` (dropped / sent),
+    /// `G.delay_mean_s`, `G.delay_min_s`, `G.delay_max_s`, `G.goodput_bps`, `G.late`,
+    /// `G.late_share` (late / delivered), `G.excess_mean_s`, `G.excess_max_s`; for TCP
+    /// `G.throughput_bps` (by acknowledged packets' bytes on the wire).
+    ///
+    /// For a port on link L: `L.presses`, `L.returned`, `L.pressed_share` and
+    /// `L.pressed.G`, `L.arrived.G` (packets), `L.pressed_share.G`, `L.queue_mean`,
+    /// `L.queue_max`, `L.frames`, `L.frame_bytes_mean`, `L.rate_bps` (bytes on the link),
+    /// `L.frames_per_s`; for chunks `L.timer_share` and by buffer `L.timer_share.B`,
+    /// `L.frame_bytes_mean.B`.
+    ///
+    /// And `throughput_bps`, `presses`, `returned` (sums), `jain` (fairness of the flows'
+    /// acknowledged packets).
+    pub fn metrics(&self) -> BTreeMap<String, f64> {
+        let mut out = BTreeMap::new();
+        let seconds = self.window_ns as f64 / 1e9;
+        for group in &self.groups {
+            group.metrics(seconds, &mut out);
+        }
+        for port in &self.ports {
+            self.port_metrics(port, seconds, &mut out);
+        }
+        let sum = |f: fn(&PortOutcome) -> u64| self.ports.iter().map(f).sum::<u64>() as f64;
+        out.insert("presses".into(), sum(|p| p.presses));
+        out.insert("returned".into(), sum(|p| p.returned));
+        let acknowledged: u64 = self.groups.iter().map(|g| g.acknowledged_bytes).sum();
+        if acknowledged > 0 {
+            out.insert("throughput_bps".into(), acknowledged as f64 * 8.0 / seconds);
+            out.insert("jain".into(), jain(&self.acknowledged));
+        }
+        out
+    }
+
+    fn port_metrics(&self, port: &PortOutcome, seconds: f64, out: &mut BTreeMap<String, f64>) {
+        let name = &port.name;
+        let mut put = |key: &str, value: f64| {
+            out.insert(format!("{name}.{key}"), value);
+        };
+        put("presses", port.presses as f64);
+        put("returned", port.returned as f64);
+        let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
+        let sum = |counts: &[u64]| counts.iter().sum::<u64>();
+        if let Some(pressed) = share(sum(&port.pressed), sum(&port.arrived)) {
+            put("pressed_share", pressed);
+        }
+        for (group, (&pressed, &arrived)) in
+            self.groups.iter().zip(port.pressed.iter().zip(&port.arrived))
+        {
+            put(&format!("pressed.{}", group.name), pressed as f64);
+            put(&format!("arrived.{}", group.name), arrived as f64);
+            if let Some(pressed) = share(pressed, arrived) {
+                put(&format!("pressed_share.{}", group.name), pressed);
+            }
+        }
+        put("queue_mean", port.waiting_area as f64 / self.window_ns as f64);
+        put("queue_max", port.waiting_max as f64);
+        let (frames, bytes, _) = port.frames_where(|_| true);
+        put("frames", frames as f64);
+        put("frames_per_s", frames as f64 / seconds);
+        put("rate_bps", bytes as f64 * 8.0 / seconds);
+        if let Some(mean) = share(bytes, frames) {
+            put("frame_bytes_mean", mean);
+        }
+        let timed = |f: &FrameCount| f.cause == SendCause::Timer;
+        let chunks = port.frames.iter().any(|f| f.cause != SendCause::Ready);
+        if !chunks {
+            return;
+        }
+        if let Some(by_timer) = share(port.frames_where(timed).0, frames) {
+            put("timer_share", by_timer);
+        }
+        let buffers: std::collections::BTreeSet<u8> =
+            port.frames.iter().map(|f| f.buffer).collect();
+        for buffer in buffers {
+            let (frames, bytes, packets) = port.frames_where(|f| f.buffer == buffer);
+            let by_timer = port.frames_where(|f| f.buffer == buffer && timed(f)).0;
+            put(&format!("timer_share.{buffer}"), by_timer as f64 / frames as f64);
+            put(&format!("frame_bytes_mean.{buffer}"), bytes as f64 / frames as f64);
+            put(&format!("frame_packets_mean.{buffer}"), packets as f64 / frames as f64);
+        }
+    }
+}
+
+impl GroupOutcome {
+    fn metrics(&self, seconds: f64, out: &mut BTreeMap<String, f64>) {
+        let mut put = |key: &str, value: f64| {
+            out.insert(format!("{}.{key}", self.name), value);
+        };
+        put("sent", self.sent as f64);
+        put("delivered", self.delivered as f64);
+        put("dropped", self.dropped as f64);
+        put("late", self.late as f64);
+        if self.sent > 0 {
+            put("discard", self.dropped as f64 / self.sent as f64);
+        }
+        put("offered_bps", self.sent_bytes as f64 * 8.0 / seconds);
+        put("goodput_bps", self.delivered_bytes as f64 * 8.0 / seconds);
+        if let Some(mean) = self.delay.mean_s() {
+            put("delay_mean_s", mean);
+            put("delay_min_s", self.delay.min_ns as f64 / 1e9);
+            put("delay_max_s", self.delay.max_ns as f64 / 1e9);
+            put("late_share", self.late as f64 / self.delivered as f64);
+        }
+        if let Some(mean) = self.excess.mean_s() {
+            put("excess_mean_s", mean);
+        }
+        put("excess_max_s", self.excess.max_ns as f64 / 1e9);
+        if self.acknowledged > 0 {
+            put("acknowledged", self.acknowledged as f64);
+            put("throughput_bps", self.acknowledged_bytes as f64 * 8.0 / seconds);
+        }
+    }
+}
+
+/// Jain's index of fairness: 1 if all are equal, 1/n if one has everything.
+fn jain(values: &[u64]) -> f64 {
+    let sum: f64 = values.iter().map(|&v| v as f64).sum();
+    let squares: f64 = values.iter().map(|&v| (v as f64).powi(2)).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (values.len() as f64 * squares) }
+}

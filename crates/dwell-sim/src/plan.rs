@@ -1,0 +1,256 @@
+//! What is simulated: the network, its traffic, and when to look.
+
+use dwell_base::Rate;
+use dwell_policy::PortConfig;
+use thiserror::Error;
+
+/// Everything that determines a run, but the seed.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Names of the nodes.
+    pub nodes: Vec<String>,
+    /// Links, each in one direction.
+    pub links: Vec<Link>,
+    /// What statistics are kept apart for, for instance "target" and "cross".
+    pub groups: Vec<Group>,
+    /// Flows; each belongs to a group.
+    pub flows: Vec<Flow>,
+    /// When to look.
+    pub window: Window,
+    /// The width of a bin of the time lines, in nanoseconds; none are kept without.
+    pub bin_ns: Option<u64>,
+    /// Verify every port's invariants after each event; slow.
+    pub check_invariants: bool,
+}
+
+/// A link, in one direction, with the queue in front of it.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Its name in results.
+    pub name: String,
+    /// Index of the node that it leaves.
+    pub from: usize,
+    /// Index of the node that it enters.
+    pub to: usize,
+    /// Bits per second.
+    pub rate: Rate,
+    /// Propagation delay.
+    pub propagation_ns: u64,
+    /// A frame takes at least this long, however short it is: 1 / (packets per second).
+    pub frame_ns_min: u64,
+    /// The queue in front.
+    pub queue: Queue,
+    /// Packets travel here in their original size: the node opens what was pressed before.
+    pub restored: bool,
+}
+
+/// A queue in front of a link.
+#[derive(Clone, Debug)]
+pub enum Queue {
+    /// First in, first out, without a limit.
+    Unlimited,
+    /// First in, first out; what finds it full is dropped.
+    DropTail(DropTail),
+    /// The decision core.
+    Port(Box<PortPlan>),
+}
+
+/// The limits of a drop-tail queue. What is on the wire does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DropTail {
+    /// ns-2's rule: a packet is dropped if the packets waiting and itself would reach this
+    /// number.
+    pub packets: Option<u32>,
+    /// Most bytes that may wait.
+    pub bytes: Option<u64>,
+}
+
+/// A relay's output port, and what pressing costs there.
+#[derive(Clone, Debug)]
+pub struct PortPlan {
+    /// The port.
+    pub config: PortConfig,
+    /// What pressing brings and costs.
+    pub press: PressModel,
+    /// A unit pressed here that is lost further on comes back to the queue after this time;
+    /// without one it stays lost.
+    pub resend_after_ns: Option<u64>,
+}
+
+/// What pressing brings and costs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PressModel {
+    /// The same for every unit, as the papers have it.
+    Constant {
+        /// Compressed / original.
+        ratio: f64,
+        /// Nanoseconds for a unit.
+        time_ns: u64,
+    },
+    /// By class of flow, each with a distribution.
+    PerClass(Vec<PressClass>),
+    /// By size, as measured.
+    Measured(Vec<PressSample>),
+}
+
+/// How units of one flow class fare in the press.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PressClass {
+    /// The group of flows that it is about.
+    pub group: usize,
+    /// Ratios are uniform between these.
+    pub ratio: (f64, f64),
+    /// Fixed nanoseconds for a unit.
+    pub unit_ns: u64,
+    /// Nanoseconds for each byte.
+    pub byte_ns: f64,
+}
+
+/// One row of a measured table; between rows ratio and time are interpolated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PressSample {
+    /// Size of the unit.
+    pub bytes: u32,
+    /// Compressed / original.
+    pub ratio: f64,
+    /// Nanoseconds for the unit.
+    pub time_ns: u64,
+}
+
+/// Flows whose statistics are kept together.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its name in results.
+    pub name: String,
+    /// The acceptable waiting time at ports: what waits longer is late. Zero: nothing is late.
+    pub wait_ns_max: u64,
+}
+
+/// A flow of packets.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Index of its group.
+    pub group: usize,
+    /// Indices of the links on its way.
+    pub route: Vec<usize>,
+    /// Indices of the links of its acknowledgements' way; empty but for TCP.
+    pub back: Vec<usize>,
+    /// How long a port may hold its packets back, in nanoseconds.
+    pub hold_ns: u64,
+    /// Its egress edge, for schemes that gather by it.
+    pub edge: u64,
+    /// What it sends.
+    pub traffic: Traffic,
+}
+
+/// What a flow sends.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// Bursts and pauses: ns-2's exponential source.
+    OnOff(OnOff),
+    /// Poisson arrivals, with steps of the rate.
+    Poisson {
+        /// Size of a packet.
+        packet_bytes: u32,
+        /// From each of these times on (ns), that many bits per second (zero: none), rising.
+        steps: Vec<(u64, f64)>,
+    },
+    /// Packets at equal distances.
+    Cbr {
+        /// Size of a packet.
+        packet_bytes: u32,
+        /// Bits per second.
+        rate: Rate,
+        /// When the first one is sent.
+        start_ns: u64,
+    },
+    /// Packets as recorded: time and size, in order of time.
+    Trace(std::sync::Arc<[(u64, u32)]>),
+    /// One TCP connection with endless data.
+    Tcp(crate::tcp::TcpConfig, TcpStart),
+}
+
+/// When a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpStart {
+    /// Uniformly between these times.
+    pub between_ns: (u64, u64),
+}
+
+/// The parameters of ns-2's `Application/Traffic/Exponential`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OnOff {
+    /// Size of a packet.
+    pub packet_bytes: u32,
+    /// Bits per second within a burst.
+    pub rate: Rate,
+    /// Mean length of a burst.
+    pub on_ns: f64,
+    /// Mean length of a pause.
+    pub off_ns: f64,
+    /// Whose random numbers.
+    pub random: RandomSource,
+}
+
+/// Where a source's random numbers come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RandomSource {
+    /// A stream of our own for each flow.
+    #[default]
+    Own,
+    /// ns-2's generator, stream by number, to compare packet by packet.
+    Ns2 {
+        /// Which of its streams.
+        stream: u64,
+    },
+}
+
+/// When to look: packets sent in `[from_ns, until_ns)` count, and are followed for `drain_ns` more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The end of the warm-up.
+    pub from_ns: u64,
+    /// The end of what counts.
+    pub until_ns: u64,
+    /// How long sources go on after that, for what is still on its way.
+    pub drain_ns: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { from_ns: 0, until_ns: 1_000_000_000, drain_ns: 0 }
+    }
+}
+
+/// Why a plan can't be run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// Nothing sends.
+    #[error("there is no flow: nothing would happen")]
+    NoFlows,
+    /// A link's end does not exist.
+    #[error("link {link} leads to or from a node that does not exist")]
+    NoSuchNode {
+        /// The link.
+        link: String,
+    },
+    /// A flow's link, group or route does not exist.
+    #[error("flow {flow}: {what}")]
+    Flow {
+        /// Its index.
+        flow: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// A port's configuration is impossible.
+    #[error("link {link}: {source}")]
+    Port {
+        /// The link.
+        link: String,
+        /// What is wrong.
+        source: dwell_policy::ConfigError,
+    },
+    /// A number that makes no sense.
+    #[error("{0}")]
+    Value(String),
+}
