@@ -209,25 +209,25 @@ impl World {
     }
 
     /// A packet comes to the queue of its next link.
+    #[inline]
     fn enter_link(&mut self, id: u32) {
         let packet = &self.packets[id];
         let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
-        if self.links[n as usize].restored && packet.is_pressed() {
-            self.open_unit(id, Self::enter_queue);
+        let link = &self.links[n as usize];
+        if link.restored && packet.is_pressed() {
+            self.open_unit(id, Self::enter_link);
+        } else if matches!(link.kind, LinkKind::Port(_)) {
+            self.enter_port(n, id);
         } else {
-            self.enter_queue(id);
+            self.enter_queue(n, id);
         }
     }
 
-    fn enter_queue(&mut self, id: u32) {
-        let packet = &self.packets[id];
-        let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
-        let (now_ns, bytes) = (self.now_ns, packet.bytes);
+    fn enter_queue(&mut self, n: u32, id: u32) {
+        let (now_ns, bytes) = (self.now_ns, self.packets[id].bytes);
         let link = &mut self.links[n as usize];
         let transmission_ns = link.transmission_ns(u64::from(bytes));
-        let LinkKind::Fifo(fifo) = &mut link.kind else {
-            return self.enter_port(n, id);
-        };
+        let LinkKind::Fifo(fifo) = &mut link.kind else { return };
         if link.way_is_known {
             let at_ns = fifo.pass(now_ns, transmission_ns);
             return self.go_ahead(id, at_ns);
@@ -396,7 +396,9 @@ fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> Vec<Actor>
         }
     }
     for (n, link) in links.iter_mut().enumerate() {
-        link.pipe_actor = number(Actor::Pipe(n as u32));
+        if !link.way_is_known {
+            link.pipe_actor = number(Actor::Pipe(n as u32));
+        }
         if let LinkKind::Port(port) = &mut link.kind {
             port.resend_actor = number(Actor::Resend(n as u32));
         }
