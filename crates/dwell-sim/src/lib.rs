@@ -8,6 +8,8 @@
 //! that relays and plain routers mix freely.
 
 pub mod agenda;
+pub mod analysis;
+pub mod ns2;
 pub mod outcome;
 pub mod plan;
 pub mod source;
