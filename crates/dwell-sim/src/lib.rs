@@ -13,6 +13,7 @@ pub mod ns2;
 pub mod outcome;
 pub mod plan;
 pub mod source;
+pub mod tcp;
 pub mod world;
 
 pub use outcome::Outcome;
