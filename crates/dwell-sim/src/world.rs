@@ -82,7 +82,7 @@ impl World {
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, PlanError> {
         check::check(plan)?;
         let mut links = link::links(plan)?;
-        let mut flows = flow::flows(plan, seed);
+        let mut flows = flow::flows(plan, seed)?;
         route::mark_known_ways(plan, &mut links);
         let actors = number_actors(&mut links, &mut flows);
         let mut world = Self {
@@ -103,7 +103,7 @@ impl World {
             now_ahead_ns: 0,
             block: Vec::new(),
         };
-        world.start(plan, seed);
+        world.start();
         Ok(world)
     }
 
@@ -139,19 +139,13 @@ impl World {
         true
     }
 
-    fn start(&mut self, plan: &Plan, seed: u64) {
-        for (n, flow) in plan.flows.iter().enumerate() {
-            let at_ns = match (&flow.traffic, &mut self.flows[n].sending) {
-                (crate::plan::Traffic::Tcp(_, start), Sending::Tcp(connection)) => {
-                    let (from, to) = start.between_ns;
-                    let mut rng = Rng::stream(seed, stream::START + n as u64);
-                    let at_ns = from + (rng.unit() * (to - from) as f64) as u64;
-                    connection.starts_ns = Some(at_ns);
-                    at_ns
-                }
-                _ => self.flows[n].next_arrival_ns(),
+    fn start(&mut self) {
+        for flow in &mut self.flows {
+            let at_ns = match &flow.sending {
+                Sending::Tcp(connection) => connection.starts_ns.unwrap_or(NEVER_NS),
+                Sending::Open(_) => flow.next_arrival_ns(),
             };
-            self.agenda.set(self.flows[n].actor, at_ns);
+            self.agenda.set(flow.actor, at_ns);
         }
     }
 
