@@ -1,8 +1,10 @@
 //! One output port: the queues in front of a link, and the press beside them.
 //!
 //! This file is what all schemes share: events, admission, accounts. How packets wait, and
-//! which of them are pressed, is the matter of the port's *line*: [`serial`] for single packets.
+//! which of them are pressed, is the matter of the port's *line*: [`serial`] for single packets,
+//! [`blocks`] for packets that are pressed together.
 
+mod blocks;
 mod common;
 mod serial;
 
@@ -13,6 +15,7 @@ use crate::action::{Action, Frame, FramePacket};
 use crate::config::{ConfigError, LineKind, PortConfig};
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
 use crate::packet::{ClassKey, Packet, PacketId};
+use blocks::Blocks;
 use common::Common;
 use serial::Serial;
 
@@ -50,18 +53,21 @@ pub struct PutBack<'a> {
 #[derive(Clone, Debug)]
 enum Line {
     Serial(Serial),
+    Blocks(Blocks),
 }
 
 impl Line {
     fn new(kind: LineKind) -> Self {
         match kind {
             LineKind::Serial => Self::Serial(Serial::new()),
+            LineKind::Blocks(gather) => Self::Blocks(Blocks::new(gather)),
         }
     }
 
     fn kind(&self) -> LineKind {
         match self {
             Self::Serial(_) => LineKind::Serial,
+            Self::Blocks(line) => LineKind::Blocks(line.gather()),
         }
     }
 }
@@ -71,6 +77,7 @@ macro_rules! on_line {
     ($line:expr, $name:ident => $body:expr) => {
         match $line {
             Line::Serial($name) => $body,
+            Line::Blocks($name) => $body,
         }
     };
 }
@@ -189,7 +196,7 @@ impl Port {
     /// held back any longer. `None` as long as nothing is held back.
     pub fn next_deadline(&self) -> Option<Instant> {
         match self.line {
-            Line::Serial(_) => None, // holds nothing back
+            Line::Serial(_) | Line::Blocks(_) => None, // they hold nothing back
         }
     }
 
@@ -202,6 +209,7 @@ impl Port {
     pub fn block(&self) -> &[PacketId] {
         match &self.line {
             Line::Serial(_) => &[],
+            Line::Blocks(line) => line.in_press(),
         }
     }
 

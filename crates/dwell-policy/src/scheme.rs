@@ -249,7 +249,11 @@ pub struct Scheme {
 }
 
 /// The names of the presets, in the order in which tables show them.
-pub const PRESETS: [&str; 3] = ["none", "all", "packet"];
+pub const PRESETS: [&str; 7] = ["none", "all", "packet", "flow", "service", "host-pair", "edge"];
+
+/// m and n of most figures of Yoshino et al.
+const BLOCK_PACKETS: u32 = 5;
+const BLOCK_LEAD: u32 = 5;
 
 impl Scheme {
     const BASE: Self = Self {
@@ -301,10 +305,15 @@ impl Scheme {
     /// # Errors
     /// If there is none of this name.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        let blocks = |gather| Self::blocks(gather, BLOCK_PACKETS, BLOCK_LEAD);
         match name {
             "none" => Ok(Self::none()),
             "all" => Ok(Self::all()),
             "packet" => Ok(Self::packet()),
+            "flow" => Ok(blocks(Gather::Flow)),
+            "service" => Ok(blocks(Gather::Service)),
+            "host-pair" => Ok(blocks(Gather::HostPair)),
+            "edge" => Ok(blocks(Gather::Edge)),
             other => Err(ConfigError::UnknownScheme(other.to_owned())),
         }
     }
