@@ -266,10 +266,14 @@ pub struct Scheme {
 }
 
 /// The names of the presets, in the order in which tables show them.
-pub const PRESETS: [&str; 12] = [
+pub const PRESETS: [&str; 16] = [
     "none",
     "all",
     "packet",
+    "flow",
+    "service",
+    "host-pair",
+    "edge",
     "basicq",
     "chumq",
     "chumq+cea",
@@ -283,6 +287,10 @@ pub const PRESETS: [&str; 12] = [
 
 /// What the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
 const CHUNK_BYTES_MAX: u32 = 9000;
+
+/// m and n of most figures of Yoshino et al.
+const BLOCK_PACKETS: u32 = 5;
+const BLOCK_LEAD: u32 = 5;
 
 impl Scheme {
     const BASE: Self = Self {
@@ -355,6 +363,7 @@ impl Scheme {
     /// # Errors
     /// If there is none of this name.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        let blocks = |gather| Self::blocks(gather, BLOCK_PACKETS, BLOCK_LEAD);
         let tandem =
             |policy: PullPolicy| Self::chutq(ClassTimers::TABLE_II, policy.lazy(), CHUNK_BYTES_MAX);
         let chumq = Self::chumq(ClassTimers::TABLE_II, CHUNK_BYTES_MAX);
@@ -362,6 +371,10 @@ impl Scheme {
             "none" => Self::none(),
             "all" => Self::all(),
             "packet" => Self::packet(),
+            "flow" => blocks(Gather::Flow),
+            "service" => blocks(Gather::Service),
+            "host-pair" => blocks(Gather::HostPair),
+            "edge" => blocks(Gather::Edge),
             "basicq" => Self::basicq(CHUNK_BYTES_MAX),
             "chumq" => chumq,
             "chumq+cea" => chumq.with_cea(),
