@@ -177,9 +177,6 @@ impl LineKind {
                 Queues::One,
                 Press::Never | Press::Always | Press::WaitingTime,
             ) if scheme.gather == Gather::Packet => Ok(Self::Serial),
-            (Trigger::Chunk { .. }, _, Press::Never) if scheme.gather == Gather::Packet => {
-                Ok(Self::Chunks)
-            }
             (Trigger::Backlog { packets, .. }, Queues::One, Press::Threshold) => {
                 if packets == 0 || (scheme.gather == Gather::Packet && packets > 1) {
                     return Err(ConfigError::BlockPackets);
@@ -189,6 +186,9 @@ impl LineKind {
                     return Err(ConfigError::BlockOrder);
                 }
                 Ok(Self::Blocks(scheme.gather))
+            }
+            (Trigger::Chunk { .. }, _, Press::Never) if scheme.gather == Gather::Packet => {
+                Ok(Self::Chunks)
             }
             _ => Err(ConfigError::Combination),
         }
@@ -216,8 +216,6 @@ mod tests {
         }
         let threshold = Scheme { press: Press::Threshold, ..Scheme::none() };
         assert_eq!(check(threshold), Err(ConfigError::Combination));
-        let pressed_chunks = Scheme { press: Press::Always, ..Scheme::basicq(9000) };
-        assert_eq!(check(pressed_chunks), Err(ConfigError::Combination));
         let empty = Scheme::blocks(Gather::Flow, 0, 5);
         assert_eq!(check(empty), Err(ConfigError::BlockPackets));
         let by_nothing = Scheme::blocks(Gather::Packet, 2, 5);
@@ -227,6 +225,8 @@ mod tests {
         assert_eq!(check(tail), Ok(()));
         tail.blocks.order = BlockOrder::Strict;
         assert_eq!(check(tail), Err(ConfigError::BlockOrder));
+        let pressed_chunks = Scheme { press: Press::Always, ..Scheme::basicq(9000) };
+        assert_eq!(check(pressed_chunks), Err(ConfigError::Combination));
     }
 
     #[test]
@@ -241,6 +241,6 @@ mod tests {
     #[test]
     fn an_unknown_scheme_is_told_with_the_known_ones() {
         let error = Scheme::preset("pakcet").unwrap_err();
-        assert!(error.to_string().contains("none, all, packet"), "{error}");
+        assert!(error.to_string().contains("packet, flow, service, host-pair, edge"), "{error}");
     }
 }

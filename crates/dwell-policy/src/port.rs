@@ -2,8 +2,8 @@
 //!
 //! This file is what all schemes share: events, admission, accounts. How packets wait, and
 //! which of them are pressed, is the matter of the port's *line*: [`serial`] for single packets,
-//! [`blocks`] for packets that are pressed together, [`chunks`] for packets that are held back to
-//! fill frames.
+//! [`blocks`] for packets that are pressed together, [`chunks`] for packets that are held back
+//! to fill frames.
 
 mod blocks;
 mod chunks;

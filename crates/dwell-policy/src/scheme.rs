@@ -285,12 +285,12 @@ pub const PRESETS: [&str; 16] = [
     "chutq-cef+cea",
 ];
 
-/// What the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
-const CHUNK_BYTES_MAX: u32 = 9000;
-
 /// m and n of most figures of Yoshino et al.
 const BLOCK_PACKETS: u32 = 5;
 const BLOCK_LEAD: u32 = 5;
+
+/// What the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
+const CHUNK_BYTES_MAX: u32 = 9000;
 
 impl Scheme {
     const BASE: Self = Self {
@@ -363,10 +363,10 @@ impl Scheme {
     /// # Errors
     /// If there is none of this name.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
-        let blocks = |gather| Self::blocks(gather, BLOCK_PACKETS, BLOCK_LEAD);
         let tandem =
             |policy: PullPolicy| Self::chutq(ClassTimers::TABLE_II, policy.lazy(), CHUNK_BYTES_MAX);
         let chumq = Self::chumq(ClassTimers::TABLE_II, CHUNK_BYTES_MAX);
+        let blocks = |gather| Self::blocks(gather, BLOCK_PACKETS, BLOCK_LEAD);
         Ok(match name {
             "none" => Self::none(),
             "all" => Self::all(),
