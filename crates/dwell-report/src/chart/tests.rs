@@ -79,7 +79,7 @@ fn the_papers_points_have_the_colour_of_ours_and_another_mark() {
     for label in [
         "≤ 10⁻⁵",
         "packet (paper)",
-        "Arrows: at or below the end of the axis (≤ 10⁻⁵).",
+        "Arrows: at or below the end of the axis (≤ 10⁻⁵), set side by side.",
         "load",
         "loss rate",
     ] {

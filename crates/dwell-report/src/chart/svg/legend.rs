@@ -45,8 +45,9 @@ impl<'a> Legend<'a> {
         }
         let any_at_floor = plan.chart.series.iter().any(|series| plan.is_at_floor(series));
         let floor = plan.y.floor_label().filter(|_| any_at_floor);
-        let floor =
-            floor.map(|label| format!("Arrows: at or below the end of the axis ({label})."));
+        let floor = floor.map(|label| {
+            format!("Arrows: at or below the end of the axis ({label}), set side by side.")
+        });
         Self { entries, rows, floor }
     }
 
