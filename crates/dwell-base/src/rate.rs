@@ -39,6 +39,10 @@ impl Rate {
 
     /// How long `bytes` occupy the link, in nanoseconds, rounded up.
     pub const fn transmission_ns(self, bytes: u64) -> u64 {
+        // Division of 128 bits is slow, and what fits 64 is all that is ever on a wire.
+        if bytes <= u64::MAX / (8 * SECOND_NS) {
+            return (bytes * 8 * SECOND_NS).div_ceil(self.0);
+        }
         let bit_ns = bytes as u128 * 8 * SECOND_NS as u128;
         let ns = bit_ns.div_ceil(self.0 as u128);
         if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }

@@ -42,7 +42,8 @@ impl Rng {
 
     /// Exponentially distributed with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.unit()).ln()
+        // Not the machine's own logarithm: that differs in the last bit between machines.
+        -mean * libm::log(1.0 - self.unit())
     }
 
     /// Fills a buffer.

@@ -57,6 +57,8 @@ fn step(port: &mut Port, id: u32, link: bool) {
         source: class,
         destination: class,
         flow: u64::from(id % 64) << 32 | u64::from(id % 64),
+        group: u64::from(id % 64),
+        hold_ns: Packet::NEVER_HELD,
         pressed: false,
     };
     assert_eq!(black_box(port.arrive(now, packet)), Admission::Queued);

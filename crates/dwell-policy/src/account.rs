@@ -37,11 +37,13 @@ pub enum DropReason {
     QueueBytes,
     /// The driver emptied the port: its peer is gone or the node shuts down.
     Cleared,
+    /// It was put back into a port that has no room for it.
+    PutBack,
 }
 
 impl DropReason {
     /// Every reason, in the order of [`Accounts::dropped`].
-    pub const ALL: [Self; 3] = [Self::QueuePackets, Self::QueueBytes, Self::Cleared];
+    pub const ALL: [Self; 4] = [Self::QueuePackets, Self::QueueBytes, Self::Cleared, Self::PutBack];
 
     /// A name for reports.
     pub const fn name(self) -> &'static str {
@@ -49,6 +51,7 @@ impl DropReason {
             Self::QueuePackets => "queue_packets",
             Self::QueueBytes => "queue_bytes",
             Self::Cleared => "cleared",
+            Self::PutBack => "put_back",
         }
     }
 }
@@ -69,17 +72,20 @@ pub enum Bypass {
     NoTime,
     /// Its flow or class was learned to be incompressible and is left alone for a while.
     BackOff,
+    /// The link got to it before a block came together.
+    NoBlock,
 }
 
 impl Bypass {
     /// Every reason, in the order of [`PressAccounts::bypassed`].
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Scheme,
         Self::AlreadyPressed,
         Self::Exception,
         Self::TooSmall,
         Self::NoTime,
         Self::BackOff,
+        Self::NoBlock,
     ];
 
     /// A name for reports.
@@ -91,6 +97,7 @@ impl Bypass {
             Self::TooSmall => "too_small",
             Self::NoTime => "no_time",
             Self::BackOff => "back_off",
+            Self::NoBlock => "no_block",
         }
     }
 }
@@ -98,6 +105,8 @@ impl Bypass {
 /// What the press did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PressAccounts {
+    /// Times that the press was at work: on a packet, or on a block of them.
+    pub presses: u64,
     /// Packets that were given to the press.
     pub tried: u64,
     /// Packets that came out smaller: the bytes that went in.
@@ -114,11 +123,23 @@ pub struct PressAccounts {
     pub bypassed: [u64; Bypass::ALL.len()],
 }
 
-/// Everything that went through a port: arrived = sent + dropped + held, at any time.
+/// Packets that were held back for longer than they may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Late {
+    /// How many.
+    pub packets: u64,
+    /// By how much the latest of them was too late, in nanoseconds.
+    pub excess_max_ns: u64,
+}
+
+/// Everything that went through a port: arrived + put back = sent + dropped + held, at any
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Accounts {
     /// Packets that arrived.
     pub arrived: Count,
+    /// Packets that came back because their unit was lost on the way; they count as sent again.
+    pub put_back: Count,
     /// Packets that left on the link.
     pub sent: Count,
     /// Packets that were dropped, by [`DropReason::ALL`].
@@ -129,6 +150,8 @@ pub struct Accounts {
     pub frames: u64,
     /// Bytes put on the link, all overhead included.
     pub link_bytes: u64,
+    /// Packets that left too late, for schemes that hold packets back.
+    pub late: Late,
     /// What the press did.
     pub press: PressAccounts,
 }
@@ -147,9 +170,9 @@ impl Accounts {
         self.dropped.iter().fold(Count::default(), |sum, &c| sum.plus(c))
     }
 
-    /// True if arrived = sent + dropped + held, in packets and in bytes.
+    /// True if arrived + put back = sent + dropped + held, in packets and in bytes.
     pub fn balance(&self) -> bool {
-        self.arrived == self.sent.plus(self.dropped_total()).plus(self.held)
+        self.arrived.plus(self.put_back) == self.sent.plus(self.dropped_total()).plus(self.held)
     }
 
     /// Average ratio of what was pressed: compressed / original; 1 if nothing was.

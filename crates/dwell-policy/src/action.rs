@@ -6,9 +6,12 @@ use crate::packet::PacketId;
 /// Something for the driver to do, from [`Port::poll`](crate::Port::poll).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Press this packet and report by [`Port::pressed`](crate::Port::pressed). At most one
-    /// packet of a port is in the press at any time.
+    /// Press this packet and report by [`Port::pressed`](crate::Port::pressed). A port has at
+    /// most one thing in the press at any time.
     Press(PacketId),
+    /// Press the packets of [`Port::block`](crate::Port::block) together, as one unit, and
+    /// report by [`Port::pressed`](crate::Port::pressed) with the first of them.
+    PressBlock,
     /// Put the units in [`Port::frame`](crate::Port::frame) on the link as one datagram, and
     /// call [`Port::link_ready`](crate::Port::link_ready) when the link can take the next.
     Send,
@@ -16,18 +19,45 @@ pub enum Action {
     Drop(PacketId, DropReason),
 }
 
-/// One unit of a frame.
+/// Why a frame is sent now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SendCause {
+    /// The link is free and something waits.
+    #[default]
+    Ready,
+    /// Enough waits to fill a frame.
+    Full,
+    /// A packet must not be held back any longer.
+    Timer,
+}
+
+/// One unit of a frame: a packet, or a block of packets that were pressed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameUnit {
-    /// The packet.
+    /// The packet; of a block, the first.
     pub id: PacketId,
     /// Its bytes as they are sent, without any header of the frame format.
     pub bytes: u32,
-    /// Its bytes when it arrived at this port.
+    /// Its bytes when it arrived at this port; of a block, those of all its packets.
     pub original_bytes: u32,
     /// It was pressed at this port (its pressed form is to be sent).
     pub pressed_here: bool,
-    /// How long it was in this port, in nanoseconds (its sojourn time).
+    /// How many packets of the block follow the first: the next so many of
+    /// [`Frame::followers`]. Zero for a single packet.
+    pub followers: u32,
+    /// How long it was in this port, in nanoseconds (its sojourn time); of a block, its first
+    /// packet.
+    pub sojourn_ns: u64,
+}
+
+/// A packet of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FramePacket {
+    /// The packet.
+    pub id: PacketId,
+    /// Its bytes when it arrived at this port.
+    pub original_bytes: u32,
+    /// How long it was in this port, in nanoseconds.
     pub sojourn_ns: u64,
 }
 
@@ -36,6 +66,12 @@ pub struct FrameUnit {
 pub struct Frame {
     /// The units in order.
     pub units: Vec<FrameUnit>,
+    /// The packets of blocks beside their first ones, in the order of the units.
+    pub followers: Vec<FramePacket>,
     /// What the frame costs on the link, in bytes, all overhead included.
     pub link_bytes: u64,
+    /// Why it is sent now.
+    pub cause: SendCause,
+    /// The class of deadlines whose buffer it comes from; zero where there are no classes.
+    pub buffer: u8,
 }

@@ -1,120 +1,12 @@
-//! The point in the design space that a port is at.
+//! The configuration of a port: a scheme, and what it works with.
 
 use dwell_base::Rate;
 use dwell_base::time::MILLI_NS;
 use thiserror::Error;
 
-use crate::backoff::BackOffConfig;
 use crate::estimate::{Estimates, LearnedConfig};
 use crate::packet::ClassKey;
-
-/// What is pressed together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Gather {
-    /// Each packet by itself.
-    Packet,
-}
-
-/// What must happen before a gathered unit is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Trigger {
-    /// Nothing: a unit is complete at once and no packet is ever held back.
-    Immediate,
-}
-
-/// How waiting packets are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Queues {
-    /// One queue, first in, first out.
-    One,
-}
-
-/// When a unit is pressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Press {
-    /// Never.
-    Never,
-    /// Whenever it is not pressed yet.
-    Always,
-    /// When its waiting time suffices: Eq. (2).
-    WaitingTime,
-}
-
-/// Which traffic is left alone because pressing it brings nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Skip {
-    /// None but the exception list.
-    None,
-    /// What was learned to be incompressible, with rare retries. Needs
-    /// [`Estimates::Learned`]; with fixed estimates there is nothing to learn.
-    BackOff(BackOffConfig),
-}
-
-/// A scheme: one value on each axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scheme {
-    /// What is pressed together.
-    pub gather: Gather,
-    /// When a gathered unit is closed.
-    pub trigger: Trigger,
-    /// How waiting packets are ordered.
-    pub queues: Queues,
-    /// When a unit is pressed.
-    pub press: Press,
-    /// What is left alone.
-    pub skip: Skip,
-}
-
-/// The names of the presets, in the order in which tables show them.
-pub const PRESETS: [&str; 3] = ["none", "all", "packet"];
-
-impl Scheme {
-    const BASE: Self = Self {
-        gather: Gather::Packet,
-        trigger: Trigger::Immediate,
-        queues: Queues::One,
-        press: Press::Never,
-        skip: Skip::None,
-    };
-
-    /// Relay only, press nothing.
-    pub const fn none() -> Self {
-        Self::BASE
-    }
-
-    /// Press every packet, at whatever cost (the paper's all-compression scheme).
-    pub const fn all() -> Self {
-        Self { press: Press::Always, ..Self::BASE }
-    }
-
-    /// Press a packet if its waiting time suffices (the paper's proposed scheme), and leave
-    /// alone what turned out to be incompressible.
-    pub fn packet() -> Self {
-        Self {
-            press: Press::WaitingTime,
-            skip: Skip::BackOff(BackOffConfig::default()),
-            ..Self::BASE
-        }
-    }
-
-    /// The preset of this name, one of [`PRESETS`].
-    ///
-    /// # Errors
-    /// If there is none of this name.
-    pub fn preset(name: &str) -> Result<Self, ConfigError> {
-        match name {
-            "none" => Ok(Self::none()),
-            "all" => Ok(Self::all()),
-            "packet" => Ok(Self::packet()),
-            other => Err(ConfigError::UnknownScheme(other.to_owned())),
-        }
-    }
-}
+use crate::scheme::{Gather, PRESETS, Press, Queues, Scheme, Trigger};
 
 /// How much may wait in a port. A packet that would go beyond any limit is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +82,7 @@ pub struct PortConfig {
     pub frame: FrameCost,
     /// Where ratio and time come from.
     pub estimates: Estimates,
-    /// Packets below this size are not pressed (but see [`Press::Always`], which obeys too).
+    /// Packets below this size are not pressed, whatever the scheme.
     pub press_bytes_min: u32,
     /// Classes that are never pressed, by source or destination port. Any order.
     pub exceptions: Vec<ClassKey>,
@@ -214,7 +106,7 @@ impl Default for PortConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// There is no preset of this name.
-    #[error("there is no scheme \"{0}\": use none, all or packet")]
+    #[error("there is no scheme \"{0}\": use one of {names}", names = PRESETS.join(", "))]
     UnknownScheme(String),
     /// A queue that can't hold a packet.
     #[error("a queue must hold at least one packet: set its limit to 2 packets or more")]
@@ -222,6 +114,15 @@ pub enum ConfigError {
     /// Frames without room.
     #[error("a frame must have room for at least one unit")]
     EmptyFrame,
+    /// Classes of deadlines that are none.
+    #[error("timers of classes must ascend, and there are 1 to 16 of them")]
+    ClassTimers,
+    /// Values on the scheme's axes that contradict each other.
+    #[error("the scheme's trigger, queues and way of pressing don't go together")]
+    Combination,
+    /// What waits was queued by the rules of another kind of scheme.
+    #[error("this change of scheme needs an empty port: clear it first, or let it run dry")]
+    Occupied,
 }
 
 impl PortConfig {
@@ -236,7 +137,26 @@ impl PortConfig {
         if self.frame.units_max == 0 {
             return Err(ConfigError::EmptyFrame);
         }
-        Ok(())
+        LineKind::of(&self.scheme).map(|_| ())
+    }
+}
+
+/// The kinds of queues that a port can have: each serves a part of the design space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineKind {
+    Serial,
+}
+
+impl LineKind {
+    pub(crate) fn of(scheme: &Scheme) -> Result<Self, ConfigError> {
+        match (scheme.trigger, scheme.queues, scheme.press) {
+            (
+                Trigger::Immediate,
+                Queues::One,
+                Press::Never | Press::Always | Press::WaitingTime,
+            ) if scheme.gather == Gather::Packet => Ok(Self::Serial),
+            _ => Err(ConfigError::Combination),
+        }
     }
 }
 
@@ -245,18 +165,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_exists_and_no_other() {
-        for name in PRESETS {
-            assert!(Scheme::preset(name).is_ok());
-        }
-        assert!(Scheme::preset("None").is_err());
-    }
-
-    #[test]
     fn impossible_limits_are_told() {
         let mut config = PortConfig::default();
         assert_eq!(config.check(), Ok(()));
         config.limit.packets = 1;
         assert_eq!(config.check(), Err(ConfigError::QueueTooSmall));
+    }
+
+    #[test]
+    fn axes_that_contradict_each_other_are_told() {
+        let check = |scheme| PortConfig { scheme, ..PortConfig::default() }.check();
+        for name in PRESETS {
+            assert_eq!(check(Scheme::preset(name).unwrap()), Ok(()), "{name}");
+        }
+        let threshold = Scheme { press: Press::Threshold, ..Scheme::none() };
+        assert_eq!(check(threshold), Err(ConfigError::Combination));
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_told_with_the_known_ones() {
+        let error = Scheme::preset("pakcet").unwrap_err();
+        assert!(error.to_string().ends_with("none, all, packet"), "{error}");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`Port`] is one output port of a node: the queues in front of one link. It is free of
 //! I/O. Events go in with the time at which they happened ([`Port::arrive`],
-//! [`Port::pressed`], [`Port::link_ready`]); after each of them the driver drains
-//! [`Port::poll`] for [`Action`]s. Pressing is an action too: the driver does it (inline, on
+//! [`Port::pressed`], [`Port::link_ready`], [`Port::put_back`]); after each of them, and at
+//! [`Port::next_deadline`], the driver drains [`Port::poll`] for [`Action`]s. Pressing is an action too: the driver does it (inline, on
 //! a worker, or as a modelled cost) and reports the size and the time that it took.
 //!
 //! The core sees identifiers, lengths, classes and times. It knows nothing about bytes,
@@ -11,10 +11,15 @@
 //! same code.
 //!
 //! Schemes are points in a space of a few axes ([`Scheme`]), so that a preset is data and
-//! not a code path. The rules come from Shimamura, Koga, Ikenaga and Tsuru, "Compressing
-//! Packets Adaptively Inside Networks" (IEICE Trans. Commun. E93-B, 2010), sections 3 and 5.
+//! not a code path. The rules come from
 //!
-//! Compression ratio is compressed / original, as in that paper.
+//! * Shimamura, Koga, Ikenaga and Tsuru, "Compressing Packets Adaptively Inside Networks"
+//!   (IEICE Trans. Commun. E93-B, 2010), sections 3 and 5: single packets, pressed while they
+//!   wait;
+//! * Yoshino, Koga, Shimamura and Ikenaga, "Adaptive Online Compressing Schemes Using Flow
+//!   Information on Advanced Relay Nodes", section III: blocks of packets that go the same way.
+//!
+//! Compression ratio is compressed / original, as in those papers.
 
 mod account;
 mod action;
@@ -24,15 +29,17 @@ mod estimate;
 mod packet;
 mod port;
 mod press;
+mod scheme;
 
-pub use account::{Accounts, Bypass, Count, DropReason, PressAccounts};
-pub use action::{Action, Frame, FrameUnit};
+pub use account::{Accounts, Bypass, Count, DropReason, Late, PressAccounts};
+pub use action::{Action, Frame, FramePacket, FrameUnit, SendCause};
 pub use backoff::{BackOff, BackOffConfig};
-pub use config::{
-    ConfigError, FrameCost, Gather, PRESETS, PortConfig, Press, QueueLimit, Queues, Scheme, Skip,
-    Trigger,
-};
+pub use config::{ConfigError, FrameCost, PortConfig, QueueLimit};
 pub use estimate::{Estimate, Estimates, LearnedConfig, Ratio};
 pub use packet::{ClassKey, Packet, PacketId};
-pub use port::{Admission, Outcome, Port};
+pub use port::{Admission, Outcome, Port, PutBack};
 pub use press::waiting_time_suffices;
+pub use scheme::{
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, Gather, PRESETS,
+    Passing, Press, Pull, PullPolicy, Queues, Scheme, Skip, Trigger, Unfinished,
+};

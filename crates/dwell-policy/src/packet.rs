@@ -56,11 +56,20 @@ pub struct Packet {
     pub destination: ClassKey,
     /// A hash of its flow (5-tuple). Equal flows must have equal hashes.
     pub flow: u64,
+    /// A hash of what [`Gather`](crate::Gather) names: packets of equal groups may be pressed
+    /// together. Packets of one flow must be of one group.
+    pub group: u64,
+    /// How long it may be held back to fill a frame, in nanoseconds: W of Sawabe et al.
+    /// [`Packet::NEVER_HELD`] for a packet that goes at once.
+    pub hold_ns: u64,
     /// It is pressed already (by a node upstream) and must not be pressed again.
     pub pressed: bool,
 }
 
 impl Packet {
+    /// The [`hold_ns`](Self::hold_ns) of a packet that is not held back.
+    pub const NEVER_HELD: u64 = 0;
+
     /// The class whose port names the service: the lower of the two port numbers.
     pub fn service(&self) -> ClassKey {
         self.source.min(self.destination)

@@ -21,12 +21,12 @@ pub fn waiting_time_suffices(
     if estimate.ratio.ppm() > RATIO_ONE_PPM {
         return false; // Eq. (2) holds for R ≤ 1 only
     }
-    let saved_ppm = u128::from(RATIO_ONE_PPM - estimate.ratio.ppm());
-    // Both sides of W + (1 − R)·S/B > C, times B · 10^9 ns/s · 10^6 ppm.
-    let ahead = u128::from(backlog_bytes) * u128::from(RATIO_ONE_PPM);
-    let saved = u128::from(packet_bytes) * saved_ppm;
-    let gain = (ahead + saved) * 8_000_000_000;
-    let cost = u128::from(estimate.cost_ns) * u128::from(rate.as_bps()) * u128::from(RATIO_ONE_PPM);
+    let saved_ppm = RATIO_ONE_PPM - estimate.ratio.ppm();
+    // Both sides of W + (1 − R)·S/B > C, times B · 10^9 ns/s; bytes in millionths.
+    let saved = u64::from(packet_bytes) * u64::from(saved_ppm);
+    let gained = u128::from(backlog_bytes) * u128::from(RATIO_ONE_PPM) + u128::from(saved);
+    let gain = gained * (8_000_000_000 / u128::from(RATIO_ONE_PPM));
+    let cost = u128::from(estimate.cost_ns) * u128::from(rate.as_bps());
     gain > cost
 }
 

@@ -127,6 +127,8 @@ impl World {
             source: class,
             destination: class,
             flow: 1,
+            group: 0,
+            hold_ns: Packet::NEVER_HELD,
             pressed: false,
         };
         let admission = self.port.arrive(Instant::from_ns(ns), packet);
@@ -142,7 +144,9 @@ impl World {
                     self.events.push(Reverse((ns + self.cost_ns, Event::Pressed(id.0))));
                 }
                 Action::Send => self.send(ns),
-                Action::Drop(..) => unreachable!("these schemes drop on arrival only"),
+                Action::PressBlock | Action::Drop(..) => {
+                    unreachable!("these schemes drop on arrival only")
+                }
             }
         }
         if cfg!(debug_assertions) && self.arrived_ns.len().is_multiple_of(1024) {

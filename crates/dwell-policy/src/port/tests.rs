@@ -2,8 +2,10 @@ use dwell_base::time::MICRO_NS;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{FrameCost, QueueLimit, Scheme};
+use crate::account::Bypass;
+use crate::config::{FrameCost, QueueLimit};
 use crate::estimate::LearnedConfig;
+use crate::scheme::{Passing, Scheme};
 
 const TCP_80: ClassKey = ClassKey::new(6, 80);
 const TCP_HIGH: ClassKey = ClassKey::new(6, 50_000);
@@ -30,6 +32,8 @@ fn packet(id: u32) -> Packet {
         source: TCP_80,
         destination: TCP_HIGH,
         flow: 7 << 40,
+        group: 0,
+        hold_ns: Packet::NEVER_HELD,
         pressed: false,
     }
 }
@@ -92,6 +96,72 @@ fn a_packet_pressed_upstream_is_not_pressed_again() {
     assert_eq!(actions(&mut port), [Action::Send]);
     assert!(!port.frame().units[0].pressed_here);
     assert_eq!(port.accounts().press.bypassed[Bypass::AlreadyPressed as usize], 1);
+}
+
+#[test]
+fn a_packet_pressed_upstream_can_pass_those_that_wait_for_the_cpu() {
+    let mut port = paper(Scheme { passing: Passing::PressedPass, ..Scheme::all() }, 700_000);
+    port.link_busy();
+    for id in 0..3 {
+        arrive(&mut port, id);
+    }
+    assert_eq!(actions(&mut port), [Action::Press(PacketId(0))]);
+    let upstream = Packet { pressed: true, bytes: 350, ..packet(3) };
+    assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
+    assert_eq!(port.waiting(), (2, 1));
+    port.link_ready();
+    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(port.frame().units[0].id, PacketId(3));
+    port.pressed(PacketId(0), Outcome::Smaller(350), 1);
+    assert_eq!(actions(&mut port), [Action::Press(PacketId(1))]);
+    assert_eq!(port.waiting(), (1, 1));
+}
+
+#[test]
+fn with_passing_each_queue_has_its_own_limit() {
+    let mut port = paper(Scheme { passing: Passing::PressedPass, ..Scheme::all() }, 700_000);
+    port.configure(PortConfig { limit: QueueLimit::packets(4), ..port.config().clone() }).unwrap();
+    port.link_busy();
+    for id in 0..4 {
+        arrive(&mut port, id); // one in the press, three in the CPU queue
+        actions(&mut port);
+    }
+    let full = Admission::Dropped(DropReason::QueuePackets);
+    assert_eq!(port.arrive(Instant::ZERO, packet(4)), full);
+    for id in 5..8 {
+        let upstream = Packet { pressed: true, ..packet(id) };
+        assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
+    }
+    assert_eq!(port.arrive(Instant::ZERO, Packet { pressed: true, ..packet(8) }), full);
+    // The relay queue is full: what comes out of the press has no room.
+    port.pressed(PacketId(0), Outcome::Smaller(350), 1);
+    let drop = Action::Drop(PacketId(0), DropReason::QueuePackets);
+    assert_eq!(actions(&mut port), [drop, Action::Press(PacketId(1))]);
+}
+
+#[test]
+fn a_unit_that_was_lost_goes_before_all_others() {
+    let mut port = paper(Scheme::all(), 700_000);
+    arrive(&mut port, 1);
+    actions(&mut port);
+    port.pressed(PacketId(1), Outcome::Smaller(350), 1);
+    assert_eq!(actions(&mut port), [Action::Send]);
+    arrive(&mut port, 2);
+    actions(&mut port);
+    port.pressed(PacketId(2), Outcome::Smaller(350), 1);
+    let packet = FramePacket { id: PacketId(1), original_bytes: 500, sojourn_ns: 7_000 };
+    let unit = PutBack { packets: &[packet], bytes: 350 };
+    assert_eq!(port.put_back(Instant::from_ns(9_000), unit), Admission::Queued);
+    port.link_ready();
+    assert_eq!(port.poll(Instant::from_ns(9_000)), Some(Action::Send));
+    let unit = port.frame().units[0];
+    assert_eq!((unit.id, unit.bytes, unit.sojourn_ns), (PacketId(1), 350, 7_000));
+    assert_eq!(port.accounts().sent.packets, 2);
+    assert_eq!(port.accounts().put_back.packets, 1);
+    // There is no block here to put back.
+    let unit = PutBack { packets: &[packet, packet], bytes: 350 };
+    assert_eq!(port.put_back(Instant::ZERO, unit), Admission::Dropped(DropReason::PutBack));
+    port.assert_invariants();
 }
 
 #[test]
@@ -263,7 +333,7 @@ impl Model {
                     self.in_press = Some((id, self.sizes[&id.0]));
                 }
                 Action::Send => self.sent(port.frame()),
-                Action::Drop(..) => panic!("no scheme drops late yet"),
+                Action::PressBlock | Action::Drop(..) => panic!("{action:?} of a serial line"),
             }
         }
         port.assert_invariants();

@@ -35,6 +35,9 @@ pub use secret::{ReadSecretError, Secret};
 /// The UDP port that a relay listens on if none is configured.
 pub const PORT: u16 = 7733;
 
+/// The schemes that a relay can run, of [`dwell_policy::PRESETS`].
+pub const SCHEMES: [&str; 3] = ["none", "all", "packet"];
+
 /// The configuration of a relay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -147,7 +150,7 @@ pub struct PeerConfig {
     pub prefixes: Vec<IpNet>,
     /// How datagrams are protected.
     pub security: Security,
-    /// The scheme's name, one of [`dwell_policy::PRESETS`].
+    /// The scheme's name, one of [`SCHEMES`].
     pub scheme_name: &'static str,
     /// The scheme.
     pub scheme: Scheme,

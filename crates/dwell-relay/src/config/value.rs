@@ -13,7 +13,9 @@ use dwell_policy::{ClassKey, PRESETS, Ratio, Scheme};
 use ipnet::IpNet;
 use toml::de::DeValue;
 
-use super::{Endpoint, FailMode, LogLevel, MTU_MIN, MtuConfig, RateConfig, TUN_NAME_BYTES_MAX};
+use super::{
+    Endpoint, FailMode, LogLevel, MTU_MIN, MtuConfig, RateConfig, SCHEMES, TUN_NAME_BYTES_MAX,
+};
 
 type Read<T> = Result<T, String>;
 
@@ -257,9 +259,21 @@ pub(super) fn on_dead(value: &DeValue<'_>) -> Read<FailMode> {
 }
 
 pub(super) fn scheme(value: &DeValue<'_>) -> Read<(&'static str, Scheme)> {
-    let name = one_of(value, &PRESETS.map(|name| (name, name)))?;
+    if let Some(name) = value.as_str().filter(|name| is_simulated_only(name)) {
+        let possible = SCHEMES.join("\", \"");
+        return Err(format!(
+            "\"{name}\" runs in simulations only, a relay can't carry its blocks yet: use one of \
+             \"{possible}\""
+        ));
+    }
+    let name = one_of(value, &SCHEMES.map(|name| (name, name)))?;
     let scheme = Scheme::preset(name).map_err(|error| error.to_string())?;
     Ok((name, scheme))
+}
+
+/// There is such a scheme, but not for relays.
+fn is_simulated_only(name: &str) -> bool {
+    PRESETS.contains(&name) && !SCHEMES.contains(&name)
 }
 
 pub(super) fn security_none(value: &DeValue<'_>) -> Read<()> {

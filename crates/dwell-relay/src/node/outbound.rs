@@ -54,6 +54,8 @@ impl Node {
             source: ClassKey::new(info.protocol, info.src_port),
             destination: ClassKey::new(info.protocol, info.dst_port),
             flow: info.flow_hash,
+            group: info.flow_hash,
+            hold_ns: Packet::NEVER_HELD,
             pressed: false,
         };
         if let Admission::Dropped(_) = peer.port.arrive(env.now(), arrival) {
@@ -92,6 +94,7 @@ impl Node {
                 Some(Action::Press(id)) => {
                     press(peer, index, id, &mut self.store, &mut self.scratch, env);
                 }
+                Some(Action::PressBlock) => refuse_block(peer),
                 Some(Action::Drop(id, _)) => self.store.remove(id),
                 None => break,
             }
@@ -318,6 +321,15 @@ fn press(
         Pressing::Failed => (Outcome::Failed, 0),
     };
     peer.port.pressed(id, outcome, took_ns);
+}
+
+/// There is no record for blocks, and the configuration has no scheme that makes them; should
+/// one come all the same, its packets go raw.
+fn refuse_block(peer: &mut Peer) {
+    debug_assert!(false, "the configuration knows no scheme that makes blocks");
+    if let Some(&first) = peer.port.block().first() {
+        peer.port.pressed(first, Outcome::Failed, 0);
+    }
 }
 
 /// Puts a press result into the packet's place, if it is smaller with its header.

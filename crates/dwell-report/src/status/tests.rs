@@ -273,6 +273,8 @@ fn a_ports_accounts_become_a_record_that_balances() {
             source: class,
             destination: class,
             flow: 0,
+            group: 0,
+            hold_ns: Packet::NEVER_HELD,
             pressed: false,
         };
         let _ = port.arrive(Instant::ZERO, packet);

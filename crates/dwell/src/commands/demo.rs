@@ -93,7 +93,7 @@ impl Demo {
     pub(crate) fn run(mut self, logging: &Logging) -> anyhow::Result<ExitCode> {
         let size = self.size()?;
         if self.scheme.is_empty() {
-            self.scheme = dwell_policy::PRESETS.map(str::to_owned).to_vec();
+            self.scheme = dwell_relay::config::SCHEMES.map(str::to_owned).to_vec();
         }
         // This starts the program again, inside: before there are threads.
         let mut lab = lab::enter()?;

@@ -46,7 +46,7 @@ impl LinkArgs {
 
 /// The schemes that a relay can be told.
 pub(super) fn schemes() -> PossibleValuesParser {
-    PossibleValuesParser::new(dwell_policy::PRESETS)
+    PossibleValuesParser::new(dwell_relay::config::SCHEMES)
 }
 
 /// A codec as it is written in a configuration.

@@ -1,0 +1,237 @@
+//! What a port has whatever its scheme: configuration, estimates, accounts, and the frame.
+
+use crate::account::{Accounts, Bypass, DropReason};
+use crate::action::{Frame, FrameUnit, SendCause};
+use crate::backoff::BackOffConfig;
+use crate::config::{ConfigError, PortConfig};
+use crate::estimate::{Estimate, Estimates, Learned, Ratio};
+use crate::packet::{ClassKey, Packet};
+use crate::port::Outcome;
+use crate::scheme::Skip;
+
+/// The part of a port that its line works with.
+#[derive(Clone, Debug)]
+pub(super) struct Common {
+    pub(super) config: PortConfig,
+    pub(super) learned: Option<Box<Learned>>,
+    pub(super) accounts: Accounts,
+    pub(super) frame: Frame,
+    pub(super) link_idle: bool,
+    /// Those of the configuration, sorted.
+    exceptions: Vec<ClassKey>,
+    back_off: BackOffConfig,
+}
+
+/// What waits, as limits count it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) packets: usize,
+    pub(super) bytes: u64,
+}
+
+/// A frame that is being filled.
+#[derive(Debug)]
+pub(super) struct Filling {
+    units_bytes: u64,
+    closed: bool,
+}
+
+impl Common {
+    pub(super) fn new() -> Self {
+        Self {
+            config: PortConfig::default(),
+            learned: None,
+            accounts: Accounts::default(),
+            frame: Frame::default(),
+            link_idle: true,
+            exceptions: Vec::new(),
+            back_off: BackOffConfig::default(),
+        }
+    }
+
+    pub(super) fn configure(&mut self, config: PortConfig) -> Result<(), ConfigError> {
+        config.check()?;
+        match (config.estimates, &mut self.learned) {
+            (Estimates::Fixed(_), learned) => *learned = None,
+            (Estimates::Learned(l), Some(learned)) => learned.set_config(l),
+            (Estimates::Learned(l), none) => *none = Some(Box::new(Learned::new(l))),
+        }
+        self.exceptions.clone_from(&config.exceptions);
+        self.exceptions.sort_unstable();
+        self.back_off = match config.scheme.skip {
+            Skip::BackOff(config) => config,
+            Skip::None => BackOffConfig::default(),
+        };
+        self.config = config;
+        Ok(())
+    }
+
+    /// Whether a packet of `bytes` finds no room beside what waits.
+    pub(super) fn over_limit(&self, waiting: Waiting, bytes: u32) -> Option<DropReason> {
+        if waiting.packets == 0 {
+            return None;
+        }
+        let limit = &self.config.limit;
+        if waiting.packets + 1 >= limit.packets as usize {
+            return Some(DropReason::QueuePackets);
+        }
+        let by_time = match self.config.rate {
+            Some(rate) if limit.time_ns < u64::MAX => {
+                rate.bytes_in_ns(limit.time_ns).max(limit.time_floor_bytes)
+            }
+            _ => u64::MAX,
+        };
+        let after = waiting.bytes + u64::from(bytes);
+        (after > limit.bytes.min(by_time)).then_some(DropReason::QueueBytes)
+    }
+
+    /// The reasons against pressing that don't depend on what waits.
+    pub(super) fn fixed_bypass(&self, packet: &Packet) -> Option<Bypass> {
+        if packet.pressed {
+            return Some(Bypass::AlreadyPressed);
+        }
+        if !self.exceptions.is_empty() {
+            let listed = |class| self.exceptions.binary_search(&class).is_ok();
+            if listed(packet.source) || listed(packet.destination) {
+                return Some(Bypass::Exception);
+            }
+        }
+        (packet.bytes < self.config.press_bytes_min).then_some(Bypass::TooSmall)
+    }
+
+    /// Asks the back-off of a flow whether its next packet may be pressed.
+    pub(super) fn may_try(&mut self, flow: u64, class: ClassKey) -> bool {
+        match (self.config.scheme.skip, &mut self.learned) {
+            (Skip::BackOff(_), Some(learned)) => learned.may_try(flow, class, &self.back_off),
+            _ => true,
+        }
+    }
+
+    pub(super) fn estimate(&mut self, flow: u64, class: ClassKey, bytes: u32) -> Estimate {
+        match (&mut self.learned, self.config.estimates) {
+            (Some(learned), _) => learned.estimate(flow, class, bytes, &self.back_off),
+            (None, Estimates::Fixed(estimate)) => estimate,
+            (None, Estimates::Learned(_)) => Estimate { ratio: Ratio::ONE, cost_ns: 0 },
+        }
+    }
+
+    /// Learns of one packet that pressing took `bytes` to `to_bytes`.
+    pub(super) fn learn(
+        &mut self,
+        (flow, class): (u64, ClassKey),
+        (bytes, to_bytes): (u32, u32),
+        took_ns: u64,
+    ) {
+        if let Some(learned) = &mut self.learned {
+            learned.record((flow, class), (bytes, to_bytes), took_ns, &self.back_off);
+        }
+    }
+
+    /// Books a press result: the bytes of the unit of `packets` packets if it became smaller.
+    pub(super) fn book_press(
+        &mut self,
+        outcome: Outcome,
+        (packets, bytes): (u32, u32),
+        took_ns: u64,
+    ) -> Option<u32> {
+        let gains = |to| self.config.frame.gains(to, (packets, bytes));
+        let press = &mut self.accounts.press;
+        press.presses += 1;
+        press.took_ns += took_ns;
+        match outcome {
+            Outcome::Smaller(to_bytes) if gains(to_bytes) => {
+                press.pressed.packets += u64::from(packets);
+                press.pressed.bytes += u64::from(bytes);
+                press.pressed_to_bytes += u64::from(to_bytes);
+                Some(to_bytes)
+            }
+            Outcome::Smaller(_) | Outcome::NotSmaller => {
+                press.not_smaller += u64::from(packets);
+                None
+            }
+            Outcome::Failed => {
+                press.failed += u64::from(packets);
+                None
+            }
+        }
+    }
+
+    /// A packet that was held is dropped.
+    pub(super) fn drop_held(&mut self, reason: DropReason, original_bytes: u32) {
+        self.accounts.held.remove(original_bytes);
+        self.accounts.drop(reason, original_bytes);
+    }
+
+    /// A packet that was held goes out with the frame that is being filled.
+    pub(super) fn send_held(&mut self, original_bytes: u32) {
+        self.accounts.held.remove(original_bytes);
+        self.accounts.sent.add(original_bytes);
+    }
+
+    /// The bytes that a unit takes of a frame.
+    pub(super) fn unit_bytes(&self, bytes: u32, pressed: bool) -> u64 {
+        let frame = &self.config.frame;
+        let header = if pressed { frame.pressed_unit_bytes } else { frame.raw_unit_bytes };
+        u64::from(bytes) + u64::from(header)
+    }
+
+    /// What units of `units_bytes` in all cost on the link, in as few frames as they need.
+    pub(super) fn backlog_bytes(&self, units_bytes: u64) -> u64 {
+        let frame = &self.config.frame;
+        if frame.units_bytes_max == 0 || frame.frame_bytes == 0 {
+            return units_bytes;
+        }
+        let frames = units_bytes.div_ceil(u64::from(frame.units_bytes_max));
+        units_bytes + frames * u64::from(frame.frame_bytes)
+    }
+
+    /// Begins a new frame in the storage of the last one.
+    pub(super) fn open_frame(&mut self) -> Filling {
+        self.frame.units.clear();
+        self.frame.followers.clear();
+        Filling { units_bytes: 0, closed: false }
+    }
+
+    /// Puts a unit into the frame; its packets are still to be booked by [`Self::send_held`].
+    pub(super) fn put(&mut self, unit: FrameUnit) {
+        self.frame.units.push(unit);
+    }
+
+    /// Ends the frame, and returns the bytes of its units.
+    pub(super) fn close_frame(&mut self, filling: &Filling, cause: SendCause, buffer: u8) -> u64 {
+        let frame = &mut self.frame;
+        frame.link_bytes = filling.units_bytes + u64::from(self.config.frame.frame_bytes);
+        frame.cause = cause;
+        frame.buffer = buffer;
+        self.accounts.frames += 1;
+        self.accounts.link_bytes += frame.link_bytes;
+        self.link_idle = false;
+        filling.units_bytes
+    }
+}
+
+impl Filling {
+    /// Takes the room for a unit of `unit_bytes`, if there is room for it. The first unit goes
+    /// in whatever its size.
+    pub(super) fn admit(&mut self, common: &Common, unit_bytes: u64) -> bool {
+        let limits = &common.config.frame;
+        let units = common.frame.units.len();
+        let fits = self.units_bytes + unit_bytes <= u64::from(limits.units_bytes_max)
+            && units < limits.units_max as usize;
+        if self.closed || (!fits && units > 0) {
+            return false;
+        }
+        self.units_bytes += unit_bytes;
+        self.closed = unit_bytes > u64::from(limits.unit_bytes_named);
+        true
+    }
+}
+
+impl crate::config::FrameCost {
+    /// True if sending `packets` packets of `raw` bytes in all as one pressed unit of
+    /// `pressed` bytes takes less than sending them raw.
+    fn gains(&self, pressed: u32, (packets, raw): (u32, u32)) -> bool {
+        u64::from(pressed) + u64::from(self.pressed_unit_bytes)
+            < u64::from(raw) + u64::from(packets) * u64::from(self.raw_unit_bytes)
+    }
+}

@@ -1,0 +1,310 @@
+//! Single packets, pressed or not on their way to the link: Fig. 1 of Shimamura et al.
+//!
+//! Packets wait in the CPU queue until the CPU takes them, are pressed or not, and wait in the
+//! relay queue until the link takes them. Both queues are first in, first out, so that they are
+//! kept as one: the relay queue is its front part, then comes the packet in the press, if there
+//! is one, then the CPU queue. A packet that goes from one to the next does not move.
+
+use std::collections::VecDeque;
+
+use dwell_base::Instant;
+
+use super::common::{Common, Waiting};
+use super::{Outcome, PutBack};
+use crate::account::{Bypass, Count, DropReason};
+use crate::action::{Action, FrameUnit, SendCause};
+use crate::packet::{ClassKey, Packet, PacketId};
+use crate::press::waiting_time_suffices;
+use crate::scheme::{Passing, Press};
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    id: PacketId,
+    original_bytes: u32,
+    bytes: u32,
+    class: ClassKey,
+    flow: u64,
+    arrived: Instant,
+    bypass: Option<Bypass>,
+    pressed_here: bool,
+    pressed_before: bool,
+}
+
+impl Entry {
+    fn is_pressed(&self) -> bool {
+        self.pressed_here || self.pressed_before
+    }
+}
+
+/// A CPU queue, a press and a relay queue.
+#[derive(Clone, Debug)]
+pub(super) struct Serial {
+    queue: VecDeque<Entry>,
+    /// The length of the relay queue.
+    ready: usize,
+    /// The entry behind the relay queue is in the press.
+    pressing: bool,
+    /// Bytes waiting in the CPU queue.
+    cpu_bytes: u64,
+    /// Bytes waiting in the relay queue, headers of units included.
+    ready_bytes: u64,
+    /// A packet came out of the press and found the relay queue full.
+    dropped: Option<PacketId>,
+}
+
+impl Serial {
+    pub(super) fn new() -> Self {
+        Self {
+            queue: VecDeque::with_capacity(256),
+            ready: 0,
+            pressing: false,
+            cpu_bytes: 0,
+            ready_bytes: 0,
+            dropped: None,
+        }
+    }
+
+    /// The frame's costs changed.
+    pub(super) fn recount(&mut self, common: &Common) {
+        let relay = self.queue.iter().take(self.ready);
+        self.ready_bytes = relay.map(|e| common.unit_bytes(e.bytes, e.is_pressed())).sum();
+    }
+
+    pub(super) fn over_limit(&self, common: &Common, packet: &Packet) -> Option<DropReason> {
+        let waiting = if common.config.scheme.passing == Passing::InOrder {
+            let bytes = self.cpu_bytes + self.ready_bytes;
+            Waiting { packets: self.cpu_len() + self.ready, bytes }
+        } else if packet.pressed {
+            Waiting { packets: self.ready, bytes: self.ready_bytes }
+        } else {
+            Waiting { packets: self.cpu_len(), bytes: self.cpu_bytes }
+        };
+        common.over_limit(waiting, packet.bytes)
+    }
+
+    pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
+        let entry = Entry {
+            id: packet.id,
+            original_bytes: packet.bytes,
+            bytes: packet.bytes,
+            class: packet.service(),
+            flow: packet.flow,
+            arrived: now,
+            bypass: common.fixed_bypass(packet),
+            pressed_here: false,
+            pressed_before: packet.pressed,
+        };
+        if packet.pressed && common.config.scheme.passing == Passing::PressedPass {
+            common.accounts.bypass(entry.bypass.unwrap_or(Bypass::AlreadyPressed));
+            self.ready_bytes += common.unit_bytes(entry.bytes, true);
+            self.queue.insert(self.ready, entry);
+            self.ready += 1;
+        } else {
+            self.cpu_bytes += u64::from(packet.bytes);
+            self.queue.push_back(entry);
+        }
+    }
+
+    /// Puts a unit at the head, if it is a single packet: there are no blocks here.
+    pub(super) fn put_back(&mut self, common: &Common, now: Instant, unit: &PutBack<'_>) -> bool {
+        let [packet] = unit.packets else { return false };
+        let waiting = Waiting { packets: self.ready, bytes: self.ready_bytes };
+        if common.over_limit(waiting, unit.bytes).is_some() {
+            return false;
+        }
+        self.ready_bytes += common.unit_bytes(unit.bytes, true);
+        self.queue.push_front(Entry {
+            id: packet.id,
+            original_bytes: packet.original_bytes,
+            bytes: unit.bytes,
+            class: ClassKey::default(),
+            flow: 0,
+            arrived: now.before_ns(packet.sojourn_ns),
+            bypass: Some(Bypass::AlreadyPressed),
+            pressed_here: true,
+            pressed_before: false,
+        });
+        self.ready += 1;
+        true
+    }
+
+    /// False if `id` is not in the press.
+    pub(super) fn pressed(
+        &mut self,
+        common: &mut Common,
+        id: PacketId,
+        outcome: Outcome,
+        took_ns: u64,
+    ) -> bool {
+        let Some(entry) = self.queue.get_mut(self.ready).filter(|e| self.pressing && e.id == id)
+        else {
+            return false;
+        };
+        let smaller = common.book_press(outcome, (1, entry.bytes), took_ns);
+        let to_bytes = smaller.unwrap_or(entry.bytes);
+        common.learn((entry.flow, entry.class), (entry.bytes, to_bytes), took_ns);
+        entry.bytes = to_bytes;
+        entry.pressed_here = smaller.is_some();
+        self.pressing = false;
+        self.dropped = self.to_relay(common);
+        true
+    }
+
+    pub(super) fn poll(&mut self, common: &mut Common, now: Instant) -> Option<Action> {
+        loop {
+            if let Some(id) = self.dropped.take() {
+                return Some(Action::Drop(id, DropReason::QueuePackets));
+            }
+            // The link first: what it takes now is on the wire, and no longer ahead of the
+            // packets that the press decides about.
+            if common.link_idle && self.ready > 0 {
+                self.fill_frame(common, now);
+                return Some(Action::Send);
+            }
+            if self.pressing {
+                return None;
+            }
+            let entry = self.queue.get(self.ready)?;
+            let (id, bytes) = (entry.id, entry.bytes);
+            let bypass = bypass(common, entry, self.ready_bytes);
+            self.cpu_bytes -= u64::from(bytes);
+            if let Some(reason) = bypass {
+                common.accounts.bypass(reason);
+                self.dropped = self.to_relay(common);
+            } else {
+                common.accounts.press.tried += 1;
+                self.pressing = true;
+                return Some(Action::Press(id));
+            }
+        }
+    }
+
+    /// Moves the first entry behind the relay queue into it. If each queue has a limit for
+    /// itself and there is no room, the packet is dropped and its name returned.
+    fn to_relay(&mut self, common: &mut Common) -> Option<PacketId> {
+        let entry = self.queue.get(self.ready)?;
+        let own_limit = common.config.scheme.passing == Passing::PressedPass;
+        let limit = common.config.limit.packets as usize;
+        if own_limit && self.ready > 0 && self.ready + 1 >= limit {
+            let entry = self.queue.remove(self.ready)?;
+            common.drop_held(DropReason::QueuePackets, entry.original_bytes);
+            return Some(entry.id);
+        }
+        self.ready_bytes += common.unit_bytes(entry.bytes, entry.is_pressed());
+        self.ready += 1;
+        None
+    }
+
+    fn fill_frame(&mut self, common: &mut Common, now: Instant) {
+        let mut filling = common.open_frame();
+        while self.ready > 0 {
+            let Some(entry) = self.queue.front() else { break };
+            let unit_bytes = common.unit_bytes(entry.bytes, entry.is_pressed());
+            if !filling.admit(common, unit_bytes) {
+                break;
+            }
+            common.put(FrameUnit {
+                id: entry.id,
+                bytes: entry.bytes,
+                original_bytes: entry.original_bytes,
+                pressed_here: entry.pressed_here,
+                followers: 0,
+                sojourn_ns: now.since_ns(entry.arrived),
+            });
+            common.send_held(entry.original_bytes);
+            self.queue.pop_front();
+            self.ready -= 1;
+        }
+        self.ready_bytes -= common.close_frame(&filling, SendCause::Ready, 0);
+    }
+
+    /// Drops all but the packet in the press.
+    pub(super) fn clear(&mut self, common: &mut Common, free: &mut dyn FnMut(PacketId)) {
+        let in_press = if self.pressing { self.queue.remove(self.ready) } else { None };
+        for entry in self.queue.drain(..) {
+            common.drop_held(DropReason::Cleared, entry.original_bytes);
+            free(entry.id);
+        }
+        self.queue.extend(in_press);
+        (self.ready, self.cpu_bytes, self.ready_bytes) = (0, 0, 0);
+    }
+
+    /// What the packet in the press is believed to take.
+    pub(super) fn press_cost_ns(&self, common: &mut Common) -> u64 {
+        match self.queue.get(self.ready) {
+            Some(entry) if self.pressing => {
+                common.estimate(entry.flow, entry.class, entry.bytes).cost_ns
+            }
+            _ => 0,
+        }
+    }
+
+    pub(super) fn is_pressing(&self) -> bool {
+        self.pressing
+    }
+
+    /// Packets waiting for the CPU, and for the link.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        (self.cpu_len(), self.ready)
+    }
+
+    /// Bytes of the units that wait for the link.
+    pub(super) fn units_bytes(&self) -> u64 {
+        self.ready_bytes
+    }
+
+    fn cpu_len(&self) -> usize {
+        self.queue.len() - self.ready - usize::from(self.pressing)
+    }
+
+    /// What is held, counted anew; verifies the rest.
+    ///
+    /// # Panics
+    /// If an invariant is broken.
+    pub(super) fn count(&self, common: &Common) -> Count {
+        let mut held = Count::default();
+        for entry in &self.queue {
+            held.add(entry.original_bytes);
+            assert!(!(entry.pressed_here && entry.pressed_before), "pressed twice");
+        }
+        let waits = self.queue.iter().skip(self.ready + usize::from(self.pressing));
+        let cpu: u64 = waits.map(|e| u64::from(e.bytes)).sum();
+        let relay = self.queue.iter().take(self.ready);
+        let relay: u64 = relay.map(|e| common.unit_bytes(e.bytes, e.is_pressed())).sum();
+        assert_eq!((cpu, relay), (self.cpu_bytes, self.ready_bytes), "bytes are miscounted");
+        assert!(!common.link_idle || self.ready == 0, "the link idles for nothing");
+        assert!(self.pressing || self.cpu_len() == 0, "the CPU idles");
+        held
+    }
+
+    /// The most packets that may wait.
+    pub(super) fn packets_max(&self, common: &Common) -> usize {
+        let queues = match common.config.scheme.passing {
+            Passing::InOrder => 1,
+            Passing::PressedPass => 2,
+        };
+        common.config.limit.packets as usize * queues
+    }
+}
+
+/// Why the packet at the head of the CPU queue is not to be pressed, if so.
+fn bypass(common: &mut Common, entry: &Entry, ready_bytes: u64) -> Option<Bypass> {
+    let press = common.config.scheme.press;
+    if press == Press::Never {
+        return Some(Bypass::Scheme);
+    }
+    if entry.bypass.is_some() {
+        return entry.bypass;
+    }
+    if press == Press::WaitingTime && !has_time(common, entry, ready_bytes) {
+        return Some(Bypass::NoTime);
+    }
+    (!common.may_try(entry.flow, entry.class)).then_some(Bypass::BackOff)
+}
+
+fn has_time(common: &mut Common, entry: &Entry, ready_bytes: u64) -> bool {
+    let Some(rate) = common.config.rate else { return false };
+    let estimate = common.estimate(entry.flow, entry.class, entry.bytes);
+    let backlog_bytes = common.backlog_bytes(ready_bytes);
+    waiting_time_suffices(backlog_bytes, entry.bytes, estimate, rate)
+}

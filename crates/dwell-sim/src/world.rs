@@ -1,0 +1,411 @@
+//! A network that runs in virtual time.
+//!
+//! Every part of it that something can happen to by itself is an actor with at most one pending
+//! time in the [`Agenda`](crate::agenda::Agenda): the transmitter and the press of a port, a
+//! port's timer, the head of the packets under way on a link, the units that come back after a
+//! loss, a source, a connection's timer. They are numbered in this order, and of what happens at
+//! the same instant the lower number goes first: **the end of a transmission goes before an
+//! arrival**.
+//!
+//! Two shortcuts save events and change nothing: a source whose first links are its own and
+//! without limit is told of when its packet reaches the first queue that others share; and where
+//! nothing can happen to a packet any more, its time of arrival is computed at once.
+
+use dwell_base::Rng;
+use dwell_policy::PacketId;
+
+use crate::agenda::{Agenda, NEVER_NS};
+use crate::outcome::Outcome;
+use crate::plan::{Plan, PlanError, Window};
+use crate::world::flow::{FlowState, Sending};
+use crate::world::link::{LinkKind, LinkState};
+use crate::world::packets::{NONE, Packet, Packets, UNPRESSED};
+use crate::world::statistics::Statistics;
+
+mod check;
+mod fifo;
+mod flow;
+mod link;
+mod packets;
+mod port;
+mod route;
+mod statistics;
+
+pub use statistics::EXCESS_BIN_NS;
+
+/// A network, its traffic, and the time.
+#[derive(Debug)]
+pub struct World {
+    now_ns: u64,
+    end_ns: u64,
+    window: Window,
+    agenda: Agenda,
+    actors: Vec<Actor>,
+    links: Vec<LinkState>,
+    flows: Vec<FlowState>,
+    packets: Packets,
+    acks: flow::Acks,
+    statistics: Statistics,
+    rng: Rng,
+    check_invariants: bool,
+    events: u64,
+    /// Packets whose further way is known: when they arrive, and who.
+    ahead: Vec<(u64, u32)>,
+    /// Where [`World::follow`] is in time.
+    now_ahead_ns: u64,
+    /// The packets of a unit; kept for its storage.
+    block: Vec<PacketId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Actor {
+    Transmitter(u32),
+    Press(u32),
+    PortTimer(u32),
+    Pipe(u32),
+    Resend(u32),
+    Source(u32),
+    Connection(u32),
+}
+
+/// Streams of random numbers that are not a flow's own.
+mod stream {
+    pub(super) const PRESS: u64 = 1 << 40;
+    pub(super) const START: u64 = 1 << 41;
+}
+
+impl World {
+    /// The world of this plan, at time zero.
+    ///
+    /// # Errors
+    /// If the plan is impossible.
+    pub fn new(plan: &Plan, seed: u64) -> Result<Self, PlanError> {
+        check::check(plan)?;
+        let mut links = link::links(plan)?;
+        let mut flows = flow::flows(plan, seed);
+        route::mark_known_ways(plan, &mut links);
+        let actors = number_actors(&mut links, &mut flows);
+        let mut world = Self {
+            now_ns: 0,
+            end_ns: plan.window.until_ns.saturating_add(plan.window.drain_ns),
+            window: plan.window,
+            agenda: Agenda::new(actors.len()),
+            actors,
+            links,
+            flows,
+            packets: Packets::default(),
+            acks: flow::Acks::default(),
+            statistics: Statistics::new(plan),
+            rng: Rng::stream(seed, stream::PRESS),
+            check_invariants: plan.check_invariants,
+            events: 0,
+            ahead: Vec::new(),
+            now_ahead_ns: 0,
+            block: Vec::new(),
+        };
+        world.start(plan, seed);
+        Ok(world)
+    }
+
+    /// Runs to the end.
+    pub fn run(mut self) -> Outcome {
+        while self.step() {}
+        self.finish()
+    }
+
+    /// The present time, in nanoseconds since the beginning.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Lets the next thing happen; false at the end of the run.
+    #[inline]
+    pub fn step(&mut self) -> bool {
+        let (at_ns, actor) = self.agenda.next();
+        if at_ns > self.end_ns || at_ns == NEVER_NS {
+            return false;
+        }
+        self.now_ns = at_ns;
+        self.events += 1;
+        match self.actors[actor as usize] {
+            Actor::Transmitter(link) => self.transmitted(link),
+            Actor::Press(link) => self.pressed(link),
+            Actor::PortTimer(link) => self.pump(link),
+            Actor::Pipe(link) => self.arrived(link),
+            Actor::Resend(link) => self.resend(link),
+            Actor::Source(flow) => self.source_sends(flow),
+            Actor::Connection(flow) => self.connection_timer(flow),
+        }
+        true
+    }
+
+    fn start(&mut self, plan: &Plan, seed: u64) {
+        for (n, flow) in plan.flows.iter().enumerate() {
+            let at_ns = match (&flow.traffic, &mut self.flows[n].sending) {
+                (crate::plan::Traffic::Tcp(_, start), Sending::Tcp(connection)) => {
+                    let (from, to) = start.between_ns;
+                    let mut rng = Rng::stream(seed, stream::START + n as u64);
+                    let at_ns = from + (rng.unit() * (to - from) as f64) as u64;
+                    connection.starts_ns = Some(at_ns);
+                    at_ns
+                }
+                _ => self.flows[n].next_arrival_ns(),
+            };
+            self.agenda.set(self.flows[n].actor, at_ns);
+        }
+    }
+
+    /// A source's packet reaches the first link that is not its own.
+    fn source_sends(&mut self, n: u32) {
+        let flow = &mut self.flows[n as usize];
+        let Sending::Open(open) = &mut flow.sending else { return };
+        let Some((sent_ns, bytes)) = open.pending else { return };
+        let (group, hop) = (flow.group, open.own_links);
+        self.statistics.sent(group, sent_ns, bytes);
+        let id = self.packets.insert(Packet {
+            sent_ns,
+            bytes,
+            original_bytes: bytes,
+            flow: n,
+            detail: 0,
+            next: NONE,
+            presser: UNPRESSED,
+            hop,
+            back: false,
+        });
+        let next_ns = flow.next_arrival_ns();
+        let actor = flow.actor;
+        self.agenda.set(actor, next_ns);
+        self.enter_link(id);
+    }
+
+    /// The packet under way that arrives now.
+    fn arrived(&mut self, n: u32) {
+        let link = &mut self.links[n as usize];
+        let id = match &mut link.kind {
+            LinkKind::Fifo(fifo) => fifo.pop(),
+            LinkKind::Port(port) => port.under_way.pop_front().map(|(_, id)| id),
+        };
+        let (pipe_actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
+        self.agenda.set(pipe_actor, next_ns);
+        if let Some(id) = id {
+            self.advance(id);
+        }
+    }
+
+    /// A packet is at the end of a link: on to the next, or home.
+    fn advance(&mut self, id: u32) {
+        let packet = &mut self.packets[id];
+        packet.hop += 1;
+        let (hop, back) = (packet.hop as usize, packet.back);
+        let flow = &self.flows[packet.flow as usize];
+        if hop < flow.way(back).len() {
+            self.enter_link(id);
+        } else if packet.is_pressed() {
+            self.open_unit(id, Self::come_home);
+        } else {
+            self.come_home(id);
+        }
+    }
+
+    /// A packet comes to the queue of its next link.
+    fn enter_link(&mut self, id: u32) {
+        let packet = &self.packets[id];
+        let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
+        if self.links[n as usize].restored && packet.is_pressed() {
+            self.open_unit(id, Self::enter_queue);
+        } else {
+            self.enter_queue(id);
+        }
+    }
+
+    fn enter_queue(&mut self, id: u32) {
+        let packet = &self.packets[id];
+        let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
+        let (now_ns, bytes) = (self.now_ns, packet.bytes);
+        let link = &mut self.links[n as usize];
+        let transmission_ns = link.transmission_ns(u64::from(bytes));
+        let LinkKind::Fifo(fifo) = &mut link.kind else {
+            return self.enter_port(n, id);
+        };
+        if link.way_is_known {
+            let at_ns = fifo.pass(now_ns, transmission_ns);
+            return self.go_ahead(id, at_ns);
+        }
+        match fifo.push(now_ns, id, bytes, transmission_ns) {
+            Some(_) => {
+                let (actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
+                if self.agenda.time_ns(actor) != next_ns {
+                    self.agenda.set(actor, next_ns);
+                }
+            }
+            None => self.lose(id),
+        }
+    }
+
+    /// Follows a packet to its end over links where nothing can happen to it; it is at the end
+    /// of one of them at `at_ns`.
+    #[inline]
+    fn go_ahead(&mut self, id: u32, at_ns: u64) {
+        self.packets[id].hop += 1;
+        self.follow(id, at_ns);
+    }
+
+    fn follow(&mut self, id: u32, mut at_ns: u64) {
+        loop {
+            let packet = &mut self.packets[id];
+            let flow = &self.flows[packet.flow as usize];
+            let next = flow.way(packet.back).get(packet.hop as usize).copied();
+            let restored = next.is_none_or(|n| self.links[n as usize].restored);
+            if restored && packet.is_pressed() {
+                if packet.next != NONE {
+                    return self.follow_each(id, at_ns);
+                }
+                packet.bytes = packet.original_bytes;
+                packet.presser = UNPRESSED;
+            }
+            let Some(n) = next else {
+                let group = flow.group;
+                let packet = self.packets.remove(id);
+                self.statistics.delivered(group, &packet, at_ns);
+                return;
+            };
+            packet.hop += 1;
+            let bytes = u64::from(packet.bytes);
+            let link = &mut self.links[n as usize];
+            let transmission_ns = link.transmission_ns(bytes);
+            let LinkKind::Fifo(fifo) = &mut link.kind else { return };
+            at_ns = fifo.pass(at_ns, transmission_ns);
+        }
+    }
+
+    fn follow_each(&mut self, first: u32, at_ns: u64) {
+        self.now_ahead_ns = at_ns;
+        self.open_unit(first, |world, id| world.follow(id, world.now_ahead_ns));
+    }
+
+    /// A packet is at the end of its way.
+    fn come_home(&mut self, id: u32) {
+        let packet = self.packets.remove(id);
+        let group = self.flows[packet.flow as usize].group;
+        if packet.back {
+            return self.acknowledgement_arrives(&packet);
+        }
+        self.statistics.delivered(group, &packet, self.now_ns);
+        if matches!(self.flows[packet.flow as usize].sending, Sending::Tcp(_)) {
+            self.segment_arrives(&packet);
+        }
+    }
+
+    /// Opens a pressed unit, and gives each of its packets to `then`.
+    fn open_unit(&mut self, first: u32, then: fn(&mut Self, u32)) {
+        let hops = self.hops_since_pressed(first);
+        let mut id = first;
+        while id != NONE {
+            let packet = &mut self.packets[id];
+            let next = packet.next;
+            if id != first {
+                packet.hop += hops;
+            }
+            packet.bytes = packet.original_bytes;
+            packet.presser = UNPRESSED;
+            packet.next = NONE;
+            then(self, id);
+            id = next;
+        }
+    }
+
+    /// How many links a unit has gone since its press.
+    fn hops_since_pressed(&self, first: u32) -> u8 {
+        let packet = &self.packets[first];
+        if packet.next == NONE {
+            return 0; // it has no followers that would have to catch up
+        }
+        let way = self.flows[packet.flow as usize].way(packet.back);
+        let pressed_at = way.iter().position(|&n| n == u32::from(packet.presser));
+        packet.hop - pressed_at.unwrap_or(0) as u8
+    }
+
+    /// A queue was full: the packet is gone, unless it is a unit that comes back.
+    fn lose(&mut self, id: u32) {
+        let packet = &self.packets[id];
+        if packet.is_pressed() && self.comes_back(id) {
+            return;
+        }
+        self.drop_unit(id);
+    }
+
+    fn drop_unit(&mut self, first: u32) {
+        let mut id = first;
+        while id != NONE {
+            let packet = self.packets.remove(id);
+            if packet.back {
+                self.acks.release(packet.detail);
+            } else {
+                let group = self.flows[packet.flow as usize].group;
+                self.statistics.dropped(group, packet.sent_ns);
+            }
+            id = packet.next;
+        }
+    }
+
+    fn finish(self) -> Outcome {
+        let statistics = &self.statistics;
+        let acks = self.acks.live();
+        let data_under_way = self.packets.live() - acks;
+        assert_eq!(
+            statistics.source_packets,
+            statistics.delivered + statistics.dropped + data_under_way,
+            "packets sent = delivered + dropped + under way"
+        );
+        let window = self.window;
+        Outcome {
+            window_ns: window.until_ns - window.from_ns,
+            source_packets: self.statistics.source_packets,
+            events: self.events,
+            acknowledged: self.statistics.acknowledged,
+            groups: self.statistics.groups,
+            ports: self
+                .links
+                .into_iter()
+                .filter_map(|link| match link.kind {
+                    LinkKind::Port(port) => Some(port.finish(window)),
+                    LinkKind::Fifo(_) => None,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Gives each actor its number; the order decides ties.
+fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> Vec<Actor> {
+    let mut actors = Vec::new();
+    let mut number = |actor| {
+        actors.push(actor);
+        (actors.len() - 1) as u32
+    };
+    for (n, link) in links.iter_mut().enumerate() {
+        if let LinkKind::Port(port) = &mut link.kind {
+            port.transmitter_actor = number(Actor::Transmitter(n as u32));
+        }
+    }
+    for (n, link) in links.iter_mut().enumerate() {
+        if let LinkKind::Port(port) = &mut link.kind {
+            port.press_actor = number(Actor::Press(n as u32));
+            port.timer_actor = number(Actor::PortTimer(n as u32));
+        }
+    }
+    for (n, link) in links.iter_mut().enumerate() {
+        link.pipe_actor = number(Actor::Pipe(n as u32));
+        if let LinkKind::Port(port) = &mut link.kind {
+            port.resend_actor = number(Actor::Resend(n as u32));
+        }
+    }
+    for (n, flow) in flows.iter_mut().enumerate() {
+        flow.actor = match flow.sending {
+            Sending::Open(_) => number(Actor::Source(n as u32)),
+            Sending::Tcp(_) => number(Actor::Connection(n as u32)),
+        };
+    }
+    actors
+}

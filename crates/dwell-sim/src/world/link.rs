@@ -1,0 +1,79 @@
+//! The state of a link.
+
+use dwell_base::Rate;
+
+use crate::agenda::NEVER_NS;
+use crate::plan::{DropTail, Plan, PlanError, Queue};
+use crate::world::fifo::Fifo;
+use crate::world::port::PortState;
+
+#[derive(Debug)]
+pub(crate) struct LinkState {
+    rate: Rate,
+    frame_ns_min: u64,
+    /// The last size asked for and its time on the wire: sizes repeat.
+    last: (u64, u64),
+    pub(crate) propagation_ns: u64,
+    pub(crate) restored: bool,
+    /// Nothing can happen to packets behind it: no events are needed for them.
+    pub(crate) way_is_known: bool,
+    pub(crate) pipe_actor: u32,
+    pub(crate) kind: LinkKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum LinkKind {
+    Fifo(Fifo),
+    Port(Box<PortState>),
+}
+
+impl LinkState {
+    /// How long `bytes` are on the wire.
+    #[inline]
+    pub(crate) fn transmission_ns(&mut self, bytes: u64) -> u64 {
+        if self.last.0 != bytes {
+            let ns = self.rate.transmission_ns(bytes).max(self.frame_ns_min);
+            self.last = (bytes, ns);
+        }
+        self.last.1
+    }
+
+    /// When the next packet under way arrives at the other end.
+    #[inline]
+    pub(crate) fn next_arrival_ns(&self) -> u64 {
+        match &self.kind {
+            LinkKind::Fifo(fifo) => fifo.next_ns().unwrap_or(NEVER_NS),
+            LinkKind::Port(port) => port.under_way.front().map_or(NEVER_NS, |&(at, _)| at),
+        }
+    }
+}
+
+/// The links of a plan, all empty.
+pub(crate) fn links(plan: &Plan) -> Result<Vec<LinkState>, PlanError> {
+    let make = |link: &crate::plan::Link| {
+        let kind = match &link.queue {
+            Queue::Unlimited => {
+                LinkKind::Fifo(Fifo::new(DropTail::default(), link.propagation_ns))
+            }
+            Queue::DropTail(limit) => LinkKind::Fifo(Fifo::new(*limit, link.propagation_ns)),
+            Queue::Port(port) => {
+                let state = PortState::new(&link.name, port, plan.groups.len());
+                LinkKind::Port(Box::new(state.map_err(|source| PlanError::Port {
+                    link: link.name.clone(),
+                    source,
+                })?))
+            }
+        };
+        Ok(LinkState {
+            rate: link.rate,
+            frame_ns_min: link.frame_ns_min,
+            last: (0, link.frame_ns_min),
+            propagation_ns: link.propagation_ns,
+            restored: link.restored,
+            way_is_known: false,
+            pipe_actor: 0,
+            kind,
+        })
+    };
+    plan.links.iter().map(make).collect()
+}

@@ -1,0 +1,92 @@
+//! All packets that are anywhere in the network.
+
+/// Not a packet: the end of a chain, or nothing in its place.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A packet, or the first of a pressed unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    /// When its source sent its first bit.
+    pub sent_ns: u64,
+    /// Bytes on the wire now; for a unit of several packets, of the whole unit.
+    pub bytes: u32,
+    /// Bytes at its source.
+    pub original_bytes: u32,
+    /// Its flow.
+    pub flow: u32,
+    /// For TCP: the number of the segment, or the place of the acknowledgement's contents.
+    pub detail: u32,
+    /// The next packet of its unit, or [`NONE`]. Free places are chained by it too.
+    pub next: u32,
+    /// The link whose port pressed it, if any did.
+    pub presser: u16,
+    /// Its place on its route.
+    pub hop: u8,
+    /// It is on the way back.
+    pub back: bool,
+}
+
+/// Nothing pressed it.
+pub(crate) const UNPRESSED: u16 = u16::MAX;
+
+impl Packet {
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.presser != UNPRESSED
+    }
+}
+
+/// The packets, by number; numbers are used again.
+#[derive(Debug, Default)]
+pub(crate) struct Packets {
+    slots: Vec<Packet>,
+    free: Option<u32>,
+    live: u64,
+}
+
+impl Packets {
+    #[inline]
+    pub(crate) fn insert(&mut self, packet: Packet) -> u32 {
+        self.live += 1;
+        match self.free {
+            Some(id) => {
+                let next = self.slots[id as usize].next;
+                self.free = (next != NONE).then_some(next);
+                self.slots[id as usize] = packet;
+                id
+            }
+            None => {
+                self.slots.push(packet);
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u32) -> Packet {
+        let packet = self.slots[id as usize];
+        self.slots[id as usize].next = self.free.unwrap_or(NONE);
+        self.free = Some(id);
+        self.live -= 1;
+        packet
+    }
+
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+impl std::ops::Index<u32> for Packets {
+    type Output = Packet;
+
+    #[inline]
+    fn index(&self, id: u32) -> &Packet {
+        &self.slots[id as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Packets {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut Packet {
+        &mut self.slots[id as usize]
+    }
+}

@@ -1,0 +1,397 @@
+//! Links whose queue is the decision core: this module drives it.
+
+use std::collections::VecDeque;
+
+use dwell_base::{Instant, Rng};
+use dwell_policy::{
+    Action, Admission, ClassKey, ConfigError, Gather, Outcome as Pressed, Packet as Arrival,
+    PacketId, Port, PutBack,
+};
+
+use crate::agenda::NEVER_NS;
+use crate::outcome::PortOutcome;
+use crate::plan::{PortPlan, PressModel, Window};
+use crate::world::World;
+use crate::world::link::LinkKind;
+use crate::world::packets::{NONE, UNPRESSED};
+
+/// A port, its press, and what is under way behind it.
+#[derive(Debug)]
+pub(crate) struct PortState {
+    pub(crate) port: Port,
+    model: PressModel,
+    gather: Gather,
+    resend_after_ns: Option<u64>,
+    /// What is in the press: its first packet, the size it will have, and the time it takes.
+    pressing: Option<(u32, Pressed, u64)>,
+    /// Units on the wire: when they arrive at the other end, and their first packet.
+    pub(crate) under_way: VecDeque<(u64, u32)>,
+    /// Lost units: when they come back, and their first packet.
+    lost: VecDeque<(u64, u32)>,
+    pub(crate) transmitter_actor: u32,
+    pub(crate) press_actor: u32,
+    pub(crate) timer_actor: u32,
+    pub(crate) resend_actor: u32,
+    timer_ns: u64,
+    /// Since when that many packets wait.
+    waiting_since_ns: u64,
+    waiting: u64,
+    outcome: PortOutcome,
+}
+
+impl PortState {
+    pub(crate) fn new(name: &str, plan: &PortPlan, groups: usize) -> Result<Self, ConfigError> {
+        Ok(Self {
+            port: Port::new(plan.config.clone())?,
+            model: plan.press.clone(),
+            gather: plan.config.scheme.gather,
+            resend_after_ns: plan.resend_after_ns,
+            pressing: None,
+            under_way: VecDeque::new(),
+            lost: VecDeque::new(),
+            transmitter_actor: 0,
+            press_actor: 0,
+            timer_actor: 0,
+            resend_actor: 0,
+            timer_ns: NEVER_NS,
+            waiting_since_ns: 0,
+            waiting: 0,
+            outcome: PortOutcome {
+                name: name.to_owned(),
+                arrived: vec![0; groups],
+                pressed: vec![0; groups],
+                dropped: vec![0; groups],
+                ..PortOutcome::default()
+            },
+        })
+    }
+
+    pub(crate) fn finish(mut self, window: Window) -> PortOutcome {
+        self.note_waiting(window.until_ns, window);
+        self.outcome.accounts = *self.port.accounts();
+        self.outcome
+    }
+
+    /// Keeps account of how many packets wait, for how long.
+    #[inline]
+    fn note_waiting(&mut self, now_ns: u64, window: Window) {
+        let from_ns = self.waiting_since_ns.max(window.from_ns);
+        let until_ns = now_ns.min(window.until_ns);
+        if until_ns > from_ns {
+            let area = u128::from(self.waiting) * u128::from(until_ns - from_ns);
+            self.outcome.waiting_area += area;
+            self.outcome.waiting_max = self.outcome.waiting_max.max(self.waiting);
+        }
+        self.waiting_since_ns = now_ns;
+        let (cpu, relay) = self.port.waiting();
+        self.waiting = (cpu + relay) as u64;
+    }
+}
+
+impl World {
+    /// A packet or a pressed unit comes to a port.
+    pub(super) fn enter_port(&mut self, n: u32, id: u32) {
+        let now_ns = self.now_ns;
+        let packet = &mut self.packets[id];
+        let flow = &self.flows[packet.flow as usize];
+        let link = &mut self.links[n as usize];
+        let LinkKind::Port(state) = &mut link.kind else { return };
+        let arrival = Arrival {
+            id: PacketId(id),
+            bytes: packet.bytes,
+            source: CLASS,
+            destination: CLASS,
+            flow: flow_hash(packet.flow),
+            pressed: packet.presser != UNPRESSED,
+            group: match state.gather {
+                Gather::Edge => flow.edge,
+                _ => flow_hash(packet.flow),
+            },
+            hold_ns: flow.hold_ns,
+        };
+        let (group, sent_ns) = (flow.group, packet.sent_ns);
+        let counts = self.statistics.in_window(sent_ns);
+        state.outcome.arrived[group] += u64::from(counts);
+        match state.port.arrive(Instant::from_ns(now_ns), arrival) {
+            Admission::Queued => {}
+            Admission::Dropped(_) => {
+                state.outcome.dropped[group] += u64::from(counts);
+                self.drop_unit(id);
+            }
+        }
+        self.pump(n);
+    }
+
+    /// The transmitter is free again.
+    pub(super) fn transmitted(&mut self, n: u32) {
+        if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
+            self.agenda.set(state.transmitter_actor, NEVER_NS);
+            state.port.link_ready();
+        }
+        self.pump(n);
+    }
+
+    /// What is in the press comes out.
+    pub(super) fn pressed(&mut self, n: u32) {
+        if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
+            self.agenda.set(state.press_actor, NEVER_NS);
+            if let Some((id, outcome, took_ns)) = state.pressing.take() {
+                state.port.pressed(PacketId(id), outcome, took_ns);
+                let now_ns = self.now_ns;
+                if matches!(outcome, Pressed::Smaller(_)) && self.statistics.in_window(now_ns) {
+                    state.outcome.presses += 1;
+                }
+            }
+        }
+        self.pump(n);
+    }
+
+    /// Does what the port asks for, until it asks for nothing more.
+    pub(super) fn pump(&mut self, n: u32) {
+        let now = Instant::from_ns(self.now_ns);
+        loop {
+            let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
+            let Some(action) = state.port.poll(now) else { break };
+            match action {
+                Action::Press(id) => self.press(n, &[id]),
+                Action::PressBlock => {
+                    let mut block = std::mem::take(&mut self.block);
+                    block.clear();
+                    block.extend_from_slice(state.port.block());
+                    self.press(n, &block);
+                    self.block = block;
+                }
+                Action::Send => self.send(n),
+                Action::Drop(id, _) => self.drop_unit(id.0),
+                _ => {}
+            }
+        }
+        self.settle(n);
+    }
+
+    /// After the port has done its part: its timer, and the accounts of its queue.
+    #[inline]
+    fn settle(&mut self, n: u32) {
+        let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
+        let timer_ns = state.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
+        if timer_ns != state.timer_ns {
+            state.timer_ns = timer_ns;
+            self.agenda.set(state.timer_actor, timer_ns);
+        }
+        state.note_waiting(self.now_ns, self.window);
+        if self.check_invariants {
+            state.port.assert_invariants();
+        }
+    }
+
+    fn press(&mut self, n: u32, block: &[PacketId]) {
+        let Some(&PacketId(first)) = block.first() else { return };
+        let bytes: u32 = block.iter().map(|id| self.packets[id.0].bytes).sum();
+        let group = self.flows[self.packets[first].flow as usize].group;
+        let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
+        let (ratio, took_ns) = cost(&state.model, group, bytes, &mut self.rng);
+        let to_bytes = pressed_bytes(bytes, ratio);
+        let outcome =
+            if to_bytes < bytes { Pressed::Smaller(to_bytes) } else { Pressed::NotSmaller };
+        state.pressing = Some((first, outcome, took_ns));
+        self.agenda.set(state.press_actor, self.now_ns + took_ns);
+    }
+
+    /// Puts the port's frame on the wire.
+    fn send(&mut self, n: u32) {
+        let now_ns = self.now_ns;
+        let Self { links, packets, flows, statistics, ahead, .. } = self;
+        let link = &mut links[n as usize];
+        let LinkKind::Port(state) = &mut link.kind else { return };
+        let link_bytes = state.port.frame().link_bytes;
+        let transmission_ns = link.transmission_ns(link_bytes);
+        let propagation_ns = link.propagation_ns;
+        let known = link.way_is_known;
+        let LinkKind::Port(state) = &mut link.kind else { return };
+        let state = &mut **state;
+        let arrives_ns = now_ns + transmission_ns + propagation_ns;
+        self.agenda.set(state.transmitter_actor, now_ns + transmission_ns);
+        let frame = state.port.frame();
+        let mut followers = frame.followers.iter();
+        for unit in &frame.units {
+            let first = unit.id.0;
+            let mut note = |id: u32, sojourn_ns: u64| {
+                let packet = &mut packets[id];
+                let group = flows[packet.flow as usize].group;
+                statistics.waited(group, packet.sent_ns, sojourn_ns);
+                if unit.pressed_here {
+                    packet.presser = n as u16;
+                    let counts = statistics.in_window(packet.sent_ns);
+                    state.outcome.pressed[group] += u64::from(counts);
+                }
+            };
+            note(first, unit.sojourn_ns);
+            let mut last = first;
+            for follower in followers.by_ref().take(unit.followers as usize) {
+                note(follower.id.0, follower.sojourn_ns);
+                packets[last].next = follower.id.0;
+                last = follower.id.0;
+            }
+            packets[first].bytes = unit.bytes;
+            if known {
+                ahead.push((arrives_ns, first));
+            } else {
+                state.under_way.push_back((arrives_ns, first));
+            }
+        }
+        if statistics.in_window(now_ns) {
+            let packets = frame.units.len() + frame.followers.len();
+            state.outcome.count_frame(frame.buffer, frame.cause, link_bytes, packets as u64);
+        }
+        if known {
+            self.follow_ahead();
+        } else {
+            let (actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
+            if self.agenda.time_ns(actor) != next_ns {
+                self.agenda.set(actor, next_ns);
+            }
+        }
+    }
+
+    /// Sends those on their known way whose way is known.
+    fn follow_ahead(&mut self) {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        for (at_ns, id) in ahead.drain(..) {
+            self.go_ahead(id, at_ns);
+        }
+        self.ahead = ahead;
+    }
+
+    /// Lets a lost unit come back to the port that pressed it, if that port does so.
+    pub(super) fn comes_back(&mut self, id: u32) -> bool {
+        let presser = self.packets[id].presser;
+        let hops = self.hops_to_presser(id);
+        let LinkKind::Port(state) = &mut self.links[usize::from(presser)].kind else {
+            return false;
+        };
+        let Some(after_ns) = state.resend_after_ns else { return false };
+        self.packets[id].hop -= hops;
+        state.lost.push_back((self.now_ns + after_ns, id));
+        if state.lost.len() == 1 {
+            self.agenda.set(state.resend_actor, self.now_ns + after_ns);
+        }
+        true
+    }
+
+    fn hops_to_presser(&self, id: u32) -> u8 {
+        let packet = &self.packets[id];
+        let way = self.flows[packet.flow as usize].way(packet.back);
+        let pressed_at = way.iter().position(|&n| n == u32::from(packet.presser));
+        packet.hop - pressed_at.map_or(packet.hop, |at| at as u8)
+    }
+
+    /// A lost unit is back at its port.
+    pub(super) fn resend(&mut self, n: u32) {
+        let now_ns = self.now_ns;
+        let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
+        let Some((_, first)) = state.lost.pop_front() else { return };
+        let next_ns = state.lost.front().map_or(NEVER_NS, |&(at, _)| at);
+        self.agenda.set(state.resend_actor, next_ns);
+        state.outcome.returned += u64::from(self.statistics.in_window(now_ns));
+        let mut block = std::mem::take(&mut self.block);
+        block.clear();
+        let mut id = first;
+        while id != NONE {
+            block.push(PacketId(id));
+            id = std::mem::replace(&mut self.packets[id].next, NONE);
+        }
+        self.put_back(n, &block);
+        self.block = block;
+        self.pump(n);
+    }
+
+    fn put_back(&mut self, n: u32, block: &[PacketId]) {
+        let packets = &self.packets;
+        let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
+        let Some(&first) = block.first() else { return };
+        let unit = PutBack {
+            flow: flow_hash(packets[first.0].flow),
+            bytes: packets[first.0].bytes,
+            packets: block.iter().map(|&id| (id, packets[id.0].original_bytes)),
+        };
+        state.port.put_back(Instant::from_ns(self.now_ns), unit);
+    }
+}
+
+/// All simulated traffic is of one class: UDP to the discard port.
+const CLASS: ClassKey = ClassKey::new(17, 9);
+
+/// Spreads small numbers over all bits, as hashes of real flows are.
+const fn flow_hash(flow: u32) -> u64 {
+    (flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The size of `bytes` after pressing, whole bytes, rounded down as ns-2 does.
+fn pressed_bytes(bytes: u32, ratio: f64) -> u32 {
+    // A ratio like 0.7 is not exact in binary; 500 · 0.7 must be 350 all the same.
+    ((f64::from(bytes) * ratio + 1e-6) as u32).max(1)
+}
+
+/// What a unit's pressing brings and costs: ratio and nanoseconds.
+fn cost(model: &PressModel, group: usize, bytes: u32, rng: &mut Rng) -> (f64, u64) {
+    match model {
+        PressModel::Constant { ratio, time_ns } => (*ratio, *time_ns),
+        PressModel::PerClass(classes) => match classes.iter().find(|c| c.group == group) {
+            Some(class) => {
+                let (low, high) = class.ratio;
+                let ratio = low + rng.unit() * (high - low);
+                let byte_ns = class.byte_ns * f64::from(bytes);
+                (ratio, class.unit_ns + byte_ns as u64)
+            }
+            None => (1.0, 0),
+        },
+        PressModel::Measured(samples) => interpolate(samples, bytes),
+    }
+}
+
+fn interpolate(samples: &[crate::plan::PressSample], bytes: u32) -> (f64, u64) {
+    let after = samples.iter().position(|s| s.bytes >= bytes);
+    let (low, high) = match after {
+        None => match samples.last() {
+            Some(last) => (last, last),
+            None => return (1.0, 0),
+        },
+        Some(0) => (&samples[0], &samples[0]),
+        Some(n) => (&samples[n - 1], &samples[n]),
+    };
+    if low.bytes == high.bytes {
+        // Beyond the table's ends the time grows with the size, and the ratio stays.
+        let time_ns = low.time_ns as f64 * f64::from(bytes) / f64::from(low.bytes.max(1));
+        return (low.ratio, time_ns as u64);
+    }
+    let part = f64::from(bytes - low.bytes) / f64::from(high.bytes - low.bytes);
+    let between = |low: f64, high: f64| low + part * (high - low);
+    let time_ns = between(low.time_ns as f64, high.time_ns as f64);
+    (between(low.ratio, high.ratio), time_ns as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::PressSample;
+
+    #[test]
+    fn decimal_ratios_give_the_sizes_that_people_expect() {
+        assert_eq!(pressed_bytes(500, 0.7), 350);
+        assert_eq!(pressed_bytes(500, 0.95), 475);
+        assert_eq!(pressed_bytes(500, 0.999), 499);
+        assert_eq!(pressed_bytes(1, 0.1), 1);
+    }
+
+    #[test]
+    fn measured_tables_are_interpolated() {
+        let samples = [
+            PressSample { bytes: 100, ratio: 1.0, time_ns: 100 },
+            PressSample { bytes: 300, ratio: 0.5, time_ns: 300 },
+        ];
+        assert_eq!(interpolate(&samples, 200), (0.75, 200));
+        assert_eq!(interpolate(&samples, 50), (1.0, 50));
+        assert_eq!(interpolate(&samples, 600), (0.5, 600));
+        assert_eq!(interpolate(&[], 600), (1.0, 0));
+    }
+}

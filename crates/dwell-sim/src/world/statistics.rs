@@ -1,0 +1,133 @@
+//! What is counted while a world runs.
+
+use crate::outcome::{Bin, GroupOutcome};
+use crate::plan::{Plan, Window};
+
+use super::packets::Packet;
+
+/// A tenth of a microsecond: the width of a bin of the excess distribution.
+pub const EXCESS_BIN_NS: u64 = 100;
+/// Excesses beyond 10 ms share a bin.
+const EXCESS_BINS: usize = 100_000;
+
+#[derive(Debug)]
+pub(crate) struct Statistics {
+    window: Window,
+    bin_ns: Option<u64>,
+    wait_ns_max: Vec<u64>,
+    pub(crate) groups: Vec<GroupOutcome>,
+    pub(crate) acknowledged: Vec<u64>,
+    pub(crate) source_packets: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dropped: u64,
+}
+
+impl Statistics {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let group = |name: &str| GroupOutcome { name: name.to_owned(), ..Default::default() };
+        Self {
+            window: plan.window,
+            bin_ns: plan.bin_ns,
+            wait_ns_max: plan.groups.iter().map(|g| g.wait_ns_max).collect(),
+            groups: plan.groups.iter().map(|g| group(&g.name)).collect(),
+            acknowledged: vec![0; plan.flows.len()],
+            source_packets: 0,
+            delivered: 0,
+            dropped: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn in_window(&self, ns: u64) -> bool {
+        ns >= self.window.from_ns && ns < self.window.until_ns
+    }
+
+    #[inline]
+    pub(crate) fn sent(&mut self, group: usize, sent_ns: u64, bytes: u32) {
+        self.source_packets += 1;
+        if self.in_window(sent_ns) {
+            let group = &mut self.groups[group];
+            group.sent += 1;
+            group.sent_bytes += u64::from(bytes);
+        }
+        if let Some(bin) = self.bin(group, sent_ns) {
+            bin.sent += 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn delivered(&mut self, group: usize, packet: &Packet, at_ns: u64) {
+        self.delivered += 1;
+        let delay_ns = at_ns - packet.sent_ns;
+        if self.in_window(packet.sent_ns) {
+            let group = &mut self.groups[group];
+            group.delivered += 1;
+            group.delivered_bytes += u64::from(packet.original_bytes);
+            group.delay.add(delay_ns);
+        }
+        if let Some(bin) = self.bin(group, packet.sent_ns) {
+            bin.delivered += 1;
+            bin.delay_sum_ns += delay_ns;
+            bin.delay_max_ns = bin.delay_max_ns.max(delay_ns);
+        }
+    }
+
+    pub(crate) fn dropped(&mut self, group: usize, sent_ns: u64) {
+        self.dropped += 1;
+        if self.in_window(sent_ns) {
+            self.groups[group].dropped += 1;
+        }
+        if let Some(bin) = self.bin(group, sent_ns) {
+            bin.dropped += 1;
+        }
+    }
+
+    /// A packet waited `wait_ns` in a port.
+    #[inline]
+    pub(crate) fn waited(&mut self, group: usize, sent_ns: u64, wait_ns: u64) {
+        let max_ns = self.wait_ns_max[group];
+        if max_ns == 0 || wait_ns <= max_ns {
+            return;
+        }
+        if self.in_window(sent_ns) {
+            let group = &mut self.groups[group];
+            let excess_ns = wait_ns - max_ns;
+            group.late += 1;
+            group.excess.add(excess_ns);
+            let bin = ((excess_ns / EXCESS_BIN_NS) as usize).min(EXCESS_BINS - 1);
+            if group.excess_bins.len() <= bin {
+                group.excess_bins.resize(bin + 1, 0);
+            }
+            group.excess_bins[bin] += 1;
+        }
+        if let Some(bin) = self.bin(group, sent_ns) {
+            bin.late += 1;
+        }
+    }
+
+    /// A connection's receiver has `packets` more; counted by the time at which the sender
+    /// hears of it.
+    pub(crate) fn acknowledged(
+        &mut self,
+        (flow, group): (usize, usize),
+        now_ns: u64,
+        packets: u64,
+        packet_bytes: u32,
+    ) {
+        if self.in_window(now_ns) {
+            self.acknowledged[flow] += packets;
+            let group = &mut self.groups[group];
+            group.acknowledged += packets;
+            group.acknowledged_bytes += packets * u64::from(packet_bytes);
+        }
+    }
+
+    fn bin(&mut self, group: usize, sent_ns: u64) -> Option<&mut Bin> {
+        let bin = (sent_ns / self.bin_ns?) as usize;
+        let bins = &mut self.groups[group].bins;
+        if bins.len() <= bin {
+            bins.resize(bin + 1, Bin::default());
+        }
+        Some(&mut bins[bin])
+    }
+}
