@@ -10,6 +10,7 @@
 pub mod agenda;
 pub mod outcome;
 pub mod plan;
+pub mod scenario;
 pub mod source;
 pub mod world;
 
