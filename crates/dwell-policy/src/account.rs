@@ -132,6 +132,13 @@ pub struct Late {
     pub excess_max_ns: u64,
 }
 
+impl Late {
+    pub(crate) fn add(&mut self, excess_ns: u64) {
+        self.packets += 1;
+        self.excess_max_ns = self.excess_max_ns.max(excess_ns);
+    }
+}
+
 /// Everything that went through a port: arrived + put back = sent + dropped + held, at any
 /// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -150,7 +157,8 @@ pub struct Accounts {
     pub frames: u64,
     /// Bytes put on the link, all overhead included.
     pub link_bytes: u64,
-    /// Packets that left too late, for schemes that hold packets back.
+    /// Packets that left too late, for schemes that hold packets back: those with a
+    /// [`hold_ns`](crate::Packet::hold_ns) that were in the port for longer than that.
     pub late: Late,
     /// What the press did.
     pub press: PressAccounts,

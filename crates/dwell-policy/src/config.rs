@@ -67,6 +67,11 @@ impl FrameCost {
         unit_bytes_named: u32::MAX,
         units_max: 1,
     };
+
+    /// As many packets in a frame as the scheme puts there, nothing added: the link of Sawabe
+    /// et al.
+    pub const FREE_CHUNKS: Self =
+        Self { units_bytes_max: u32::MAX, units_max: u32::MAX, ..Self::FREE };
 }
 
 /// The configuration of a port.
@@ -114,6 +119,9 @@ pub enum ConfigError {
     /// Frames without room.
     #[error("a frame must have room for at least one unit")]
     EmptyFrame,
+    /// A scheme that fills frames, and frames that take one packet.
+    #[error("packets are held back to share frames: frames must have room for two or more")]
+    NoRoomForChunks,
     /// Classes of deadlines that are none.
     #[error("timers of classes must ascend, and there are 1 to 16 of them")]
     ClassTimers,
@@ -137,6 +145,11 @@ impl PortConfig {
         if self.frame.units_max == 0 {
             return Err(ConfigError::EmptyFrame);
         }
+        if let Trigger::Chunk { bytes_max } = self.scheme.trigger
+            && (bytes_max.min(self.frame.units_bytes_max) == 0 || self.frame.units_max < 2)
+        {
+            return Err(ConfigError::NoRoomForChunks);
+        }
         LineKind::of(&self.scheme).map(|_| ())
     }
 }
@@ -145,6 +158,7 @@ impl PortConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineKind {
     Serial,
+    Chunks,
 }
 
 impl LineKind {
@@ -155,6 +169,9 @@ impl LineKind {
                 Queues::One,
                 Press::Never | Press::Always | Press::WaitingTime,
             ) if scheme.gather == Gather::Packet => Ok(Self::Serial),
+            (Trigger::Chunk { .. }, _, Press::Never) if scheme.gather == Gather::Packet => {
+                Ok(Self::Chunks)
+            }
             _ => Err(ConfigError::Combination),
         }
     }
@@ -174,17 +191,29 @@ mod tests {
 
     #[test]
     fn axes_that_contradict_each_other_are_told() {
-        let check = |scheme| PortConfig { scheme, ..PortConfig::default() }.check();
+        let frame = FrameCost::FREE_CHUNKS;
+        let check = |scheme| PortConfig { scheme, frame, ..PortConfig::default() }.check();
         for name in PRESETS {
             assert_eq!(check(Scheme::preset(name).unwrap()), Ok(()), "{name}");
         }
         let threshold = Scheme { press: Press::Threshold, ..Scheme::none() };
         assert_eq!(check(threshold), Err(ConfigError::Combination));
+        let pressed_chunks = Scheme { press: Press::Always, ..Scheme::basicq(9000) };
+        assert_eq!(check(pressed_chunks), Err(ConfigError::Combination));
+    }
+
+    #[test]
+    fn chunks_need_frames_of_several_packets() {
+        let check = |scheme, frame| PortConfig { scheme, frame, ..Default::default() }.check();
+        let refused = Err(ConfigError::NoRoomForChunks);
+        assert_eq!(check(Scheme::basicq(9000), FrameCost::FREE), refused);
+        assert_eq!(check(Scheme::basicq(0), FrameCost::FREE_CHUNKS), refused);
+        assert_eq!(check(Scheme::basicq(9000), FrameCost::FREE_CHUNKS), Ok(()));
     }
 
     #[test]
     fn an_unknown_scheme_is_told_with_the_known_ones() {
         let error = Scheme::preset("pakcet").unwrap_err();
-        assert!(error.to_string().ends_with("none, all, packet"), "{error}");
+        assert!(error.to_string().contains("none, all, packet"), "{error}");
     }
 }

@@ -1,8 +1,10 @@
 //! One output port: the queues in front of a link, and the press beside them.
 //!
 //! This file is what all schemes share: events, admission, accounts. How packets wait, and
-//! which of them are pressed, is the matter of the port's *line*: [`serial`] for single packets.
+//! which of them are pressed, is the matter of the port's *line*: [`serial`] for single packets,
+//! [`chunks`] for packets that are held back to fill frames.
 
+mod chunks;
 mod common;
 mod serial;
 
@@ -13,6 +15,7 @@ use crate::action::{Action, Frame, FramePacket};
 use crate::config::{ConfigError, LineKind, PortConfig};
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
 use crate::packet::{ClassKey, Packet, PacketId};
+use chunks::Chunks;
 use common::Common;
 use serial::Serial;
 
@@ -50,18 +53,21 @@ pub struct PutBack<'a> {
 #[derive(Clone, Debug)]
 enum Line {
     Serial(Serial),
+    Chunks(Box<Chunks>),
 }
 
 impl Line {
     fn new(kind: LineKind) -> Self {
         match kind {
             LineKind::Serial => Self::Serial(Serial::new()),
+            LineKind::Chunks => Self::Chunks(Box::new(Chunks::new())),
         }
     }
 
     fn kind(&self) -> LineKind {
         match self {
             Self::Serial(_) => LineKind::Serial,
+            Self::Chunks(_) => LineKind::Chunks,
         }
     }
 }
@@ -71,6 +77,7 @@ macro_rules! on_line {
     ($line:expr, $name:ident => $body:expr) => {
         match $line {
             Line::Serial($name) => $body,
+            Line::Chunks($name) => $body,
         }
     };
 }
@@ -188,8 +195,10 @@ impl Port {
     /// When [`Port::poll`] must be called though nothing happened, because a packet must not be
     /// held back any longer. `None` as long as nothing is held back.
     pub fn next_deadline(&self) -> Option<Instant> {
-        match self.line {
+        match &self.line {
             Line::Serial(_) => None, // holds nothing back
+            // While the link is busy no time makes a difference.
+            Line::Chunks(line) => line.next_deadline().filter(|_| self.common.link_idle),
         }
     }
 
@@ -201,7 +210,7 @@ impl Port {
     /// The packets that are in the press together, in their order; none if there is no block.
     pub fn block(&self) -> &[PacketId] {
         match &self.line {
-            Line::Serial(_) => &[],
+            Line::Serial(_) | Line::Chunks(_) => &[],
         }
     }
 

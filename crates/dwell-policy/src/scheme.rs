@@ -40,7 +40,8 @@ pub enum Trigger {
     /// Packets are held back until they fill a frame or one of them has no time left (Sawabe
     /// et al.).
     Chunk {
-        /// The most bytes of packets in a frame; the paper's MTU.
+        /// The most bytes of packets, with the headers of their units, in a frame: the paper's
+        /// MTU. What a frame takes ([`FrameCost`](crate::FrameCost)) limits them as well.
         bytes_max: u32,
     },
 }
@@ -83,6 +84,14 @@ impl ClassTimers {
         Ok(Self { timers_ns: all, count: timers_ns.len() as u8 })
     }
 
+    /// Table II of Sawabe et al.: 50 µs for sensing, 100 µs for real-time traffic, 200 µs for
+    /// the transfer of files.
+    pub const TABLE_II: Self = {
+        let mut timers_ns = [0; CLASSES_MAX];
+        (timers_ns[0], timers_ns[1], timers_ns[2]) = (50_000, 100_000, 200_000);
+        Self { timers_ns, count: 3 }
+    };
+
     /// The timers in nanoseconds, ascending.
     pub fn as_slice(&self) -> &[u64] {
         &self.timers_ns[..usize::from(self.count)]
@@ -100,6 +109,14 @@ pub enum PullPolicy {
     Cef,
 }
 
+impl PullPolicy {
+    /// By this policy, as the presets do: while the link is free, α as the paper defines it,
+    /// and the chunk held open where that is asked for ([`Scheme::fill`]).
+    pub const fn lazy(self) -> Pull {
+        Pull { policy: self, eager: false, clamp_ns: 0, hold: true }
+    }
+}
+
 /// How a chunking buffer pulls from the queues before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pull {
@@ -111,8 +128,8 @@ pub struct Pull {
     /// The least time left that the policy tells apart, in nanoseconds: below it, all heads
     /// are equally urgent. Zero is the paper's rule; other values are ours.
     pub clamp_ns: u64,
-    /// After a packet that does not fit, keep the chunk open for others that do (the paper's
-    /// CEA for ChuTQ).
+    /// With [`Scheme::fill`] (CEA), after a packet that does not fit: keep the chunk open for
+    /// others that do, instead of closing it with those that wait already.
     pub hold: bool,
 }
 
@@ -249,7 +266,23 @@ pub struct Scheme {
 }
 
 /// The names of the presets, in the order in which tables show them.
-pub const PRESETS: [&str; 3] = ["none", "all", "packet"];
+pub const PRESETS: [&str; 12] = [
+    "none",
+    "all",
+    "packet",
+    "basicq",
+    "chumq",
+    "chumq+cea",
+    "chutq-dcf",
+    "chutq-dcf+cea",
+    "chutq-tpf",
+    "chutq-tpf+cea",
+    "chutq-cef",
+    "chutq-cef+cea",
+];
+
+/// What the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
+const CHUNK_BYTES_MAX: u32 = 9000;
 
 impl Scheme {
     const BASE: Self = Self {
@@ -296,17 +329,50 @@ impl Scheme {
         }
     }
 
+    /// BasiCQ: one queue, frames of at most `bytes_max` (Sawabe et al., section 4.1).
+    pub const fn basicq(bytes_max: u32) -> Self {
+        Self { trigger: Trigger::Chunk { bytes_max }, ..Self::BASE }
+    }
+
+    /// ChuMQ: a buffer for each class of deadlines (Sawabe et al., section 4.2).
+    pub const fn chumq(timers: ClassTimers, bytes_max: u32) -> Self {
+        Self { queues: Queues::PerClass(timers), ..Self::basicq(bytes_max) }
+    }
+
+    /// ChuTQ: a queue for each class, and a chunking buffer (Sawabe et al., section 4.3).
+    pub const fn chutq(timers: ClassTimers, pull: Pull, bytes_max: u32) -> Self {
+        Self { queues: Queues::Tandem(timers, pull), ..Self::basicq(bytes_max) }
+    }
+
+    /// The same with CEA: frames are filled from other classes (Sawabe et al., section 4.4).
+    #[must_use]
+    pub const fn with_cea(self) -> Self {
+        Self { fill: true, ..self }
+    }
+
     /// The preset of this name, one of [`PRESETS`].
     ///
     /// # Errors
     /// If there is none of this name.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
-        match name {
-            "none" => Ok(Self::none()),
-            "all" => Ok(Self::all()),
-            "packet" => Ok(Self::packet()),
-            other => Err(ConfigError::UnknownScheme(other.to_owned())),
-        }
+        let tandem =
+            |policy: PullPolicy| Self::chutq(ClassTimers::TABLE_II, policy.lazy(), CHUNK_BYTES_MAX);
+        let chumq = Self::chumq(ClassTimers::TABLE_II, CHUNK_BYTES_MAX);
+        Ok(match name {
+            "none" => Self::none(),
+            "all" => Self::all(),
+            "packet" => Self::packet(),
+            "basicq" => Self::basicq(CHUNK_BYTES_MAX),
+            "chumq" => chumq,
+            "chumq+cea" => chumq.with_cea(),
+            "chutq-dcf" => tandem(PullPolicy::Dcf),
+            "chutq-dcf+cea" => tandem(PullPolicy::Dcf).with_cea(),
+            "chutq-tpf" => tandem(PullPolicy::Tpf),
+            "chutq-tpf+cea" => tandem(PullPolicy::Tpf).with_cea(),
+            "chutq-cef" => tandem(PullPolicy::Cef),
+            "chutq-cef+cea" => tandem(PullPolicy::Cef).with_cea(),
+            other => return Err(ConfigError::UnknownScheme(other.to_owned())),
+        })
     }
 }
 

@@ -8,10 +8,13 @@
 //! that relays and plain routers mix freely.
 
 pub mod agenda;
+pub mod analysis;
+pub mod ns2;
 pub mod outcome;
 pub mod plan;
 pub mod scenario;
 pub mod source;
+pub mod tcp;
 pub mod world;
 
 pub use outcome::Outcome;

@@ -121,7 +121,7 @@ pub struct PortOutcome {
     /// Frames sent within the window, by buffer and cause.
     pub frames: Vec<FrameCount>,
     /// Packets waiting: the integral over the window, in packet nanoseconds.
-    pub waiting_area: u128,
+    pub waiting_area: u64,
     /// Most packets waiting within the window.
     pub waiting_max: u64,
     /// The port's own accounts, of the whole run.

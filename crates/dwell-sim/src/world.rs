@@ -82,7 +82,7 @@ impl World {
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, PlanError> {
         check::check(plan)?;
         let mut links = link::links(plan)?;
-        let mut flows = flow::flows(plan, seed);
+        let mut flows = flow::flows(plan, seed)?;
         route::mark_known_ways(plan, &mut links);
         let actors = number_actors(&mut links, &mut flows);
         let mut world = Self {
@@ -103,7 +103,7 @@ impl World {
             now_ahead_ns: 0,
             block: Vec::new(),
         };
-        world.start(plan, seed);
+        world.start();
         Ok(world)
     }
 
@@ -139,19 +139,13 @@ impl World {
         true
     }
 
-    fn start(&mut self, plan: &Plan, seed: u64) {
-        for (n, flow) in plan.flows.iter().enumerate() {
-            let at_ns = match (&flow.traffic, &mut self.flows[n].sending) {
-                (crate::plan::Traffic::Tcp(_, start), Sending::Tcp(connection)) => {
-                    let (from, to) = start.between_ns;
-                    let mut rng = Rng::stream(seed, stream::START + n as u64);
-                    let at_ns = from + (rng.unit() * (to - from) as f64) as u64;
-                    connection.starts_ns = Some(at_ns);
-                    at_ns
-                }
-                _ => self.flows[n].next_arrival_ns(),
+    fn start(&mut self) {
+        for flow in &mut self.flows {
+            let at_ns = match &flow.sending {
+                Sending::Tcp(connection) => connection.starts_ns.unwrap_or(NEVER_NS),
+                Sending::Open(_) => flow.next_arrival_ns(),
             };
-            self.agenda.set(self.flows[n].actor, at_ns);
+            self.agenda.set(flow.actor, at_ns);
         }
     }
 
@@ -209,25 +203,25 @@ impl World {
     }
 
     /// A packet comes to the queue of its next link.
+    #[inline]
     fn enter_link(&mut self, id: u32) {
         let packet = &self.packets[id];
         let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
-        if self.links[n as usize].restored && packet.is_pressed() {
-            self.open_unit(id, Self::enter_queue);
+        let link = &self.links[n as usize];
+        if link.restored && packet.is_pressed() {
+            self.open_unit(id, Self::enter_link);
+        } else if matches!(link.kind, LinkKind::Port(_)) {
+            self.enter_port(n, id);
         } else {
-            self.enter_queue(id);
+            self.enter_queue(n, id);
         }
     }
 
-    fn enter_queue(&mut self, id: u32) {
-        let packet = &self.packets[id];
-        let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
-        let (now_ns, bytes) = (self.now_ns, packet.bytes);
+    fn enter_queue(&mut self, n: u32, id: u32) {
+        let (now_ns, bytes) = (self.now_ns, self.packets[id].bytes);
         let link = &mut self.links[n as usize];
         let transmission_ns = link.transmission_ns(u64::from(bytes));
-        let LinkKind::Fifo(fifo) = &mut link.kind else {
-            return self.enter_port(n, id);
-        };
+        let LinkKind::Fifo(fifo) = &mut link.kind else { return };
         if link.way_is_known {
             let at_ns = fifo.pass(now_ns, transmission_ns);
             return self.go_ahead(id, at_ns);
@@ -396,7 +390,9 @@ fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> Vec<Actor>
         }
     }
     for (n, link) in links.iter_mut().enumerate() {
-        link.pipe_actor = number(Actor::Pipe(n as u32));
+        if !link.way_is_known {
+            link.pipe_actor = number(Actor::Pipe(n as u32));
+        }
         if let LinkKind::Port(port) = &mut link.kind {
             port.resend_actor = number(Actor::Resend(n as u32));
         }

@@ -211,6 +211,11 @@ impl Common {
 }
 
 impl Filling {
+    /// A frame whose units, of so many bytes in all, are known to fit.
+    pub(super) fn of(units_bytes: u64) -> Self {
+        Self { units_bytes, closed: true }
+    }
+
     /// Takes the room for a unit of `unit_bytes`, if there is room for it. The first unit goes
     /// in whatever its size.
     pub(super) fn admit(&mut self, common: &Common, unit_bytes: u64) -> bool {

@@ -1,10 +1,12 @@
 //! The state of a flow, and what its two ends do.
 
+use dwell_base::Rng;
+
 use crate::agenda::NEVER_NS;
-use crate::plan::{Plan, Traffic};
+use crate::plan::{Plan, PlanError, TcpStart, Traffic};
 use crate::source::Source;
-use crate::tcp::{Ack, Receiver, Sender, TcpConfig};
-use crate::world::World;
+use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
+use crate::world::{World, stream};
 use crate::world::packets::{NONE, Packet, UNPRESSED};
 
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl OwnLink {
 /// Both ends of a TCP connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    config: TcpConfig,
+    segment_bytes: u32,
     /// Set until it has begun.
     pub(crate) starts_ns: Option<u64>,
     sender: Sender,
@@ -86,19 +88,27 @@ impl FlowState {
 }
 
 /// The flows of a plan, before they begin.
-pub(crate) fn flows(plan: &Plan, seed: u64) -> Vec<FlowState> {
+pub(crate) fn flows(plan: &Plan, seed: u64) -> Result<Vec<FlowState>, PlanError> {
     let indices = |way: &[usize]| way.iter().map(|&n| n as u32).collect();
-    let make = |(n, flow): (usize, &crate::plan::Flow)| FlowState {
-        group: flow.group,
-        edge: flow.edge,
-        hold_ns: flow.hold_ns,
-        actor: 0,
-        route: indices(&flow.route),
-        back: indices(&flow.back),
-        sending: match Source::new(&flow.traffic, seed, n as u64) {
-            Some(source) => Sending::Open(Box::new(open(plan, n, source))),
-            None => Sending::Tcp(Box::new(connection(&flow.traffic))),
-        },
+    let make = |(n, flow): (usize, &crate::plan::Flow)| {
+        let sending = match (&flow.traffic, Source::new(&flow.traffic, seed, n as u64)) {
+            (Traffic::Tcp(config, start), _) => {
+                let connection = Connection::new(config, *start, seed, n as u64);
+                let told = |error| PlanError::Flow { flow: n, what: format!("{error}") };
+                Sending::Tcp(Box::new(connection.map_err(told)?))
+            }
+            (_, Some(source)) => Sending::Open(Box::new(open(plan, n, source))),
+            (_, None) => return Err(PlanError::NoFlows),
+        };
+        Ok(FlowState {
+            group: flow.group,
+            edge: flow.edge,
+            hold_ns: flow.hold_ns,
+            actor: 0,
+            route: indices(&flow.route),
+            back: indices(&flow.back),
+            sending,
+        })
     };
     plan.flows.iter().enumerate().map(make).collect()
 }
@@ -118,17 +128,30 @@ fn open(plan: &Plan, n: usize, source: Source) -> Open {
     Open { source, own_links: own_links as u8, own, pending: None }
 }
 
-fn connection(traffic: &Traffic) -> Connection {
-    let config = match traffic {
-        Traffic::Tcp(config, _) => config.clone(),
-        _ => TcpConfig::default(),
-    };
-    Connection {
-        sender: Sender::new(config.clone()),
-        receiver: Receiver::new(&config),
-        config,
-        starts_ns: None,
-        acknowledged: 0,
+impl Connection {
+    fn new(
+        config: &TcpConfig,
+        start: TcpStart,
+        seed: u64,
+        flow: u64,
+    ) -> Result<Self, TcpConfigError> {
+        let mut rng = Rng::stream(seed, stream::START + flow);
+        let (from_ns, to_ns) = start.between_ns;
+        let starts_ns = from_ns + (rng.unit() * (to_ns - from_ns) as f64) as u64;
+        let config = TcpConfig { tick_phase_ns: rng.below(config.tick_ns), ..*config };
+        Ok(Self {
+            sender: Sender::new(&config)?,
+            receiver: Receiver::new(&config)?,
+            segment_bytes: config.segment_bytes,
+            starts_ns: Some(starts_ns),
+            acknowledged: 0,
+        })
+    }
+
+    /// When either end has something to do by itself.
+    fn deadline_ns(&self) -> u64 {
+        let ends = [self.sender.deadline(), self.receiver.deadline()];
+        ends.into_iter().flatten().min().unwrap_or(NEVER_NS)
     }
 }
 
@@ -165,29 +188,45 @@ impl Acks {
 impl World {
     pub(super) fn connection_timer(&mut self, n: u32) {
         let now_ns = self.now_ns;
-        if let Sending::Tcp(connection) = &mut self.flows[n as usize].sending {
-            match connection.starts_ns.take() {
-                Some(_) => connection.sender.start(now_ns),
-                None => connection.sender.on_timer(now_ns),
+        let Sending::Tcp(connection) = &mut self.flows[n as usize].sending else { return };
+        let is_due = |deadline: Option<u64>| deadline.is_some_and(|at_ns| at_ns <= now_ns);
+        let mut late_ack = None;
+        if connection.starts_ns.take().is_some() {
+            connection.sender.start(now_ns);
+        } else {
+            if is_due(connection.receiver.deadline()) {
+                late_ack = connection.receiver.on_timer(now_ns);
             }
+            if is_due(connection.sender.deadline()) {
+                connection.sender.on_timer(now_ns);
+            }
+        }
+        if let Some(ack) = late_ack {
+            self.answer(n, ack);
         }
         self.pump_connection(n);
     }
 
     /// A segment is at its receiver, which answers.
     pub(super) fn segment_arrives(&mut self, packet: &Packet) {
-        let n = packet.flow as usize;
-        let Sending::Tcp(connection) = &mut self.flows[n].sending else { return };
+        let n = packet.flow;
+        let Sending::Tcp(connection) = &mut self.flows[n as usize].sending else { return };
         let seq = u64::from(packet.detail);
         let ack = connection.receiver.on_segment(self.now_ns, seq, packet.sent_ns);
-        let Some(ack) = ack else { return };
-        let bytes = connection.config.ack_bytes;
+        match ack {
+            Some(ack) => self.answer(n, ack),
+            None => self.pump_connection(n), // the timer of a delayed one
+        }
+    }
+
+    fn answer(&mut self, n: u32, ack: Ack) {
+        let bytes = ack.bytes;
         let detail = self.acks.insert(ack);
         let id = self.packets.insert(Packet {
             sent_ns: self.now_ns,
             bytes,
             original_bytes: bytes,
-            flow: packet.flow,
+            flow: n,
             detail,
             next: NONE,
             presser: UNPRESSED,
@@ -206,7 +245,7 @@ impl World {
             let more = ack.cumulative.saturating_sub(connection.acknowledged);
             if more > 0 {
                 connection.acknowledged = ack.cumulative;
-                let bytes = connection.config.segment_bytes;
+                let bytes = connection.segment_bytes;
                 self.statistics.acknowledged((n, flow.group), now_ns, more, bytes);
             }
             connection.sender.on_ack(now_ns, ack);
@@ -223,18 +262,17 @@ impl World {
             let (actor, group) = (flow.actor, flow.group);
             let Sending::Tcp(connection) = &mut flow.sending else { return };
             let Some(segment) = connection.sender.next_segment(now_ns) else {
-                let at_ns = connection.sender.deadline().unwrap_or(NEVER_NS);
-                if self.agenda.time_ns(actor) != at_ns {
+                let at_ns = connection.deadline_ns();
+                if connection.starts_ns.is_none() && self.agenda.time_ns(actor) != at_ns {
                     self.agenda.set(actor, at_ns);
                 }
                 return;
             };
-            let bytes = connection.config.segment_bytes;
-            self.statistics.sent(group, now_ns, bytes);
+            self.statistics.sent(group, now_ns, segment.bytes);
             let id = self.packets.insert(Packet {
                 sent_ns: now_ns,
-                bytes,
-                original_bytes: bytes,
+                bytes: segment.bytes,
+                original_bytes: segment.bytes,
                 flow: n,
                 detail: segment.seq as u32,
                 next: NONE,

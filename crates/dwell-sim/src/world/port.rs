@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use dwell_base::{Instant, Rng};
 use dwell_policy::{
-    Action, Admission, ClassKey, ConfigError, Gather, Outcome as Pressed, Packet as Arrival,
-    PacketId, Port, PutBack,
+    Action, Admission, ClassKey, ConfigError, FramePacket, Gather, Outcome as Pressed, Packet as Arrival,
+    PacketId, Port, PutBack, Trigger,
 };
 
 use crate::agenda::NEVER_NS;
@@ -13,7 +13,7 @@ use crate::outcome::PortOutcome;
 use crate::plan::{PortPlan, PressModel, Window};
 use crate::world::World;
 use crate::world::link::LinkKind;
-use crate::world::packets::{NONE, UNPRESSED};
+use crate::world::packets::{NONE, Packets, UNPRESSED};
 
 /// A port, its press, and what is under way behind it.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(crate) struct PortState {
     pub(crate) press_actor: u32,
     pub(crate) timer_actor: u32,
     pub(crate) resend_actor: u32,
+    /// It may hold packets back, and has to be woken then.
+    holds: bool,
     timer_ns: u64,
     /// Since when that many packets wait.
     waiting_since_ns: u64,
@@ -53,6 +55,7 @@ impl PortState {
             press_actor: 0,
             timer_actor: 0,
             resend_actor: 0,
+            holds: matches!(plan.config.scheme.trigger, Trigger::Chunk { .. }),
             timer_ns: NEVER_NS,
             waiting_since_ns: 0,
             waiting: 0,
@@ -67,7 +70,7 @@ impl PortState {
     }
 
     pub(crate) fn finish(mut self, window: Window) -> PortOutcome {
-        self.note_waiting(window.until_ns, window);
+        self.count_waiting(window.until_ns, window);
         self.outcome.accounts = *self.port.accounts();
         self.outcome
     }
@@ -75,16 +78,23 @@ impl PortState {
     /// Keeps account of how many packets wait, for how long.
     #[inline]
     fn note_waiting(&mut self, now_ns: u64, window: Window) {
+        let (cpu, relay) = self.port.waiting();
+        let waiting = (cpu + relay) as u64;
+        if waiting == self.waiting {
+            return;
+        }
+        self.count_waiting(now_ns, window);
+        self.waiting_since_ns = now_ns;
+        self.waiting = waiting;
+    }
+
+    fn count_waiting(&mut self, now_ns: u64, window: Window) {
         let from_ns = self.waiting_since_ns.max(window.from_ns);
         let until_ns = now_ns.min(window.until_ns);
         if until_ns > from_ns {
-            let area = u128::from(self.waiting) * u128::from(until_ns - from_ns);
-            self.outcome.waiting_area += area;
+            self.outcome.waiting_area += self.waiting * (until_ns - from_ns);
             self.outcome.waiting_max = self.outcome.waiting_max.max(self.waiting);
         }
-        self.waiting_since_ns = now_ns;
-        let (cpu, relay) = self.port.waiting();
-        self.waiting = (cpu + relay) as u64;
     }
 }
 
@@ -124,11 +134,16 @@ impl World {
 
     /// The transmitter is free again.
     pub(super) fn transmitted(&mut self, n: u32) {
+        let now_ns = self.now_ns;
         if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
-            self.agenda.set(state.transmitter_actor, NEVER_NS);
             state.port.link_ready();
         }
         self.pump(n);
+        if let LinkKind::Port(state) = &mut self.links[n as usize].kind
+            && self.agenda.time_ns(state.transmitter_actor) == now_ns
+        {
+            self.agenda.set(state.transmitter_actor, NEVER_NS); // nothing was sent
+        }
     }
 
     /// What is in the press comes out.
@@ -163,7 +178,6 @@ impl World {
                 }
                 Action::Send => self.send(n),
                 Action::Drop(id, _) => self.drop_unit(id.0),
-                _ => {}
             }
         }
         self.settle(n);
@@ -173,10 +187,12 @@ impl World {
     #[inline]
     fn settle(&mut self, n: u32) {
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
-        let timer_ns = state.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
-        if timer_ns != state.timer_ns {
-            state.timer_ns = timer_ns;
-            self.agenda.set(state.timer_actor, timer_ns);
+        if state.holds {
+            let timer_ns = state.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
+            if timer_ns != state.timer_ns {
+                state.timer_ns = timer_ns;
+                self.agenda.set(state.timer_actor, timer_ns);
+            }
         }
         state.note_waiting(self.now_ns, self.window);
         if self.check_invariants {
@@ -215,7 +231,7 @@ impl World {
         let mut followers = frame.followers.iter();
         for unit in &frame.units {
             let first = unit.id.0;
-            let mut note = |id: u32, sojourn_ns: u64| {
+            let mut note = |packets: &mut Packets, id: u32, sojourn_ns: u64| {
                 let packet = &mut packets[id];
                 let group = flows[packet.flow as usize].group;
                 statistics.waited(group, packet.sent_ns, sojourn_ns);
@@ -225,10 +241,10 @@ impl World {
                     state.outcome.pressed[group] += u64::from(counts);
                 }
             };
-            note(first, unit.sojourn_ns);
+            note(packets, first, unit.sojourn_ns);
             let mut last = first;
             for follower in followers.by_ref().take(unit.followers as usize) {
-                note(follower.id.0, follower.sojourn_ns);
+                note(packets, follower.id.0, follower.sojourn_ns);
                 packets[last].next = follower.id.0;
                 last = follower.id.0;
             }
@@ -293,28 +309,20 @@ impl World {
         let next_ns = state.lost.front().map_or(NEVER_NS, |&(at, _)| at);
         self.agenda.set(state.resend_actor, next_ns);
         state.outcome.returned += u64::from(self.statistics.in_window(now_ns));
-        let mut block = std::mem::take(&mut self.block);
-        block.clear();
+        let mut unit = Vec::new(); // losses are rare
+        let bytes = self.packets[first].bytes;
         let mut id = first;
         while id != NONE {
-            block.push(PacketId(id));
-            id = std::mem::replace(&mut self.packets[id].next, NONE);
+            let packet = &mut self.packets[id];
+            let original_bytes = packet.original_bytes;
+            unit.push(FramePacket { id: PacketId(id), original_bytes, sojourn_ns: 0 });
+            id = std::mem::replace(&mut packet.next, NONE);
         }
-        self.put_back(n, &block);
-        self.block = block;
+        let unit_back = PutBack { packets: &unit, bytes };
+        if state.port.put_back(Instant::from_ns(now_ns), unit_back) != Admission::Queued {
+            unit.iter().for_each(|packet| self.drop_unit(packet.id.0));
+        }
         self.pump(n);
-    }
-
-    fn put_back(&mut self, n: u32, block: &[PacketId]) {
-        let packets = &self.packets;
-        let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
-        let Some(&first) = block.first() else { return };
-        let unit = PutBack {
-            flow: flow_hash(packets[first.0].flow),
-            bytes: packets[first.0].bytes,
-            packets: block.iter().map(|&id| (id, packets[id.0].original_bytes)),
-        };
-        state.port.put_back(Instant::from_ns(self.now_ns), unit);
     }
 }
 

@@ -7,14 +7,14 @@ use crate::world::link::{LinkKind, LinkState};
 /// home, or over links without limit that nothing else feeds.
 pub(crate) fn mark_known_ways(plan: &Plan, links: &mut [LinkState]) {
     let known: Vec<bool> = (0..plan.links.len()).map(|n| is_known(plan, n, 0)).collect();
-    for (n, (link, known)) in links.iter_mut().zip(&known).enumerate() {
+    for (n, (link, known_way)) in links.iter_mut().zip(known.clone()).enumerate() {
         // A plain link is passed over only if the link before it is: then nothing is scheduled
         // for it. A port's link begins such a way.
         let fed_ahead = feeders(plan, n).iter().all(|&feeder| known[feeder]);
         let first = feeders(plan, n).is_empty();
         link.way_is_known = match link.kind {
-            LinkKind::Port(_) => *known,
-            LinkKind::Fifo(_) => *known && (fed_ahead && !first),
+            LinkKind::Port(_) => known_way,
+            LinkKind::Fifo(_) => known_way && fed_ahead && !first,
         };
     }
 }

@@ -14,7 +14,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const PRESS_NS: u64 = 200_000;
 
 /// S → R1 … Rn → D, with a cross source at each relay but the last.
-fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
+pub fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
     let rate = Rate::from_mbps(100);
     let mut plan = Plan { nodes: vec!["s".into(), "d".into()], ..Plan::default() };
     let mut link = |name: String, from, to, queue, restored| {
@@ -82,7 +82,7 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
     plan
 }
 
-fn run(plan: &Plan, seed: u64) -> Outcome {
+pub fn run(plan: &Plan, seed: u64) -> Outcome {
     World::new(plan, seed).unwrap().run()
 }
 
@@ -126,12 +126,17 @@ fn the_scheme_discards_nothing_and_presses_one_in_six() {
 #[test]
 fn what_is_pressed_falls_along_the_chain() {
     let plan = parking_lot(10, Scheme::packet(), 0.95);
-    let values = run(&plan, 1).metrics();
-    let shares: Vec<f64> = (1..10).map(|n| values[&format!("r{n}.pressed_share")]).collect();
+    let mut shares = [0.0; 9];
+    for seed in 0..3 {
+        let values = run(&plan, seed).metrics();
+        for (n, share) in shares.iter_mut().enumerate() {
+            *share += values[&format!("r{}.pressed_share", n + 1)] / 3.0;
+        }
+    }
     // Table 3, target and cross together.
     let paper = [0.158, 0.117, 0.102, 0.086, 0.075, 0.063, 0.060, 0.056, 0.050];
-    for (ours, paper) in shares.iter().zip(paper) {
-        near(*ours, paper, 0.012);
+    for (ours, paper) in shares.into_iter().zip(paper) {
+        near(ours, paper, 0.012);
     }
 }
 

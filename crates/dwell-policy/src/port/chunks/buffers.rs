@@ -1,0 +1,169 @@
+//! ChuMQ, section 4.2: a buffer for each class.
+//!
+//! Each buffer i has a timer T_i. A packet goes to the buffer with the largest T_i that is not
+//! longer than its W; if even T_1 is longer, to the first, without a promise. The timer of a
+//! buffer runs from the arrival of the packet at its head, and is taken anew from the next
+//! head after each chunk.
+//!
+//! When the link is free, the first buffer whose timer has expired is served; only if there is
+//! none, the first that holds more than a frame. (Serving full buffers before expired ones
+//! does not give the paper's Table IV.)
+//!
+//! Packets that are never held have a last buffer whose timer is zero. So they go after the
+//! classes whose timers have expired, and before those that merely have a full frame.
+//!
+//! With CEA, section 4.4, a chunk that is made by the timer and not full takes more packets
+//! from the other buffers, the first buffer first, from each as long as its head fits.
+
+use dwell_base::Instant;
+
+use super::Entry;
+use super::fifo::{Chunk, Fifo, Limits};
+use crate::action::SendCause;
+use crate::scheme::ClassTimers;
+
+#[derive(Clone, Debug)]
+pub(super) struct Buffers {
+    /// One for each class, and one for packets that are never held.
+    buffers: Vec<Buffer>,
+    /// Bit i: buffer i holds more than a chunk takes.
+    over: u32,
+    /// When the first timer expires.
+    earliest: Instant,
+    limits: Limits,
+    fill: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Buffer {
+    fifo: Fifo,
+    timer_ns: u64,
+    /// [`Instant::FAR_FUTURE`] if it is empty.
+    expires: Instant,
+}
+
+impl Buffer {
+    fn new(timer_ns: u64) -> Self {
+        Self { fifo: Fifo::default(), timer_ns, expires: Instant::FAR_FUTURE }
+    }
+
+    fn is_expired(&self, now: Instant) -> bool {
+        self.expires <= now && self.fifo.len() > 0
+    }
+
+    fn expiry(&self) -> Instant {
+        self.fifo.head().map_or(Instant::FAR_FUTURE, |head| head.arrived + self.timer_ns)
+    }
+}
+
+/// The queue of a packet among those of `timers`, the last of which is for packets that are
+/// never held.
+pub(super) fn class_of(timers: impl ExactSizeIterator<Item = u64>, hold_ns: u64) -> usize {
+    let classes = timers.len() - 1;
+    if hold_ns == 0 {
+        return classes;
+    }
+    let not_longer = timers.take(classes).take_while(|&timer_ns| timer_ns <= hold_ns).count();
+    not_longer.saturating_sub(1)
+}
+
+impl Buffers {
+    pub(super) fn new(timers: &ClassTimers, limits: Limits, fill: bool) -> Self {
+        let timers = timers.as_slice().iter().copied().chain([0]);
+        let buffers = timers.map(Buffer::new).collect();
+        Self { buffers, over: 0, earliest: Instant::FAR_FUTURE, limits, fill }
+    }
+
+    fn buffer_of(&self, hold_ns: u64) -> usize {
+        class_of(self.buffers.iter().map(|buffer| buffer.timer_ns), hold_ns)
+    }
+
+    pub(super) fn packets_before(&self, hold_ns: u64) -> usize {
+        self.buffers[self.buffer_of(hold_ns)].fifo.len()
+    }
+
+    pub(super) fn arrive(&mut self, entry: Entry) {
+        let at = self.buffer_of(entry.hold_ns());
+        let buffer = &mut self.buffers[at];
+        if buffer.fifo.len() == 0 {
+            buffer.expires = entry.arrived + buffer.timer_ns;
+            self.earliest = self.earliest.min(buffer.expires);
+        }
+        buffer.fifo.push(entry);
+        self.over |= u32::from(buffer.fifo.is_over(&self.limits)) << at;
+    }
+
+    pub(super) fn take(&mut self, now: Instant, chunk: &mut Chunk) -> bool {
+        let Some(at) = self.due(now) else { return false };
+        let full = self.over & (1 << at) != 0;
+        let held = at + 1 < self.buffers.len();
+        chunk.clear();
+        chunk.buffer = at as u8;
+        chunk.cause = match (full, held) {
+            (true, _) => SendCause::Full,
+            (false, true) => SendCause::Timer,
+            (false, false) => SendCause::Ready,
+        };
+        self.buffers[at].fifo.move_prefix(chunk);
+        self.rearm(at);
+        if self.fill && !full {
+            self.fill_up(chunk);
+        }
+        self.earliest =
+            self.buffers.iter().map(|buffer| buffer.expires).min().unwrap_or(Instant::FAR_FUTURE);
+        true
+    }
+
+    /// The buffer to serve.
+    fn due(&self, now: Instant) -> Option<usize> {
+        if self.earliest <= now {
+            return self.buffers.iter().position(|buffer| buffer.is_expired(now));
+        }
+        (self.over != 0).then(|| self.over.trailing_zeros() as usize)
+    }
+
+    /// CEA. The buffer that the chunk is from is empty by now.
+    fn fill_up(&mut self, chunk: &mut Chunk) {
+        for at in 0..self.buffers.len() {
+            if self.buffers[at].fifo.move_prefix(chunk) > 0 {
+                self.rearm(at);
+            }
+        }
+    }
+
+    /// Sets timer and fullness of a buffer anew after packets left it.
+    fn rearm(&mut self, at: usize) {
+        let buffer = &mut self.buffers[at];
+        buffer.expires = buffer.expiry();
+        let over = u32::from(buffer.fifo.is_over(&self.limits));
+        self.over = (self.over & !(1 << at)) | over << at;
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        (self.earliest < Instant::FAR_FUTURE).then_some(self.earliest)
+    }
+
+    pub(super) fn drain(&mut self, to: &mut dyn FnMut(Entry)) {
+        for at in 0..self.buffers.len() {
+            while let Some(entry) = self.buffers[at].fifo.pop() {
+                to(entry);
+            }
+            self.rearm(at);
+        }
+        self.earliest = Instant::FAR_FUTURE;
+    }
+
+    pub(super) fn for_each(&self, visit: &mut dyn FnMut(&Entry)) {
+        self.buffers.iter().flat_map(|buffer| buffer.fifo.iter()).for_each(visit);
+    }
+
+    pub(super) fn assert_invariants(&self) {
+        for (at, buffer) in self.buffers.iter().enumerate() {
+            assert_eq!(buffer.expires, buffer.expiry(), "the timer of buffer {at}");
+            let over = self.over & (1 << at) != 0;
+            assert_eq!(over, buffer.fifo.is_over(&self.limits), "the fullness of buffer {at}");
+        }
+        let earliest = self.buffers.iter().map(Buffer::expiry).min();
+        assert_eq!(Some(self.earliest), earliest, "the earliest timer");
+    }
+}

@@ -1,0 +1,117 @@
+//! The parameters of a connection.
+
+/// The most packets that a window may be set to.
+pub const WINDOW_MAX: u32 = 1 << 20;
+
+/// Which TCP the sender is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flavour {
+    /// `Agent/TCP/Sack1` of ns-2.35: slow start, congestion avoidance, limited transmit, the
+    /// pipe algorithm of Fall and Floyd ("Simulation-based Comparisons of Tahoe, Reno, and
+    /// SACK TCP", 1996), timers that count ticks.
+    Sack1,
+}
+
+/// The parameters of a connection: those of the sender and those of its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// Which TCP.
+    pub flavour: Flavour,
+    /// The receiver's window: so many packets may be unacknowledged. 1 to [`WINDOW_MAX`].
+    pub window_packets: u32,
+    /// The size of a packet on the wire, with all headers. At least `header_bytes`.
+    pub segment_bytes: u32,
+    /// The size of a packet without data: of packet 0, if `syn`. At least 1.
+    pub header_bytes: u32,
+    /// The size of an acknowledgement without SACK blocks.
+    pub ack_bytes: u32,
+    /// Packet 0 stands for the SYN: it has no data, and goes alone.
+    pub syn: bool,
+    /// The congestion window at the start of the data, in packets. At least 1.
+    pub initial_window: u32,
+    /// The threshold of slow start at first; `None`: the window.
+    pub initial_threshold: Option<u32>,
+    /// So many packets are sent in all, the SYN counted; `None`: without end.
+    pub packets: Option<u64>,
+    /// Send a new packet for the first and the second duplicate acknowledgement (RFC 3042).
+    pub limited_transmit: bool,
+    /// What the retransmission timer counts in. At least 1.
+    pub tick_ns: u64,
+    /// How far the sender's ticks are ahead of the simulation's: ns-2 draws it from
+    /// `[0, tick)` for each sender.
+    pub tick_phase_ns: u64,
+    /// The retransmission timeout before anything was measured.
+    pub rto_initial_ns: u64,
+    /// The least retransmission timeout.
+    pub rto_min_ns: u64,
+    /// The greatest retransmission timeout. At least `rto_min_ns`.
+    pub rto_max_ns: u64,
+    /// The receiver answers every second packet, or after this time; `None`: each at once.
+    pub delayed_ack_ns: Option<u64>,
+}
+
+impl TcpConfig {
+    /// ns-2.35's defaults for `Agent/TCP/Sack1` and `Agent/TCPSink/Sack1`, with packets of
+    /// 1500 bytes and a window of 10,000 packets.
+    pub const fn sack1() -> Self {
+        Self {
+            flavour: Flavour::Sack1,
+            window_packets: 10_000,
+            segment_bytes: 1_500,
+            header_bytes: 40,
+            ack_bytes: 40,
+            syn: true,
+            initial_window: 2,
+            initial_threshold: None,
+            packets: None,
+            limited_transmit: true,
+            tick_ns: 10_000_000,
+            tick_phase_ns: 0,
+            rto_initial_ns: 3_000_000_000,
+            rto_min_ns: 200_000_000,
+            rto_max_ns: 60_000_000_000,
+            delayed_ack_ns: None,
+        }
+    }
+
+    /// Tells what can't work.
+    ///
+    /// # Errors
+    /// The first parameter that is outside of its range.
+    pub fn check(&self) -> Result<(), TcpConfigError> {
+        let wrong = |ok: bool, error| if ok { Ok(()) } else { Err(error) };
+        wrong((1..=WINDOW_MAX).contains(&self.window_packets), TcpConfigError::Window)?;
+        wrong(self.header_bytes >= 1, TcpConfigError::HeaderBytes)?;
+        wrong(self.segment_bytes >= self.header_bytes, TcpConfigError::SegmentBytes)?;
+        wrong(self.initial_window >= 1, TcpConfigError::InitialWindow)?;
+        wrong(self.packets != Some(0), TcpConfigError::Packets)?;
+        wrong(self.tick_ns >= 1, TcpConfigError::Tick)?;
+        wrong(self.rto_min_ns <= self.rto_max_ns && self.rto_max_ns >= 1, TcpConfigError::Rto)
+    }
+}
+
+/// A parameter outside of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TcpConfigError {
+    /// `window_packets`.
+    #[error("the window must be 1 to {WINDOW_MAX} packets")]
+    Window,
+    /// `header_bytes`.
+    #[error("the headers must have at least 1 byte")]
+    HeaderBytes,
+    /// `segment_bytes`.
+    #[error("a segment can't be smaller than its headers")]
+    SegmentBytes,
+    /// `initial_window`.
+    #[error("the initial window must be at least 1 packet")]
+    InitialWindow,
+    /// `packets`.
+    #[error("a connection must send at least 1 packet")]
+    Packets,
+    /// `tick_ns`.
+    #[error("the timer's tick must be at least 1 ns")]
+    Tick,
+    /// `rto_min_ns`, `rto_max_ns`.
+    #[error("the greatest retransmission timeout can't be below the least, nor zero")]
+    Rto,
+}

@@ -1,0 +1,119 @@
+//! What the sender knows of packets beyond the first gap.
+
+use super::bits::RingBits;
+use super::segment::SackBlock;
+
+/// Which packets the receiver has reported beyond the cumulative acknowledgement, and how
+/// far the gaps between them were filled again.
+#[derive(Clone, Debug)]
+pub(super) struct Scoreboard {
+    /// The cumulative acknowledgement: nothing below is of interest.
+    start: u64,
+    /// One past the highest reported packet, or `start`.
+    end: u64,
+    reported: RingBits,
+    reported_len: u64,
+    /// The gaps below it were sent again.
+    filled_to: u64,
+}
+
+impl Scoreboard {
+    pub(super) fn new() -> Self {
+        Self { start: 0, end: 0, reported: RingBits::new(), reported_len: 0, filled_to: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.reported_len == 0
+    }
+
+    /// Forgets everything; all before `start` is acknowledged.
+    pub(super) fn clear(&mut self, start: u64) {
+        if !self.is_empty() {
+            self.reported.clear_range(self.start, self.end);
+            self.reported_len = 0;
+        }
+        self.start = start;
+        self.end = start;
+        self.filled_to = start;
+    }
+
+    /// All before `start` is acknowledged now.
+    pub(super) fn advance(&mut self, start: u64) {
+        if start <= self.start {
+            return;
+        }
+        self.reported_len -= self.reported.clear_range(self.start, start.min(self.end));
+        self.start = start;
+        self.end = self.end.max(start);
+        self.filled_to = self.filled_to.max(start);
+    }
+
+    /// Takes in a block, of which nothing lies at or above `limit`; returns how many packets
+    /// of it are news.
+    pub(super) fn report(&mut self, block: SackBlock, limit: u64) -> u64 {
+        let start = block.start.max(self.start);
+        let end = block.end.min(limit);
+        if start >= end {
+            return 0;
+        }
+        self.reported.reserve(self.start, self.end, self.end.max(end));
+        self.end = self.end.max(end);
+        let news = self.reported.set_range(start, end);
+        self.reported_len += news;
+        news
+    }
+
+    /// `seq` is sent again, and with it all gaps below.
+    pub(super) fn fill(&mut self, seq: u64) {
+        self.filled_to = self.filled_to.max(seq + 1);
+    }
+
+    /// The first gap that was not filled, with a reported packet above it.
+    pub(super) fn next_gap(&self) -> Option<u64> {
+        if self.is_empty() || self.filled_to >= self.end {
+            return None;
+        }
+        let gap = self.reported.first_clear(self.filled_to, self.end);
+        (gap < self.end).then_some(gap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(start: u64, end: u64) -> SackBlock {
+        SackBlock { start, end }
+    }
+
+    #[test]
+    fn gaps_are_filled_from_below_and_once() {
+        let mut board = Scoreboard::new();
+        board.clear(10);
+        assert_eq!(board.next_gap(), None);
+        assert_eq!(board.report(block(12, 14), 100), 2);
+        assert_eq!(board.report(block(15, 16), 100), 1);
+        for gap in [10, 11, 14] {
+            assert_eq!(board.next_gap(), Some(gap));
+            board.fill(gap);
+        }
+        assert_eq!(board.next_gap(), None);
+        assert_eq!(board.report(block(17, 18), 100), 1);
+        assert_eq!(board.next_gap(), Some(16));
+    }
+
+    #[test]
+    fn only_news_count() {
+        let mut board = Scoreboard::new();
+        assert_eq!(board.report(block(5, 8), 100), 3);
+        assert_eq!(board.report(block(4, 9), 100), 2);
+        assert_eq!(board.report(block(4, 9), 100), 0);
+        assert_eq!(board.report(block(90, 200), 100), 10);
+        board.advance(7);
+        assert_eq!(board.report(block(3, 9), 100), 0);
+        assert_eq!(board.next_gap(), Some(9));
+        board.clear(7);
+        assert!(board.is_empty());
+        assert_eq!(board.report(block(7, 9), 100), 2);
+    }
+}

@@ -1,0 +1,135 @@
+//! The sending end of a connection.
+
+use super::config::{Flavour, TcpConfig, TcpConfigError};
+use super::sack1::Sack1;
+use super::segment::{Ack, Segment};
+
+/// What a sender has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets sent, those that were sent again included.
+    pub segments: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Acknowledgements taken in.
+    pub acks: u64,
+}
+
+/// The sending end of a connection: it has as much to send as the configuration says, and
+/// sends it as fast as the flavour of TCP lets it.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    engine: Engine,
+    counts: Counts,
+    segment_bytes: u32,
+    first_bytes: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Engine {
+    Sack1(Sack1),
+}
+
+impl Sender {
+    /// A sender with these parameters, which has not started.
+    ///
+    /// # Errors
+    /// A parameter is outside of its range.
+    pub fn new(config: &TcpConfig) -> Result<Self, TcpConfigError> {
+        config.check()?;
+        Ok(Self {
+            engine: match config.flavour {
+                Flavour::Sack1 => Engine::Sack1(Sack1::new(config)),
+            },
+            counts: Counts::default(),
+            segment_bytes: config.segment_bytes,
+            first_bytes: if config.syn { config.header_bytes } else { config.segment_bytes },
+        })
+    }
+
+    /// Begins to send.
+    pub fn start(&mut self, _now_ns: u64) {
+        match &mut self.engine {
+            Engine::Sack1(sack1) => sack1.start(),
+        }
+    }
+
+    /// An acknowledgement arrives. One of packets that were never sent is ignored.
+    pub fn on_ack(&mut self, now_ns: u64, ack: &Ack) {
+        match &mut self.engine {
+            Engine::Sack1(sack1) => sack1.on_ack(now_ns, ack),
+        }
+    }
+
+    /// Time passes; nothing happens before [`Self::deadline`].
+    pub fn on_timer(&mut self, now_ns: u64) {
+        if self.deadline().is_none_or(|deadline_ns| now_ns < deadline_ns) {
+            return;
+        }
+        self.counts.timeouts += 1;
+        match &mut self.engine {
+            Engine::Sack1(sack1) => sack1.on_timeout(now_ns),
+        }
+    }
+
+    /// When [`Self::on_timer`] is to be called, unless an acknowledgement comes before and
+    /// moves it. Nearly every acknowledgement does.
+    pub fn deadline(&self) -> Option<u64> {
+        match &self.engine {
+            Engine::Sack1(sack1) => sack1.deadline(),
+        }
+    }
+
+    /// The next packet to send now. To be called after every event until there is none.
+    pub fn next_segment(&mut self, now_ns: u64) -> Option<Segment> {
+        let (seq, retransmission) = match &mut self.engine {
+            Engine::Sack1(sack1) => sack1.next_segment(now_ns),
+        }?;
+        self.counts.segments += 1;
+        self.counts.retransmissions += u64::from(retransmission);
+        let bytes = if seq == 0 { self.first_bytes } else { self.segment_bytes };
+        Some(Segment { seq, bytes, retransmission })
+    }
+
+    /// All packets before this one are acknowledged.
+    pub fn acked(&self) -> u64 {
+        match &self.engine {
+            Engine::Sack1(sack1) => sack1.acked(),
+        }
+    }
+
+    /// The congestion window in packets.
+    pub fn window(&self) -> f64 {
+        match &self.engine {
+            Engine::Sack1(sack1) => sack1.window(),
+        }
+    }
+
+    /// The threshold of slow start in packets.
+    pub fn threshold(&self) -> u64 {
+        match &self.engine {
+            Engine::Sack1(sack1) => sack1.threshold(),
+        }
+    }
+
+    /// True while losses are repaired without a timeout.
+    pub fn recovering(&self) -> bool {
+        match &self.engine {
+            Engine::Sack1(sack1) => sack1.recovering(),
+        }
+    }
+
+    /// The retransmission timeout as it is now.
+    pub fn rto_ns(&self) -> u64 {
+        match &self.engine {
+            Engine::Sack1(sack1) => sack1.rto_ns(),
+        }
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
