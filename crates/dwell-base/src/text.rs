@@ -10,12 +10,16 @@ pub fn suggest(name: &str, keys: &[&str]) -> String {
 
 /// The one of `names` that `name` may be a slip of the pen for.
 pub fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
+    // Of two that are as near, the one that begins alike: few people slip on the first letter.
+    let begins_otherwise = |known: &str| known.chars().next() != name.chars().next();
     names
         .iter()
-        .map(|known| (strsim::damerau_levenshtein(name, known), *known))
+        .map(|&known| {
+            (strsim::damerau_levenshtein(name, known), begins_otherwise(known), known)
+        })
         .min()
-        .filter(|&(distance, known)| distance <= (known.len() / 3).max(1))
-        .map(|(_, known)| known)
+        .filter(|&(distance, _, known)| distance <= (known.len() / 3).max(1))
+        .map(|(_, _, known)| known)
 }
 
 /// A text from outside, cut and escaped so that it can't spoil a terminal.
@@ -38,6 +42,7 @@ mod tests {
         assert_eq!(suggest("rat", &keys), "did you mean `rate`?");
         assert_eq!(suggest("bufer_packets", &keys), "did you mean `buffer_packets`?");
         assert_eq!(suggest("colour", &keys), "the keys here are rate, buffer_packets");
+        assert_eq!(suggest("relay", &["delay", "relays"]), "did you mean `relays`?");
         assert_eq!(nearest("x", &[]), None);
     }
 

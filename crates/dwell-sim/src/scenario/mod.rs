@@ -123,6 +123,8 @@ pub struct Point {
     pub plan: Plan,
     /// How often, and with which seeds.
     pub runs: Runs,
+    /// Of each swept value: which `[[sweep]]` it belongs to.
+    sweeps: Vec<usize>,
     tree: Table,
 }
 
@@ -146,6 +148,17 @@ impl Point {
     /// The value that any key of the scenario has here, swept or not.
     pub fn value(&self, path: &str) -> Option<&Value> {
         self.swept(path).or_else(|| self.tree.at(path).map(|located| &located.value))
+    }
+
+    /// The swept values here, with those of `changes` in their place. What advances with a key
+    /// that is changed, as a label does, is left open.
+    pub fn elsewhere(&self, changes: &[(String, Value)]) -> Where {
+        let is_changed = |path: &str| changes.iter().any(|(changed, _)| changed == path);
+        let swept = || self.values.iter().zip(&self.sweeps);
+        let open: Vec<usize> =
+            swept().filter(|((path, _), _)| is_changed(path)).map(|(_, &sweep)| sweep).collect();
+        let kept = swept().filter(|(_, sweep)| !open.contains(sweep)).map(|(value, _)| value);
+        changes.iter().chain(kept).cloned().collect()
     }
 
     /// Whether all keys have these values here.
@@ -267,7 +280,7 @@ fn point(
     }
     let (plan, runs) = topology::read(&tree, inputs, errors)?;
     let canonical = canonical(&tree, inputs);
-    Some(Point { values: step.values, canonical, plan, runs, tree })
+    Some(Point { values: step.values, sweeps: step.sweeps, canonical, plan, runs, tree })
 }
 
 /// All that the runs of a point follow from, as a text: its values without those that only say

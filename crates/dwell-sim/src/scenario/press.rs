@@ -33,7 +33,7 @@ pub(super) enum Pressing {
 /// Reads `[press]`. Without it nothing gets smaller, in no time.
 pub(super) fn read(tree: &Table, inputs: &mut Inputs<'_>, errors: &mut Errors) -> Option<Pressing> {
     if tree.get("press").is_none() {
-        return Some(Pressing::Constant { ratio: 1.0, time_ns: Some(0) });
+        return Some(Pressing::FREE);
     }
     let section = Section::of(tree, "press", errors)?;
     section.refuse_unknown(&["ratio", "time", "class", "file", "samples"], errors);
@@ -175,6 +175,9 @@ fn sound_samples(
 }
 
 impl Pressing {
+    /// Brings nothing and costs nothing.
+    pub(super) const FREE: Self = Self::Constant { ratio: 1.0, time_ns: Some(0) };
+
     /// The model, for a topology with these groups. `unit_ns` is what a unit takes if nothing is
     /// said.
     pub(super) fn model(

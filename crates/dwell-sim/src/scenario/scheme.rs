@@ -11,8 +11,8 @@
 //! presets of different kinds; one that no preset has is an error.
 
 use dwell_policy::{
-    BlockOrder, BlockPlace, BlockRules, BlockSlots, ClassTimers, FrameCost, Gather, Passing,
-    Press, Pull, PullPolicy, Queues, Scheme, Trigger, Unfinished,
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, ClassTimers, FrameCost, Gather, Passing, Pull,
+    PullPolicy, Scheme, Unfinished,
 };
 
 use super::error::Errors;
@@ -88,20 +88,26 @@ pub(super) struct SchemePart {
     hold: Option<bool>,
 }
 
+impl Default for SchemePart {
+    fn default() -> Self {
+        Self {
+            kind: Kind::None,
+            passing: Passing::InOrder,
+            block_packets: 1,
+            lead_packets: 5,
+            blocks: BlockRules::PAPER,
+            mtu_bytes: MTU_BYTES,
+            timers_ns: None,
+            eager: false,
+            clamp_ns: 0,
+            hold: None,
+        }
+    }
+}
+
 /// Reads `[scheme]`. Without it nothing is pressed.
 pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
-    let mut part = SchemePart {
-        kind: Kind::None,
-        passing: Passing::InOrder,
-        block_packets: 1,
-        lead_packets: 5,
-        blocks: BlockRules::PAPER,
-        mtu_bytes: MTU_BYTES,
-        timers_ns: None,
-        eager: false,
-        clamp_ns: 0,
-        hold: None,
-    };
+    let mut part = SchemePart::default();
     if tree.get("scheme").is_none() {
         return Some(part);
     }
@@ -167,24 +173,20 @@ impl SchemePart {
             blocks: self.blocks,
             ..Scheme::blocks(gather, self.block_packets, self.lead_packets)
         };
-        let chunks = |queues, fill| Scheme {
-            trigger: Trigger::Chunk { bytes_max: self.mtu_bytes },
-            queues,
-            press: Press::Never,
-            fill,
-            ..Scheme::none()
-        };
         Some(match self.kind {
             Kind::None => Scheme::none(),
             Kind::All => Scheme { passing: self.passing, ..Scheme::all() },
             Kind::Packet => Scheme { passing: self.passing, ..Scheme::packet() },
             Kind::Blocks(gather) => blocks(gather),
-            Kind::BasiCq => chunks(Queues::One, false),
-            Kind::ChuMq { fill } => chunks(Queues::PerClass(self.classes(holds_ns, errors)?), fill),
+            Kind::BasiCq => Scheme::basicq(self.mtu_bytes),
+            Kind::ChuMq { fill } => {
+                Scheme { fill, ..Scheme::chumq(self.classes(holds_ns, errors)?, self.mtu_bytes) }
+            }
             Kind::ChuTq { policy, fill } => {
                 let hold = self.hold.unwrap_or(fill);
                 let pull = Pull { policy, eager: self.eager, clamp_ns: self.clamp_ns, hold };
-                chunks(Queues::Tandem(self.classes(holds_ns, errors)?, pull), fill)
+                let timers = self.classes(holds_ns, errors)?;
+                Scheme { fill, ..Scheme::chutq(timers, pull, self.mtu_bytes) }
             }
         })
     }

@@ -53,11 +53,13 @@ pub(super) struct Sweep {
     line: Option<usize>,
 }
 
-/// A point, before it is read: what is swept, and the tree with these values.
-#[derive(Clone, Debug)]
+/// A point, before it is read: what is swept, and the values here.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Step {
     /// The swept keys and their values here, in the order of the file.
     pub(super) values: Vec<(String, Value)>,
+    /// Of each value: which sweep it belongs to.
+    pub(super) sweeps: Vec<usize>,
     /// What must be put into the tree.
     pub(super) changes: Vec<(String, Located)>,
 }
@@ -216,12 +218,13 @@ pub(super) fn cross(sweeps: &[Sweep], is_quick: bool, errors: &mut Errors) -> Ve
         return Vec::new();
     }
     twice_swept(sweeps, errors);
-    let mut points = vec![Step { values: Vec::new(), changes: Vec::new() }];
-    for sweep in sweeps {
+    let mut points = vec![Step::default()];
+    for (index, sweep) in sweeps.iter().enumerate() {
         points = points
             .iter()
             .flat_map(|point| {
-                sweep.steps(is_quick).into_iter().map(move |at| extended(point, sweep, at))
+                let steps = sweep.steps(is_quick).into_iter();
+                steps.map(move |at| extended(point, (index, sweep), at))
             })
             .collect();
     }
@@ -240,10 +243,11 @@ fn twice_swept(sweeps: &[Sweep], errors: &mut Errors) {
     }
 }
 
-fn extended(point: &Step, sweep: &Sweep, at: usize) -> Step {
+fn extended(point: &Step, (index, sweep): (usize, &Sweep), at: usize) -> Step {
     let mut point = point.clone();
     for (path, values) in &sweep.keys {
         point.values.push((path.clone(), values[at].value.clone()));
+        point.sweeps.push(index);
         if path != LABEL {
             point.changes.push((path.clone(), values[at].clone()));
         }

@@ -74,7 +74,11 @@ pub(super) fn read(
         }
     };
     of_graphs(errors);
-    let parts = Parts { scheme: scheme?, pressing: pressing? };
+    // With errors, something stands in for what could not be read, to find the other ones.
+    let parts = Parts {
+        scheme: scheme.unwrap_or_default(),
+        pressing: pressing.unwrap_or(Pressing::FREE),
+    };
     let plan = match kind {
         Kind::ParkingLot => parking_lot::read(tree, &section, &parts, inputs, errors),
         Kind::Dumbbell => dumbbell::read(tree, &section, &parts, inputs, errors),

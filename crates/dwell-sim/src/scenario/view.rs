@@ -114,6 +114,8 @@ pub struct PaperValue {
     pub against: Where,
     /// The paper's number.
     pub value: Option<f64>,
+    /// What it says, if that is no number.
+    pub says: String,
     /// What an independent reference got.
     pub reference: Option<f64>,
     /// The unit, as it is written behind numbers.
@@ -274,8 +276,8 @@ fn conditions(section: &Section<'_>, key: &str, errors: &mut Errors) -> Where {
     }
 }
 
-const PAPER_KEYS: [&str; 10] = [
-    "place", "quantity", "where", "metric", "over", "against", "value", "reference", "unit",
+const PAPER_KEYS: [&str; 11] = [
+    "place", "quantity", "where", "metric", "over", "against", "value", "says", "reference", "unit",
     "comment",
 ];
 
@@ -291,8 +293,9 @@ fn paper_value(section: &Section<'_>, errors: &mut Errors) -> Option<PaperValue>
     };
     let stated = section.get("value", errors, number).flatten();
     let reference = section.get("reference", errors, number).flatten();
-    if !section.has("value") && !section.has("reference") {
-        let message = "there is nothing to compare with: add `value` (the paper's) or `reference`";
+    if !["value", "says", "reference"].iter().any(|key| section.has(key)) {
+        let message = "there is nothing to compare with: add `value` (the paper's number), `says` \
+                       (its words) or `reference`";
         section.fail_whole(message, errors);
     }
     Some(PaperValue {
@@ -303,6 +306,7 @@ fn paper_value(section: &Section<'_>, errors: &mut Errors) -> Option<PaperValue>
         over: section.or("over", Over::Mean, errors, |v| value::one_of(v, &OVERS)),
         against: conditions(section, "against", errors),
         value: stated,
+        says: section.or("says", String::new(), errors, value::text),
         reference,
         unit: section.or("unit", String::new(), errors, value::text),
         comment: section.or("comment", String::new(), errors, value::text),
