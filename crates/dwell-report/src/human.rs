@@ -8,15 +8,54 @@ pub const NOTHING: &str = "-";
 
 /// `1,234,567`
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    grouped(&number.to_string())
+}
+
+/// `0.001235`, `12.35`, `123,457`, `1.235e-7`: any number, with four digits that count. Whole
+/// digits are never rounded away below ten million.
+pub fn number(number: f64) -> String {
+    if !number.is_finite() || number == 0.0 {
+        return if number == 0.0 { "0".to_owned() } else { number.to_string() };
+    }
+    // Rounded first: 9.9996 has two digits before the point, then.
+    let rounded = format!("{number:.3e}");
+    let (mantissa, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent @ -4..=6) => {
+            let decimals = usize::try_from(3 - exponent).unwrap_or(0);
+            grouped(without_zeros(&format!("{number:.decimals$}")))
+        }
+        _ => format!("{}e{exponent}", without_zeros(mantissa)),
+    }
+}
+
+/// `1.5 to 2`; an end that is not known is a question mark.
+pub fn between(low: Option<f64>, high: Option<f64>) -> String {
+    let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), number);
+    format!("{} to {}", end(low), end(high))
+}
+
+/// `12,345.6`: commas between the whole digits of a decimal number, if there are four or more.
+pub(crate) fn grouped(decimal: &str) -> String {
+    let start = decimal.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
+    let end = decimal.find('.').unwrap_or(decimal.len()).max(start);
+    let (sign, whole, rest) = (&decimal[..start], &decimal[start..end], &decimal[end..]);
+    let mut out = sign.to_owned();
+    for (at, digit) in whole.char_indices() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
     }
-    out
+    out + rest
+}
+
+/// `1.50` is `1.5`.
+fn without_zeros(decimal: &str) -> &str {
+    match decimal.contains('.') {
+        true => decimal.trim_end_matches('0').trim_end_matches('.'),
+        false => decimal,
+    }
 }
 
 /// `12.3 MB`: decimal, as rates are.
@@ -81,6 +120,17 @@ mod tests {
     fn counts_are_grouped() {
         let shown = [0, 999, 1000, 12_345, 1_234_567].map(count);
         assert_eq!(shown, ["0", "999", "1,000", "12,345", "1,234,567"]);
+    }
+
+    #[test]
+    fn numbers_have_four_digits() {
+        let shown =
+            [0.0, -0.0, 0.5, 1.0, 9.9996, 12.345_6, 1e-4, 123_456.7, -0.001_234_56].map(number);
+        let expected = ["0", "0", "0.5", "1", "10", "12.35", "0.0001", "123,457", "-0.001235"];
+        assert_eq!(shown, expected);
+        let shown = [1.5e-7, 2e300, f64::NAN, f64::INFINITY, 5e-324].map(number);
+        assert_eq!(shown, ["1.5e-7", "2e300", "NaN", "inf", "4.941e-324"]);
+        assert_eq!(between(Some(0.1), None), "0.1 to ?");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::markup::Markup;
+
 /// A column: what it is called, its unit, and on which side its cells are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -93,6 +95,34 @@ impl Table {
             }
         }
         out
+    }
+
+    /// As a table in HTML, with a caption if it is not empty.
+    pub(crate) fn write_html(&self, out: &mut Markup, caption: &str) {
+        out.open("table", &[]);
+        if !caption.is_empty() {
+            out.element("caption", &[], caption);
+        }
+        for (at, row) in self.lines().into_iter().enumerate() {
+            let part = if at == 0 { "thead" } else { "tbody" };
+            if at < 2 {
+                out.open(part, &[]);
+            }
+            out.open("tr", &[]);
+            for (cell, column) in row.into_iter().zip(&self.columns) {
+                let tag = if at == 0 { "th" } else { "td" };
+                match column.right {
+                    true => out.element(tag, &[("class", &"r")], cell),
+                    false => out.element(tag, &[], cell),
+                }
+            }
+            out.close();
+            if at == 0 || at == self.rows.len() {
+                out.close();
+            }
+            out.line();
+        }
+        out.close();
     }
 
     /// The header and the rows.

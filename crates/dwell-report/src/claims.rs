@@ -1,0 +1,364 @@
+//! What papers say beside what we found.
+//!
+//! Every claim is shown with its deviation, as a difference and in percent, whatever it is;
+//! the verdict only sorts them.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::human::{self, NOTHING};
+use crate::table::{Column, Table};
+
+/// A number of a paper, and ours.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Claim {
+    /// Which paper: authors and year, in short.
+    pub paper: String,
+    /// Where in it: `Fig. 8`, `Table 3`, `5.2`.
+    pub place: String,
+    /// What the number is, and of what.
+    pub quantity: String,
+    /// Its unit; may be empty.
+    pub unit: String,
+    /// What the paper says.
+    pub paper_value: PaperValue,
+    /// What we found, in the same unit.
+    pub ours: f64,
+    /// The lower end of ours: of the 95 % interval, or the least of the runs.
+    pub low: Option<f64>,
+    /// The upper end of ours.
+    pub high: Option<f64>,
+    /// What an independent program found, in the same unit.
+    pub reference: Option<f64>,
+    /// Why they differ, or what to know.
+    pub comment: String,
+}
+
+/// What a paper says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum PaperValue {
+    /// A number.
+    Number(f64),
+    /// From the first to the second: what can be read from a figure, or "2 to 3 %".
+    Range(f64, f64),
+    /// Words that are no number, such as "almost none".
+    Text(String),
+}
+
+/// How far ours is from the paper's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Deviation {
+    /// Ours less the paper's, in the unit of the claim. From a range, the distance to its
+    /// nearer end; 0 in it.
+    pub absolute: f64,
+    /// The same as a share of the paper's value; none of zero.
+    pub relative: Option<f64>,
+}
+
+/// Where ours lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The paper's value is within our interval, or ours within the paper's range.
+    Within,
+    /// The deviation is 5 % of the paper's value at most.
+    Near,
+    /// Neither.
+    Off,
+    /// There are no two numbers to compare.
+    Incomparable,
+}
+
+/// A claim with what follows from it: the record for programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged<'a> {
+    /// The claim.
+    #[serde(flatten)]
+    pub claim: &'a Claim,
+    /// How far ours is off; none if there are no two numbers.
+    pub deviation: Option<Deviation>,
+    /// Where ours lies.
+    pub verdict: Verdict,
+}
+
+/// A deviation up to this share of the paper's value is [`Verdict::Near`].
+pub const NEAR: f64 = 0.05;
+
+impl Default for PaperValue {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+impl Claim {
+    /// How far ours is from the paper's; none if there are no two numbers.
+    pub fn deviation(&self) -> Option<Deviation> {
+        let (low, high) = self.paper_value.ends()?;
+        let nearest = self.ours.clamp(low, high);
+        let absolute = self.ours - nearest;
+        if !absolute.is_finite() {
+            return None;
+        }
+        let relative = match nearest == 0.0 {
+            true => (absolute == 0.0).then_some(0.0),
+            false => Some(absolute / nearest.abs()),
+        };
+        Some(Deviation { absolute, relative })
+    }
+
+    /// Where ours lies.
+    pub fn verdict(&self) -> Verdict {
+        let (Some((low, high)), Some(deviation)) = (self.paper_value.ends(), self.deviation())
+        else {
+            return Verdict::Incomparable;
+        };
+        let (our_low, our_high) = (self.low.unwrap_or(self.ours), self.high.unwrap_or(self.ours));
+        let is_near = deviation.relative.is_some_and(|share| share.abs() <= NEAR);
+        // Two numbers that happen to be equal need no interval; NaN is within nothing.
+        if our_low.min(self.ours) <= high && low <= our_high.max(self.ours) {
+            Verdict::Within
+        } else if is_near {
+            Verdict::Near
+        } else {
+            Verdict::Off
+        }
+    }
+
+    /// With deviation and verdict, for JSON.
+    pub fn judged(&self) -> Judged<'_> {
+        Judged { claim: self, deviation: self.deviation(), verdict: self.verdict() }
+    }
+
+    /// `0.529 (0.52 to 0.54)`
+    fn show_ours(&self) -> String {
+        let ours = human::number(self.ours);
+        match (self.low, self.high) {
+            (None, None) => ours,
+            (low, high) => format!("{ours} ({})", human::between(low, high)),
+        }
+    }
+
+    /// `0.53 (ours +1.2 %)`
+    fn show_reference(&self) -> String {
+        let Some(reference) = self.reference else { return NOTHING.to_owned() };
+        let paper_value = PaperValue::Number(reference);
+        let against = Self { paper_value, ..self.clone() };
+        match against.deviation().and_then(|deviation| deviation.relative) {
+            Some(share) => format!("{} (ours {})", human::number(reference), percent(share)),
+            None => human::number(reference),
+        }
+    }
+}
+
+impl PaperValue {
+    /// The least and the most it says; none if that is no number.
+    fn ends(&self) -> Option<(f64, f64)> {
+        let (a, b) = match *self {
+            Self::Number(value) => (value, value),
+            Self::Range(a, b) => (a, b),
+            Self::Text(_) => return None,
+        };
+        (a.is_finite() && b.is_finite()).then_some((a.min(b), a.max(b)))
+    }
+}
+
+impl fmt::Display for PaperValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(value) => f.write_str(&human::number(*value)),
+            Self::Range(a, b) => f.write_str(&human::between(Some(*a), Some(*b))),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// `+0.012 (+1.2 %)`
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.absolute > 0.0 { "+" } else { "" };
+        write!(f, "{sign}{}", human::number(self.absolute))?;
+        match self.relative {
+            Some(share) => write!(f, " ({})", percent(share)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Within => "= within interval",
+            Self::Near => "~ within 5 %",
+            Self::Off => "! off",
+            Self::Incomparable => "? no number",
+        })
+    }
+}
+
+/// A table with a row for each claim: paper, ours, deviation, comment.
+pub fn to_table(claims: &[Claim]) -> Table {
+    let with_reference = claims.iter().any(|claim| claim.reference.is_some());
+    let mut columns = vec![
+        Column::left("source"),
+        Column::left("quantity"),
+        Column::right("paper"),
+        Column::right("ours"),
+        Column::right("deviation"),
+        Column::left("verdict"),
+    ];
+    if with_reference {
+        columns.push(Column::right("reference"));
+    }
+    columns.push(Column::left("comment"));
+    let mut table = Table::new(columns);
+    for claim in claims {
+        let unit = if claim.unit.is_empty() { String::new() } else { format!(" [{}]", claim.unit) };
+        let mut row = vec![
+            format!("{} {}", claim.paper, claim.place).trim().to_owned(),
+            format!("{}{unit}", claim.quantity),
+            claim.paper_value.to_string(),
+            claim.show_ours(),
+            claim.deviation().map_or_else(|| NOTHING.to_owned(), |d| d.to_string()),
+            claim.verdict().to_string(),
+        ];
+        if with_reference {
+            row.push(claim.show_reference());
+        }
+        row.push(claim.comment.clone());
+        table.row(row);
+    }
+    table
+}
+
+/// `12 claims: 7 within the interval, 3 within 5 %, 1 off, 1 without a number`
+pub fn summary(claims: &[Claim]) -> String {
+    let count = |verdict| claims.iter().filter(|claim| claim.verdict() == verdict).count();
+    format!(
+        "{} claims: {} within the interval, {} within 5 %, {} off, {} without a number",
+        claims.len(),
+        count(Verdict::Within),
+        count(Verdict::Near),
+        count(Verdict::Off),
+        count(Verdict::Incomparable),
+    )
+}
+
+/// `+1.2 %`; what is not zero is not shown as zero.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent.abs() {
+        0.0 => "0 %".to_owned(),
+        p if p < 0.05 => format!("{}<0.1 %", if share > 0.0 { "+" } else { "-" }),
+        p if p < 1e4 => format!("{percent:+.1} %"),
+        _ => format!("{}{} %", if share > 0.0 { "+" } else { "" }, human::number(percent)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn claim(paper: f64, ours: f64) -> Claim {
+        Claim { paper_value: PaperValue::Number(paper), ours, ..Claim::default() }
+    }
+
+    #[test]
+    fn a_deviation_has_a_size_and_a_share() {
+        let shown = |paper, ours| claim(paper, ours).deviation().map(|d| d.to_string());
+        assert_eq!(shown(0.5, 0.51).as_deref(), Some("+0.01 (+2.0 %)"));
+        assert_eq!(shown(-2.0, -3.0).as_deref(), Some("-1 (-50.0 %)"));
+        assert_eq!(shown(0.0, 0.1).as_deref(), Some("+0.1"));
+        assert_eq!(shown(0.0, 0.0).as_deref(), Some("0 (0 %)"));
+        assert_eq!(shown(1e4, 10_001.0).as_deref(), Some("+1 (+<0.1 %)"));
+        assert_eq!(shown(1e-9, 1.0).as_deref(), Some("+1 (+1e11 %)"));
+        assert_eq!(shown(1.0, f64::NAN), None);
+    }
+
+    #[test]
+    fn verdicts_do_not_flatter() {
+        let between = |low, high, claim| Claim { low: Some(low), high: Some(high), ..claim };
+        assert_eq!(claim(1.0, 1.04).verdict(), Verdict::Near);
+        assert_eq!(claim(1.0, 1.06).verdict(), Verdict::Off);
+        assert_eq!(claim(1.0, 1.0).verdict(), Verdict::Within);
+        assert_eq!(between(0.9, 1.2, claim(1.0, 1.06)).verdict(), Verdict::Within);
+        assert_eq!(between(1.01, 1.2, claim(1.0, 1.06)).verdict(), Verdict::Off);
+        assert_eq!(between(f64::NAN, f64::NAN, claim(1.0, 1.06)).verdict(), Verdict::Off);
+        assert_eq!(claim(0.0, 0.001).verdict(), Verdict::Off);
+        assert_eq!(claim(1.0, f64::NAN).verdict(), Verdict::Incomparable);
+        let words = Claim { paper_value: PaperValue::Text("few".into()), ..claim(0.0, 1.0) };
+        assert_eq!(words.verdict(), Verdict::Incomparable);
+    }
+
+    #[test]
+    fn ranges_are_measured_from_their_nearer_end() {
+        let range =
+            |ours| Claim { paper_value: PaperValue::Range(2.0, 4.0), ours, ..Claim::default() };
+        assert_eq!(range(3.0).deviation(), Some(Deviation { absolute: 0.0, relative: Some(0.0) }));
+        assert_eq!(range(5.0).deviation(), Some(Deviation { absolute: 1.0, relative: Some(0.25) }));
+        assert_eq!((range(3.0).verdict(), range(5.0).verdict()), (Verdict::Within, Verdict::Off));
+    }
+
+    fn examples() -> [Claim; 2] {
+        [
+            Claim {
+                paper: "Shimamura 2010".into(),
+                place: "Fig. 8".into(),
+                quantity: "discard, load 1.0".into(),
+                unit: "%".into(),
+                low: Some(1.1),
+                high: Some(1.4),
+                reference: Some(1.2),
+                comment: "read from the figure".into(),
+                ..claim(1.3, 1.25)
+            },
+            Claim { quantity: "delay".into(), unit: "ms".into(), ..claim(10.0, 12.0) },
+        ]
+    }
+
+    #[test]
+    fn claims_in_a_table() {
+        let expected = "\
+source                 quantity               paper                ours        deviation  verdict                  reference  comment
+Shimamura 2010 Fig. 8  discard, load 1.0 [%]    1.3  1.25 (1.1 to 1.4)  -0.05 (-3.8 %)  = within interval  1.2 (ours +4.2 %)  read from the figure
+                       delay [ms]                10                  12     +2 (+20.0 %)  ! off                            -
+";
+        let squeeze = |text: &str| {
+            let line = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            text.lines().map(line).collect::<Vec<_>>()
+        };
+        assert_eq!(squeeze(&to_table(&examples()).to_text()), squeeze(expected));
+        let text = "2 claims: 1 within the interval, 0 within 5 %, 1 off, 0 without a number";
+        assert_eq!(summary(&examples()), text);
+    }
+
+    #[test]
+    fn claims_as_json() {
+        let json = serde_json::to_value(examples()[1].judged()).unwrap();
+        assert_eq!(json["paper_value"], 10.0);
+        assert_eq!(json["deviation"]["relative"], 0.2);
+        assert_eq!(json["verdict"], "off");
+        assert!(json["low"].is_null());
+    }
+
+    proptest! {
+        #[test]
+        fn every_claim_is_told(paper in any::<f64>(), to in any::<f64>(), ours in any::<f64>(),
+            low in prop::option::of(any::<f64>())) {
+            for paper_value in [PaperValue::Number(paper), PaperValue::Range(paper, to)] {
+                let claim = Claim { paper_value, ours, low, ..Claim::default() };
+                let known = paper.is_finite() && ours.is_finite();
+                let is_number = matches!(claim.paper_value, PaperValue::Number(_));
+                if known && is_number && (ours - paper).is_finite() {
+                    prop_assert!(claim.deviation().is_some());
+                }
+                prop_assert_eq!(claim.deviation().is_none(), claim.verdict() == Verdict::Incomparable);
+                prop_assert!(serde_json::to_string(&claim.judged()).is_ok());
+                prop_assert_eq!(to_table(&[claim]).to_text().lines().count(), 2);
+            }
+        }
+    }
+}
