@@ -1,5 +1,5 @@
-//! The vocabulary that every other crate shares: instants, link rates, sizes and seeded
-//! randomness.
+//! The vocabulary that every other crate shares: instants, link rates, sizes, seeded randomness,
+//! and how texts from outside are answered.
 //!
 //! This crate knows nothing about packets, codecs, clocks or files. Time is a number that
 //! somebody else read off a clock (or made up, in a simulation).
@@ -7,6 +7,7 @@
 pub mod rate;
 pub mod rng;
 pub mod size;
+pub mod text;
 pub mod time;
 
 pub use rate::Rate;

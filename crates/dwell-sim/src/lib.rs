@@ -12,6 +12,8 @@ pub mod analysis;
 pub mod ns2;
 pub mod outcome;
 pub mod plan;
+pub mod results;
+pub mod scenario;
 pub mod source;
 pub mod tcp;
 pub mod world;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use dwell_base::text::{printable, suggest};
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::CodecSpec;
 use dwell_policy::{ClassKey, QueueLimit, Ratio, Scheme};
@@ -9,7 +10,7 @@ use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Errors;
-use super::table::{Located, Table, printable, suggest};
+use super::table::{Located, Table};
 use super::{
     Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
     Secret, Security, check, value,

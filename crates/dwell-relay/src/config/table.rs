@@ -1,5 +1,6 @@
 //! Reading a TOML table strictly: every key must be known, every error has its place.
 
+use dwell_base::text::{printable, suggest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -110,27 +111,4 @@ impl<'t> Table<'t> {
     pub(super) fn fail_whole(&self, message: String, errors: &mut Errors<'_>) {
         errors.add(Some(self.line), Some(self.place.clone()), message);
     }
-}
-
-/// "did you mean …", if one of `keys` is near; else all of them.
-pub(super) fn suggest(name: &str, keys: &[&str]) -> String {
-    let near = keys
-        .iter()
-        .map(|key| (strsim::damerau_levenshtein(name, key), key))
-        .min()
-        .filter(|&(distance, key)| distance <= (key.len() / 3).max(1));
-    match near {
-        Some((_, key)) => format!("did you mean `{key}`?"),
-        None => format!("the keys here are {}", keys.join(", ")),
-    }
-}
-
-/// A text from the file, cut and escaped so that it can't spoil a terminal.
-pub(super) fn printable(text: &str) -> String {
-    const CHARS_MAX: usize = 60;
-    let mut out: String = text.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect();
-    if text.chars().nth(CHARS_MAX).is_some() {
-        out.push('…');
-    }
-    out
 }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use dwell_base::text::printable;
 use dwell_base::time::{format_duration_ns, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
 use dwell_codec::CodecSpec;
@@ -12,7 +13,6 @@ use dwell_policy::{ClassKey, PRESETS, Ratio, Scheme};
 use ipnet::IpNet;
 use toml::de::DeValue;
 
-use super::table::printable;
 use super::{
     Endpoint, FailMode, LogLevel, MTU_MIN, MtuConfig, RateConfig, SCHEMES, TUN_NAME_BYTES_MAX,
 };

@@ -1,0 +1,179 @@
+//! A figure of a scenario as a chart.
+
+use std::collections::BTreeMap;
+
+use dwell_report::chart::{self, Chart, Kind, Point as Dot, Series};
+
+use crate::scenario::{Axis, Bars, Figure, FigureKind, LABEL, Point};
+
+use super::evaluation::Evaluation;
+use super::record::RunRecord;
+use super::summary::Summary;
+
+/// Draws a figure with the runs that there are.
+pub fn chart(figure: &Figure, evaluation: &Evaluation<'_>) -> Chart {
+    let drawn = match figure.kind {
+        FigureKind::Line | FigureKind::Points => lines(figure, evaluation),
+        FigureKind::Timeline => timelines(figure, evaluation),
+        FigureKind::Cdf => distributions(figure, evaluation),
+    };
+    let mut chart = Chart::new(
+        &figure.title,
+        axis(&figure.x_axis, None),
+        axis(&figure.y_axis, figure.floor),
+    );
+    chart.caption = caption(figure, evaluation);
+    chart.series = drawn;
+    chart
+}
+
+fn axis(axis: &Axis, floor: Option<f64>) -> chart::Axis {
+    let mut out = match axis.is_log {
+        true => chart::Axis::log(&axis.label),
+        false => chart::Axis::linear(&axis.label),
+    };
+    out.range = axis.range;
+    out.floor = floor.filter(|_| axis.is_log);
+    out
+}
+
+fn caption(figure: &Figure, evaluation: &Evaluation<'_>) -> String {
+    let all = evaluation.scenario.runs();
+    let mut caption = match (figure.kind, figure.bars) {
+        (FigureKind::Timeline, _) => "The first run of each.".to_owned(),
+        (FigureKind::Cdf, _) => "All runs of each together.".to_owned(),
+        (_, Bars::None) => "Means of all runs.".to_owned(),
+        (_, Bars::Range) => "Means of all runs; bars from the least to the largest.".to_owned(),
+        (_, Bars::Confidence) => "Means of all runs with their 95 % intervals.".to_owned(),
+    };
+    if evaluation.done() < all {
+        caption.push_str(&format!(" {} of {all} runs are done.", evaluation.done()));
+    }
+    caption
+}
+
+/// The points that a figure shows, by series, in the order of the file.
+fn by_series<'e, 'r>(
+    figure: &Figure,
+    evaluation: &'e Evaluation<'r>,
+) -> Vec<(String, Vec<(&'r Point, &'e [&'r RunRecord])>)> {
+    let mut out: Vec<(String, Vec<_>)> = Vec::new();
+    for (point, runs) in evaluation.points().filter(|(point, _)| point.meets(&figure.only)) {
+        let name = series_name(figure, point);
+        match out.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push((point, runs)),
+            None => out.push((name, vec![(point, runs)])),
+        }
+    }
+    out
+}
+
+fn series_name(figure: &Figure, point: &Point) -> String {
+    let values: Vec<String> = figure
+        .series
+        .iter()
+        .filter_map(|path| {
+            let shown = point.value(path)?.shown();
+            // A label and a preset speak for themselves.
+            let speaks = path == LABEL || path == "scheme.preset";
+            let key = path.rsplit('.').next().unwrap_or(path);
+            Some(if speaks { shown } else { format!("{key} = {shown}") })
+        })
+        .collect();
+    values.join(", ")
+}
+
+fn full_name(series: &str, line: &str) -> String {
+    match (series, line) {
+        ("", line) => line.to_owned(),
+        (series, "") => series.to_owned(),
+        (series, line) => format!("{series}: {line}"),
+    }
+}
+
+fn lines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
+    let kind = if figure.kind == FigureKind::Line { Kind::Line } else { Kind::Points };
+    let mut out = Vec::new();
+    for (name, points) in by_series(figure, evaluation) {
+        for (line, formula) in &figure.y {
+            let dots = points.iter().filter_map(|(point, runs)| {
+                let x = Evaluation::summary(point, runs, &figure.x)?.mean;
+                let y = Evaluation::summary(point, runs, formula)?;
+                Some(dot(x, &y, figure.bars))
+            });
+            out.push(Series::new(&full_name(&name, line), kind).with(dots));
+        }
+    }
+    out.retain(|series| !series.points.is_empty());
+    out
+}
+
+fn dot(x: f64, y: &Summary, bars: Bars) -> Dot {
+    let ends = match bars {
+        Bars::None => None,
+        Bars::Range => Some((y.min, y.max)),
+        Bars::Confidence => y.interval(),
+    };
+    Dot { x, y: y.mean, low: ends.map(|(low, _)| low), high: ends.map(|(_, high)| high) }
+}
+
+/// What a line of a time line or a distribution is called in the records: its formula is the
+/// name of a series, perhaps with a factor.
+fn timelines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
+    let mut out = Vec::new();
+    for (name, points) in by_series(figure, evaluation) {
+        for (line, formula) in &figure.y {
+            let Some((point, run)) =
+                points.iter().find_map(|(point, runs)| Some((*point, *runs.first()?)))
+            else {
+                continue;
+            };
+            let Some(source) = formula.names().first().and_then(|name| run.series.get(*name))
+            else {
+                continue;
+            };
+            let unit = Evaluation::summary(point, &[], &figure.x).map_or(1.0, |unit| unit.mean);
+            let dots = source
+                .iter()
+                .filter_map(|&(x, y)| Some((x / unit, formula.value(&|_| Some(y))?)));
+            out.push(Series::line(&full_name(&name, line)).with(dots));
+        }
+    }
+    out
+}
+
+fn distributions(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
+    let mut out = Vec::new();
+    for (name, points) in by_series(figure, evaluation) {
+        for (line, formula) in &figure.y {
+            let Some(source) = formula.names().first().copied() else { continue };
+            let runs = points.iter().flat_map(|(_, runs)| runs.iter());
+            let counts = together(runs.filter_map(|run| run.series.get(source)));
+            let total: f64 = counts.iter().map(|(_, count)| count).sum();
+            let unit = points.first().and_then(|(point, runs)| {
+                Evaluation::summary(point, runs, &figure.x).map(|unit| unit.mean)
+            });
+            let unit = unit.unwrap_or(1.0);
+            let mut sum = 0.0;
+            let dots = counts.iter().map(|(x, count)| {
+                sum += count;
+                (x / unit, sum / total)
+            });
+            let series = Series::steps(&full_name(&name, line)).with(dots.collect::<Vec<_>>());
+            if total > 0.0 {
+                out.push(series);
+            }
+        }
+    }
+    out
+}
+
+/// Histograms added up, in the order of their values.
+fn together<'r>(histograms: impl Iterator<Item = &'r Vec<(f64, f64)>>) -> Vec<(f64, f64)> {
+    // Positive numbers have the order of their bits.
+    let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
+    for &(x, count) in histograms.flatten() {
+        *sums.entry(x.to_bits()).or_default() += count;
+    }
+    sums.into_iter().map(|(bits, count)| (f64::from_bits(bits), count)).collect()
+}

@@ -1,0 +1,111 @@
+//! A scenario's points with the runs that there are of them.
+
+use crate::scenario::{Expression, Over, Point, Scenario, Where, numeric};
+
+use super::record::{RunRecord, Task};
+use super::store::Store;
+use super::summary::Summary;
+
+/// A scenario's points with the runs that there are of them.
+#[derive(Debug)]
+pub struct Evaluation<'r> {
+    /// The scenario.
+    pub scenario: &'r Scenario,
+    /// By point: its runs, as far as they are done, in the order of their seeds.
+    pub runs: Vec<Vec<&'r RunRecord>>,
+}
+
+impl<'r> Evaluation<'r> {
+    /// Finds the runs of a scenario.
+    pub fn new(scenario: &'r Scenario, store: &'r Store, code: &str) -> Self {
+        let runs = scenario
+            .points
+            .iter()
+            .map(|point| {
+                let seeds = point.seeds();
+                seeds
+                    .filter_map(|seed| store.get(&Task { scenario, point, seed }.key(code)))
+                    .collect()
+            })
+            .collect();
+        Self { scenario, runs }
+    }
+
+    /// How many runs are done.
+    pub fn done(&self) -> usize {
+        self.runs.iter().map(Vec::len).sum()
+    }
+
+    /// The points with their runs.
+    pub fn points(&self) -> impl Iterator<Item = (&'r Point, &[&'r RunRecord])> {
+        self.scenario.points.iter().zip(self.runs.iter().map(Vec::as_slice))
+    }
+
+    /// The one point that meets these conditions; of several the first. None if there is none,
+    /// or if it has no runs.
+    pub fn find(&self, conditions: &Where) -> Option<(&'r Point, &[&'r RunRecord])> {
+        self.points().find(|(point, _)| point.meets(conditions)).filter(|(_, runs)| !runs.is_empty())
+    }
+
+    /// A formula over each run of a point.
+    pub fn values(point: &Point, runs: &[&RunRecord], formula: &Expression) -> Vec<f64> {
+        runs.iter()
+            .filter_map(|run| formula.value(&|name| lookup(point, Some(run), name)))
+            .collect()
+    }
+
+    /// A formula over the runs of a point, put together. A formula over the scenario's values
+    /// only needs no runs.
+    pub fn summary(point: &Point, runs: &[&RunRecord], formula: &Expression) -> Option<Summary> {
+        match formula.value(&|name| lookup(point, None, name)) {
+            Some(constant) => Summary::of(&[constant]),
+            None => Summary::of(&Self::values(point, runs, formula)),
+        }
+    }
+
+    /// The change in percent of the mean from the point that differs in `against`; with its 95 %
+    /// interval as far as both have the same seeds.
+    pub fn change(
+        &self,
+        point: &Point,
+        runs: &[&RunRecord],
+        formula: &Expression,
+        against: &Where,
+    ) -> Option<Summary> {
+        let (other, other_runs) = self.find(&point.elsewhere(against))?;
+        let base = Self::values(other, other_runs, formula);
+        let ours = Self::values(point, runs, formula);
+        let base_mean = Summary::of(&base)?.mean;
+        let mean = Summary::of(&ours)?.mean;
+        if base_mean == 0.0 {
+            return None;
+        }
+        let percent = |ours: f64, base: f64| 100.0 * (ours - base) / base;
+        let pairs: Vec<f64> = ours
+            .iter()
+            .zip(&base)
+            .filter(|(_, base)| **base != 0.0)
+            .map(|(ours, base)| percent(*ours, *base))
+            .collect();
+        let spread = Summary::of(&pairs)?;
+        // The paper compares means; single seeds only tell how sure that is.
+        Some(Summary { mean: percent(mean, base_mean), ..spread })
+    }
+}
+
+impl Summary {
+    /// One number of it.
+    pub fn over(&self, over: Over) -> f64 {
+        match over {
+            Over::Mean => self.mean,
+            Over::Min => self.min,
+            Over::Max => self.max,
+        }
+    }
+}
+
+/// A metric of the run, or a value of the scenario.
+fn lookup(point: &Point, run: Option<&RunRecord>, name: &str) -> Option<f64> {
+    let metric = run.and_then(|run| run.metrics.get(name).copied());
+    metric.or_else(|| point.value(name).and_then(numeric))
+}

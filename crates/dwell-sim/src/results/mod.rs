@@ -1,0 +1,21 @@
+//! What runs of scenarios gave: records, and what is made of them.
+//!
+//! A [`Task`] is one run with its key; running it gives a [`RunRecord`]. A [`Store`] holds
+//! records by their keys, as lines of JSON, so that nothing runs twice. [`evaluate`](Evaluation)
+//! puts replications together; charts, claims and tables are made of that.
+
+mod charts;
+mod claims;
+mod evaluation;
+mod record;
+mod store;
+mod summary;
+mod tables;
+
+pub use charts::chart;
+pub use claims::claims;
+pub use evaluation::Evaluation;
+pub use record::{RunRecord, Task, json, wanted_series};
+pub use store::{Store, line};
+pub use summary::Summary;
+pub use tables::{csv, table};

@@ -1,0 +1,161 @@
+//! One run and what came of it, as a line of JSON.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{Bin, GroupOutcome, Outcome};
+use crate::plan::PlanError;
+use crate::scenario::{FigureKind, Point, RunKey, Scenario, Value};
+use crate::world::{EXCESS_BIN_NS, World};
+
+/// One run and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// The hash of everything that the result follows from: 32 hexadecimal digits.
+    pub key: String,
+    /// The scenario.
+    pub scenario: String,
+    /// What is swept, and the values of this run.
+    pub point: BTreeMap<String, serde_json::Value>,
+    /// The seed.
+    pub seed: u64,
+    /// The version of the code.
+    pub code: String,
+    /// Packets that sources sent, warm-up and drain included.
+    pub source_packets: u64,
+    /// All single numbers, by name.
+    pub metrics: BTreeMap<String, f64>,
+    /// Time lines and histograms that a figure asked for: pairs of x and y.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<(f64, f64)>>,
+}
+
+/// A run that has a name and is yet to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'s> {
+    /// Its scenario.
+    pub scenario: &'s Scenario,
+    /// Its point.
+    pub point: &'s Point,
+    /// Its seed.
+    pub seed: u64,
+}
+
+impl<'s> Task<'s> {
+    /// All runs of a scenario, in their order.
+    pub fn all(scenario: &'s Scenario) -> impl Iterator<Item = Self> {
+        scenario.points.iter().flat_map(move |point| {
+            point.seeds().map(move |seed| Self { scenario, point, seed })
+        })
+    }
+
+    /// Its key, if this version of the code runs it.
+    pub fn key(&self, code: &str) -> String {
+        RunKey::new(&self.point.canonical, code, self.seed).to_string()
+    }
+
+    /// Runs it. The result depends on nothing else.
+    ///
+    /// # Errors
+    /// If the plan is impossible.
+    pub fn run(&self, code: &str) -> Result<RunRecord, PlanError> {
+        let outcome = World::new(&self.point.plan, self.seed)?.run();
+        let wanted = wanted_series(self.scenario);
+        Ok(RunRecord {
+            key: self.key(code),
+            scenario: self.scenario.id.clone(),
+            point: self.point.values.iter().map(|(key, v)| (key.clone(), json(v))).collect(),
+            seed: self.seed,
+            code: code.to_owned(),
+            source_packets: outcome.source_packets,
+            metrics: outcome.metrics(),
+            series: series(&outcome, self.point.plan.bin_ns, &wanted),
+        })
+    }
+
+    /// What the run simulates: longer runs take longer.
+    pub fn effort(&self) -> f64 {
+        let window = self.point.plan.window;
+        let links = self.point.plan.flows.iter().map(|flow| flow.route.len()).sum::<usize>();
+        (window.until_ns + window.drain_ns) as f64 / 1e9 * (links.max(1) as f64).sqrt()
+    }
+}
+
+/// The series that the scenario's figures draw.
+pub fn wanted_series(scenario: &Scenario) -> BTreeSet<String> {
+    scenario
+        .figures
+        .iter()
+        .filter(|figure| matches!(figure.kind, FigureKind::Timeline | FigureKind::Cdf))
+        .flat_map(|figure| figure.y.iter().flat_map(|(_, y)| y.names()))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Of a group G: `G.delay_mean_s`, `G.delay_max_s`, `G.discard` and `G.late_share` by time of
+/// sending in seconds, and `G.excess_s`: how many packets were late by how much.
+fn series(
+    outcome: &Outcome,
+    bin_ns: Option<u64>,
+    wanted: &BTreeSet<String>,
+) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let mut out = BTreeMap::new();
+    for name in wanted {
+        let Some((group, quantity)) = name.rsplit_once('.') else { continue };
+        let Some(group) = outcome.groups.iter().find(|known| known.name == group) else { continue };
+        let points = match quantity {
+            "excess_s" => Some(excess(group)),
+            _ => bin_ns.and_then(|bin_ns| timeline(group, quantity, bin_ns)),
+        };
+        if let Some(points) = points {
+            out.insert(name.clone(), points);
+        }
+    }
+    out
+}
+
+fn timeline(group: &GroupOutcome, quantity: &str, bin_ns: u64) -> Option<Vec<(f64, f64)>> {
+    let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
+    let value: fn(&Bin, &dyn Fn(u64, u64) -> Option<f64>) -> Option<f64> = match quantity {
+        "delay_mean_s" => |bin, share| share(bin.delay_sum_ns, bin.delivered).map(|ns| ns / 1e9),
+        "delay_max_s" => {
+            |bin, _| (bin.delivered > 0).then(|| bin.delay_max_ns as f64 / 1e9)
+        }
+        "discard" => |bin, share| share(bin.dropped, bin.sent),
+        "late_share" => |bin, share| share(bin.late, bin.delivered),
+        _ => return None,
+    };
+    let seconds = |index: usize| (index as f64 + 0.5) * bin_ns as f64 / 1e9;
+    Some(
+        group
+            .bins
+            .iter()
+            .enumerate()
+            .filter_map(|(index, bin)| Some((seconds(index), value(bin, &share)?)))
+            .collect(),
+    )
+}
+
+fn excess(group: &GroupOutcome) -> Vec<(f64, f64)> {
+    let upper_s = |index: usize| (index as f64 + 1.0) * EXCESS_BIN_NS as f64 / 1e9;
+    let in_time = group.delivered.saturating_sub(group.late);
+    let late = group.excess_bins.iter().enumerate().filter(|(_, count)| **count > 0);
+    std::iter::once((0.0, in_time as f64))
+        .chain(late.map(|(index, &count)| (upper_s(index), count as f64)))
+        .collect()
+}
+
+/// A value of a scenario as JSON.
+pub fn json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Text(text) => text.as_str().into(),
+        Value::Whole(number) => (*number).into(),
+        Value::Real(number) => (*number).into(),
+        Value::Truth(truth) => (*truth).into(),
+        Value::List(items) => items.iter().map(|item| json(&item.value)).collect(),
+        Value::Table(table) => serde_json::Value::Object(
+            table.iter().map(|(key, located)| (key.to_owned(), json(&located.value))).collect(),
+        ),
+    }
+}

@@ -1,0 +1,126 @@
+//! Results as text: a line of JSON for each run.
+
+use std::collections::BTreeMap;
+
+use super::record::{RunRecord, Task, wanted_series};
+
+/// Runs that are done, by their keys.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    records: BTreeMap<String, RunRecord>,
+}
+
+impl Store {
+    /// Reads what was written before. A line that is not whole, as the last one after a crash,
+    /// is dropped; the sentences tell which.
+    pub fn parse(text: &str) -> (Self, Vec<String>) {
+        let mut store = Self::default();
+        let mut notes = Vec::new();
+        let last = text.lines().count();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            match serde_json::from_str::<RunRecord>(line) {
+                Ok(record) => store.put(record),
+                Err(_) if index + 1 == last => {
+                    notes.push(format!("line {last} is only half written: it is dropped"));
+                }
+                Err(error) => {
+                    notes.push(format!("line {} is no run ({error}): it is dropped", index + 1));
+                }
+            }
+        }
+        (store, notes)
+    }
+
+    /// Takes a run in, in the place of one with the same key.
+    pub fn put(&mut self, record: RunRecord) {
+        self.records.insert(record.key.clone(), record);
+    }
+
+    /// The run with this key.
+    pub fn get(&self, key: &str) -> Option<&RunRecord> {
+        self.records.get(key)
+    }
+
+    /// How many runs there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The run of this task, if it is done with all that its figures want.
+    pub fn done(&self, task: &Task<'_>, code: &str) -> Option<&RunRecord> {
+        let record = self.get(&task.key(code))?;
+        let wanted = wanted_series(task.scenario);
+        wanted.iter().all(|name| record.series.contains_key(name)).then_some(record)
+    }
+
+    /// All of these runs that are done, in the order of the tasks, then those that are none of
+    /// them, by key: the same text whatever order they were run in.
+    pub fn to_text(&self, tasks: &[Task<'_>], code: &str) -> String {
+        let mut out = String::new();
+        let mut written = std::collections::BTreeSet::new();
+        for key in tasks.iter().map(|task| task.key(code)) {
+            if let Some(record) = self.get(&key)
+                && written.insert(key)
+            {
+                out.push_str(&line(record));
+            }
+        }
+        let others = self.records.iter().filter(|(key, _)| !written.contains(*key));
+        for (_, record) in others {
+            out.push_str(&line(record));
+        }
+        out
+    }
+}
+
+/// A run as a line of JSON, with its line end.
+pub fn line(record: &RunRecord) -> String {
+    // Strings, numbers and maps with strings as keys can always be written; what is no number
+    // becomes null and is then dropped with a note when it is read.
+    let mut line = serde_json::to_string(record).unwrap_or_default();
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(key: &str) -> RunRecord {
+        RunRecord {
+            key: key.to_owned(),
+            scenario: "s".to_owned(),
+            point: BTreeMap::new(),
+            seed: 1,
+            code: "c".to_owned(),
+            source_packets: 0,
+            metrics: BTreeMap::from([("x".to_owned(), 0.1 + 0.2)]),
+            series: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = line(&record("a")) + &line(&record("b"));
+        let (store, notes) = Store::parse(&text);
+        assert_eq!((store.len(), notes.len()), (2, 0));
+        assert_eq!(store.get("a"), Some(&record("a")));
+        assert_eq!(store.to_text(&[], "c"), text);
+    }
+
+    #[test]
+    fn half_a_line_is_dropped_with_a_note() {
+        let text = line(&record("a")) + &line(&record("b"));
+        let (store, notes) = Store::parse(&text[..text.len() - 10]);
+        assert_eq!(store.len(), 1);
+        assert_eq!(notes, ["line 2 is only half written: it is dropped"]);
+        let (store, notes) = Store::parse(&format!("nonsense\n{text}"));
+        assert_eq!(store.len(), 2);
+        assert!(notes[0].starts_with("line 1 is no run"), "{notes:?}");
+    }
+}

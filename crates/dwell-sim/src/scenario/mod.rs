@@ -1,0 +1,326 @@
+//! Scenarios: what to simulate, written as TOML, and what to show of it.
+//!
+//! ```toml
+//! [about]
+//! title = "Effect of compression ratio"
+//! paper = "Shimamura et al. 2010"
+//! figure = "Fig. 8"
+//!
+//! [run]
+//! warm_up = "10s"
+//! measure = "20s"
+//! replications = 10
+//!
+//! [topology]
+//! kind = "parking-lot"
+//! relays = 2
+//! rate = "100mbit"
+//! buffer_packets = 1000
+//!
+//! [traffic]
+//! kind = "on-off"
+//! packet_bytes = 500
+//! rate = "60mbit"
+//! on = "250us"
+//! off = "50us"
+//!
+//! [scheme]
+//! preset = "packet"
+//!
+//! [press]
+//! ratio = 0.95
+//! time = "200us"
+//!
+//! [[sweep]]
+//! press.ratio = [0.7, 0.95]
+//! ```
+//!
+//! Reading is strict: a key that is unknown, a value of the wrong type and a value that makes no
+//! sense are all errors, at any point of a sweep, and all are told at once, each with its line
+//! and what to do about it. Reading is pure too: files that a scenario names come in through a
+//! function.
+//!
+//! What a scenario says about its runs is first a tree of values ([`Value`]); sweeps and
+//! settings (`--set press.ratio=0.9`) change that tree by dotted paths; then each point is read
+//! from its tree into a [`Plan`].
+
+mod error;
+mod expression;
+mod key;
+mod press;
+mod run;
+mod scheme;
+mod section;
+mod source;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod tree;
+mod value;
+mod view;
+
+use crate::plan::Plan;
+
+pub use error::{ScenarioError, ScenarioErrors};
+pub use expression::Expression;
+pub use key::RunKey;
+pub use run::{Runs, Seeds};
+pub use sweep::{LABEL, Setting};
+pub use tree::{Located, Origin, Table, Value};
+pub use value::numeric;
+pub use view::{Axis, Bars, Figure, FigureKind, Over, PaperValue, Where};
+
+use error::Errors;
+use section::Section;
+use source::Inputs;
+
+/// How a scenario is to be read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Values from the command line, in their order.
+    pub settings: Vec<Setting>,
+    /// The quick variant: `[run.quick]` over `[run]`, and fewer points where sweeps say so.
+    pub is_quick: bool,
+}
+
+/// A scenario: what to run, and what to show.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What results know it by: `shimamura/fig-8`.
+    pub id: String,
+    /// What it is about.
+    pub about: About,
+    /// Its points. At least one.
+    pub points: Vec<Point>,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+    /// What papers say about its results.
+    pub papers: Vec<PaperValue>,
+}
+
+/// What a scenario is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// In a few words.
+    pub title: String,
+    /// The paper that it comes from; may be empty.
+    pub paper: String,
+    /// The figure, table or equation of the paper; may be empty.
+    pub figure: String,
+    /// What a reader should know: readings, what differs.
+    pub note: String,
+}
+
+/// One point of a scenario's sweeps.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// What is swept, and the values here, in the order of the file.
+    pub values: Vec<(String, Value)>,
+    /// All that its runs follow from, but the code and the seed.
+    pub canonical: String,
+    /// What to simulate.
+    pub plan: Plan,
+    /// How often, and with which seeds.
+    pub runs: Runs,
+    /// Of each swept value: which `[[sweep]]` it belongs to.
+    sweeps: Vec<usize>,
+    tree: Table,
+}
+
+impl Point {
+    /// The seeds of its runs, one for each replication.
+    pub fn seeds(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..u64::from(self.runs.replications)).map(|replication| {
+            let seed = self.runs.seed.wrapping_add(replication);
+            match self.runs.seeds {
+                Seeds::Common => seed,
+                Seeds::Independent => key::hash64(&self.canonical, seed),
+            }
+        })
+    }
+
+    /// The value of a swept key here.
+    pub fn swept(&self, path: &str) -> Option<&Value> {
+        self.values.iter().find(|(key, _)| key == path).map(|(_, value)| value)
+    }
+
+    /// The value that any key of the scenario has here, swept or not.
+    pub fn value(&self, path: &str) -> Option<&Value> {
+        self.swept(path).or_else(|| self.tree.at(path).map(|located| &located.value))
+    }
+
+    /// The swept values here, with those of `changes` in their place. What advances with a key
+    /// that is changed, as a label does, is left open.
+    pub fn elsewhere(&self, changes: &[(String, Value)]) -> Where {
+        let is_changed = |path: &str| changes.iter().any(|(changed, _)| changed == path);
+        let swept = || self.values.iter().zip(&self.sweeps);
+        let open: Vec<usize> =
+            swept().filter(|((path, _), _)| is_changed(path)).map(|(_, &sweep)| sweep).collect();
+        let kept = swept().filter(|(_, sweep)| !open.contains(sweep)).map(|(value, _)| value);
+        changes.iter().chain(kept).cloned().collect()
+    }
+
+    /// Whether all keys have these values here.
+    pub fn meets(&self, conditions: &[(String, Value)]) -> bool {
+        conditions.iter().all(|(path, wanted)| {
+            self.value(path).is_some_and(|value| is_same(value, wanted))
+        })
+    }
+}
+
+/// The same value, however it is written: `"200us"` is `"0.2ms"`.
+fn is_same(one: &Value, other: &Value) -> bool {
+    if one.is_same(other) {
+        return true;
+    }
+    match (one, other) {
+        (Value::Text(_), Value::Text(_)) => {
+            numeric(one).is_some_and(|number| Some(number) == numeric(other))
+        }
+        _ => false,
+    }
+}
+
+const TABLES: [&str; 4] = ["about", "sweep", "figure", "paper"];
+
+impl Scenario {
+    /// Reads a scenario. `file` names it in messages, `id` in results; `read` fetches a file
+    /// that it names, or says what is wrong with it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, at any of its points.
+    pub fn parse(
+        text: &str,
+        file: &str,
+        id: &str,
+        options: &Options,
+        read: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<Self, ScenarioErrors> {
+        let mut errors = Errors::default();
+        let scenario = parse(text, id, options, &mut Inputs::new(read), &mut errors);
+        errors.into_result(file, scenario)
+    }
+
+    /// How many runs it has.
+    pub fn runs(&self) -> usize {
+        self.points.iter().map(|point| point.runs.replications as usize).sum()
+    }
+}
+
+fn parse(
+    text: &str,
+    id: &str,
+    options: &Options,
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<Scenario> {
+    let mut tree = tree::parse(text, errors)?;
+    let mut sweeps = sweep::take(&mut tree, errors);
+    let figures = view::take_figures(&mut tree, errors);
+    let papers = view::take_papers(&mut tree, errors);
+    let about = about(&mut tree, errors);
+    run::apply_quick(&mut tree, options.is_quick, errors);
+    sweep::apply(&options.settings, &mut tree, &mut sweeps, errors);
+    refuse_unknown_tables(&tree, errors);
+    let steps = sweep::cross(&sweeps, options.is_quick, errors);
+    let points: Vec<Point> =
+        steps.into_iter().filter_map(|step| point(&tree, step, inputs, errors)).collect();
+    refuse_unknown_conditions(&points, &figures, &papers, errors);
+    let scenario = Scenario { id: id.to_owned(), about, points, figures, papers };
+    (!scenario.points.is_empty()).then_some(scenario)
+}
+
+fn about(tree: &mut Table, errors: &mut Errors) -> About {
+    let Some(located) = tree.remove("about") else {
+        errors.add(None, None, "[about] is missing: it gives the scenario its title");
+        return About::default();
+    };
+    let Some(section) = Section::from(&located, "about", errors) else { return About::default() };
+    section.refuse_unknown(&["title", "paper", "figure", "note"], errors);
+    let text = |key: &str, errors: &mut Errors| {
+        section.or(key, String::new(), errors, value::text).trim().to_owned()
+    };
+    About {
+        title: section.need("title", "\"…\"", errors, value::text).unwrap_or_default(),
+        paper: text("paper", errors),
+        figure: text("figure", errors),
+        note: text("note", errors),
+    }
+}
+
+fn refuse_unknown_tables(tree: &Table, errors: &mut Errors) {
+    let known: Vec<&str> = [&topology::TABLES[..], &TABLES[..]].concat();
+    for (name, located) in tree.iter().filter(|(name, _)| !topology::TABLES.contains(name)) {
+        let hint = dwell_base::text::suggest(name, &known).replace("the keys here", "the tables");
+        let message = format!(
+            "there is no table `{}` in a scenario: {hint}",
+            dwell_base::text::printable(name)
+        );
+        match located.origin {
+            Origin::Line(line) => errors.add(Some(line), None, message),
+            origin => errors.at(origin, name, message),
+        }
+    }
+}
+
+fn point(
+    tree: &Table,
+    step: sweep::Step,
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<Point> {
+    let mut tree = tree.clone();
+    for (path, value) in step.changes {
+        let origin = value.origin;
+        if let Err(at) = tree.set(&path, value) {
+            errors.at(origin, &path, format!("`{at}` is no table, so that nothing is in it"));
+            return None;
+        }
+    }
+    let (plan, runs) = topology::read(&tree, inputs, errors)?;
+    let canonical = canonical(&tree, inputs);
+    Some(Point { values: step.values, sweeps: step.sweeps, canonical, plan, runs, tree })
+}
+
+/// All that the runs of a point follow from, as a text: its values without those that only say
+/// how many runs there are, and the files that they name.
+fn canonical(tree: &Table, inputs: &Inputs<'_>) -> String {
+    let mut tree = tree.clone();
+    tree.edit("run", |run| {
+        for key in ["replications", "seed", "seeds"] {
+            run.remove(key);
+        }
+    });
+    let mut out = Value::Table(tree).canonical();
+    for (name, text) in inputs.texts() {
+        out.push_str(&format!("\n{name:?} {:016x}", key::hash64(text, text.len() as u64)));
+    }
+    out
+}
+
+/// Conditions of figures and paper values must be about something that there is.
+fn refuse_unknown_conditions(
+    points: &[Point],
+    figures: &[Figure],
+    papers: &[PaperValue],
+    errors: &mut Errors,
+) {
+    let Some(first) = points.first() else { return };
+    let swept: Vec<&str> = first.values.iter().map(|(path, _)| path.as_str()).collect();
+    let mut check = |place: String, path: &str| {
+        if first.value(path).is_none() {
+            let hint = dwell_base::text::suggest(path, &swept).replace("the keys here", "swept");
+            let message = format!("`{path}` is no key of this scenario: {hint}");
+            errors.add(None, Some(place), message);
+        }
+    };
+    for figure in figures {
+        let keys = figure.only.iter().map(|(path, _)| path).chain(&figure.series);
+        keys.for_each(|path| check(format!("[[figure]] \"{}\"", figure.id), path));
+    }
+    for paper in papers {
+        let keys = paper.only.iter().chain(&paper.against).map(|(path, _)| path);
+        keys.for_each(|path| check(format!("[[paper]] \"{}\"", paper.quantity), path));
+    }
+}

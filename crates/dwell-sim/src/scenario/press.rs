@@ -1,0 +1,283 @@
+//! `[press]`: what pressing brings and costs.
+//!
+//! Three models: one ratio and one time for all units, as the papers have it; by class, uniform
+//! between two ratios, with a time per unit and per byte; and a table as measured.
+
+use dwell_base::text::suggest;
+use dwell_policy::{Estimate, Estimates, LearnedConfig, Ratio};
+
+use crate::plan::{PressClass, PressModel, PressSample};
+
+use super::error::Errors;
+use super::section::Section;
+use super::source::Inputs;
+use super::tree::{Table, Value};
+use super::value;
+
+/// What `[press]` says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Pressing {
+    /// Everything alike. Without a time it follows from the scheme.
+    Constant {
+        /// Compressed / original.
+        ratio: f64,
+        /// For a unit.
+        time_ns: Option<u64>,
+    },
+    /// By class, named.
+    PerClass(Vec<(String, PressClass)>),
+    /// As measured.
+    Measured(Vec<PressSample>),
+}
+
+/// Reads `[press]`. Without it nothing gets smaller, in no time.
+pub(super) fn read(tree: &Table, inputs: &mut Inputs<'_>, errors: &mut Errors) -> Option<Pressing> {
+    if tree.get("press").is_none() {
+        return Some(Pressing::FREE);
+    }
+    let section = Section::of(tree, "press", errors)?;
+    section.refuse_unknown(&["ratio", "time", "class", "file", "samples"], errors);
+    let ways: Vec<&str> =
+        ["ratio", "class", "file", "samples"].into_iter().filter(|key| section.has(key)).collect();
+    match ways[..] {
+        ["ratio"] => {
+            let ratio = section.get("ratio", errors, value::ratio);
+            let time_ns = section.get("time", errors, value::time_ns);
+            Some(Pressing::Constant { ratio: ratio?, time_ns })
+        }
+        ["class"] => classes(&section.inner("class", errors)?, errors),
+        ["file"] => measured_file(&section, inputs, errors),
+        [_] => {
+            let samples = section.list("samples", SAMPLES_EXAMPLE, errors, sample)?;
+            sound_samples(&section, "samples", samples, errors)
+        }
+        [] => {
+            let message = "it does not say what pressing brings: add for instance ratio = 0.95, \
+                           or [press.class.NAME] tables, or a `file` or `samples` as measured";
+            section.fail_whole(message, errors);
+            None
+        }
+        [first, second, ..] => {
+            let message = format!("`{first}` and `{second}` exclude each other: remove one");
+            section.fail(second, message, errors);
+            None
+        }
+    }
+}
+
+const SAMPLES_EXAMPLE: &str = "[{ bytes = 500, ratio = 0.93, time = \"20us\" }]";
+
+fn classes(section: &Section<'_>, errors: &mut Errors) -> Option<Pressing> {
+    let mut out = Vec::new();
+    for (name, class) in section.all_inner(errors) {
+        class.refuse_unknown(&["ratio", "time", "byte_time_ns"], errors);
+        let ratio = class.need("ratio", "[0.5, 0.9]", errors, ratio_range);
+        let unit_ns = class.or("time", 0, errors, value::time_ns);
+        let byte_ns = class.or("byte_time_ns", 0.0, errors, |v| value::number(v, 0.0..=1e6));
+        // Which group it is, is known once there are groups.
+        out.push((name.to_owned(), PressClass { group: 0, ratio: ratio?, unit_ns, byte_ns }));
+    }
+    Some(Pressing::PerClass(out))
+}
+
+/// One ratio, or two between which it lies.
+fn ratio_range(found: &Value) -> Result<(f64, f64), String> {
+    let Value::List(items) = found else { return value::ratio(found).map(|ratio| (ratio, ratio)) };
+    let [least, most] = &items[..] else {
+        return Err("must be a ratio, or two between which it lies, as in [0.5, 0.9]".to_owned());
+    };
+    let (least, most) = (value::ratio(&least.value)?, value::ratio(&most.value)?);
+    if least <= most {
+        return Ok((least, most));
+    }
+    Err(format!("the lower ratio comes first: [{most}, {least}]"))
+}
+
+fn sample(found: &Value) -> Result<PressSample, String> {
+    let Value::Table(table) = found else {
+        return Err(format!("must be a table as in {SAMPLES_EXAMPLE}, not {}", found.described()));
+    };
+    if let Some((key, _)) = table.iter().find(|(key, _)| !["bytes", "ratio", "time"].contains(key)) {
+        return Err(format!("a sample has the keys bytes, ratio and time, not `{key}`"));
+    }
+    let part = |key: &str| {
+        let missing = || format!("a sample needs `{key}`, as in {SAMPLES_EXAMPLE}");
+        table.get(key).map(|located| &located.value).ok_or_else(missing)
+    };
+    Ok(PressSample {
+        bytes: value::packet_bytes(part("bytes")?)?,
+        ratio: value::number(part("ratio")?, 0.000_001..=10.0)?,
+        time_ns: value::time_ns(part("time")?)?,
+    })
+}
+
+fn measured_file(
+    section: &Section<'_>,
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<Pressing> {
+    let name = section.get("file", errors, value::text)?;
+    match inputs.text(&name).and_then(|text| rows(&text)) {
+        Ok(samples) => sound_samples(section, "file", samples, errors),
+        Err(message) => {
+            section.fail("file", format!("{name}: {message}"), errors);
+            None
+        }
+    }
+}
+
+/// Lines of `bytes,ratio,microseconds`; a first line that is no numbers is a heading.
+fn rows(text: &str) -> Result<Vec<PressSample>, String> {
+    let mut out = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match row(line) {
+            Some(sample) => out.push(sample),
+            None if index == 0 => {}
+            None => {
+                return Err(format!(
+                    "line {} is no sample: write bytes, ratio and microseconds, as in 500,0.93,20",
+                    index + 1
+                ));
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn row(line: &str) -> Option<PressSample> {
+    let mut cells = line.split(',').map(str::trim);
+    let bytes: u32 = cells.next()?.parse().ok()?;
+    let ratio: f64 = cells.next()?.parse().ok()?;
+    let micros: f64 = cells.next()?.parse().ok()?;
+    let is_sound = bytes > 0 && ratio > 0.0 && ratio <= 10.0 && (0.0..1e9).contains(&micros);
+    is_sound.then(|| PressSample { bytes, ratio, time_ns: (micros * 1e3).round() as u64 })
+}
+
+fn sound_samples(
+    section: &Section<'_>,
+    key: &str,
+    samples: Vec<PressSample>,
+    errors: &mut Errors,
+) -> Option<Pressing> {
+    if samples.is_empty() {
+        section.fail(key, "there is no sample in it: one is needed at least", errors);
+        return None;
+    }
+    if samples.windows(2).any(|pair| pair[0].bytes >= pair[1].bytes) {
+        section.fail(key, "the sizes of the samples must rise: sort them", errors);
+        return None;
+    }
+    Some(Pressing::Measured(samples))
+}
+
+impl Pressing {
+    /// Brings nothing and costs nothing.
+    pub(super) const FREE: Self = Self::Constant { ratio: 1.0, time_ns: Some(0) };
+
+    /// The model, for a topology with these groups. `unit_ns` is what a unit takes if nothing is
+    /// said.
+    pub(super) fn model(
+        &self,
+        groups: &[&str],
+        unit_ns: Option<u64>,
+        errors: &mut Errors,
+    ) -> Option<PressModel> {
+        match self {
+            Self::Constant { ratio, time_ns } => {
+                let Some(time_ns) = time_ns.or(unit_ns) else {
+                    let message = "`time` is missing: add for instance time = \"200us\"";
+                    errors.add(None, Some("[press]".to_owned()), message);
+                    return None;
+                };
+                Some(PressModel::Constant { ratio: *ratio, time_ns })
+            }
+            Self::PerClass(classes) => {
+                let mut out = Vec::new();
+                for (name, class) in classes {
+                    let Some(group) = groups.iter().position(|group| group == name) else {
+                        let place = Some(format!("[press.class.{name}]"));
+                        let hint = suggest(name, groups).replace("the keys here", "the classes");
+                        let message = format!("there is no such class of traffic: {hint}");
+                        errors.add(None, place, message);
+                        return None;
+                    };
+                    out.push(PressClass { group, ..class.clone() });
+                }
+                Some(PressModel::PerClass(out))
+            }
+            Self::Measured(samples) => Some(PressModel::Measured(samples.clone())),
+        }
+    }
+}
+
+/// What a port believes of the press: constants are known, all else is learned.
+pub(super) fn estimates(model: &PressModel) -> Estimates {
+    match model {
+        PressModel::Constant { ratio, time_ns } => Estimates::Fixed(Estimate {
+            ratio: Ratio::from_ppm((ratio * 1e6).round() as u32),
+            cost_ns: *time_ns,
+        }),
+        PressModel::PerClass(_) | PressModel::Measured(_) => {
+            Estimates::Learned(LearnedConfig::default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::tree::parse;
+
+    fn pressing(text: &str) -> Result<Pressing, String> {
+        let mut errors = Errors::default();
+        let tree = parse(text, &mut errors).unwrap();
+        let none = |name: &str| match name {
+            "t.csv" => Ok("bytes,ratio,us\n100,0.9,5\n1500,0.6,30\n".to_owned()),
+            _ => Err("there is no such file".to_owned()),
+        };
+        let read = read(&tree, &mut Inputs::new(&none), &mut errors);
+        errors.into_result("x", read).map_err(|errors| errors.to_string())
+    }
+
+    #[test]
+    fn all_models_are_read() {
+        let constant = Pressing::Constant { ratio: 0.95, time_ns: Some(200_000) };
+        assert_eq!(pressing("[press]\nratio = 0.95\ntime = \"200us\"").unwrap(), constant);
+        let Pressing::Measured(samples) = pressing("[press]\nfile = \"t.csv\"").unwrap() else {
+            panic!("a table was given")
+        };
+        assert_eq!((samples.len(), samples[1].time_ns), (2, 30_000));
+        let text = "[press.class.web]\nratio = [0.5, 0.9]\nbyte_time_ns = 4\n";
+        let Pressing::PerClass(classes) = pressing(text).unwrap() else { panic!("not classes") };
+        assert_eq!(classes[0].1.ratio, (0.5, 0.9));
+    }
+
+    #[test]
+    fn impossible_presses_are_told() {
+        for (text, told) in [
+            ("[press]\nratio = 0", "x:2: [press], `ratio`: must be a number from"),
+            ("[press]\nratio = 0.5\nfile = \"a\"", "exclude each other"),
+            ("[press]\ntime = \"1us\"", "does not say what pressing brings"),
+            ("[press]\nratoi = 0.5", "did you mean `ratio`?"),
+            ("[press]\nfile = \"b\"", "b: there is no such file"),
+            ("[press]\nratio = 0.5\ntime = \"-1us\"", "negative"),
+            ("[press.class.web]\nratio = [0.9, 0.5]", "lower ratio comes first"),
+        ] {
+            let error = pressing(text).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn classes_must_exist() {
+        let pressing = pressing("[press.class.wep]\nratio = 0.5\n").unwrap();
+        let mut errors = Errors::default();
+        assert!(pressing.model(&["web"], None, &mut errors).is_none());
+        let error = errors.into_result::<()>("x", None).unwrap_err().to_string();
+        assert!(error.contains("did you mean `web`?"), "{error}");
+    }
+}

@@ -1,0 +1,96 @@
+//! `[run]`: how long, how often, with which seeds.
+
+use dwell_base::time::SECOND_NS;
+
+use crate::plan::Window;
+
+use super::error::Errors;
+use super::section::Section;
+use super::tree::{Located, Table};
+use super::value;
+
+/// How the runs of different points get their seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seeds {
+    /// Replication r has the same seed at each point, so that schemes are compared on the very
+    /// same traffic.
+    #[default]
+    Common,
+    /// Each run has its own.
+    Independent,
+}
+
+/// What `[run]` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs {
+    /// When to look.
+    pub window: Window,
+    /// The width of a bin of time lines; none are kept without.
+    pub bin_ns: Option<u64>,
+    /// How many runs each point has.
+    pub replications: u32,
+    /// The seed of the first one; the others follow.
+    pub seed: u64,
+    /// How seeds are given to points.
+    pub seeds: Seeds,
+}
+
+const KEYS: [&str; 8] =
+    ["warm_up", "measure", "drain", "bin", "replications", "seed", "seeds", "quick"];
+
+/// So many replications are certainly a mistake.
+const REPLICATIONS_MAX: u32 = 10_000;
+
+/// For the quick variant: puts what `[run.quick]` says over `[run]`. Takes `[run.quick]` out in
+/// any case, so that it does not count as a difference between runs.
+pub(super) fn apply_quick(tree: &mut Table, is_quick: bool, errors: &mut Errors) {
+    let Some(quick) = tree.at("run.quick").cloned() else { return };
+    if let Some(section) = Section::from(&quick, "run.quick", errors) {
+        section.refuse_unknown(&["warm_up", "measure", "drain", "bin", "replications"], errors);
+    }
+    let values: Vec<(String, Located)> = quick
+        .value
+        .as_table()
+        .into_iter()
+        .flat_map(|table| table.iter().map(|(key, value)| (key.to_owned(), value.clone())))
+        .collect();
+    for (key, value) in values.into_iter().filter(|_| is_quick) {
+        // `run` is a table, or `run.quick` would not have been found.
+        let _ = tree.set(&format!("run.{key}"), value);
+    }
+    tree.edit("run", |run| {
+        run.remove("quick");
+    });
+}
+
+/// Reads `[run]`.
+pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<Runs> {
+    let default = Runs {
+        window: Window { from_ns: 0, until_ns: SECOND_NS, drain_ns: SECOND_NS },
+        bin_ns: None,
+        replications: 1,
+        seed: 1,
+        seeds: Seeds::Common,
+    };
+    if tree.get("run").is_none() {
+        return Some(default);
+    }
+    let section = Section::of(tree, "run", errors)?;
+    section.refuse_unknown(&KEYS, errors);
+    let from_ns = section.or("warm_up", 0, errors, value::time_ns);
+    let measure_ns = section.or("measure", SECOND_NS, errors, value::some_time_ns);
+    let drain_ns = section.or("drain", SECOND_NS, errors, value::time_ns);
+    Some(Runs {
+        window: Window { from_ns, until_ns: from_ns + measure_ns, drain_ns },
+        bin_ns: section.get("bin", errors, value::some_time_ns),
+        replications: section
+            .or("replications", 1, errors, |v| value::whole32(v, 1..=REPLICATIONS_MAX)),
+        seed: section.or("seed", 1, errors, |v| value::whole(v, 0..=i64::MAX as u64)),
+        seeds: section.or("seeds", Seeds::Common, errors, |found| {
+            value::one_of(found, &[
+                ("common", Seeds::Common),
+                ("independent", Seeds::Independent),
+            ])
+        }),
+    })
+}

@@ -1,0 +1,222 @@
+//! `[scheme]`: a point of the core's design space, by the name of a preset and its parameters.
+//!
+//! | preset | parameters |
+//! |---|---|
+//! | `none` | |
+//! | `all`, `packet` (Shimamura et al.) | `pressed_pass` |
+//! | `packet-blocks`, `flow`, `service`, `host-pair`, `edge` (Yoshino et al.) | `m`, `n`, `slots`, `place`, `unfinished`, `put_back`, `order` |
+//! | `basicq`, `chumq`, `chutq-dcf`, `chutq-tpf`, `chutq-cef` (Sawabe et al.), with `+cea` | `mtu`, `timers`, `eager`, `clamp` |
+//!
+//! A parameter that the preset does not have is left alone, so that a sweep can go through
+//! presets of different kinds; one that no preset has is an error.
+
+use dwell_policy::{
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, ClassTimers, FrameCost, Gather, Passing, Pull,
+    PullPolicy, Scheme, Unfinished,
+};
+
+use super::error::Errors;
+use super::section::Section;
+use super::tree::{Table, Value};
+use super::value;
+
+const KEYS: [&str; 14] = [
+    "preset",
+    "pressed_pass",
+    "m",
+    "n",
+    "slots",
+    "place",
+    "unfinished",
+    "put_back",
+    "order",
+    "mtu",
+    "timers",
+    "eager",
+    "clamp",
+    "hold",
+];
+
+/// A jumbo frame, as in Sawabe et al.
+const MTU_BYTES: u32 = 9000;
+
+/// The kinds of schemes, each with what only it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    None,
+    All,
+    Packet,
+    Blocks(Gather),
+    BasiCq,
+    ChuMq { fill: bool },
+    ChuTq { policy: PullPolicy, fill: bool },
+}
+
+const PRESETS: [(&str, Kind); 17] = [
+    ("none", Kind::None),
+    ("all", Kind::All),
+    ("packet", Kind::Packet),
+    ("packet-blocks", Kind::Blocks(Gather::Packet)),
+    ("flow", Kind::Blocks(Gather::Flow)),
+    ("service", Kind::Blocks(Gather::Service)),
+    ("host-pair", Kind::Blocks(Gather::HostPair)),
+    ("edge", Kind::Blocks(Gather::Edge)),
+    ("basicq", Kind::BasiCq),
+    ("chumq", Kind::ChuMq { fill: false }),
+    ("chumq+cea", Kind::ChuMq { fill: true }),
+    ("chutq-dcf", Kind::ChuTq { policy: PullPolicy::Dcf, fill: false }),
+    ("chutq-dcf+cea", Kind::ChuTq { policy: PullPolicy::Dcf, fill: true }),
+    ("chutq-tpf", Kind::ChuTq { policy: PullPolicy::Tpf, fill: false }),
+    ("chutq-tpf+cea", Kind::ChuTq { policy: PullPolicy::Tpf, fill: true }),
+    ("chutq-cef", Kind::ChuTq { policy: PullPolicy::Cef, fill: false }),
+    ("chutq-cef+cea", Kind::ChuTq { policy: PullPolicy::Cef, fill: true }),
+];
+
+/// What `[scheme]` says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SchemePart {
+    kind: Kind,
+    passing: Passing,
+    block_packets: u32,
+    lead_packets: u32,
+    blocks: BlockRules,
+    mtu_bytes: u32,
+    timers_ns: Option<Vec<u64>>,
+    eager: bool,
+    clamp_ns: u64,
+    /// Overrides what the preset says about holding a chunk open.
+    hold: Option<bool>,
+}
+
+impl Default for SchemePart {
+    fn default() -> Self {
+        Self {
+            kind: Kind::None,
+            passing: Passing::InOrder,
+            block_packets: 1,
+            lead_packets: 5,
+            blocks: BlockRules::PAPER,
+            mtu_bytes: MTU_BYTES,
+            timers_ns: None,
+            eager: false,
+            clamp_ns: 0,
+            hold: None,
+        }
+    }
+}
+
+/// Reads `[scheme]`. Without it nothing is pressed.
+pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
+    let mut part = SchemePart::default();
+    if tree.get("scheme").is_none() {
+        return Some(part);
+    }
+    let section = Section::of(tree, "scheme", errors)?;
+    section.refuse_unknown(&KEYS, errors);
+    part.kind =
+        section.need("preset", "\"packet\"", errors, |found| value::one_of(found, &PRESETS))?;
+    let pass = section.or("pressed_pass", false, errors, value::truth);
+    part.passing = if pass { Passing::PressedPass } else { Passing::InOrder };
+    part.block_packets = section.or("m", 1, errors, |v| value::whole32(v, 1..=10_000));
+    part.lead_packets = section.or("n", 5, errors, |v| value::whole32(v, 0..=1_000_000));
+    part.blocks = block_rules(&section, errors);
+    part.mtu_bytes = section.or("mtu", MTU_BYTES, errors, value::packet_bytes);
+    part.timers_ns = timers(&section, errors);
+    part.eager = section.or("eager", false, errors, value::truth);
+    part.clamp_ns = section.or("clamp", 0, errors, value::time_ns);
+    part.hold = section.get("hold", errors, value::truth);
+    Some(part)
+}
+
+/// The points that Yoshino et al. leave open.
+fn block_rules(section: &Section<'_>, errors: &mut Errors) -> BlockRules {
+    let paper = BlockRules::PAPER;
+    let place = |found: &Value| {
+        value::one_of(found, &[("front", BlockPlace::Front), ("tail", BlockPlace::Tail)])
+    };
+    BlockRules {
+        slots: section.or("slots", paper.slots, errors, |found| {
+            value::one_of(found, &[
+                ("one", BlockSlots::One),
+                ("per-packet", BlockSlots::PerPacket),
+            ])
+        }),
+        place: section.or("place", paper.place, errors, place),
+        put_back: section.or("put_back", paper.put_back, errors, place),
+        unfinished: section.or("unfinished", paper.unfinished, errors, |found| {
+            value::one_of(found, &[("pass", Unfinished::Pass), ("wait", Unfinished::Wait)])
+        }),
+        order: section.or("order", paper.order, errors, |found| {
+            value::one_of(found, &[("loose", BlockOrder::Loose), ("strict", BlockOrder::Strict)])
+        }),
+    }
+}
+
+fn timers(section: &Section<'_>, errors: &mut Errors) -> Option<Vec<u64>> {
+    let timers = section.list("timers", "[\"50us\", \"100us\"]", errors, value::some_time_ns)?;
+    if let Err(error) = ClassTimers::new(&timers) {
+        section.fail("timers", error.to_string(), errors);
+    }
+    Some(timers)
+}
+
+impl SchemePart {
+    /// How many packets the link sends while a block is being pressed, for block schemes.
+    pub(super) fn lead(&self) -> Option<u32> {
+        matches!(self.kind, Kind::Blocks(_)).then_some(self.lead_packets)
+    }
+
+    /// The scheme, for flows that can be held back for these times. They are the classes'
+    /// timers, unless the scenario gives others.
+    pub(super) fn scheme(&self, holds_ns: &[u64], errors: &mut Errors) -> Option<Scheme> {
+        let blocks = |gather| Scheme {
+            blocks: self.blocks,
+            ..Scheme::blocks(gather, self.block_packets, self.lead_packets)
+        };
+        Some(match self.kind {
+            Kind::None => Scheme::none(),
+            Kind::All => Scheme { passing: self.passing, ..Scheme::all() },
+            Kind::Packet => Scheme { passing: self.passing, ..Scheme::packet() },
+            Kind::Blocks(gather) => blocks(gather),
+            Kind::BasiCq => Scheme::basicq(self.mtu_bytes),
+            Kind::ChuMq { fill } => {
+                Scheme { fill, ..Scheme::chumq(self.classes(holds_ns, errors)?, self.mtu_bytes) }
+            }
+            Kind::ChuTq { policy, fill } => {
+                let hold = self.hold.unwrap_or(fill);
+                let pull = Pull { policy, eager: self.eager, clamp_ns: self.clamp_ns, hold };
+                let timers = self.classes(holds_ns, errors)?;
+                Scheme { fill, ..Scheme::chutq(timers, pull, self.mtu_bytes) }
+            }
+        })
+    }
+
+    fn classes(&self, holds_ns: &[u64], errors: &mut Errors) -> Option<ClassTimers> {
+        let timers = self.timers_ns.clone().unwrap_or_else(|| {
+            let mut holds: Vec<u64> = holds_ns.iter().copied().filter(|&ns| ns > 0).collect();
+            holds.sort_unstable();
+            holds.dedup();
+            holds
+        });
+        match ClassTimers::new(&timers) {
+            Ok(timers) => Some(timers),
+            Err(error) => {
+                let message = format!("{error}: give `timers`, or classes of traffic a `hold`");
+                errors.add(None, Some("[scheme]".to_owned()), message);
+                None
+            }
+        }
+    }
+
+    /// What frames look like: one unit each, but for chunks.
+    pub(super) fn frame(&self) -> FrameCost {
+        match self.kind {
+            Kind::None | Kind::All | Kind::Packet | Kind::Blocks(_) => FrameCost::FREE,
+            Kind::BasiCq | Kind::ChuMq { .. } | Kind::ChuTq { .. } => FrameCost {
+                units_bytes_max: self.mtu_bytes,
+                units_max: u32::MAX,
+                ..FrameCost::FREE
+            },
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What a flow sends: the keys of `[traffic]` and of the flows of a graph.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dwell_base::Rate;
+
+use crate::plan::{OnOff, RandomSource, TcpStart, Traffic};
+use crate::tcp::{Flavour, TcpConfig, WINDOW_MAX};
+
+use super::error::Errors;
+use super::section::Section;
+use super::tree::Value;
+use super::value;
+
+/// The kinds of sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// ns-2's exponential source.
+    OnOff,
+    /// Poisson arrivals.
+    Poisson,
+    /// Equal distances.
+    Cbr,
+    /// As recorded.
+    Trace,
+    /// TCP with endless data.
+    Tcp,
+}
+
+impl Kind {
+    const ALL: [(&'static str, Self); 5] = [
+        ("on-off", Self::OnOff),
+        ("poisson", Self::Poisson),
+        ("cbr", Self::Cbr),
+        ("trace", Self::Trace),
+        ("tcp", Self::Tcp),
+    ];
+
+    /// The keys that a source of this kind has, beside `kind`.
+    pub(super) fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::OnOff => &["packet_bytes", "rate", "on", "off", "random"],
+            Self::Poisson => &["packet_bytes", "rate", "steps"],
+            Self::Cbr => &["packet_bytes", "rate", "start"],
+            Self::Trace => &["file"],
+            Self::Tcp => {
+                &["packet_bytes", "flavour", "window", "delayed_ack", "start", "start_until"]
+            }
+        }
+    }
+
+    /// Where a key belongs, if it is that of another kind.
+    pub(super) fn elsewhere(key: &str) -> Option<String> {
+        let kinds: Vec<String> = Self::ALL
+            .iter()
+            .filter(|(_, kind)| kind.keys().contains(&key))
+            .map(|(name, _)| format!("kind = \"{name}\""))
+            .collect();
+        (!kinds.is_empty()).then(|| format!("it belongs to {}", kinds.join(" and ")))
+    }
+}
+
+/// Files that a scenario names, each read once.
+pub(super) struct Inputs<'f> {
+    read: &'f dyn Fn(&str) -> Result<String, String>,
+    texts: BTreeMap<String, Arc<str>>,
+}
+
+impl<'f> Inputs<'f> {
+    pub(super) fn new(read: &'f dyn Fn(&str) -> Result<String, String>) -> Self {
+        Self { read, texts: BTreeMap::new() }
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> Result<Arc<str>, String> {
+        if let Some(text) = self.texts.get(name) {
+            return Ok(text.clone());
+        }
+        let text: Arc<str> = (self.read)(name)?.into();
+        self.texts.insert(name.to_owned(), text.clone());
+        Ok(text)
+    }
+
+    /// All that was read, by name.
+    pub(super) fn texts(&self) -> &BTreeMap<String, Arc<str>> {
+        &self.texts
+    }
+}
+
+/// Reads the `kind`.
+pub(super) fn kind(section: &Section<'_>, errors: &mut Errors) -> Option<Kind> {
+    section.need("kind", "\"poisson\"", errors, |found| value::one_of(found, &Kind::ALL))
+}
+
+/// Reads a source; `more` are keys of the section that are not the source's.
+pub(super) fn read(
+    section: &Section<'_>,
+    more: &[&str],
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<Traffic> {
+    let kind = kind(section, errors)?;
+    let keys: Vec<&str> = [&["kind"], kind.keys(), more].concat();
+    section.refuse_unknown_but(&keys, Kind::elsewhere, errors);
+    match kind {
+        Kind::OnOff => on_off(section, errors),
+        Kind::Poisson => poisson(section, errors),
+        Kind::Cbr => cbr(section, errors),
+        Kind::Trace => trace(section, inputs, errors),
+        Kind::Tcp => tcp(section, errors),
+    }
+}
+
+fn packet_bytes(section: &Section<'_>, errors: &mut Errors) -> Option<u32> {
+    section.need("packet_bytes", "500", errors, value::packet_bytes)
+}
+
+fn rate(section: &Section<'_>, errors: &mut Errors) -> Option<Rate> {
+    section.need("rate", "\"60mbit\"", errors, value::rate)
+}
+
+fn on_off(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
+    let packet_bytes = packet_bytes(section, errors);
+    let rate = rate(section, errors);
+    let on = section.need("on", "\"250us\"", errors, value::some_time_ns);
+    let off = section.need("off", "\"50us\"", errors, value::time_ns);
+    let random = section.or("random", false, errors, |found| {
+        value::one_of(found, &[("own", false), ("ns-2", true)])
+    });
+    Some(Traffic::OnOff(OnOff {
+        packet_bytes: packet_bytes?,
+        rate: rate?,
+        on_ns: on? as f64,
+        off_ns: off? as f64,
+        // Which stream it is follows from the flow's place.
+        random: if random { RandomSource::Ns2 { stream: 0 } } else { RandomSource::Own },
+    }))
+}
+
+fn poisson(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
+    let packet_bytes = packet_bytes(section, errors);
+    let rate = rate(section, errors);
+    let mut steps = vec![(0, rate?.as_bps() as f64)];
+    if section.has("steps") {
+        let later = section.list("steps", STEPS_EXAMPLE, errors, |found| {
+            step(found, "rate", value::rate)
+        })?;
+        steps.extend(later.into_iter().map(|(at_ns, rate)| (at_ns, rate.as_bps() as f64)));
+    }
+    rising(section, &steps, errors)?;
+    Some(Traffic::Poisson { packet_bytes: packet_bytes?, steps })
+}
+
+const STEPS_EXAMPLE: &str = "[{ at = \"1.3s\", rate = \"12gbit\" }]";
+
+/// One step: `{ at = "1.3s", KEY = … }`.
+pub(super) fn step<T>(
+    found: &Value,
+    key: &str,
+    read: impl Fn(&Value) -> Result<T, String>,
+) -> Result<(u64, T), String> {
+    let Value::Table(table) = found else {
+        return Err(format!(
+            "a step is a table such as {{ at = \"1.3s\", {key} = … }}, not {}",
+            found.described()
+        ));
+    };
+    if let Some((other, _)) = table.iter().find(|(name, _)| *name != "at" && *name != key) {
+        return Err(format!("a step has the keys `at` and `{key}`, not `{other}`"));
+    }
+    let part = |name: &str| {
+        let missing = || format!("a step needs `{name}`, as in {{ at = \"1.3s\", {key} = … }}");
+        table.get(name).map(|located| &located.value).ok_or_else(missing)
+    };
+    Ok((value::time_ns(part("at")?)?, read(part(key)?)?))
+}
+
+/// Whether the steps come in order of time.
+pub(super) fn rising<T>(
+    section: &Section<'_>,
+    steps: &[(u64, T)],
+    errors: &mut Errors,
+) -> Option<()> {
+    if steps.windows(2).all(|pair| pair[0].0 < pair[1].0) {
+        return Some(());
+    }
+    section.fail("steps", "their times `at` must rise, beginning after \"0s\"", errors);
+    None
+}
+
+fn cbr(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
+    let packet_bytes = packet_bytes(section, errors);
+    let rate = rate(section, errors);
+    let start_ns = section.or("start", 0, errors, value::time_ns);
+    Some(Traffic::Cbr { packet_bytes: packet_bytes?, rate: rate?, start_ns })
+}
+
+fn trace(
+    section: &Section<'_>,
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<Traffic> {
+    let name = section.need("file", "\"packets.csv\"", errors, value::text)?;
+    let read = inputs.text(&name).and_then(|text| packets(&text));
+    match read {
+        Ok(packets) => Some(Traffic::Trace(packets.into())),
+        Err(message) => {
+            section.fail("file", format!("{name}: {message}"), errors);
+            None
+        }
+    }
+}
+
+/// Lines of `time in seconds, size in bytes`; a first line that is no numbers is a heading.
+fn packets(text: &str) -> Result<Vec<(u64, u32)>, String> {
+    let mut out: Vec<(u64, u32)> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line_number = index + 1;
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let Some((time_ns, bytes)) = packet(line) else {
+            if index == 0 {
+                continue;
+            }
+            return Err(format!(
+                "line {line_number} is no packet: write its time in seconds, a comma and its \
+                 size in bytes, as in 0.000125,500"
+            ));
+        };
+        if out.last().is_some_and(|&(before, _)| time_ns < before) {
+            return Err(format!("line {line_number} is earlier than the one before: sort by time"));
+        }
+        out.push((time_ns, bytes));
+    }
+    if out.is_empty() {
+        return Err("there is no packet in it".to_owned());
+    }
+    Ok(out)
+}
+
+fn packet(line: &str) -> Option<(u64, u32)> {
+    let (time, bytes) = line.split_once(',')?;
+    let seconds: f64 = time.trim().parse().ok()?;
+    let bytes: u32 = bytes.split(',').next()?.trim().parse().ok()?;
+    let is_sound = (0.0..1e6).contains(&seconds) && (1..=65_535).contains(&bytes);
+    is_sound.then(|| ((seconds * 1e9).round() as u64, bytes))
+}
+
+/// The flavours of TCP, by their names in scenarios.
+const FLAVOURS: [(&str, Flavour); 1] = [("sack1", Flavour::Sack1)];
+
+fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
+    let mut config = TcpConfig::sack1();
+    let bytes = section.get("packet_bytes", errors, value::packet_bytes);
+    config.segment_bytes = bytes.unwrap_or(config.segment_bytes);
+    config.flavour =
+        section.or("flavour", config.flavour, errors, |found| value::one_of(found, &FLAVOURS));
+    let window = section.get("window", errors, |v| value::whole32(v, 1..=WINDOW_MAX));
+    config.window_packets = window.unwrap_or(config.window_packets);
+    config.delayed_ack_ns = section.get("delayed_ack", errors, value::some_time_ns);
+    let from_ns = section.or("start", 0, errors, value::time_ns);
+    let until_ns = section.or("start_until", from_ns, errors, value::time_ns);
+    if until_ns < from_ns {
+        section.fail("start_until", "must not be earlier than `start`", errors);
+        return None;
+    }
+    if let Err(error) = config.check() {
+        section.fail_whole(error.to_string(), errors);
+        return None;
+    }
+    Some(Traffic::Tcp(config, TcpStart { between_ns: (from_ns, until_ns) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_are_times_and_sizes() {
+        assert_eq!(
+            packets("time,bytes\n0.5,100\n\n1.25, 200,extra\n"),
+            Ok(vec![(500_000_000, 100), (1_250_000_000, 200)])
+        );
+        assert!(packets("1,100\n0.5,100\n").unwrap_err().contains("line 2 is earlier"));
+        assert!(packets("0,100\nx,y\n").unwrap_err().contains("line 2 is no packet"));
+        assert!(packets("0,0\n").unwrap_err().contains("no packet in it"));
+    }
+
+    #[test]
+    fn keys_of_other_kinds_are_recognised() {
+        assert_eq!(Kind::elsewhere("on"), Some("it belongs to kind = \"on-off\"".to_owned()));
+        assert_eq!(Kind::elsewhere("onn"), None);
+    }
+}

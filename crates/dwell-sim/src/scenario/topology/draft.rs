@@ -1,0 +1,115 @@
+//! A plan in the making: nodes and links by their names.
+
+use dwell_base::Rate;
+use dwell_policy::{PortConfig, QueueLimit};
+
+use crate::plan::{DropTail, Flow, Group, Link, Plan, PortPlan, Queue};
+use crate::scenario::error::Errors;
+use crate::scenario::press::estimates;
+
+use super::Parts;
+
+/// A plan in the making.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// What there is so far.
+    pub(super) plan: Plan,
+}
+
+/// How a link is, but for its queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wire {
+    pub(super) rate: Rate,
+    pub(super) propagation_ns: u64,
+    pub(super) frame_ns_min: u64,
+}
+
+impl Wire {
+    pub(super) fn new(rate: Rate, propagation_ns: u64) -> Self {
+        Self { rate, propagation_ns, frame_ns_min: 0 }
+    }
+}
+
+/// A port in the making.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PortDraft {
+    /// ns-2's limit; unlimited without.
+    pub(super) packets: Option<u32>,
+    /// What a unit takes in the press if the scenario does not say.
+    pub(super) unit_ns: Option<u64>,
+    /// When lost units come back.
+    pub(super) resend_after_ns: Option<u64>,
+}
+
+impl Draft {
+    pub(super) fn node(&mut self, name: String) -> usize {
+        self.plan.nodes.push(name);
+        self.plan.nodes.len() - 1
+    }
+
+    pub(super) fn group(&mut self, name: &str, wait_ns_max: u64) -> usize {
+        self.plan.groups.push(Group { name: name.to_owned(), wait_ns_max });
+        self.plan.groups.len() - 1
+    }
+
+    pub(super) fn link(
+        &mut self,
+        name: String,
+        (from, to): (usize, usize),
+        wire: Wire,
+        queue: Queue,
+    ) -> usize {
+        self.plan.links.push(Link {
+            name,
+            from,
+            to,
+            rate: wire.rate,
+            propagation_ns: wire.propagation_ns,
+            frame_ns_min: wire.frame_ns_min,
+            queue,
+            restored: false,
+        });
+        self.plan.links.len() - 1
+    }
+
+    /// The packets travel on this link as they were sent.
+    pub(super) fn restore(&mut self, link: usize) {
+        self.plan.links[link].restored = true;
+    }
+
+    pub(super) fn flow(&mut self, flow: Flow) {
+        self.plan.flows.push(flow);
+    }
+
+    /// The queue of a relay, for the groups that there are now.
+    pub(super) fn port(
+        &self,
+        parts: &Parts,
+        wire: Wire,
+        port: PortDraft,
+        errors: &mut Errors,
+    ) -> Option<Queue> {
+        let groups: Vec<&str> = self.plan.groups.iter().map(|g| g.name.as_str()).collect();
+        let press = parts.pressing.model(&groups, port.unit_ns, errors)?;
+        let holds: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
+        let config = PortConfig {
+            scheme: parts.scheme.scheme(&holds, errors)?,
+            rate: Some(wire.rate),
+            limit: QueueLimit::packets(port.packets.unwrap_or(u32::MAX)),
+            estimates: estimates(&press),
+            frame: parts.scheme.frame(),
+            ..PortConfig::default()
+        };
+        if let Err(error) = config.check() {
+            errors.add(None, Some("[scheme]".to_owned()), error.to_string());
+            return None;
+        }
+        let resend_after_ns = port.resend_after_ns;
+        Some(Queue::Port(Box::new(PortPlan { config, press, resend_after_ns })))
+    }
+}
+
+/// A queue that drops by ns-2's rule.
+pub(super) fn drop_tail(packets: u32) -> Queue {
+    Queue::DropTail(DropTail { packets: Some(packets), bytes: None })
+}

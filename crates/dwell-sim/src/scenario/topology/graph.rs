@@ -1,0 +1,300 @@
+//! A network of one's own: `[link.NAME]` and `[flow.NAME]`.
+//!
+//! Nodes exist by being the end of a link, or by being listed in `nodes` (then no other may be
+//! used, so that a slip of the pen is not a new node). A flow takes the way with the fewest
+//! links; `via` names nodes that it must pass. Links with `queue = "port"` run the scheme.
+
+use std::collections::VecDeque;
+
+use dwell_base::text::{printable, suggest};
+
+use crate::plan::{Flow, Plan, Queue, Traffic};
+use crate::scenario::error::Errors;
+use crate::scenario::section::Section;
+use crate::scenario::source::{self, Inputs};
+use crate::scenario::tree::{Table, Value};
+use crate::scenario::value;
+
+use super::draft::{Draft, PortDraft, Wire, drop_tail};
+use super::{Parts, buffer_packets};
+
+const LINK_KEYS: [&str; 10] = [
+    "from",
+    "to",
+    "rate",
+    "delay",
+    "frame_time_min",
+    "queue",
+    "buffer_packets",
+    "resend_after",
+    "restored",
+    "duplex",
+];
+const FLOW_KEYS: [&str; 6] = ["from", "to", "via", "group", "hold", "edge"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueueKind {
+    Unlimited,
+    DropTail,
+    Port,
+}
+
+pub(super) fn read(
+    tree: &Table,
+    section: &Section<'_>,
+    parts: &Parts,
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<Plan> {
+    section.refuse_unknown(&["kind", "nodes"], errors);
+    if let Some(traffic) = tree.get("traffic") {
+        let message = "in a graph each flow says what it sends: write [flow.NAME] with kind, \
+                       from and to";
+        errors.at(traffic.origin, "traffic", message);
+    }
+    let mut draft = Draft::default();
+    let listed = section.list("nodes", "[\"a\", \"b\"]", errors, value::name);
+    let is_closed = listed.is_some();
+    for name in listed.unwrap_or_default() {
+        draft.node(name);
+    }
+    let links = tables(tree, "link", "from, to and rate", errors)?;
+    let flows = tables(tree, "flow", "from, to and kind", errors)?;
+    // Ports need to know the groups.
+    groups(&flows, &mut draft, errors);
+    for (name, link) in &links {
+        read_link(name, link, is_closed, parts, &mut draft, errors);
+    }
+    for (name, flow) in &flows {
+        read_flow(name, flow, inputs, &mut draft, errors);
+    }
+    errors.is_empty().then_some(draft.plan)
+}
+
+fn tables<'t>(
+    tree: &'t Table,
+    name: &str,
+    keys: &str,
+    errors: &mut Errors,
+) -> Option<Vec<(&'t str, Section<'t>)>> {
+    let tables = match tree.get(name) {
+        Some(_) => Section::of(tree, name, errors)?.all_inner(errors),
+        None => Vec::new(),
+    };
+    if tables.is_empty() {
+        let message = format!("there is no {name}: add [{name}.NAME] with {keys}");
+        errors.add(None, None, message);
+        return None;
+    }
+    Some(tables)
+}
+
+/// Each flow is a group of its own unless it names one.
+fn groups(flows: &[(&str, Section<'_>)], draft: &mut Draft, errors: &mut Errors) {
+    for (name, flow) in flows {
+        let group = flow.or("group", (*name).to_owned(), errors, value::name);
+        let hold_ns = flow.or("hold", 0, errors, value::time_ns);
+        match draft.plan.groups.iter().find(|known| known.name == group) {
+            None => {
+                draft.group(&group, hold_ns);
+            }
+            Some(known) if known.wait_ns_max != hold_ns => {
+                let message = "flows of one group must have the same `hold`: change it or the group";
+                flow.fail("hold", message, errors);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// The index of a node; unless the list of nodes is closed, new names are new nodes.
+fn node(
+    section: &Section<'_>,
+    key: &str,
+    is_closed: bool,
+    draft: &mut Draft,
+    errors: &mut Errors,
+) -> Option<usize> {
+    let name = section.need(key, "\"a\"", errors, value::name)?;
+    match find(&name, &draft.plan.nodes) {
+        Ok(node) => Some(node),
+        Err(_) if !is_closed => Some(draft.node(name)),
+        Err(message) => {
+            section.fail(key, message, errors);
+            None
+        }
+    }
+}
+
+fn find(name: &str, nodes: &[String]) -> Result<usize, String> {
+    nodes.iter().position(|node| node == name).ok_or_else(|| {
+        let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
+        let hint = suggest(name, &names).replace("the keys here", "the nodes");
+        format!("there is no node \"{}\": {hint}", printable(name))
+    })
+}
+
+fn read_link(
+    name: &str,
+    link: &Section<'_>,
+    is_closed: bool,
+    parts: &Parts,
+    draft: &mut Draft,
+    errors: &mut Errors,
+) -> Option<()> {
+    link.refuse_unknown(&LINK_KEYS, errors);
+    let from = node(link, "from", is_closed, draft, errors);
+    let to = node(link, "to", is_closed, draft, errors);
+    let rate = link.need("rate", "\"10mbit\"", errors, value::rate);
+    let propagation_ns = link.or("delay", 0, errors, value::time_ns);
+    let frame_ns_min = link.or("frame_time_min", 0, errors, value::time_ns);
+    let restored = link.or("restored", false, errors, value::truth);
+    let duplex = link.or("duplex", false, errors, value::truth);
+    let wire = Wire { rate: rate?, propagation_ns, frame_ns_min };
+    let queue = queue(link, wire, parts, draft, errors)?;
+    let ends = (from?, to?);
+    if ends.0 == ends.1 {
+        link.fail("to", "a link must lead to another node than the one it leaves", errors);
+        return None;
+    }
+    let back_queue = match &queue {
+        Queue::Port(port) => drop_tail(port.config.limit.packets),
+        other => other.clone(),
+    };
+    let there = draft.link(name.to_owned(), ends, wire, queue);
+    if restored {
+        draft.restore(there);
+    }
+    if duplex {
+        draft.link(format!("{name}-back"), (ends.1, ends.0), wire, back_queue);
+    }
+    Some(())
+}
+
+fn queue(
+    link: &Section<'_>,
+    wire: Wire,
+    parts: &Parts,
+    draft: &Draft,
+    errors: &mut Errors,
+) -> Option<Queue> {
+    let packets = link.get("buffer_packets", errors, buffer_packets);
+    let default = if packets.is_some() { QueueKind::DropTail } else { QueueKind::Unlimited };
+    let kind = link.or("queue", default, errors, |found| {
+        value::one_of(found, &[
+            ("unlimited", QueueKind::Unlimited),
+            ("drop-tail", QueueKind::DropTail),
+            ("port", QueueKind::Port),
+        ])
+    });
+    let resend_after_ns = link.get("resend_after", errors, value::time_ns);
+    match (kind, packets) {
+        (QueueKind::Unlimited, None) => Some(Queue::Unlimited),
+        (QueueKind::Unlimited, Some(_)) => {
+            let message = "an unlimited queue has no limit: remove it, or write \
+                           queue = \"drop-tail\"";
+            link.fail("buffer_packets", message, errors);
+            None
+        }
+        (QueueKind::DropTail, Some(packets)) => Some(drop_tail(packets)),
+        (QueueKind::DropTail, None) => {
+            link.fail("queue", "it needs its length: add buffer_packets = 100", errors);
+            None
+        }
+        (QueueKind::Port, packets) => {
+            draft.port(parts, wire, PortDraft { packets, unit_ns: None, resend_after_ns }, errors)
+        }
+    }
+}
+
+fn read_flow(
+    name: &str,
+    flow: &Section<'_>,
+    inputs: &mut Inputs<'_>,
+    draft: &mut Draft,
+    errors: &mut Errors,
+) -> Option<()> {
+    let traffic = source::read(flow, &FLOW_KEYS, inputs, errors);
+    let group = flow.or("group", name.to_owned(), errors, value::name);
+    let hold_ns = flow.or("hold", 0, errors, value::time_ns);
+    let edge = flow.or("edge", 0, errors, |v| value::whole(v, 0..=u64::from(u32::MAX)));
+    let stops = stops(flow, draft, errors)?;
+    let traffic = traffic?;
+    let route = way(flow, &stops, draft, "", errors)?;
+    let back = match traffic {
+        Traffic::Tcp(..) => {
+            let backwards: Vec<usize> = stops.iter().rev().copied().collect();
+            way(flow, &backwards, draft, " for the acknowledgements", errors)?
+        }
+        _ => Vec::new(),
+    };
+    let group = draft.plan.groups.iter().position(|known| known.name == group)?;
+    draft.flow(Flow { group, route, back, hold_ns, edge, traffic });
+    Some(())
+}
+
+/// The nodes that a flow must touch, in order.
+fn stops(flow: &Section<'_>, draft: &mut Draft, errors: &mut Errors) -> Option<Vec<usize>> {
+    let mut stops = vec![node(flow, "from", true, draft, errors)?];
+    if flow.has("via") {
+        let nodes = &draft.plan.nodes;
+        stops.extend(flow.list("via", "[\"b\"]", errors, |found: &Value| {
+            find(&value::name(found)?, nodes)
+        })?);
+    }
+    stops.push(node(flow, "to", true, draft, errors)?);
+    if stops.windows(2).any(|pair| pair[0] == pair[1]) {
+        flow.fail("to", "the way must lead to another node than the one it comes from", errors);
+        return None;
+    }
+    Some(stops)
+}
+
+fn way(
+    flow: &Section<'_>,
+    stops: &[usize],
+    draft: &Draft,
+    what_for: &str,
+    errors: &mut Errors,
+) -> Option<Vec<usize>> {
+    let mut route = Vec::new();
+    for pair in stops.windows(2) {
+        let Some(links) = shortest(&draft.plan, pair[0], pair[1]) else {
+            let nodes = &draft.plan.nodes;
+            let message = format!(
+                "no way leads from \"{}\" to \"{}\"{what_for}: add a link (or duplex = true to one)",
+                nodes[pair[0]], nodes[pair[1]]
+            );
+            flow.fail("to", message, errors);
+            return None;
+        };
+        route.extend(links);
+    }
+    Some(route)
+}
+
+/// The links of the way with the fewest of them; of several the one whose links come first.
+fn shortest(plan: &Plan, from: usize, to: usize) -> Option<Vec<usize>> {
+    let mut reached_by: Vec<Option<usize>> = vec![None; plan.nodes.len()];
+    let mut open = VecDeque::from([from]);
+    while let Some(here) = open.pop_front() {
+        if here == to {
+            break;
+        }
+        for (index, link) in plan.links.iter().enumerate().filter(|(_, link)| link.from == here) {
+            if link.to != from && reached_by[link.to].is_none() {
+                reached_by[link.to] = Some(index);
+                open.push_back(link.to);
+            }
+        }
+    }
+    let mut route = Vec::new();
+    let mut here = to;
+    while here != from {
+        let link = reached_by[here]?;
+        route.push(link);
+        here = plan.links[link].from;
+    }
+    route.reverse();
+    Some(route)
+}
