@@ -53,14 +53,14 @@ pub struct PutBack<'a> {
 #[derive(Clone, Debug)]
 enum Line {
     Serial(Serial),
-    Blocks(Blocks),
+    Blocks(Box<Blocks>),
 }
 
 impl Line {
     fn new(kind: LineKind) -> Self {
         match kind {
             LineKind::Serial => Self::Serial(Serial::new()),
-            LineKind::Blocks(gather) => Self::Blocks(Blocks::new(gather)),
+            LineKind::Blocks(gather) => Self::Blocks(Box::new(Blocks::new(gather))),
         }
     }
 
