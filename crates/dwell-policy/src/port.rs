@@ -56,7 +56,7 @@ pub struct PutBack<'a> {
 #[derive(Clone, Debug)]
 enum Line {
     Serial(Serial),
-    Blocks(Blocks),
+    Blocks(Box<Blocks>),
     Chunks(Box<Chunks>),
 }
 
@@ -64,7 +64,7 @@ impl Line {
     fn new(kind: LineKind) -> Self {
         match kind {
             LineKind::Serial => Self::Serial(Serial::new()),
-            LineKind::Blocks(gather) => Self::Blocks(Blocks::new(gather)),
+            LineKind::Blocks(gather) => Self::Blocks(Box::new(Blocks::new(gather))),
             LineKind::Chunks => Self::Chunks(Box::new(Chunks::new())),
         }
     }
