@@ -59,9 +59,9 @@ fn two_duplicates_let_new_packets_go_and_the_third_repairs() {
     assert_eq!((sender.window(), sender.threshold()), (4.0, 4.0));
     // 13 - 3 - 3 are in the pipe: nothing goes until half of them have arrived.
     assert_eq!(sender.pipe, 7);
-    assert_eq!(answer(&mut sender, 303 * MS, 3, &[(4, 8)]), []);
-    assert_eq!(answer(&mut sender, 304 * MS, 3, &[(4, 9)]), []);
-    assert_eq!(answer(&mut sender, 305 * MS, 3, &[(4, 10)]), []);
+    assert_eq!(answer(&mut sender, 303 * MS, 3, &[(4, 8)]), [] as [i64; 0]);
+    assert_eq!(answer(&mut sender, 304 * MS, 3, &[(4, 9)]), [] as [i64; 0]);
+    assert_eq!(answer(&mut sender, 305 * MS, 3, &[(4, 10)]), [] as [i64; 0]);
     assert_eq!(answer(&mut sender, 306 * MS, 3, &[(4, 11)]), [13]);
     assert_eq!(answer(&mut sender, 400 * MS, 13, &[]), [14, 15, 16]);
     assert!(!sender.recovering());
@@ -71,8 +71,8 @@ fn two_duplicates_let_new_packets_go_and_the_third_repairs() {
 fn without_limited_transmit_duplicates_let_nothing_go() {
     let mut sender = with_window_of_8();
     sender.limited_transmit = false;
-    assert_eq!(answer(&mut sender, 300 * MS, 3, &[(4, 5)]), []);
-    assert_eq!(answer(&mut sender, 301 * MS, 3, &[(4, 6)]), []);
+    assert_eq!(answer(&mut sender, 300 * MS, 3, &[(4, 5)]), [] as [i64; 0]);
+    assert_eq!(answer(&mut sender, 301 * MS, 3, &[(4, 6)]), [] as [i64; 0]);
     assert_eq!(answer(&mut sender, 302 * MS, 3, &[(4, 7)]), [-3]);
 }
 
@@ -80,10 +80,10 @@ fn without_limited_transmit_duplicates_let_nothing_go() {
 fn duplicates_without_news_are_not_counted() {
     let mut sender = with_window_of_8();
     for _ in 0..5 {
-        assert_eq!(answer(&mut sender, 300 * MS, 3, &[]), []);
+        assert_eq!(answer(&mut sender, 300 * MS, 3, &[]), [] as [i64; 0]);
     }
     assert_eq!(answer(&mut sender, 300 * MS, 3, &[(4, 5)]), [11]);
-    assert_eq!(answer(&mut sender, 300 * MS, 3, &[(4, 5)]), []);
+    assert_eq!(answer(&mut sender, 300 * MS, 3, &[(4, 5)]), [] as [i64; 0]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn the_same_losses_are_not_answered_twice() {
     assert_eq!(answer(&mut sender, 1_100 * MS, 5, &[]), [-5, -6]);
     assert_eq!(answer(&mut sender, 1_101 * MS, 5, &[(6, 7)]), [-7]);
     assert_eq!(answer(&mut sender, 1_102 * MS, 5, &[(6, 8)]), [-8]);
-    assert_eq!(answer(&mut sender, 1_103 * MS, 5, &[(6, 9)]), []);
+    assert_eq!(answer(&mut sender, 1_103 * MS, 5, &[(6, 9)]), [] as [i64; 0]);
     assert!(!sender.recovering());
 }
 
@@ -122,7 +122,7 @@ fn timeouts_go_back_and_back_off() {
     assert_eq!(sender.deadline(), Some(1_000 * MS + 2 * rto_ns));
     assert_eq!(sent(&mut sender, 1_000 * MS), [-3]);
     // Duplicates of before the timeout mean nothing.
-    assert_eq!(answer(&mut sender, 1_001 * MS, 3, &[(4, 5)]), []);
+    assert_eq!(answer(&mut sender, 1_001 * MS, 3, &[(4, 5)]), [] as [i64; 0]);
     assert!(sender.scoreboard.is_empty());
     assert_eq!(answer(&mut sender, 1_100 * MS, 4, &[]), [-4, -5]);
     assert_eq!(answer(&mut sender, 1_200 * MS, 11, &[]), [11, 12, 13]);
@@ -147,15 +147,15 @@ fn it_stops_at_the_end_and_its_timer_too() {
     sender.start();
     assert_eq!(sent(&mut sender, 0), [0]);
     assert_eq!(answer(&mut sender, MS, 1, &[]), [1, 2]);
-    assert_eq!(answer(&mut sender, 2 * MS, 3, &[]), []);
+    assert_eq!(answer(&mut sender, 2 * MS, 3, &[]), [] as [i64; 0]);
     assert_eq!(sender.deadline(), None);
 }
 
 #[test]
 fn what_was_never_sent_can_not_be_acknowledged() {
     let mut sender = with_window_of_8();
-    assert_eq!(answer(&mut sender, 300 * MS, 12, &[]), []);
+    assert_eq!(answer(&mut sender, 300 * MS, 12, &[]), [] as [i64; 0]);
     assert_eq!(sender.acked(), 3);
-    assert_eq!(answer(&mut sender, 300 * MS, 3, &[(11, 50), (4, 4)]), []);
+    assert_eq!(answer(&mut sender, 300 * MS, 3, &[(11, 50), (4, 4)]), [] as [i64; 0]);
     assert_eq!(sender.duplicates, 0);
 }

@@ -105,6 +105,6 @@ fn it_stops_at_the_end_and_its_timer_too() {
     sender.start();
     sent(&mut sender, 0);
     assert_eq!(answer(&mut sender, 100 * MS, 1, &[]), [1, 2, 3, 4]);
-    assert_eq!(answer(&mut sender, 200 * MS, 5, &[]), []);
+    assert_eq!(answer(&mut sender, 200 * MS, 5, &[]), [] as [i64; 0]);
     assert_eq!(sender.deadline(), None);
 }
