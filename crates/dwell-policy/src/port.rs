@@ -57,7 +57,7 @@ pub struct PutBack<'a> {
 enum Line {
     Serial(Serial),
     Blocks(Blocks),
-    Chunks(Box<Chunks>),
+    Chunks(Chunks),
 }
 
 impl Line {
@@ -65,7 +65,7 @@ impl Line {
         match kind {
             LineKind::Serial => Self::Serial(Serial::new()),
             LineKind::Blocks(gather) => Self::Blocks(Blocks::new(gather)),
-            LineKind::Chunks => Self::Chunks(Box::new(Chunks::new())),
+            LineKind::Chunks => Self::Chunks(Chunks::new()),
         }
     }
 
