@@ -56,16 +56,16 @@ pub struct PutBack<'a> {
 #[derive(Clone, Debug)]
 enum Line {
     Serial(Serial),
-    Blocks(Blocks),
-    Chunks(Chunks),
+    Blocks(Box<Blocks>),
+    Chunks(Box<Chunks>),
 }
 
 impl Line {
     fn new(kind: LineKind) -> Self {
         match kind {
             LineKind::Serial => Self::Serial(Serial::new()),
-            LineKind::Blocks(gather) => Self::Blocks(Blocks::new(gather)),
-            LineKind::Chunks => Self::Chunks(Chunks::new()),
+            LineKind::Blocks(gather) => Self::Blocks(Box::new(Blocks::new(gather))),
+            LineKind::Chunks => Self::Chunks(Box::new(Chunks::new())),
         }
     }
 
