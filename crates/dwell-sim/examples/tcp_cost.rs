@@ -70,7 +70,7 @@ fn run(flavour: Flavour, window: u32, loss: f64) -> Result<(f64, f64), TcpConfig
         let connection = &mut connections[(steps % CONNECTIONS as u64) as usize];
         now_ns += PACKET_NS;
         connection.step(now_ns, &mut rng, loss);
-        if steps % 1024 == 0 {
+        if steps.is_multiple_of(1024) {
             sent = connections.iter().map(|c| c.sender.counts().segments).sum();
             again = connections.iter().map(|c| c.sender.counts().retransmissions).sum();
         }

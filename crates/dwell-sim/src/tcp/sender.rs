@@ -14,7 +14,7 @@ pub struct Counts {
     pub retransmissions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Acknowledgements taken in.
+    /// Acknowledgements that came.
     pub acks: u64,
 }
 
@@ -69,6 +69,7 @@ impl Sender {
 
     /// An acknowledgement arrives. One of packets that were never sent is ignored.
     pub fn on_ack(&mut self, now_ns: u64, ack: &Ack) {
+        self.counts.acks += 1;
         either!(&mut self.engine, engine => engine.on_ack(now_ns, ack));
     }
 
