@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::estimate::{Estimates, LearnedConfig};
 use crate::packet::ClassKey;
-use crate::scheme::{Gather, PRESETS, Press, Queues, Scheme, Trigger};
+use crate::scheme::{BlockOrder, BlockPlace, Gather, PRESETS, Press, Queues, Scheme, Trigger};
 
 /// How much may wait in a port. A packet that would go beyond any limit is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +125,12 @@ pub enum ConfigError {
     /// Classes of deadlines that are none.
     #[error("timers of classes must ascend, and there are 1 to 16 of them")]
     ClassTimers,
+    /// Blocks without packets, or of packets that are gathered by nothing.
+    #[error("a block needs 1 packet or more; only 1 if packets are not gathered")]
+    BlockPackets,
+    /// A block that moves to the tail leaves the order of its group.
+    #[error("blocks that keep their order can't move to the tail: use loose order, or the front")]
+    BlockOrder,
     /// Values on the scheme's axes that contradict each other.
     #[error("the scheme's trigger, queues and way of pressing don't go together")]
     Combination,
@@ -154,10 +160,12 @@ impl PortConfig {
     }
 }
 
-/// The kinds of queues that a port can have: each serves a part of the design space.
+/// The kinds of queues that a port can have: each serves a part of the design space. What one
+/// has queued, another can't go on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineKind {
     Serial,
+    Blocks(Gather),
     Chunks,
 }
 
@@ -169,6 +177,16 @@ impl LineKind {
                 Queues::One,
                 Press::Never | Press::Always | Press::WaitingTime,
             ) if scheme.gather == Gather::Packet => Ok(Self::Serial),
+            (Trigger::Backlog { packets, .. }, Queues::One, Press::Threshold) => {
+                if packets == 0 || (scheme.gather == Gather::Packet && packets > 1) {
+                    return Err(ConfigError::BlockPackets);
+                }
+                let rules = &scheme.blocks;
+                if rules.order == BlockOrder::Strict && rules.place == BlockPlace::Tail {
+                    return Err(ConfigError::BlockOrder);
+                }
+                Ok(Self::Blocks(scheme.gather))
+            }
             (Trigger::Chunk { .. }, _, Press::Never) if scheme.gather == Gather::Packet => {
                 Ok(Self::Chunks)
             }
@@ -198,6 +216,15 @@ mod tests {
         }
         let threshold = Scheme { press: Press::Threshold, ..Scheme::none() };
         assert_eq!(check(threshold), Err(ConfigError::Combination));
+        let empty = Scheme::blocks(Gather::Flow, 0, 5);
+        assert_eq!(check(empty), Err(ConfigError::BlockPackets));
+        let by_nothing = Scheme::blocks(Gather::Packet, 2, 5);
+        assert_eq!(check(by_nothing), Err(ConfigError::BlockPackets));
+        let mut tail = Scheme::blocks(Gather::Flow, 5, 5);
+        tail.blocks.place = BlockPlace::Tail;
+        assert_eq!(check(tail), Ok(()));
+        tail.blocks.order = BlockOrder::Strict;
+        assert_eq!(check(tail), Err(ConfigError::BlockOrder));
         let pressed_chunks = Scheme { press: Press::Always, ..Scheme::basicq(9000) };
         assert_eq!(check(pressed_chunks), Err(ConfigError::Combination));
     }
@@ -214,6 +241,6 @@ mod tests {
     #[test]
     fn an_unknown_scheme_is_told_with_the_known_ones() {
         let error = Scheme::preset("pakcet").unwrap_err();
-        assert!(error.to_string().contains("none, all, packet"), "{error}");
+        assert!(error.to_string().contains("packet, flow, service, host-pair, edge"), "{error}");
     }
 }

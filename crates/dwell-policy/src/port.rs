@@ -2,8 +2,10 @@
 //!
 //! This file is what all schemes share: events, admission, accounts. How packets wait, and
 //! which of them are pressed, is the matter of the port's *line*: [`serial`] for single packets,
-//! [`chunks`] for packets that are held back to fill frames.
+//! [`blocks`] for packets that are pressed together, [`chunks`] for packets that are held back
+//! to fill frames.
 
+mod blocks;
 mod chunks;
 mod common;
 mod serial;
@@ -15,6 +17,7 @@ use crate::action::{Action, Frame, FramePacket};
 use crate::config::{ConfigError, LineKind, PortConfig};
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
 use crate::packet::{ClassKey, Packet, PacketId};
+use blocks::Blocks;
 use chunks::Chunks;
 use common::Common;
 use serial::Serial;
@@ -53,6 +56,7 @@ pub struct PutBack<'a> {
 #[derive(Clone, Debug)]
 enum Line {
     Serial(Serial),
+    Blocks(Box<Blocks>),
     Chunks(Box<Chunks>),
 }
 
@@ -60,6 +64,7 @@ impl Line {
     fn new(kind: LineKind) -> Self {
         match kind {
             LineKind::Serial => Self::Serial(Serial::new()),
+            LineKind::Blocks(gather) => Self::Blocks(Box::new(Blocks::new(gather))),
             LineKind::Chunks => Self::Chunks(Box::new(Chunks::new())),
         }
     }
@@ -67,6 +72,7 @@ impl Line {
     fn kind(&self) -> LineKind {
         match self {
             Self::Serial(_) => LineKind::Serial,
+            Self::Blocks(line) => LineKind::Blocks(line.gather()),
             Self::Chunks(_) => LineKind::Chunks,
         }
     }
@@ -77,6 +83,7 @@ macro_rules! on_line {
     ($line:expr, $name:ident => $body:expr) => {
         match $line {
             Line::Serial($name) => $body,
+            Line::Blocks($name) => $body,
             Line::Chunks($name) => $body,
         }
     };
@@ -196,7 +203,7 @@ impl Port {
     /// held back any longer. `None` as long as nothing is held back.
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.line {
-            Line::Serial(_) => None, // holds nothing back
+            Line::Serial(_) | Line::Blocks(_) => None, // they hold nothing back
             // While the link is busy no time makes a difference.
             Line::Chunks(line) => line.next_deadline().filter(|_| self.common.link_idle),
         }
@@ -211,6 +218,7 @@ impl Port {
     pub fn block(&self) -> &[PacketId] {
         match &self.line {
             Line::Serial(_) | Line::Chunks(_) => &[],
+            Line::Blocks(line) => line.in_press(),
         }
     }
 

@@ -266,10 +266,14 @@ pub struct Scheme {
 }
 
 /// The names of the presets, in the order in which tables show them.
-pub const PRESETS: [&str; 12] = [
+pub const PRESETS: [&str; 16] = [
     "none",
     "all",
     "packet",
+    "flow",
+    "service",
+    "host-pair",
+    "edge",
     "basicq",
     "chumq",
     "chumq+cea",
@@ -280,6 +284,10 @@ pub const PRESETS: [&str; 12] = [
     "chutq-cef",
     "chutq-cef+cea",
 ];
+
+/// m and n of most figures of Yoshino et al.
+const BLOCK_PACKETS: u32 = 5;
+const BLOCK_LEAD: u32 = 5;
 
 /// What the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
 const CHUNK_BYTES_MAX: u32 = 9000;
@@ -358,10 +366,15 @@ impl Scheme {
         let tandem =
             |policy: PullPolicy| Self::chutq(ClassTimers::TABLE_II, policy.lazy(), CHUNK_BYTES_MAX);
         let chumq = Self::chumq(ClassTimers::TABLE_II, CHUNK_BYTES_MAX);
+        let blocks = |gather| Self::blocks(gather, BLOCK_PACKETS, BLOCK_LEAD);
         Ok(match name {
             "none" => Self::none(),
             "all" => Self::all(),
             "packet" => Self::packet(),
+            "flow" => blocks(Gather::Flow),
+            "service" => blocks(Gather::Service),
+            "host-pair" => blocks(Gather::HostPair),
+            "edge" => blocks(Gather::Edge),
             "basicq" => Self::basicq(CHUNK_BYTES_MAX),
             "chumq" => chumq,
             "chumq+cea" => chumq.with_cea(),

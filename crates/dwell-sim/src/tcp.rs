@@ -23,14 +23,20 @@
 
 mod bits;
 mod config;
+mod growth;
 mod receiver;
+mod rto;
 mod sack1;
 mod scoreboard;
 mod segment;
 mod sender;
+mod standard;
 mod ticks;
 
 pub use config::{Flavour, TcpConfig, TcpConfigError, WINDOW_MAX};
 pub use receiver::Receiver;
 pub use segment::{Ack, SACK_BLOCK_BYTES, SACK_BLOCKS_MAX, SackBlock, Segment};
 pub use sender::{Counts, Sender};
+
+#[cfg(test)]
+mod tests;

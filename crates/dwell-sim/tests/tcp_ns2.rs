@@ -97,7 +97,7 @@ fn compare(text: &str) {
             timeouts: sender.counts().timeouts,
             acked: sender.acked(),
             window: six_digits(sender.window()),
-            threshold: sender.threshold(),
+            threshold: sender.threshold() as u64,
         })
         .collect();
     assert_eq!(ends, trace.ends);

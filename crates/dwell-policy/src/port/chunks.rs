@@ -83,6 +83,8 @@ pub(super) struct Chunks {
     chunk: Chunk,
     scheme: Scheme,
     limits: Limits,
+    /// What waited when the configuration changed, perhaps more than would be let in now.
+    kept: usize,
 }
 
 impl Chunks {
@@ -90,7 +92,7 @@ impl Chunks {
         // What is true of it comes with the configuration, before the first packet.
         let (scheme, limits) = (Scheme::none(), Limits::NONE);
         let queues = ChunkQueues::new(&Queues::One, limits, false);
-        Self { queues, chunk: Chunk::new(limits), scheme, limits }
+        Self { queues, chunk: Chunk::new(limits), scheme, limits, kept: 0 }
     }
 
     /// The configuration changed: queues what waits by the new rules.
@@ -98,6 +100,7 @@ impl Chunks {
         (self.scheme, self.limits) = (common.config.scheme, limits(&common.config));
         let queues = ChunkQueues::new(&self.scheme.queues, self.limits, self.scheme.fill);
         self.chunk = Chunk::new(self.limits);
+        self.kept = self.queues.packets();
         let mut before = std::mem::replace(&mut self.queues, queues);
         before.drain(|mut entry| {
             entry.unit_bytes = unit_bytes(common, entry.bytes, entry.pressed);
@@ -205,14 +208,15 @@ impl Chunks {
     /// The most packets that may wait: in each queue, and in a chunk that is being made.
     pub(super) fn packets_max(&self, common: &Common) -> usize {
         let limit = common.config.limit.packets as usize;
-        match self.scheme.queues {
+        let queued = match self.scheme.queues {
             Queues::One => limit,
             Queues::PerClass(timers) => limit * (timers.as_slice().len() + 1),
             Queues::Tandem(timers, _) => {
                 let chunk = self.limits.units_max.min(self.queues.packets());
                 limit * (timers.as_slice().len() + 1) + chunk
             }
-        }
+        };
+        queued + self.kept
     }
 }
 

@@ -146,7 +146,7 @@ impl Serial {
         entry.bytes = to_bytes;
         entry.pressed_here = smaller.is_some();
         self.pressing = false;
-        self.dropped = self.to_relay(common);
+        self.dropped = self.move_to_relay(common);
         true
     }
 
@@ -170,7 +170,7 @@ impl Serial {
             self.cpu_bytes -= u64::from(bytes);
             if let Some(reason) = bypass {
                 common.accounts.bypass(reason);
-                self.dropped = self.to_relay(common);
+                self.dropped = self.move_to_relay(common);
             } else {
                 common.accounts.press.tried += 1;
                 self.pressing = true;
@@ -181,7 +181,7 @@ impl Serial {
 
     /// Moves the first entry behind the relay queue into it. If each queue has a limit for
     /// itself and there is no room, the packet is dropped and its name returned.
-    fn to_relay(&mut self, common: &mut Common) -> Option<PacketId> {
+    fn move_to_relay(&mut self, common: &mut Common) -> Option<PacketId> {
         let entry = self.queue.get(self.ready)?;
         let own_limit = common.config.scheme.passing == Passing::PressedPass;
         let limit = common.config.limit.packets as usize;

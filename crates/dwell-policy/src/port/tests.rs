@@ -1,11 +1,13 @@
 use dwell_base::time::MICRO_NS;
-use proptest::prelude::*;
 
 use super::*;
 use crate::account::Bypass;
 use crate::config::{FrameCost, QueueLimit};
 use crate::estimate::LearnedConfig;
 use crate::scheme::{Passing, Scheme};
+
+/// Random events, and what must hold after each of them.
+mod property;
 
 const TCP_80: ClassKey = ClassKey::new(6, 80);
 const TCP_HIGH: ClassKey = ClassKey::new(6, 50_000);
@@ -190,6 +192,22 @@ fn the_1000th_slot_is_never_filled() {
 }
 
 #[test]
+fn what_comes_out_of_the_press_may_be_one_more_than_the_limit_lets_in() {
+    let mut port = paper(Scheme::all(), 700_000);
+    port.configure(PortConfig { limit: QueueLimit::packets(6), ..port.config().clone() }).unwrap();
+    port.link_busy();
+    for id in 0..6 {
+        arrive(&mut port, id); // one in the press, five waiting
+        actions(&mut port);
+    }
+    let scheme = Scheme::none();
+    port.configure(PortConfig { scheme, ..port.config().clone() }).unwrap();
+    port.pressed(PacketId(0), Outcome::NotSmaller, 1);
+    assert_eq!(actions(&mut port), []);
+    assert_eq!(port.waiting(), (0, 6));
+}
+
+#[test]
 fn the_limit_of_time_follows_the_rate_and_leaves_room_for_a_burst() {
     let limit = QueueLimit { time_ns: 1_000_000, time_floor_bytes: 2_000, ..Default::default() };
     let mut port = paper(Scheme::none(), 1);
@@ -284,136 +302,5 @@ impl Port {
         let mut port = self.clone();
         while port.poll(Instant::ZERO).is_some() {}
         port.assert_invariants();
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Arrive { bytes: u32, flow: u64, pressed: bool },
-    Pressed { keep_percent: u32, took_ns: u64 },
-    LinkReady,
-    LinkBusy,
-    Rate(u64),
-    Scheme(usize),
-    Clear,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        8 => (1u32..3000, 0u64..4, prop::bool::weighted(0.1)).prop_map(|(bytes, flow, pressed)| {
-            Step::Arrive { bytes, flow: flow << 40 | flow, pressed }
-        }),
-        4 => (0u32..130, 0u64..1_000_000)
-            .prop_map(|(keep_percent, took_ns)| Step::Pressed { keep_percent, took_ns }),
-        4 => Just(Step::LinkReady),
-        1 => Just(Step::LinkBusy),
-        1 => (0u64..1_000_000_000).prop_map(Step::Rate),
-        1 => (0usize..3).prop_map(Step::Scheme),
-        1 => Just(Step::Clear),
-    ]
-}
-
-/// Drives a port as a driver would, and checks what it sends against what arrived.
-#[derive(Default)]
-struct Model {
-    next_id: u32,
-    in_press: Option<(PacketId, u32)>,
-    sizes: std::collections::HashMap<u32, u32>,
-    pressed: std::collections::HashSet<u32>,
-    last_sent: Option<u32>,
-}
-
-impl Model {
-    fn drain(&mut self, port: &mut Port, now: Instant) {
-        while let Some(action) = port.poll(now) {
-            match action {
-                Action::Press(id) => {
-                    assert!(self.in_press.is_none(), "two packets in the press");
-                    assert!(self.pressed.insert(id.0), "pressed twice");
-                    self.in_press = Some((id, self.sizes[&id.0]));
-                }
-                Action::Send => self.sent(port.frame()),
-                Action::PressBlock | Action::Drop(..) => panic!("{action:?} of a serial line"),
-            }
-        }
-        port.assert_invariants();
-    }
-
-    fn sent(&mut self, frame: &Frame) {
-        assert!(!frame.units.is_empty());
-        for unit in &frame.units {
-            assert!(self.last_sent < Some(unit.id.0), "order is broken");
-            self.last_sent = Some(unit.id.0);
-            let original = self.sizes.remove(&unit.id.0).expect("sent what had not arrived");
-            assert_eq!(unit.original_bytes, original);
-            assert!(unit.bytes <= original);
-        }
-    }
-
-    fn apply(&mut self, port: &mut Port, now: Instant, step: &Step) {
-        match *step {
-            Step::Arrive { bytes, flow, pressed } => {
-                let id = self.next_id;
-                self.next_id += 1;
-                if pressed {
-                    self.pressed.insert(id);
-                }
-                let arrival = Packet { bytes, flow, pressed, ..packet(id) };
-                if port.arrive(now, arrival) == Admission::Queued {
-                    self.sizes.insert(id, bytes);
-                }
-            }
-            Step::Pressed { keep_percent, took_ns } => {
-                if let Some((id, bytes)) = self.in_press.take() {
-                    let to = bytes * keep_percent / 100;
-                    let outcome =
-                        if to < bytes { Outcome::Smaller(to) } else { Outcome::NotSmaller };
-                    port.pressed(id, outcome, took_ns);
-                }
-            }
-            Step::LinkReady => port.link_ready(),
-            Step::LinkBusy => port.link_busy(),
-            Step::Rate(bps) => port.set_rate(Rate::from_bps(bps)),
-            Step::Scheme(n) => {
-                let scheme = Scheme::preset(crate::PRESETS[n]).unwrap();
-                port.configure(PortConfig { scheme, ..port.config().clone() }).unwrap();
-            }
-            Step::Clear => port.clear(|id| {
-                self.sizes.remove(&id.0);
-            }),
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    #[test]
-    fn invariants_hold_after_every_event(
-        steps in prop::collection::vec(step(), 1..300),
-        packets in 2u32..40,
-        bytes in 1u64..40_000,
-        units_max in 1u32..5,
-        learned in any::<bool>(),
-    ) {
-        let frame = FrameCost {
-            frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
-            units_bytes_max: 1_430, unit_bytes_named: 1_000, units_max,
-        };
-        let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };
-        let fixed = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: 20_000 };
-        let estimates = if learned {
-            Estimates::Learned(LearnedConfig::default())
-        } else {
-            Estimates::Fixed(fixed)
-        };
-        let config = PortConfig { limit, frame, estimates, ..PortConfig::default() };
-        let mut port = Port::new(config).unwrap();
-        let mut model = Model::default();
-        for (at, step) in steps.iter().enumerate() {
-            let now = Instant::from_ns(at as u64 * 10_000);
-            model.apply(&mut port, now, step);
-            model.drain(&mut port, now);
-        }
     }
 }

@@ -87,6 +87,34 @@ impl RingBits {
         start
     }
 
+    /// How many bits of `[start, end)` are set.
+    pub(super) fn ones(&self, start: u64, end: u64) -> u64 {
+        let mut ones = 0;
+        for_words(start, end, |seq, mask| ones += u64::from((self.word(seq) & mask).count_ones()));
+        ones
+    }
+
+    /// The set bit of `[start, end)` above which `nth - 1` others are; `nth` is at least 1.
+    pub(super) fn nth_highest(&self, start: u64, end: u64, nth: u32) -> Option<u64> {
+        let mut missing = nth;
+        let mut top = end;
+        while top > start {
+            let bottom = ((top - 1) / WORD_BITS * WORD_BITS).max(start);
+            let mask = (u64::MAX >> (WORD_BITS - (top - bottom))) << (bottom % WORD_BITS);
+            let mut word = self.word(bottom) & mask;
+            while word != 0 {
+                let highest = 63 - u64::from(word.leading_zeros());
+                missing -= 1;
+                if missing == 0 {
+                    return Some(bottom / WORD_BITS * WORD_BITS + highest);
+                }
+                word &= !(1 << highest);
+            }
+            top = bottom;
+        }
+        None
+    }
+
     fn word(&self, seq: u64) -> u64 {
         self.words[self.index(seq)]
     }
@@ -144,6 +172,9 @@ mod tests {
                 prop_assert_eq!(bits.first_clear(from, end), clear);
                 let run = (base..to).rev().find(|&s| !model[s as usize]).map_or(base, |s| s + 1);
                 prop_assert_eq!(bits.run_start(base, to), run);
+                let ones = (from..end).filter(|&s| model[s as usize]);
+                prop_assert_eq!(bits.ones(from, end), ones.clone().count() as u64);
+                prop_assert_eq!(bits.nth_highest(from, end, 3), ones.rev().nth(2));
             }
         }
     }

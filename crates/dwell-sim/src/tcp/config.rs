@@ -10,6 +10,10 @@ pub enum Flavour {
     /// pipe algorithm of Fall and Floyd ("Simulation-based Comparisons of Tahoe, Reno, and
     /// SACK TCP", 1996), timers that count ticks.
     Sack1,
+    /// `NewReno` with SACK: RFC 5681, 6675, 6298.
+    NewReno,
+    /// CUBIC with SACK: RFC 9438, 6675, 6298.
+    Cubic,
 }
 
 /// The parameters of a connection: those of the sender and those of its receiver.
@@ -35,10 +39,11 @@ pub struct TcpConfig {
     pub packets: Option<u64>,
     /// Send a new packet for the first and the second duplicate acknowledgement (RFC 3042).
     pub limited_transmit: bool,
-    /// What the retransmission timer counts in. At least 1.
+    /// What the retransmission timer counts in. At least 1. With `NewReno` and CUBIC the
+    /// clock's granularity.
     pub tick_ns: u64,
     /// How far the sender's ticks are ahead of the simulation's: ns-2 draws it from
-    /// `[0, tick)` for each sender.
+    /// `[0, tick)` for each sender. `Sack1` only.
     pub tick_phase_ns: u64,
     /// The retransmission timeout before anything was measured.
     pub rto_initial_ns: u64,
@@ -71,6 +76,32 @@ impl TcpConfig {
             rto_min_ns: 200_000_000,
             rto_max_ns: 60_000_000_000,
             delayed_ack_ns: None,
+        }
+    }
+
+    /// `NewReno` with the defaults of the RFCs.
+    pub const fn new_reno() -> Self {
+        Self {
+            flavour: Flavour::NewReno,
+            initial_window: 10,
+            tick_ns: 1_000_000,
+            rto_initial_ns: 1_000_000_000,
+            rto_min_ns: 1_000_000_000,
+            ..Self::sack1()
+        }
+    }
+
+    /// CUBIC with the defaults of the RFCs.
+    pub const fn cubic() -> Self {
+        Self { flavour: Flavour::Cubic, ..Self::new_reno() }
+    }
+
+    /// The defaults of a flavour.
+    pub const fn of(flavour: Flavour) -> Self {
+        match flavour {
+            Flavour::Sack1 => Self::sack1(),
+            Flavour::NewReno => Self::new_reno(),
+            Flavour::Cubic => Self::cubic(),
         }
     }
 

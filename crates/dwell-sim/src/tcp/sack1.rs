@@ -100,8 +100,8 @@ impl Sack1 {
         self.window
     }
 
-    pub(super) fn threshold(&self) -> u64 {
-        self.threshold
+    pub(super) fn threshold(&self) -> f64 {
+        self.threshold as f64
     }
 
     pub(super) fn recovering(&self) -> bool {
@@ -305,3 +305,6 @@ impl Sack1 {
         self.deadline_ns = Some(now_ns.saturating_add(self.rto.timeout_ns()));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,13 +68,54 @@ impl Scoreboard {
         self.filled_to = self.filled_to.max(seq + 1);
     }
 
+    /// True if `seq` was sent again, if it was a gap.
+    pub(super) fn filled(&self, seq: u64) -> bool {
+        seq < self.filled_to
+    }
+
+    /// All gaps are to be filled once more.
+    pub(super) fn unfill(&mut self) {
+        self.filled_to = self.start;
+    }
+
     /// The first gap that was not filled, with a reported packet above it.
     pub(super) fn next_gap(&self) -> Option<u64> {
-        if self.is_empty() || self.filled_to >= self.end {
+        self.first_gap(self.end)
+    }
+
+    /// The first packet below `limit` that was neither reported nor filled.
+    pub(super) fn first_gap(&self, limit: u64) -> Option<u64> {
+        if self.filled_to >= limit {
             return None;
         }
-        let gap = self.reported.first_clear(self.filled_to, self.end);
-        (gap < self.end).then_some(gap)
+        let known_end = self.end.min(limit);
+        let gap = if self.filled_to < known_end && !self.is_empty() {
+            self.reported.first_clear(self.filled_to, known_end)
+        } else {
+            self.filled_to
+        };
+        (gap < limit).then_some(gap)
+    }
+
+    /// How many packets below `limit` were neither reported nor filled.
+    pub(super) fn gaps_len(&self, limit: u64) -> u64 {
+        if self.filled_to >= limit {
+            return 0;
+        }
+        let known_end = self.end.min(limit).max(self.filled_to);
+        limit - self.filled_to - self.reported.ones(self.filled_to, known_end)
+    }
+
+    /// The reported packet above which `nth - 1` others are, if there are so many.
+    pub(super) fn nth_highest(&self, nth: u32) -> Option<u64> {
+        if self.reported_len < u64::from(nth) {
+            return None;
+        }
+        self.reported.nth_highest(self.start, self.end, nth)
+    }
+
+    pub(super) fn reported_len(&self) -> u64 {
+        self.reported_len
     }
 }
 

@@ -3,6 +3,7 @@
 use super::config::{Flavour, TcpConfig, TcpConfigError};
 use super::sack1::Sack1;
 use super::segment::{Ack, Segment};
+use super::standard::Standard;
 
 /// What a sender has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,17 @@ pub struct Sender {
 #[derive(Clone, Debug)]
 enum Engine {
     Sack1(Sack1),
+    Standard(Standard),
+}
+
+/// The same call for either.
+macro_rules! either {
+    ($engine:expr, $inner:ident => $call:expr) => {
+        match $engine {
+            Engine::Sack1($inner) => $call,
+            Engine::Standard($inner) => $call,
+        }
+    };
 }
 
 impl Sender {
@@ -42,6 +54,7 @@ impl Sender {
         Ok(Self {
             engine: match config.flavour {
                 Flavour::Sack1 => Engine::Sack1(Sack1::new(config)),
+                Flavour::NewReno | Flavour::Cubic => Engine::Standard(Standard::new(config)),
             },
             counts: Counts::default(),
             segment_bytes: config.segment_bytes,
@@ -51,16 +64,12 @@ impl Sender {
 
     /// Begins to send.
     pub fn start(&mut self, _now_ns: u64) {
-        match &mut self.engine {
-            Engine::Sack1(sack1) => sack1.start(),
-        }
+        either!(&mut self.engine, engine => engine.start())
     }
 
     /// An acknowledgement arrives. One of packets that were never sent is ignored.
     pub fn on_ack(&mut self, now_ns: u64, ack: &Ack) {
-        match &mut self.engine {
-            Engine::Sack1(sack1) => sack1.on_ack(now_ns, ack),
-        }
+        either!(&mut self.engine, engine => engine.on_ack(now_ns, ack))
     }
 
     /// Time passes; nothing happens before [`Self::deadline`].
@@ -69,24 +78,19 @@ impl Sender {
             return;
         }
         self.counts.timeouts += 1;
-        match &mut self.engine {
-            Engine::Sack1(sack1) => sack1.on_timeout(now_ns),
-        }
+        either!(&mut self.engine, engine => engine.on_timeout(now_ns))
     }
 
     /// When [`Self::on_timer`] is to be called, unless an acknowledgement comes before and
     /// moves it. Nearly every acknowledgement does.
     pub fn deadline(&self) -> Option<u64> {
-        match &self.engine {
-            Engine::Sack1(sack1) => sack1.deadline(),
-        }
+        either!(&self.engine, engine => engine.deadline())
     }
 
     /// The next packet to send now. To be called after every event until there is none.
     pub fn next_segment(&mut self, now_ns: u64) -> Option<Segment> {
-        let (seq, retransmission) = match &mut self.engine {
-            Engine::Sack1(sack1) => sack1.next_segment(now_ns),
-        }?;
+        let (seq, retransmission) =
+            either!(&mut self.engine, engine => engine.next_segment(now_ns))?;
         self.counts.segments += 1;
         self.counts.retransmissions += u64::from(retransmission);
         let bytes = if seq == 0 { self.first_bytes } else { self.segment_bytes };
@@ -95,37 +99,27 @@ impl Sender {
 
     /// All packets before this one are acknowledged.
     pub fn acked(&self) -> u64 {
-        match &self.engine {
-            Engine::Sack1(sack1) => sack1.acked(),
-        }
+        either!(&self.engine, engine => engine.acked())
     }
 
     /// The congestion window in packets.
     pub fn window(&self) -> f64 {
-        match &self.engine {
-            Engine::Sack1(sack1) => sack1.window(),
-        }
+        either!(&self.engine, engine => engine.window())
     }
 
     /// The threshold of slow start in packets.
-    pub fn threshold(&self) -> u64 {
-        match &self.engine {
-            Engine::Sack1(sack1) => sack1.threshold(),
-        }
+    pub fn threshold(&self) -> f64 {
+        either!(&self.engine, engine => engine.threshold())
     }
 
     /// True while losses are repaired without a timeout.
     pub fn recovering(&self) -> bool {
-        match &self.engine {
-            Engine::Sack1(sack1) => sack1.recovering(),
-        }
+        either!(&self.engine, engine => engine.recovering())
     }
 
     /// The retransmission timeout as it is now.
     pub fn rto_ns(&self) -> u64 {
-        match &self.engine {
-            Engine::Sack1(sack1) => sack1.rto_ns(),
-        }
+        either!(&self.engine, engine => engine.rto_ns())
     }
 
     /// What it has done so far.

@@ -24,7 +24,7 @@ use crate::scheme::ClassTimers;
 
 #[derive(Clone, Debug)]
 pub(super) struct Buffers {
-    /// One for each class, and one for packets that are never held.
+    classes: Classes,
     buffers: Vec<Buffer>,
     /// Bit i: buffer i holds more than a chunk takes.
     over: u32,
@@ -56,34 +56,45 @@ impl Buffer {
     }
 }
 
-/// The queue of a packet among those of `timers`, the last of which is for packets that are
-/// never held.
-pub(super) fn class_of(timers: impl ExactSizeIterator<Item = u64>, hold_ns: u64) -> usize {
-    let classes = timers.len() - 1;
-    if hold_ns == 0 {
-        return classes;
+/// Which queue a packet goes to: one for each class, and a last for those that are never held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Classes(ClassTimers);
+
+impl Classes {
+    pub(super) fn new(timers: &ClassTimers) -> Self {
+        Self(*timers)
     }
-    let not_longer = timers.take(classes).take_while(|&timer_ns| timer_ns <= hold_ns).count();
-    not_longer.saturating_sub(1)
+
+    /// The timers of all queues.
+    pub(super) fn timers_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.as_slice().iter().copied().chain([0])
+    }
+
+    /// The queue of a packet with this W.
+    pub(super) fn of(&self, hold_ns: u64) -> usize {
+        let timers_ns = self.0.as_slice();
+        if hold_ns == 0 {
+            return timers_ns.len();
+        }
+        // They ascend. Counted to the end, because a branch here is taken at random.
+        let not_longer: usize = timers_ns.iter().map(|&ns| usize::from(ns <= hold_ns)).sum();
+        not_longer.max(1) - 1
+    }
 }
 
 impl Buffers {
     pub(super) fn new(timers: &ClassTimers, limits: Limits, fill: bool) -> Self {
-        let timers = timers.as_slice().iter().copied().chain([0]);
-        let buffers = timers.map(Buffer::new).collect();
-        Self { buffers, over: 0, earliest: Instant::FAR_FUTURE, limits, fill }
-    }
-
-    fn buffer_of(&self, hold_ns: u64) -> usize {
-        class_of(self.buffers.iter().map(|buffer| buffer.timer_ns), hold_ns)
+        let classes = Classes::new(timers);
+        let buffers = classes.timers_ns().map(Buffer::new).collect();
+        Self { classes, buffers, over: 0, earliest: Instant::FAR_FUTURE, limits, fill }
     }
 
     pub(super) fn packets_before(&self, hold_ns: u64) -> usize {
-        self.buffers[self.buffer_of(hold_ns)].fifo.len()
+        self.buffers[self.classes.of(hold_ns)].fifo.len()
     }
 
     pub(super) fn arrive(&mut self, entry: Entry) {
-        let at = self.buffer_of(entry.hold_ns());
+        let at = self.classes.of(entry.hold_ns());
         let buffer = &mut self.buffers[at];
         if buffer.fifo.len() == 0 {
             buffer.expires = entry.arrived + buffer.timer_ns;

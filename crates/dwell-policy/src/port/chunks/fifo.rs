@@ -85,11 +85,13 @@ impl Chunk {
     }
 
     /// True if a unit of this size may come next.
+    #[inline]
     pub(super) fn takes(&self, unit_bytes: u32) -> bool {
         let fits = u64::from(unit_bytes) <= self.room_bytes();
         (fits && !self.ended) || self.is_empty()
     }
 
+    #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
         self.bytes += u64::from(entry.unit_bytes);
         self.deadline = self.deadline.min(entry.deadline);
@@ -125,10 +127,12 @@ impl Fifo {
     }
 
     /// True if it holds more than a chunk takes.
+    #[inline]
     pub(super) fn is_over(&self, limits: &Limits) -> bool {
         self.bytes > limits.bytes_max || self.entries.len() > limits.units_max
     }
 
+    #[inline]
     pub(super) fn push(&mut self, entry: Entry) {
         self.bytes += u64::from(entry.unit_bytes);
         self.entries.push_back(entry);
@@ -141,6 +145,7 @@ impl Fifo {
     }
 
     /// Moves its head, if the chunk takes it.
+    #[inline]
     pub(super) fn move_head(&mut self, chunk: &mut Chunk) -> bool {
         let fits = self.entries.front().is_some_and(|head| chunk.takes(head.unit_bytes));
         if let Some(entry) = fits.then(|| self.pop()).flatten() {

@@ -19,7 +19,7 @@ use dwell_base::Instant;
 
 use super::Entry;
 use super::alpha::Alpha;
-use super::buffers::class_of;
+use super::buffers::Classes;
 use super::fifo::{Chunk, Fifo, Limits};
 use crate::action::SendCause;
 use crate::scheme::{ClassTimers, Pull};
@@ -29,8 +29,8 @@ const ROOM_BYTES_MIN: u64 = 40;
 
 #[derive(Clone, Debug)]
 pub(super) struct Tandem {
-    /// One for each class, and one for packets that are never held.
-    queues: Vec<Queue>,
+    classes: Classes,
+    queues: Vec<Fifo>,
     /// Bit i: queue i is not empty.
     filled: u32,
     /// Bytes in the queues, without those in the chunking buffer.
@@ -41,12 +41,6 @@ pub(super) struct Tandem {
     pull: Pull,
     limits: Limits,
     fill: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Queue {
-    fifo: Fifo,
-    timer_ns: u64,
 }
 
 /// What may still come into the chunking buffer.
@@ -62,9 +56,10 @@ enum State {
 
 impl Tandem {
     pub(super) fn new(timers: &ClassTimers, pull: Pull, limits: Limits, fill: bool) -> Self {
-        let timers = timers.as_slice().iter().copied().chain([0]);
+        let classes = Classes::new(timers);
         Self {
-            queues: timers.map(|timer_ns| Queue { fifo: Fifo::default(), timer_ns }).collect(),
+            classes,
+            queues: classes.timers_ns().map(|_| Fifo::default()).collect(),
             filled: 0,
             behind_bytes: 0,
             chunk: Chunk::new(limits),
@@ -75,18 +70,14 @@ impl Tandem {
         }
     }
 
-    fn queue_of(&self, hold_ns: u64) -> usize {
-        class_of(self.queues.iter().map(|queue| queue.timer_ns), hold_ns)
-    }
-
     pub(super) fn packets_before(&self, hold_ns: u64) -> usize {
-        self.queues[self.queue_of(hold_ns)].fifo.len()
+        self.queues[self.classes.of(hold_ns)].len()
     }
 
     pub(super) fn arrive(&mut self, now: Instant, entry: Entry) {
-        let at = self.queue_of(entry.hold_ns());
+        let at = self.classes.of(entry.hold_ns());
         self.behind_bytes += u64::from(entry.unit_bytes);
-        self.queues[at].fifo.push(entry);
+        self.queues[at].push(entry);
         self.filled |= 1 << at;
         if self.pull.eager {
             self.pull(now);
@@ -136,7 +127,7 @@ impl Tandem {
         while left != 0 {
             let at = left.trailing_zeros() as usize;
             left &= left - 1;
-            let Some(head) = self.queues[at].fifo.head() else { continue };
+            let Some(head) = self.queues[at].head() else { continue };
             let alpha = Alpha::new(now, head.deadline, head.bytes, self.pull.clamp_ns);
             if best.is_none_or(|(_, best)| alpha.is_above(&best, self.pull.policy)) {
                 best = Some((at, alpha));
@@ -146,7 +137,7 @@ impl Tandem {
     }
 
     fn move_head(&mut self, at: usize) -> bool {
-        let fifo = &mut self.queues[at].fifo;
+        let fifo = &mut self.queues[at];
         let before = fifo.bytes();
         let moved = fifo.move_head(&mut self.chunk);
         self.behind_bytes -= before - fifo.bytes();
@@ -182,7 +173,7 @@ impl Tandem {
         self.chunk.clear();
         self.state = State::Open;
         for queue in &mut self.queues {
-            while let Some(entry) = queue.fifo.pop() {
+            while let Some(entry) = queue.pop() {
                 to(entry);
             }
         }
@@ -190,7 +181,7 @@ impl Tandem {
     }
 
     pub(super) fn for_each(&self, visit: &mut dyn FnMut(&Entry)) {
-        let queued = self.queues.iter().flat_map(|queue| queue.fifo.iter());
+        let queued = self.queues.iter().flat_map(|queue| queue.iter());
         self.chunk.entries().iter().chain(queued).for_each(visit);
     }
 
@@ -199,9 +190,9 @@ impl Tandem {
         assert_eq!(self.next_deadline(), deadline, "the timer of the chunking buffer");
         for (at, queue) in self.queues.iter().enumerate() {
             let filled = self.filled & (1 << at) != 0;
-            assert_eq!(filled, queue.fifo.len() > 0, "queue {at}");
+            assert_eq!(filled, queue.len() > 0, "queue {at}");
         }
-        let behind: u64 = self.queues.iter().map(|queue| queue.fifo.bytes()).sum();
+        let behind: u64 = self.queues.iter().map(|queue| queue.bytes()).sum();
         assert_eq!(behind, self.behind_bytes, "bytes behind the chunking buffer");
         assert!(self.state == State::Open || !self.chunk.is_empty(), "closed and empty");
         assert!(self.state != State::Held || self.fill && self.pull.hold, "held for nothing");

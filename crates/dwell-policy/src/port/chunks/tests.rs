@@ -5,6 +5,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::action::SendCause;
+use crate::config::{FrameCost, QueueLimit};
+use crate::packet::ClassKey;
+use crate::port::{Admission, Port};
 use crate::scheme::{ClassTimers, Pull, PullPolicy};
 
 /// Section 5 of the paper: frames of 9000 bytes, classes of Table II.
@@ -472,6 +475,166 @@ proptest! {
                     chunk.entries().iter().for_each(|entry| model.left(entry));
                 }
             }
+        }
+    }
+}
+
+/// The chunking schemes among the presets.
+fn presets() -> Vec<Scheme> {
+    let all = crate::PRESETS.map(|name| Scheme::preset(name).unwrap());
+    all.into_iter().filter(|scheme| matches!(scheme.trigger, Trigger::Chunk { .. })).collect()
+}
+
+fn port(scheme: Scheme) -> Port {
+    let frame = FrameCost::FREE_CHUNKS;
+    Port::new(PortConfig { scheme, frame, ..PortConfig::default() }).unwrap()
+}
+
+fn packet(id: u32, bytes: u32, flow: usize) -> Packet {
+    let class = ClassKey::new(17, 9);
+    Packet {
+        id: PacketId(id),
+        bytes,
+        source: class,
+        destination: class,
+        flow: flow as u64,
+        group: 0,
+        hold_ns: HOLDS_US[flow] * MICRO_NS,
+        pressed: false,
+    }
+}
+
+#[test]
+fn a_port_says_when_to_ask_again_only_while_its_link_is_free() {
+    for scheme in presets() {
+        let mut port = port(scheme);
+        assert_eq!(port.next_deadline(), None);
+        assert_eq!(port.arrive(at_us(7), packet(0, 40, 2)), Admission::Queued);
+        assert_eq!(port.poll(at_us(7)), None);
+        assert_eq!(port.next_deadline(), Some(at_us(57)));
+        port.link_busy();
+        assert_eq!(port.next_deadline(), None);
+        assert_eq!(port.poll(at_us(57)), None);
+        port.link_ready();
+        assert_eq!(port.poll(at_us(60)), Some(Action::Send));
+        assert_eq!(
+            (port.frame().cause, port.frame().units[0].sojourn_ns),
+            (SendCause::Timer, 53_000)
+        );
+        let late = port.accounts().late;
+        assert_eq!((late.packets, late.excess_max_ns), (1, 3_000));
+        port.assert_invariants();
+    }
+}
+
+#[test]
+fn each_queue_drops_its_own_tail() {
+    for scheme in presets() {
+        let mut port = port(scheme);
+        let limit = QueueLimit::packets(4);
+        port.configure(PortConfig { limit, ..port.config().clone() }).unwrap();
+        port.link_busy();
+        let mut queued = |flow| {
+            (0..6)
+                .filter(|&id| port.arrive(Instant::ZERO, packet(id, 40, flow)) == Admission::Queued)
+                .count()
+        };
+        let others = if scheme.queues == Queues::One { 0 } else { 3 };
+        assert_eq!((queued(2), queued(3), queued(0)), (3, others, others), "{scheme:?}");
+        port.assert_invariants();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum PortStep {
+    Arrive { flow: usize, bytes: u32, pressed: bool },
+    Wait { ns: u64 },
+    LinkReady,
+    LinkBusy,
+    Configure { preset: usize, raw_unit_bytes: u32 },
+    Clear,
+}
+
+fn port_step() -> impl Strategy<Value = PortStep> {
+    prop_oneof![
+        20 => (0..HOLDS_US.len(), 1u32..3000, prop::bool::weighted(0.1))
+            .prop_map(|(flow, bytes, pressed)| PortStep::Arrive { flow, bytes, pressed }),
+        10 => (0u64..60_000).prop_map(|ns| PortStep::Wait { ns }),
+        10 => Just(PortStep::LinkReady),
+        2 => Just(PortStep::LinkBusy),
+        1 => (0..presets().len(), 0u32..9)
+            .prop_map(|(preset, raw_unit_bytes)| PortStep::Configure { preset, raw_unit_bytes }),
+        1 => Just(PortStep::Clear),
+    ]
+}
+
+/// Books a packet that the port lets go: each once, and each flow in order.
+fn book(model: &mut Model, id: PacketId) {
+    let (flow, _) = model.waiting.remove(&id.0).expect("it came in, once");
+    assert!(model.last[flow] < Some(id.0), "the order of flow {flow} is broken");
+    model.last[flow] = Some(id.0);
+}
+
+fn drain(port: &mut Port, model: &mut Model) {
+    while let Some(action) = port.poll(model.now) {
+        assert_eq!(action, Action::Send);
+        let frame = port.frame();
+        let limits = port.config().frame;
+        assert!(frame.units.len() <= limits.units_max as usize);
+        let bytes_max = u64::from(limits.units_bytes_max + limits.frame_bytes);
+        assert!(frame.link_bytes <= bytes_max || frame.units.len() == 1);
+        for unit in &frame.units {
+            book(model, unit.id);
+        }
+    }
+    port.assert_invariants();
+    let next = port.next_deadline();
+    assert!(next.is_none_or(|at| at > model.now), "the deadline has passed");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_port_keeps_its_invariants_after_every_event(
+        steps in prop::collection::vec(port_step(), 1..300),
+        first in 0..presets().len(),
+        packets in 2u32..40,
+        bytes in 1u64..40_000,
+        units_max in 2u32..50,
+    ) {
+        let frame = FrameCost {
+            frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
+            units_bytes_max: 4_000, unit_bytes_named: 1_000, units_max,
+        };
+        let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };
+        let scheme = presets()[first];
+        let config = PortConfig { scheme, limit, frame, ..PortConfig::default() };
+        let mut port = Port::new(config).unwrap();
+        let mut model = Model::default();
+        for step in &steps {
+            match *step {
+                PortStep::Arrive { flow, bytes, pressed } => {
+                    let id = model.next_id;
+                    model.next_id += 1;
+                    let arrival = Packet { pressed, ..packet(id, bytes, flow) };
+                    if port.arrive(model.now, arrival) == Admission::Queued {
+                        model.waiting.insert(id, (flow, bytes));
+                    }
+                }
+                PortStep::Wait { ns } => model.now = model.now + ns,
+                PortStep::LinkReady => port.link_ready(),
+                PortStep::LinkBusy => port.link_busy(),
+                PortStep::Configure { preset, raw_unit_bytes } => {
+                    let frame = FrameCost { raw_unit_bytes, ..frame };
+                    let scheme = presets()[preset];
+                    let config = PortConfig { scheme, frame, ..port.config().clone() };
+                    port.configure(config).unwrap();
+                }
+                PortStep::Clear => port.clear(|id| book(&mut model, id)),
+            }
+            drain(&mut port, &mut model);
+            prop_assert_eq!(port.accounts().held.packets, model.waiting.len() as u64);
         }
     }
 }

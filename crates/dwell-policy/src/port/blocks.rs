@@ -1,0 +1,473 @@
+//! Blocks of packets that go the same way, pressed while they wait: Yoshino et al., section
+//! III.
+//!
+//! All packets wait in one queue for the link. If it is longer than n + m, the CPU takes m raw
+//! packets of one group from beyond the first n and presses them together, which takes about
+//! as long as the link needs for those n. They keep their places meanwhile; when they are done,
+//! the block stands where its first packet stood.
+//!
+//! What the paper leaves open is a matter of [`BlockRules`](crate::BlockRules).
+
+mod groups;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use dwell_base::Instant;
+
+use super::common::{Common, Filling, Waiting};
+use super::{Outcome, PutBack};
+use crate::account::{Bypass, Count, DropReason};
+use crate::action::{Action, FramePacket, FrameUnit, SendCause};
+use crate::packet::{Packet, PacketId};
+use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Trigger, Unfinished};
+use groups::GroupId;
+use queue::{NONE, Node, Queue, State};
+
+/// A queue whose packets are pressed in blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Blocks {
+    gather: Gather,
+    queue: Queue,
+    /// What is in the press: its packets, by their names here and there.
+    members: Vec<u32>,
+    ids: Vec<PacketId>,
+    /// Bytes of all that waits, as it would be sent now.
+    bytes: u64,
+    /// Bytes of all that is not in the press, headers of units included.
+    units_bytes: u64,
+    /// Packets that were put back and wait.
+    returned: usize,
+    /// m and n.
+    block_packets: usize,
+    lead: usize,
+    rules: BlockRules,
+    /// Runs of packets of one group, while a block in strict order is looked for.
+    runs: Vec<Run>,
+}
+
+/// Packets of one group with nothing else of their group between them.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    group: GroupId,
+    first: u32,
+    packets: usize,
+}
+
+impl Blocks {
+    pub(super) fn new(gather: Gather) -> Self {
+        Self {
+            gather,
+            queue: Queue::new(),
+            members: Vec::new(),
+            ids: Vec::new(),
+            bytes: 0,
+            units_bytes: 0,
+            returned: 0,
+            block_packets: 1,
+            lead: 0,
+            rules: BlockRules::PAPER,
+            runs: Vec::new(),
+        }
+    }
+
+    /// What is pressed together.
+    pub(super) fn gather(&self) -> Gather {
+        self.gather
+    }
+
+    /// The configuration changed.
+    pub(super) fn recount(&mut self, common: &Common) {
+        let scheme = &common.config.scheme;
+        if let Trigger::Backlog { packets, lead } = scheme.trigger {
+            self.queue.configure(packets, lead, scheme.blocks.slots);
+            (self.block_packets, self.lead) = (packets as usize, lead as usize);
+        }
+        self.rules = scheme.blocks;
+        let units = self.queue.iter().map(|at| self.queue.node(at));
+        let waiting = units.filter(|node| node.state != State::InPress);
+        self.units_bytes = waiting.map(|node| unit_bytes(common, node)).sum();
+    }
+
+    pub(super) fn over_limit(&self, common: &Common, packet: &Packet) -> Option<DropReason> {
+        let waiting = Waiting { packets: self.queue.slots(), bytes: self.bytes };
+        common.over_limit(waiting, packet.bytes)
+    }
+
+    pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
+        let class = packet.service();
+        let state = match common.fixed_bypass(packet) {
+            Some(reason) => State::Exempt(reason),
+            // Only who could become part of a block is asked: the back-off counts it.
+            None if self.queue.reaches_edge() && !common.may_try(packet.flow, class) => {
+                State::Exempt(Bypass::BackOff)
+            }
+            None => State::Raw,
+        };
+        // Without groups any packet will do, but the order of flows matters all the same.
+        let single = self.gather == Gather::Packet;
+        let key = if single { packet.flow } else { packet.group };
+        let group = Some(self.queue.groups.join(key));
+        let mut node = Node::new(packet.id, packet.bytes, now, state);
+        (node.class, node.flow, node.group) = (class, packet.flow, group);
+        self.bytes += u64::from(packet.bytes);
+        self.units_bytes += unit_bytes(common, &node);
+        let at = self.queue.keep(node);
+        self.queue.push_back(at);
+    }
+
+    /// Puts a unit back, if there is room.
+    pub(super) fn put_back(&mut self, common: &Common, now: Instant, unit: &PutBack<'_>) -> bool {
+        let room = common.config.limit.packets as usize;
+        let Some((first, followers)) = unit.packets.split_first() else { return false };
+        if self.returned + unit.packets.len() > room {
+            return false;
+        }
+        let node = |packet: &FramePacket| {
+            let arrived = now.before_ns(packet.sojourn_ns);
+            Node::new(packet.id, packet.original_bytes, arrived, State::Pressed)
+        };
+        let mut head = node(first);
+        (head.bytes, head.returned) = (unit.bytes, true);
+        self.bytes += u64::from(head.bytes);
+        self.units_bytes += unit_bytes(common, &head);
+        self.returned += unit.packets.len();
+        let at = self.queue.keep(head);
+        let mut last = NONE;
+        for packet in followers {
+            let follower = self.queue.keep(node(packet));
+            self.queue.append(at, last, follower);
+            last = follower;
+        }
+        match self.rules.put_back {
+            BlockPlace::Front => self.queue.push_front(at),
+            BlockPlace::Tail => self.queue.push_back(at),
+        }
+        true
+    }
+
+    /// False if `id` is not in the press.
+    pub(super) fn pressed(
+        &mut self,
+        common: &mut Common,
+        id: PacketId,
+        outcome: Outcome,
+        took_ns: u64,
+    ) -> bool {
+        if self.ids.first() != Some(&id) {
+            return false;
+        }
+        let members = std::mem::take(&mut self.members);
+        let bytes = members.iter().map(|&at| self.queue.node(at).bytes).sum();
+        let to_bytes = common.book_press(outcome, (members.len() as u32, bytes), took_ns);
+        self.learn(common, &members, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
+        match to_bytes {
+            Some(to_bytes) => self.finish(common, &members, (bytes, to_bytes)),
+            None => self.give_up(common, &members),
+        }
+        self.members = members;
+        self.members.clear();
+        self.ids.clear();
+        true
+    }
+
+    /// Every packet of a block is taken to have shrunk as the whole did.
+    fn learn(&self, common: &mut Common, members: &[u32], sizes: (u32, u32), took_ns: u64) {
+        let (total, to_total) = (u64::from(sizes.0.max(1)), u64::from(sizes.1));
+        if common.learned.is_none() {
+            return;
+        }
+        for &at in members {
+            let node = self.queue.node(at);
+            let bytes = u64::from(node.bytes);
+            // No part is larger than the whole.
+            let to_bytes = (bytes * to_total / total) as u32;
+            let took_ns = took_ns.saturating_mul(bytes) / total;
+            common.learn((node.flow, node.class), (node.bytes, to_bytes), took_ns);
+        }
+    }
+
+    /// The packets become a block.
+    fn finish(&mut self, common: &Common, members: &[u32], (from, to): (u32, u32)) {
+        let Some((&first, followers)) = members.split_first() else { return };
+        self.queue.set_state(first, State::Pressed);
+        self.queue.close_up(first, followers);
+        self.queue.node_mut(first).bytes = to;
+        self.bytes -= u64::from(from);
+        self.bytes += u64::from(to);
+        self.units_bytes += unit_bytes(common, self.queue.node(first));
+        if self.rules.place == BlockPlace::Tail {
+            self.queue.move_to_tail(first);
+        }
+    }
+
+    /// The packets stay what they were, and are not tried again.
+    fn give_up(&mut self, common: &Common, members: &[u32]) {
+        for &at in members {
+            self.queue.set_state(at, State::Tried);
+            self.units_bytes += unit_bytes(common, self.queue.node(at));
+        }
+    }
+
+    pub(super) fn poll(&mut self, common: &mut Common, now: Instant) -> Option<Action> {
+        // The link first: what it takes now waits no more.
+        if common.link_idle
+            && let Some(at) = self.sendable()
+        {
+            self.fill_frame(common, now, at);
+            return Some(Action::Send);
+        }
+        let backlog = self.queue.slots() > self.lead + self.block_packets;
+        if !self.is_pressing() && backlog && self.queue.groups.any_full() && self.find_block() {
+            return Some(self.start(common));
+        }
+        None
+    }
+
+    /// Gives the gathered packets to the press.
+    fn start(&mut self, common: &mut Common) -> Action {
+        common.accounts.press.tried += self.members.len() as u64;
+        for &at in &self.members {
+            self.queue.set_state(at, State::InPress);
+            let node = self.queue.node(at);
+            self.units_bytes -= unit_bytes(common, node);
+            self.ids.push(node.id);
+        }
+        match self.ids[..] {
+            [id] => Action::Press(id),
+            _ => Action::PressBlock,
+        }
+    }
+
+    /// Finds the packets of the next block; false if there is none.
+    fn find_block(&mut self) -> bool {
+        let first = match self.rules.order {
+            BlockOrder::Loose => self.first_of_full_group(),
+            BlockOrder::Strict => self.first_of_run(),
+        };
+        let Some(first) = first else { return false };
+        let (queue, group) = (&self.queue, self.queue.node(first).group);
+        let candidates = queue.iter_from(first).filter(|&at| {
+            let node = queue.node(at);
+            node.group == group && node.state == State::Raw
+        });
+        self.members.extend(candidates.take(self.block_packets));
+        true
+    }
+
+    /// The head-most candidate whose group has enough of them.
+    fn first_of_full_group(&self) -> Option<u32> {
+        let queue = &self.queue;
+        queue.iter_from(queue.edge()).find(|&at| {
+            let node = queue.node(at);
+            node.state == State::Raw && node.group.is_some_and(|group| queue.groups.is_full(group))
+        })
+    }
+
+    /// The head-most candidate that begins a run which is long enough. A group has at most one
+    /// run at a time, and at most as many are looked at as groups are full.
+    fn first_of_run(&mut self) -> Option<u32> {
+        let Self { queue, runs, block_packets, .. } = self;
+        runs.clear();
+        for at in queue.iter_from(queue.edge()) {
+            let node = queue.node(at);
+            let Some(group) = node.group.filter(|&group| queue.groups.is_full(group)) else {
+                continue;
+            };
+            let known = runs.iter().position(|run| run.group == group);
+            match (known, node.state == State::Raw) {
+                (Some(run), true) => runs[run].packets += 1,
+                (None, true) => runs.push(Run { group, first: at, packets: 1 }),
+                // Something of the group is between: what comes behind it is a new run.
+                (Some(run), false) if runs[run].packets < *block_packets => {
+                    runs.remove(run);
+                }
+                (_, false) => (),
+            }
+            // The runs are in the order of their first packets.
+            if let Some(run) = runs.first().filter(|run| run.packets >= *block_packets) {
+                return Some(run.first);
+            }
+        }
+        let long = runs.iter().find(|run| run.packets >= *block_packets);
+        long.map(|run| run.first)
+    }
+
+    /// The unit that the link may take next.
+    fn sendable(&self) -> Option<u32> {
+        let (queue, head) = (&self.queue, self.queue.head());
+        if head == NONE || queue.node(head).state != State::InPress {
+            return (head != NONE).then_some(head);
+        }
+        if self.rules.unfinished == Unfinished::Wait {
+            return None;
+        }
+        let barred = match self.rules.order {
+            BlockOrder::Loose => None,
+            BlockOrder::Strict => queue.node(head).group,
+        };
+        if barred.is_some_and(|group| queue.groups.members(group) == queue.units()) {
+            return None; // it is all of one group
+        }
+        queue.iter().find(|&at| {
+            let node = queue.node(at);
+            node.state != State::InPress && (barred.is_none() || node.group != barred)
+        })
+    }
+
+    fn fill_frame(&mut self, common: &mut Common, now: Instant, first: u32) {
+        let mut filling = common.open_frame();
+        let mut next = Some(first);
+        while let Some(at) = next {
+            if !self.take(common, &mut filling, now, at) {
+                break;
+            }
+            next = self.sendable();
+        }
+        self.units_bytes -= common.close_frame(&filling, SendCause::Ready, 0);
+    }
+
+    /// Moves a unit from the queue to the frame; false if it does not fit.
+    fn take(&mut self, common: &mut Common, filling: &mut Filling, now: Instant, at: u32) -> bool {
+        let node = *self.queue.node(at);
+        if !filling.admit(common, unit_bytes(common, &node)) {
+            return false;
+        }
+        let mut original_bytes = node.original_bytes;
+        common.send_held(node.original_bytes);
+        for follower in self.queue.iter_from(node.first_follower) {
+            let packet = self.queue.node(follower);
+            original_bytes += packet.original_bytes;
+            common.send_held(packet.original_bytes);
+            common.frame.followers.push(FramePacket {
+                id: packet.id,
+                original_bytes: packet.original_bytes,
+                sojourn_ns: now.since_ns(packet.arrived),
+            });
+        }
+        common.put(FrameUnit {
+            id: node.id,
+            bytes: node.bytes,
+            original_bytes,
+            pressed_here: node.state == State::Pressed,
+            followers: node.followers,
+            sojourn_ns: now.since_ns(node.arrived),
+        });
+        match node.state {
+            State::Raw => common.accounts.bypass(Bypass::NoBlock),
+            State::Exempt(reason) => common.accounts.bypass(reason),
+            State::Tried | State::InPress | State::Pressed => (),
+        }
+        self.release(at);
+        true
+    }
+
+    /// Takes a unit out of the queue, with all its packets.
+    fn release(&mut self, at: u32) {
+        let node = *self.queue.node(at);
+        self.queue.unlink(at);
+        self.queue.forget(at);
+        let mut follower = node.first_follower;
+        while follower != NONE {
+            let next = self.queue.next(follower);
+            self.queue.forget(follower);
+            follower = next;
+        }
+        self.bytes -= u64::from(node.bytes);
+        if node.returned {
+            self.returned -= 1 + node.followers as usize;
+        }
+    }
+
+    /// Drops all but what is in the press.
+    pub(super) fn clear(&mut self, common: &mut Common, free: &mut dyn FnMut(PacketId)) {
+        let mut next = self.queue.head();
+        while next != NONE {
+            let at = next;
+            next = self.queue.next(at);
+            let node = *self.queue.node(at);
+            if node.state == State::InPress {
+                continue;
+            }
+            let mut drop = |packet: &Node| {
+                common.drop_held(DropReason::Cleared, packet.original_bytes);
+                free(packet.id);
+            };
+            drop(&node);
+            for follower in self.queue.iter_from(node.first_follower) {
+                drop(self.queue.node(follower));
+            }
+            self.release(at);
+        }
+        self.units_bytes = 0;
+    }
+
+    /// What the block in the press is believed to take.
+    pub(super) fn press_cost_ns(&self, common: &mut Common) -> u64 {
+        let Some(&first) = self.members.first() else { return 0 };
+        let bytes = self.members.iter().map(|&at| self.queue.node(at).bytes).sum();
+        let first = self.queue.node(first);
+        common.estimate(first.flow, first.class, bytes).cost_ns
+    }
+
+    pub(super) fn is_pressing(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
+    /// The packets in the press.
+    pub(super) fn in_press(&self) -> &[PacketId] {
+        &self.ids
+    }
+
+    /// Nothing waits for the CPU; units waiting for the link.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        (0, self.queue.units() - self.members.len())
+    }
+
+    /// Bytes of the units that wait for the link.
+    pub(super) fn units_bytes(&self) -> u64 {
+        self.units_bytes
+    }
+
+    /// What is held, counted anew; verifies the rest.
+    ///
+    /// # Panics
+    /// If an invariant is broken.
+    pub(super) fn count(&self, common: &Common) -> Count {
+        let (mut held, mut returned) = (Count::default(), 0);
+        let (mut bytes, mut units_bytes, mut in_press) = (0, 0, 0);
+        for at in self.queue.iter() {
+            let node = self.queue.node(at);
+            held.add(node.original_bytes);
+            for follower in self.queue.iter_from(node.first_follower) {
+                held.add(self.queue.node(follower).original_bytes);
+            }
+            bytes += u64::from(node.bytes);
+            if node.state == State::InPress {
+                in_press += 1;
+            } else {
+                units_bytes += unit_bytes(common, node);
+            }
+            returned += if node.returned { 1 + node.followers as usize } else { 0 };
+        }
+        assert_eq!((bytes, units_bytes), (self.bytes, self.units_bytes), "bytes are miscounted");
+        assert_eq!((in_press, returned), (self.members.len(), self.returned), "miscounted");
+        self.queue.assert_counts();
+        assert!(!common.link_idle || self.sendable().is_none(), "the link idles for nothing");
+        let backlog = self.queue.slots() > self.lead + self.block_packets;
+        let idle = !self.is_pressing() && backlog && self.first_of_full_group().is_some();
+        let loose = self.rules.order == BlockOrder::Loose;
+        assert!(!(idle && loose), "the CPU idles");
+        held
+    }
+
+    /// The most units that may wait.
+    pub(super) fn packets_max(&self, common: &Common) -> usize {
+        common.config.limit.packets as usize
+    }
+}
+
+fn unit_bytes(common: &Common, node: &Node) -> u64 {
+    let pressed = matches!(node.state, State::Pressed | State::Exempt(Bypass::AlreadyPressed));
+    common.unit_bytes(node.bytes, pressed)
+}

@@ -1,0 +1,286 @@
+use std::collections::{HashMap, HashSet};
+
+use dwell_base::{Instant, Rate};
+use proptest::prelude::*;
+
+use super::packet;
+use crate::account::DropReason;
+use crate::action::{Action, FramePacket};
+use crate::config::{ConfigError, FrameCost, PortConfig, QueueLimit};
+use crate::estimate::{Estimate, Estimates, LearnedConfig, Ratio};
+use crate::packet::{Packet, PacketId};
+use crate::port::{Admission, Outcome, Port, PutBack};
+use crate::scheme::{
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, Gather, PRESETS, Passing, Press, Scheme,
+    Trigger, Unfinished,
+};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive { bytes: u32, flow: u64, pressed: bool },
+    Pressed { keep_percent: u32, took_ns: u64 },
+    LinkReady,
+    LinkBusy,
+    PutBack,
+    Rate(u64),
+    Scheme(usize),
+    Clear,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => (1u32..3000, 0u64..4, prop::bool::weighted(0.1)).prop_map(|(bytes, flow, pressed)| {
+            Step::Arrive { bytes, flow: flow << 40 | flow, pressed }
+        }),
+        4 => (0u32..130, 0u64..1_000_000)
+            .prop_map(|(keep_percent, took_ns)| Step::Pressed { keep_percent, took_ns }),
+        4 => Just(Step::LinkReady),
+        1 => Just(Step::LinkBusy),
+        1 => Just(Step::PutBack),
+        1 => (0u64..1_000_000_000).prop_map(Step::Rate),
+        1 => (0..=PRESETS.len()).prop_map(Step::Scheme),
+        1 => Just(Step::Clear),
+    ]
+}
+
+/// What does not change during a run.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    first_scheme: usize,
+    packets: u32,
+    lead: u32,
+    order: BlockOrder,
+    unfinished: Unfinished,
+    slots: BlockSlots,
+    passing: Passing,
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    (0..=PRESETS.len(), 1u32..5, 0u32..5, any::<[bool; 4]>()).prop_map(
+        |(first_scheme, packets, lead, [strict, wait, heavy, pass])| Setting {
+            first_scheme,
+            packets,
+            lead,
+            order: if strict { BlockOrder::Strict } else { BlockOrder::Loose },
+            unfinished: if wait { Unfinished::Wait } else { Unfinished::Pass },
+            slots: if heavy { BlockSlots::PerPacket } else { BlockSlots::One },
+            passing: if pass { Passing::PressedPass } else { Passing::InOrder },
+        },
+    )
+}
+
+impl Setting {
+    /// The presets, and after them single packets by threshold.
+    fn scheme(&self, n: usize) -> Scheme {
+        let single = Scheme::blocks(Gather::Packet, 1, self.lead);
+        let mut scheme = PRESETS.get(n).map_or(single, |name| Scheme::preset(name).unwrap());
+        if let Trigger::Backlog { packets, lead } = &mut scheme.trigger {
+            *lead = self.lead;
+            *packets = if scheme.gather == Gather::Packet { 1 } else { self.packets };
+        }
+        scheme.passing = self.passing;
+        scheme.blocks = BlockRules {
+            order: self.order,
+            unfinished: self.unfinished,
+            slots: self.slots,
+            place: match self.order {
+                BlockOrder::Strict => BlockPlace::Front,
+                BlockOrder::Loose => BlockPlace::Tail,
+            },
+            ..BlockRules::PAPER
+        };
+        scheme
+    }
+
+    /// The packets among which order is promised share a key; none if there is no promise.
+    fn order_key(&self, scheme: &Scheme, held: &Held) -> Option<(u64, bool)> {
+        match (scheme.press, self.passing, self.order) {
+            (Press::Threshold, _, BlockOrder::Loose) => None,
+            (Press::Threshold, _, BlockOrder::Strict) => Some((held.flow, false)),
+            (_, Passing::InOrder, _) => Some((0, false)),
+            (_, Passing::PressedPass, _) => Some((0, held.pressed_before)),
+        }
+    }
+}
+
+/// A packet in the port.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    bytes: u32,
+    flow: u64,
+    pressed_before: bool,
+    put_back: bool,
+}
+
+/// Drives a port as a driver would, and checks what it sends against what arrived.
+struct Model {
+    setting: Setting,
+    next_id: u32,
+    in_press: Option<(PacketId, u32)>,
+    held: HashMap<u32, Held>,
+    pressed: HashSet<u32>,
+    last_sent: HashMap<(u64, bool), u32>,
+    /// The last unit that was pressed here and sent.
+    sent_pressed: Option<(Vec<FramePacket>, u32)>,
+}
+
+impl Model {
+    fn new(setting: Setting) -> Self {
+        Self {
+            setting,
+            next_id: 0,
+            in_press: None,
+            held: HashMap::new(),
+            pressed: HashSet::new(),
+            last_sent: HashMap::new(),
+            sent_pressed: None,
+        }
+    }
+
+    fn drain(&mut self, port: &mut Port, now: Instant) {
+        while let Some(action) = port.poll(now) {
+            match action {
+                Action::Press(id) => self.press(&[id]),
+                Action::PressBlock => self.press(port.block()),
+                Action::Send => self.sent(port),
+                Action::Drop(id, reason) => {
+                    assert_eq!(reason, DropReason::QueuePackets);
+                    assert!(self.held.remove(&id.0).is_some(), "dropped what was not held");
+                }
+            }
+        }
+        assert_eq!(port.next_deadline(), None, "no scheme here holds packets back");
+        assert_eq!(port.accounts().held.packets, self.held.len() as u64);
+        port.assert_invariants();
+    }
+
+    fn press(&mut self, ids: &[PacketId]) {
+        assert!(self.in_press.is_none(), "two units in the press");
+        for id in ids {
+            assert!(self.pressed.insert(id.0), "pressed twice");
+        }
+        self.in_press = Some((ids[0], ids.iter().map(|id| self.held[&id.0].bytes).sum()));
+    }
+
+    fn sent(&mut self, port: &Port) {
+        let (frame, scheme) = (port.frame(), &port.config().scheme);
+        assert!(!frame.units.is_empty());
+        let mut followers = frame.followers.iter();
+        for unit in &frame.units {
+            let mut packets = vec![FramePacket {
+                id: unit.id,
+                original_bytes: self.held[&unit.id.0].bytes,
+                sojourn_ns: unit.sojourn_ns,
+            }];
+            packets.extend(followers.by_ref().take(unit.followers as usize));
+            let original: u32 = packets.iter().map(|packet| packet.original_bytes).sum();
+            assert_eq!(unit.original_bytes, original);
+            assert!(unit.bytes <= original);
+            for packet in &packets {
+                self.packet_sent(scheme, packet);
+            }
+            if unit.pressed_here {
+                self.sent_pressed = Some((packets, unit.bytes));
+            }
+        }
+        assert!(followers.next().is_none(), "a follower of no unit");
+    }
+
+    fn packet_sent(&mut self, scheme: &Scheme, packet: &FramePacket) {
+        let id = packet.id.0;
+        let held = self.held.remove(&id).expect("sent what was not held");
+        assert_eq!(held.bytes, packet.original_bytes);
+        let key = self.setting.order_key(scheme, &held).filter(|_| !held.put_back);
+        if let Some(key) = key {
+            let last = self.last_sent.insert(key, id);
+            assert!(last < Some(id), "order is broken: {id} after {last:?}");
+        }
+    }
+
+    fn apply(&mut self, port: &mut Port, now: Instant, step: &Step) {
+        match *step {
+            Step::Arrive { bytes, flow, pressed } => self.arrive(port, now, (bytes, flow, pressed)),
+            Step::Pressed { keep_percent, took_ns } => {
+                if let Some((id, bytes)) = self.in_press.take() {
+                    let to = bytes * keep_percent / 100;
+                    let outcome =
+                        if to < bytes { Outcome::Smaller(to) } else { Outcome::NotSmaller };
+                    port.pressed(id, outcome, took_ns);
+                }
+            }
+            Step::LinkReady => port.link_ready(),
+            Step::LinkBusy => port.link_busy(),
+            Step::PutBack => self.put_back(port, now),
+            Step::Rate(bps) => port.set_rate(Rate::from_bps(bps)),
+            Step::Scheme(n) => {
+                let scheme = self.setting.scheme(n);
+                match port.configure(PortConfig { scheme, ..port.config().clone() }) {
+                    Ok(()) => (),
+                    Err(error) => assert_eq!(error, ConfigError::Occupied),
+                }
+            }
+            Step::Clear => port.clear(|id| {
+                assert!(self.held.remove(&id.0).is_some(), "cleared what was not held");
+            }),
+        }
+    }
+
+    fn arrive(&mut self, port: &mut Port, now: Instant, (bytes, flow, pressed): (u32, u64, bool)) {
+        let id = self.next_id;
+        self.next_id += 1;
+        if pressed {
+            self.pressed.insert(id);
+        }
+        let arrival = Packet { bytes, flow, group: flow % 3, pressed, ..packet(id) };
+        if port.arrive(now, arrival) == Admission::Queued {
+            let held = Held { bytes, flow, pressed_before: pressed, put_back: false };
+            self.held.insert(id, held);
+        }
+    }
+
+    fn put_back(&mut self, port: &mut Port, now: Instant) {
+        let Some((packets, bytes)) = self.sent_pressed.take() else { return };
+        if port.put_back(now, PutBack { packets: &packets, bytes }) == Admission::Queued {
+            for packet in packets {
+                let bytes = packet.original_bytes;
+                let held = Held { bytes, flow: 0, pressed_before: false, put_back: true };
+                self.held.insert(packet.id.0, held);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(800))]
+
+    #[test]
+    fn invariants_hold_after_every_event(
+        steps in prop::collection::vec(step(), 1..300),
+        setting in setting(),
+        packets in 2u32..40,
+        bytes in 1u64..40_000,
+        units_max in 1u32..5,
+        learned in any::<bool>(),
+    ) {
+        let frame = FrameCost {
+            frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
+            units_bytes_max: 1_430, unit_bytes_named: 1_000, units_max,
+        };
+        let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };
+        let fixed = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: 20_000 };
+        let estimates = if learned {
+            Estimates::Learned(LearnedConfig::default())
+        } else {
+            Estimates::Fixed(fixed)
+        };
+        let scheme = setting.scheme(setting.first_scheme);
+        let config = PortConfig { scheme, limit, frame, estimates, ..PortConfig::default() };
+        let mut port = Port::new(config).unwrap();
+        let mut model = Model::new(setting);
+        for (at, step) in steps.iter().enumerate() {
+            let now = Instant::from_ns(at as u64 * 10_000);
+            model.apply(&mut port, now, step);
+            model.drain(&mut port, now);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The sender by the RFCs: loss recovery with SACK (RFC 6675), limited transmit (RFC 3042),
+//! timeouts (RFC 6298), windows of `NewReno` (RFC 5681) or CUBIC (RFC 9438).
+//!
+//! Left out: the last two rules of RFC 6675's `NextSeg`, which matter at the end of a
+//! transfer only. After a timeout the scoreboard is kept, as RFC 6675 allows: the receivers
+//! here keep what they have reported.
+
+use super::config::TcpConfig;
+use super::growth::Window;
+use super::rto::Rto;
+use super::scoreboard::Scoreboard;
+use super::segment::Ack;
+
+/// A packet is lost if so many after it have arrived.
+const REORDERING_MAX: u32 = 3;
+
+/// The state of a sender.
+#[derive(Clone, Debug)]
+pub(super) struct Standard {
+    window_packets: u64,
+    initial_window: u32,
+    grow_after_syn: bool,
+    limited_transmit: bool,
+    /// One past the last packet that there is to send.
+    data_end: u64,
+
+    /// One past the highest packet that was sent.
+    sent_end: u64,
+    /// All before it are acknowledged.
+    acked: u64,
+    phase: Phase,
+    window: Window,
+    /// The window, not the receiver or the data, was what stopped the sender.
+    window_full: bool,
+    scoreboard: Scoreboard,
+    /// What is not reported below has been lost.
+    lost_to: u64,
+
+    forced: Option<u64>,
+    filling: bool,
+
+    rto: Rto,
+    deadline_ns: Option<u64>,
+    /// The round trip is measured when all before it are acknowledged.
+    measure_at: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Repairing, until all before this packet are acknowledged.
+    Recovery(u64),
+    /// The same after a timeout, with slow start.
+    Timeout(u64),
+}
+
+impl Standard {
+    pub(super) fn new(config: &TcpConfig) -> Self {
+        let packets = if config.syn { 1 } else { config.initial_window };
+        let threshold = config.initial_threshold.unwrap_or(config.window_packets);
+        Self {
+            window_packets: u64::from(config.window_packets),
+            initial_window: config.initial_window,
+            grow_after_syn: config.syn,
+            limited_transmit: config.limited_transmit,
+            data_end: config.packets.unwrap_or(u64::MAX),
+            sent_end: 0,
+            acked: 0,
+            phase: Phase::Open,
+            window: Window::new(config.flavour, packets, threshold),
+            window_full: false,
+            scoreboard: Scoreboard::new(),
+            lost_to: 0,
+            forced: None,
+            filling: false,
+            rto: Rto::new(config),
+            deadline_ns: None,
+            measure_at: 1,
+        }
+    }
+
+    pub(super) fn start(&mut self) {
+        self.filling = true;
+    }
+
+    pub(super) fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    pub(super) fn window(&self) -> f64 {
+        self.window.packets()
+    }
+
+    pub(super) fn threshold(&self) -> f64 {
+        self.window.threshold()
+    }
+
+    pub(super) fn recovering(&self) -> bool {
+        matches!(self.phase, Phase::Recovery(_))
+    }
+
+    pub(super) fn rto_ns(&self) -> u64 {
+        self.rto.timeout_ns()
+    }
+
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.deadline_ns
+    }
+
+    /// The packets that are taken to be on the way.
+    pub(super) fn pipe(&self) -> u64 {
+        let outstanding = self.sent_end - self.acked;
+        outstanding - self.scoreboard.reported_len() - self.scoreboard.gaps_len(self.lost_to)
+    }
+
+    pub(super) fn on_ack(&mut self, now_ns: u64, ack: &Ack) {
+        if ack.cumulative > self.sent_end {
+            return;
+        }
+        let newly = ack.cumulative.saturating_sub(self.acked);
+        if newly > 0 {
+            self.advance(now_ns, ack);
+        }
+        for block in ack.blocks() {
+            self.scoreboard.report(block, self.sent_end);
+        }
+        if let Some(seq) = self.scoreboard.nth_highest(REORDERING_MAX) {
+            self.lost_to = self.lost_to.max(seq);
+        }
+        self.change_phase(now_ns, newly);
+        self.filling = true;
+    }
+
+    fn advance(&mut self, now_ns: u64, ack: &Ack) {
+        self.acked = ack.cumulative;
+        self.scoreboard.advance(self.acked);
+        self.lost_to = self.lost_to.max(self.acked);
+        if self.acked >= self.measure_at {
+            self.rto.measure(now_ns.saturating_sub(ack.echo_ns));
+            self.measure_at = self.sent_end + 1;
+        }
+        if self.acked < self.sent_end {
+            self.set_timer(now_ns);
+        } else {
+            self.deadline_ns = None;
+        }
+    }
+
+    fn change_phase(&mut self, now_ns: u64, newly: u64) {
+        match self.phase {
+            Phase::Recovery(until) if self.acked >= until => self.phase = Phase::Open,
+            Phase::Recovery(_) => return,
+            Phase::Timeout(until) => {
+                self.grow(now_ns, newly);
+                if self.acked >= until {
+                    self.phase = Phase::Open;
+                }
+            }
+            Phase::Open => self.grow(now_ns, newly),
+        }
+        if self.phase == Phase::Open && self.lost_to > self.acked {
+            self.phase = Phase::Recovery(self.sent_end);
+            self.window.on_loss(self.sent_end - self.acked);
+            self.scoreboard.fill(self.acked);
+            self.forced = Some(self.acked);
+            self.set_timer(now_ns);
+        }
+    }
+
+    fn grow(&mut self, now_ns: u64, newly: u64) {
+        if newly == 0 {
+            return;
+        }
+        if self.acked == newly && self.grow_after_syn {
+            self.window.begin(self.initial_window);
+        } else if self.window_full {
+            self.window.on_acked(now_ns, newly, self.rto.round_ns().unwrap_or(0));
+        }
+    }
+
+    pub(super) fn on_timeout(&mut self, now_ns: u64) {
+        let again = matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
+        self.window.on_timeout(self.sent_end - self.acked, again);
+        self.phase = Phase::Timeout(self.sent_end);
+        if self.acked == 0 {
+            // The SYN was lost: begin the data carefully (RFC 5681, section 3.1).
+            self.initial_window = 1;
+        }
+        self.scoreboard.unfill();
+        self.lost_to = self.sent_end;
+        self.forced = None;
+        self.filling = true;
+        // The echo tells which transmission was answered: no need to wait for new data.
+        self.measure_at = self.acked + 1;
+        self.rto.back_off();
+        self.set_timer(now_ns);
+    }
+
+    pub(super) fn next_segment(&mut self, now_ns: u64) -> Option<(u64, bool)> {
+        if let Some(seq) = self.forced.take() {
+            return Some((seq, true));
+        }
+        if !self.filling {
+            return None;
+        }
+        let Some(seq) = self.choose() else {
+            self.filling = false;
+            return None;
+        };
+        let again = seq < self.sent_end;
+        if again {
+            self.scoreboard.fill(seq);
+        } else {
+            self.sent_end = seq + 1;
+        }
+        if self.deadline_ns.is_none() {
+            self.set_timer(now_ns);
+        }
+        Some((seq, again))
+    }
+
+    fn choose(&mut self) -> Option<u64> {
+        let counts_as_sent = if self.phase == Phase::Open && !self.limited_transmit {
+            self.sent_end - self.acked
+        } else {
+            self.pipe()
+        };
+        self.window_full = counts_as_sent >= (self.window.packets() as u64).max(1);
+        if self.window_full {
+            return None;
+        }
+        if self.phase != Phase::Open
+            && let Some(gap) = self.scoreboard.first_gap(self.lost_to)
+        {
+            return Some(gap);
+        }
+        let limit = self.data_end.min(self.acked + self.window_packets);
+        (self.sent_end < limit).then_some(self.sent_end)
+    }
+
+    fn set_timer(&mut self, now_ns: u64) {
+        self.deadline_ns = Some(now_ns.saturating_add(self.rto.timeout_ns()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use super::super::segment::SackBlock;
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn sent(sender: &mut Standard, now_ns: u64) -> Vec<i64> {
+    std::iter::from_fn(|| sender.next_segment(now_ns))
+        .map(|(seq, again)| if again { -(seq as i64) } else { seq as i64 })
+        .collect()
+}
+
+/// What is sent in answer to an acknowledgement of all before `cumulative`, and of `blocks`.
+fn answer(sender: &mut Standard, now_ns: u64, cumulative: u64, blocks: &[(u64, u64)]) -> Vec<i64> {
+    let mut ack = Ack::new(cumulative, now_ns - 100 * MS, 40);
+    blocks.iter().for_each(|&(start, end)| ack.push(SackBlock { start, end }));
+    sender.on_ack(now_ns, &ack);
+    sent(sender, now_ns)
+}
+
+/// A sender whose packets 1 to 10 are on the way.
+fn with_window_of_10() -> Standard {
+    let mut sender = Standard::new(&TcpConfig::new_reno());
+    sender.start();
+    assert_eq!(sent(&mut sender, 0), [0]);
+    assert_eq!(answer(&mut sender, 100 * MS, 1, &[]), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    sender
+}
+
+#[test]
+fn duplicates_let_new_packets_go_and_three_repair() {
+    let mut sender = with_window_of_10();
+    assert_eq!(answer(&mut sender, 200 * MS, 1, &[(2, 3)]), [11]);
+    assert_eq!(answer(&mut sender, 201 * MS, 1, &[(2, 4)]), [12]);
+    assert_eq!(answer(&mut sender, 202 * MS, 1, &[(2, 5)]), [-1]);
+    assert_eq!((sender.window(), sender.threshold()), (6.0, 6.0));
+    // 12 are out, three have arrived, one was lost and sent again.
+    assert_eq!(sender.pipe(), 9);
+}
+
+#[test]
+fn one_acknowledgement_can_tell_of_all_the_losses() {
+    let mut sender = with_window_of_10();
+    // 1, 3 and 5 are lost; 8, 9 and 10 show it.
+    assert_eq!(answer(&mut sender, 200 * MS, 1, &[(6, 11), (4, 5), (2, 3)]), [-1, -3, -5, 11, 12]);
+    assert_eq!(sender.pipe(), 5);
+    // The pipe's packets are the three that were sent again and the two new ones.
+    assert_eq!(answer(&mut sender, 300 * MS, 3, &[(4, 5), (6, 11)]), [13]);
+    assert_eq!(answer(&mut sender, 301 * MS, 11, &[]), [14, 15]);
+    assert!(!sender.recovering());
+}
+
+#[test]
+fn packets_out_of_order_by_two_are_not_lost() {
+    let mut sender = with_window_of_10();
+    assert_eq!(answer(&mut sender, 200 * MS, 1, &[(2, 3)]), [11]);
+    assert_eq!(answer(&mut sender, 201 * MS, 1, &[(2, 4)]), [12]);
+    assert_eq!(answer(&mut sender, 202 * MS, 4, &[]), [13, 14, 15]);
+    assert!(!sender.recovering());
+}
+
+#[test]
+fn after_a_timeout_what_was_reported_is_not_sent_again() {
+    let mut sender = with_window_of_10();
+    answer(&mut sender, 200 * MS, 1, &[(2, 3)]);
+    sender.on_timeout(2_000 * MS);
+    assert_eq!(sent(&mut sender, 2_000 * MS), [-1]);
+    assert_eq!(sender.pipe(), 1);
+    assert_eq!(answer(&mut sender, 2_100 * MS, 3, &[]), [-3, -4, -5]);
+    // 11 packets were out.
+    assert_eq!(sender.threshold(), 5.5);
+}
+
+#[test]
+fn a_second_timeout_of_a_packet_does_not_lower_the_threshold_again() {
+    let mut sender = with_window_of_10();
+    for round in 1..4 {
+        sender.on_timeout(2_000 * round * MS);
+        assert_eq!(sent(&mut sender, 2_000 * round * MS), [-1]);
+        assert_eq!((sender.window(), sender.threshold()), (1.0, 5.0));
+    }
+    assert_eq!(sender.rto_ns(), 8_000 * MS);
+    // The first answer's echo is of the last transmission: the timeout is known anew.
+    answer(&mut sender, 7_000 * MS, 2, &[]);
+    assert_eq!(sender.rto_ns(), 1_000 * MS);
+}
+
+#[test]
+fn the_window_does_not_grow_while_the_receiver_is_what_limits() {
+    let config = TcpConfig { window_packets: 4, ..TcpConfig::cubic() };
+    let mut sender = Standard::new(&config);
+    sender.start();
+    sent(&mut sender, 0);
+    assert_eq!(answer(&mut sender, 100 * MS, 1, &[]), [1, 2, 3, 4]);
+    let window = sender.window();
+    for seq in 2..50 {
+        assert_eq!(answer(&mut sender, (100 + seq) * MS, seq, &[]), [seq as i64 + 3]);
+    }
+    assert_eq!(sender.window(), window);
+}
+
+#[test]
+fn it_stops_at_the_end_and_its_timer_too() {
+    let config = TcpConfig { packets: Some(5), ..TcpConfig::new_reno() };
+    let mut sender = Standard::new(&config);
+    sender.start();
+    sent(&mut sender, 0);
+    assert_eq!(answer(&mut sender, 100 * MS, 1, &[]), [1, 2, 3, 4]);
+    assert_eq!(answer(&mut sender, 200 * MS, 5, &[]), [] as [i64; 0]);
+    assert_eq!(sender.deadline(), None);
+}
