@@ -7,6 +7,7 @@
 mod charts;
 mod claims;
 mod evaluation;
+mod page;
 mod record;
 mod store;
 mod summary;
@@ -15,6 +16,7 @@ mod tables;
 pub use charts::chart;
 pub use claims::claims;
 pub use evaluation::Evaluation;
+pub use page::page;
 pub use record::{RunRecord, Task, json, wanted_series};
 pub use store::{Store, line};
 pub use summary::Summary;

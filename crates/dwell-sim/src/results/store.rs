@@ -8,6 +8,7 @@ use super::record::{RunRecord, Task, wanted_series};
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     records: BTreeMap<String, RunRecord>,
+    last_code: Option<String>,
 }
 
 impl Store {
@@ -33,12 +34,18 @@ impl Store {
 
     /// Takes a run in, in the place of one with the same key.
     pub fn put(&mut self, record: RunRecord) {
+        self.last_code = Some(record.code.clone());
         self.records.insert(record.key.clone(), record);
     }
 
     /// The run with this key.
     pub fn get(&self, key: &str) -> Option<&RunRecord> {
         self.records.get(key)
+    }
+
+    /// The version of the code that the run put in last is of.
+    pub fn last_code(&self) -> Option<&str> {
+        self.last_code.as_deref()
     }
 
     /// How many runs there are.
@@ -58,21 +65,19 @@ impl Store {
         wanted.iter().all(|name| record.series.contains_key(name)).then_some(record)
     }
 
-    /// All of these runs that are done, in the order of the tasks, then those that are none of
-    /// them, by key: the same text whatever order they were run in.
+    /// First the runs that are none of these tasks, by key, then those that are, in the order of
+    /// the tasks: the same text whatever order they were run in.
     pub fn to_text(&self, tasks: &[Task<'_>], code: &str) -> String {
-        let mut out = String::new();
-        let mut written = std::collections::BTreeSet::new();
-        for key in tasks.iter().map(|task| task.key(code)) {
-            if let Some(record) = self.get(&key)
-                && written.insert(key)
+        let keys: Vec<String> = tasks.iter().map(|task| task.key(code)).collect();
+        let mut left: std::collections::BTreeSet<&str> = keys.iter().map(String::as_str).collect();
+        let others = self.records.iter().filter(|(key, _)| !left.contains(key.as_str()));
+        let mut out: String = others.map(|(_, record)| line(record)).collect();
+        for key in &keys {
+            if let Some(record) = self.get(key)
+                && left.remove(key.as_str())
             {
                 out.push_str(&line(record));
             }
-        }
-        let others = self.records.iter().filter(|(key, _)| !written.contains(*key));
-        for (_, record) in others {
-            out.push_str(&line(record));
         }
         out
     }

@@ -36,6 +36,13 @@ impl fmt::Display for RunKey {
     }
 }
 
+/// A hash of bytes, to tell versions of a program apart.
+pub fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(bytes);
+    hasher.finish128().h1
+}
+
 /// The hash of a text, to tell files apart and to spread seeds.
 pub(super) fn hash64(text: &str, more: u64) -> u64 {
     let mut hasher = SipHasher24::new();

@@ -147,8 +147,8 @@ fn what_is_wrong_is_told_with_line_key_and_remedy() {
         (changed("kind = \"parking-lot\"", "kind = \"ring\""), "must be one of \"parking-lot\", \"dumbbell\""),
         (changed("[about]\ntitle = \"A test\"", ""), "[about] is missing"),
         (changed("time = \"200us\"", ""), "[press]: `time` is missing"),
-        (format!("{PARKING_LOT}[[sweep]]\npress.ratios = [0.5]\n"), ":32: [[sweep]], `press.ratios`: there is no key `ratios` here: did you mean `ratio`?"),
-        (format!("{PARKING_LOT}[[sweep]]\npress.ratio = [0.5, 2]\n"), ":32: [[sweep]], `press.ratio`: must be a number"),
+        (format!("{PARKING_LOT}[[sweep]]\npress.ratios = [0.5]\n"), ":31: [[sweep]], `press.ratios`: there is no key `ratios` here: did you mean `ratio`?"),
+        (format!("{PARKING_LOT}[[sweep]]\npress.ratio = [0.5, 2]\n"), ":31: [[sweep]], `press.ratio`: must be a number"),
         (format!("{PARKING_LOT}[link.a]\nfrom = 'a'\n"), "belong to kind = \"graph\""),
         ("relays = = 3".to_owned(), "x.toml:1: this is not TOML"),
     ] {

@@ -10,7 +10,9 @@ mod genpsk;
 mod lab;
 mod lab_setup;
 mod man;
+mod progress;
 mod relay;
+mod sim;
 mod status;
 
 use std::process::ExitCode;
@@ -28,6 +30,7 @@ pub(crate) enum Command {
     Demo(demo::Demo),
     Lab(lab::Lab),
     Bench(bench::Bench),
+    Sim(sim::Sim),
     Man(man::Man),
 }
 
@@ -48,6 +51,7 @@ impl Command {
             Self::Demo(command) => command.run(logging),
             Self::Lab(command) => command.run(logging),
             Self::Bench(command) => command.run(),
+            Self::Sim(command) => command.run(),
             Self::Man(command) => command.run(),
         }
     }

@@ -14,7 +14,7 @@ use super::flood::{self, Flooded};
 use super::link::seconds;
 use super::link_rate::LinkRate;
 use super::others::Others;
-use super::progress::Progress;
+use crate::commands::progress::Progress;
 use super::record::{Measured, Origin};
 use super::report::{figure, percent};
 use super::statistics::Summary;

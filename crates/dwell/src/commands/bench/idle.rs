@@ -14,7 +14,7 @@ use super::contender::{Contender, Security, dwell_variants};
 use super::link_rate::LinkRate;
 use super::others::Others;
 use super::pinger::Pinger;
-use super::progress::Progress;
+use crate::commands::progress::Progress;
 use super::record::Origin;
 use super::statistics::Summary;
 use super::tunnel::{Belief, Programs, Tunnel};

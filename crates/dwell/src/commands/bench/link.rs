@@ -16,7 +16,7 @@ use super::contender::{Contender, Security, dwell_variants};
 use super::link_rate::LinkRate;
 use super::machine;
 use super::others::Others;
-use super::progress::Progress;
+use crate::commands::progress::Progress;
 use super::record::{Journal, LinkRun, Measured, Origin, Place, Terms, unix_seconds};
 use super::report;
 use super::results::Results;

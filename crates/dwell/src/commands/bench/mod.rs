@@ -17,7 +17,6 @@ mod messages;
 mod openvpn;
 mod others;
 mod pinger;
-mod progress;
 mod record;
 mod report;
 mod results;

@@ -6,6 +6,9 @@ use dwell_report::human;
 
 use crate::terminal;
 
+/// Before this has passed, a quiet progress says nothing; then it speaks this often.
+const QUIET: Duration = Duration::from_secs(2);
+
 /// Counts runs against a plan.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -14,21 +17,35 @@ pub(super) struct Progress {
     planned: Duration,
     planned_done: Duration,
     start: Instant,
+    /// When it spoke last, or began; none if it speaks of each run.
+    spoke: Option<Instant>,
 }
 
 impl Progress {
     /// So many runs, which are thought to take so long.
     pub(super) fn new(runs: usize, planned: Duration) -> Self {
-        let progress =
-            Self { runs, done: 0, planned, planned_done: Duration::ZERO, start: Instant::now() };
         terminal::note(&format!("{runs} runs, about {}", shown(planned)));
-        progress
+        Self { spoke: None, ..Self::quiet(runs, planned) }
+    }
+
+    /// The same for runs that are many and short, of which only the proportions are known: it
+    /// says nothing at first, and then only now and then.
+    pub(super) fn quiet(runs: usize, planned: Duration) -> Self {
+        let start = Instant::now();
+        let planned_done = Duration::ZERO;
+        Self { runs, done: 0, planned, planned_done, start, spoke: Some(start) }
     }
 
     /// A run is done that was thought to take so long; says what came of it.
     pub(super) fn done(&mut self, planned: Duration, what: &str) {
         self.done += 1;
         self.planned_done += planned;
+        if let Some(spoke) = &mut self.spoke {
+            if spoke.elapsed() < QUIET {
+                return;
+            }
+            *spoke = Instant::now();
+        }
         let left = shown(left(self.start.elapsed(), self.planned_done, self.planned));
         let (done, runs) = (self.done, self.runs);
         terminal::note(&format!("[{done}/{runs}, {left} left] {what}"));

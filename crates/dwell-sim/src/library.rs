@@ -1,0 +1,103 @@
+//! The scenarios of the papers, which the program carries with it.
+
+use crate::scenario::{Options, Scenario, ScenarioErrors};
+
+/// A scenario as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name: the paper's and the figure's, `shimamura/fig-8`.
+    pub id: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+macro_rules! entries {
+    ($($id:literal),* $(,)?) => {
+        &[$(Entry {
+            id: $id,
+            text: include_str!(concat!("../../../scenarios/", $id, ".toml")),
+        }),*]
+    };
+}
+
+/// All of them, in the order of the papers.
+pub const ENTRIES: &[Entry] = entries![
+    "shimamura/fig-3",
+    "shimamura/fig-4",
+    "shimamura/fig-4-scaled",
+    "shimamura/fig-5",
+    "shimamura/fig-5-scaled",
+    "shimamura/fig-6",
+    "shimamura/fig-6-scaled",
+    "shimamura/fig-7",
+    "shimamura/table-3",
+    "shimamura/fig-8",
+    "shimamura/fig-9",
+    "shimamura/fig-10",
+    "shimamura/eq-3",
+];
+
+impl Entry {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong with it: only settings can be, and files that it does not name.
+    pub fn read(&self, options: &Options) -> Result<Scenario, ScenarioErrors> {
+        let none = |name: &str| Err(format!("{name} is not part of the program"));
+        Scenario::parse(self.text, &format!("{}.toml", self.id), self.id, options, &none)
+    }
+}
+
+/// Those that a word means: `all`, a paper (`shimamura`), or a figure of one
+/// (`shimamura/fig-8`). None if there are none.
+pub fn find(word: &str) -> Vec<Entry> {
+    let paper = format!("{word}/");
+    ENTRIES
+        .iter()
+        .filter(|entry| word == "all" || entry.id == word || entry.id.starts_with(&paper))
+        .copied()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_can_be_read() {
+        for entry in ENTRIES {
+            for is_quick in [false, true] {
+                let scenario = entry.read(&Options { is_quick, ..Options::default() });
+                let scenario = scenario.unwrap_or_else(|errors| panic!("{errors}"));
+                assert!(!scenario.points.is_empty(), "{}", entry.id);
+                assert!(!scenario.about.paper.is_empty(), "{}", entry.id);
+            }
+        }
+    }
+
+    #[test]
+    fn every_value_of_a_paper_has_a_point() {
+        for entry in ENTRIES {
+            let scenario = entry.read(&Options::default()).unwrap();
+            for paper in &scenario.papers {
+                let point = scenario.points.iter().find(|point| point.meets(&paper.only));
+                let point = point.unwrap_or_else(|| panic!("{}: {}", entry.id, paper.quantity));
+                let other = point.elsewhere(&paper.against);
+                assert!(
+                    scenario.points.iter().any(|point| point.meets(&other)),
+                    "{}: {}",
+                    entry.id,
+                    paper.quantity
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn words_find_papers_and_figures() {
+        assert_eq!(find("all").len(), ENTRIES.len());
+        assert_eq!(find("shimamura/fig-8").len(), 1);
+        assert!(find("shimamura").len() > 5);
+        assert!(find("fig").is_empty());
+    }
+}

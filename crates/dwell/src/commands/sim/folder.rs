@@ -1,0 +1,83 @@
+//! Where results are kept: a file of JSON lines, which an interrupted sweep goes on with.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use dwell_sim::results::{RunRecord, Store, Task, line};
+
+use crate::terminal;
+
+/// The file in a folder of results.
+pub(super) const RESULTS: &str = "results.jsonl";
+
+/// A file that runs are appended to; or none, if nobody wants to keep them.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: Option<(PathBuf, File)>,
+}
+
+impl Journal {
+    /// Keeps nothing.
+    pub(super) fn none() -> Self {
+        Self { file: None }
+    }
+
+    /// Opens a file of results, with what is in it.
+    pub(super) fn open(path: &Path) -> anyhow::Result<(Self, Store)> {
+        let shown = path.display();
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let made = fs::create_dir_all(folder);
+            made.with_context(|| format!("{} can't be made", folder.display()))?;
+        }
+        let (store, notes) = read(path)?;
+        for note in &notes {
+            terminal::note(&format!("{shown}: {note}"));
+        }
+        if !notes.is_empty() {
+            // Or the next run would be written behind half a line.
+            replace(path, &store.to_text(&[], ""))?;
+        }
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("{shown} can't be written"))?;
+        Ok((Self { file: Some((path.to_owned(), file)) }, store))
+    }
+
+    /// Adds a run.
+    pub(super) fn append(&mut self, record: &RunRecord) -> anyhow::Result<()> {
+        if let Some((path, file)) = &mut self.file {
+            file.write_all(line(record).as_bytes())
+                .with_context(|| format!("{} can't be written", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Puts the runs in the order of the tasks, whatever order they were run in.
+    pub(super) fn sort(self, store: &Store, tasks: &[Task<'_>], code: &str) -> anyhow::Result<()> {
+        match self.file {
+            Some((path, _)) => replace(&path, &store.to_text(tasks, code)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The runs in a file; none if there is no file.
+pub(super) fn read(path: &Path) -> anyhow::Result<(Store, Vec<String>)> {
+    match fs::read(path) {
+        // A crash can leave anything at the end of a file.
+        Ok(bytes) => Ok(Store::parse(&String::from_utf8_lossy(&bytes))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Default::default()),
+        Err(error) => Err(error).with_context(|| format!("{} can't be read", path.display())),
+    }
+}
+
+/// Writes a file whole or not at all.
+pub(super) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    fs::write(&new, text)
+        .and_then(|()| fs::rename(&new, path))
+        .with_context(|| format!("{} can't be written", path.display()))
+}

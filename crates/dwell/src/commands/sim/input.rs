@@ -1,0 +1,87 @@
+//! Finding and reading scenarios.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use dwell_base::text::nearest;
+use dwell_sim::library;
+use dwell_sim::scenario::{Options, Scenario, ScenarioErrors};
+
+/// Far more than any scenario or table needs; traces of packets can be long.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// Reads the scenario of this name, or in this file.
+pub(super) fn scenario(name: &str, options: &Options) -> anyhow::Result<Scenario> {
+    if let Some(entry) = library::ENTRIES.iter().find(|entry| entry.id == name) {
+        return entry.read(options).map_err(told);
+    }
+    let path = Path::new(name);
+    if !path.exists() && !is_file_name(name) {
+        bail!("{}", unknown(name));
+    }
+    let text = read(path).with_context(|| {
+        format!("{name} can't be read (`dwell sim list` tells the scenarios that need no file)")
+    })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let file = |name: &str| read(&folder.join(name)).map_err(|error| format!("{error:#}"));
+    let id = path.file_stem().unwrap_or_default().to_string_lossy();
+    Scenario::parse(&text, name, &id, options, &file).map_err(told)
+}
+
+/// Reads all scenarios that these words mean.
+pub(super) fn scenarios(words: &[String], options: &Options) -> anyhow::Result<Vec<Scenario>> {
+    let mut out: Vec<Scenario> = Vec::new();
+    for word in words {
+        let found = library::find(word);
+        if found.is_empty() {
+            bail!("{}", unknown(word));
+        }
+        for entry in found {
+            if !out.iter().any(|scenario| scenario.id == entry.id) {
+                out.push(entry.read(options).map_err(told)?);
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn is_file_name(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "toml")
+}
+
+fn unknown(word: &str) -> String {
+    let ids: Vec<&str> = library::ENTRIES.iter().map(|entry| entry.id).collect();
+    let hint = match nearest(word, &ids) {
+        Some(id) => format!("did you mean {id}?"),
+        None => "`dwell sim list` tells all".to_owned(),
+    };
+    format!("there is no scenario or paper \"{word}\": {hint}")
+}
+
+fn told(errors: ScenarioErrors) -> anyhow::Error {
+    let count = match errors.errors.len() {
+        1 => "1 error".to_owned(),
+        count => format!("{count} errors"),
+    };
+    anyhow::anyhow!("{count} in the scenario\n{errors}")
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        bail!("it is longer than {FILE_BYTES_MAX} bytes");
+    }
+    Ok(text)
+}
+
+/// The version of the code, as far as results depend on it: that of the program and a hash of
+/// its file, so that a build with other code never takes old results for its own.
+pub(super) fn code_version() -> anyhow::Result<String> {
+    let program = std::env::current_exe().and_then(fs::read);
+    let program = program.context("the program can't read its own file to tell its version")?;
+    let fingerprint = dwell_sim::scenario::fingerprint(&program);
+    Ok(format!("{}+{fingerprint:016x}", env!("CARGO_PKG_VERSION")))
+}

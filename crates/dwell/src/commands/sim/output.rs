@@ -1,0 +1,50 @@
+//! Showing results: files in a folder, and text for terminals.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use dwell_report::claims;
+use dwell_report::page::Provenance;
+use dwell_sim::results::{self, Evaluation};
+
+use super::folder::replace;
+
+/// Writes `results.csv`, `report.html` and `figures/*.svg` to a folder.
+pub(super) fn write(
+    folder: &Path,
+    evaluations: &[Evaluation<'_>],
+    code: &str,
+) -> anyhow::Result<()> {
+    replace(&folder.join("results.csv"), &results::csv(evaluations).to_csv())?;
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let provenance = Provenance { version: code.to_owned(), command, ..Provenance::default() };
+    replace(&folder.join("report.html"), &results::page(evaluations, provenance).to_html())?;
+    let figures = folder.join("figures");
+    fs::create_dir_all(&figures)
+        .with_context(|| format!("{} can't be made", figures.display()))?;
+    for evaluation in evaluations {
+        let scenario = evaluation.scenario;
+        for figure in &scenario.figures {
+            let name = format!("{}-{}.svg", scenario.id.replace('/', "-"), figure.id);
+            replace(&figures.join(name), &results::chart(figure, evaluation).to_svg())?;
+        }
+    }
+    Ok(())
+}
+
+/// For a terminal: what papers say beside what we found.
+pub(super) fn claims_text(evaluations: &[Evaluation<'_>]) -> String {
+    let all: Vec<_> = evaluations.iter().flat_map(results::claims).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => claims::to_table(&all).to_text(),
+    }
+}
+
+/// The same for programs.
+pub(super) fn claims_json(evaluations: &[Evaluation<'_>]) -> anyhow::Result<String> {
+    let all: Vec<_> = evaluations.iter().flat_map(results::claims).collect();
+    let judged: Vec<_> = all.iter().map(claims::Claim::judged).collect();
+    Ok(serde_json::to_string_pretty(&judged)? + "\n")
+}

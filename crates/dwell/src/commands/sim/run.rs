@@ -1,0 +1,154 @@
+//! `dwell sim run`: one scenario.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use dwell_sim::results::{self, Evaluation, Store, Task, line};
+use dwell_sim::scenario::{Options, Scenario, Setting, Value};
+
+use super::folder::{Journal, RESULTS, replace};
+use super::runner::{self, Ended, jobs_default};
+use super::{input, output};
+use crate::terminal;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell sim run shimamura/fig-8                              all of its points
+  dwell sim run shimamura/fig-8 --set press.ratio=0.8        one value instead of those swept
+  dwell sim run shimamura/fig-8 --set press.ratio=[0.6,0.8]  others
+  dwell sim run mine.toml --out mine                         a folder with report and figures
+  dwell sim run mine.toml --out mine.jsonl                   only the runs; `.csv` works too
+  dwell sim run mine.toml --json | jq .metrics               each run as a line of JSON
+
+A run that the folder (or the file of JSON lines) has already is not run again. To go on after an
+interruption, give the same command again.
+
+Exit codes:
+  0    all runs are done
+  1    the scenario is wrong, or runs failed
+  2    the command line is wrong
+  130  it was interrupted; what is finished is kept";
+
+/// Run a scenario
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Run {
+    /// A scenario's file, or the name of one that dwell carries with it
+    #[arg(value_name = "FILE|NAME")]
+    scenario: String,
+    /// Set a value of the scenario, by the dotted path of its key
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<Setting>,
+    /// Run so many at once; without it, one for each core
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// The first seed
+    #[arg(long, value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
+    seed: Option<u64>,
+    /// How many runs each point has
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    replications: Option<u32>,
+    /// Keep the results here: a folder, or a file that ends in .jsonl or .csv
+    #[arg(long, value_name = "DIR|FILE")]
+    out: Option<PathBuf>,
+    /// Print each run as a line of JSON
+    #[arg(long)]
+    json: bool,
+    /// The scenario's quick variant: fewer, shorter runs
+    #[arg(long)]
+    quick: bool,
+}
+
+impl Run {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let scenario = input::scenario(&self.scenario, &self.options())?;
+        let code = input::code_version()?;
+        let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
+        let (mut journal, mut store) = match self.journal_path() {
+            Some(path) => Journal::open(&path)?,
+            None => (Journal::none(), Store::default()),
+        };
+        let jobs = self.jobs.map_or_else(jobs_default, usize::from);
+        let ended = runner::run(&tasks, jobs, &code, &mut store, &mut journal)?;
+        journal.sort(&store, &tasks, &code)?;
+        let evaluation = Evaluation::new(&scenario, &store, &code);
+        self.show(&scenario, &[evaluation], &code)?;
+        Ok(exit_code(ended))
+    }
+
+    fn options(&self) -> Options {
+        let mut settings = self.set.clone();
+        let mut whole = |path: &str, value: Option<u64>| {
+            let value = value.and_then(|value| i64::try_from(value).ok());
+            settings.extend(
+                value.map(|value| Setting { path: path.to_owned(), value: Value::Whole(value) }),
+            );
+        };
+        whole("run.seed", self.seed);
+        whole("run.replications", self.replications.map(u64::from));
+        Options { settings, is_quick: self.quick }
+    }
+
+    fn ends_in(&self, extension: &str) -> Option<&Path> {
+        self.out.as_deref().filter(|out| out.extension().is_some_and(|e| e == extension))
+    }
+
+    /// The folder, if it is to be one.
+    fn folder(&self) -> Option<&Path> {
+        let is_file = self.ends_in("jsonl").or(self.ends_in("csv")).is_some();
+        self.out.as_deref().filter(|_| !is_file)
+    }
+
+    fn journal_path(&self) -> Option<PathBuf> {
+        let file = self.ends_in("jsonl").map(Path::to_owned);
+        file.or_else(|| Some(self.folder()?.join(RESULTS)))
+    }
+
+    fn show(
+        &self,
+        scenario: &Scenario,
+        evaluations: &[Evaluation<'_>; 1],
+        code: &str,
+    ) -> anyhow::Result<()> {
+        if let Some(folder) = self.folder() {
+            output::write(folder, evaluations, code)?;
+            terminal::note(&format!("wrote report and figures to {}", folder.display()));
+        }
+        if let Some(file) = self.ends_in("csv") {
+            replace(file, &results::csv(evaluations).to_csv())?;
+        }
+        if self.json {
+            let runs = evaluations[0].runs.iter().flatten();
+            terminal::print(&runs.map(|run| line(run)).collect::<String>())?;
+            return Ok(());
+        }
+        let mut text = format!("{}\n\n", scenario.about.title);
+        text.push_str(&results::table(&evaluations[0]).to_text());
+        let claims = output::claims_text(evaluations);
+        if !claims.is_empty() {
+            text.push('\n');
+            text.push_str(&claims);
+        }
+        terminal::print(&text)?;
+        Ok(())
+    }
+}
+
+/// How the program ends after these runs.
+pub(super) fn exit_code(ended: Ended) -> ExitCode {
+    if ended.is_interrupted {
+        terminal::note("interrupted: give the same command again to go on");
+        return ExitCode::from(130);
+    }
+    match ended.failed {
+        0 => ExitCode::SUCCESS,
+        1 => {
+            terminal::complain("dwell", "1 run failed");
+            ExitCode::FAILURE
+        }
+        failed => {
+            terminal::complain("dwell", &format!("{failed} runs failed"));
+            ExitCode::FAILURE
+        }
+    }
+}

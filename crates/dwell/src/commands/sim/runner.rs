@@ -1,0 +1,147 @@
+//! Running what is not done yet, on several cores.
+//!
+//! Which thread runs what and when makes no difference to any result.
+
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use dwell_sim::results::{RunRecord, Store, Task};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::folder::Journal;
+use crate::commands::progress::Progress;
+use crate::terminal;
+
+/// How a number of runs ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// Runs that failed.
+    pub(super) failed: usize,
+    /// The user wanted it to stop.
+    pub(super) is_interrupted: bool,
+}
+
+/// How many jobs there are if nothing is said.
+pub(super) fn jobs_default() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// Set once the user wants to stop; asking a second time ends the program at once.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    const INTERRUPTED: i32 = 130;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal sets the flag that arms the second.
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("signals can't be caught")?;
+    }
+    Ok(stop)
+}
+
+/// Runs all tasks that the store does not have yet. What is finished is in the journal at once.
+pub(super) fn run(
+    tasks: &[Task<'_>],
+    jobs: usize,
+    code: &str,
+    store: &mut Store,
+    journal: &mut Journal,
+) -> anyhow::Result<Ended> {
+    let mut open: Vec<Task<'_>> = Vec::new();
+    let mut keys = std::collections::BTreeSet::new();
+    for task in tasks {
+        if store.done(task, code).is_none() && keys.insert(task.key(code)) {
+            open.push(*task);
+        }
+    }
+    let known = tasks.len() - open.len();
+    if known > 0 {
+        terminal::note(&format!("{known} of {} runs are done already", tasks.len()));
+    }
+    // Long runs first, so that no core is left alone with one at the end.
+    open.sort_by(|a, b| b.effort().total_cmp(&a.effort()));
+    let stop = stop_flag()?;
+    let total: f64 = open.iter().map(Task::effort).sum();
+    let mut progress = Progress::quiet(open.len(), Duration::from_secs_f64(total));
+    let mut ended = Ended::default();
+    in_parallel(&open, jobs, code, &stop, |task, result| {
+        match result {
+            Ok(record) => {
+                journal.append(&record)?;
+                store.put(record);
+            }
+            Err(message) => {
+                ended.failed += 1;
+                terminal::complain("dwell", &format!("{}: {message}", what(task)));
+            }
+        }
+        progress.done(Duration::from_secs_f64(task.effort()), &what(task));
+        Ok(())
+    })?;
+    ended.is_interrupted = stop.load(Ordering::Relaxed);
+    Ok(ended)
+}
+
+type Result = std::result::Result<RunRecord, String>;
+
+/// Gives each result to `take`, in this thread, as it comes.
+fn in_parallel(
+    tasks: &[Task<'_>],
+    jobs: usize,
+    code: &str,
+    stop: &AtomicBool,
+    mut take: impl FnMut(&Task<'_>, Result) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(at) else { break };
+                    // Nobody listens any more only if the other side has failed.
+                    if sender.send((at, run_one(task, code))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut says = false;
+        for (at, result) in &receiver {
+            let taken = take(&tasks[at], result);
+            if taken.is_err() {
+                stop.store(true, Ordering::Relaxed);
+                return taken;
+            }
+            if stop.load(Ordering::Relaxed) && !says {
+                says = true;
+                terminal::note("the runs under way are finished; Ctrl-C again ends them at once");
+            }
+        }
+        Ok(())
+    })
+}
+
+/// One run that fails, by a bug of ours even, must not take the others with it.
+fn run_one(task: &Task<'_>, code: &str) -> Result {
+    match catch_unwind(AssertUnwindSafe(|| task.run(code))) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("it broke off; this is a bug in dwell".to_owned()),
+    }
+}
+
+/// What a run is, for people.
+fn what(task: &Task<'_>) -> String {
+    let values: Vec<String> =
+        task.point.values.iter().map(|(key, value)| format!("{key}={}", value.shown())).collect();
+    format!("{} {} seed {}", task.scenario.id, values.join(" "), task.seed)
+}
