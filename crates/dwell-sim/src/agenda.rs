@@ -2,8 +2,13 @@
 //!
 //! Links, presses and sources each have at most one thing coming up, so there is no heap of
 //! events but a tournament: the leaves are the actors' times, each inner node names the earlier
-//! of two, the root the earliest of all. Of equal times the actor with the lower number goes
-//! first, so that ties are decided by how actors are numbered and by nothing else.
+//! of two, the root the earliest of all.
+//!
+//! Ties are frequent: connections that share a link send in step with its transmissions, to the
+//! nanosecond. Of equal times, the first actors of the agenda go in their order. The others go
+//! in an order that a hash of seed, time and actor decides, anew each time: with a fixed order
+//! the same connection would win every tie and take far more than its share. (In ns-2 the
+//! rounding of its clock decides, in reality chance does.)
 
 /// Later than anything: nothing is pending.
 pub const NEVER_NS: u64 = u64::MAX;
@@ -15,26 +20,52 @@ pub struct Agenda {
     /// `winners[2n + 1]`; leaves begin at `leaves`.
     winners: Vec<Entry>,
     leaves: usize,
+    /// Actors from this one on have no fixed order among each other.
+    shuffled_from: u32,
+    seed: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     at_ns: u64,
+    /// Decides ties: the lower goes first.
+    order: u32,
     actor: u32,
 }
 
+impl Entry {
+    /// Its rank among all.
+    #[inline]
+    fn key(self) -> u128 {
+        u128::from(self.at_ns) << 32 | u128::from(self.order)
+    }
+}
+
 impl Agenda {
-    /// An agenda for actors `0..actors`, with nothing pending.
-    pub fn new(actors: usize) -> Self {
+    /// An agenda for actors `0..actors`, with nothing pending. Ties among those from
+    /// `shuffled_from` on are decided by chance, which `seed` determines; all others go before
+    /// them, in their order.
+    pub fn new(actors: usize, shuffled_from: usize, seed: u64) -> Self {
         let leaves = actors.next_power_of_two().max(2);
-        let mut winners = vec![Entry { at_ns: NEVER_NS, actor: 0 }; 2 * leaves];
+        let empty = Entry { at_ns: NEVER_NS, order: u32::MAX, actor: 0 };
+        let mut winners = vec![empty; 2 * leaves];
         for (actor, leaf) in winners[leaves..].iter_mut().enumerate() {
             leaf.actor = actor as u32;
         }
         for node in (1..leaves).rev() {
             winners[node] = winners[2 * node];
         }
-        Self { winners, leaves }
+        Self { winners, leaves, shuffled_from: shuffled_from as u32, seed }
+    }
+
+    #[inline]
+    fn order(&self, actor: u32, at_ns: u64) -> u32 {
+        if actor < self.shuffled_from {
+            return actor;
+        }
+        let mixed = (at_ns ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(actor);
+        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed >> 33) as u32 | 1 << 31
     }
 
     /// The earliest actor and its time; [`NEVER_NS`] if nothing is pending.
@@ -53,22 +84,16 @@ impl Agenda {
     #[inline]
     pub fn set(&mut self, actor: u32, at_ns: u64) {
         let mut node = self.leaves + actor as usize;
-        let mut winner = Entry { at_ns, actor };
+        let mut winner = Entry { at_ns, order: self.order(actor, at_ns), actor };
         self.winners[node] = winner;
         while node > 1 {
             let other = self.winners[node ^ 1];
-            // The left sibling has the lower actors: it wins ties.
-            let other_first = if node & 1 == 1 {
-                other.at_ns <= winner.at_ns
-            } else {
-                other.at_ns < winner.at_ns
-            };
-            if other_first {
+            if other.key() < winner.key() {
                 winner = other;
             }
             node >>= 1;
             let before = &mut self.winners[node];
-            if before.actor == winner.actor && before.at_ns == winner.at_ns {
+            if *before == winner {
                 return; // nothing changes from here up
             }
             *before = winner;
@@ -83,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ties_go_to_the_lower_number() {
-        let mut agenda = Agenda::new(5);
+    fn the_first_actors_go_in_their_order() {
+        let mut agenda = Agenda::new(5, 4, 1);
         for actor in [4, 2, 3] {
             agenda.set(actor, 10);
         }
@@ -96,21 +121,34 @@ mod tests {
     }
 
     #[test]
+    fn the_others_win_ties_equally_often() {
+        let mut agenda = Agenda::new(5, 2, 7);
+        let mut wins = [0; 5];
+        for at_ns in (0..30_000).map(|n| n * 120_000) {
+            (2..5).for_each(|actor| agenda.set(actor, at_ns));
+            wins[agenda.next().1 as usize] += 1;
+        }
+        assert!(wins[2..].iter().all(|wins| (9_500..10_500).contains(wins)), "{wins:?}");
+    }
+
+    #[test]
     fn agrees_with_a_scan() {
         let mut rng = Rng::from_seed(1);
         for actors in [1, 2, 3, 7, 8, 100] {
-            let mut agenda = Agenda::new(actors);
+            let mut agenda = Agenda::new(actors, actors / 2, 3);
             let mut times = vec![NEVER_NS; actors];
             for _ in 0..3000 {
                 let actor = rng.below(actors as u64) as usize;
                 times[actor] = if rng.chance(0.2) { NEVER_NS } else { rng.below(50) };
                 agenda.set(actor as u32, times[actor]);
-                let first = times.iter().enumerate().min_by_key(|&(n, &t)| (t, n)).unwrap();
-                assert_eq!(agenda.next().0, *first.1);
-                if *first.1 != NEVER_NS {
-                    assert_eq!(agenda.next().1 as usize, first.0);
+                let first = times.iter().min().copied().unwrap();
+                let (at_ns, actor) = agenda.next();
+                assert_eq!(at_ns, first);
+                assert_eq!(times[actor as usize], first);
+                let fixed = times[..actors / 2].iter().position(|&t| t == first);
+                if first != NEVER_NS && let Some(fixed) = fixed {
+                    assert_eq!(actor as usize, fixed);
                 }
-                assert_eq!(agenda.time_ns(actor as u32), times[actor]);
             }
         }
     }

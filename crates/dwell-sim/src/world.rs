@@ -3,9 +3,9 @@
 //! Every part of it that something can happen to by itself is an actor with at most one pending
 //! time in the [`Agenda`](crate::agenda::Agenda): the transmitter and the press of a port, a
 //! port's timer, the head of the packets under way on a link, the units that come back after a
-//! loss, a source, a connection's timer. They are numbered in this order, and of what happens at
-//! the same instant the lower number goes first: **the end of a transmission goes before an
-//! arrival**.
+//! loss, a source, a connection's timer. Of what happens at the same instant, **the end of a
+//! transmission goes before an arrival**: transmitters go first, then presses and ports' timers,
+//! and all others after them, in an order that chance decides anew for each instant.
 //!
 //! Two shortcuts save events and change nothing: a source whose first links are its own and
 //! without limit is told of when its packet reaches the first queue that others share; and where
@@ -84,12 +84,12 @@ impl World {
         let mut links = link::links(plan)?;
         let mut flows = flow::flows(plan, seed)?;
         route::mark_known_ways(plan, &mut links);
-        let actors = number_actors(&mut links, &mut flows);
+        let (actors, shuffled_from) = number_actors(&mut links, &mut flows);
         let mut world = Self {
             now_ns: 0,
             end_ns: plan.window.until_ns.saturating_add(plan.window.drain_ns),
             window: plan.window,
-            agenda: Agenda::new(actors.len()),
+            agenda: Agenda::new(actors.len(), shuffled_from, seed),
             actors,
             links,
             flows,
@@ -371,13 +371,14 @@ impl World {
     }
 }
 
-/// Gives each actor its number; the order decides ties.
-fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> Vec<Actor> {
+/// Gives each actor its number, and tells from which one on chance decides ties.
+fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Vec<Actor>, usize) {
     let mut actors = Vec::new();
     let mut number = |actor| {
         actors.push(actor);
         (actors.len() - 1) as u32
     };
+    let ports = links.iter().filter(|link| matches!(link.kind, LinkKind::Port(_))).count();
     for (n, link) in links.iter_mut().enumerate() {
         if let LinkKind::Port(port) = &mut link.kind {
             port.transmitter_actor = number(Actor::Transmitter(n as u32));
@@ -403,5 +404,5 @@ fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> Vec<Actor>
             Sending::Tcp(_) => number(Actor::Connection(n as u32)),
         };
     }
-    actors
+    (actors, 3 * ports)
 }
