@@ -17,11 +17,8 @@ pub fn chart(figure: &Figure, evaluation: &Evaluation<'_>) -> Chart {
         FigureKind::Timeline => timelines(figure, evaluation),
         FigureKind::Cdf => distributions(figure, evaluation),
     };
-    let mut chart = Chart::new(
-        &figure.title,
-        axis(&figure.x_axis, None),
-        axis(&figure.y_axis, figure.floor),
-    );
+    let mut chart =
+        Chart::new(&figure.title, axis(&figure.x_axis, None), axis(&figure.y_axis, figure.floor));
     chart.caption = caption(figure, evaluation);
     chart.series = drawn;
     chart
@@ -133,9 +130,8 @@ fn timelines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
                 continue;
             };
             let unit = Evaluation::summary(point, &[], &figure.x).map_or(1.0, |unit| unit.mean);
-            let dots = source
-                .iter()
-                .filter_map(|&(x, y)| Some((x / unit, formula.value(&|_| Some(y))?)));
+            let dots =
+                source.iter().filter_map(|&(x, y)| Some((x / unit, formula.value(&|_| Some(y))?)));
             out.push(Series::line(&full_name(&name, line)).with(dots));
         }
     }
