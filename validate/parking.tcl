@@ -8,8 +8,8 @@
 # Y(i+1), where the paper has X(i+1), which takes what arrives and sends something else. Each
 # source draws from a stream of its own, in the order of the flows.
 #
-# Prints the states of the streams, and for each flow packets sent and lost. With `records` it
-# also writes a line for each packet, made by records.awk:
+# Prints the states of the streams, and for each flow packets received and lost. With `records` it
+# also writes a line for each packet sent before `seconds`, made by records.awk:
 #
 #     FLOW SEQUENCE SENT_S r RECEIVED_S
 #     FLOW SEQUENCE SENT_S d DROPPED_S
@@ -66,7 +66,6 @@ proc flow {id from to} {
     $source use-rng $rng
     $source attach-agent $agent
     $ns at 0.0 "$source start"
-    $ns at $p(seconds) "$source stop"
     set sinks($id) $sink
 }
 
@@ -87,7 +86,7 @@ set ns [new Simulator]
 set records ""
 if {$p(records) ne ""} {
     set filter [file join [file dirname [info script]] records.awk]
-    set records [open "|awk -f $filter > $p(records)" w]
+    set records [open "|awk -v until=$p(seconds) -f $filter > $p(records)" w]
 }
 
 set source [$ns node]
@@ -108,6 +107,7 @@ for {set i 1} {$i < $p(n)} {incr i} {
     flow $i $cross $sink
 }
 
-# A second is more than all queues together need to empty, even ten of them.
+# Sources go on, so that the last packets that are looked at meet what others do. In a second the
+# packets of ten full queues have arrived.
 $ns at [expr {$p(seconds) + 1.0}] finish
 $ns run

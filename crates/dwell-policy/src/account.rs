@@ -22,6 +22,15 @@ impl Count {
         self.bytes -= u64::from(bytes);
     }
 
+    pub(crate) fn add_all(&mut self, other: Self) {
+        *self = self.plus(other);
+    }
+
+    pub(crate) fn remove_all(&mut self, other: Self) {
+        self.packets -= other.packets;
+        self.bytes -= other.bytes;
+    }
+
     fn plus(self, other: Self) -> Self {
         Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
     }

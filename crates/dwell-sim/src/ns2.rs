@@ -19,7 +19,17 @@
 //! | `$rng all-seeds` | [`Stream::state`] |
 //! | `$rng next-random` | [`Stream::integer`] |
 //! | `RandomVariable/Exponential`, `Application/Traffic/Exponential` | [`Stream::exponential`] |
+//!
+//! # Records
+//!
+//! [`records`] reads what `validate/parking.tcl` wrote, [`parking`] is that network as a plan, and
+//! [`compare`] runs it with the same streams and says which packets fared differently. [`dumbbell`]
+//! is the network of `validate/dumbbell.tcl`, for means over seeds.
 
+pub mod compare;
+pub mod dumbbell;
+pub mod parking;
+pub mod records;
 mod stream;
 
 pub use stream::Stream;

@@ -1,12 +1,15 @@
 //! The sender and receiver against ns-2.35, packet by packet: the network of
 //! `validate/tcp/trace.tcl` is built again here, and must send and drop the same packets in
-//! the same microseconds as the traces beside that script say.
+//! the same microseconds as the traces beside that script say. The senders by the RFCs go
+//! through the same network, where they must fill the link and send again what was dropped, and
+//! nothing else.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod dumbbell;
 
-use dumbbell::{Dumbbell, Event, Flow};
+use dumbbell::{BOTTLENECK_US_PER_BYTE, Dumbbell, Event, Flow};
+use dwell_sim::tcp::{Flavour, Sender};
 
 /// A trace that ns-2 made, as far as it is kept.
 #[derive(Debug, Default)]
@@ -46,6 +49,7 @@ fn parse(text: &str) -> Trace {
                 delay_us: n(1),
                 bytes: n(2) as u32,
                 tick_phase_ns: n(3),
+                flavour: Flavour::Sack1,
             }),
             "send" | "again" | "drop" => trace.lines.push(line.to_owned()),
             "sum" => trace.sum = (n(0), n(1)),
@@ -117,3 +121,41 @@ macro_rules! same_as_ns2 {
 }
 
 same_as_ns2!(one_no_loss one_drops one_small bursts two five);
+
+/// Flows of one flavour with a queue of 20 packets for a minute: the drops, and the senders.
+fn minute(flavour: Flavour, starts_and_delays_us: &[(u64, u64)]) -> (u64, Vec<Sender>) {
+    let flow =
+        |&(start_us, delay_us)| Flow { start_us, delay_us, bytes: 1003, tick_phase_ns: 0, flavour };
+    let flows: Vec<Flow> = starts_and_delays_us.iter().map(flow).collect();
+    let mut network = Dumbbell::new(20, &flows);
+    let mut drops = 0;
+    network.run(60_000_000, |_, event, _, _| drops += u64::from(event == Event::Drop));
+    (drops, network.senders().cloned().collect())
+}
+
+const FLAVOURS: [Flavour; 3] = [Flavour::Sack1, Flavour::NewReno, Flavour::Cubic];
+const CAPACITY: u64 = 60_000_000 / (1003 * BOTTLENECK_US_PER_BYTE);
+
+#[test]
+fn every_flavour_fills_the_link_and_sends_again_what_was_dropped() {
+    for flavour in FLAVOURS {
+        let (drops, senders) = minute(flavour, &[(100_000, 5_003)]);
+        let (acked, counts) = (senders[0].acked(), senders[0].counts());
+        assert!(acked * 100 > CAPACITY * 99, "{flavour:?} {acked}");
+        assert!(drops < acked / 100 && counts.timeouts <= 1, "{flavour:?} {drops} {counts:?}");
+        // What was dropped at the end was not missed yet.
+        let again = counts.retransmissions;
+        assert!(again <= drops && drops <= again + 3, "{flavour:?} {drops} {again}");
+    }
+}
+
+#[test]
+fn flows_fill_the_link_together() {
+    for flavour in FLAVOURS {
+        let (_, senders) =
+            minute(flavour, &[(100_000, 5_003), (700_011, 33_001), (300_000, 17_777)]);
+        let acked: Vec<u64> = senders.iter().map(Sender::acked).collect();
+        assert!(acked.iter().sum::<u64>() * 100 > CAPACITY * 97, "{flavour:?} {acked:?}");
+        assert!(acked.iter().all(|&a| a * 10 > CAPACITY), "{flavour:?} {acked:?}");
+    }
+}

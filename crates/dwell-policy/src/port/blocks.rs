@@ -8,6 +8,7 @@
 //!
 //! What the paper leaves open is a matter of [`BlockRules`](crate::BlockRules).
 
+mod gather;
 mod groups;
 mod queue;
 #[cfg(test)]
@@ -21,7 +22,7 @@ use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FramePacket, FrameUnit, SendCause};
 use crate::packet::{Packet, PacketId};
 use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Trigger, Unfinished};
-use groups::GroupId;
+use gather::Gatherer;
 use queue::{NONE, Node, Queue, State};
 
 /// A queue whose packets are pressed in blocks.
@@ -42,16 +43,7 @@ pub(super) struct Blocks {
     block_packets: usize,
     lead: usize,
     rules: BlockRules,
-    /// Runs of packets of one group, while a block in strict order is looked for.
-    runs: Vec<Run>,
-}
-
-/// Packets of one group with nothing else of their group between them.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    group: GroupId,
-    first: u32,
-    packets: usize,
+    gatherer: Gatherer,
 }
 
 impl Blocks {
@@ -67,7 +59,7 @@ impl Blocks {
             block_packets: 1,
             lead: 0,
             rules: BlockRules::PAPER,
-            runs: Vec::new(),
+            gatherer: Gatherer::default(),
         }
     }
 
@@ -217,11 +209,18 @@ impl Blocks {
             self.fill_frame(common, now, at);
             return Some(Action::Send);
         }
-        let backlog = self.queue.slots() > self.lead + self.block_packets;
-        if !self.is_pressing() && backlog && self.queue.groups.any_full() && self.find_block() {
-            return Some(self.start(common));
+        if !self.is_pressing() && self.has_backlog() {
+            let Self { queue, members, rules, block_packets, .. } = self;
+            self.gatherer.gather(queue, rules.order, *block_packets, members);
+            return (!self.members.is_empty()).then(|| self.start(common));
         }
         None
+    }
+
+    /// Enough waits, and enough of one group beyond the lead.
+    fn has_backlog(&self) -> bool {
+        let waits = self.queue.slots() > self.lead + self.block_packets;
+        waits && self.queue.groups.any_full()
     }
 
     /// Gives the gathered packets to the press.
@@ -237,60 +236,6 @@ impl Blocks {
             [id] => Action::Press(id),
             _ => Action::PressBlock,
         }
-    }
-
-    /// Finds the packets of the next block; false if there is none.
-    fn find_block(&mut self) -> bool {
-        let first = match self.rules.order {
-            BlockOrder::Loose => self.first_of_full_group(),
-            BlockOrder::Strict => self.first_of_run(),
-        };
-        let Some(first) = first else { return false };
-        let (queue, group) = (&self.queue, self.queue.node(first).group);
-        let candidates = queue.iter_from(first).filter(|&at| {
-            let node = queue.node(at);
-            node.group == group && node.state == State::Raw
-        });
-        self.members.extend(candidates.take(self.block_packets));
-        true
-    }
-
-    /// The head-most candidate whose group has enough of them.
-    fn first_of_full_group(&self) -> Option<u32> {
-        let queue = &self.queue;
-        queue.iter_from(queue.edge()).find(|&at| {
-            let node = queue.node(at);
-            node.state == State::Raw && node.group.is_some_and(|group| queue.groups.is_full(group))
-        })
-    }
-
-    /// The head-most candidate that begins a run which is long enough. A group has at most one
-    /// run at a time, and at most as many are looked at as groups are full.
-    fn first_of_run(&mut self) -> Option<u32> {
-        let Self { queue, runs, block_packets, .. } = self;
-        runs.clear();
-        for at in queue.iter_from(queue.edge()) {
-            let node = queue.node(at);
-            let Some(group) = node.group.filter(|&group| queue.groups.is_full(group)) else {
-                continue;
-            };
-            let known = runs.iter().position(|run| run.group == group);
-            match (known, node.state == State::Raw) {
-                (Some(run), true) => runs[run].packets += 1,
-                (None, true) => runs.push(Run { group, first: at, packets: 1 }),
-                // Something of the group is between: what comes behind it is a new run.
-                (Some(run), false) if runs[run].packets < *block_packets => {
-                    runs.remove(run);
-                }
-                (_, false) => (),
-            }
-            // The runs are in the order of their first packets.
-            if let Some(run) = runs.first().filter(|run| run.packets >= *block_packets) {
-                return Some(run.first);
-            }
-        }
-        let long = runs.iter().find(|run| run.packets >= *block_packets);
-        long.map(|run| run.first)
     }
 
     /// The unit that the link may take next.
@@ -454,8 +399,7 @@ impl Blocks {
         assert_eq!((in_press, returned), (self.members.len(), self.returned), "miscounted");
         self.queue.assert_counts();
         assert!(!common.link_idle || self.sendable().is_none(), "the link idles for nothing");
-        let backlog = self.queue.slots() > self.lead + self.block_packets;
-        let idle = !self.is_pressing() && backlog && self.first_of_full_group().is_some();
+        let idle = !self.is_pressing() && self.has_backlog();
         let loose = self.rules.order == BlockOrder::Loose;
         assert!(!(idle && loose), "the CPU idles");
         held

@@ -34,7 +34,7 @@ use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FrameUnit};
 use crate::config::PortConfig;
 use crate::packet::{Packet, PacketId};
-use crate::scheme::{Queues, Scheme, Trigger};
+use crate::scheme::{Queues, Trigger};
 use fifo::{Chunk, Limits};
 use queues::ChunkQueues;
 
@@ -81,7 +81,6 @@ pub(super) struct Chunks {
     queues: ChunkQueues,
     /// The chunk that was sent last; its storage is used again.
     chunk: Chunk,
-    scheme: Scheme,
     limits: Limits,
     /// What waited when the configuration changed, perhaps more than would be let in now.
     kept: usize,
@@ -90,15 +89,16 @@ pub(super) struct Chunks {
 impl Chunks {
     pub(super) fn new() -> Self {
         // What is true of it comes with the configuration, before the first packet.
-        let (scheme, limits) = (Scheme::none(), Limits::NONE);
+        let limits = Limits::NONE;
         let queues = ChunkQueues::new(&Queues::One, limits, false);
-        Self { queues, chunk: Chunk::new(limits), scheme, limits, kept: 0 }
+        Self { queues, chunk: Chunk::new(limits), limits, kept: 0 }
     }
 
     /// The configuration changed: queues what waits by the new rules.
     pub(super) fn recount(&mut self, common: &Common) {
-        (self.scheme, self.limits) = (common.config.scheme, limits(&common.config));
-        let queues = ChunkQueues::new(&self.scheme.queues, self.limits, self.scheme.fill);
+        let scheme = &common.config.scheme;
+        self.limits = limits(&common.config);
+        let queues = ChunkQueues::new(&scheme.queues, self.limits, scheme.fill);
         self.chunk = Chunk::new(self.limits);
         self.kept = self.queues.packets();
         let mut before = std::mem::replace(&mut self.queues, queues);
@@ -145,20 +145,21 @@ impl Chunks {
             return None;
         }
         common.open_frame();
-        for entry in self.chunk.entries() {
-            let sojourn_ns = now.since_ns(entry.arrived);
-            common.put(FrameUnit {
-                id: entry.id,
-                bytes: entry.bytes,
-                original_bytes: entry.bytes,
-                pressed_here: false,
-                followers: 0,
-                sojourn_ns,
-            });
-            common.send_held(entry.bytes);
-            let hold_ns = entry.hold_ns();
-            if sojourn_ns > hold_ns && hold_ns != Packet::NEVER_HELD {
-                common.accounts.late.add(sojourn_ns - hold_ns);
+        let entries = self.chunk.entries();
+        common.put_all(entries.iter().map(|entry| FrameUnit {
+            id: entry.id,
+            bytes: entry.bytes,
+            original_bytes: entry.bytes,
+            pressed_here: false,
+            followers: 0,
+            sojourn_ns: now.since_ns(entry.arrived),
+        }));
+        let bytes = entries.iter().map(|entry| u64::from(entry.bytes)).sum();
+        common.send_all_held(Count { packets: entries.len() as u64, bytes });
+        if self.chunk.deadline() < now {
+            let expired = entries.iter().filter(|entry| entry.deadline < now);
+            for entry in expired.filter(|entry| entry.hold_ns() != Packet::NEVER_HELD) {
+                common.accounts.late.add(now.since_ns(entry.deadline));
             }
         }
         let filling = Filling::of(self.chunk.bytes());
@@ -208,7 +209,7 @@ impl Chunks {
     /// The most packets that may wait: in each queue, and in a chunk that is being made.
     pub(super) fn packets_max(&self, common: &Common) -> usize {
         let limit = common.config.limit.packets as usize;
-        let queued = match self.scheme.queues {
+        let queued = match common.config.scheme.queues {
             Queues::One => limit,
             Queues::PerClass(timers) => limit * (timers.as_slice().len() + 1),
             Queues::Tandem(timers, _) => {

@@ -1,6 +1,6 @@
 //! What a port has whatever its scheme: configuration, estimates, accounts, and the frame.
 
-use crate::account::{Accounts, Bypass, DropReason};
+use crate::account::{Accounts, Bypass, Count, DropReason};
 use crate::action::{Frame, FrameUnit, SendCause};
 use crate::backoff::BackOffConfig;
 use crate::config::{ConfigError, PortConfig};
@@ -168,6 +168,12 @@ impl Common {
         self.accounts.sent.add(original_bytes);
     }
 
+    /// The same for many packets at once.
+    pub(super) fn send_all_held(&mut self, sent: Count) {
+        self.accounts.held.remove_all(sent);
+        self.accounts.sent.add_all(sent);
+    }
+
     /// The bytes that a unit takes of a frame.
     pub(super) fn unit_bytes(&self, bytes: u32, pressed: bool) -> u64 {
         let frame = &self.config.frame;
@@ -195,6 +201,11 @@ impl Common {
     /// Puts a unit into the frame; its packets are still to be booked by [`Self::send_held`].
     pub(super) fn put(&mut self, unit: FrameUnit) {
         self.frame.units.push(unit);
+    }
+
+    /// Puts many units into the frame, likewise.
+    pub(super) fn put_all(&mut self, units: impl Iterator<Item = FrameUnit>) {
+        self.frame.units.extend(units);
     }
 
     /// Ends the frame, and returns the bytes of its units.

@@ -88,13 +88,16 @@ impl Window {
         }
     }
 
-    /// A loss was found, with so many packets unacknowledged.
+    /// A loss was found, with so many packets unacknowledged. Of these no more count than the
+    /// window holds: limited transmit's don't (RFC 5681, section 3.2), nor what has long arrived
+    /// beyond a gap that can't be closed.
     pub(super) fn on_loss(&mut self, in_flight: u64) {
+        let in_flight = (in_flight as f64).min(self.packets);
         let decrease = match &mut self.growth {
             Growth::NewReno => RENO_DECREASE,
             Growth::Cubic(cubic) => cubic.decrease(self.packets),
         };
-        self.threshold = (in_flight as f64 * decrease).max(AFTER_LOSS_MIN);
+        self.threshold = (in_flight * decrease).max(AFTER_LOSS_MIN);
         self.packets = self.threshold;
     }
 

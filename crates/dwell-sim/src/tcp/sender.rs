@@ -14,7 +14,7 @@ pub struct Counts {
     pub retransmissions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Acknowledgements taken in.
+    /// Acknowledgements that came.
     pub acks: u64,
 }
 
@@ -64,12 +64,13 @@ impl Sender {
 
     /// Begins to send.
     pub fn start(&mut self, _now_ns: u64) {
-        either!(&mut self.engine, engine => engine.start())
+        either!(&mut self.engine, engine => engine.start());
     }
 
     /// An acknowledgement arrives. One of packets that were never sent is ignored.
     pub fn on_ack(&mut self, now_ns: u64, ack: &Ack) {
-        either!(&mut self.engine, engine => engine.on_ack(now_ns, ack))
+        self.counts.acks += 1;
+        either!(&mut self.engine, engine => engine.on_ack(now_ns, ack));
     }
 
     /// Time passes; nothing happens before [`Self::deadline`].
@@ -78,7 +79,7 @@ impl Sender {
             return;
         }
         self.counts.timeouts += 1;
-        either!(&mut self.engine, engine => engine.on_timeout(now_ns))
+        either!(&mut self.engine, engine => engine.on_timeout(now_ns));
     }
 
     /// When [`Self::on_timer`] is to be called, unless an acknowledgement comes before and

@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use dwell_sim::tcp::{Ack, Receiver, Segment, Sender, TcpConfig};
+use dwell_sim::tcp::{Ack, Flavour, Receiver, Segment, Sender, TcpConfig};
 
 const ACCESS_US_PER_BYTE: u64 = 1;
-const BOTTLENECK_US_PER_BYTE: u64 = 4;
+pub(crate) const BOTTLENECK_US_PER_BYTE: u64 = 4;
 const BOTTLENECK_DELAY_US: u64 = 10_007;
 
 /// A flow's parameters.
@@ -18,6 +18,7 @@ pub(crate) struct Flow {
     pub(crate) delay_us: u64,
     pub(crate) bytes: u32,
     pub(crate) tick_phase_ns: u64,
+    pub(crate) flavour: Flavour,
 }
 
 /// What is told of a packet.
@@ -69,6 +70,8 @@ pub(crate) struct Dumbbell {
     events: Vec<Option<What>>,
     links: Vec<Link>,
     flows: Vec<(Flow, Sender, Receiver)>,
+    /// For each flow, when the next look at its timer is on the agenda.
+    looks_us: Vec<u64>,
 }
 
 // Links: the bottleneck, its way back, and for each flow its access and the way back.
@@ -93,12 +96,13 @@ impl Dumbbell {
                 link(BOTTLENECK_US_PER_BYTE, BOTTLENECK_DELAY_US, usize::MAX),
             ],
             flows: Vec::new(),
+            looks_us: vec![u64::MAX; flows.len()],
         };
         for (index, &flow) in flows.iter().enumerate() {
             let config = TcpConfig {
                 segment_bytes: flow.bytes,
                 tick_phase_ns: flow.tick_phase_ns,
-                ..TcpConfig::sack1()
+                ..TcpConfig::of(flow.flavour)
             };
             this.flows.push((flow, Sender::new(&config).unwrap(), Receiver::new(&config).unwrap()));
             this.links.push(link(ACCESS_US_PER_BYTE, flow.delay_us, usize::MAX));
@@ -126,6 +130,7 @@ impl Dumbbell {
                     self.drain(flow, &mut tell);
                 }
                 What::Timer(flow) => {
+                    self.looks_us[flow] = u64::MAX;
                     self.flows[flow].1.on_timer(us * 1000);
                     self.drain(flow, &mut tell);
                 }
@@ -176,8 +181,11 @@ impl Dumbbell {
             let load = Load::Data { seq, sent_us: self.now_us };
             self.enter(2 + 2 * flow, Packet { flow, bytes, load }, tell);
         }
-        if let Some(deadline_ns) = self.flows[flow].1.deadline() {
-            self.at(deadline_ns / 1000, What::Timer(flow));
+        // Most deadlines move on before they come: it is enough to look when the first does.
+        let deadline_us = self.flows[flow].1.deadline().map_or(u64::MAX, |ns| ns / 1000);
+        if deadline_us < self.looks_us[flow] {
+            self.looks_us[flow] = deadline_us;
+            self.at(deadline_us, What::Timer(flow));
         }
     }
 

@@ -156,10 +156,16 @@ impl Fifo {
 
     /// Moves as many as the chunk takes, and says how many.
     pub(super) fn move_prefix(&mut self, chunk: &mut Chunk) -> usize {
-        let mut moved = 0;
-        while self.move_head(chunk) {
+        let (mut moved, before) = (0, chunk.bytes);
+        for entry in &self.entries {
+            if !chunk.takes(entry.unit_bytes) {
+                break;
+            }
+            chunk.push(*entry);
             moved += 1;
         }
+        self.entries.drain(..moved);
+        self.bytes -= chunk.bytes - before;
         moved
     }
 }

@@ -8,7 +8,7 @@ use crate::action::SendCause;
 use crate::config::{FrameCost, QueueLimit};
 use crate::packet::ClassKey;
 use crate::port::{Admission, Port};
-use crate::scheme::{ClassTimers, Pull, PullPolicy};
+use crate::scheme::{ClassTimers, Pull, PullPolicy, Scheme};
 
 /// Section 5 of the paper: frames of 9000 bytes, classes of Table II.
 const LIMITS: Limits = Limits { bytes_max: 9000, units_max: 1000, unit_bytes_named: u32::MAX };

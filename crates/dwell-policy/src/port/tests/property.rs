@@ -94,6 +94,9 @@ impl Setting {
 
     /// The packets among which order is promised share a key; none if there is no promise.
     fn order_key(&self, scheme: &Scheme, held: &Held) -> Option<(u64, bool)> {
+        if is_chunked(scheme) {
+            return Some((held.flow, false));
+        }
         match (scheme.press, self.passing, self.order) {
             (Press::Threshold, _, BlockOrder::Loose) => None,
             (Press::Threshold, _, BlockOrder::Strict) => Some((held.flow, false)),
@@ -101,6 +104,21 @@ impl Setting {
             (_, Passing::PressedPass, _) => Some((0, held.pressed_before)),
         }
     }
+}
+
+fn is_chunked(scheme: &Scheme) -> bool {
+    matches!(scheme.trigger, Trigger::Chunk { .. })
+}
+
+/// Frames for this scheme: chunks need room for more than one unit.
+fn frames(scheme: &Scheme, frame: FrameCost) -> FrameCost {
+    let units_max = if is_chunked(scheme) { frame.units_max.max(2) } else { frame.units_max };
+    FrameCost { units_max, ..frame }
+}
+
+/// How long packets of this flow may be held: all for the same time.
+fn hold_ns(flow: u64) -> u64 {
+    [Packet::NEVER_HELD, 50_000, 100_000, 200_000][flow as usize & 3]
 }
 
 /// A packet in the port.
@@ -149,7 +167,9 @@ impl Model {
                 }
             }
         }
-        assert_eq!(port.next_deadline(), None, "no scheme here holds packets back");
+        let deadline = port.next_deadline();
+        assert!(deadline.is_none_or(|at| at > now), "the deadline has passed");
+        assert!(deadline.is_none() || is_chunked(&port.config().scheme), "this holds nothing back");
         assert_eq!(port.accounts().held.packets, self.held.len() as u64);
         port.assert_invariants();
     }
@@ -214,7 +234,8 @@ impl Model {
             Step::Rate(bps) => port.set_rate(Rate::from_bps(bps)),
             Step::Scheme(n) => {
                 let scheme = self.setting.scheme(n);
-                match port.configure(PortConfig { scheme, ..port.config().clone() }) {
+                let frame = frames(&scheme, port.config().frame);
+                match port.configure(PortConfig { scheme, frame, ..port.config().clone() }) {
                     Ok(()) => (),
                     Err(error) => assert_eq!(error, ConfigError::Occupied),
                 }
@@ -231,7 +252,8 @@ impl Model {
         if pressed {
             self.pressed.insert(id);
         }
-        let arrival = Packet { bytes, flow, group: flow % 3, pressed, ..packet(id) };
+        let (group, hold_ns) = (flow % 3, hold_ns(flow));
+        let arrival = Packet { bytes, flow, group, hold_ns, pressed, ..packet(id) };
         if port.arrive(now, arrival) == Admission::Queued {
             let held = Held { bytes, flow, pressed_before: pressed, put_back: false };
             self.held.insert(id, held);
@@ -274,6 +296,7 @@ proptest! {
             Estimates::Fixed(fixed)
         };
         let scheme = setting.scheme(setting.first_scheme);
+        let frame = frames(&scheme, frame);
         let config = PortConfig { scheme, limit, frame, estimates, ..PortConfig::default() };
         let mut port = Port::new(config).unwrap();
         let mut model = Model::new(setting);

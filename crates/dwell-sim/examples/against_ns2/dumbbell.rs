@@ -1,0 +1,88 @@
+//! The dumbbell: mean throughput over seeds.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use dwell_sim::World;
+use dwell_sim::ns2::dumbbell::dumbbell;
+use dwell_sim::tcp::TcpConfig;
+
+use crate::Verdict;
+
+/// How far the means may be apart, as a share of ns-2's.
+const DEVIATION_MAX: f64 = 0.02;
+
+/// For each number of flows the seeds with ns-2's throughput in Mbit/s and its fairness.
+type Runs = BTreeMap<usize, Vec<(u64, f64, f64)>>;
+
+/// Runs the same numbers of flows and seeds as the lines `FLOWS SEED MBPS FAIRNESS PACKETS` of
+/// the file, and prints a line for each number of flows.
+pub(crate) fn run(file: &str) -> Verdict {
+    let runs = read(&fs::read_to_string(file)?)?;
+    println!(
+        "{:>5} {:>5} {:>20} {:>20} {:>10} {:>10} {:>10}",
+        "flows", "seeds", "ns-2 Mbit/s", "here Mbit/s", "deviation", "fair ns-2", "fair here"
+    );
+    let mut near = !runs.is_empty();
+    for (&flows, runs) in &runs {
+        let plan = dumbbell(flows, &TcpConfig::sack1());
+        let mut here = Vec::new();
+        for &(seed, ..) in runs {
+            let metrics = World::new(&plan, seed)?.run().metrics();
+            let get = |name: &str| metrics.get(name).copied().unwrap_or(f64::NAN);
+            here.push((get("throughput_bps") / 1e6, get("jain")));
+        }
+        let there = Mean::of(runs.iter().map(|run| run.1));
+        let ours = Mean::of(here.iter().map(|run| run.0));
+        let deviation = ours.mean / there.mean - 1.0;
+        println!(
+            "{flows:>5} {:>5} {:>11.2} ± {:>6.2} {:>11.2} ± {:>6.2} {:>9.2}% {:>10.3} {:>10.3}",
+            runs.len(),
+            there.mean,
+            there.half_width,
+            ours.mean,
+            ours.half_width,
+            100.0 * deviation,
+            Mean::of(runs.iter().map(|run| run.2)).mean,
+            Mean::of(here.iter().map(|run| run.1)).mean,
+        );
+        near &= deviation.abs() <= DEVIATION_MAX;
+    }
+    println!("± is the 95 % interval of the mean; allowed are {:.0} %", 100.0 * DEVIATION_MAX);
+    Ok(near)
+}
+
+fn read(text: &str) -> Result<Runs, Box<dyn std::error::Error>> {
+    let mut runs = Runs::new();
+    for line in text.lines() {
+        let [flows, seed, mbps, fairness, _] =
+            line.split_ascii_whitespace().collect::<Vec<_>>()[..]
+        else {
+            return Err(format!("\"{line}\" is not FLOWS SEED MBPS FAIRNESS PACKETS").into());
+        };
+        let run = (seed.parse()?, mbps.parse()?, fairness.parse()?);
+        runs.entry(flows.parse()?).or_default().push(run);
+    }
+    Ok(runs)
+}
+
+/// A mean with its 95 % interval.
+struct Mean {
+    mean: f64,
+    half_width: f64,
+}
+
+/// Student's t for 95 %, two-sided, by degrees of freedom from 1 on.
+const STUDENT: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+
+impl Mean {
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let n = values.clone().count();
+        let mean = values.clone().sum::<f64>() / n as f64;
+        let squares: f64 = values.map(|value| (value - mean).powi(2)).sum();
+        let student = n.checked_sub(2).map(|at| STUDENT.get(at).copied().unwrap_or(1.96));
+        let half_width =
+            student.map_or(f64::NAN, |t| t * (squares / (n - 1) as f64 / n as f64).sqrt());
+        Self { mean, half_width }
+    }
+}

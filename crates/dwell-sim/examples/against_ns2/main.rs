@@ -1,0 +1,46 @@
+//! Holds the simulator against what ns-2 recorded; docs/validation.md tells of it.
+//!
+//! Called by `validate/run.sh` and `validate/speed.sh`:
+//!
+//! ```text
+//! against_ns2 numbers FILE
+//! against_ns2 parking RELAYS SECONDS LIMIT PEAK (SEED FILE)...
+//! against_ns2 dumbbell FILE
+//! against_ns2 speed plain|none|packet|dumbbell|chumq SEED
+//! ```
+//!
+//! Ends with 1 if something differs by more than allowed, with 2 if it can't be compared.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "examples may read files")]
+
+use std::error::Error;
+use std::process::ExitCode;
+
+mod dumbbell;
+mod numbers;
+mod parking;
+mod speed;
+
+/// Whether all is as it should be, or why that can't be said.
+type Verdict = Result<bool, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let verdict = match words[..] {
+        ["numbers", file] => numbers::run(file),
+        ["parking", relays, seconds, limit, peak, ref files @ ..] => {
+            parking::run([relays, seconds, limit, peak], files)
+        }
+        ["dumbbell", file] => dumbbell::run(file),
+        ["speed", workload, seed] => speed::run(workload, seed),
+        _ => Err("numbers, parking, dumbbell or speed? See the top of the source".into()),
+    };
+    match verdict {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("against_ns2: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Holds the simulator against ns-2.35; `./x validate` calls it. docs/validation.md says what is
+# compared and how to read it.
+#
+#     validate/run.sh DIRECTORY [--quick]
+#
+# DIRECTORY gets what ns-2 recorded. It ends with 1 if something differs by more than allowed.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+out=$1
+seeds=$(seq 1 10)
+flow_counts="9 27 63 99 150 198 249 300"
+if [ "${2:-}" = --quick ]; then
+    seeds="1 2 3"
+    flow_counts="9 99 300"
+fi
+compare=(cargo run -q --manifest-path "$here/../Cargo.toml" --release -p dwell-sim
+    --example against_ns2 --)
+failed=0
+mkdir -p "$out"
+
+# compare TITLE WORDS...: goes on if something differs, and remembers it.
+compare() {
+    printf '\n== %s\n' "$1"
+    shift
+    "${compare[@]}" "$@" || failed=1
+}
+
+random_numbers() {
+    local seed
+    for seed in 1 12345 2147483646; do
+        echo "seed $seed"
+        ns "$here/rng.tcl" seed="$seed" count=1000
+    done >"$out/rng.txt"
+    compare "random numbers" numbers "$out/rng.txt"
+}
+
+# parking N SECONDS LIMIT MBPS SEED...
+parking() {
+    local n=$1 seconds=$2 limit=$3 mbps=$4 seed files=() file
+    shift 4
+    for seed in "$@"; do
+        file=$out/parking-$n-$limit-$mbps-$seed.txt
+        ns "$here/parking.tcl" n="$n" seed="$seed" seconds="$seconds" limit="$limit" \
+            peak="${mbps}Mb" records="$file" >"${file%.txt}.log"
+        files+=("$seed" "$file")
+    done
+    compare "parking lot, n = $n, $seconds s, queues of $limit, bursts of $mbps Mbit/s" \
+        parking "$n" "$seconds" "$limit" "${mbps}mbit" "${files[@]}"
+}
+
+dumbbell() {
+    local flows seed
+    for flows in $flow_counts; do
+        for seed in $seeds; do
+            echo "$flows $seed"
+        done
+    done | xargs -P "$(nproc)" -L 1 "$here/dumbbell-line.sh" >"$out/dumbbell.txt"
+    compare "dumbbell, TCP with SACK: throughput" dumbbell "$out/dumbbell.txt"
+}
+
+random_numbers
+# The paper's traffic, then traffic whose arrivals do not coincide with ends of transmissions.
+parking 2 30 1000 60 1 2
+parking 4 30 1000 60 1 2
+parking 4 10 20 61 1 2
+dumbbell
+exit "$failed"
