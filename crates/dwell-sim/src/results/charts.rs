@@ -49,12 +49,15 @@ fn caption(figure: &Figure, evaluation: &Evaluation<'_>) -> String {
     caption
 }
 
+/// A point with its runs.
+type Run<'e, 'r> = (&'r Point, &'e [&'r RunRecord]);
+
 /// The points that a figure shows, by series, in the order of the file.
 fn by_series<'e, 'r>(
     figure: &Figure,
     evaluation: &'e Evaluation<'r>,
-) -> Vec<(String, Vec<(&'r Point, &'e [&'r RunRecord])>)> {
-    let mut out: Vec<(String, Vec<_>)> = Vec::new();
+) -> Vec<(String, Vec<Run<'e, 'r>>)> {
+    let mut out: Vec<(String, Vec<Run<'e, 'r>>)> = Vec::new();
     for (point, runs) in evaluation.points().filter(|(point, _)| point.meets(&figure.only)) {
         let name = series_name(figure, point);
         match out.iter_mut().find(|(known, _)| *known == name) {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use dwell_base::{Instant, Rng};
 use dwell_policy::{
-    Action, Admission, ClassKey, ConfigError, FramePacket, Gather, Outcome as Pressed,
-    Packet as Arrival, PacketId, Port, PutBack, Trigger,
+    Action, Admission, ClassKey, ConfigError, FramePacket, Gather, Outcome as Pressed, Packet as Arrival,
+    PacketId, Port, PutBack, Trigger,
 };
 
 use crate::agenda::NEVER_NS;
