@@ -14,9 +14,7 @@ pub fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     let begins_otherwise = |known: &str| known.chars().next() != name.chars().next();
     names
         .iter()
-        .map(|&known| {
-            (strsim::damerau_levenshtein(name, known), begins_otherwise(known), known)
-        })
+        .map(|&known| (strsim::damerau_levenshtein(name, known), begins_otherwise(known), known))
         .min()
         .filter(|&(distance, _, known)| distance <= (known.len() / 3).max(1))
         .map(|(_, _, known)| known)

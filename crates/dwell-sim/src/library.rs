@@ -35,6 +35,23 @@ pub const ENTRIES: &[Entry] = entries![
     "shimamura/fig-9",
     "shimamura/fig-10",
     "shimamura/eq-3",
+    "yoshino/fig-3",
+    "yoshino/fig-4",
+    "yoshino/fig-5",
+    "yoshino/fig-6",
+    "yoshino/fig-7",
+    "sawabe/table-3",
+    "sawabe/fig-8",
+    "sawabe/fig-9",
+    "sawabe/fig-10",
+    "sawabe/table-4",
+    "sawabe/fig-11",
+    "sawabe/fig-12",
+    "sawabe/fig-13",
+    "sawabe/table-6",
+    "sawabe/table-7",
+    "sawabe/table-8",
+    "sawabe/table-9",
 ];
 
 impl Entry {

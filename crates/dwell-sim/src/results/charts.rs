@@ -17,11 +17,8 @@ pub fn chart(figure: &Figure, evaluation: &Evaluation<'_>) -> Chart {
         FigureKind::Timeline => timelines(figure, evaluation),
         FigureKind::Cdf => distributions(figure, evaluation),
     };
-    let mut chart = Chart::new(
-        &figure.title,
-        axis(&figure.x_axis, None),
-        axis(&figure.y_axis, figure.floor),
-    );
+    let mut chart =
+        Chart::new(&figure.title, axis(&figure.x_axis, None), axis(&figure.y_axis, figure.floor));
     chart.caption = caption(figure, evaluation);
     chart.series = drawn;
     chart
@@ -52,12 +49,15 @@ fn caption(figure: &Figure, evaluation: &Evaluation<'_>) -> String {
     caption
 }
 
+/// A point with its runs.
+type Run<'e, 'r> = (&'r Point, &'e [&'r RunRecord]);
+
 /// The points that a figure shows, by series, in the order of the file.
 fn by_series<'e, 'r>(
     figure: &Figure,
     evaluation: &'e Evaluation<'r>,
-) -> Vec<(String, Vec<(&'r Point, &'e [&'r RunRecord])>)> {
-    let mut out: Vec<(String, Vec<_>)> = Vec::new();
+) -> Vec<(String, Vec<Run<'e, 'r>>)> {
+    let mut out: Vec<(String, Vec<Run<'e, 'r>>)> = Vec::new();
     for (point, runs) in evaluation.points().filter(|(point, _)| point.meets(&figure.only)) {
         let name = series_name(figure, point);
         match out.iter_mut().find(|(known, _)| *known == name) {
@@ -133,9 +133,8 @@ fn timelines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
                 continue;
             };
             let unit = Evaluation::summary(point, &[], &figure.x).map_or(1.0, |unit| unit.mean);
-            let dots = source
-                .iter()
-                .filter_map(|&(x, y)| Some((x / unit, formula.value(&|_| Some(y))?)));
+            let dots =
+                source.iter().filter_map(|&(x, y)| Some((x / unit, formula.value(&|_| Some(y))?)));
             out.push(Series::line(&full_name(&name, line)).with(dots));
         }
     }

@@ -7,11 +7,19 @@ use crate::scenario::{Over, PaperValue, Scenario};
 use super::evaluation::Evaluation;
 use super::summary::Summary;
 
-/// All claims of a scenario, in the order of the file. What has not been run is there too, with
-/// a comment.
+/// All claims of a scenario about points that it has, in the order of the file (the quick variant
+/// has fewer points). What has not been run is there too, with a comment.
 pub fn claims(evaluation: &Evaluation<'_>) -> Vec<Claim> {
     let scenario = evaluation.scenario;
-    scenario.papers.iter().map(|paper| claim(paper, scenario, evaluation)).collect()
+    let has_point = |paper: &&PaperValue| {
+        let point = scenario.points.iter().find(|point| point.meets(&paper.only));
+        point.is_some_and(|point| {
+            let other = point.elsewhere(&paper.against);
+            scenario.points.iter().any(|point| point.meets(&other))
+        })
+    };
+    let papers = scenario.papers.iter().filter(has_point);
+    papers.map(|paper| claim(paper, scenario, evaluation)).collect()
 }
 
 fn claim(paper: &PaperValue, scenario: &Scenario, evaluation: &Evaluation<'_>) -> Claim {

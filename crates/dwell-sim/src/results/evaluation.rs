@@ -44,7 +44,9 @@ impl<'r> Evaluation<'r> {
     /// The one point that meets these conditions; of several the first. None if there is none,
     /// or if it has no runs.
     pub fn find(&self, conditions: &Where) -> Option<(&'r Point, &[&'r RunRecord])> {
-        self.points().find(|(point, _)| point.meets(conditions)).filter(|(_, runs)| !runs.is_empty())
+        self.points()
+            .find(|(point, _)| point.meets(conditions))
+            .filter(|(_, runs)| !runs.is_empty())
     }
 
     /// A formula over each run of a point.
@@ -104,8 +106,10 @@ impl Summary {
     }
 }
 
-/// A metric of the run, or a value of the scenario.
+/// A metric of the run, what a model says, or a value of the scenario.
 fn lookup(point: &Point, run: Option<&RunRecord>, name: &str) -> Option<f64> {
     let metric = run.and_then(|run| run.metrics.get(name).copied());
-    metric.or_else(|| point.value(name).and_then(numeric))
+    metric
+        .or_else(|| point.model.get(name).copied())
+        .or_else(|| point.value(name).and_then(numeric))
 }

@@ -45,14 +45,15 @@ pub struct Task<'s> {
 impl<'s> Task<'s> {
     /// All runs of a scenario, in their order.
     pub fn all(scenario: &'s Scenario) -> impl Iterator<Item = Self> {
-        scenario.points.iter().flat_map(move |point| {
-            point.seeds().map(move |seed| Self { scenario, point, seed })
-        })
+        scenario
+            .points
+            .iter()
+            .flat_map(move |point| point.seeds().map(move |seed| Self { scenario, point, seed }))
     }
 
     /// Its key, if this version of the code runs it.
     pub fn key(&self, code: &str) -> String {
-        RunKey::new(&self.point.canonical, code, self.seed).to_string()
+        RunKey::new(self.point.plan_hash, code, self.seed).to_string()
     }
 
     /// Runs it. The result depends on nothing else.
@@ -116,25 +117,20 @@ fn series(
 }
 
 fn timeline(group: &GroupOutcome, quantity: &str, bin_ns: u64) -> Option<Vec<(f64, f64)>> {
-    let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
-    let value: fn(&Bin, &dyn Fn(u64, u64) -> Option<f64>) -> Option<f64> = match quantity {
-        "delay_mean_s" => |bin, share| share(bin.delay_sum_ns, bin.delivered).map(|ns| ns / 1e9),
-        "delay_max_s" => {
-            |bin, _| (bin.delivered > 0).then(|| bin.delay_max_ns as f64 / 1e9)
-        }
-        "discard" => |bin, share| share(bin.dropped, bin.sent),
-        "late_share" => |bin, share| share(bin.late, bin.delivered),
+    let value: fn(&Bin) -> Option<f64> = match quantity {
+        "delay_mean_s" => |bin| share(bin.delay_sum_ns, bin.delivered).map(|ns| ns / 1e9),
+        "delay_max_s" => |bin| (bin.delivered > 0).then(|| bin.delay_max_ns as f64 / 1e9),
+        "discard" => |bin| share(bin.dropped, bin.sent),
+        "late_share" => |bin| share(bin.late, bin.delivered),
         _ => return None,
     };
-    let seconds = |index: usize| (index as f64 + 0.5) * bin_ns as f64 / 1e9;
-    Some(
-        group
-            .bins
-            .iter()
-            .enumerate()
-            .filter_map(|(index, bin)| Some((seconds(index), value(bin, &share)?)))
-            .collect(),
-    )
+    let middle_s = |index: usize| (index as f64 + 0.5) * bin_ns as f64 / 1e9;
+    let bins = group.bins.iter().enumerate();
+    Some(bins.filter_map(|(index, bin)| Some((middle_s(index), value(bin)?))).collect())
+}
+
+fn share(part: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| part as f64 / of as f64)
 }
 
 fn excess(group: &GroupOutcome) -> Vec<(f64, f64)> {

@@ -16,19 +16,21 @@ pub fn csv(evaluations: &[Evaluation<'_>]) -> Records {
     for evaluation in evaluations {
         for (point, runs) in evaluation.points() {
             for run in runs {
-                let swept = point.values.iter().map(|(key, value)| {
-                    (key.clone(), Cell::Text(value.shown()))
-                });
-                records.record(first_cells(run).into_iter().chain(swept).chain(metrics(run)));
+                let swept = point
+                    .values
+                    .iter()
+                    .map(|(key, value)| (key.clone(), Cell::Text(value.shown())));
+                let first = first_cells(&evaluation.scenario.id, run);
+                records.record(first.into_iter().chain(swept).chain(metrics(run)));
             }
         }
     }
     records
 }
 
-fn first_cells(run: &RunRecord) -> Vec<(String, Cell)> {
+fn first_cells(scenario: &str, run: &RunRecord) -> Vec<(String, Cell)> {
     vec![
-        ("scenario".to_owned(), Cell::Text(run.scenario.clone())),
+        ("scenario".to_owned(), Cell::Text(scenario.to_owned())),
         ("seed".to_owned(), Cell::Count(run.seed)),
         ("key".to_owned(), Cell::Text(run.key.clone())),
     ]
@@ -56,7 +58,8 @@ pub fn table(evaluation: &Evaluation<'_>) -> Table {
         .chain(names.iter().map(|name| Column::right(name)));
     let mut table = Table::new(columns.collect::<Vec<_>>());
     for (point, runs) in evaluation.points() {
-        let values = swept.iter().map(|path| point.swept(path).map_or_else(String::new, |v| v.shown()));
+        let values =
+            swept.iter().map(|path| point.swept(path).map_or_else(String::new, |v| v.shown()));
         let means = names.iter().map(|name| {
             let values: Vec<f64> =
                 runs.iter().filter_map(|run| run.metrics.get(name).copied()).collect();

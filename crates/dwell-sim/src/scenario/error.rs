@@ -92,7 +92,11 @@ impl Errors {
         self.errors.is_empty()
     }
 
-    pub(super) fn into_result<T>(mut self, file: &str, value: Option<T>) -> Result<T, ScenarioErrors> {
+    pub(super) fn into_result<T>(
+        mut self,
+        file: &str,
+        value: Option<T>,
+    ) -> Result<T, ScenarioErrors> {
         match value {
             Some(value) if self.errors.is_empty() => Ok(value),
             _ => {

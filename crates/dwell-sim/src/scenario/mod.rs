@@ -47,6 +47,7 @@
 mod error;
 mod expression;
 mod key;
+mod model;
 mod press;
 mod run;
 mod scheme;
@@ -59,6 +60,8 @@ mod topology;
 mod tree;
 mod value;
 mod view;
+
+use std::collections::BTreeMap;
 
 use crate::plan::Plan;
 
@@ -117,8 +120,12 @@ pub struct About {
 pub struct Point {
     /// What is swept, and the values here, in the order of the file.
     pub values: Vec<(String, Value)>,
-    /// All that its runs follow from, but the code and the seed.
-    pub canonical: String,
+    /// The hash of all that its runs follow from, but the code and the seed. Points that differ
+    /// only in what does not matter to them, such as the ratio to a scheme that never presses,
+    /// have the same.
+    pub plan_hash: u128,
+    /// What an analytic model says, by names as metrics have them; empty if there is none.
+    pub model: BTreeMap<String, f64>,
     /// What to simulate.
     pub plan: Plan,
     /// How often, and with which seeds.
@@ -135,7 +142,7 @@ impl Point {
             let seed = self.runs.seed.wrapping_add(replication);
             match self.runs.seeds {
                 Seeds::Common => seed,
-                Seeds::Independent => key::hash64(&self.canonical, seed),
+                Seeds::Independent => key::mixed(self.plan_hash, seed),
             }
         })
     }
@@ -161,10 +168,16 @@ impl Point {
         changes.iter().chain(kept).cloned().collect()
     }
 
-    /// Whether all keys have these values here.
+    /// Whether all keys have these values here; of a list of values, one of them.
     pub fn meets(&self, conditions: &[(String, Value)]) -> bool {
         conditions.iter().all(|(path, wanted)| {
-            self.value(path).is_some_and(|value| is_same(value, wanted))
+            let Some(value) = self.value(path) else { return false };
+            match wanted {
+                Value::List(any) if !matches!(value, Value::List(_)) => {
+                    any.iter().any(|wanted| is_same(value, &wanted.value))
+                }
+                wanted => is_same(value, wanted),
+            }
         })
     }
 }
@@ -279,24 +292,15 @@ fn point(
         }
     }
     let (plan, runs) = topology::read(&tree, inputs, errors)?;
-    let canonical = canonical(&tree, inputs);
-    Some(Point { values: step.values, sweeps: step.sweeps, canonical, plan, runs, tree })
-}
-
-/// All that the runs of a point follow from, as a text: its values without those that only say
-/// how many runs there are, and the files that they name.
-fn canonical(tree: &Table, inputs: &Inputs<'_>) -> String {
-    let mut tree = tree.clone();
-    tree.edit("run", |run| {
-        for key in ["replications", "seed", "seeds"] {
-            run.remove(key);
-        }
-    });
-    let mut out = Value::Table(tree).canonical();
-    for (name, text) in inputs.texts() {
-        out.push_str(&format!("\n{name:?} {:016x}", key::hash64(text, text.len() as u64)));
-    }
-    out
+    Some(Point {
+        values: step.values,
+        sweeps: step.sweeps,
+        plan_hash: key::plan_hash(&plan),
+        model: model::values(&plan),
+        plan,
+        runs,
+        tree,
+    })
 }
 
 /// Conditions of figures and paper values must be about something that there is.

@@ -97,7 +97,8 @@ fn sample(found: &Value) -> Result<PressSample, String> {
     let Value::Table(table) = found else {
         return Err(format!("must be a table as in {SAMPLES_EXAMPLE}, not {}", found.described()));
     };
-    if let Some((key, _)) = table.iter().find(|(key, _)| !["bytes", "ratio", "time"].contains(key)) {
+    if let Some((key, _)) = table.iter().find(|(key, _)| !["bytes", "ratio", "time"].contains(key))
+    {
         return Err(format!("a sample has the keys bytes, ratio and time, not `{key}`"));
     }
     let part = |key: &str| {

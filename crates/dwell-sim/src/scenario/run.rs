@@ -87,10 +87,7 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<Runs> {
             .or("replications", 1, errors, |v| value::whole32(v, 1..=REPLICATIONS_MAX)),
         seed: section.or("seed", 1, errors, |v| value::whole(v, 0..=i64::MAX as u64)),
         seeds: section.or("seeds", Seeds::Common, errors, |found| {
-            value::one_of(found, &[
-                ("common", Seeds::Common),
-                ("independent", Seeds::Independent),
-            ])
+            value::one_of(found, &[("common", Seeds::Common), ("independent", Seeds::Independent)])
         }),
     })
 }

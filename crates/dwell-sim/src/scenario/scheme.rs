@@ -136,10 +136,7 @@ fn block_rules(section: &Section<'_>, errors: &mut Errors) -> BlockRules {
     };
     BlockRules {
         slots: section.or("slots", paper.slots, errors, |found| {
-            value::one_of(found, &[
-                ("one", BlockSlots::One),
-                ("per-packet", BlockSlots::PerPacket),
-            ])
+            value::one_of(found, &[("one", BlockSlots::One), ("per-packet", BlockSlots::PerPacket)])
         }),
         place: section.or("place", paper.place, errors, place),
         put_back: section.or("put_back", paper.put_back, errors, place),
@@ -161,6 +158,11 @@ fn timers(section: &Section<'_>, errors: &mut Errors) -> Option<Vec<u64>> {
 }
 
 impl SchemePart {
+    /// Whether it ever presses anything.
+    pub(super) fn presses(&self) -> bool {
+        matches!(self.kind, Kind::All | Kind::Packet | Kind::Blocks(_))
+    }
+
     /// How many packets the link sends while a block is being pressed, for block schemes.
     pub(super) fn lead(&self) -> Option<u32> {
         matches!(self.kind, Kind::Blocks(_)).then_some(self.lead_packets)
@@ -169,15 +171,19 @@ impl SchemePart {
     /// The scheme, for flows that can be held back for these times. They are the classes'
     /// timers, unless the scenario gives others.
     pub(super) fn scheme(&self, holds_ns: &[u64], errors: &mut Errors) -> Option<Scheme> {
-        let blocks = |gather| Scheme {
-            blocks: self.blocks,
-            ..Scheme::blocks(gather, self.block_packets, self.lead_packets)
-        };
         Some(match self.kind {
             Kind::None => Scheme::none(),
             Kind::All => Scheme { passing: self.passing, ..Scheme::all() },
             Kind::Packet => Scheme { passing: self.passing, ..Scheme::packet() },
-            Kind::Blocks(gather) => blocks(gather),
+            // A packet by itself is a block of one, whatever the blocks of other schemes are.
+            Kind::Blocks(Gather::Packet) => Scheme {
+                blocks: self.blocks,
+                ..Scheme::blocks(Gather::Packet, 1, self.lead_packets)
+            },
+            Kind::Blocks(gather) => Scheme {
+                blocks: self.blocks,
+                ..Scheme::blocks(gather, self.block_packets, self.lead_packets)
+            },
             Kind::BasiCq => Scheme::basicq(self.mtu_bytes),
             Kind::ChuMq { fill } => {
                 Scheme { fill, ..Scheme::chumq(self.classes(holds_ns, errors)?, self.mtu_bytes) }

@@ -107,7 +107,10 @@ impl<'t> Section<'t> {
         read: impl FnOnce(&Value) -> Result<T, String>,
     ) -> Option<T> {
         if !self.has(key) {
-            self.fail_whole(format!("`{key}` is missing: add for instance {key} = {example}"), errors);
+            self.fail_whole(
+                format!("`{key}` is missing: add for instance {key} = {example}"),
+                errors,
+            );
             return None;
         }
         self.get(key, errors, read)

@@ -80,11 +80,6 @@ impl<'f> Inputs<'f> {
         self.texts.insert(name.to_owned(), text.clone());
         Ok(text)
     }
-
-    /// All that was read, by name.
-    pub(super) fn texts(&self) -> &BTreeMap<String, Arc<str>> {
-        &self.texts
-    }
 }
 
 /// Reads the `kind`.
@@ -142,9 +137,8 @@ fn poisson(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
     let rate = rate(section, errors);
     let mut steps = vec![(0, rate?.as_bps() as f64)];
     if section.has("steps") {
-        let later = section.list("steps", STEPS_EXAMPLE, errors, |found| {
-            step(found, "rate", value::rate)
-        })?;
+        let later = section
+            .list("steps", STEPS_EXAMPLE, errors, |found| step(found, "rate", value::rate))?;
         steps.extend(later.into_iter().map(|(at_ns, rate)| (at_ns, rate.as_bps() as f64)));
     }
     rising(section, &steps, errors)?;
@@ -195,11 +189,7 @@ fn cbr(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
     Some(Traffic::Cbr { packet_bytes: packet_bytes?, rate: rate?, start_ns })
 }
 
-fn trace(
-    section: &Section<'_>,
-    inputs: &mut Inputs<'_>,
-    errors: &mut Errors,
-) -> Option<Traffic> {
+fn trace(section: &Section<'_>, inputs: &mut Inputs<'_>, errors: &mut Errors) -> Option<Traffic> {
     let name = section.need("file", "\"packets.csv\"", errors, value::text)?;
     let read = inputs.text(&name).and_then(|text| packets(&text));
     match read {

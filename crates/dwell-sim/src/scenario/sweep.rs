@@ -73,9 +73,9 @@ impl Sweep {
     fn steps(&self, is_quick: bool) -> Vec<usize> {
         let all = 0..self.len();
         match (&self.quick, self.keys.first()) {
-            (Some(keep), Some((_, values))) if is_quick => all
-                .filter(|&at| keep.iter().any(|kept| kept.is_same(&values[at].value)))
-                .collect(),
+            (Some(keep), Some((_, values))) if is_quick => {
+                all.filter(|&at| keep.iter().any(|kept| kept.is_same(&values[at].value))).collect()
+            }
             _ => all.collect(),
         }
     }
@@ -208,9 +208,10 @@ fn replace(sweep: &mut Sweep, path: &str, values: &[Located], errors: &mut Error
 
 /// All points, the first sweep outermost.
 pub(super) fn cross(sweeps: &[Sweep], is_quick: bool, errors: &mut Errors) -> Vec<Step> {
-    let count = sweeps.iter().map(|sweep| sweep.steps(is_quick).len()).try_fold(1, |a, b| {
-        usize::checked_mul(a, b).filter(|&count| count <= POINTS_MAX)
-    });
+    let count = sweeps
+        .iter()
+        .map(|sweep| sweep.steps(is_quick).len())
+        .try_fold(1, |a, b| usize::checked_mul(a, b).filter(|&count| count <= POINTS_MAX));
     if count.is_none() {
         let line = sweeps.first().and_then(|sweep| sweep.line);
         let message = format!("the sweeps have more than {POINTS_MAX} points: drop some values");

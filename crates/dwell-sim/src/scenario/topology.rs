@@ -62,9 +62,8 @@ pub(super) fn read(
         return None;
     }
     let section = Section::of(tree, "topology", errors)?;
-    let kind = section.need("kind", "\"parking-lot\"", errors, |found| {
-        value::one_of(found, &KINDS)
-    })?;
+    let kind =
+        section.need("kind", "\"parking-lot\"", errors, |found| value::one_of(found, &KINDS))?;
     let of_graphs = |errors: &mut Errors| {
         for table in ["link", "flow"].into_iter().filter(|_| kind != Kind::Graph) {
             if let Some(located) = tree.get(table) {
@@ -75,10 +74,8 @@ pub(super) fn read(
     };
     of_graphs(errors);
     // With errors, something stands in for what could not be read, to find the other ones.
-    let parts = Parts {
-        scheme: scheme.unwrap_or_default(),
-        pressing: pressing.unwrap_or(Pressing::FREE),
-    };
+    let parts =
+        Parts { scheme: scheme.unwrap_or_default(), pressing: pressing.unwrap_or(Pressing::FREE) };
     let plan = match kind {
         Kind::ParkingLot => parking_lot::read(tree, &section, &parts, inputs, errors),
         Kind::Dumbbell => dumbbell::read(tree, &section, &parts, inputs, errors),

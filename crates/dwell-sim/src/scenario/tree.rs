@@ -115,9 +115,9 @@ impl Table {
         }
         let inner = self.entries.iter_mut().find(|(name, _)| name == first);
         match inner {
-            Some((_, Located { value: Value::Table(table), .. })) => table
-                .set(rest, value)
-                .map_err(|within| format!("{first}.{within}")),
+            Some((_, Located { value: Value::Table(table), .. })) => {
+                table.set(rest, value).map_err(|within| format!("{first}.{within}"))
+            }
             _ => Err(first.to_owned()),
         }
     }
@@ -284,16 +284,14 @@ fn convert(
     let origin_here = origin(source.span().start);
     let value = match source.get_ref() {
         DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(integer) => {
-            match i64::from_str_radix(integer.as_str(), integer.radix()) {
-                Ok(number) => Value::Whole(number),
-                Err(_) => {
-                    let message = format!("{} is too large a number", printable(integer.as_str()));
-                    errors.add(origin_here.line(), None, message);
-                    return None;
-                }
+        DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(number) => Value::Whole(number),
+            Err(_) => {
+                let message = format!("{} is too large a number", printable(integer.as_str()));
+                errors.add(origin_here.line(), None, message);
+                return None;
             }
-        }
+        },
         DeValue::Float(float) => Value::Real(float.as_str().parse().ok()?),
         DeValue::Boolean(truth) => Value::Truth(*truth),
         DeValue::Datetime(date) => Value::Text(date.to_string()),

@@ -248,9 +248,9 @@ fn lines(section: &Section<'_>, errors: &mut Errors) -> Option<Vec<(String, Expr
 
 fn expression(found: &Value) -> Result<Expression, String> {
     match found {
-        Value::Text(text) => text
-            .parse()
-            .map_err(|error| format!("\"{text}\" is no formula: {error}")),
+        Value::Text(text) => {
+            text.parse().map_err(|error| format!("\"{text}\" is no formula: {error}"))
+        }
         Value::Whole(number) => number.to_string().parse(),
         Value::Real(number) => format!("{number:?}").parse(),
         other => Err(format!("must be a formula in quotes, not {}", other.described())),
@@ -260,11 +260,9 @@ fn expression(found: &Value) -> Result<Expression, String> {
 fn conditions(section: &Section<'_>, key: &str, errors: &mut Errors) -> Where {
     match section.raw(key).map(|located| &located.value) {
         None => Vec::new(),
-        Some(Value::Table(table)) => table
-            .flat()
-            .into_iter()
-            .map(|(path, located)| (path, located.value.clone()))
-            .collect(),
+        Some(Value::Table(table)) => {
+            table.flat().into_iter().map(|(path, located)| (path, located.value.clone())).collect()
+        }
         Some(other) => {
             let message = format!(
                 "must be keys and values as in {{ press.ratio = 0.95 }}, not {}",
@@ -277,7 +275,16 @@ fn conditions(section: &Section<'_>, key: &str, errors: &mut Errors) -> Where {
 }
 
 const PAPER_KEYS: [&str; 11] = [
-    "place", "quantity", "where", "metric", "over", "against", "value", "says", "reference", "unit",
+    "place",
+    "quantity",
+    "where",
+    "metric",
+    "over",
+    "against",
+    "value",
+    "says",
+    "reference",
+    "unit",
     "comment",
 ];
 

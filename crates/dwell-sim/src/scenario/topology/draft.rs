@@ -5,7 +5,7 @@ use dwell_policy::{PortConfig, QueueLimit};
 
 use crate::plan::{DropTail, Flow, Group, Link, Plan, PortPlan, Queue};
 use crate::scenario::error::Errors;
-use crate::scenario::press::estimates;
+use crate::scenario::press::{Pressing, estimates};
 
 use super::Parts;
 
@@ -90,7 +90,9 @@ impl Draft {
         errors: &mut Errors,
     ) -> Option<Queue> {
         let groups: Vec<&str> = self.plan.groups.iter().map(|g| g.name.as_str()).collect();
-        let press = parts.pressing.model(&groups, port.unit_ns, errors)?;
+        // What is never used must not make runs different.
+        let pressing = if parts.scheme.presses() { &parts.pressing } else { &Pressing::FREE };
+        let press = pressing.model(&groups, port.unit_ns, errors)?;
         let holds: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
         let config = PortConfig {
             scheme: parts.scheme.scheme(&holds, errors)?,

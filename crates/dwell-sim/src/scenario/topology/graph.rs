@@ -99,7 +99,8 @@ fn groups(flows: &[(&str, Section<'_>)], draft: &mut Draft, errors: &mut Errors)
                 draft.group(&group, hold_ns);
             }
             Some(known) if known.wait_ns_max != hold_ns => {
-                let message = "flows of one group must have the same `hold`: change it or the group";
+                let message =
+                    "flows of one group must have the same `hold`: change it or the group";
                 flow.fail("hold", message, errors);
             }
             Some(_) => {}
@@ -181,11 +182,14 @@ fn queue(
     let packets = link.get("buffer_packets", errors, buffer_packets);
     let default = if packets.is_some() { QueueKind::DropTail } else { QueueKind::Unlimited };
     let kind = link.or("queue", default, errors, |found| {
-        value::one_of(found, &[
-            ("unlimited", QueueKind::Unlimited),
-            ("drop-tail", QueueKind::DropTail),
-            ("port", QueueKind::Port),
-        ])
+        value::one_of(
+            found,
+            &[
+                ("unlimited", QueueKind::Unlimited),
+                ("drop-tail", QueueKind::DropTail),
+                ("port", QueueKind::Port),
+            ],
+        )
     });
     let resend_after_ns = link.get("resend_after", errors, value::time_ns);
     match (kind, packets) {
@@ -238,9 +242,9 @@ fn stops(flow: &Section<'_>, draft: &mut Draft, errors: &mut Errors) -> Option<V
     let mut stops = vec![node(flow, "from", true, draft, errors)?];
     if flow.has("via") {
         let nodes = &draft.plan.nodes;
-        stops.extend(flow.list("via", "[\"b\"]", errors, |found: &Value| {
-            find(&value::name(found)?, nodes)
-        })?);
+        stops.extend(
+            flow.list("via", "[\"b\"]", errors, |found: &Value| find(&value::name(found)?, nodes))?,
+        );
     }
     stops.push(node(flow, "to", true, draft, errors)?);
     if stops.windows(2).any(|pair| pair[0] == pair[1]) {

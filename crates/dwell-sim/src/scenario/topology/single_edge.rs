@@ -37,15 +37,13 @@ pub(super) fn read(
     section.refuse_unknown(&KEYS, errors);
     let rate = section.need("rate", "\"10gbit\"", errors, value::rate);
     let delay_ns = section.or("delay", 0, errors, value::time_ns);
-    let frames_per_second = section.get("packets_per_second", errors, |v| {
-        value::number(v, 1e-3..=1e9)
-    });
+    let frames_per_second =
+        section.get("packets_per_second", errors, |v| value::number(v, 1e-3..=1e9));
     let packets = section.get("buffer_packets", errors, buffer_packets);
     let traffic = super::traffic(tree, errors)?;
     traffic.refuse_unknown(&TRAFFIC_KEYS, errors);
-    let _ = traffic.need("kind", "\"classes\"", errors, |found| {
-        value::one_of(found, &[("classes", ())])
-    });
+    let _ = traffic
+        .need("kind", "\"classes\"", errors, |found| value::one_of(found, &[("classes", ())]));
     let load = |v: &_| value::number(v, 0.0..=LOAD_MAX);
     let mut steps = vec![(0, traffic.need("load", "0.9", errors, load)?)];
     if traffic.has("steps") {

@@ -14,7 +14,6 @@ use super::flood::{self, Flooded};
 use super::link::seconds;
 use super::link_rate::LinkRate;
 use super::others::Others;
-use crate::commands::progress::Progress;
 use super::record::{Measured, Origin};
 use super::report::{figure, percent};
 use super::statistics::Summary;
@@ -22,6 +21,7 @@ use super::trial::{self, Timing};
 use super::tunnel::{Belief, Programs, Tunnel};
 use super::workload::{Content, Workload};
 use crate::commands::lab_setup::{codec, schemes};
+use crate::commands::progress::Progress;
 use crate::terminal;
 
 const AFTER_HELP: &str = "\

@@ -14,11 +14,11 @@ use super::contender::{Contender, Security, dwell_variants};
 use super::link_rate::LinkRate;
 use super::others::Others;
 use super::pinger::Pinger;
-use crate::commands::progress::Progress;
 use super::record::Origin;
 use super::statistics::Summary;
 use super::tunnel::{Belief, Programs, Tunnel};
 use crate::commands::lab_setup::{codec, schemes};
+use crate::commands::progress::Progress;
 use crate::terminal;
 
 const AFTER_HELP: &str = "\

@@ -16,7 +16,6 @@ use super::contender::{Contender, Security, dwell_variants};
 use super::link_rate::LinkRate;
 use super::machine;
 use super::others::Others;
-use crate::commands::progress::Progress;
 use super::record::{Journal, LinkRun, Measured, Origin, Place, Terms, unix_seconds};
 use super::report;
 use super::results::Results;
@@ -24,6 +23,7 @@ use super::trial::{self, Timing};
 use super::tunnel::{Belief, Programs, Tunnel};
 use super::workload::{Content, Workload};
 use crate::commands::lab_setup::{codec, schemes};
+use crate::commands::progress::Progress;
 use crate::terminal;
 
 const AFTER_HELP: &str = "\

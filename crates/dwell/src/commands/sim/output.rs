@@ -21,8 +21,7 @@ pub(super) fn write(
     let provenance = Provenance { version: code.to_owned(), command, ..Provenance::default() };
     replace(&folder.join("report.html"), &results::page(evaluations, provenance).to_html())?;
     let figures = folder.join("figures");
-    fs::create_dir_all(&figures)
-        .with_context(|| format!("{} can't be made", figures.display()))?;
+    fs::create_dir_all(&figures).with_context(|| format!("{} can't be made", figures.display()))?;
     for evaluation in evaluations {
         let scenario = evaluation.scenario;
         for figure in &scenario.figures {

@@ -1,0 +1,149 @@
+//! `dwell sim` as a program: results that do not depend on jobs, runs that are not repeated,
+//! mistakes that are told.
+
+// Nothing here is for others, and clippy takes a test's helpers for ordinary code.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const SCENARIO: &str = r#"
+[about]
+title = "A short one"
+
+[run]
+warm_up = "10ms"
+measure = "100ms"
+drain = "10ms"
+replications = 3
+
+[topology]
+kind = "parking-lot"
+relays = 2
+rate = "100mbit"
+buffer_packets = 100
+
+[traffic]
+kind = "on-off"
+packet_bytes = 500
+rate = "60mbit"
+on = "250us"
+off = "50us"
+
+[scheme]
+preset = "packet"
+
+[press]
+ratio = 0.95
+time = "200us"
+
+[[sweep]]
+press.ratio = [0.7, 0.95]
+
+[[figure]]
+id = "a"
+title = "Delay"
+x = "press.ratio"
+y = "target.delay_mean_s"
+
+[[paper]]
+place = "nowhere"
+quantity = "delay"
+where = { press.ratio = 0.7 }
+metric = "target.delay_mean_s"
+value = 1
+"#;
+
+/// A folder that is gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dwell-sim-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("x.toml"), SCENARIO).unwrap();
+        Self(path)
+    }
+
+    fn sim(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+        command.arg("sim").args(arguments).current_dir(&self.0).output().unwrap()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn results_are_the_same_with_any_number_of_jobs() {
+    let folder = Folder::new("jobs");
+    for jobs in ["1", "4"] {
+        let output = folder.sim(&["run", "x.toml", "--jobs", jobs, "--out", &format!("out{jobs}")]);
+        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    }
+    for file in ["results.jsonl", "results.csv", "figures/x-a.svg"] {
+        let (one, four) =
+            (folder.read(&format!("out1/{file}")), folder.read(&format!("out4/{file}")));
+        assert!(!one.is_empty() && one == four, "{file} depends on the number of jobs");
+    }
+    assert!(folder.read("out1/report.html").contains("A short one"));
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on() {
+    let folder = Folder::new("resume");
+    let run = ["run", "x.toml", "--out", "runs.jsonl"];
+    assert_eq!(folder.sim(&run).status.code(), Some(0));
+    let whole = folder.read("runs.jsonl");
+    assert_eq!(whole.lines().count(), 6);
+    let cut = &whole[..whole.len() / 2];
+    fs::write(folder.0.join("runs.jsonl"), cut).unwrap();
+    let output = folder.sim(&run);
+    assert!(told(&output).contains("half written"), "{}", told(&output));
+    let known = format!("{} of 6 runs are done already", cut.matches('\n').count());
+    assert!(told(&output).contains(&known), "{}", told(&output));
+    assert_eq!(folder.read("runs.jsonl"), whole);
+}
+
+#[test]
+fn mistakes_name_the_key_and_the_remedy() {
+    let folder = Folder::new("mistakes");
+    for (arguments, code, words) in [
+        (&["run", "x.toml", "--set", "press.ratoi=0.5"][..], 1, "did you mean `ratio`?"),
+        (&["run", "x.toml", "--set", "topology.rate=0mbit"], 1, "--set topology.rate: a rate must"),
+        (&["run", "x.toml", "--set", "press.ratio"], 2, "has no `=`"),
+        (&["run", "y.toml"], 1, "y.toml can't be read"),
+        (&["run", "shimamura/fig-88"], 1, "did you mean shimamura/fig-8?"),
+        (&["reproduce", "nobody"], 1, "no scenario or paper \"nobody\""),
+        (&["report", "."], 1, "there are no runs in"),
+    ] {
+        let output = folder.sim(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
+        assert!(told(&output).contains(words), "{arguments:?}: {}", told(&output));
+    }
+}
+
+#[test]
+fn a_scenario_can_be_shown_and_run_from_a_file() {
+    let folder = Folder::new("show");
+    let shown = folder.sim(&["list", "--show", "shimamura/eq-3"]);
+    fs::write(folder.0.join("mine.toml"), &shown.stdout).unwrap();
+    let output =
+        folder.sim(&["run", "mine.toml", "--quick", "--set", "run.measure=10ms", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let run: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert!(run["metrics"]["r1.presses"].as_f64().unwrap() > 0.0, "{run}");
+}
