@@ -57,9 +57,8 @@ pub fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
     }
     target.push(link("rn-d".into(), relay(relays - 1), 1, Queue::Unlimited, true));
     plan.nodes.extend((0..2 * relays).map(|n| format!("node{n}")));
-    plan.groups = ["target", "cross"]
-        .map(|name| Group { name: name.into(), wait_ns_max: 0 })
-        .to_vec();
+    plan.groups =
+        ["target", "cross"].map(|name| Group { name: name.into(), wait_ns_max: 0 }).to_vec();
     let traffic = Traffic::OnOff(OnOff {
         packet_bytes: 500,
         rate: Rate::from_mbps(60),
@@ -77,8 +76,7 @@ pub fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
     };
     plan.flows.push(flow(0, target));
     plan.flows.extend(crosses.into_iter().map(|route| flow(1, route)));
-    plan.window =
-        Window { from_ns: 10 * SECOND_NS, until_ns: 30 * SECOND_NS, drain_ns: SECOND_NS };
+    plan.window = Window { from_ns: 10 * SECOND_NS, until_ns: 30 * SECOND_NS, drain_ns: SECOND_NS };
     plan
 }
 

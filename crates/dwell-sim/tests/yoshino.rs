@@ -4,11 +4,11 @@
 
 use dwell_base::Rate;
 use dwell_policy::{Estimate, Estimates, PortConfig, QueueLimit, Ratio, Scheme};
+use dwell_sim::World;
 use dwell_sim::plan::{
     DropTail, Flow, Group, Link, Plan, PortPlan, PressModel, Queue, TcpStart, Traffic, Window,
 };
 use dwell_sim::tcp::TcpConfig;
-use dwell_sim::World;
 
 const MILLI_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -91,10 +91,7 @@ pub fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
             back: vec![leave.1, down.1, over_back, up.1, access.1],
             hold_ns: 0,
             edge: (k / 3 % 3) as u64,
-            traffic: Traffic::Tcp(
-                TcpConfig::sack1(),
-                TcpStart { between_ns: (0, SECOND_NS) },
-            ),
+            traffic: Traffic::Tcp(TcpConfig::sack1(), TcpStart { between_ns: (0, SECOND_NS) }),
         });
     }
     b.plan.window = Window { from_ns: 10 * SECOND_NS, until_ns: 30 * SECOND_NS, drain_ns: 0 };
