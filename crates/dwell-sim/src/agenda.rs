@@ -1,8 +1,7 @@
 //! What happens next: one pending time for each actor of a fixed set.
 //!
 //! Links, presses and sources each have at most one thing coming up, so there is no heap of
-//! events but a tournament: the leaves are the actors' times, each inner node names the earlier
-//! of two, the root the earliest of all.
+//! events but a tournament in fours: the actors play first, then the winners, until one is left.
 //!
 //! Ties are frequent: connections that share a link send in step with its transmissions, to the
 //! nanosecond. Of equal times, the first actors of the agenda go in their order. The others go
@@ -16,13 +15,29 @@ pub const NEVER_NS: u64 = u64::MAX;
 /// The pending times of all actors.
 #[derive(Clone, Debug)]
 pub struct Agenda {
-    /// `entries[1]` is the root; `entries[n]` is the earlier of `entries[2n]` and
-    /// `entries[2n + 1]`; leaves begin at `leaves`.
-    entries: Vec<Entry>,
-    leaves: usize,
+    /// The levels of the tournament one after the other: first the actors in fours, then the
+    /// winners of these fours in fours, and so on to a single four.
+    fours: Vec<Four>,
+    /// Where each level begins.
+    levels: Vec<usize>,
+    /// The winner of the last four.
+    first: Entry,
     /// Actors from this one on have no fixed order among each other.
     shuffled_from: u32,
     seed: u64,
+}
+
+/// Four that play against each other; a line of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Four([Entry; 4]);
+
+impl Four {
+    #[inline]
+    fn winner(&self) -> Entry {
+        let [a, b, c, d] = self.0;
+        a.earlier(b).earlier(c.earlier(d))
+    }
 }
 
 /// What is pending, as one number: from the top, 64 bits of time, 32 that decide ties, 32 that
@@ -45,6 +60,11 @@ impl Entry {
     fn actor(self) -> u32 {
         self.0 as u32
     }
+
+    #[inline]
+    fn earlier(self, other: Self) -> Self {
+        if other.0 < self.0 { other } else { self }
+    }
 }
 
 impl Agenda {
@@ -52,16 +72,14 @@ impl Agenda {
     /// `shuffled_from` on are decided by chance, which `seed` determines; all others go before
     /// them, in their order.
     pub fn new(actors: usize, shuffled_from: usize, seed: u64) -> Self {
-        let leaves = actors.next_power_of_two().max(2);
-        let empty = |actor: usize| Entry::new(NEVER_NS, u32::MAX, actor as u32);
-        let mut entries = vec![empty(0); 2 * leaves];
-        for (actor, leaf) in entries[leaves..].iter_mut().enumerate() {
-            *leaf = empty(actor);
+        let nobody = Entry::new(NEVER_NS, u32::MAX, 0);
+        let (mut fours, mut levels, mut players) = (Vec::new(), Vec::new(), actors.max(1));
+        while levels.is_empty() || players > 1 {
+            levels.push(fours.len());
+            players = players.div_ceil(4);
+            fours.resize(fours.len() + players, Four([nobody; 4]));
         }
-        for node in (1..leaves).rev() {
-            entries[node] = entries[2 * node];
-        }
-        Self { entries, leaves, shuffled_from: shuffled_from as u32, seed }
+        Self { fours, levels, first: nobody, shuffled_from: shuffled_from as u32, seed }
     }
 
     #[inline]
@@ -77,32 +95,32 @@ impl Agenda {
     /// The earliest actor and its time; [`NEVER_NS`] if nothing is pending.
     #[inline]
     pub fn next(&self) -> (u64, u32) {
-        let first = self.entries[1];
-        (first.at_ns(), first.actor())
+        (self.first.at_ns(), self.first.actor())
     }
 
     /// When `actor` is due.
     #[inline]
     pub fn time_ns(&self, actor: u32) -> u64 {
-        self.entries[self.leaves + actor as usize].at_ns()
+        let actor = actor as usize;
+        self.fours[actor / 4].0[actor % 4].at_ns()
     }
 
     /// `actor` is due at `at_ns` from now on, or [`NEVER_NS`].
     #[inline]
     pub fn set(&mut self, actor: u32, at_ns: u64) {
         let mut winner = Entry::new(at_ns, self.order(actor, at_ns), actor);
-        let mut node = self.leaves + actor as usize;
-        let entries = &mut self.entries[..];
-        entries[node] = winner;
-        while node > 1 {
-            let other = entries[node ^ 1];
-            winner = if other.0 < winner.0 { other } else { winner };
-            node >>= 1;
-            if entries[node] == winner {
+        let mut player = actor as usize;
+        for &level in &self.levels {
+            let four = &mut self.fours[level + player / 4];
+            let place = &mut four.0[player % 4];
+            if *place == winner {
                 return; // nothing changes from here up
             }
-            entries[node] = winner;
+            *place = winner;
+            winner = four.winner();
+            player /= 4;
         }
+        self.first = winner;
     }
 }
 
