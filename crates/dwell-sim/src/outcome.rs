@@ -159,9 +159,10 @@ impl PortOutcome {
 
     /// Frames, bytes and packets of all frames that `wanted` names.
     pub fn frames_where(&self, wanted: impl Fn(&FrameCount) -> bool) -> (u64, u64, u64) {
-        self.frames.iter().filter(|f| wanted(f)).fold((0, 0, 0), |sum, f| {
-            (sum.0 + f.frames, sum.1 + f.bytes, sum.2 + f.packets)
-        })
+        self.frames
+            .iter()
+            .filter(|f| wanted(f))
+            .fold((0, 0, 0), |sum, f| (sum.0 + f.frames, sum.1 + f.bytes, sum.2 + f.packets))
     }
 }
 

@@ -2,13 +2,15 @@
 //! on Advanced Relay Nodes", section IV: TCP connections over three ingress edges, two cores and
 //! three egress edges, against ns-2.35 on the same network.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use dwell_base::Rate;
 use dwell_policy::{Estimate, Estimates, PortConfig, QueueLimit, Ratio, Scheme};
+use dwell_sim::World;
 use dwell_sim::plan::{
     DropTail, Flow, Group, Link, Plan, PortPlan, PressModel, Queue, TcpStart, Traffic, Window,
 };
 use dwell_sim::tcp::TcpConfig;
-use dwell_sim::World;
 
 const MILLI_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -49,7 +51,7 @@ fn fifty() -> Queue {
     Queue::DropTail(DropTail { packets: Some(50), bytes: None })
 }
 
-pub fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
+fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
     let mut b = Builder { plan: Plan::default() };
     let core = ["core1", "core2"].map(|name| b.node(name.into()));
     let (over, over_back) = b.link(core[0], core[1], 200, 5, fifty());
@@ -91,17 +93,14 @@ pub fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
             back: vec![leave.1, down.1, over_back, up.1, access.1],
             hold_ns: 0,
             edge: (k / 3 % 3) as u64,
-            traffic: Traffic::Tcp(
-                TcpConfig::sack1(),
-                TcpStart { between_ns: (0, SECOND_NS) },
-            ),
+            traffic: Traffic::Tcp(TcpConfig::sack1(), TcpStart { between_ns: (0, SECOND_NS) }),
         });
     }
     b.plan.window = Window { from_ns: 10 * SECOND_NS, until_ns: 30 * SECOND_NS, drain_ns: 0 };
     b.plan
 }
 
-pub fn throughput_mbps(plan: &Plan, seed: u64) -> f64 {
+fn throughput_mbps(plan: &Plan, seed: u64) -> f64 {
     World::new(plan, seed).unwrap().run().metrics()["throughput_bps"] / 1e6
 }
 
