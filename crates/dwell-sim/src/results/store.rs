@@ -123,6 +123,16 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_read_to_the_last_bit() {
+        // A fast reader gives ...295 for the first.
+        let values = [0.000_218_145_000_805_152_97, 0.000_209_174_767_355_412, 0.1 + 0.2];
+        let metrics = values.iter().enumerate().map(|(n, value)| (n.to_string(), *value)).collect();
+        let record = RunRecord { metrics, ..record("a") };
+        let (store, _) = Store::parse(&line(&record));
+        assert_eq!(store.get("a"), Some(&record));
+    }
+
+    #[test]
     fn what_other_figures_wanted_stays() {
         let with = |name: &str| RunRecord {
             series: BTreeMap::from([(name.to_owned(), vec![(0.0, 1.0)])]),
