@@ -8,6 +8,8 @@
 mod charts;
 mod claims;
 mod evaluation;
+#[cfg(test)]
+mod fixture;
 mod page;
 mod record;
 mod store;
