@@ -141,6 +141,7 @@ impl Port {
     }
 
     /// Event: a packet arrived.
+    #[inline]
     pub fn arrive(&mut self, now: Instant, packet: Packet) -> Admission {
         let common = &mut self.common;
         common.accounts.arrived.add(packet.bytes);
@@ -185,22 +186,26 @@ impl Port {
     }
 
     /// Event: the link can take a frame.
+    #[inline]
     pub fn link_ready(&mut self) {
         self.common.link_idle = true;
     }
 
     /// Takes the readiness back: the link can't take a frame after all.
+    #[inline]
     pub fn link_busy(&mut self) {
         self.common.link_idle = false;
     }
 
     /// The next thing to do, if any. To be called after every event until it returns `None`.
+    #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
         on_line!(&mut self.line, line => line.poll(&mut self.common, now))
     }
 
     /// When [`Port::poll`] must be called though nothing happened, because a packet must not be
     /// held back any longer. `None` as long as nothing is held back.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.line {
             Line::Serial(_) | Line::Blocks(_) => None, // they hold nothing back
@@ -210,6 +215,7 @@ impl Port {
     }
 
     /// The frame of the last [`Action::Send`].
+    #[inline]
     pub fn frame(&self) -> &Frame {
         &self.common.frame
     }
@@ -250,6 +256,7 @@ impl Port {
 
     /// How many packets wait for the CPU, and how many units (packets, or blocks that were
     /// pressed) for the link.
+    #[inline]
     pub fn waiting(&self) -> (usize, usize) {
         on_line!(&self.line, line => line.waiting())
     }

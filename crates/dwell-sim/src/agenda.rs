@@ -16,28 +16,34 @@ pub const NEVER_NS: u64 = u64::MAX;
 /// The pending times of all actors.
 #[derive(Clone, Debug)]
 pub struct Agenda {
-    /// `winners[1]` is the root; `winners[n]` names the earlier of `winners[2n]` and
-    /// `winners[2n + 1]`; leaves begin at `leaves`.
-    winners: Vec<Entry>,
+    /// `entries[1]` is the root; `entries[n]` is the earlier of `entries[2n]` and
+    /// `entries[2n + 1]`; leaves begin at `leaves`.
+    entries: Vec<Entry>,
     leaves: usize,
     /// Actors from this one on have no fixed order among each other.
     shuffled_from: u32,
     seed: u64,
 }
 
+/// What is pending, as one number: from the top, 64 bits of time, 32 that decide ties, 32 that
+/// name the actor. The lesser goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    at_ns: u64,
-    /// Decides ties: the lower goes first.
-    order: u32,
-    actor: u32,
-}
+struct Entry(u128);
 
 impl Entry {
-    /// Its rank among all.
     #[inline]
-    fn key(self) -> u128 {
-        u128::from(self.at_ns) << 32 | u128::from(self.order)
+    fn new(at_ns: u64, order: u32, actor: u32) -> Self {
+        Self(u128::from(at_ns) << 64 | u128::from(u64::from(order) << 32 | u64::from(actor)))
+    }
+
+    #[inline]
+    fn at_ns(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    #[inline]
+    fn actor(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -47,15 +53,15 @@ impl Agenda {
     /// them, in their order.
     pub fn new(actors: usize, shuffled_from: usize, seed: u64) -> Self {
         let leaves = actors.next_power_of_two().max(2);
-        let empty = Entry { at_ns: NEVER_NS, order: u32::MAX, actor: 0 };
-        let mut winners = vec![empty; 2 * leaves];
-        for (actor, leaf) in winners[leaves..].iter_mut().enumerate() {
-            leaf.actor = actor as u32;
+        let empty = |actor: usize| Entry::new(NEVER_NS, u32::MAX, actor as u32);
+        let mut entries = vec![empty(0); 2 * leaves];
+        for (actor, leaf) in entries[leaves..].iter_mut().enumerate() {
+            *leaf = empty(actor);
         }
         for node in (1..leaves).rev() {
-            winners[node] = winners[2 * node];
+            entries[node] = entries[2 * node];
         }
-        Self { winners, leaves, shuffled_from: shuffled_from as u32, seed }
+        Self { entries, leaves, shuffled_from: shuffled_from as u32, seed }
     }
 
     #[inline]
@@ -71,32 +77,31 @@ impl Agenda {
     /// The earliest actor and its time; [`NEVER_NS`] if nothing is pending.
     #[inline]
     pub fn next(&self) -> (u64, u32) {
-        let root = self.winners[1];
-        (root.at_ns, root.actor)
+        let first = self.entries[1];
+        (first.at_ns(), first.actor())
     }
 
     /// When `actor` is due.
+    #[inline]
     pub fn time_ns(&self, actor: u32) -> u64 {
-        self.winners[self.leaves + actor as usize].at_ns
+        self.entries[self.leaves + actor as usize].at_ns()
     }
 
     /// `actor` is due at `at_ns` from now on, or [`NEVER_NS`].
     #[inline]
     pub fn set(&mut self, actor: u32, at_ns: u64) {
+        let mut winner = Entry::new(at_ns, self.order(actor, at_ns), actor);
         let mut node = self.leaves + actor as usize;
-        let mut winner = Entry { at_ns, order: self.order(actor, at_ns), actor };
-        self.winners[node] = winner;
+        let entries = &mut self.entries[..];
+        entries[node] = winner;
         while node > 1 {
-            let other = self.winners[node ^ 1];
-            if other.key() < winner.key() {
-                winner = other;
-            }
+            let other = entries[node ^ 1];
+            winner = if other.0 < winner.0 { other } else { winner };
             node >>= 1;
-            let before = &mut self.winners[node];
-            if *before == winner {
+            if entries[node] == winner {
                 return; // nothing changes from here up
             }
-            *before = winner;
+            entries[node] = winner;
         }
     }
 }
@@ -146,7 +151,9 @@ mod tests {
                 assert_eq!(at_ns, first);
                 assert_eq!(times[actor as usize], first);
                 let fixed = times[..actors / 2].iter().position(|&t| t == first);
-                if first != NEVER_NS && let Some(fixed) = fixed {
+                if first != NEVER_NS
+                    && let Some(fixed) = fixed
+                {
                     assert_eq!(actor as usize, fixed);
                 }
             }

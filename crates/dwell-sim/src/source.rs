@@ -232,8 +232,7 @@ mod tests {
 
     #[test]
     fn cbr_and_traces_are_exact() {
-        let cbr =
-            Traffic::Cbr { packet_bytes: 125, rate: Rate::from_mbps(1), start_ns: 7 };
+        let cbr = Traffic::Cbr { packet_bytes: 125, rate: Rate::from_mbps(1), start_ns: 7 };
         let mut source = Source::new(&cbr, 1, 0).unwrap();
         assert_eq!(source.next_packet(), Some((7, 125)));
         assert_eq!(source.next_packet(), Some((1_000_007, 125)));

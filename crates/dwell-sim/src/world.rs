@@ -49,8 +49,8 @@ pub struct World {
     rng: Rng,
     check_invariants: bool,
     events: u64,
-    /// Packets whose further way is known: when they arrive, and who.
-    ahead: Vec<(u64, u32)>,
+    /// Packets whose further way is known; kept for its storage.
+    ahead: Vec<u32>,
     /// Where [`World::follow`] is in time.
     now_ahead_ns: u64,
     /// The packets of a unit; kept for its storage.

@@ -82,6 +82,7 @@ impl Serial {
         common.over_limit(waiting, packet.bytes)
     }
 
+    #[inline]
     pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
         let entry = Entry {
             id: packet.id,
@@ -150,6 +151,7 @@ impl Serial {
         true
     }
 
+    #[inline]
     pub(super) fn poll(&mut self, common: &mut Common, now: Instant) -> Option<Action> {
         loop {
             if let Some(id) = self.dropped.take() {
@@ -181,6 +183,7 @@ impl Serial {
 
     /// Moves the first entry behind the relay queue into it. If each queue has a limit for
     /// itself and there is no room, the packet is dropped and its name returned.
+    #[inline]
     fn move_to_relay(&mut self, common: &mut Common) -> Option<PacketId> {
         let entry = self.queue.get(self.ready)?;
         let own_limit = common.config.scheme.passing == Passing::PressedPass;
@@ -195,6 +198,7 @@ impl Serial {
         None
     }
 
+    #[inline]
     fn fill_frame(&mut self, common: &mut Common, now: Instant) {
         let mut filling = common.open_frame();
         while self.ready > 0 {
@@ -244,6 +248,7 @@ impl Serial {
     }
 
     /// Packets waiting for the CPU, and for the link.
+    #[inline]
     pub(super) fn waiting(&self) -> (usize, usize) {
         (self.cpu_len(), self.ready)
     }

@@ -96,8 +96,7 @@ impl Fifo {
     fn is_full(&mut self, now_ns: u64, bytes: u32) -> bool {
         let (packets, waiting_bytes) = self.waiting(now_ns);
         let by_packets = self.limit.packets.is_some_and(|max| packets + 1 >= max as usize);
-        let by_bytes =
-            self.limit.bytes.is_some_and(|max| waiting_bytes + u64::from(bytes) > max);
+        let by_bytes = self.limit.bytes.is_some_and(|max| waiting_bytes + u64::from(bytes) > max);
         by_packets || by_bytes
     }
 }

@@ -6,8 +6,8 @@ use crate::agenda::NEVER_NS;
 use crate::plan::{Plan, PlanError, TcpStart, Traffic};
 use crate::source::Source;
 use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
-use crate::world::{World, stream};
 use crate::world::packets::{NONE, Packet, UNPRESSED};
+use crate::world::{World, stream};
 
 #[derive(Debug)]
 pub(crate) struct FlowState {

@@ -52,16 +52,13 @@ impl LinkState {
 pub(crate) fn links(plan: &Plan) -> Result<Vec<LinkState>, PlanError> {
     let make = |link: &crate::plan::Link| {
         let kind = match &link.queue {
-            Queue::Unlimited => {
-                LinkKind::Fifo(Fifo::new(DropTail::default(), link.propagation_ns))
-            }
+            Queue::Unlimited => LinkKind::Fifo(Fifo::new(DropTail::default(), link.propagation_ns)),
             Queue::DropTail(limit) => LinkKind::Fifo(Fifo::new(*limit, link.propagation_ns)),
             Queue::Port(port) => {
                 let state = PortState::new(&link.name, port, plan.groups.len());
-                LinkKind::Port(Box::new(state.map_err(|source| PlanError::Port {
-                    link: link.name.clone(),
-                    source,
-                })?))
+                LinkKind::Port(Box::new(
+                    state.map_err(|source| PlanError::Port { link: link.name.clone(), source })?,
+                ))
             }
         };
         Ok(LinkState {

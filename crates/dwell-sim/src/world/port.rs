@@ -4,16 +4,18 @@ use std::collections::VecDeque;
 
 use dwell_base::{Instant, Rng};
 use dwell_policy::{
-    Action, Admission, ClassKey, ConfigError, FramePacket, Gather, Outcome as Pressed, Packet as Arrival,
-    PacketId, Port, PutBack, Trigger,
+    Action, Admission, ClassKey, ConfigError, FramePacket, FrameUnit, Gather, Outcome as Pressed,
+    Packet as Arrival, PacketId, Port, PutBack, Trigger,
 };
 
 use crate::agenda::NEVER_NS;
 use crate::outcome::PortOutcome;
 use crate::plan::{PortPlan, PressModel, Window};
 use crate::world::World;
+use crate::world::flow::FlowState;
 use crate::world::link::LinkKind;
 use crate::world::packets::{NONE, Packets, UNPRESSED};
+use crate::world::statistics::Statistics;
 
 /// A port, its press, and what is under way behind it.
 #[derive(Debug)]
@@ -94,6 +96,45 @@ impl PortState {
         if until_ns > from_ns {
             self.outcome.waiting_area += self.waiting * (until_ns - from_ns);
             self.outcome.waiting_max = self.outcome.waiting_max.max(self.waiting);
+        }
+    }
+}
+
+/// What is noted of the packets of a frame.
+struct Book<'a> {
+    packets: &'a mut Packets,
+    flows: &'a [FlowState],
+    statistics: &'a mut Statistics,
+    /// By group: packets that the port pressed.
+    pressed: &'a mut [u64],
+    presser: u16,
+}
+
+impl Book<'_> {
+    /// Chains the packets of a unit, and returns the first.
+    #[inline]
+    fn unit(&mut self, unit: &FrameUnit, followers: &[FramePacket]) -> u32 {
+        let first = unit.id.0;
+        self.packet(first, unit.sojourn_ns, unit.pressed_here);
+        let mut last = first;
+        for follower in followers {
+            let id = follower.id.0;
+            self.packet(id, follower.sojourn_ns, unit.pressed_here);
+            self.packets[last].next = id;
+            last = id;
+        }
+        self.packets[first].bytes = unit.bytes;
+        first
+    }
+
+    #[inline]
+    fn packet(&mut self, id: u32, sojourn_ns: u64, pressed_here: bool) {
+        let packet = &mut self.packets[id];
+        let group = self.flows[packet.flow as usize].group;
+        self.statistics.waited(group, packet.sent_ns, sojourn_ns);
+        if pressed_here {
+            packet.presser = self.presser;
+            self.pressed[group] += u64::from(self.statistics.in_window(packet.sent_ns));
         }
     }
 }
@@ -216,51 +257,44 @@ impl World {
     /// Puts the port's frame on the wire.
     fn send(&mut self, n: u32) {
         let now_ns = self.now_ns;
-        let Self { links, packets, flows, statistics, ahead, .. } = self;
-        let link = &mut links[n as usize];
-        let LinkKind::Port(state) = &mut link.kind else { return };
+        let link = &mut self.links[n as usize];
+        let LinkKind::Port(state) = &link.kind else { return };
         let link_bytes = state.port.frame().link_bytes;
         let transmission_ns = link.transmission_ns(link_bytes);
-        let propagation_ns = link.propagation_ns;
-        let known = link.way_is_known;
+        let (propagation_ns, known) = (link.propagation_ns, link.way_is_known);
         let LinkKind::Port(state) = &mut link.kind else { return };
         let state = &mut **state;
-        let arrives_ns = now_ns + transmission_ns + propagation_ns;
         self.agenda.set(state.transmitter_actor, now_ns + transmission_ns);
+        let arrives_ns = now_ns + transmission_ns + propagation_ns;
         let frame = state.port.frame();
-        let mut followers = frame.followers.iter();
+        let packets = frame.units.len() + frame.followers.len();
+        if self.statistics.in_window(now_ns) {
+            state.outcome.count_frame(frame.buffer, frame.cause, link_bytes, packets as u64);
+        }
+        let mut book = Book {
+            packets: &mut self.packets,
+            flows: &self.flows,
+            statistics: &mut self.statistics,
+            pressed: &mut state.outcome.pressed,
+            presser: n as u16,
+        };
+        if let ([unit], true) = (&frame.units[..], known) {
+            let first = book.unit(unit, &frame.followers);
+            return self.go_ahead(first, arrives_ns);
+        }
+        let mut followers = &frame.followers[..];
         for unit in &frame.units {
-            let first = unit.id.0;
-            let mut note = |packets: &mut Packets, id: u32, sojourn_ns: u64| {
-                let packet = &mut packets[id];
-                let group = flows[packet.flow as usize].group;
-                statistics.waited(group, packet.sent_ns, sojourn_ns);
-                if unit.pressed_here {
-                    packet.presser = n as u16;
-                    let counts = statistics.in_window(packet.sent_ns);
-                    state.outcome.pressed[group] += u64::from(counts);
-                }
-            };
-            note(packets, first, unit.sojourn_ns);
-            let mut last = first;
-            for follower in followers.by_ref().take(unit.followers as usize) {
-                note(packets, follower.id.0, follower.sojourn_ns);
-                packets[last].next = follower.id.0;
-                last = follower.id.0;
-            }
-            packets[first].bytes = unit.bytes;
+            let (own, others) = followers.split_at(unit.followers as usize);
+            followers = others;
+            let first = book.unit(unit, own);
             if known {
-                ahead.push((arrives_ns, first));
+                self.ahead.push(first);
             } else {
                 state.under_way.push_back((arrives_ns, first));
             }
         }
-        if statistics.in_window(now_ns) {
-            let packets = frame.units.len() + frame.followers.len();
-            state.outcome.count_frame(frame.buffer, frame.cause, link_bytes, packets as u64);
-        }
         if known {
-            self.follow_ahead();
+            self.follow_ahead(arrives_ns);
         } else {
             let (actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
             if self.agenda.time_ns(actor) != next_ns {
@@ -270,9 +304,9 @@ impl World {
     }
 
     /// Sends those on their known way whose way is known.
-    fn follow_ahead(&mut self) {
+    fn follow_ahead(&mut self, at_ns: u64) {
         let mut ahead = std::mem::take(&mut self.ahead);
-        for (at_ns, id) in ahead.drain(..) {
+        for id in ahead.drain(..) {
             self.go_ahead(id, at_ns);
         }
         self.ahead = ahead;

@@ -122,12 +122,18 @@ impl Statistics {
         }
     }
 
+    #[inline]
     fn bin(&mut self, group: usize, sent_ns: u64) -> Option<&mut Bin> {
-        let bin = (sent_ns / self.bin_ns?) as usize;
+        let bin_ns = self.bin_ns?; // most runs keep no time line
+        Some(self.bin_of_width(group, sent_ns, bin_ns))
+    }
+
+    fn bin_of_width(&mut self, group: usize, sent_ns: u64, bin_ns: u64) -> &mut Bin {
+        let bin = (sent_ns / bin_ns) as usize;
         let bins = &mut self.groups[group].bins;
         if bins.len() <= bin {
             bins.resize(bin + 1, Bin::default());
         }
-        Some(&mut bins[bin])
+        &mut bins[bin]
     }
 }
