@@ -150,6 +150,7 @@ fn mistakes_name_the_key_and_the_remedy() {
         (&["run", "x.toml", "--set", "press.ratio"], 2, "has no `=`"),
         (&["run", "y.toml"], 1, "y.toml can't be read"),
         (&["run", "shimamura/fig-88"], 1, "did you mean shimamura/fig-8?"),
+        (&["list", "--show", "fig-8"], 1, "no scenario or paper \"fig-8\""),
         (&["reproduce", "nobody"], 1, "no scenario or paper \"nobody\""),
         (&["report", "."], 1, "there are no runs in"),
     ] {

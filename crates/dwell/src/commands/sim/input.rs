@@ -51,7 +51,8 @@ fn is_file_name(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "toml")
 }
 
-fn unknown(word: &str) -> String {
+/// What to say of a word that is no scenario.
+pub(super) fn unknown(word: &str) -> String {
     let ids: Vec<&str> = library::ENTRIES.iter().map(|entry| entry.id).collect();
     let hint = match nearest(word, &ids) {
         Some(id) => format!("did you mean {id}?"),
