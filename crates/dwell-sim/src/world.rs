@@ -1,7 +1,7 @@
 //! A network that runs in virtual time.
 //!
 //! Every part of it that something can happen to by itself is an actor with at most one pending
-//! time in the [`Agenda`](crate::agenda::Agenda): the transmitter and the press of a port, a
+//! time in the [`Agenda`]: the transmitter and the press of a port, a
 //! port's timer, the head of the packets under way on a link, the units that come back after a
 //! loss, a source, a connection's timer. Of what happens at the same instant, **the end of a
 //! transmission goes before an arrival**: transmitters go first, then presses and ports' timers,

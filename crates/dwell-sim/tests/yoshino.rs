@@ -2,6 +2,8 @@
 //! on Advanced Relay Nodes", section IV: TCP connections over three ingress edges, two cores and
 //! three egress edges, against ns-2.35 on the same network.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use dwell_base::Rate;
 use dwell_policy::{Estimate, Estimates, PortConfig, QueueLimit, Ratio, Scheme};
 use dwell_sim::World;
@@ -49,7 +51,7 @@ fn fifty() -> Queue {
     Queue::DropTail(DropTail { packets: Some(50), bytes: None })
 }
 
-pub fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
+fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
     let mut b = Builder { plan: Plan::default() };
     let core = ["core1", "core2"].map(|name| b.node(name.into()));
     let (over, over_back) = b.link(core[0], core[1], 200, 5, fifty());
@@ -98,7 +100,7 @@ pub fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
     b.plan
 }
 
-pub fn throughput_mbps(plan: &Plan, seed: u64) -> f64 {
+fn throughput_mbps(plan: &Plan, seed: u64) -> f64 {
     World::new(plan, seed).unwrap().run().metrics()["throughput_bps"] / 1e6
 }
 

@@ -71,9 +71,24 @@ fn every_command_explains_itself() {
     let help = run(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
     assert!(out(&help).contains("Exit codes:"));
-    for command in ["relay", "check", "status", "genpsk", "man"] {
-        assert!(out(&help).contains(command), "{command}");
-        let help = run(&[command, "--help"]);
+    for command in [
+        "relay",
+        "check",
+        "status",
+        "genpsk",
+        "demo",
+        "lab",
+        "bench",
+        "sim",
+        "sim list",
+        "sim run",
+        "sim reproduce",
+        "sim report",
+        "man",
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        assert!(out(&help).contains(words[0]), "{command}");
+        let help = run(&[&words[..], &["--help"]].concat());
         assert_eq!(help.status.code(), Some(0));
         assert!(out(&help).contains("Examples:"), "{command}");
         assert!(out(&help).contains("Exit codes:"), "{command}");
@@ -91,6 +106,10 @@ fn a_wrong_command_line_is_2() {
         &["status", "a", "--socket", "b"],
         &["status", "--watch=soon"],
         &["man"],
+        &["sim"],
+        &["sim", "run"],
+        &["sim", "run", "a.toml", "--jobs", "0"],
+        &["sim", "run", "a.toml", "--set", "press.ratio"],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -271,7 +290,18 @@ fn every_command_has_a_manual_page() {
     let folder = Folder::new("man");
     let written = run(&["man", "--out", &folder.path("man1")]);
     assert_eq!(written.status.code(), Some(0), "{written:?}");
-    for page in ["dwell", "dwell-relay", "dwell-check", "dwell-status", "dwell-genpsk"] {
+    for page in [
+        "dwell",
+        "dwell-relay",
+        "dwell-check",
+        "dwell-status",
+        "dwell-genpsk",
+        "dwell-sim",
+        "dwell-sim-list",
+        "dwell-sim-run",
+        "dwell-sim-reproduce",
+        "dwell-sim-report",
+    ] {
         let text = fs::read_to_string(Path::new(&folder.path("man1")).join(format!("{page}.1")));
         assert!(text.unwrap().contains("Exit codes:"), "{page}");
     }

@@ -1,4 +1,4 @@
-//! The documentation's examples, and the quick start of README.md as an operator would do it.
+//! The documentation's links and examples, and the quick start of README.md as an operator would do it.
 //!
 //! The quick start runs in a lab, which must be entered before there are threads: so this is a
 //! program with its own main function that starts itself again for that check. Arguments are
@@ -18,6 +18,7 @@ use dwell_testkit::lab::{self, Host, LabError, Process};
 
 const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
 const README: &str = include_str!("../../../README.md");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
 /// Where the quick start keeps its files; in the test each site has a folder of its own.
 const FOLDER: &str = "/etc/dwell";
@@ -26,7 +27,9 @@ const SKIPPED: u8 = 77;
 
 type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
 
-const ALL: [Check; 3] = [
+const ALL: [Check; 5] = [
+    ("every_link_leads_somewhere", links_lead_somewhere),
+    ("every_page_is_linked", pages_are_linked),
     ("the_readme_shows_the_examples_as_they_are", readme_equals_examples),
     ("every_example_checks", examples_check),
     ("the_quick_start_works", quick_start_outside),
@@ -80,6 +83,61 @@ fn blocks<'a>(page: &'a str, info: &str) -> Vec<&'a str> {
 fn example(name: &str) -> anyhow::Result<String> {
     let path = Path::new(EXAMPLES).join(name);
     fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
+/// The pages of the project: their paths from its root, and their texts.
+fn pages() -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let mut pages = Vec::new();
+    for folder in ["", "docs", "data", "fuzz"] {
+        for entry in fs::read_dir(Path::new(ROOT).join(folder))? {
+            let name = Path::new(folder).join(entry?.file_name());
+            if name.extension().is_some_and(|extension| extension == "md") {
+                let text = fs::read_to_string(Path::new(ROOT).join(&name))?;
+                pages.push((name, text));
+            }
+        }
+    }
+    ensure!(pages.len() >= 10, "pages are missing: {}", pages.len());
+    Ok(pages)
+}
+
+/// Where the links of a page lead within the project; anchors are left off.
+fn targets(page: &Path, text: &str) -> Vec<PathBuf> {
+    let folder = page.parent().unwrap_or(Path::new(""));
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    links
+        .map(|(link, _)| link.split_once('#').map_or(link, |(file, _)| file))
+        .filter(|file| !file.is_empty() && !file.contains("://"))
+        .map(|file| folder.join(file))
+        .collect()
+}
+
+fn links_lead_somewhere() -> anyhow::Result<ExitCode> {
+    let mut links = 0;
+    for (page, text) in pages()? {
+        for target in targets(&page, &text) {
+            let there = Path::new(ROOT).join(&target);
+            ensure!(there.exists(), "{} links to {}", page.display(), target.display());
+            links += 1;
+        }
+    }
+    ensure!(links > 30, "only {links} links were found");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A reader finds each page of docs/ from the two where reading begins.
+fn pages_are_linked() -> anyhow::Result<ExitCode> {
+    let pages = pages()?;
+    let first = |page: &Path| ["README.md", "ARCHITECTURE.md"].iter().any(|name| page == *name);
+    let linked: Vec<PathBuf> = pages
+        .iter()
+        .filter(|(page, _)| first(page))
+        .flat_map(|(page, text)| targets(page, text))
+        .collect();
+    for (page, _) in pages.iter().filter(|(page, _)| page.starts_with("docs")) {
+        ensure!(linked.contains(page), "neither README nor ARCHITECTURE: {}", page.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn readme_equals_examples() -> anyhow::Result<ExitCode> {

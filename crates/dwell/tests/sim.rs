@@ -118,6 +118,30 @@ fn an_interrupted_sweep_goes_on() {
 }
 
 #[test]
+fn runs_that_come_to_the_same_are_run_once_and_counted_once() {
+    let folder = Folder::new("shared");
+    // The ratio makes no difference to what never presses.
+    let run = ["run", "x.toml", "--set", "scheme.preset=none", "--out", "runs.jsonl"];
+    let output = folder.sim(&run);
+    assert_eq!((output.status.code(), told(&output).as_str()), (Some(0), ""));
+    assert_eq!(folder.read("runs.jsonl").lines().count(), 3);
+    let again = folder.sim(&run);
+    assert!(told(&again).contains("3 of 3 runs are done already"), "{}", told(&again));
+}
+
+#[test]
+fn a_run_tells_what_the_figures_of_each_of_its_scenarios_want() {
+    let folder = Folder::new("figures");
+    // Only the second one draws a distribution, of a run that both have.
+    let both = ["sawabe/fig-9", "sawabe/fig-10"];
+    let output = folder.sim(&[&["reproduce", "--quick", "--out", "out"][..], &both].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let again = folder.sim(&["reproduce", "--quick", "--out", "out", "sawabe/fig-10"]);
+    assert!(told(&again).contains("runs are done already"), "{}", told(&again));
+    assert!(folder.read("out/results.jsonl").contains("\"file.excess_s\":[["));
+}
+
+#[test]
 fn mistakes_name_the_key_and_the_remedy() {
     let folder = Folder::new("mistakes");
     for (arguments, code, words) in [
@@ -126,6 +150,7 @@ fn mistakes_name_the_key_and_the_remedy() {
         (&["run", "x.toml", "--set", "press.ratio"], 2, "has no `=`"),
         (&["run", "y.toml"], 1, "y.toml can't be read"),
         (&["run", "shimamura/fig-88"], 1, "did you mean shimamura/fig-8?"),
+        (&["list", "--show", "fig-8"], 1, "no scenario or paper \"fig-8\""),
         (&["reproduce", "nobody"], 1, "no scenario or paper \"nobody\""),
         (&["report", "."], 1, "there are no runs in"),
     ] {

@@ -234,7 +234,11 @@ fn values_that_make_no_sense_are_told_with_what_does() {
         ("rate = \"fast\"", "; or \"auto\" or \"unlimited\""),
         ("rate = 10", "a rate with its unit such as \"10mbit\", not a number"),
         ("scheme = \"packets\"", "must be one of \"none\", \"all\", \"packet\", not \"packets\""),
-        ("scheme = \"flow\"", "\"flow\" runs in simulations only"),
+        (
+            "scheme = \"flow\"",
+            "\"flow\" runs in the simulator only so far: use one of \"none\", \"all\", \"packet\"",
+        ),
+        ("scheme = \"chutq-cef+cea\"", "\"chutq-cef+cea\" runs in the simulator only so far"),
         ("codec = \"brotli\"", "\"brotli\" is no codec"),
         ("codec = \"zstd:99\"", "is no level of zstd"),
         ("codec = 1", "must be a string such as \"zstd:1\", not a number"),

@@ -262,8 +262,7 @@ pub(super) fn scheme(value: &DeValue<'_>) -> Read<(&'static str, Scheme)> {
     if let Some(name) = value.as_str().filter(|name| is_simulated_only(name)) {
         let possible = SCHEMES.join("\", \"");
         return Err(format!(
-            "\"{name}\" runs in simulations only, a relay can't carry its blocks yet: use one of \
-             \"{possible}\""
+            "\"{name}\" runs in the simulator only so far: use one of \"{possible}\""
         ));
     }
     let name = one_of(value, &SCHEMES.map(|name| (name, name)))?;

@@ -176,3 +176,65 @@ fn together<'r>(histograms: impl Iterator<Item = &'r Vec<(f64, f64)>>) -> Vec<(f
     }
     sums.into_iter().map(|(bits, count)| (f64::from_bits(bits), count)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::results::fixture::{CODE, scenario, store};
+
+    use super::*;
+
+    /// A figure of the scenario, with the runs that there are.
+    fn drawn(id: &str) -> Chart {
+        let scenario = scenario();
+        let store = store(&scenario);
+        let evaluation = Evaluation::new(&scenario, &store, CODE);
+        let figure = scenario.figures.iter().find(|figure| figure.id == id).unwrap();
+        chart(figure, &evaluation)
+    }
+
+    fn points(series: &Series) -> Vec<(f64, f64)> {
+        let in_parts = |x: f64| (x * 1e6).round() / 1e6;
+        series.points.iter().map(|dot| (in_parts(dot.x), in_parts(dot.y))).collect()
+    }
+
+    #[test]
+    fn lines_have_means_with_bars_where_runs_are() {
+        let chart = drawn("lines");
+        let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["none", "packet"]);
+        assert_eq!(points(&chart.series[0]), [(0.7, 1.5), (0.95, 1.5)]);
+        assert_eq!(points(&chart.series[1]), [(0.7, 0.45)], "the other has not run");
+        let dot = chart.series[1].points[0];
+        assert_eq!((dot.low, dot.high), (Some(0.4), Some(0.5)));
+        assert!(chart.caption.contains("6 of 8 runs are done."), "{}", chart.caption);
+    }
+
+    #[test]
+    fn time_lines_are_those_of_the_first_run() {
+        let chart = drawn("times");
+        let [series] = &chart.series[..] else { panic!("{:?}", chart.series) };
+        assert_eq!(series.name, "delay [ms]");
+        assert_eq!(points(series), [(0.5, 1.0), (1.5, 2.0)]);
+    }
+
+    #[test]
+    fn distributions_are_those_of_all_runs_together() {
+        let chart = drawn("shares");
+        let [series] = &chart.series[..] else { panic!("{:?}", chart.series) };
+        // 5 in time, 2 late by 1 us, 1 by 2 us; x is in microseconds.
+        assert_eq!(points(series), [(0.0, 0.625), (1.0, 0.875), (2.0, 1.0)]);
+    }
+
+    #[test]
+    fn series_are_named_by_what_tells_them_apart() {
+        let scenario = scenario();
+        let named = |keys: &[&str]| {
+            let series = keys.iter().map(|&key| key.to_owned()).collect();
+            series_name(&Figure { series, ..scenario.figures[0].clone() }, &scenario.points[0])
+        };
+        assert_eq!(named(&["scheme.preset", "press.ratio"]), "none, ratio = 0.7");
+        assert_eq!(named(&[]), "");
+        assert_eq!(full_name("", "delay"), "delay");
+        assert_eq!(full_name("none", "delay"), "none: delay");
+    }
+}

@@ -66,3 +66,45 @@ fn ends(summary: &Summary, over: Over) -> Option<(f64, f64)> {
         Over::Min | Over::Max => (summary.count > 1).then_some((summary.min, summary.max)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dwell_report::claims::Verdict;
+
+    use crate::results::fixture::{self, CODE, store};
+
+    use super::*;
+
+    #[test]
+    fn ours_stands_beside_what_the_paper_says() {
+        let scenario = fixture::scenario();
+        let store = store(&scenario);
+        let claims = claims(&Evaluation::new(&scenario, &store, CODE));
+        let [mean, largest, change, missing] = &claims[..] else { panic!("{claims:?}") };
+
+        assert_eq!((mean.paper.as_str(), mean.place.as_str()), ("Somebody 2026", "Section 1"));
+        assert_eq!((mean.ours, &mean.paper_value), (1.5, &Stated::Number(1.6)));
+        let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
+        assert!(low < 1.0 && high > 2.0, "two runs tell little: {low} to {high}");
+        assert_eq!(mean.verdict(), Verdict::Within);
+
+        assert_eq!((largest.ours, largest.low, largest.high), (0.5, Some(0.4), Some(0.5)));
+        assert_eq!(largest.paper_value, Stated::Text("very little".to_owned()));
+        assert_eq!(largest.verdict(), Verdict::Incomparable);
+
+        assert_eq!(change.ours.round(), -70.0);
+
+        assert!(missing.ours.is_nan() && missing.low.is_none());
+        assert_eq!(missing.comment, "its point was not run: it is rare");
+        assert_eq!(missing.verdict(), Verdict::Incomparable);
+    }
+
+    #[test]
+    fn the_quick_variant_says_nothing_about_points_that_it_does_not_have() {
+        let scenario = fixture::quick();
+        let store = store(&scenario);
+        let claims = claims(&Evaluation::new(&scenario, &store, CODE));
+        let quantities: Vec<&str> = claims.iter().map(|claim| claim.quantity.as_str()).collect();
+        assert_eq!(quantities, ["discards", "the largest", "change"]);
+    }
+}

@@ -46,3 +46,53 @@ fn section(evaluation: &Evaluation<'_>) -> Section {
     blocks.push(Block::Folded("All points".to_owned(), vec![means]));
     Section { title, blocks }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::results::fixture::{CODE, scenario, store};
+
+    use super::*;
+
+    #[test]
+    fn a_page_has_all_claims_first_and_then_a_section_for_each_scenario() {
+        let scenario = scenario();
+        let store = store(&scenario);
+        let evaluation = Evaluation::new(&scenario, &store, CODE);
+        let page = page(&[evaluation], Provenance::default());
+        let [overview, section] = &page.sections[..] else { panic!("{:?}", page.sections) };
+        let [Block::Prose(_), Block::Claims(all)] = &overview.blocks[..] else {
+            panic!("{:?}", overview.blocks)
+        };
+        assert_eq!(all.len(), 4);
+
+        assert_eq!(section.title, "Somebody 2026 Fig. 1: A test");
+        let [Block::Prose(note), charts @ .., Block::Claims(claims), Block::Folded(..)] =
+            &section.blocks[..]
+        else {
+            panic!("{:?}", section.blocks)
+        };
+        assert_eq!(note, "What to know.\n\n`dwell sim run test/x` runs it again.");
+        assert_eq!(claims.len(), 4);
+        let titles: Vec<&str> = charts
+            .iter()
+            .map(|block| if let Block::Chart(chart) = block { &*chart.title } else { "" })
+            .collect();
+        assert_eq!(titles, ["Discards", "Delays by time", "How late"]);
+
+        let html = page.to_html();
+        assert_eq!(html.matches("<svg ").count(), 3);
+        assert!(html.contains("its point was not run: it is rare"));
+    }
+
+    #[test]
+    fn a_scenario_that_no_paper_speaks_of_has_no_claims() {
+        let mut scenario = scenario();
+        scenario.papers.clear();
+        scenario.about = crate::scenario::About { title: "Mine".to_owned(), ..Default::default() };
+        let store = store(&scenario);
+        let page = page(&[Evaluation::new(&scenario, &store, CODE)], Provenance::default());
+        let section = &page.sections[1];
+        assert_eq!(section.title, "Mine");
+        assert!(!section.blocks.iter().any(|block| matches!(block, Block::Claims(_))));
+    }
+}

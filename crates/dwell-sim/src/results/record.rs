@@ -31,7 +31,7 @@ pub struct RunRecord {
     pub series: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-/// A run that has a name and is yet to be done.
+/// A run of a scenario: what one of its points gives with one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'s> {
     /// Its scenario.
@@ -56,25 +56,6 @@ impl<'s> Task<'s> {
         RunKey::new(self.point.plan_hash, code, self.seed).to_string()
     }
 
-    /// Runs it. The result depends on nothing else.
-    ///
-    /// # Errors
-    /// If the plan is impossible.
-    pub fn run(&self, code: &str) -> Result<RunRecord, PlanError> {
-        let outcome = World::new(&self.point.plan, self.seed)?.run();
-        let wanted = wanted_series(self.scenario);
-        Ok(RunRecord {
-            key: self.key(code),
-            scenario: self.scenario.id.clone(),
-            point: self.point.values.iter().map(|(key, v)| (key.clone(), json(v))).collect(),
-            seed: self.seed,
-            code: code.to_owned(),
-            source_packets: outcome.source_packets,
-            metrics: outcome.metrics(),
-            series: series(&outcome, self.point.plan.bin_ns, &wanted),
-        })
-    }
-
     /// What the run simulates: longer runs take longer.
     pub fn effort(&self) -> f64 {
         let window = self.point.plan.window;
@@ -83,8 +64,64 @@ impl<'s> Task<'s> {
     }
 }
 
+/// A run that is done once, for all tasks with its key: figures share runs, and points that differ
+/// only in what does not matter to them do.
+#[derive(Clone, Debug)]
+pub struct Run<'s> {
+    /// The first of its tasks, which gives it its name.
+    pub task: Task<'s>,
+    /// The key that they have in common.
+    pub key: String,
+    /// The series that the figures of any of them draw.
+    wanted: BTreeSet<String>,
+    code: &'s str,
+}
+
+impl<'s> Run<'s> {
+    /// The runs that these tasks need, in the order of their first tasks.
+    pub fn all(tasks: &[Task<'s>], code: &'s str) -> Vec<Self> {
+        let mut runs: Vec<Self> = Vec::new();
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for &task in tasks {
+            let (key, wanted) = (task.key(code), wanted_series(task.scenario));
+            match places.get(&key) {
+                Some(&place) => runs[place].wanted.extend(wanted),
+                None => {
+                    places.insert(key.clone(), runs.len());
+                    runs.push(Self { task, key, wanted, code });
+                }
+            }
+        }
+        runs
+    }
+
+    /// Does it. The result depends on nothing else.
+    ///
+    /// # Errors
+    /// If the plan is impossible.
+    pub fn run(&self) -> Result<RunRecord, PlanError> {
+        let Task { scenario, point, seed } = self.task;
+        let outcome = World::new(&point.plan, seed)?.run();
+        Ok(RunRecord {
+            key: self.key.clone(),
+            scenario: scenario.id.clone(),
+            point: point.values.iter().map(|(key, v)| (key.clone(), json(v))).collect(),
+            seed,
+            code: self.code.to_owned(),
+            source_packets: outcome.source_packets,
+            metrics: outcome.metrics(),
+            series: series(&outcome, point.plan.bin_ns, &self.wanted),
+        })
+    }
+
+    /// Whether this record of it has all that the figures want.
+    pub(super) fn is_told_by(&self, record: &RunRecord) -> bool {
+        self.wanted.iter().all(|name| record.series.contains_key(name))
+    }
+}
+
 /// The series that the scenario's figures draw.
-pub fn wanted_series(scenario: &Scenario) -> BTreeSet<String> {
+fn wanted_series(scenario: &Scenario) -> BTreeSet<String> {
     scenario
         .figures
         .iter()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{RunRecord, Task, wanted_series};
+use super::record::{Run, RunRecord, Task};
 
 /// Runs that are done, by their keys.
 #[derive(Clone, Debug, Default)]
@@ -32,9 +32,15 @@ impl Store {
         (store, notes)
     }
 
-    /// Takes a run in, in the place of one with the same key.
-    pub fn put(&mut self, record: RunRecord) {
+    /// Takes a run in, in the place of one with the same key; what only that one told of the same
+    /// run, for other figures, stays.
+    pub fn put(&mut self, mut record: RunRecord) {
         self.last_code = Some(record.code.clone());
+        if let Some(before) = self.records.remove(&record.key) {
+            for (name, points) in before.series {
+                record.series.entry(name).or_insert(points);
+            }
+        }
         self.records.insert(record.key.clone(), record);
     }
 
@@ -58,11 +64,9 @@ impl Store {
         self.records.is_empty()
     }
 
-    /// The run of this task, if it is done with all that its figures want.
-    pub fn done(&self, task: &Task<'_>, code: &str) -> Option<&RunRecord> {
-        let record = self.get(&task.key(code))?;
-        let wanted = wanted_series(task.scenario);
-        wanted.iter().all(|name| record.series.contains_key(name)).then_some(record)
+    /// Whether this run is done, with all that figures want of it.
+    pub fn has(&self, run: &Run<'_>) -> bool {
+        self.get(&run.key).is_some_and(|record| run.is_told_by(record))
     }
 
     /// First the runs that are none of these tasks, by key, then those that are, in the order of
@@ -116,6 +120,28 @@ mod tests {
         assert_eq!((store.len(), notes.len()), (2, 0));
         assert_eq!(store.get("a"), Some(&record("a")));
         assert_eq!(store.to_text(&[], "c"), text);
+    }
+
+    #[test]
+    fn numbers_are_read_to_the_last_bit() {
+        // A fast reader gives ...295 for the first.
+        let values = [0.000_218_145_000_805_152_97, 0.000_209_174_767_355_412, 0.1 + 0.2];
+        let metrics = values.iter().enumerate().map(|(n, value)| (n.to_string(), *value)).collect();
+        let record = RunRecord { metrics, ..record("a") };
+        let (store, _) = Store::parse(&line(&record));
+        assert_eq!(store.get("a"), Some(&record));
+    }
+
+    #[test]
+    fn what_other_figures_wanted_stays() {
+        let with = |name: &str| RunRecord {
+            series: BTreeMap::from([(name.to_owned(), vec![(0.0, 1.0)])]),
+            ..record("a")
+        };
+        let (store, _) =
+            Store::parse(&(line(&with("x")) + &line(&with("y")) + &line(&record("a"))));
+        assert_eq!(store.len(), 1);
+        assert!(store.get("a").unwrap().series.keys().eq(["x", "y"]));
     }
 
     #[test]

@@ -239,14 +239,15 @@ fn packet(line: &str) -> Option<(u64, u32)> {
 }
 
 /// The flavours of TCP, by their names in scenarios.
-const FLAVOURS: [(&str, Flavour); 1] = [("sack1", Flavour::Sack1)];
+const FLAVOURS: [(&str, Flavour); 3] =
+    [("sack1", Flavour::Sack1), ("newreno", Flavour::NewReno), ("cubic", Flavour::Cubic)];
 
 fn tcp(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
-    let mut config = TcpConfig::sack1();
+    let flavour =
+        section.or("flavour", Flavour::Sack1, errors, |found| value::one_of(found, &FLAVOURS));
+    let mut config = TcpConfig::of(flavour);
     let bytes = section.get("packet_bytes", errors, value::packet_bytes);
     config.segment_bytes = bytes.unwrap_or(config.segment_bytes);
-    config.flavour =
-        section.or("flavour", config.flavour, errors, |found| value::one_of(found, &FLAVOURS));
     let window = section.get("window", errors, |v| value::whole32(v, 1..=WINDOW_MAX));
     config.window_packets = window.unwrap_or(config.window_packets);
     config.delayed_ack_ns = section.get("delayed_ack", errors, value::some_time_ns);

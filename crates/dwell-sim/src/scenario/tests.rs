@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plan::{Queue, Traffic};
+use crate::tcp::TcpConfig;
 
 const PARKING_LOT: &str = r#"
 [about]
@@ -332,8 +333,31 @@ preset = "none"
         plan.flows[7].back.iter().map(|&link| plan.links[link].name.as_str()).collect();
     assert_eq!(back, ["d7-back", "out3-back", "core-back", "in2-back", "s7-back"]);
     assert_eq!(plan.flows[7].edge, 2);
+    let Traffic::Tcp(config, _) = &plan.flows[0].traffic else { panic!("not TCP") };
+    assert_eq!(*config, TcpConfig::sack1());
     let lossy = text.replace("flows = 9", "flows = 0");
     assert!(read(&lossy).unwrap_err().contains("`flows`: must be a whole number from 1"));
+}
+
+#[test]
+fn a_flavour_of_tcp_brings_its_own_timers_and_windows() {
+    let text = GRAPH.replace("kind = \"cbr\"", "kind = \"tcp\"\nflavour = \"vegas\"");
+    let text = text.replace("rate = \"1mbit\"", "window = 64");
+    let text = text.replace("queue = \"port\"", "queue = \"port\"\nduplex = true");
+    let error = read(&text).unwrap_err();
+    assert!(error.contains("must be one of \"sack1\", \"newreno\", \"cubic\""), "{error}");
+    for (name, expected) in [
+        ("sack1", TcpConfig::sack1()),
+        ("newreno", TcpConfig::new_reno()),
+        ("cubic", TcpConfig::cubic()),
+    ] {
+        let scenario = read(&text.replace("\"vegas\"", &format!("\"{name}\""))).unwrap();
+        let Traffic::Tcp(config, _) = &scenario.points[0].plan.flows[0].traffic else {
+            panic!("not TCP")
+        };
+        let expected = TcpConfig { segment_bytes: 100, window_packets: 64, ..expected };
+        assert_eq!(*config, expected, "{name}");
+    }
 }
 
 #[test]

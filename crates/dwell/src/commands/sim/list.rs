@@ -6,6 +6,7 @@ use dwell_report::{Column, Table};
 use dwell_sim::library;
 use dwell_sim::scenario::Options;
 
+use super::input;
 use crate::terminal;
 
 const AFTER_HELP: &str = "\
@@ -32,7 +33,7 @@ impl List {
         if let Some(name) = self.show {
             let entry = library::ENTRIES.iter().find(|entry| entry.id == name);
             let Some(entry) = entry else {
-                anyhow::bail!("there is no scenario \"{name}\": `dwell sim list` tells all");
+                anyhow::bail!("{}", input::unknown(&name));
             };
             terminal::print(entry.text)?;
             return Ok(ExitCode::SUCCESS);

@@ -23,8 +23,9 @@ Examples:
   dwell sim run mine.toml --set press.ratio=0.8    one of your own, with a value changed
   dwell sim reproduce shimamura --quick            a paper's figures, roughly, in seconds
   dwell sim reproduce                              all figures and tables of all papers
+  dwell sim report dwell-results                   their report once more
 
-docs/simulator.md tells what is modelled, and how scenarios are written.
+docs/simulator.md tells what is modelled, docs/scenarios.md how scenarios are written.
 
 Exit codes:
   0    the job is done

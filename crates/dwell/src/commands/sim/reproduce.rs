@@ -14,10 +14,10 @@ use crate::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:
-  dwell sim reproduce                          everything, to ./dwell-results
-  dwell sim reproduce --quick                  the same with fewer and shorter runs
-  dwell sim reproduce shimamura                one paper
-  dwell sim reproduce shimamura/fig-8 --jobs 1 one figure, on one core
+  dwell sim reproduce                            everything, to ./dwell-results
+  dwell sim reproduce --quick                    the same with fewer and shorter runs
+  dwell sim reproduce shimamura                  one paper
+  dwell sim reproduce shimamura/fig-8 --jobs 1   one figure, on one core
 
 The folder gets results.jsonl and results.csv (all runs), report.html (figures and tables beside
 the papers' numbers) and figures/*.svg. A run that is in results.jsonl already is not run again:

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use dwell_sim::results::{RunRecord, Store, Task};
+use dwell_sim::results::{Run, RunRecord, Store, Task};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::folder::Journal;
@@ -45,7 +45,7 @@ fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Runs all tasks that the store does not have yet. What is finished is in the journal at once.
+/// Does all runs that the store does not have yet. What is finished is in the journal at once.
 pub(super) fn run(
     tasks: &[Task<'_>],
     jobs: usize,
@@ -53,24 +53,20 @@ pub(super) fn run(
     store: &mut Store,
     journal: &mut Journal,
 ) -> anyhow::Result<Ended> {
-    let mut open: Vec<Task<'_>> = Vec::new();
-    let mut keys = std::collections::BTreeSet::new();
-    for task in tasks {
-        if store.done(task, code).is_none() && keys.insert(task.key(code)) {
-            open.push(*task);
-        }
-    }
-    let known = tasks.len() - open.len();
+    let mut open = Run::all(tasks, code);
+    let all = open.len();
+    open.retain(|run| !store.has(run));
+    let known = all - open.len();
     if known > 0 {
-        terminal::note(&format!("{known} of {} runs are done already", tasks.len()));
+        terminal::note(&format!("{known} of {all} runs are done already"));
     }
     // Long runs first, so that no core is left alone with one at the end.
-    open.sort_by(|a, b| b.effort().total_cmp(&a.effort()));
+    open.sort_by(|a, b| b.task.effort().total_cmp(&a.task.effort()));
     let stop = stop_flag()?;
-    let total: f64 = open.iter().map(Task::effort).sum();
+    let total: f64 = open.iter().map(|run| run.task.effort()).sum();
     let mut progress = Progress::quiet(open.len(), Duration::from_secs_f64(total));
     let mut ended = Ended::default();
-    in_parallel(&open, jobs, code, &stop, |task, result| {
+    in_parallel(&open, jobs, &stop, |run, result| {
         match result {
             Ok(record) => {
                 journal.append(&record)?;
@@ -78,10 +74,10 @@ pub(super) fn run(
             }
             Err(message) => {
                 ended.failed += 1;
-                terminal::complain("dwell", &format!("{}: {message}", what(task)));
+                terminal::complain("dwell", &format!("{}: {message}", what(&run.task)));
             }
         }
-        progress.done(Duration::from_secs_f64(task.effort()), &what(task));
+        progress.done(Duration::from_secs_f64(run.task.effort()), &what(&run.task));
         Ok(())
     })?;
     ended.is_interrupted = stop.load(Ordering::Relaxed);
@@ -92,23 +88,22 @@ type Result = std::result::Result<RunRecord, String>;
 
 /// Gives each result to `take`, in this thread, as it comes.
 fn in_parallel(
-    tasks: &[Task<'_>],
+    runs: &[Run<'_>],
     jobs: usize,
-    code: &str,
     stop: &AtomicBool,
-    mut take: impl FnMut(&Task<'_>, Result) -> anyhow::Result<()>,
+    mut take: impl FnMut(&Run<'_>, Result) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
+        for _ in 0..jobs.clamp(1, runs.len().max(1)) {
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(task) = tasks.get(at) else { break };
+                    let Some(run) = runs.get(at) else { break };
                     // Nobody listens any more only if the other side has failed.
-                    if sender.send((at, run_one(task, code))).is_err() {
+                    if sender.send((at, run_one(run))).is_err() {
                         break;
                     }
                 }
@@ -117,7 +112,7 @@ fn in_parallel(
         drop(sender);
         let mut says = false;
         for (at, result) in &receiver {
-            let taken = take(&tasks[at], result);
+            let taken = take(&runs[at], result);
             if taken.is_err() {
                 stop.store(true, Ordering::Relaxed);
                 return taken;
@@ -132,8 +127,8 @@ fn in_parallel(
 }
 
 /// One run that fails, by a bug of ours even, must not take the others with it.
-fn run_one(task: &Task<'_>, code: &str) -> Result {
-    match catch_unwind(AssertUnwindSafe(|| task.run(code))) {
+fn run_one(run: &Run<'_>) -> Result {
+    match catch_unwind(AssertUnwindSafe(|| run.run())) {
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err("it broke off; this is a bug in dwell".to_owned()),
     }
