@@ -113,6 +113,17 @@ impl World {
         self.finish()
     }
 
+    /// Runs to the end, unless `goes_on`, asked every few milliseconds, says no.
+    pub fn run_while(mut self, goes_on: impl Fn() -> bool) -> Option<Outcome> {
+        const EVENTS: usize = 1 << 15;
+        while goes_on() {
+            if (0..EVENTS).any(|_| !self.step()) {
+                return Some(self.finish());
+            }
+        }
+        None
+    }
+
     /// The present time, in nanoseconds since the beginning.
     pub fn now_ns(&self) -> u64 {
         self.now_ns

@@ -100,9 +100,22 @@ impl<'s> Run<'s> {
     /// # Errors
     /// If the plan is impossible.
     pub fn run(&self) -> Result<RunRecord, PlanError> {
+        let world = World::new(&self.task.point.plan, self.task.seed)?;
+        Ok(self.record(&world.run()))
+    }
+
+    /// Does it, unless `goes_on`, asked every few milliseconds, says no.
+    ///
+    /// # Errors
+    /// If the plan is impossible.
+    pub fn run_while(&self, goes_on: impl Fn() -> bool) -> Result<Option<RunRecord>, PlanError> {
+        let world = World::new(&self.task.point.plan, self.task.seed)?;
+        Ok(world.run_while(goes_on).map(|outcome| self.record(&outcome)))
+    }
+
+    fn record(&self, outcome: &Outcome) -> RunRecord {
         let Task { scenario, point, seed } = self.task;
-        let outcome = World::new(&point.plan, seed)?.run();
-        Ok(RunRecord {
+        RunRecord {
             key: self.key.clone(),
             scenario: scenario.id.clone(),
             point: point.values.iter().map(|(key, v)| (key.clone(), json(v))).collect(),
@@ -110,8 +123,8 @@ impl<'s> Run<'s> {
             code: self.code.to_owned(),
             source_packets: outcome.source_packets,
             metrics: outcome.metrics(),
-            series: series(&outcome, point.plan.bin_ns, &self.wanted),
-        })
+            series: series(outcome, point.plan.bin_ns, &self.wanted),
+        }
     }
 
     /// Whether this record of it has all that the figures want.

@@ -102,35 +102,34 @@ fn in_parallel(
                 while !stop.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = runs.get(at) else { break };
+                    let Some(result) = run_one(run, stop) else { break };
                     // Nobody listens any more only if the other side has failed.
-                    if sender.send((at, run_one(run))).is_err() {
+                    if sender.send((at, result)).is_err() {
                         break;
                     }
                 }
             });
         }
         drop(sender);
-        let mut says = false;
         for (at, result) in &receiver {
             let taken = take(&runs[at], result);
             if taken.is_err() {
                 stop.store(true, Ordering::Relaxed);
                 return taken;
             }
-            if stop.load(Ordering::Relaxed) && !says {
-                says = true;
-                terminal::note("the runs under way are finished; Ctrl-C again ends them at once");
-            }
         }
         Ok(())
     })
 }
 
-/// One run that fails, by a bug of ours even, must not take the others with it.
-fn run_one(run: &Run<'_>) -> Result {
-    match catch_unwind(AssertUnwindSafe(|| run.run())) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err("it broke off; this is a bug in dwell".to_owned()),
+/// One run that fails, by a bug of ours even, must not take the others with it. `None` if it was
+/// stopped: a run is short, and begins anew next time.
+fn run_one(run: &Run<'_>, stop: &AtomicBool) -> Option<Result> {
+    let goes_on = || !stop.load(Ordering::Relaxed);
+    match catch_unwind(AssertUnwindSafe(|| run.run_while(goes_on))) {
+        Ok(Ok(record)) => record.map(Ok),
+        Ok(Err(error)) => Some(Err(error.to_string())),
+        Err(_) => Some(Err("it broke off; this is a bug in dwell".to_owned())),
     }
 }
 
