@@ -207,7 +207,7 @@ impl World {
         if hop < flow.way(back).len() {
             self.enter_link(id);
         } else if packet.is_pressed() {
-            self.open_unit(id, Self::come_home);
+            self.open_unit(id, Self::go_on);
         } else {
             self.come_home(id);
         }
@@ -220,7 +220,7 @@ impl World {
         let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
         let link = &self.links[n as usize];
         if link.restored && packet.is_pressed() {
-            self.open_unit(id, Self::enter_link);
+            self.open_unit(id, Self::go_on);
         } else if matches!(link.kind, LinkKind::Port(_)) {
             self.enter_port(n, id);
         } else {
@@ -289,6 +289,16 @@ impl World {
         self.open_unit(first, |world, id| world.follow(id, world.now_ahead_ns));
     }
 
+    /// A packet out of a unit that was opened: on, or home. The units' packets part here.
+    fn go_on(&mut self, id: u32) {
+        let packet = &self.packets[id];
+        let way = self.flows[packet.flow as usize].way(packet.back);
+        match usize::from(packet.hop) < way.len() {
+            true => self.enter_link(id),
+            false => self.come_home(id),
+        }
+    }
+
     /// A packet is at the end of its way.
     fn come_home(&mut self, id: u32) {
         let packet = self.packets.remove(id);
@@ -304,7 +314,8 @@ impl World {
 
     /// Opens a pressed unit, and gives each of its packets to `then`.
     fn open_unit(&mut self, first: u32, then: fn(&mut Self, u32)) {
-        let hops = self.hops_since_pressed(first);
+        let has_followers = self.packets[first].next != NONE;
+        let hops = if has_followers { self.hops_since_pressed(first) } else { 0 };
         let mut id = first;
         while id != NONE {
             let packet = &mut self.packets[id];
@@ -323,12 +334,11 @@ impl World {
     /// How many links a unit has gone since its press.
     fn hops_since_pressed(&self, first: u32) -> u8 {
         let packet = &self.packets[first];
-        if packet.next == NONE {
-            return 0; // it has no followers that would have to catch up
-        }
         let way = self.flows[packet.flow as usize].way(packet.back);
-        let pressed_at = way.iter().position(|&n| n == u32::from(packet.presser));
-        packet.hop - pressed_at.unwrap_or(0) as u8
+        // The last time that it was there, should its way lead there twice.
+        let gone = &way[..usize::from(packet.hop)];
+        let pressed_at = gone.iter().rposition(|&n| n == u32::from(packet.presser));
+        packet.hop - pressed_at.map_or(packet.hop, |at| at as u8)
     }
 
     /// A queue was full: the packet is gone, unless it is a unit that comes back.
@@ -354,10 +364,18 @@ impl World {
         }
     }
 
-    fn finish(self) -> Outcome {
+    fn finish(mut self) -> Outcome {
+        let mut on_own_links = 0;
+        for flow in &mut self.flows {
+            let group = flow.group;
+            flow.still_on_own_links(self.end_ns, |sent_ns, bytes| {
+                self.statistics.sent(group, sent_ns, bytes);
+                on_own_links += 1;
+            });
+        }
         let statistics = &self.statistics;
         let acks = self.acks.live();
-        let data_under_way = self.packets.live() - acks;
+        let data_under_way = self.packets.live() - acks + on_own_links;
         assert_eq!(
             statistics.source_packets,
             statistics.delivered + statistics.dropped + data_under_way,

@@ -1,9 +1,12 @@
 //! The state of a flow, and what its two ends do.
 
+use std::collections::HashMap;
+
 use dwell_base::Rng;
+use dwell_policy::Gather;
 
 use crate::agenda::NEVER_NS;
-use crate::plan::{Plan, PlanError, TcpStart, Traffic};
+use crate::plan::{Plan, PlanError, Queue, TcpStart, Traffic};
 use crate::source::Source;
 use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
 use crate::world::packets::{NONE, Packet, UNPRESSED};
@@ -12,9 +15,10 @@ use crate::world::{World, stream};
 #[derive(Debug)]
 pub(crate) struct FlowState {
     pub(crate) group: usize,
-    pub(crate) edge: u64,
     pub(crate) hold_ns: u64,
     pub(crate) actor: u32,
+    /// There and back, for each link: what its port may press together with what.
+    gather_keys: [Box<[u64]>; 2],
     route: Box<[u32]>,
     back: Box<[u32]>,
     pub(crate) sending: Sending,
@@ -70,6 +74,22 @@ pub(crate) struct Connection {
 }
 
 impl FlowState {
+    /// What a port gathers packets by, at this place of their way.
+    #[inline]
+    pub(crate) fn gather_key(&self, back: bool, hop: u8) -> u64 {
+        self.gather_keys[usize::from(back)][usize::from(hop)]
+    }
+
+    /// Packets that were sent until `end_ns` and are still on the flow's own links then. They
+    /// have not been counted, and are taken out.
+    pub(crate) fn still_on_own_links(&mut self, end_ns: u64, mut count: impl FnMut(u64, u32)) {
+        let Sending::Open(open) = &mut self.sending else { return };
+        while let Some((sent_ns, bytes)) = open.pending.filter(|&(sent_ns, _)| sent_ns <= end_ns) {
+            count(sent_ns, bytes);
+            open.pending = open.source.next_packet();
+        }
+    }
+
     /// The links of its way there, or back.
     #[inline]
     pub(crate) fn way(&self, back: bool) -> &[u32] {
@@ -87,34 +107,60 @@ impl FlowState {
     }
 }
 
+/// What ports may press together: packets that the scheme gathers, and that go the same way until
+/// someone opens the unit. It travels as its first packet does.
+#[derive(Debug, Default)]
+struct GatherKeys<'p> {
+    known: HashMap<(bool, u64, &'p [usize]), u64>,
+}
+
+impl<'p> GatherKeys<'p> {
+    /// The keys for each link of one of the ways of flow `n`.
+    fn of(&mut self, plan: &'p Plan, n: usize, way: &'p [usize]) -> Box<[u64]> {
+        let key = |(at, &link): (usize, &usize)| {
+            let Queue::Port(port) = &plan.links[link].queue else { return 0 };
+            let behind = &way[at + 1..];
+            let opened = behind.iter().position(|&next| plan.links[next].restored);
+            let together = &behind[..opened.unwrap_or(behind.len())];
+            let is_edge = port.config.scheme.gather == Gather::Edge;
+            let of = if is_edge { plan.flows[n].edge } else { n as u64 };
+            let count = self.known.len() as u64;
+            *self.known.entry((is_edge, of, together)).or_insert(count)
+        };
+        way.iter().enumerate().map(key).collect()
+    }
+}
+
 /// The flows of a plan, before they begin.
-pub(crate) fn flows(plan: &Plan, seed: u64) -> Result<Vec<FlowState>, PlanError> {
+pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, PlanError> {
     let indices = |way: &[usize]| way.iter().map(|&n| n as u32).collect();
-    let make = |(n, flow): (usize, &crate::plan::Flow)| {
+    let uses = super::route::uses(plan);
+    let mut keys = GatherKeys::default();
+    let mut make = |(n, flow): (usize, &'p crate::plan::Flow)| {
         let sending = match (&flow.traffic, Source::new(&flow.traffic, seed, n as u64)) {
             (Traffic::Tcp(config, start), _) => {
                 let connection = Connection::new(config, *start, seed, n as u64);
                 let told = |error| PlanError::Flow { flow: n, what: format!("{error}") };
                 Sending::Tcp(Box::new(connection.map_err(told)?))
             }
-            (_, Some(source)) => Sending::Open(Box::new(open(plan, n, source))),
+            (_, Some(source)) => Sending::Open(Box::new(open(plan, &uses, n, source))),
             (_, None) => return Err(PlanError::NoFlows),
         };
         Ok(FlowState {
             group: flow.group,
-            edge: flow.edge,
             hold_ns: flow.hold_ns,
             actor: 0,
+            gather_keys: [keys.of(plan, n, &flow.route), keys.of(plan, n, &flow.back)],
             route: indices(&flow.route),
             back: indices(&flow.back),
             sending,
         })
     };
-    plan.flows.iter().enumerate().map(make).collect()
+    plan.flows.iter().enumerate().map(&mut make).collect()
 }
 
-fn open(plan: &Plan, n: usize, source: Source) -> Open {
-    let own_links = super::route::own_links(plan, n);
+fn open(plan: &Plan, uses: &[usize], n: usize, source: Source) -> Open {
+    let own_links = super::route::own_links(plan, uses, n);
     let own = plan.flows[n].route[..own_links]
         .iter()
         .map(|&link| OwnLink {

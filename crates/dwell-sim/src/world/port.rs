@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use dwell_base::{Instant, Rng};
 use dwell_policy::{
-    Action, Admission, ClassKey, ConfigError, FramePacket, FrameUnit, Gather, Outcome as Pressed,
+    Action, Admission, ClassKey, ConfigError, FramePacket, FrameUnit, Outcome as Pressed,
     Packet as Arrival, PacketId, Port, PutBack, Trigger,
 };
 
@@ -22,7 +22,6 @@ use crate::world::statistics::Statistics;
 pub(crate) struct PortState {
     pub(crate) port: Port,
     model: PressModel,
-    gather: Gather,
     resend_after_ns: Option<u64>,
     /// What is in the press: its first packet, the size it will have, and the time it takes.
     pressing: Option<(u32, Pressed, u64)>,
@@ -48,7 +47,6 @@ impl PortState {
         Ok(Self {
             port: Port::new(plan.config.clone())?,
             model: plan.press.clone(),
-            gather: plan.config.scheme.gather,
             resend_after_ns: plan.resend_after_ns,
             pressing: None,
             under_way: VecDeque::new(),
@@ -132,7 +130,8 @@ impl Book<'_> {
         let packet = &mut self.packets[id];
         let group = self.flows[packet.flow as usize].group;
         self.statistics.waited(group, packet.sent_ns, sojourn_ns);
-        if pressed_here {
+        // What was lost and came back has been counted.
+        if pressed_here && packet.presser != self.presser {
             packet.presser = self.presser;
             self.pressed[group] += u64::from(self.statistics.in_window(packet.sent_ns));
         }
@@ -154,10 +153,7 @@ impl World {
             destination: CLASS,
             flow: flow_hash(packet.flow),
             pressed: packet.presser != UNPRESSED,
-            group: match state.gather {
-                Gather::Edge => flow.edge,
-                _ => flow_hash(packet.flow),
-            },
+            group: flow.gather_key(packet.back, packet.hop),
             hold_ns: flow.hold_ns,
         };
         let (group, sent_ns) = (flow.group, packet.sent_ns);
@@ -167,7 +163,7 @@ impl World {
             Admission::Queued => {}
             Admission::Dropped(_) => {
                 state.outcome.dropped[group] += u64::from(counts);
-                self.drop_unit(id);
+                self.lose(id); // what was pressed further up may come back
             }
         }
         self.pump(n);
@@ -218,7 +214,7 @@ impl World {
                     self.block = block;
                 }
                 Action::Send => self.send(n),
-                Action::Drop(id, _) => self.drop_unit(id.0),
+                Action::Drop(id, _) => self.lose(id.0),
             }
         }
         self.settle(n);
@@ -315,7 +311,7 @@ impl World {
     /// Lets a lost unit come back to the port that pressed it, if that port does so.
     pub(super) fn comes_back(&mut self, id: u32) -> bool {
         let presser = self.packets[id].presser;
-        let hops = self.hops_to_presser(id);
+        let hops = self.hops_since_pressed(id);
         let LinkKind::Port(state) = &mut self.links[usize::from(presser)].kind else {
             return false;
         };
@@ -326,13 +322,6 @@ impl World {
             self.agenda.set(state.resend_actor, self.now_ns + after_ns);
         }
         true
-    }
-
-    fn hops_to_presser(&self, id: u32) -> u8 {
-        let packet = &self.packets[id];
-        let way = self.flows[packet.flow as usize].way(packet.back);
-        let pressed_at = way.iter().position(|&n| n == u32::from(packet.presser));
-        packet.hop - pressed_at.map_or(packet.hop, |at| at as u8)
     }
 
     /// A lost unit is back at its port.

@@ -1,67 +1,120 @@
 //! Which links need no events.
 
-use crate::plan::{Link, Plan, Queue, Traffic};
+use crate::plan::{Plan, Queue, Traffic};
 use crate::world::link::{LinkKind, LinkState};
 
 /// Finds the links after which nothing can happen to a packet any more: what leaves them goes
 /// home, or over links without limit that nothing else feeds.
 pub(crate) fn mark_known_ways(plan: &Plan, links: &mut [LinkState]) {
-    let known: Vec<bool> = (0..plan.links.len()).map(|n| is_known(plan, n, 0)).collect();
-    for (n, (link, known_way)) in links.iter_mut().zip(known.clone()).enumerate() {
+    let ways = Ways::new(plan);
+    let mut answers = vec![Answer::Open; plan.links.len()];
+    let known: Vec<bool> = (0..plan.links.len()).map(|n| ways.is_known(n, &mut answers)).collect();
+    for (n, (link, &known_way)) in links.iter_mut().zip(&known).enumerate() {
         // A plain link is passed over only if the link before it is: then nothing is scheduled
         // for it. A port's link begins such a way.
-        let fed_ahead = feeders(plan, n).iter().all(|&feeder| known[feeder]);
-        let first = feeders(plan, n).is_empty();
+        let uses = &ways.uses[n];
+        let fed_ahead = !uses.from_source && uses.before.iter().all(|&feeder| known[feeder]);
         link.way_is_known = match link.kind {
             LinkKind::Port(_) => known_way,
-            LinkKind::Fifo(_) => known_way && fed_ahead && !first,
+            LinkKind::Fifo(_) => known_way && fed_ahead && !uses.before.is_empty(),
         };
     }
 }
 
-fn is_known(plan: &Plan, n: usize, depth: usize) -> bool {
-    if depth > plan.links.len() {
-        return false; // a ring
-    }
-    plan.flows.iter().all(|flow| {
-        if matches!(flow.traffic, Traffic::Tcp(..)) {
-            return !flow.route.contains(&n) && !flow.back.contains(&n);
-        }
-        let Some(at) = flow.route.iter().position(|&link| link == n) else { return true };
-        let Some(&next) = flow.route.get(at + 1) else { return true };
-        matches!(plan.links[next].queue, Queue::Unlimited)
-            && feeders(plan, next) == [n]
-            && is_known(plan, next, depth + 1)
-    })
+/// Whether a link's further way is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Open,
+    /// It is being looked for. Who comes back to it goes round in a ring.
+    Asked,
+    Found(bool),
 }
 
-/// The links before link `n`; none if packets come to it from sources.
-fn feeders(plan: &Plan, n: usize) -> Vec<usize> {
-    let mut feeders = Vec::new();
-    for way in plan.flows.iter().flat_map(|flow| [&flow.route, &flow.back]) {
-        match way.iter().position(|&link| link == n) {
-            None => {}
-            Some(0) => return Vec::new(),
-            Some(at) if feeders.contains(&way[at - 1]) => {}
-            Some(at) => feeders.push(way[at - 1]),
+/// What the links of a plan are used for.
+#[derive(Debug)]
+struct Ways<'p> {
+    plan: &'p Plan,
+    uses: Vec<Use>,
+}
+
+/// What one link is used for.
+#[derive(Clone, Debug, Default)]
+struct Use {
+    /// Packets come to it from their sources.
+    from_source: bool,
+    /// Connections go over it.
+    tcp: bool,
+    /// The links before and behind it on any way.
+    before: Vec<usize>,
+    behind: Vec<usize>,
+}
+
+impl<'p> Ways<'p> {
+    fn new(plan: &'p Plan) -> Self {
+        let mut uses = vec![Use::default(); plan.links.len()];
+        for flow in &plan.flows {
+            let is_tcp = matches!(flow.traffic, Traffic::Tcp(..));
+            for way in [&flow.route, &flow.back] {
+                for (at, &link) in way.iter().enumerate() {
+                    let link = &mut uses[link];
+                    link.tcp |= is_tcp;
+                    match at {
+                        0 => link.from_source = true,
+                        at => remember(&mut link.before, way[at - 1]),
+                    }
+                    if let Some(&next) = way.get(at + 1) {
+                        remember(&mut link.behind, next);
+                    }
+                }
+            }
         }
+        Self { plan, uses }
     }
-    feeders
+
+    fn is_known(&self, n: usize, answers: &mut [Answer]) -> bool {
+        match answers[n] {
+            Answer::Found(known) => return known,
+            Answer::Asked => return false,
+            Answer::Open => answers[n] = Answer::Asked,
+        }
+        let known = !self.uses[n].tcp
+            && self.uses[n].behind.iter().all(|&next| {
+                let fed = &self.uses[next];
+                matches!(self.plan.links[next].queue, Queue::Unlimited)
+                    && !fed.from_source
+                    && fed.before == [n]
+                    && self.is_known(next, answers)
+            });
+        answers[n] = Answer::Found(known);
+        known
+    }
+}
+
+fn remember(links: &mut Vec<usize>, link: usize) {
+    if !links.contains(&link) {
+        links.push(link);
+    }
 }
 
 /// How many of a flow's first links are its own and without limit: what leaves the source
-/// arrives behind them at a time that is known beforehand.
-pub(crate) fn own_links(plan: &Plan, n: usize) -> usize {
+/// arrives behind them at a time that is known beforehand. `uses` tells of each link how often
+/// it is on any way.
+pub(crate) fn own_links(plan: &Plan, uses: &[usize], n: usize) -> usize {
     let flow = &plan.flows[n];
     let is_own = |&&link: &&usize| {
-        let Link { queue, restored, .. } = &plan.links[link];
-        matches!(queue, Queue::Unlimited)
-            && !restored
-            && plan.flows.iter().enumerate().all(|(other, flow)| {
-                let ways = flow.route.iter().chain(&flow.back);
-                other == n || !ways.clone().any(|&l| l == link)
-            })
+        let at = &plan.links[link];
+        // A link that the flow comes to twice is not its own: it meets itself there.
+        matches!(at.queue, Queue::Unlimited) && !at.restored && uses[link] == 1
     };
     let own = flow.route.iter().take_while(is_own).count();
     own.min(flow.route.len() - 1)
+}
+
+/// How often each link is on any way.
+pub(crate) fn uses(plan: &Plan) -> Vec<usize> {
+    let mut uses = vec![0; plan.links.len()];
+    for &link in plan.flows.iter().flat_map(|flow| flow.route.iter().chain(&flow.back)) {
+        uses[link] += 1;
+    }
+    uses
 }

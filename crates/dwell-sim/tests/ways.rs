@@ -1,0 +1,115 @@
+//! Networks of one's own: ways that part, meet themselves, or lead over many links and ports.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use dwell_sim::World;
+use dwell_sim::scenario::{Options, Scenario};
+
+fn metrics(scenario: &str) -> BTreeMap<String, f64> {
+    let text = format!("[about]\ntitle = \"x\"\n[topology]\nkind = \"graph\"\n{scenario}");
+    let options = Options::default();
+    let none = |name: &str| Err(format!("no {name}"));
+    let scenario = Scenario::parse(&text, "x", "x", &options, &none).unwrap();
+    let mut plan = scenario.points[0].plan.clone();
+    plan.check_invariants = true;
+    World::new(&plan, 1).unwrap().run().metrics()
+}
+
+fn link(name: &str, from: &str, to: &str, rest: &str) -> String {
+    format!("[link.{name}]\nfrom = \"{from}\"\nto = \"{to}\"\n{rest}\n")
+}
+
+fn cbr(name: &str, to: &str, rate: &str) -> String {
+    let source = "kind = \"cbr\"\npacket_bytes = 500";
+    format!("[flow.{name}]\n{source}\nrate = \"{rate}\"\nfrom = \"s\"\nto = \"{to}\"\n")
+}
+
+const BLOCKS: &str = "[scheme]\npreset = \"edge\"\nm = 3\nn = 3\n\
+                      [press]\nratio = 0.5\ntime = \"1ms\"\n";
+const PORT: &str = "rate = \"10mbit\"\nqueue = \"port\"\nbuffer_packets = 50";
+
+#[test]
+fn packets_that_part_before_anyone_opens_units_are_not_pressed_together() {
+    let mut text = BLOCKS.to_owned();
+    text += &link("sa", "s", "r", "rate = \"100mbit\"");
+    text += &link("port", "r", "c", PORT);
+    text += &link("near", "c", "x", "rate = \"10mbit\"");
+    text += &link("far", "c", "y", "rate = \"10mbit\"\ndelay = \"500ms\"");
+    text += &link("farther", "y", "z", "rate = \"10mbit\"");
+    text += &cbr("x", "x", "7mbit");
+    text += &cbr("z", "z", "6.9mbit");
+    let m = metrics(&text);
+    assert!(m["presses"] > 100.0);
+    assert!(m["x.delay_max_s"] < 0.1, "went the other's way: {}", m["x.delay_max_s"]);
+    assert!(m["z.delay_min_s"] > 0.5);
+}
+
+#[test]
+fn a_way_may_end_where_another_goes_on() {
+    let mut text = BLOCKS.to_owned();
+    text += &link("sa", "s", "r", "rate = \"100mbit\"");
+    text += &link("port", "r", "c", PORT);
+    text += &link("cd", "c", "d", "rate = \"10mbit\"\ndelay = \"500ms\"\nrestored = true");
+    text += &cbr("short", "c", "7mbit");
+    text += &cbr("long", "d", "6.9mbit");
+    let m = metrics(&text);
+    assert!(m["presses"] > 100.0);
+    assert!(m["short.delay_max_s"] < 0.1 && m["long.delay_min_s"] > 0.5);
+    assert_eq!(m["short.sent"], m["short.delivered"] + m["short.dropped"]);
+}
+
+#[test]
+fn units_come_back_from_whatever_queue_they_are_lost_in() {
+    for queue in ["drop-tail", "port"] {
+        let mut text = BLOCKS.replace("0.5", "0.9");
+        text += &link("sa", "s", "r", "rate = \"100mbit\"");
+        text += &link("in", "r", "c", &format!("{PORT}\nresend_after = \"5ms\""));
+        let core = format!("rate = \"5mbit\"\nqueue = \"{queue}\"\nbuffer_packets = 50");
+        text += &link("core", "c", "x", &core);
+        text += &link("out", "x", "y", "rate = \"100mbit\"\nrestored = true");
+        text += &cbr("f", "y", "12mbit");
+        let m = metrics(&text);
+        assert!(m["in.returned"] > 100.0, "{queue}: {}", m["in.returned"]);
+        // What comes back has not been pressed once more.
+        assert!(m["in.pressed_share"] <= 1.0, "{queue}: {}", m["in.pressed_share"]);
+    }
+}
+
+#[test]
+fn a_flow_that_comes_to_a_link_twice_meets_itself_there() {
+    let mut text = link("ab", "s", "b", "rate = \"10mbit\"");
+    text += &link("ba", "b", "s", "rate = \"100mbit\"");
+    text += &link("bc", "b", "c", "rate = \"100mbit\"");
+    text += &cbr("f", "c", "8mbit").replace("to =", "via = [\"b\", \"s\", \"b\"]\nto =");
+    let m = metrics(&text);
+    assert!(m["f.delay_max_s"] > 0.1, "twice 8 Mbit/s are too much: {}", m["f.delay_max_s"]);
+}
+
+#[test]
+fn what_waits_on_its_own_link_at_the_end_was_sent() {
+    let mut text = "[run]\nmeasure = \"1s\"\ndrain = \"0s\"\n".to_owned();
+    text += &link("a", "s", "r", "rate = \"1mbit\"");
+    text += &link("b", "r", "x", "rate = \"10mbit\"");
+    text += &cbr("f", "x", "2mbit");
+    let m = metrics(&text);
+    assert_eq!((m["f.sent"], m["f.offered_bps"]), (500.0, 2e6));
+}
+
+#[test]
+fn many_flows_over_many_links_are_no_trouble() {
+    let mut text = "[run]\nmeasure = \"1ms\"\n[scheme]\npreset = \"none\"\n".to_owned();
+    text += &link("port", "r", "n0", PORT);
+    for n in 0..40 {
+        let (from, to) = (format!("n{n}"), format!("n{}", n + 1));
+        text += &link(&format!("l{n}"), &from, &to, "rate = \"10mbit\"");
+    }
+    for n in 0..30 {
+        text += &link(&format!("a{n}"), &format!("s{n}"), "r", "rate = \"10mbit\"");
+        let flow = cbr(&format!("f{n}"), "n40", "100kbit");
+        write!(text, "{}", flow.replace("\"s\"", &format!("\"s{n}\""))).unwrap();
+    }
+    assert!(metrics(&text)["f0.delivered"] >= 1.0);
+}
