@@ -272,7 +272,10 @@ impl World {
             let Some(n) = next else {
                 let group = flow.group;
                 let packet = self.packets.remove(id);
-                self.statistics.delivered(group, &packet, at_ns);
+                match at_ns <= self.end_ns {
+                    true => self.statistics.delivered(group, &packet, at_ns),
+                    false => self.statistics.ahead_at_end += 1,
+                }
                 return;
             };
             packet.hop += 1;
@@ -375,7 +378,7 @@ impl World {
         }
         let statistics = &self.statistics;
         let acks = self.acks.live();
-        let data_under_way = self.packets.live() - acks + on_own_links;
+        let data_under_way = self.packets.live() - acks + on_own_links + statistics.ahead_at_end;
         assert_eq!(
             statistics.source_packets,
             statistics.delivered + statistics.dropped + data_under_way,

@@ -98,6 +98,24 @@ fn what_waits_on_its_own_link_at_the_end_was_sent() {
     assert_eq!((m["f.sent"], m["f.offered_bps"]), (500.0, 2e6));
 }
 
+/// Nothing can happen behind the port, so that its packets' arrivals are computed at once; they
+/// count as if each had been waited for.
+#[test]
+fn what_arrives_after_the_end_is_not_delivered() {
+    for (from_port, delivered) in [("", 500.0), ("delay = \"250ms\"", 250.0)] {
+        let mut text = "[run]\nmeasure = \"1s\"\ndrain = \"0s\"\n".to_owned();
+        text += &link("port", "s", "c", &format!("{PORT}\n{from_port}"));
+        text += &link("far", "c", "x", "rate = \"10mbit\"\ndelay = \"500ms\"");
+        text += &cbr("f", "x", "4mbit");
+        let m = metrics(&text);
+        assert_eq!((m["f.sent"], m["f.delivered"], m["f.dropped"]), (1000.0, delivered, 0.0));
+        assert!(m["f.delay_max_s"] < 1.0);
+        // A longer drain brings the others.
+        let m = metrics(&text.replace("\"0s\"", "\"1s\""));
+        assert_eq!(m["f.delivered"], 1000.0);
+    }
+}
+
 #[test]
 fn many_flows_over_many_links_are_no_trouble() {
     let mut text = "[run]\nmeasure = \"1ms\"\n[scheme]\npreset = \"none\"\n".to_owned();

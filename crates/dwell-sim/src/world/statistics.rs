@@ -20,6 +20,8 @@ pub(crate) struct Statistics {
     pub(crate) source_packets: u64,
     pub(crate) delivered: u64,
     pub(crate) dropped: u64,
+    /// Packets on a known way that arrive after the end: still under way then.
+    pub(crate) ahead_at_end: u64,
 }
 
 impl Statistics {
@@ -34,6 +36,7 @@ impl Statistics {
             source_packets: 0,
             delivered: 0,
             dropped: 0,
+            ahead_at_end: 0,
         }
     }
 
