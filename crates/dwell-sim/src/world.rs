@@ -12,7 +12,7 @@
 //! nothing can happen to a packet any more, its time of arrival is computed at once.
 
 use dwell_base::Rng;
-use dwell_policy::PacketId;
+use dwell_policy::{Accounts, PacketId};
 
 use crate::agenda::{Agenda, NEVER_NS};
 use crate::outcome::Outcome;
@@ -127,6 +127,19 @@ impl World {
     /// The present time, in nanoseconds since the beginning.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
+    }
+
+    /// Verifies every port's invariants after each event from now on, or no longer; slow.
+    pub fn check_invariants(&mut self, does: bool) {
+        self.check_invariants = does;
+    }
+
+    /// What every port has done so far, from the beginning, by link.
+    pub fn accounts(&self) -> impl Iterator<Item = &Accounts> {
+        self.links.iter().filter_map(|link| match &link.kind {
+            LinkKind::Port(port) => Some(port.port.accounts()),
+            LinkKind::Fifo(_) => None,
+        })
     }
 
     /// Lets the next thing happen; false at the end of the run.
