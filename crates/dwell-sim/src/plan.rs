@@ -139,6 +139,10 @@ pub struct Flow {
     pub hold_ns: u64,
     /// Its egress edge, for schemes that gather by it.
     pub edge: u64,
+    /// Its service (destination and port), for schemes that gather by it.
+    pub service: u64,
+    /// Its pair of hosts, for schemes that gather by it.
+    pub hosts: u64,
     /// What it sends.
     pub traffic: Traffic,
 }

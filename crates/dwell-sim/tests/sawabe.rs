@@ -40,6 +40,8 @@ fn edge(queue: Queue, loads: [f64; 3], until_ns: u64) -> Plan {
             back: Vec::new(),
             hold_ns: wait_ns,
             edge: 0,
+            service: 0,
+            hosts: 0,
             traffic: Traffic::Poisson { packet_bytes, steps: vec![(0, load * LINK_BPS)] },
         });
     }

@@ -74,6 +74,8 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
         back: Vec::new(),
         hold_ns: 0,
         edge: 0,
+        service: 0,
+        hosts: 0,
         traffic: traffic.clone(),
     };
     plan.flows.push(flow(0, target));

@@ -88,6 +88,33 @@ fn a_flow_that_comes_to_a_link_twice_meets_itself_there() {
     assert!(m["f.delay_max_s"] > 0.1, "twice 8 Mbit/s are too much: {}", m["f.delay_max_s"]);
 }
 
+/// Blocks of 40 packets do not come together in a queue of 50 that two flows share, unless both
+/// are pressed together.
+#[test]
+fn schemes_press_together_what_flows_have_in_common() {
+    let presses = |preset: &str, keys: [&str; 2]| {
+        let scheme = BLOCKS.replace("m = 3", "m = 40");
+        let mut text = scheme.replace("\"edge\"", &format!("\"{preset}\""));
+        text += &link("sa", "s", "r", "rate = \"100mbit\"");
+        text += &link("port", "r", "c", PORT);
+        for (name, key) in ["a", "b"].into_iter().zip(keys) {
+            text += &format!("{}{key}\n", cbr(name, "c", "7mbit"));
+        }
+        metrics(&text)["presses"]
+    };
+    for (preset, key) in [("service", "service"), ("host-pair", "hosts")] {
+        let common = [format!("{key} = 7"), format!("{key} = 7")];
+        let common = common.each_ref().map(String::as_str);
+        assert!(presses(preset, common) > 10.0, "{preset}");
+        assert_eq!(presses("flow", common), 0.0, "{key} is nothing to flows");
+        assert_eq!(presses(preset, ["", ""]), 0.0, "{preset}: each flow has its own");
+        let first = format!("{key} = 1");
+        assert_eq!(presses(preset, ["", &first]), 0.0, "{preset}: no number is taken");
+        let other = if key == "hosts" { "service = 7" } else { "hosts = 7" };
+        assert_eq!(presses(preset, [other, other]), 0.0, "{preset}: {other} is something else");
+    }
+}
+
 #[test]
 fn what_waits_on_its_own_link_at_the_end_was_sent() {
     let mut text = "[run]\nmeasure = \"1s\"\ndrain = \"0s\"\n".to_owned();

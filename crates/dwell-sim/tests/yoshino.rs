@@ -93,6 +93,8 @@ fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
             back: vec![leave.1, down.1, over_back, up.1, access.1],
             hold_ns: 0,
             edge: (k / 3 % 3) as u64,
+            service: k as u64,
+            hosts: k as u64,
             traffic: Traffic::Tcp(TcpConfig::sack1(), TcpStart { between_ns: (0, SECOND_NS) }),
         });
     }

@@ -95,6 +95,8 @@ fn chunks(preset: &str) -> Result<Plan, Box<dyn std::error::Error>> {
             back: Vec::new(),
             hold_ns: wait_ns,
             edge: 0,
+            service: group as u64,
+            hosts: group as u64,
             traffic: Traffic::Poisson { packet_bytes, steps: vec![(0, 3e9)] },
         });
     }

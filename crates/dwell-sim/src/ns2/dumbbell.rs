@@ -43,6 +43,8 @@ pub fn dumbbell(flows: usize, tcp: &TcpConfig) -> Plan {
             back: way.iter().rev().map(|&(_, back)| back).collect(),
             hold_ns: 0,
             edge: (k / EDGES % EDGES) as u64,
+            service: k as u64,
+            hosts: k as u64,
             traffic: Traffic::Tcp(*tcp, TcpStart { between_ns: (0, SECOND_NS) }),
         });
     }

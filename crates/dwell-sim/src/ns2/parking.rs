@@ -75,6 +75,8 @@ impl Parking {
                 back: Vec::new(),
                 hold_ns: 0,
                 edge: 0,
+                service: flow as u64,
+                hosts: flow as u64,
                 traffic: Traffic::OnOff(self.traffic(flow)),
             });
         }

@@ -111,7 +111,16 @@ impl FlowState {
 /// someone opens the unit. It travels as its first packet does.
 #[derive(Debug, Default)]
 struct GatherKeys<'p> {
-    known: HashMap<(bool, u64, &'p [usize]), u64>,
+    known: HashMap<(Gathered, &'p [usize]), u64>,
+}
+
+/// What packets that are pressed together have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Gathered {
+    Flow(usize),
+    Service(u64),
+    Hosts(u64),
+    Edge(u64),
 }
 
 impl<'p> GatherKeys<'p> {
@@ -122,10 +131,15 @@ impl<'p> GatherKeys<'p> {
             let behind = &way[at + 1..];
             let opened = behind.iter().position(|&next| plan.links[next].restored);
             let together = &behind[..opened.unwrap_or(behind.len())];
-            let is_edge = port.config.scheme.gather == Gather::Edge;
-            let of = if is_edge { plan.flows[n].edge } else { n as u64 };
+            let flow = &plan.flows[n];
+            let of = match port.config.scheme.gather {
+                Gather::Service => Gathered::Service(flow.service),
+                Gather::HostPair => Gathered::Hosts(flow.hosts),
+                Gather::Edge => Gathered::Edge(flow.edge),
+                _ => Gathered::Flow(n),
+            };
             let count = self.known.len() as u64;
-            *self.known.entry((is_edge, of, together)).or_insert(count)
+            *self.known.entry((of, together)).or_insert(count)
         };
         way.iter().enumerate().map(key).collect()
     }

@@ -167,6 +167,8 @@ fn pair(
         back: vec![down_back, up_back],
         hold_ns: 0,
         edge: 0,
+        service: k as u64,
+        hosts: k as u64,
         traffic: Traffic::Trace([].into()),
     }
 }

@@ -30,7 +30,10 @@ const LINK_KEYS: [&str; 10] = [
     "restored",
     "duplex",
 ];
-const FLOW_KEYS: [&str; 6] = ["from", "to", "via", "group", "hold", "edge"];
+const FLOW_KEYS: [&str; 8] = ["from", "to", "via", "group", "hold", "edge", "service", "hosts"];
+
+/// From here on services and hosts are numbered that no scenario names.
+const OWN: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueueKind {
@@ -221,7 +224,12 @@ fn read_flow(
     let traffic = source::read(flow, &FLOW_KEYS, inputs, errors);
     let group = flow.or("group", name.to_owned(), errors, value::name);
     let hold_ns = flow.or("hold", 0, errors, value::time_ns);
-    let edge = flow.or("edge", 0, errors, |v| value::whole(v, 0..=u64::from(u32::MAX)));
+    let mut number = |key: &str, default: u64| {
+        flow.or(key, default, errors, |v| value::whole(v, 0..=u64::from(u32::MAX)))
+    };
+    // Unless something is said, no two flows have their service or their hosts in common.
+    let own = OWN + draft.plan.flows.len() as u64;
+    let (edge, service, hosts) = (number("edge", 0), number("service", own), number("hosts", own));
     let stops = stops(flow, draft, errors)?;
     let traffic = traffic?;
     let route = way(flow, &stops, draft, "", errors)?;
@@ -233,7 +241,7 @@ fn read_flow(
         _ => Vec::new(),
     };
     let group = draft.plan.groups.iter().position(|known| known.name == group)?;
-    draft.flow(Flow { group, route, back, hold_ns, edge, traffic });
+    draft.flow(Flow { group, route, back, hold_ns, edge, service, hosts, traffic });
     Some(())
 }
 

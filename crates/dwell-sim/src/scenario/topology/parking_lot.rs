@@ -102,5 +102,14 @@ fn flow(group: usize, route: Vec<usize>, traffic: &Traffic, stream: u64) -> Flow
     {
         *number = stream;
     }
-    Flow { group, route, back: Vec::new(), hold_ns: 0, edge: 0, traffic }
+    Flow {
+        group,
+        route,
+        back: Vec::new(),
+        hold_ns: 0,
+        edge: 0,
+        service: stream,
+        hosts: stream,
+        traffic,
+    }
 }

@@ -109,6 +109,8 @@ fn build(
             back: Vec::new(),
             hold_ns: class.hold_ns,
             edge: 0,
+            service: group as u64,
+            hosts: group as u64,
             traffic: Traffic::Poisson {
                 packet_bytes: class.packet_bytes,
                 steps: steps.iter().map(|&(at_ns, load)| (at_ns, rate(load))).collect(),
