@@ -105,6 +105,16 @@ fn the_command_line_reaches_every_key() {
     assert!(error.contains("--set scheme.pressed: there is no key `pressed` here"), "{error}");
     let error = read_with(PARKING_LOT, &settings(&["press.ratio=2"])).unwrap_err();
     assert!(error.contains("--set press.ratio: must be a number from"), "{error}");
+    for (setting, told) in [
+        ("paper=1", "--set paper: what runs follow from can be set"),
+        ("figure=a", "not [figure]"),
+        ("about.title=x", "--set about.title"),
+    ] {
+        let error = read_with(PARKING_LOT, &settings(&[setting])).unwrap_err();
+        assert!(error.contains(told), "{setting}: {error}");
+    }
+    let error = read_with(PARKING_LOT, &settings(&["run.bin=1ns"])).unwrap_err();
+    assert!(error.contains("--set run.bin: bins of 1 ns: a time line has at most"), "{error}");
     let error = read_with(PARKING_LOT, &settings(&["pres.ratio=1"])).unwrap_err();
     assert!(error.contains("did you mean `press`?"), "{error}");
 }
