@@ -29,6 +29,9 @@ pub struct Claim {
     pub low: Option<f64>,
     /// The upper end of ours.
     pub high: Option<f64>,
+    /// The ends are the least and the largest of the runs, which is no confidence interval: they
+    /// are shown, but the verdict does not use them.
+    pub ends_are_of_runs: bool,
     /// What an independent program found, in the same unit.
     pub reference: Option<f64>,
     /// Why they differ, or what to know.
@@ -67,6 +70,9 @@ pub enum Verdict {
     Near,
     /// Neither.
     Off,
+    /// The paper's value is within our interval, but that is so wide, or ours so far off, that
+    /// nearly anything would be.
+    Uncertain,
     /// There are no two numbers to compare.
     Incomparable,
 }
@@ -85,6 +91,11 @@ pub struct Judged<'a> {
 
 /// A deviation up to this share of the paper's value is [`Verdict::Near`].
 pub const NEAR: f64 = 0.05;
+/// Where the deviation, or half our interval, is more than this share of the paper's value,
+/// lying within the interval is only [`Verdict::Uncertain`].
+pub const UNCERTAIN: f64 = 0.5;
+/// What stands for a number that is not there.
+const NOT_RUN: &str = "not run";
 
 impl Default for PaperValue {
     fn default() -> Self {
@@ -114,16 +125,31 @@ impl Claim {
         else {
             return Verdict::Incomparable;
         };
-        let (our_low, our_high) = (self.low.unwrap_or(self.ours), self.high.unwrap_or(self.ours));
         let is_near = deviation.relative.is_some_and(|share| share.abs() <= NEAR);
-        // Two numbers that happen to be equal need no interval; NaN is within nothing.
-        if our_low.min(self.ours) <= high && low <= our_high.max(self.ours) {
-            Verdict::Within
-        } else if is_near {
-            Verdict::Near
-        } else {
-            Verdict::Off
+        let is_same = deviation.absolute == 0.0;
+        // NaN is within nothing.
+        let (our_low, our_high) = self.interval().unwrap_or((self.ours, self.ours));
+        let is_within = our_low.min(self.ours) <= high && low <= our_high.max(self.ours);
+        match (is_same || is_within, is_near) {
+            (true, _) if self.is_uncertain(deviation, low, high) => Verdict::Uncertain,
+            (true, _) => Verdict::Within,
+            (false, true) => Verdict::Near,
+            (false, false) => Verdict::Off,
         }
+    }
+
+    /// The ends of ours, if they are those of a confidence interval.
+    fn interval(&self) -> Option<(f64, f64)> {
+        let has_ends = !self.ends_are_of_runs && (self.low.is_some() || self.high.is_some());
+        has_ends.then(|| (self.low.unwrap_or(self.ours), self.high.unwrap_or(self.ours)))
+    }
+
+    /// Whether ours tells too little about a paper's value from `low` to `high`. Of a range, its
+    /// larger end counts.
+    fn is_uncertain(&self, deviation: Deviation, low: f64, high: f64) -> bool {
+        let Some((our_low, our_high)) = self.interval() else { return false };
+        let share_max = UNCERTAIN * low.abs().max(high.abs());
+        deviation.absolute.abs() > share_max || (our_high - our_low) / 2.0 > share_max
     }
 
     /// With deviation and verdict, for JSON.
@@ -133,9 +159,15 @@ impl Claim {
 
     /// `0.529 (0.52 to 0.54)`
     fn show_ours(&self) -> String {
+        if self.ours.is_nan() {
+            return NOT_RUN.to_owned();
+        }
         let ours = human::number(self.ours);
         match (self.low, self.high) {
             (None, None) => ours,
+            (low, high) if self.ends_are_of_runs => {
+                format!("{ours} (runs {})", human::between(low, high))
+            }
             (low, high) => format!("{ours} ({})", human::between(low, high)),
         }
     }
@@ -192,6 +224,7 @@ impl fmt::Display for Verdict {
             Self::Within => "= within interval",
             Self::Near => "~ within 5 %",
             Self::Off => "! off",
+            Self::Uncertain => "? too uncertain",
             Self::Incomparable => "? no number",
         })
     }
@@ -232,15 +265,17 @@ pub fn to_table(claims: &[Claim]) -> Table {
     table
 }
 
-/// `12 claims: 7 within the interval, 3 within 5 %, 1 off, 1 without a number`
+/// `12 claims: 6 within the interval, 3 within 5 %, 1 off, 1 too uncertain, 1 without a number`
 pub fn summary(claims: &[Claim]) -> String {
     let count = |verdict| claims.iter().filter(|claim| claim.verdict() == verdict).count();
     format!(
-        "{} claims: {} within the interval, {} within 5 %, {} off, {} without a number",
+        "{} claims: {} within the interval, {} within 5 %, {} off, {} too uncertain, {} \
+         without a number",
         claims.len(),
         count(Verdict::Within),
         count(Verdict::Near),
         count(Verdict::Off),
+        count(Verdict::Uncertain),
         count(Verdict::Incomparable),
     )
 }
@@ -294,6 +329,34 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_interval_is_no_agreement() {
+        let between = |low, high, claim| Claim { low: Some(low), high: Some(high), ..claim };
+        // Half the interval is more than half of the paper's value.
+        assert_eq!(between(-0.4, 2.4, claim(1.0, 1.0)).verdict(), Verdict::Uncertain);
+        assert_eq!(between(0.6, 1.4, claim(1.0, 1.0)).verdict(), Verdict::Within);
+        // The deviation is.
+        assert_eq!(between(0.9, 1.7, claim(1.0, 1.6)).verdict(), Verdict::Uncertain);
+        assert_eq!(between(-9.0, 9.0, claim(-8.0, 0.0)).verdict(), Verdict::Uncertain);
+        assert_eq!(between(-0.1, 0.3, claim(0.0, 0.1)).verdict(), Verdict::Uncertain);
+        assert_eq!(between(0.0, 0.0, claim(0.0, 0.0)).verdict(), Verdict::Within);
+    }
+
+    #[test]
+    fn a_range_of_runs_is_shown_but_is_no_interval() {
+        let ours =
+            Claim { low: Some(7.0), high: Some(9.0), ends_are_of_runs: true, ..claim(8.0, 9.0) };
+        assert_eq!(ours.verdict(), Verdict::Off);
+        assert_eq!(ours.show_ours(), "9 (runs 7 to 9)");
+        assert_eq!(Claim { ours: 8.0, ..ours }.verdict(), Verdict::Within);
+    }
+
+    #[test]
+    fn what_is_missing_was_not_run() {
+        let text = to_table(&[claim(1.0, f64::NAN)]).to_text();
+        assert!(text.contains("not run") && !text.contains("NaN"), "{text}");
+    }
+
+    #[test]
     fn ranges_are_measured_from_their_nearer_end() {
         let range =
             |ours| Claim { paper_value: PaperValue::Range(2.0, 4.0), ours, ..Claim::default() };
@@ -331,7 +394,8 @@ Shimamura 2010 Fig. 8  discard, load 1.0 [%]    1.3  1.25 (1.1 to 1.4)  -0.05 (-
             text.lines().map(line).collect::<Vec<_>>()
         };
         assert_eq!(squeeze(&to_table(&examples()).to_text()), squeeze(expected));
-        let text = "2 claims: 1 within the interval, 0 within 5 %, 1 off, 0 without a number";
+        let text = "2 claims: 1 within the interval, 0 within 5 %, 1 off, 0 too uncertain, \
+                    0 without a number";
         assert_eq!(summary(&examples()), text);
     }
 

@@ -23,6 +23,17 @@ pub struct Plan {
     pub check_invariants: bool,
 }
 
+impl Plan {
+    /// Whether it can be run, as [`World::new`](crate::world::World::new) sees it, but the
+    /// configurations of its ports.
+    ///
+    /// # Errors
+    /// What makes it impossible.
+    pub fn check(&self) -> Result<(), PlanError> {
+        crate::world::check(self)
+    }
+}
+
 /// A link, in one direction, with the queue in front of it.
 #[derive(Clone, Debug)]
 pub struct Link {

@@ -21,6 +21,7 @@ use crate::world::flow::{FlowState, Sending};
 use crate::world::link::{LinkKind, LinkState};
 use crate::world::packets::{NONE, Packet, Packets, UNPRESSED};
 use crate::world::statistics::Statistics;
+pub(crate) use check::check;
 
 mod check;
 mod fifo;
@@ -80,7 +81,7 @@ impl World {
     /// # Errors
     /// If the plan is impossible.
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, PlanError> {
-        check::check(plan)?;
+        check(plan)?;
         let mut links = link::links(plan)?;
         let mut flows = flow::flows(plan, seed)?;
         route::mark_known_ways(plan, &mut links);

@@ -118,6 +118,28 @@ fn an_interrupted_sweep_goes_on() {
 }
 
 #[test]
+fn what_is_no_result_is_not_overwritten() {
+    let folder = Folder::new("foreign");
+    let run = ["run", "x.toml", "--out", "runs.jsonl"];
+    let foreign = "something else\nof somebody\n";
+    fs::write(folder.0.join("runs.jsonl"), foreign).unwrap();
+    let output = folder.sim(&run);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told(&output).contains("it is no file of results; name another"), "{}", told(&output));
+    assert_eq!(folder.read("runs.jsonl"), foreign);
+
+    fs::remove_file(folder.0.join("runs.jsonl")).unwrap();
+    assert_eq!(folder.sim(&run).status.code(), Some(0));
+    let whole = folder.read("runs.jsonl");
+    fs::write(folder.0.join("runs.jsonl"), format!("{foreign}{whole}")).unwrap();
+    let output = folder.sim(&run);
+    assert!(told(&output).contains("2 lines are no runs"), "{}", told(&output));
+    assert!(told(&output).contains("moved to runs.jsonl.dropped"), "{}", told(&output));
+    assert_eq!(folder.read("runs.jsonl.dropped"), foreign);
+    assert_eq!(folder.read("runs.jsonl"), whole);
+}
+
+#[test]
 fn runs_that_come_to_the_same_are_run_once_and_counted_once() {
     let folder = Folder::new("shared");
     // The ratio makes no difference to what never presses.

@@ -39,12 +39,14 @@ fn claim(paper: &PaperValue, scenario: &Scenario, evaluation: &Evaluation<'_>) -
         quantity: paper.quantity.clone(),
         unit: paper.unit.clone(),
         paper_value: match (paper.value, &paper.says) {
-            (Some(value), _) => Stated::Number(value),
+            (Some((low, high)), _) if low == high => Stated::Number(low),
+            (Some((low, high)), _) => Stated::Range(low, high),
             (None, text) => Stated::Text(text.clone()),
         },
         ours: ours.map_or(f64::NAN, |summary| summary.over(paper.over)),
         low: ends.map(|(low, _)| low),
         high: ends.map(|(_, high)| high),
+        ends_are_of_runs: paper.over != Over::Mean,
         reference: paper.reference,
         comment,
     }
@@ -86,7 +88,7 @@ mod tests {
         assert_eq!((mean.ours, &mean.paper_value), (1.5, &Stated::Number(1.6)));
         let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
         assert!(low < 1.0 && high > 2.0, "two runs tell little: {low} to {high}");
-        assert_eq!(mean.verdict(), Verdict::Within);
+        assert_eq!(mean.verdict(), Verdict::Uncertain);
 
         assert_eq!((largest.ours, largest.low, largest.high), (0.5, Some(0.4), Some(0.5)));
         assert_eq!(largest.paper_value, Stated::Text("very little".to_owned()));

@@ -66,7 +66,7 @@ impl<'r> Evaluation<'r> {
     }
 
     /// The change in percent of the mean from the point that differs in `against`; with its 95 %
-    /// interval as far as both have the same seeds.
+    /// interval over the seeds that both have a value for; none if that is less than two.
     pub fn change(
         &self,
         point: &Point,
@@ -75,23 +75,31 @@ impl<'r> Evaluation<'r> {
         against: &Where,
     ) -> Option<Summary> {
         let (other, other_runs) = self.find(&point.elsewhere(against))?;
-        let base = Self::values(other, other_runs, formula);
-        let ours = Self::values(point, runs, formula);
-        let base_mean = Summary::of(&base)?.mean;
-        let mean = Summary::of(&ours)?.mean;
+        let base_mean = Self::summary(other, other_runs, formula)?.mean;
+        let mean = Self::summary(point, runs, formula)?.mean;
         if base_mean == 0.0 {
             return None;
         }
         let percent = |ours: f64, base: f64| 100.0 * (ours - base) / base;
-        let pairs: Vec<f64> = ours
-            .iter()
-            .zip(&base)
-            .filter(|(_, base)| **base != 0.0)
-            .map(|(ours, base)| percent(*ours, *base))
+        let value =
+            |point: &Point, run: &RunRecord| formula.value(&|name| lookup(point, Some(run), name));
+        // The same replication of both, whichever runs or values are missing: seeds that are each
+        // point's own pair by their places.
+        let pairs: Vec<f64> = point
+            .seeds()
+            .zip(other.seeds())
+            .filter_map(|(seed, other_seed)| {
+                let ours = value(point, runs.iter().find(|run| run.seed == seed)?)?;
+                let base = value(other, other_runs.iter().find(|run| run.seed == other_seed)?)?;
+                (base != 0.0).then(|| percent(ours, base))
+            })
             .collect();
-        let spread = Summary::of(&pairs)?;
+        let change = percent(mean, base_mean);
+        let Some(spread) = Summary::of(&pairs) else {
+            return Summary::of(&[change]);
+        };
         // The paper compares means; single seeds only tell how sure that is.
-        Some(Summary { mean: percent(mean, base_mean), ..spread })
+        Some(Summary { mean: change, ..spread })
     }
 }
 
@@ -169,6 +177,9 @@ mod tests {
         let rounded = [change.min, change.mean, change.max].map(f64::round);
         // 0.5 from 1 and 0.4 from 2; 0.45 from 1.5.
         assert_eq!(rounded, [-80.0, -70.0, -50.0]);
+        // Of ours the first seed is missing: the second one has its own partner, 2.
+        let change = evaluation.change(point, &runs[1..], &discard, &vec![preset("none")]).unwrap();
+        assert_eq!((change.count, change.min.round()), (1, -80.0));
         let nothing = "0 * target.discard".parse().unwrap();
         assert_eq!(evaluation.change(point, runs, &nothing, &vec![preset("none")]), None);
     }

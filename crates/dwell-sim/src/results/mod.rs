@@ -21,6 +21,6 @@ pub use claims::claims;
 pub use evaluation::Evaluation;
 pub use page::page;
 pub use record::{Run, RunRecord, Task, json};
-pub use store::{Store, line};
+pub use store::{Dropped, Store, line};
 pub use summary::Summary;
 pub use tables::{csv, table};

@@ -1,6 +1,7 @@
 //! Results as text: a line of JSON for each run.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::record::{Run, RunRecord, Task};
 
@@ -11,25 +12,46 @@ pub struct Store {
     last_code: Option<String>,
 }
 
+/// A line of results that is no run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Which one, from 1.
+    pub line: usize,
+    /// What stands in it, without its line end.
+    pub text: String,
+    /// What is wrong with it: `is only half written`.
+    pub reason: String,
+}
+
+/// `line 3 is only half written`
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} {}", self.line, self.reason)
+    }
+}
+
 impl Store {
-    /// Reads what was written before. A line that is not whole, as the last one after a crash,
-    /// is dropped; the sentences tell which.
-    pub fn parse(text: &str) -> (Self, Vec<String>) {
+    /// Reads what was written before. Lines that are no runs, as the last one after a crash, are
+    /// left out and returned.
+    pub fn parse(text: &str) -> (Self, Vec<Dropped>) {
         let mut store = Self::default();
-        let mut notes = Vec::new();
+        let mut dropped = Vec::new();
         let last = text.lines().count();
+        let is_cut = !text.is_empty() && !text.ends_with('\n');
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             match serde_json::from_str::<RunRecord>(line) {
                 Ok(record) => store.put(record),
-                Err(_) if index + 1 == last => {
-                    notes.push(format!("line {last} is only half written: it is dropped"));
-                }
-                Err(error) => {
-                    notes.push(format!("line {} is no run ({error}): it is dropped", index + 1));
-                }
+                Err(error) => dropped.push(Dropped {
+                    line: index + 1,
+                    text: line.to_owned(),
+                    reason: match is_cut && index + 1 == last {
+                        true => "is only half written".to_owned(),
+                        false => format!("is no run ({error})"),
+                    },
+                }),
             }
         }
-        (store, notes)
+        (store, dropped)
     }
 
     /// Takes a run in, in the place of one with the same key; what only that one told of the same
@@ -90,7 +112,7 @@ impl Store {
 /// A run as a line of JSON, with its line end.
 pub fn line(record: &RunRecord) -> String {
     // Strings, numbers and maps with strings as keys can always be written; what is no number
-    // becomes null and is then dropped with a note when it is read.
+    // becomes null and is then left out with a note when it is read.
     let mut line = serde_json::to_string(record).unwrap_or_default();
     line.push('\n');
     line
@@ -145,13 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_dropped_with_a_note() {
+    fn lines_that_are_no_runs_are_returned() {
         let text = line(&record("a")) + &line(&record("b"));
-        let (store, notes) = Store::parse(&text[..text.len() - 10]);
-        assert_eq!(store.len(), 1);
-        assert_eq!(notes, ["line 2 is only half written: it is dropped"]);
-        let (store, notes) = Store::parse(&format!("nonsense\n{text}"));
-        assert_eq!(store.len(), 2);
-        assert!(notes[0].starts_with("line 1 is no run"), "{notes:?}");
+        let (store, dropped) = Store::parse(&text[..text.len() - 10]);
+        assert_eq!((store.len(), dropped.len()), (1, 1));
+        assert_eq!(dropped[0].to_string(), "line 2 is only half written");
+        assert!(text.contains(&dropped[0].text));
+        let (store, dropped) = Store::parse(&format!("nonsense\n{text}more nonsense\n"));
+        assert_eq!((store.len(), dropped.len()), (2, 2));
+        assert_eq!((dropped[0].line, dropped[0].text.as_str()), (1, "nonsense"));
+        // It has its line end: nothing is missing from it.
+        assert!(dropped[1].to_string().starts_with("line 4 is no run"), "{dropped:?}");
     }
 }

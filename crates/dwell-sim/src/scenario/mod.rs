@@ -63,7 +63,7 @@ mod view;
 
 use std::collections::BTreeMap;
 
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanError};
 
 pub use error::{ScenarioError, ScenarioErrors};
 pub use expression::Expression;
@@ -234,7 +234,8 @@ fn parse(
     let papers = view::take_papers(&mut tree, errors);
     let about = about(&mut tree, errors);
     run::apply_quick(&mut tree, options.is_quick, errors);
-    sweep::apply(&options.settings, &mut tree, &mut sweeps, errors);
+    let settings = settable(&options.settings, errors);
+    sweep::apply(&settings, &mut tree, &mut sweeps, errors);
     refuse_unknown_tables(&tree, errors);
     let steps = sweep::cross(&sweeps, options.is_quick, errors);
     let points: Vec<Point> =
@@ -260,6 +261,24 @@ fn about(tree: &mut Table, errors: &mut Errors) -> About {
         figure: text("figure", errors),
         note: text("note", errors),
     }
+}
+
+/// The settings of what runs follow from; the others are told. The tables that they would be in
+/// are out of the tree already.
+fn settable(settings: &[Setting], errors: &mut Errors) -> Vec<Setting> {
+    let is_shown = |setting: &&Setting| {
+        let table = setting.path.split('.').next().unwrap_or_default();
+        TABLES.contains(&table)
+    };
+    for setting in settings.iter().filter(is_shown) {
+        let message = format!(
+            "what runs follow from can be set, as in press.ratio=0.9, but not [{}]: edit a copy of \
+             the scenario's file",
+            setting.path.split('.').next().unwrap_or_default()
+        );
+        errors.at(Origin::Setting, &setting.path, message);
+    }
+    settings.iter().filter(|setting| !is_shown(setting)).cloned().collect()
 }
 
 fn refuse_unknown_tables(tree: &Table, errors: &mut Errors) {
@@ -292,6 +311,18 @@ fn point(
         }
     }
     let (plan, runs) = topology::read(&tree, inputs, errors)?;
+    if let Err(error) = plan.check() {
+        let place = match error {
+            // Too many bins is what a window and the width of a bin can come to.
+            PlanError::Value(_) if plan.bin_ns.is_some() => "run.bin",
+            _ => "topology",
+        };
+        match tree.at(place) {
+            Some(located) => errors.at(located.origin, place, error.to_string()),
+            None => errors.add(None, None, error.to_string()),
+        }
+        return None;
+    }
     Some(Point {
         values: step.values,
         sweeps: step.sweeps,

@@ -10,6 +10,7 @@ use crate::plan::{Plan, Queue, Traffic};
 /// For a single edge with ChuMQ whose buffers each have one class of traffic: the model of
 /// Sawabe et al., section 6. By class C `model.C.late_lower`, `model.C.late_approx`,
 /// `model.C.late_upper` (shares, Eq. (4)), `model.C.timer_share` (Eq. (2)),
+/// `model.C.timer_packets_mean` (packets of a chunk that its timer made),
 /// `model.C.frame_bytes_mean` (Eq. (5)), and `model.frame_bytes_mean` (Eq. (6)). Empty where the
 /// model says nothing.
 pub(super) fn values(plan: &Plan) -> BTreeMap<String, f64> {
@@ -41,6 +42,7 @@ fn chumq(plan: &Plan) -> Option<BTreeMap<String, f64>> {
         let name = &plan.groups.get(flow.group)?.name;
         let mut put = |key: &str, value: f64| out.insert(format!("model.{name}.{key}"), value);
         put("timer_share", class.timer_share());
+        put("timer_packets_mean", class.timer_packets_mean());
         put("frame_bytes_mean", class.chunk_bytes_mean());
         if let Some(late) = class.late_share() {
             put("late_lower", late.lower);

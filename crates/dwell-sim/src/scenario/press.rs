@@ -10,7 +10,7 @@ use crate::plan::{PressClass, PressModel, PressSample};
 
 use super::error::Errors;
 use super::section::Section;
-use super::source::Inputs;
+use super::source::{Inputs, is_heading};
 use super::tree::{Table, Value};
 use super::value;
 
@@ -127,7 +127,8 @@ fn measured_file(
     }
 }
 
-/// Lines of `bytes,ratio,microseconds`; a first line that is no numbers is a heading.
+/// Lines of `bytes,ratio,microseconds`; a first line that does not begin with a
+/// number is a heading.
 fn rows(text: &str) -> Result<Vec<PressSample>, String> {
     let mut out = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -137,7 +138,7 @@ fn rows(text: &str) -> Result<Vec<PressSample>, String> {
         }
         match row(line) {
             Some(sample) => out.push(sample),
-            None if index == 0 => {}
+            None if index == 0 && is_heading(line) => {}
             None => {
                 return Err(format!(
                     "line {} is no sample: write bytes, ratio and microseconds, as in 500,0.93,20",
@@ -238,6 +239,7 @@ mod tests {
         let tree = parse(text, &mut errors).unwrap();
         let none = |name: &str| match name {
             "t.csv" => Ok("bytes,ratio,us\n100,0.9,5\n1500,0.6,30\n".to_owned()),
+            "wrong.csv" => Ok("100,20,5\n1500,0.6,30\n".to_owned()),
             _ => Err("there is no such file".to_owned()),
         };
         let read = read(&tree, &mut Inputs::new(&none), &mut errors);
@@ -265,6 +267,7 @@ mod tests {
             ("[press]\ntime = \"1us\"", "does not say what pressing brings"),
             ("[press]\nratoi = 0.5", "did you mean `ratio`?"),
             ("[press]\nfile = \"b\"", "b: there is no such file"),
+            ("[press]\nfile = \"wrong.csv\"", "wrong.csv: line 1 is no sample"),
             ("[press]\nratio = 0.5\ntime = \"-1us\"", "negative"),
             ("[press.class.web]\nratio = [0.9, 0.5]", "lower ratio comes first"),
         ] {

@@ -201,7 +201,8 @@ fn trace(section: &Section<'_>, inputs: &mut Inputs<'_>, errors: &mut Errors) ->
     }
 }
 
-/// Lines of `time in seconds, size in bytes`; a first line that is no numbers is a heading.
+/// Lines of `time in seconds, size in bytes`; a first line that does not begin with a number is a
+/// heading.
 fn packets(text: &str) -> Result<Vec<(u64, u32)>, String> {
     let mut out: Vec<(u64, u32)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -211,7 +212,7 @@ fn packets(text: &str) -> Result<Vec<(u64, u32)>, String> {
             continue;
         }
         let Some((time_ns, bytes)) = packet(line) else {
-            if index == 0 {
+            if index == 0 && is_heading(line) {
                 continue;
             }
             return Err(format!(
@@ -228,6 +229,13 @@ fn packets(text: &str) -> Result<Vec<(u64, u32)>, String> {
         return Err("there is no packet in it".to_owned());
     }
     Ok(out)
+}
+
+/// Whether a file's first line is a heading: its first cell is no number. A first line that begins
+/// with one is data, and what is wrong with it is told.
+pub(super) fn is_heading(line: &str) -> bool {
+    let cell = line.split(',').next().unwrap_or_default().trim();
+    !cell.is_empty() && cell.parse::<f64>().is_err()
 }
 
 fn packet(line: &str) -> Option<(u64, u32)> {
@@ -276,7 +284,10 @@ mod tests {
         );
         assert!(packets("1,100\n0.5,100\n").unwrap_err().contains("line 2 is earlier"));
         assert!(packets("0,100\nx,y\n").unwrap_err().contains("line 2 is no packet"));
-        assert!(packets("0,0\n").unwrap_err().contains("no packet in it"));
+        // A first line that begins with a number is no heading.
+        assert!(packets("0,0\n0,1\n").unwrap_err().contains("line 1 is no packet"));
+        assert!(packets("0.5;100\n").is_err_and(|error| error.contains("no packet")));
+        assert!(packets("time,bytes\n").unwrap_err().contains("no packet in it"));
     }
 
     #[test]

@@ -105,6 +105,16 @@ fn the_command_line_reaches_every_key() {
     assert!(error.contains("--set scheme.pressed: there is no key `pressed` here"), "{error}");
     let error = read_with(PARKING_LOT, &settings(&["press.ratio=2"])).unwrap_err();
     assert!(error.contains("--set press.ratio: must be a number from"), "{error}");
+    for (setting, told) in [
+        ("paper=1", "--set paper: what runs follow from can be set"),
+        ("figure=a", "not [figure]"),
+        ("about.title=x", "--set about.title"),
+    ] {
+        let error = read_with(PARKING_LOT, &settings(&[setting])).unwrap_err();
+        assert!(error.contains(told), "{setting}: {error}");
+    }
+    let error = read_with(PARKING_LOT, &settings(&["run.bin=1ns"])).unwrap_err();
+    assert!(error.contains("--set run.bin: bins of 1 ns: a time line has at most"), "{error}");
     let error = read_with(PARKING_LOT, &settings(&["pres.ratio=1"])).unwrap_err();
     assert!(error.contains("did you mean `press`?"), "{error}");
 }
@@ -361,6 +371,21 @@ fn a_flavour_of_tcp_brings_its_own_timers_and_windows() {
 }
 
 #[test]
+fn a_paper_can_state_a_range() {
+    let paper = "[[paper]]\nplace = '5.2'\nquantity = 'delay'\nmetric = 'target.delay_max_s'\n";
+    let read_value = |value: &str| read(&format!("{PARKING_LOT}{paper}value = {value}\n"));
+    assert_eq!(read_value("[0, 0.0008]").unwrap().papers[0].value, Some((0.0, 0.0008)));
+    for (value, told) in [
+        ("[0.0008, 0]", "the lower end of a range comes first"),
+        ("[1, 2, 3]", "a range has two ends"),
+        ("[0, 'a']", "must be a number"),
+    ] {
+        let error = read_value(value).unwrap_err();
+        assert!(error.contains(told), "{value}: {error}");
+    }
+}
+
+#[test]
 fn figures_and_papers_are_read() {
     let text = format!(
         "{PARKING_LOT}{SWEEP}{}",
@@ -387,7 +412,11 @@ reference = [nan, -2.0]
     let scenario = read(&text).unwrap();
     assert_eq!(scenario.figures[0].series, ["scheme.preset"]);
     assert_eq!(scenario.papers.len(), 2);
-    assert_eq!((scenario.papers[0].value, scenario.papers[0].reference), (Some(-1.0), None));
+    assert_eq!(
+        (scenario.papers[0].value, scenario.papers[0].reference),
+        (Some((-1.0, -1.0)), None)
+    );
+    assert_eq!((scenario.papers[1].value, scenario.papers[1].reference), (None, Some(-2.0)));
     assert!(scenario.points[2].meets(&scenario.papers[1].only[..1]));
     for (from, to, told) in [
         (

@@ -112,8 +112,9 @@ pub struct PaperValue {
     pub over: Over,
     /// If there: our number is the change in percent from the point that differs in these keys.
     pub against: Where,
-    /// The paper's number.
-    pub value: Option<f64>,
+    /// The paper's number, from where to where: both are the same unless it is a range, as "less
+    /// than 0.0008 s" or what can be read from a figure.
+    pub value: Option<(f64, f64)>,
     /// What it says, if that is no number.
     pub says: String,
     /// What an independent reference got.
@@ -298,7 +299,12 @@ fn paper_value(section: &Section<'_>, errors: &mut Errors) -> Option<PaperValue>
         Value::Real(number) if number.is_nan() => Ok(None),
         other => value::number(other, f64::MIN..=f64::MAX).map(Some),
     };
-    let stated = section.get("value", errors, number).flatten();
+    let stated = section
+        .get("value", errors, |v| match v {
+            Value::List(ends) => range(ends).map(Some),
+            other => number(other).map(|number| number.map(|number| (number, number))),
+        })
+        .flatten();
     let reference = section.get("reference", errors, number).flatten();
     if !["value", "says", "reference"].iter().any(|key| section.has(key)) {
         let message = "there is nothing to compare with: add `value` (the paper's number), `says` \
@@ -320,7 +326,20 @@ fn paper_value(section: &Section<'_>, errors: &mut Errors) -> Option<PaperValue>
     })
 }
 
-/// A table whose lists have n items becomes n tables, the lists' items in turn.
+/// A range that a paper states.
+fn range(ends: &[Located]) -> Result<(f64, f64), String> {
+    let end = |end: &Located| value::number(&end.value, f64::MIN..=f64::MAX);
+    match ends {
+        [low, high] => match (end(low)?, end(high)?) {
+            (low, high) if low < high => Ok((low, high)),
+            _ => Err("the lower end of a range comes first, as in [0, 0.0008]".to_owned()),
+        },
+        _ => Err("a range has two ends, as in [0, 0.0008]".to_owned()),
+    }
+}
+
+/// A table whose lists have n items becomes n tables, the lists' items in turn. A `value`
+/// that is the only list is a range and stays; so do ranges among the items.
 fn spread(item: &Located, errors: &mut Errors) -> Vec<Located> {
     let Value::Table(table) = &item.value else { return vec![item.clone()] };
     let lists: Vec<(String, Vec<Located>)> = table
@@ -331,6 +350,10 @@ fn spread(item: &Located, errors: &mut Errors) -> Vec<Located> {
             _ => None,
         })
         .collect();
+    // Several numbers come with several of what tells them apart.
+    if lists.iter().all(|(path, _)| path == "value") {
+        return vec![item.clone()];
+    }
     let Some((first, items)) = lists.first() else { return vec![item.clone()] };
     if let Some((other, others)) = lists.iter().find(|(_, others)| others.len() != items.len()) {
         let message = format!(

@@ -4,8 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-use dwell_sim::results::{RunRecord, Store, Task, line};
+use anyhow::{Context as _, bail};
+use dwell_sim::results::{Dropped, RunRecord, Store, Task, line};
 
 use crate::terminal;
 
@@ -31,11 +31,16 @@ impl Journal {
             let made = fs::create_dir_all(folder);
             made.with_context(|| format!("{} can't be made", folder.display()))?;
         }
-        let (store, notes) = read(path)?;
-        for note in &notes {
-            terminal::note(&format!("{shown}: {note}"));
-        }
-        if !notes.is_empty() {
+        let (store, dropped) = read(path)?;
+        if !dropped.is_empty() {
+            if store.is_empty() {
+                bail!(
+                    "{shown} has no run in it: it is no file of results; name another one, or \
+                       remove it"
+                );
+            }
+            let aside = set_aside(path, &dropped)?;
+            terminal::note(&format!("{shown}: {}; moved to {}", told(&dropped), aside.display()));
             // Or the next run would be written behind half a line.
             replace(path, &store.to_text(&[], ""))?;
         }
@@ -63,7 +68,7 @@ impl Journal {
 }
 
 /// The runs in a file; none if there is no file.
-pub(super) fn read(path: &Path) -> anyhow::Result<(Store, Vec<String>)> {
+pub(super) fn read(path: &Path) -> anyhow::Result<(Store, Vec<Dropped>)> {
     match fs::read(path) {
         // A crash can leave anything at the end of a file.
         Ok(bytes) => Ok(Store::parse(&String::from_utf8_lossy(&bytes))),
@@ -72,11 +77,39 @@ pub(super) fn read(path: &Path) -> anyhow::Result<(Store, Vec<String>)> {
     }
 }
 
+/// How many lines are no runs, and what is wrong with the first:
+/// `1 line is no run: line 3 is only half written`.
+pub(super) fn told(dropped: &[Dropped]) -> String {
+    let count = match dropped.len() {
+        1 => "1 line is no run".to_owned(),
+        count => format!("{count} lines are no runs, the first of them"),
+    };
+    dropped.first().map(|first| format!("{count}: {first}")).unwrap_or_default()
+}
+
+/// Adds lines to FILE.dropped.
+fn set_aside(path: &Path, dropped: &[Dropped]) -> anyhow::Result<PathBuf> {
+    let aside = beside(path, ".dropped");
+    let text: String = dropped.iter().map(|dropped| format!("{}\n", dropped.text)).collect();
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&aside)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("{} can't be written", aside.display()))?;
+    Ok(aside)
+}
+
+/// The file with this at the end of its name.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(ending);
+    path.with_file_name(name)
+}
+
 /// Writes a file whole or not at all.
 pub(super) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
+    let new = beside(path, ".new");
     fs::write(&new, text)
         .and_then(|()| fs::rename(&new, path))
         .with_context(|| format!("{} can't be written", path.display()))

@@ -40,9 +40,9 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let path = self.folder.join(RESULTS);
-        let (store, notes) = folder::read(&path)?;
-        for note in notes {
-            terminal::note(&format!("{}: {note}", path.display()));
+        let (store, dropped) = folder::read(&path)?;
+        if !dropped.is_empty() {
+            terminal::note(&format!("{}: {}", path.display(), folder::told(&dropped)));
         }
         let Some(code) = store.last_code() else {
             bail!("there are no runs in {}: `dwell sim reproduce` makes some", path.display());
