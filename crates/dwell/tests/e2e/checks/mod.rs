@@ -7,6 +7,7 @@ mod life;
 mod links;
 mod mtu;
 mod programs;
+mod sites;
 
 use crate::harness::Check;
 
@@ -28,6 +29,8 @@ pub(crate) const ALL: &[Check] = &[
     ("iperf3_there_and_back", programs::iperf3),
     ("rsync_copies_a_tree", programs::rsync),
     ("ssh_copies_a_tree", programs::ssh),
+    ("a_parking_lot_of_four_relays", sites::parking_lot),
+    ("a_star_of_four_relays", sites::star),
     ("pings_around_the_mtu", mtu::ping_sizes),
     ("too_big_packets_are_answered", mtu::too_big),
     ("tcp_keeps_within_the_mtu", mtu::mss),
