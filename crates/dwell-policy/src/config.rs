@@ -79,6 +79,14 @@ impl FrameCost {
     pub const FREE_CHUNKS: Self =
         Self { units_bytes_max: u32::MAX, units_max: u32::MAX, ..Self::FREE };
 
+    /// True if sending `packets` packets of `raw` bytes in all as one pressed unit of `pressed`
+    /// bytes takes less than sending them raw. A result that does not gain is
+    /// [`Outcome::NotSmaller`](crate::Outcome::NotSmaller), and its packets go raw.
+    pub fn gains(&self, pressed: u32, (packets, raw): (u32, u32)) -> bool {
+        let (_, pressed) = self.cut(u64::from(pressed) + u64::from(self.pressed_unit_bytes));
+        pressed < u64::from(raw) + u64::from(packets) * u64::from(self.raw_unit_bytes)
+    }
+
     /// How many frames units of `units_bytes` in all take that go together, and their bytes with
     /// the headers of parts, if they are cut.
     pub(crate) fn cut(&self, units_bytes: u64) -> (u64, u64) {
@@ -207,11 +215,7 @@ impl LineKind {
                 }
                 Ok(Self::Blocks(scheme.gather))
             }
-            (
-                Trigger::Waiting { bytes_max, packets_max, .. },
-                Queues::One,
-                Press::WaitingTime,
-            ) => {
+            (Trigger::Waiting { bytes_max, packets_max, .. }, Queues::One, Press::WaitingTime) => {
                 if packets_max == 0 || (scheme.gather == Gather::Packet && packets_max > 1) {
                     return Err(ConfigError::BlockPackets);
                 }

@@ -301,6 +301,11 @@ impl Blocks {
         }
     }
 
+    /// True if there is a unit that the link may take next.
+    pub(super) fn can_send(&self) -> bool {
+        self.sendable().is_some()
+    }
+
     /// The unit that the link may take next.
     fn sendable(&self) -> Option<u32> {
         let (queue, head) = (&self.queue, self.queue.head());

@@ -243,12 +243,3 @@ impl Filling {
         true
     }
 }
-
-impl crate::config::FrameCost {
-    /// True if sending `packets` packets of `raw` bytes in all as one pressed unit of
-    /// `pressed` bytes takes less than sending them raw.
-    fn gains(&self, pressed: u32, (packets, raw): (u32, u32)) -> bool {
-        let (_, pressed) = self.cut(u64::from(pressed) + u64::from(self.pressed_unit_bytes));
-        pressed < u64::from(raw) + u64::from(packets) * u64::from(self.raw_unit_bytes)
-    }
-}

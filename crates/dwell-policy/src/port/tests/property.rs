@@ -76,7 +76,7 @@ impl Setting {
     /// The presets, and after them single packets by threshold, and blocks of what waits.
     fn scheme(&self, n: usize) -> Scheme {
         if n > PRESETS.len() {
-            let gather = if n % 2 == 0 { Gather::Edge } else { Gather::Packet };
+            let gather = if n.is_multiple_of(2) { Gather::Edge } else { Gather::Packet };
             return Scheme::waiting(gather, self.packets * 1500);
         }
         let single = Scheme::blocks(Gather::Packet, 1, self.lead);
