@@ -99,7 +99,7 @@ impl End {
         addresses: Addresses,
         made: Rc<[Cell<u64>; 2]>,
     ) -> Result<Self, String> {
-        let config = config(side, "1mbit", scheme)?;
+        let config = config(side, "300kbit", scheme)?;
         let compressor = Compressor::new(config.peers[0].codec, None).map_err(|e| e.to_string())?;
         let world = World {
             now: Instant::ZERO,
@@ -129,7 +129,7 @@ impl End {
     /// Ends without a word, and begins anew.
     pub(crate) fn restart(&mut self, scheme: &str) -> Result<(), String> {
         self.starts += 1;
-        let config = config(self.side, "1mbit", scheme)?;
+        let config = config(self.side, "300kbit", scheme)?;
         self.node = node(self.side, self.seed, self.starts, &config)?;
         Ok(())
     }

@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
 
     fn happen(&mut self, incident: Incident) -> Result<(), String> {
         let scheme = self.scheme;
-        let rate = ["200kbit", "1mbit", "5mbit"][self.rng.below(3) as usize];
+        let rate = ["64kbit", "300kbit", "5mbit"][self.rng.below(3) as usize];
         match incident {
             Incident::Quiet => Ok(()),
             Incident::Killed { side } => {

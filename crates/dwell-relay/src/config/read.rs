@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use dwell_base::text::{printable, suggest};
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::CodecSpec;
-use dwell_policy::{ClassKey, QueueLimit, Ratio, Scheme};
+use dwell_policy::{ClassKey, QueueLimit, Ratio};
 use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
@@ -40,13 +40,16 @@ pub const NODE_KEYS: [&str; 10] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first three may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 17] = [
+pub const PEER_KEYS: [&str; 20] = [
     "name",
     "endpoint",
     "prefixes",
     "psk_file",
     "security",
     "scheme",
+    "block_bytes",
+    "block_packets",
+    "block_lead",
     "codec",
     "rate",
     "queue_time",
@@ -251,7 +254,10 @@ enum Protection {
 #[derive(Clone, Debug, Default)]
 struct PeerKeys {
     protection: Option<Located<Protection>>,
-    scheme: Option<Located<(&'static str, Scheme)>>,
+    scheme: Option<Located<&'static str>>,
+    block_bytes: Option<Located<u64>>,
+    block_packets: Option<Located<Option<u32>>>,
+    block_lead: Option<Located<u32>>,
     codec: Option<Located<CodecSpec>>,
     rate: Option<Located<RateConfig>>,
     queue_time_ns: Option<Located<u64>>,
@@ -268,12 +274,21 @@ struct PeerKeys {
 /// A packet as long as an IP packet can be must find room, or it could never be sent.
 const QUEUE_BYTES_MIN: u64 = 64 << 10;
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
+/// Below a full packet there is nothing to join; a block may take 64 datagrams, and its length
+/// has 16 bits.
+const BLOCK_BYTES_MIN: u64 = 1_500;
+const BLOCK_BYTES_MAX: u64 = 60_000;
 
 impl PeerKeys {
     fn read(table: &Table<'_>, errors: &mut Errors<'_>) -> Self {
         Self {
             protection: read_protection(table, errors),
             scheme: table.get("scheme", errors, value::scheme),
+            block_bytes: table.get("block_bytes", errors, |value| {
+                value::size_bytes(value, BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX)
+            }),
+            block_packets: table.get("block_packets", errors, value::block_packets),
+            block_lead: table.get("block_lead", errors, |value| value::integer(value, 0..=1000)),
             codec: table.get("codec", errors, value::codec),
             rate: table.get("rate", errors, value::rate),
             queue_time_ns: table.get("queue_time", errors, |value| {
@@ -301,9 +316,12 @@ impl PeerKeys {
         fn set<T: Clone>(target: &mut T, found: &Option<Located<T>>) {
             super::read::set(target, found.clone());
         }
-        if let Some(scheme) = &self.scheme {
-            (peer.scheme_name, peer.scheme) = scheme.value;
+        set(&mut peer.scheme_name, &self.scheme);
+        if let Some(bytes) = &self.block_bytes {
+            peer.blocks.bytes = bytes.value as u32; // at most 60,000
         }
+        set(&mut peer.blocks.packets, &self.block_packets);
+        set(&mut peer.blocks.lead, &self.block_lead);
         set(&mut peer.codec, &self.codec);
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;
@@ -375,6 +393,16 @@ fn read_peer<'t>(
     let mut config = PeerConfig::new(name, security);
     defaults.apply(&mut config);
     keys.apply(&mut config);
+    match config.blocks.scheme(config.scheme_name) {
+        Some(scheme) => config.scheme = scheme,
+        None => {
+            let found = keys.block_packets.as_ref().or(defaults.block_packets.as_ref());
+            let line = found.map_or(table.line, |packets| packets.line);
+            let message = "the scheme \"packet\" presses single packets: write 1, or a scheme that \
+                           makes blocks, such as scheme = \"edge\"";
+            table.fail("block_packets", line, message.to_owned(), errors);
+        }
+    }
     let (prefixes, prefix_lines): (Vec<IpNet>, Vec<usize>) =
         prefixes.unwrap_or_default().into_iter().map(|prefix| (prefix.value, prefix.line)).unzip();
     let endpoint_line = endpoint.as_ref().map_or(table.line, |endpoint| endpoint.line);
