@@ -172,9 +172,14 @@ mod tests {
 
     #[test]
     fn rules_are_read_and_shown() {
-        for rule in
-            ["db:5432", "*.example:80-99", "10.0.0.0/8:*", "[2001:db8::]/32:22", "*:*", "10.0.0.7/32:1"]
-        {
+        for rule in [
+            "db:5432",
+            "*.example:80-99",
+            "10.0.0.0/8:*",
+            "[2001:db8::]/32:22",
+            "*:*",
+            "10.0.0.7/32:1",
+        ] {
             assert_eq!(rule.parse::<Rule>().unwrap().to_string(), rule);
         }
         assert_eq!("[::1]:1".parse::<Rule>().unwrap().to_string(), "[::1]/128:1");

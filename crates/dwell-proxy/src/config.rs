@@ -196,9 +196,7 @@ pub enum ConfigError {
     )]
     Unprotected(String),
     /// Nobody could use it.
-    #[error(
-        "the ingress would not listen anywhere: add --forward, --socks or --transparent"
-    )]
+    #[error("the ingress would not listen anywhere: add --forward, --socks or --transparent")]
     NoDoor,
     /// It would refuse everything.
     #[error(

@@ -107,8 +107,7 @@ impl Running {
             return;
         };
         let time = self.engine.common.limits.handshake;
-        let accepted =
-            Carrier::accept(tcp, peer, self.tls.clone(), &self.engine.hello, time).await;
+        let accepted = Carrier::accept(tcp, peer, self.tls.clone(), &self.engine.hello, time).await;
         drop(handshake);
         match accepted {
             Ok(carrier) => {
@@ -154,7 +153,8 @@ impl Running {
         target: &Target,
     ) -> Result<bool, CarrierError> {
         let Ok(_room) = self.streams.try_acquire() else {
-            let text = format!("the egress has {} streams, and may have no more", self.engine.streams_max);
+            let text =
+                format!("the egress has {} streams, and may have no more", self.engine.streams_max);
             return self.refuse(carrier, target, Reason::Full, &text).await;
         };
         let time = self.engine.common.limits.connect;
@@ -189,8 +189,9 @@ type Refusal = (Reason, String);
 
 /// Connects to a target, if it is allowed.
 async fn connect(target: &Target, allow: &AllowList) -> Result<TcpStream, Refusal> {
-    let not_allowed =
-        || (Reason::NotAllowed, format!("{target} is not among the targets that the egress allows"));
+    let not_allowed = || {
+        (Reason::NotAllowed, format!("{target} is not among the targets that the egress allows"))
+    };
     let verdict = allow.judge(&target.host, target.port);
     let addresses: Vec<SocketAddr> = match (&target.host, verdict) {
         (_, Verdict::No) => return Err(not_allowed()),

@@ -85,7 +85,12 @@ impl Engine {
     }
 
     /// Runs a stream to its end, and says whether the connection can be used again.
-    pub(crate) async fn stream(&self, local: TcpStream, early: &[u8], carrier: &mut Carrier) -> bool {
+    pub(crate) async fn stream(
+        &self,
+        local: TcpStream,
+        early: &[u8],
+        carrier: &mut Carrier,
+    ) -> bool {
         let _open = Present::new(&self.metrics.streams_open);
         self.metrics.streams_opened.add(1);
         let end = self.pump(local, early, carrier).await.unwrap_or_else(End::Cut);
@@ -106,12 +111,7 @@ impl Engine {
         matches!(end, End::Finished)
     }
 
-    async fn pump(
-        &self,
-        local: TcpStream,
-        early: &[u8],
-        carrier: &mut Carrier,
-    ) -> io::Result<End> {
+    async fn pump(&self, local: TcpStream, early: &[u8], carrier: &mut Carrier) -> io::Result<End> {
         let config = self.common.pressing.sender_config(&carrier.theirs);
         let sender = Sender::new(&config).map_err(io::Error::other)?;
         let idle = self.common.limits.idle;
@@ -154,10 +154,9 @@ impl Engine {
     /// Binds the status socket, if there is to be one.
     pub(crate) fn status_socket(&self) -> Result<Option<StatusSocket>, RunError> {
         let Some(path) = &self.common.status else { return Ok(None) };
-        StatusSocket::bind(path).map(Some).map_err(|error| RunError::Status {
-            path: path.display().to_string(),
-            error,
-        })
+        StatusSocket::bind(path)
+            .map(Some)
+            .map_err(|error| RunError::Status { path: path.display().to_string(), error })
     }
 
     /// Waits until the process is told to stop, and then for the streams that are open, a little.
@@ -185,7 +184,8 @@ impl Engine {
     }
 }
 
-async fn told_to_stop() -> io::Result<()> {
+/// Until SIGTERM or SIGINT comes.
+pub(crate) async fn told_to_stop() -> io::Result<()> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
@@ -197,9 +197,7 @@ async fn told_to_stop() -> io::Result<()> {
 
 /// Runs `main` on as many threads as there are processors, up to a few: those that compress are
 /// others.
-pub(crate) fn run<T>(
-    main: impl Future<Output = Result<T, RunError>>,
-) -> Result<T, RunError> {
+pub(crate) fn run<T>(main: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
     const THREADS_MAX: usize = 8;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread()

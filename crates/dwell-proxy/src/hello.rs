@@ -69,8 +69,10 @@ pub enum HelloError {
     #[error("the other end speaks versions {0} to {1}, this one {VERSION}: use the same dwell")]
     Version(u8, u8),
     /// It wants to send a file to a proxy, or the reverse.
-    #[error("the other end is there for another purpose: `dwell send` needs `dwell recv`, and \
-             `dwell proxy ingress` needs `dwell proxy egress`")]
+    #[error(
+        "the other end is there for another purpose: `dwell send` needs `dwell recv`, and \
+             `dwell proxy ingress` needs `dwell proxy egress`"
+    )]
     Purpose,
     /// The other end says no.
     #[error("the other end refuses: {0}")]

@@ -92,11 +92,12 @@ enum NoStream {
 
 impl Running {
     fn status(&self) -> dwell_report::ProxyStatus {
-        dwell_report::ProxyStatus {
-            listens: self.shown.clone(),
-            egress: Some(self.egress.to_string()),
-            ..self.engine.status("ingress", self.pool.len())
-        }
+        let warm = self.pool.len();
+        let mut status = self.engine.status("ingress", warm);
+        status.connections.open += warm as u64;
+        status.listens.clone_from(&self.shown);
+        status.egress = Some(self.egress.to_string());
+        status
     }
 
     /// Takes programs in at one door, as long as there is room for their streams: others wait in
@@ -335,8 +336,11 @@ fn listen(door: &Door) -> Result<TcpListener, RunError> {
         true => " (a transparent door needs the capability CAP_NET_ADMIN; the others do not)",
         false => "",
     };
-    bind(door.listen(), transparent)
-        .map_err(|error| RunError::Listen { what: door.to_string(), error, help })
+    bind(door.listen(), transparent).map_err(|error| RunError::Listen {
+        what: door.to_string(),
+        error,
+        help,
+    })
 }
 
 /// A listener; a transparent one accepts what TPROXY brings, whatever address it was for.

@@ -36,6 +36,8 @@ pub mod security;
 pub mod socks;
 mod status;
 pub mod target;
+pub mod transfer;
+mod uplink;
 
 pub use config::{
     Common, ConfigError, Door, Egress, Ingress, Limits, PORT, Pressing, STREAM_BYTES_MAX,

@@ -131,8 +131,15 @@ impl Metrics {
     }
 
     pub(crate) fn tx(&self) -> StreamTx {
-        let [bytes, link_bytes, raw_blocks, pressed_blocks, pressed_bytes, pressed_to_bytes, press_ns] =
-            self.tx.each_ref().map(Counter::get);
+        let [
+            bytes,
+            link_bytes,
+            raw_blocks,
+            pressed_blocks,
+            pressed_bytes,
+            pressed_to_bytes,
+            press_ns,
+        ] = self.tx.each_ref().map(Counter::get);
         StreamTx {
             bytes,
             link_bytes,

@@ -6,29 +6,26 @@
 //! what the other has room for, which is the back-pressure, stream by stream.
 
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dwell_stream::{AbortReason, Done, Limits, Receiver, Sender, StreamError, Unpress};
+use dwell_stream::{AbortReason, Limits, Receiver, Sender, StreamError, Unpress};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
 use crate::carrier::Carrier;
-use crate::clock;
 use crate::metrics::Metrics;
 use crate::press::PressPool;
+use crate::uplink::Uplink;
 
 /// Read at once at most.
 const READ_BYTES: usize = 64 << 10;
 /// Less room is not worth a system call.
 const ROOM_BYTES_MIN: usize = 4 << 10;
-/// What is compressed on the spot, as handing it to another thread would take longer.
-const INLINE_BYTES_MAX: usize = 2 << 10;
 /// So often a stream goes round before others of its thread have their turn.
 const ROUNDS_MAX: u32 = 8;
 /// So often a program is looked after that could go away unseen, as nothing is read from it.
@@ -41,14 +38,12 @@ thread_local! {
     static SHARED: RefCell<Shared> = RefCell::new(Shared {
         bytes: vec![0; READ_BYTES],
         unpress: Unpress::new(),
-        press: dwell_stream::Press::new(),
     });
 }
 
 struct Shared {
     bytes: Vec<u8>,
     unpress: Unpress,
-    press: dwell_stream::Press,
 }
 
 /// How a stream ended.
@@ -72,17 +67,14 @@ pub(crate) struct Pump<'a> {
     carrier: &'a mut Carrier,
     press: &'a PressPool,
     metrics: &'a Metrics,
-    sender: Sender,
+    up: Uplink,
     receiver: Receiver,
-    job: Option<oneshot::Receiver<Done>>,
     sent: [u64; 7],
     received: [u64; 4],
     /// The program has said its end, which the sender knows.
     source_ended: bool,
     /// The program was told the end.
     sink_ended: bool,
-    /// The connection between the proxies takes nothing at present, which the sender knows.
-    blocked: bool,
     idle: Duration,
     moved_at: Instant,
     timer: Pin<Box<Sleep>>,
@@ -115,14 +107,12 @@ impl<'a> Pump<'a> {
             carrier,
             press,
             metrics,
-            sender,
+            up: Uplink::new(sender),
             receiver: Receiver::new(Limits::default()),
-            job: None,
             sent: [0; 7],
             received: [0; 4],
             source_ended: false,
             sink_ended: false,
-            blocked: false,
             idle,
             moved_at: now,
             timer: Box::pin(tokio::time::sleep_until(now + idle)),
@@ -150,10 +140,10 @@ impl<'a> Pump<'a> {
 
     /// Tells the other end that the stream is given up, if it will hear it.
     async fn farewell(&mut self, reason: AbortReason) {
-        self.sender.abort(reason);
+        self.up.sender.abort(reason);
         let telling = poll_fn(|cx| {
-            while !self.sender.is_finished() {
-                match self.write_carrier(cx) {
+            while !self.up.is_finished() {
+                match self.up.write(cx, self.carrier) {
                     Ok(true) => {}
                     Ok(false) => return Poll::Pending,
                     Err(_) => return Poll::Ready(()),
@@ -179,7 +169,7 @@ impl<'a> Pump<'a> {
         for _ in 0..ROUNDS_MAX {
             let up = self.poll_up(cx)?;
             let down = self.poll_down(cx)?;
-            if self.sender.is_finished() && self.sink_ended && self.poll_flushed(cx)?.is_ready() {
+            if self.up.is_finished() && self.sink_ended && self.poll_flushed(cx)?.is_ready() {
                 return Ok(Poll::Ready(()));
             }
             if up || down {
@@ -202,12 +192,9 @@ impl<'a> Pump<'a> {
 
     /// From the program to the other end; whether anything moved.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let mut moved = self.read_local(cx)?;
-        while self.write_carrier(cx).map_err(End::Cut)? {
-            moved = true;
-        }
-        moved |= self.poll_press(cx)?;
-        Ok(moved)
+        let read = self.read_local(cx)?;
+        let sent = self.up.poll(cx, self.carrier, self.press).map_err(End::Cut)?;
+        Ok(read || sent)
     }
 
     fn read_local(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
@@ -215,7 +202,7 @@ impl<'a> Pump<'a> {
             return Ok(false);
         }
         SHARED.with_borrow_mut(|shared| {
-            let room = self.sender.room().min(READ_BYTES);
+            let room = self.up.sender.room().min(READ_BYTES);
             let mut buffer = ReadBuf::new(&mut shared.bytes[..room]);
             match Pin::new(&mut self.local).poll_read(cx, &mut buffer) {
                 Poll::Pending => return Ok(false),
@@ -224,83 +211,16 @@ impl<'a> Pump<'a> {
             }
             if buffer.filled().is_empty() {
                 self.source_ended = true;
-                self.sender.finish();
+                self.up.finish();
             } else {
-                self.sender.accept(buffer.filled());
+                self.up.sender.accept(buffer.filled());
             }
             Ok(true)
         })
     }
 
     fn reads_local(&self) -> bool {
-        !self.source_ended && self.sender.room() >= ROOM_BYTES_MIN
-    }
-
-    /// Writes once, if there is something and the connection takes it.
-    fn write_carrier(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        // Otherwise a sender without anything would be told that it is blocked.
-        if self.sender.is_finished() || (self.sender.is_idle() && !self.source_ended) {
-            return Ok(false);
-        }
-        if self.carrier.poll_free(cx)?.is_pending() {
-            self.found_blocked();
-            return Ok(false);
-        }
-        self.blocked = false;
-        let now = clock::now();
-        let wire = self.sender.wire(now);
-        if wire.is_empty() {
-            return Ok(false);
-        }
-        let offered = wire.len();
-        match Pin::new(&mut *self.carrier).poll_write(cx, wire)? {
-            Poll::Pending => {
-                self.found_blocked();
-                Ok(false)
-            }
-            Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
-            Poll::Ready(len) => {
-                self.sender.wrote(clock::now(), len);
-                if len < offered {
-                    self.found_blocked();
-                }
-                Ok(true)
-            }
-        }
-    }
-
-    fn found_blocked(&mut self) {
-        if !self.blocked {
-            self.blocked = true;
-            self.sender.blocked(clock::now());
-        }
-    }
-
-    /// Gives what waits to the compressors, and takes back what they have done.
-    fn poll_press(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let mut moved = false;
-        if let Some(job) = &mut self.job {
-            match Pin::new(job).poll(cx) {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(Ok(done)) => self.sender.done(done),
-                Poll::Ready(Err(_)) => {
-                    return Err(End::Cut(io::Error::other("a block can't be compressed")));
-                }
-            }
-            self.job = None;
-            moved = true;
-        }
-        if let Some(job) = self.sender.next_job(clock::now()) {
-            if job.original_len() <= INLINE_BYTES_MAX {
-                let done = SHARED
-                    .with_borrow_mut(|shared| job.run(&mut shared.press, clock::now));
-                self.sender.done(done);
-            } else {
-                self.job = Some(self.press.submit(job));
-            }
-            moved = true;
-        }
-        Ok(moved)
+        !self.source_ended && self.up.sender.room() >= ROOM_BYTES_MIN
     }
 
     /// From the other end to the program; whether anything moved.
@@ -395,7 +315,7 @@ impl<'a> Pump<'a> {
     }
 
     fn count(&mut self) {
-        self.metrics.sent(self.sender.stats(), &mut self.sent);
+        self.metrics.sent(self.up.stats(), &mut self.sent);
         self.metrics.received(self.receiver.stats(), &mut self.received);
     }
 }

@@ -174,9 +174,8 @@ pub(crate) fn client(
                 .build()
                 .map_err(|error| SecurityError::Certificates(error.to_string()))?;
             let (chain, key) = read_identity(files)?;
-            let config = tls13_client()?
-                .with_webpki_verifier(verifier)
-                .with_client_auth_cert(chain, key)?;
+            let config =
+                tls13_client()?.with_webpki_verifier(verifier).with_client_auth_cert(chain, key)?;
             (config, files.name.clone().unwrap_or_else(|| host.to_owned()))
         }
     };
@@ -513,12 +512,8 @@ mod tests {
         let streams = Roles::derive(&secret, Purpose::Streams).unwrap();
         let file = Roles::derive(&secret, Purpose::File).unwrap();
         let again = Roles::derive(&secret, Purpose::Streams).unwrap();
-        let keys = [
-            &streams.caller.spki,
-            &streams.listener.spki,
-            &file.caller.spki,
-            &file.listener.spki,
-        ];
+        let keys =
+            [&streams.caller.spki, &streams.listener.spki, &file.caller.spki, &file.listener.spki];
         for (i, a) in keys.iter().enumerate() {
             assert!(keys[i + 1..].iter().all(|b| a != b));
         }
