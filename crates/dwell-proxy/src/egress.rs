@@ -33,11 +33,12 @@ pub fn run_egress(config: Egress) -> Result<(), RunError> {
     engine::run(async move {
         let tls = security::server(&config.common.security, Purpose::Streams)?;
         let engine = Engine::new(config.common)?;
-        let status = engine.status_socket()?;
         let what = config.listen.to_string();
         let listener = crate::ingress::bind(config.listen, false)
             .map_err(|error| RunError::Listen { what, error, help: "" })?;
         tracing::info!("listening at {}", config.listen);
+        // Whoever finds it knows that the port is open.
+        let status = engine.status_socket()?;
         let this = Arc::new(Running {
             handshakes: Semaphore::new(HANDSHAKES_MAX),
             // Besides those with a stream there are warm ones.

@@ -42,13 +42,14 @@ pub fn run_ingress(config: Ingress) -> Result<(), RunError> {
         };
         let tls = security::client(&config.common.security, Purpose::Streams, &host)?;
         let engine = Engine::new(config.common)?;
-        let status = engine.status_socket()?;
         let mut doors = Vec::new();
         for door in config.doors {
             let listener = listen(&door)?;
             tracing::info!("listening at {door}");
             doors.push((door, listener));
         }
+        // Whoever finds it knows that the doors are open.
+        let status = engine.status_socket()?;
         let this = Arc::new(Running {
             room: Semaphore::new(engine.streams_max),
             pool: Pool::new(config.pool.min(engine.streams_max)),
