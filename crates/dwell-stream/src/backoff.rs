@@ -50,6 +50,11 @@ impl Backoff {
         }
     }
 
+    /// Whether the block that was admitted last is a trial after others were skipped.
+    pub(crate) fn is_probing(&self) -> bool {
+        matches!(self.state, State::Probing { .. })
+    }
+
     /// A block that was to be tried was not.
     pub(crate) fn passed_by(&mut self) {
         if let State::Probing { length } = self.state {

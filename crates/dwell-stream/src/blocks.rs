@@ -6,7 +6,6 @@ use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::CodecId;
 
-use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::error::AbortReason;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
@@ -21,14 +20,11 @@ const BLOCKS_MAX: usize = 1024;
 const SPARE_MAX: usize = 4;
 /// A block that is not full is compressed from this length on if the link is busy, in bytes.
 const OPEN_PRESS_MIN: usize = 2 << 10;
-/// A result above this share of the original counts as a failure for the back-off.
-const POOR_RATIO: f64 = 0.97;
 
 /// The line of blocks of one sender.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     steering: Steering,
-    backoff: Backoff,
     block_len: usize,
     buffer_len: usize,
     reorder: u64,
@@ -107,7 +103,6 @@ impl Blocks {
         };
         Self {
             steering: Steering::new(config),
-            backoff: Backoff::new(),
             block_len: config.block_len,
             buffer_len: config.buffer_len,
             reorder: u64::from(reorder),
@@ -200,14 +195,14 @@ impl Blocks {
         self.ended && self.out.rest().is_empty()
     }
 
-    pub(crate) fn wire(&mut self, _now: Instant) -> &[u8] {
+    pub(crate) fn wire(&mut self, now: Instant) -> &[u8] {
         if self.out.rest().is_empty() {
-            self.next_out();
+            self.next_out(now);
         }
         self.out.rest()
     }
 
-    pub(crate) fn wrote(&mut self, _now: Instant, len: usize) {
+    pub(crate) fn wrote(&mut self, now: Instant, len: usize) {
         assert!(len <= self.out.rest().len(), "more was written than there was");
         if len == 0 {
             return;
@@ -215,18 +210,23 @@ impl Blocks {
         self.busy = false;
         self.stats.wire_bytes += len as u64;
         self.out.at += len;
+        self.steering.link.wrote(now, len);
         if self.out.regret.take().is_some() {
-            self.backoff.passed_by();
+            self.steering.went_raw();
         }
         if self.out.rest().is_empty() {
             self.held -= self.out.held;
             let out = std::mem::take(&mut self.out);
             self.keep(out.bytes);
+            if self.held == 0 {
+                self.steering.link.starved();
+            }
         }
     }
 
-    pub(crate) fn blocked(&mut self, _now: Instant) {
+    pub(crate) fn blocked(&mut self, now: Instant) {
         self.busy = true;
+        self.steering.link.blocked(now);
         self.stats.blocked += 1;
         // Nothing of it was taken: so it can be compressed now.
         let Some((index, original_len, check)) = self.out.regret.take() else { return };
@@ -244,17 +244,23 @@ impl Blocks {
         }
     }
 
-    pub(crate) fn next_job(&mut self, _now: Instant) -> Option<Job> {
-        self.steering.codec()?;
+    pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
         let first = self.queue.iter().position(|block| matches!(block.state, State::Raw(_)));
-        if first.is_none() && self.busy && self.open.len() >= ROOM + OPEN_PRESS_MIN {
+        // Only if the application has left it so: if it is the buffer that is full, the block will
+        // be filled when there is room again.
+        let missing = ROOM + self.block_len - self.open.len();
+        let left_open = self.open.len() >= ROOM + OPEN_PRESS_MIN && self.room() >= missing;
+        if first.is_none() && self.busy && left_open {
             self.close();
+        }
+        if first.is_none() && self.busy && self.room() < self.block_len {
+            self.steering.idle();
         }
         // What the link will ask for next is left to it while it is free.
         let reserved = usize::from(self.in_order_with_thread && !self.busy);
         let mut waiting = self.queue.iter_mut().skip(reserved);
         let block = waiting.find(|block| matches!(block.state, State::Raw(_)))?;
-        let spec = self.steering.codec()?;
+        let spec = self.steering.codec(now, block.original_len, self.busy)?;
         let State::Raw(bytes) = std::mem::replace(&mut block.state, State::InPress) else {
             return None;
         };
@@ -267,14 +273,8 @@ impl Blocks {
         let pressing = done.pressing();
         let Done { job, payload, took_ns } = done;
         let used = pressing.pressed_len.unwrap_or(pressing.original_len);
-        self.backoff.tried(used as f64 > POOR_RATIO * pressing.original_len as f64);
         self.steering.pressed(&pressing);
-        self.stats.press_ns += took_ns;
-        let codec = self.stats.by_codec.entry(job.spec).or_default();
-        codec.blocks += 1;
-        codec.original_bytes += pressing.original_len as u64;
-        codec.pressed_bytes += used as u64;
-        codec.press_ns += took_ns;
+        self.stats.pressed_with(&pressing, took_ns);
         // Gone if the stream was aborted meanwhile.
         let waiting = self.queue.iter_mut().find(|block| block.index == job.index);
         let Some(block) = waiting else { return };
@@ -298,19 +298,18 @@ impl Blocks {
         }
         let bytes = std::mem::take(&mut self.open);
         let original_len = bytes.len() - ROOM;
-        let tried = self.steering.codec().is_some() && self.backoff.admits();
-        let state = if tried { State::Raw(bytes) } else { State::Final(bytes) };
+        let state = if self.steering.admits() { State::Raw(bytes) } else { State::Final(bytes) };
         let check = self.hasher.clone().finalize();
         self.queue.push_back(Waiting { index: self.next_index, original_len, check, state });
         self.next_index += 1;
     }
 
     /// Puts what comes next into `out`, if something may go.
-    fn next_out(&mut self) {
+    fn next_out(&mut self, now: Instant) {
         if self.queue.is_empty() {
             self.close();
         }
-        if let Some(at) = self.next_to_go() {
+        if let Some(at) = self.next_to_go(now) {
             if let Some(block) = self.queue.remove(at) {
                 self.frame(block);
             }
@@ -327,13 +326,15 @@ impl Blocks {
     }
 
     /// Where in the queue the block is that may go now.
-    fn next_to_go(&self) -> Option<usize> {
+    fn next_to_go(&self, now: Instant) -> Option<usize> {
         let oldest = self.queue.front()?.index;
         let reachable = self.queue.iter().take_while(|block| block.index - oldest <= self.reorder);
         for (at, block) in reachable.enumerate() {
             match block.state {
                 State::InPress => {}
-                State::Raw(_) if !self.steering.lets_raw_go() => return None,
+                State::Raw(_) if !self.steering.lets_raw_go(now, block.original_len) => {
+                    return None;
+                }
                 _ => return Some(at),
             }
         }
@@ -350,27 +351,12 @@ impl Blocks {
             State::InPress => return,
         };
         let payload_len = bytes.len() - ROOM;
-        self.count(codec, original_len, payload_len);
+        self.stats.framed(codec.is_some(), original_len, payload_len);
         let index = (self.reorder > 0).then_some(index as u32);
         let header = BlockHeader { codec, index, original_len, payload_len, check };
         let held = payload_len;
         self.out = Outgoing { bytes, at: ROOM, begin: ROOM, held, regret, preamble: None };
         self.prepend(Header::Block(header).to_bytes());
-    }
-
-    fn count(&mut self, codec: Option<CodecId>, original_len: usize, payload_len: usize) {
-        self.stats.framed_bytes += original_len as u64;
-        match codec {
-            None => {
-                self.stats.raw_blocks += 1;
-                self.stats.raw_bytes += original_len as u64;
-            }
-            Some(_) => {
-                self.stats.pressed_blocks += 1;
-                self.stats.pressed_original_bytes += original_len as u64;
-                self.stats.pressed_bytes += payload_len as u64;
-            }
-        }
     }
 
     /// Puts a header, and the preamble if it was not sent yet, into the room before the bytes.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
 use crate::strategy::Strategy;
+use crate::tcpcomp::TcpCompConfig;
 
 /// The shortest block, in bytes.
 pub const BLOCK_LEN_MIN: usize = 4 << 10;
@@ -38,6 +39,8 @@ pub struct Config {
     /// How many blocks may overtake one that is being compressed, up to 64, for
     /// [`Strategy::MixOutOfOrder`]. The receiver holds them. Default 16.
     pub reorder_max: u8,
+    /// The settings of [`Strategy::TcpComp`].
+    pub tcpcomp: TcpCompConfig,
 }
 
 impl Config {
@@ -52,6 +55,7 @@ impl Config {
             buffer_len: 256 << 10,
             mss: 1448,
             reorder_max: 16,
+            tcpcomp: TcpCompConfig::default(),
         }
     }
 
@@ -73,6 +77,9 @@ impl Config {
         }
         if self.reorder_max > REORDER_MAX {
             return Err(ConfigError::Reorder(self.reorder_max));
+        }
+        if !(1..=SRC_LEN_MAX).contains(&self.tcpcomp.target_len) {
+            return Err(ConfigError::TargetLen(self.tcpcomp.target_len));
         }
         self.codec.check()?;
         if self.codecs.is_empty() {

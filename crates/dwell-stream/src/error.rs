@@ -33,6 +33,11 @@ pub enum ConfigError {
     /// More blocks would be waiting for each other than a receiver accepts.
     #[error("{0} blocks out of order are too many: use at most {REORDER_MAX}")]
     Reorder(u8),
+    /// The length that TCPComp aims at is out of range.
+    #[error(
+        "units of {0} bytes when compressed are not possible: use 1 to 65536, for instance 1400"
+    )]
+    TargetLen(usize),
     /// The list of codecs to mix is empty.
     #[error("there is no codec to mix: name at least one, for instance \"lz4\"")]
     NoCodecs,

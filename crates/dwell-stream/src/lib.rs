@@ -76,18 +76,28 @@
 
 mod backoff;
 mod blocks;
+mod bound;
 mod config;
 mod error;
+mod estimates;
 mod frame;
+mod hull;
+mod link;
+#[cfg(test)]
+mod model;
 mod press;
 mod receiver;
 mod sender;
 mod stats;
 mod steering;
 mod strategy;
+mod switching;
+mod tcpcomp;
 #[cfg(test)]
 mod tests;
+mod units;
 
+pub use bound::{Bound, CodecPoint};
 pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config};
 pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};
 pub use press::{Done, Job, Press, Pressing, Unpress};
@@ -95,3 +105,4 @@ pub use receiver::{Limits, Receiver};
 pub use sender::Sender;
 pub use stats::{CodecStats, ReceiverStats, SenderStats};
 pub use strategy::Strategy;
+pub use tcpcomp::{FactorFilter, TcpCompConfig};

@@ -64,14 +64,25 @@ impl Unpress {
         payload: &[u8],
         original_len: usize,
     ) -> Result<&[u8], StreamError> {
-        if self.scratch.len() < original_len {
-            self.scratch.resize(original_len, 0);
-        }
-        let dst = &mut self.scratch[..original_len];
-        let len = self.decompressor.decompress(codec, None, payload, dst)?;
-        if len != original_len {
+        let data = self.restore_up_to(codec, payload, original_len)?;
+        if data.len() != original_len {
             return Err(StreamError::Header("a block that restores to less than it should"));
         }
+        Ok(data)
+    }
+
+    /// Restores a payload to data of at most this length, which was checked to be small.
+    pub(crate) fn restore_up_to(
+        &mut self,
+        codec: CodecId,
+        payload: &[u8],
+        len_max: usize,
+    ) -> Result<&[u8], StreamError> {
+        if self.scratch.len() < len_max {
+            self.scratch.resize(len_max, 0);
+        }
+        let dst = &mut self.scratch[..len_max];
+        let len = self.decompressor.decompress(codec, None, payload, dst)?;
         Ok(&self.scratch[..len])
     }
 }

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use crc32fast::Hasher;
 
 use crate::config::BLOCK_LEN_MAX;
-use crate::error::StreamError;
-use crate::frame::{BlockHeader, HEADER_LEN_MAX, Header, Layout, PREAMBLE_LEN, Preamble};
+use crate::error::{AbortReason, StreamError};
+use crate::frame::{
+    BlockHeader, HEADER_LEN_MAX, Header, Layout, MAGIC, PREAMBLE_LEN, Preamble, UnitForm,
+    UnitHeader,
+};
 use crate::press::Unpress;
 use crate::stats::ReceiverStats;
 
@@ -54,8 +57,11 @@ pub struct Receiver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Preamble,
+    /// There is no framing.
+    Plain,
     Header,
     Payload(BlockHeader),
+    Unit(UnitHeader),
     Ended,
 }
 
@@ -82,6 +88,12 @@ impl Receiver {
             stats: ReceiverStats::default(),
             failed: None,
         }
+    }
+
+    /// A receiver for [`Strategy::Plain`](crate::Strategy::Plain), which has no framing: it gives
+    /// out what comes, and cannot know whether it is all.
+    pub fn plain(limits: Limits) -> Self {
+        Self { phase: Phase::Plain, ..Self::new(limits) }
     }
 
     /// Takes bytes that came by the transport and says how many. Less than all are taken if the
@@ -157,7 +169,7 @@ impl Receiver {
     pub fn end(&self) -> Result<(), StreamError> {
         match &self.failed {
             Some(error) => Err(error.clone()),
-            None if self.is_finished() => Ok(()),
+            None if self.is_finished() || self.phase == Phase::Plain => Ok(()),
             None => Err(StreamError::Truncated),
         }
     }
@@ -171,8 +183,22 @@ impl Receiver {
     fn step(&mut self, bytes: &[u8], unpress: &mut Unpress) -> Result<usize, StreamError> {
         match self.phase {
             Phase::Preamble => self.in_preamble(bytes),
-            Phase::Header => self.in_header(bytes, unpress),
-            Phase::Payload(header) => self.in_payload(header, bytes, unpress),
+            Phase::Header => self.in_header(bytes),
+            Phase::Payload(header) => {
+                self.in_payload(header.payload_len, bytes, |receiver, payload| {
+                    receiver.complete(header, payload, unpress)
+                })
+            }
+            Phase::Unit(header) => {
+                self.in_payload(header.payload_len, bytes, |receiver, payload| {
+                    receiver.complete_unit(header, payload, unpress)
+                })
+            }
+            Phase::Plain => {
+                self.stats.data_bytes += bytes.len() as u64;
+                self.give_out(bytes);
+                Ok(bytes.len())
+            }
             Phase::Ended => Err(StreamError::AfterEnd),
         }
     }
@@ -180,7 +206,7 @@ impl Receiver {
     fn in_preamble(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let len = fill(&mut self.header, bytes, PREAMBLE_LEN);
         // Told as soon as it is known: the other side may be waiting for an answer.
-        if !crate::frame::MAGIC.starts_with(&self.header[..self.header.len().min(3)]) {
+        if !MAGIC.starts_with(&self.header[..self.header.len().min(3)]) {
             return Err(StreamError::NotAStream);
         }
         if let Ok(preamble) = <[u8; PREAMBLE_LEN]>::try_from(&self.header[..]) {
@@ -191,9 +217,6 @@ impl Receiver {
             if preamble.reorder > self.limits.reorder {
                 return Err(StreamError::Preamble("too much may come out of order"));
             }
-            if preamble.layout != Layout::Blocks {
-                return Err(StreamError::Preamble("its layout is unknown"));
-            }
             self.preamble = Some(preamble);
             self.header.clear();
             self.phase = Phase::Header;
@@ -201,15 +224,24 @@ impl Receiver {
         Ok(len)
     }
 
-    fn in_header(&mut self, bytes: &[u8], _unpress: &mut Unpress) -> Result<usize, StreamError> {
+    fn in_header(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let layout = self.preamble.map_or(Layout::Blocks, |preamble| preamble.layout);
         let first = self.header.first().copied().unwrap_or(bytes[0]);
-        let wanted = Header::len_of(first)?;
+        let wanted = match layout {
+            Layout::Blocks => Header::len_of(first)?,
+            Layout::Units | Layout::LongUnits => layout.unit_header_len(),
+        };
         let len = fill(&mut self.header, bytes, wanted);
-        if self.header.len() == wanted {
-            let header = Header::from_bytes(&self.header)?;
-            self.header.clear();
-            self.begin(header)?;
+        if self.header.len() < wanted {
+            return Ok(len);
         }
+        if layout == Layout::Blocks {
+            let header = Header::from_bytes(&self.header)?;
+            self.begin(header)?;
+        } else {
+            self.phase = Phase::Unit(UnitHeader::from_bytes(&self.header, layout)?);
+        }
+        self.header.clear();
         Ok(len)
     }
 
@@ -220,16 +252,22 @@ impl Receiver {
                 self.phase = Phase::Payload(block);
                 Ok(())
             }
-            Header::End { total, check } => {
-                let complete = self.early.is_empty() && total == self.stats.data_bytes;
-                if !complete || check != self.hasher.clone().finalize() {
-                    return Err(StreamError::CheckSum);
-                }
-                self.phase = Phase::Ended;
-                Ok(())
-            }
+            Header::End { total, check } => self.at_end(total, check),
             Header::Abort(reason) => Err(StreamError::Aborted(reason)),
         }
+    }
+
+    fn at_end(&mut self, total: u64, check: u32) -> Result<(), StreamError> {
+        if !self.early.is_empty() || total != self.stats.data_bytes {
+            return Err(StreamError::CheckSum);
+        }
+        self.compare(check)?;
+        self.phase = Phase::Ended;
+        Ok(())
+    }
+
+    fn compare(&self, check: u32) -> Result<(), StreamError> {
+        if self.hasher.clone().finalize() == check { Ok(()) } else { Err(StreamError::CheckSum) }
     }
 
     /// Compares a header with what the preamble has promised.
@@ -254,22 +292,22 @@ impl Receiver {
         Ok(())
     }
 
+    /// Collects a payload of this length, and then does with it what is to be done.
     fn in_payload(
         &mut self,
-        header: BlockHeader,
+        wanted: usize,
         bytes: &[u8],
-        unpress: &mut Unpress,
+        complete: impl FnOnce(&mut Self, &[u8]) -> Result<(), StreamError>,
     ) -> Result<usize, StreamError> {
-        let wanted = header.payload_len;
         // What is there as a whole needs no copy.
         if self.payload.is_empty() && bytes.len() >= wanted {
-            self.complete(header, &bytes[..wanted], unpress)?;
+            complete(self, &bytes[..wanted])?;
             return Ok(wanted);
         }
         let len = fill(&mut self.payload, bytes, wanted);
         if self.payload.len() == wanted {
             let mut payload = std::mem::take(&mut self.payload);
-            self.complete(header, &payload, unpress)?;
+            complete(self, &payload)?;
             payload.clear();
             self.payload = payload;
         }
@@ -308,18 +346,66 @@ impl Receiver {
     /// Gives a block out, if it and everything before it is what was sent.
     fn deliver(&mut self, data: &[u8], check: u32) -> Result<(), StreamError> {
         self.hasher.update(data);
-        if self.hasher.clone().finalize() != check {
-            return Err(StreamError::CheckSum);
-        }
+        self.compare(check)?;
         self.next_index += 1;
         self.stats.data_bytes += data.len() as u64;
+        self.give_out(data);
+        Ok(())
+    }
+
+    /// A unit is given out before the check sum that covers it has come: its header has no room
+    /// for one.
+    fn complete_unit(
+        &mut self,
+        header: UnitHeader,
+        payload: &[u8],
+        unpress: &mut Unpress,
+    ) -> Result<(), StreamError> {
+        self.phase = Phase::Header;
+        let data = match header.form {
+            UnitForm::Raw => payload,
+            UnitForm::Pressed(codec) => {
+                let Some(preamble) = self.preamble.filter(|p| p.allows(codec)) else {
+                    return Err(StreamError::Header("a codec that was not announced"));
+                };
+                match (preamble.layout, header.original_len) {
+                    (Layout::LongUnits, len) => unpress.restore(codec, payload, len)?,
+                    _ => unpress.restore_up_to(codec, payload, preamble.block_len())?,
+                }
+            }
+            UnitForm::Check => return self.compare(number(payload)),
+            UnitForm::End => {
+                let (total, check) = payload.split_at(8.min(payload.len()));
+                let total = <[u8; 8]>::try_from(total).map_or(0, u64::from_be_bytes);
+                return self.at_end(total, number(check));
+            }
+            UnitForm::Abort => {
+                let reason = payload.first().copied().unwrap_or(0);
+                return Err(StreamError::Aborted(AbortReason::from_wire(reason)));
+            }
+        };
+        match header.form.codec() {
+            Some(_) => self.stats.pressed_blocks += 1,
+            None => self.stats.raw_blocks += 1,
+        }
+        self.hasher.update(data);
+        self.stats.data_bytes += data.len() as u64;
+        self.give_out(data);
+        Ok(())
+    }
+
+    fn give_out(&mut self, data: &[u8]) {
         if self.output_at > 0 {
             self.output.drain(..self.output_at);
             self.output_at = 0;
         }
         self.output.extend_from_slice(data);
-        Ok(())
     }
+}
+
+/// A check sum as it is written.
+fn number(bytes: &[u8]) -> u32 {
+    <[u8; 4]>::try_from(bytes).map_or(0, u32::from_be_bytes)
 }
 
 /// Moves bytes into `buf` until it is `wanted` long or there are no more; says how many.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use dwell_codec::CodecSpec;
 use serde::Serialize;
 
+use crate::press::Pressing;
+
 /// The account of a sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -51,6 +53,35 @@ pub struct CodecStats {
 }
 
 impl SenderStats {
+    /// The compression efficiency of Wang et al.: bytes of the application for each byte of
+    /// payload, headers not counted; 1 before anything was framed.
+    pub fn efficiency(&self) -> f64 {
+        let payload = self.raw_bytes + self.pressed_bytes;
+        if payload == 0 { 1.0 } else { self.framed_bytes as f64 / payload as f64 }
+    }
+
+    pub(crate) fn framed(&mut self, pressed: bool, original_len: usize, payload_len: usize) {
+        self.framed_bytes += original_len as u64;
+        if pressed {
+            self.pressed_blocks += 1;
+            self.pressed_original_bytes += original_len as u64;
+            self.pressed_bytes += payload_len as u64;
+        } else {
+            self.raw_blocks += 1;
+            self.raw_bytes += original_len as u64;
+        }
+    }
+
+    pub(crate) fn pressed_with(&mut self, pressing: &Pressing, took_ns: u64) {
+        let used = pressing.pressed_len.unwrap_or(pressing.original_len);
+        self.press_ns += took_ns;
+        let codec = self.by_codec.entry(pressing.codec).or_default();
+        codec.blocks += 1;
+        codec.original_bytes += pressing.original_len as u64;
+        codec.pressed_bytes += used as u64;
+        codec.press_ns += took_ns;
+    }
+
     /// Bytes on the wire for each byte that was framed; 1 before anything was sent.
     pub fn ratio(&self) -> f64 {
         if self.framed_bytes == 0 {
