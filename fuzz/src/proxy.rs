@@ -48,7 +48,10 @@ pub fn negotiation(bytes: &[u8]) {
             assert!(used <= bytes.len().min(HELLO_BYTES_MAX));
             let again = hello.encode();
             assert_eq!(Hello::decode(&again), Ok(Some((hello.clone(), again.len()))));
-            assert_eq!(hello.agree(&hello).is_ok(), (hello.versions.0..=hello.versions.1).contains(&1));
+            assert_eq!(
+                hello.agree(&hello).is_ok(),
+                (hello.versions.0..=hello.versions.1).contains(&1)
+            );
             messages(&bytes[used..]);
         }
         Ok(None) => assert!(bytes.len() < HELLO_BYTES_MAX),

@@ -172,6 +172,25 @@ impl Carrier {
         }
     }
 
+    fn tcp(&self) -> &TcpStream {
+        match &self.io {
+            Io::Plain(tcp) => tcp,
+            Io::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// What has gone wrong without anybody reading or writing.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.tcp().take_error()
+    }
+
+    /// Makes the other end notice at once when this one is dropped, whatever waits before it.
+    pub(crate) fn reset_on_close(&self) {
+        if let Err(error) = crate::pump::reset_on_close(self.tcp(), true) {
+            tracing::debug!("a connection can't be reset: {error}");
+        }
+    }
+
     /// Whether nothing has come from the other end, not even its end: so it can be used again.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];

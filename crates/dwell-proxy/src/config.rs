@@ -192,7 +192,7 @@ pub enum ConfigError {
     /// No `psk`, no certificates, and not on loopback.
     #[error(
         "{0} is not on this machine: protect the connection with --psk FILE (made by `dwell \
-         genpsk`) or with --cert, --key and --ca; or say --insecure if something else protects it"
+         genpsk`) or with --cert, --cert-key and --ca; or say --insecure if something else protects it"
     )]
     Unprotected(String),
     /// Nobody could use it.

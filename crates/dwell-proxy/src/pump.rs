@@ -28,7 +28,7 @@ const READ_BYTES: usize = 64 << 10;
 const ROOM_BYTES_MIN: usize = 4 << 10;
 /// So often a stream goes round before others of its thread have their turn.
 const ROUNDS_MAX: u32 = 8;
-/// So often a program is looked after that could go away unseen, as nothing is read from it.
+/// So often a side is looked after that could go away unseen, as nothing is read from it.
 const LOOK: Duration = Duration::from_secs(1);
 /// The longest that is waited for the other end to take the news that a stream is given up.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -78,7 +78,7 @@ pub(crate) struct Pump<'a> {
     idle: Duration,
     moved_at: Instant,
     timer: Pin<Box<Sleep>>,
-    /// What the timer is set for: looking after the program, not the end of patience.
+    /// What the timer is set for: looking after a side, not the end of patience.
     looking: bool,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Pump<'a> {
             }
             End::Reset => self.farewell(AbortReason::Reset).await,
             End::Idle => self.farewell(AbortReason::TimedOut).await,
-            End::Cut(_) | End::Damaged(_) => {}
+            End::Cut(_) | End::Damaged(_) => self.carrier.reset_on_close(),
         }
         self.count();
         end
@@ -151,8 +151,10 @@ impl<'a> Pump<'a> {
             }
             Pin::new(&mut *self.carrier).poll_flush(cx).map(drop)
         });
-        // In vain at worst: then the end of the connection says it.
-        let _ = tokio::time::timeout(FAREWELL, telling).await;
+        if tokio::time::timeout(FAREWELL, telling).await.is_err() {
+            // It takes nothing: then a reset says it, past all that waits.
+            self.carrier.reset_on_close();
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -259,7 +261,7 @@ impl<'a> Pump<'a> {
     }
 
     fn read_carrier(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        if self.receiver.is_finished() || !self.receiver.wants_more() {
+        if !self.reads_carrier() {
             return Ok(false);
         }
         if !self.carrier.rest.is_empty() {
@@ -287,10 +289,14 @@ impl<'a> Pump<'a> {
         })
     }
 
-    /// Looks whether nothing has moved for too long. As long as nothing is read from the program,
+    fn reads_carrier(&self) -> bool {
+        !self.receiver.is_finished() && self.receiver.wants_more()
+    }
+
+    /// Looks whether nothing has moved for too long. As long as nothing is read from a side,
     /// nobody would notice that it is gone: then it is looked after now and then.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
-        let looking = !self.reads_local() && !self.sink_ended;
+        let looking = !self.reads_local() || !self.reads_carrier();
         if looking != self.looking {
             self.looking = looking;
             self.set_timer();
@@ -301,6 +307,9 @@ impl<'a> Pump<'a> {
             }
             if !matches!(self.local.take_error(), Ok(None)) {
                 return Err(End::Reset);
+            }
+            if let Some(error) = self.carrier.take_error().map_err(End::Cut)? {
+                return Err(End::Cut(error));
             }
             self.set_timer();
         }

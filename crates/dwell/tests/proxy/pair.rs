@@ -14,7 +14,7 @@ use dwell_report::ProxyStatus;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Nothing that is waited for takes longer, unless it never happens.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The program under test.
 pub(crate) fn dwell() -> Command {

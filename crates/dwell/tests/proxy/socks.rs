@@ -102,7 +102,9 @@ fn passwords_are_asked_for() {
 #[test]
 fn other_protocols_are_turned_away() {
     let pair = Pair::new(echo(), &[], &[]);
-    for bytes in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"\x04\x01\0\x50\x7f\0\0\x01\0", b"\xff"] {
+    for bytes in
+        [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"\x04\x01\0\x50\x7f\0\0\x01\0", b"\xff"]
+    {
         let mut stream = patient(TcpStream::connect(pair.socks).unwrap());
         stream.write_all(bytes).unwrap();
         let mut got = Vec::new();

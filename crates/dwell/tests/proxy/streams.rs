@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::pair::{
-    Folder, Pair, assert_same, dwell, echo, exchange, free_port, has, mixture, reset, serve,
-    wait_until,
+    Folder, PATIENCE, Pair, assert_same, dwell, echo, exchange, free_port, has, mixture, reset,
+    serve, wait_until,
 };
 
 #[test]
@@ -91,7 +91,7 @@ fn either_side_may_end_first() {
     let bytes = mixture(1_000_000, 3);
     client.write_all(&bytes).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    assert_same(&hears.recv().unwrap(), &bytes);
+    assert_same(&hears.recv_timeout(PATIENCE).unwrap(), &bytes);
     wait_until("both ends know", || pair.statuses().iter().all(|s| s.streams.finished == 1));
 }
 
@@ -112,15 +112,16 @@ fn resets_are_passed_on() {
 
     let (heard, hears) = std::sync::mpsc::channel();
     let server = serve(move |mut stream| {
-        stream.read_exact(&mut [0]).unwrap();
-        heard.send(stream.read(&mut [0])).unwrap();
+        let mut byte = [0];
+        heard.send(stream.read(&mut byte)).unwrap();
+        heard.send(stream.read(&mut byte)).unwrap();
     });
     let other = Pair::new(server, &[], &[]);
     let mut client = other.connect();
     client.write_all(b"x").unwrap();
-    thread::sleep(Duration::from_millis(50));
+    assert_eq!(hears.recv_timeout(PATIENCE).unwrap().unwrap(), 1);
     reset(client);
-    assert!(is_reset(hears.recv().unwrap()));
+    assert!(is_reset(hears.recv_timeout(PATIENCE).unwrap()));
     for pair in [pair, other] {
         wait_until("it is counted", || pair.statuses().iter().all(|s| s.streams.reset == 1));
     }
@@ -172,7 +173,9 @@ fn ten_thousand_short_connections_leave_nothing() {
     let round = |connections: u32| {
         let left = AtomicU32::new(connections);
         let one_by_one = || {
-            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+            while left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+                .is_ok()
             {
                 let mut client = pair.connect();
                 client.write_all(b"short and sweet").unwrap();
@@ -193,7 +196,9 @@ fn ten_thousand_short_connections_leave_nothing() {
     round(CONNECTIONS - CONNECTIONS / 5);
     let after = memory();
     wait_until("all are over", || {
-        pair.statuses().iter().all(|s| s.streams.open == 0 && s.streams.finished == u64::from(CONNECTIONS))
+        pair.statuses()
+            .iter()
+            .all(|s| s.streams.open == 0 && s.streams.finished == u64::from(CONNECTIONS))
     });
     assert!(after < before + (16 << 20), "from {before} to {after} bytes");
     let [ingress, _] = pair.statuses();
@@ -296,9 +301,11 @@ fn a_status_is_told() {
         let socket = pair.folder.path(&format!("{name}.sock"));
         let output = dwell().args(["status", "--socket"]).arg(&socket).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.starts_with(&format!("{name}: dwell ")) && text.contains("100.0 kB"), "{text}");
-        let output =
-            dwell().args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
+        assert!(
+            text.starts_with(&format!("{name}: dwell ")) && text.contains("100.0 kB"),
+            "{text}"
+        );
+        let output = dwell().args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&json["kind"], &json["tx"]["bytes"]), (&"proxy".into(), &100_000.into()));
     }
@@ -348,7 +355,7 @@ fn certificates_let_in() {
     let [ca, other] = ["ca.pem", "other.pem"].map(path);
     let identity = |name: &str| [path(&format!("{name}.pem")), path(&format!("{name}.key"))];
     let [cert, key] = identity("egress");
-    let egress = ["--cert", &cert, "--key", &key, "--ca", &ca];
+    let egress = ["--cert", &cert, "--cert-key", &key, "--ca", &ca];
     for (name, trusted, egress_name, gets_in) in [
         ("ingress", &ca, "egress.example", true),
         ("ingress", &ca, "else.example", false),
@@ -357,7 +364,7 @@ fn certificates_let_in() {
     ] {
         let [cert, key] = identity(name);
         let ingress =
-            ["--cert", &cert, "--key", &key, "--ca", trusted, "--egress-name", egress_name];
+            ["--cert", &cert, "--cert-key", &key, "--ca", trusted, "--egress-name", egress_name];
         let pair = Pair::in_folder(Folder::new(), echo(), &egress, &ingress);
         let got = exchange(pair.connect(), b"hello");
         assert_eq!(got.is_ok_and(|got| got == b"hello"), gets_in, "{name} {}", pair.log("ingress"));

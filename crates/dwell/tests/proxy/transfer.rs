@@ -163,7 +163,8 @@ fn files_are_not_replaced_unasked() {
 /// A transfer that has begun and does not end: its sender waits for its standard input.
 fn begun(folder: &Folder) -> (Receiver, Process) {
     let receiver = Receiver::start(&folder.0, &["file"]);
-    let mut sender = Process(receiver.sender("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut sender =
+        Process(receiver.sender("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     sender.0.stdin.as_mut().unwrap().write_all(&mixture(1_000_000, 3)).unwrap();
     wait_until("it has begun", || folder.names().len() == 1);
     assert!(folder.names()[0].contains("dwell-part"));
@@ -211,8 +212,13 @@ fn a_full_disk_is_told_to_both() {
     let mut line = String::new();
     stderr.read_line(&mut line).unwrap();
     let words: Vec<&str> = line.trim().split("FILE ").nth(1).unwrap().split(' ').collect();
-    let mut sender = dwell().args(["send", "-"]).args(&words).stdin(Stdio::piped())
-        .stderr(Stdio::piped()).spawn().unwrap();
+    let mut sender = dwell()
+        .args(["send", "-"])
+        .args(&words)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = sender.stdin.take().unwrap();
     let writing = thread::spawn(move || {
         let block = mixture(1 << 20, 1);

@@ -12,7 +12,7 @@ const AFTER_HELP: &str = "\
 Examples:
   dwell proxy egress --psk proxy.psk --allow db:5432
   dwell proxy egress --psk proxy.psk --allow '*.intranet:443' --allow '10.0.0.0/8:8000-8099'
-  dwell proxy egress --cert egress.pem --key egress.key --ca ca.pem --allow '*:*'
+  dwell proxy egress --cert egress.pem --cert-key egress.key --ca ca.pem --allow '*:*'
 
 An allowed name is resolved here, and may lead anywhere; a prefix allows names too that lead into
 it. Everything else is refused, and the ingress is told why.

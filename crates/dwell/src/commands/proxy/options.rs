@@ -23,11 +23,11 @@ pub(in crate::commands) struct Protection {
     #[arg(conflicts_with_all = ["cert", "insecure"])]
     psk: Option<PathBuf>,
     /// This end's certificate in PEM form, with those between it and the authority
-    #[arg(long, value_name = "FILE", requires = "key", requires = "ca", help_heading = SECURITY)]
+    #[arg(long, value_name = "FILE", requires = "cert_key", requires = "ca", help_heading = SECURITY)]
     cert: Option<PathBuf>,
     /// The private key of the certificate, in a file that only its owner may read
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = SECURITY)]
-    key: Option<PathBuf>,
+    cert_key: Option<PathBuf>,
     /// The authority that the other end's certificate must be signed by
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = SECURITY)]
     ca: Option<PathBuf>,
@@ -46,7 +46,7 @@ impl Protection {
     pub(in crate::commands) fn like_this(&self) -> String {
         match (&self.psk, &self.cert) {
             (Some(_), _) => "--psk KEYFILE".to_owned(),
-            (_, Some(_)) => "--cert FILE --key FILE --ca FILE".to_owned(),
+            (_, Some(_)) => "--cert FILE --cert-key FILE --ca FILE".to_owned(),
             _ => "--insecure".to_owned(),
         }
     }
@@ -62,7 +62,7 @@ impl Protection {
         if let Some(psk) = &self.psk {
             return Ok(Security::Psk(read_psk(psk)?));
         }
-        if let (Some(certificate), Some(key), Some(ca)) = (&self.cert, &self.key, &self.ca) {
+        if let (Some(certificate), Some(key), Some(ca)) = (&self.cert, &self.cert_key, &self.ca) {
             return Ok(Security::Certificates(Certificates {
                 certificate: certificate.clone(),
                 key: key.clone(),
