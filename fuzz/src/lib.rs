@@ -3,4 +3,5 @@
 
 pub mod codec;
 pub mod stream;
+pub mod proxy;
 pub mod wire;

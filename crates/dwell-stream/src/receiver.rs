@@ -108,6 +108,10 @@ impl Receiver {
         }
         let mut taken = 0;
         while taken < bytes.len() && self.wants_more() {
+            // What follows the end belongs to whoever uses the transport next.
+            if taken > 0 && self.is_finished() {
+                break;
+            }
             match self.step(&bytes[taken..], unpress) {
                 Ok(len) => taken += len,
                 Err(error) => {

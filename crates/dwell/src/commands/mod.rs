@@ -11,9 +11,13 @@ mod lab;
 mod lab_setup;
 mod man;
 mod progress;
+mod proxy;
+mod recv;
 mod relay;
+mod send;
 mod sim;
 mod status;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -24,6 +28,9 @@ use crate::logging::{self, Logging};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Relay(relay::Relay),
+    Proxy(proxy::Proxy),
+    Send(send::SendCommand),
+    Recv(recv::Recv),
     Check(check::Check),
     Status(status::Status),
     Genpsk(genpsk::Genpsk),
@@ -45,6 +52,9 @@ impl Command {
         }
         match self {
             Self::Relay(command) => command.run(logging),
+            Self::Proxy(command) => command.run(),
+            Self::Send(command) => command.run(),
+            Self::Recv(command) => command.run(),
             Self::Check(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Genpsk(command) => command.run(),
