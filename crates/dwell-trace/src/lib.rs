@@ -9,6 +9,9 @@
 pub mod capture;
 pub mod datagram;
 pub mod link;
+pub mod replay;
+pub mod train;
+pub mod verdict;
 
 pub use capture::{Capture, LinkType, OpenError, Packet, Trouble};
 pub use datagram::Datagram;
