@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod demo;
 mod genpsk;
+mod interrupt;
 mod lab;
 mod lab_setup;
 mod man;
@@ -14,6 +15,8 @@ mod progress;
 mod relay;
 mod sim;
 mod status;
+mod trace;
+mod whole_file;
 
 use std::process::ExitCode;
 
@@ -31,6 +34,7 @@ pub(crate) enum Command {
     Lab(lab::Lab),
     Bench(bench::Bench),
     Sim(sim::Sim),
+    Trace(trace::Trace),
     Man(man::Man),
 }
 
@@ -52,6 +56,7 @@ impl Command {
             Self::Lab(command) => command.run(logging),
             Self::Bench(command) => command.run(),
             Self::Sim(command) => command.run(),
+            Self::Trace(command) => command.run(),
             Self::Man(command) => command.run(),
         }
     }
