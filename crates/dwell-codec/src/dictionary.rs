@@ -1,7 +1,7 @@
 //! Bytes that both ends hold, so that a packet can refer to them.
 
-pub mod file;
-pub mod train;
+pub(crate) mod file;
+pub(crate) mod train;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -24,8 +24,8 @@ pub const EVEN_MAX: f64 = 1.5;
 
 /// Ports over which TLS runs on TCP: HTTPS and its alternative, mail, LDAP, DNS, MQTT, SIP,
 /// Kubernetes.
-const TLS_PORTS: [u16; 12] = [443, 465, 563, 636, 853, 989, 990, 993, 995, 5061, 8443, 8883];
-const KUBERNETES_PORT: u16 = 6443;
+const TLS_PORTS: [u16; 13] =
+    [443, 465, 563, 636, 853, 989, 990, 993, 995, 5061, 6443, 8443, 8883];
 /// QUIC: HTTP/3 and DNS.
 const QUIC_PORTS: [u16; 3] = [443, 853, 8443];
 const SSH_PORT: u16 = 22;
@@ -114,14 +114,24 @@ impl Nature {
 const BARE_BYTES_MAX: usize = 8;
 
 fn by_name(payload: &[u8], info: &PacketInfo) -> Option<Nature> {
-    let port = |port: u16| info.src_port == port || info.dst_port == port;
-    let any = |ports: &[u16]| ports.iter().any(|&p| port(p));
     match info.protocol {
-        TCP if begins_tls(payload) || any(&TLS_PORTS) || port(KUBERNETES_PORT) => Some(Nature::Tls),
-        TCP if port(SSH_PORT) || payload.starts_with(b"SSH-") => Some(Nature::Ssh),
-        TCP | UDP if any(&VPN_PORTS) => Some(Nature::Vpn),
+        TCP if begins_tls(payload) => Some(Nature::Tls),
+        TCP if payload.starts_with(b"SSH-") => Some(Nature::Ssh),
         UDP if begins_wireguard(payload) => Some(Nature::Vpn),
-        UDP if begins_quic(payload) || any(&QUIC_PORTS) => Some(Nature::Quic),
+        UDP if begins_quic(payload) => Some(Nature::Quic),
+        _ => nature_of_port(info.protocol, info.src_port)
+            .or_else(|| nature_of_port(info.protocol, info.dst_port)),
+    }
+}
+
+/// What runs over this port of this protocol, if that is closed to codecs by its name.
+pub fn nature_of_port(protocol: u8, port: u16) -> Option<Nature> {
+    match protocol {
+        ESP => Some(Nature::Vpn),
+        TCP if TLS_PORTS.contains(&port) => Some(Nature::Tls),
+        TCP if port == SSH_PORT => Some(Nature::Ssh),
+        TCP | UDP if VPN_PORTS.contains(&port) => Some(Nature::Vpn),
+        UDP if QUIC_PORTS.contains(&port) => Some(Nature::Quic),
         _ => None,
     }
 }

@@ -65,7 +65,8 @@ pub(super) struct Replay {
     /// How fast the link is
     #[arg(long)]
     rate: Rate,
-    /// The schemes, separated by commas; "all" of them, or those that a "relay" can run
+    /// The schemes, separated by commas; "all" for every one, "relay" for those that relays can
+    /// run (in a list, "all" is the scheme of that name)
     #[arg(long, value_name = "NAMES", default_value = "all", value_parser = schemes)]
     scheme: Schemes,
     /// What packets are pressed with
