@@ -6,10 +6,13 @@
 //!
 //! This crate knows nothing about files, threads, clocks or terminals.
 
+pub mod analysis;
 pub mod capture;
 pub mod datagram;
 pub mod link;
+pub mod names;
 
+pub use analysis::{Accounts, Analysis, Batch, Clock, Over, Press, Settings};
 pub use capture::{Capture, LinkType, OpenError, Packet, Trouble};
 pub use datagram::Datagram;
 pub use link::NotIp;
