@@ -6,13 +6,21 @@
 //!
 //! This crate knows nothing about files, threads, clocks or terminals.
 
+pub mod analysis;
 pub mod capture;
 pub mod datagram;
 pub mod link;
+pub mod lists;
+pub mod names;
 pub mod replay;
+pub mod report;
+pub mod summary;
 pub mod train;
 pub mod verdict;
 
+pub use analysis::{Accounts, Analysis, Batch, Clock, Over, Press, Settings};
 pub use capture::{Capture, LinkType, OpenError, Packet, Trouble};
 pub use datagram::Datagram;
 pub use link::NotIp;
+pub use lists::Lists;
+pub use summary::Summary;

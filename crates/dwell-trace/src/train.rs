@@ -18,7 +18,7 @@ use dwell_wire::PacketInfo;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::replay::press::Stopwatch;
+use crate::analysis::Clock;
 
 /// The most dictionaries: as many as a record can name.
 pub const DICTIONARIES_MAX: usize = 15;
@@ -207,15 +207,15 @@ impl Trainer {
         }
     }
 
-    /// Makes dictionaries and tries them. `stopwatch` measures what pressing with them takes.
+    /// Makes dictionaries and tries them. `clock` measures what pressing with them takes.
     ///
     /// # Errors
     /// If the codec fails in a way that it should not.
-    pub fn finish(self, stopwatch: &mut dyn Stopwatch) -> Result<Trained, TrainError> {
+    pub fn finish(self, clock: &mut dyn Clock) -> Result<Trained, TrainError> {
         let mut all = Vec::new();
         for (class, samples) in &self.classes {
             if samples.kept.len() >= SAMPLES_MIN {
-                all.extend(train_class(&self.settings, *class, samples, stopwatch)?);
+                all.extend(train_class(&self.settings, *class, samples, clock)?);
             }
         }
         all.sort_by(|(a, _), (b, _)| b.gain_bytes().total_cmp(&a.gain_bytes()));
@@ -262,7 +262,7 @@ fn train_class(
     settings: &TrainSettings,
     class: ClassKey,
     samples: &Samples,
-    stopwatch: &mut dyn Stopwatch,
+    clock: &mut dyn Clock,
 ) -> Result<Option<(ClassTraining, DictionaryFile)>, TrainError> {
     let split = (samples.kept.len() as f64 * settings.trained_share) as usize;
     let (earlier, later) = samples.kept.split_at(split);
@@ -279,7 +279,7 @@ fn train_class(
     let Ok(dictionary) = file.dictionary() else { return Ok(None) };
     let mut try_with = |dictionary| {
         let compressor = Compressor::new(settings.codec, dictionary)?;
-        try_on(later, compressor, stopwatch)
+        try_on(later, compressor, clock)
     };
     let without = try_with(None)?;
     let with = try_with(Some(Arc::new(dictionary) as Arc<Dictionary>))?;
@@ -303,17 +303,17 @@ fn train_class(
 fn try_on(
     packets: &[Box<[u8]>],
     mut compressor: Compressor,
-    stopwatch: &mut dyn Stopwatch,
+    clock: &mut dyn Clock,
 ) -> Result<(f64, u64), TrainError> {
     let mut out = vec![0; SRC_LEN_MAX];
     let (mut before, mut after) = (0, 0);
-    let start_ns = stopwatch.now_ns();
+    let start_ns = clock.now_ns();
     for packet in packets {
         let len = compressor.compress(packet, &mut out[..packet.len()])?;
         before += packet.len();
         after += len.unwrap_or(packet.len());
     }
-    let took_ns = stopwatch.now_ns().saturating_sub(start_ns);
+    let took_ns = clock.now_ns().saturating_sub(start_ns);
     let ratio = if before == 0 { 1.0 } else { after as f64 / before as f64 };
     Ok((ratio, took_ns / (packets.len() as u64).max(1)))
 }
@@ -364,7 +364,7 @@ mod tests {
 
     struct Stopped;
 
-    impl Stopwatch for Stopped {
+    impl Clock for Stopped {
         fn now_ns(&mut self) -> u64 {
             0
         }

@@ -3,11 +3,15 @@
 //! The thresholds are those below which nobody should go to the trouble of two relays, or which
 //! another hour of the same traffic could turn around; each says why it is where it is.
 
+mod traffic;
+
 use dwell_report::{Column, Table, human};
 use serde::{Deserialize, Serialize};
 
 use crate::replay::nature::{Composition, Nature};
 use crate::replay::report::{LaneReport, ReplayReport};
+
+pub use traffic::judge_traffic;
 
 /// Fewer bytes on the link by this share are worth something. A tunnel costs 2 to 4 % of full
 /// packets, and the same link differs by as much from one day to the next.

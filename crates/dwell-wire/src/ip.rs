@@ -170,7 +170,7 @@ pub(crate) mod tests {
     }
 
     /// An IPv6 extension header.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Debug)]
     pub(crate) enum Ext {
         /// One of this number and this many times eight bytes more than eight.
         Options(u8, u8),

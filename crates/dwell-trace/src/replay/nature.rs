@@ -24,8 +24,7 @@ pub const EVEN_MAX: f64 = 1.5;
 
 /// Ports over which TLS runs on TCP: HTTPS and its alternative, mail, LDAP, DNS, MQTT, SIP,
 /// Kubernetes.
-const TLS_PORTS: [u16; 13] =
-    [443, 465, 563, 636, 853, 989, 990, 993, 995, 5061, 6443, 8443, 8883];
+const TLS_PORTS: [u16; 13] = [443, 465, 563, 636, 853, 989, 990, 993, 995, 5061, 6443, 8443, 8883];
 /// QUIC: HTTP/3 and DNS.
 const QUIC_PORTS: [u16; 3] = [443, 853, 8443];
 const SSH_PORT: u16 = 22;

@@ -9,6 +9,8 @@ use dwell_codec::{CodecError, CodecSpec, Compressor, Dictionary, SRC_LEN_MAX};
 use dwell_policy::ClassKey;
 use thiserror::Error;
 
+use crate::analysis::Clock;
+
 /// What presses the units of a lane.
 pub trait Press {
     /// Presses one packet, or the packets of a block one behind the other.
@@ -40,16 +42,10 @@ pub struct Pressed {
 #[error("the codec failed")]
 pub struct PressFailed;
 
-/// A clock, to measure what pressing costs. Only differences matter.
-pub trait Stopwatch {
-    /// Nanoseconds since some origin.
-    fn now_ns(&mut self) -> u64;
-}
-
 /// What pressing takes.
 pub enum Cost {
     /// What it takes here and now. The results of two replays then differ a little.
-    Measured(Box<dyn Stopwatch>),
+    Measured(Box<dyn Clock>),
     /// What was told: the same capture gives the same numbers everywhere.
     Given(GivenCost),
 }
@@ -137,10 +133,10 @@ impl Press for CodecPress {
         let out = &mut self.out[..room];
         let (result, took_ns) = match &mut self.cost {
             Cost::Given(cost) => (compressor.compress(job.bytes, out), cost.of(job.bytes.len())),
-            Cost::Measured(stopwatch) => {
-                let start_ns = stopwatch.now_ns();
+            Cost::Measured(clock) => {
+                let start_ns = clock.now_ns();
                 let result = compressor.compress(job.bytes, out);
-                (result, stopwatch.now_ns().saturating_sub(start_ns))
+                (result, clock.now_ns().saturating_sub(start_ns))
             }
         };
         Pressed { len: result.map_err(|_| PressFailed), took_ns }
@@ -164,7 +160,7 @@ mod tests {
     #[test]
     fn the_clock_that_is_given_measures() {
         struct Ticks(u64);
-        impl Stopwatch for Ticks {
+        impl Clock for Ticks {
             fn now_ns(&mut self) -> u64 {
                 self.0 += 7;
                 self.0

@@ -16,7 +16,7 @@ use dwell_relay::io::clock::Clock;
 use dwell_report::page::Provenance;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
 use dwell_trace::replay::link::{Link, PATH_MTU_MIN};
-use dwell_trace::replay::press::{Cost, GivenCost, Stopwatch};
+use dwell_trace::replay::press::{Cost, GivenCost};
 use dwell_trace::replay::report::ReplayReport;
 use dwell_trace::replay::{self, Settings, view};
 use dwell_trace::verdict::{self, Question, Verdict};
@@ -195,7 +195,7 @@ fn amount(text: &str) -> Result<f64, String> {
 /// ask for it costs as much as pressing a small packet.
 pub(super) struct Monotonic;
 
-impl Stopwatch for Monotonic {
+impl dwell_trace::Clock for Monotonic {
     fn now_ns(&mut self) -> u64 {
         Clock::now().as_ns()
     }
