@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod demo;
 mod genpsk;
+mod interrupt;
 mod lab;
 mod lab_setup;
 mod man;
@@ -17,7 +18,9 @@ mod relay;
 mod send;
 mod sim;
 mod status;
+mod trace;
 mod transfer;
+mod whole_file;
 
 use std::process::ExitCode;
 
@@ -38,6 +41,7 @@ pub(crate) enum Command {
     Lab(lab::Lab),
     Bench(bench::Bench),
     Sim(sim::Sim),
+    Trace(trace::Trace),
     Man(man::Man),
 }
 
@@ -62,6 +66,7 @@ impl Command {
             Self::Lab(command) => command.run(logging),
             Self::Bench(command) => command.run(),
             Self::Sim(command) => command.run(),
+            Self::Trace(command) => command.run(),
             Self::Man(command) => command.run(),
         }
     }

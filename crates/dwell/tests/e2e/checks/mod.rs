@@ -7,6 +7,7 @@ mod life;
 mod links;
 mod mtu;
 mod programs;
+mod replay;
 mod sites;
 
 use crate::harness::Check;
@@ -36,6 +37,9 @@ pub(crate) const ALL: &[Check] = &[
     ("tcp_keeps_within_the_mtu", mtu::mss),
     ("a_bad_link_sealed", |lab| links::bad_link(lab, true)),
     ("a_bad_link_plain", |lab| links::bad_link(lab, false)),
+    ("a_replay_agrees_with_the_relay_none", |lab| replay::agrees(lab, "none")),
+    ("a_replay_agrees_with_the_relay_all", |lab| replay::agrees(lab, "all")),
+    ("a_replay_agrees_with_the_relay_packet", |lab| replay::agrees(lab, "packet")),
     ("an_idle_link_is_silent", idle::idle),
     ("a_bad_configuration_is_refused", life::bad_config),
     ("an_unreachable_peer_does_no_harm", life::unreachable_peer),
