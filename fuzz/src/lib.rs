@@ -3,4 +3,5 @@
 
 pub mod codec;
 pub mod proxy;
+pub mod stream;
 pub mod wire;

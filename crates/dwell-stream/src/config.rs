@@ -1,6 +1,6 @@
 //! What a sender is told.
 
-use dwell_codec::{CodecId, CodecSpec, SRC_LEN_MAX};
+use dwell_codec::{CodecId, CodecSpec, ParseSpecError, SRC_LEN_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ConfigError;
@@ -57,6 +57,16 @@ impl Config {
             reorder_max: 16,
             tcpcomp: TcpCompConfig::default(),
         }
+    }
+
+    /// Sets the codec: of the strategies with one that one, of [`Strategy::Hull`] the only one.
+    ///
+    /// # Errors
+    /// If the text names no codec of this build.
+    pub fn set_codec(&mut self, text: &str) -> Result<(), ParseSpecError> {
+        self.codec = text.parse()?;
+        self.codecs = vec![self.codec];
+        Ok(())
     }
 
     /// Checks that a sender can be made of it.

@@ -74,6 +74,8 @@
 //! end, so that damage, loss, repetition and exchange of blocks are all noticed before any byte of
 //! the block is given out; lengths are checked before anything is allocated.
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod backoff;
 mod blocks;
 mod bound;
@@ -82,6 +84,7 @@ mod error;
 mod estimates;
 mod frame;
 mod hull;
+mod io;
 mod link;
 #[cfg(test)]
 mod model;
@@ -95,14 +98,19 @@ mod switching;
 mod tcpcomp;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod units;
 
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncStreamReader, AsyncStreamWriter};
 pub use bound::{Bound, CodecPoint};
 pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config};
 pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};
+pub use io::{StreamReader, StreamWriter, Wait};
 pub use press::{Done, Job, Press, Pressing, Unpress};
 pub use receiver::{Limits, Receiver};
 pub use sender::Sender;
 pub use stats::{CodecStats, ReceiverStats, SenderStats};
 pub use strategy::Strategy;
 pub use tcpcomp::{FactorFilter, TcpCompConfig};
+pub use threads::Worker;

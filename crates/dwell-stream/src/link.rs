@@ -6,6 +6,8 @@ use dwell_base::Instant;
 const WINDOW_NS: u64 = 1_000_000;
 /// Fewest bytes over which a rate is measured.
 const WINDOW_BYTES: u64 = 16 << 10;
+/// So many are enough, however short the time.
+const WINDOW_BYTES_ENOUGH: u64 = 256 << 10;
 /// If the transport took more than this share of its capacity between two refusals, it may have been
 /// empty meanwhile, and the link idle: then that says nothing about the link.
 const GAP_MAX: f64 = 0.6;
@@ -163,7 +165,8 @@ impl Link {
             return;
         };
         let (bytes, ns) = (self.written - mark.written, now.since_ns(mark.at));
-        if ns < WINDOW_NS || bytes < WINDOW_BYTES {
+        let long_enough = ns >= WINDOW_NS && bytes >= WINDOW_BYTES;
+        if !(long_enough || bytes >= WINDOW_BYTES_ENOUGH) || ns == 0 {
             return;
         }
         let sample = bytes as f64 * 1e9 / ns as f64;

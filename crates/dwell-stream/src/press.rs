@@ -1,5 +1,7 @@
 //! Compressing and restoring, apart from deciding.
 
+use std::fmt;
+
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
 
@@ -97,7 +99,6 @@ impl Default for Unpress {
 ///
 /// Give the result back with [`Sender::done`](crate::Sender::done); a job that is dropped leaves
 /// its sender waiting for ever, as the job holds the bytes.
-#[derive(Debug)]
 #[must_use = "the sender waits for its result"]
 pub struct Job {
     pub(crate) index: u64,
@@ -106,6 +107,16 @@ pub struct Job {
     pub(crate) block: Vec<u8>,
     /// A longer result is of no use.
     pub(crate) len_max: usize,
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("index", &self.index)
+            .field("codec", &self.spec)
+            .field("original_len", &self.original_len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Job {
