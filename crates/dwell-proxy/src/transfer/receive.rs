@@ -57,7 +57,9 @@ pub fn receive(
         if let Some(writer) = writer {
             // Without its sender it ends, and removes what is not complete.
             drop(writer.pieces);
-            let _ = tokio::time::timeout(FAREWELL, writer.gone).await;
+            if let Some(gone) = writer.gone {
+                let _ = tokio::time::timeout(FAREWELL, gone).await;
+            }
         }
         Ok(result)
     })?
@@ -208,8 +210,8 @@ enum Piece {
 #[derive(Debug)]
 struct Writer {
     pieces: mpsc::Sender<Piece>,
-    /// Why it ended; nothing if it was told to.
-    gone: oneshot::Receiver<io::Result<()>>,
+    /// Why it ended; nothing if it was told to, or was asked already.
+    gone: Option<oneshot::Receiver<io::Result<()>>>,
 }
 
 impl Writer {
@@ -221,13 +223,15 @@ impl Writer {
             let _ = tell.send(write(output, &mut receiver));
         };
         thread::Builder::new().name("dwell-write".to_owned()).spawn(work)?;
-        Ok(Self { pieces, gone })
+        Ok(Self { pieces, gone: Some(gone) })
     }
 
     async fn error(&mut self) -> io::Error {
-        match (&mut self.gone).await {
+        let unknown = || io::Error::other("what writes it has come to an end of its own");
+        let Some(gone) = self.gone.take() else { return unknown() };
+        match gone.await {
             Ok(Err(error)) => error,
-            _ => io::Error::other("what writes it has come to an end of its own"),
+            _ => unknown(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod life;
 mod links;
 mod mtu;
 mod programs;
+mod proxy;
 mod replay;
 mod sites;
 
@@ -54,4 +55,10 @@ pub(crate) const ALL: &[Check] = &[
     ("a_killed_relay_is_gone_around", life::fail_open),
     ("a_killed_relay_is_waited_for", life::fail_closed),
     ("operators_commands", life::commands),
+    ("proxies_carry_curl", proxy::curl),
+    ("proxies_carry_rsync", proxy::rsync),
+    ("proxies_carry_redis", proxy::redis),
+    ("proxies_carry_postgresql", proxy::postgres),
+    ("proxies_carry_what_tproxy_brings", proxy::transparent),
+    ("proxies_work_as_documented", proxy::documented),
 ];
