@@ -414,6 +414,9 @@ pub struct HistogramSummary {
     pub p99_ns: u64,
     /// The largest.
     pub max_ns: u64,
+    /// How many were at most each of [`BUCKETS_NS`](crate::histogram::BUCKETS_NS).
+    #[serde(default)]
+    pub at_most: [u64; 16],
 }
 
 impl HistogramSummary {
