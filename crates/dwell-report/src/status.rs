@@ -151,6 +151,13 @@ pub struct PeerStatus {
     pub tx: TxStatus,
     /// What comes from the peer.
     pub rx: RxStatus,
+    /// How long a datagram is believed to take to the peer: configured, or half of the smoothed
+    /// round trip.
+    #[serde(default)]
+    pub one_way_ns: Option<u64>,
+    /// Classes whose packets may be held back, and how well that was kept.
+    #[serde(default)]
+    pub deadlines: Vec<DeadlineStatus>,
     /// What was learned of the traffic to the peer, by class.
     pub classes: Vec<ClassStatus>,
 }
@@ -341,6 +348,26 @@ pub struct PeerReport {
     pub duplicates: u64,
     /// The rate at which datagrams arrived since its report before.
     pub delivery_bps: u64,
+}
+
+/// Packets of a class with a deadline, on their way to a peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadlineStatus {
+    /// The class, by its name in the configuration.
+    pub class: String,
+    /// How long a packet may take to the peer.
+    pub max_wait_ns: u64,
+    /// What is left of it for holding packets back, now: W of Sawabe et al. Zero if there is
+    /// nothing left, and packets go at once.
+    pub hold_ns: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets that waited for longer than that: violations.
+    pub late: u64,
+    /// By how much, in the mean over those.
+    pub excess_mean_ns: u64,
+    /// By how much, at the most.
+    pub excess_max_ns: u64,
 }
 
 /// What was learned of a class of packets.

@@ -333,7 +333,7 @@ fn note_control(peer: &mut Peer, now: Instant, control: &Control, asked: &mut As
             asked.reply = Some(Control::ProbeReply { sender_time_ns, id, receiver_time_ns });
         }
         Control::ProbeReply { sender_time_ns, .. } => {
-            peer.rtt_ns = Some(now.since_ns(Instant::from_ns(sender_time_ns)));
+            peer.measured_rtt(now.since_ns(Instant::from_ns(sender_time_ns)));
         }
         Control::Report(report) => {
             peer.reported = Some(PeerReport {

@@ -46,7 +46,10 @@ pub(super) fn send_frame(
     peer.pacer.sent(now, peer.port.frame().link_bytes);
     let kept = peer.keeps();
     let units = std::mem::take(&mut peer.frame_units);
-    let units = peer.copy_units(units);
+    let mut units = peer.copy_units(units);
+    if store.get(units[0]).1.is_some_and(|pressed| pressed.is_block) && peer.is_chunked() {
+        units.truncate(1); // the frame was pressed as a whole
+    }
     let room = peer.units_bytes_max();
     match units[..] {
         [id] if unit_len(store, id) > room => send_cut(peer, index, (store, id), scratch, env, now),
@@ -64,14 +67,14 @@ pub(super) fn send_frame(
         }
     }
     peer.frame_units = units;
-    let frame = peer.port.frame();
-    for unit in &frame.units {
-        store.remove(unit.id);
-        peer.sojourn.record(unit.sojourn_ns);
-    }
-    for packet in &frame.followers {
-        store.remove(packet.id);
-        peer.sojourn.record(packet.sojourn_ns);
+    let Peer { port, sojourn, deadlines, .. } = peer;
+    let frame = port.frame();
+    let units = frame.units.iter().map(|unit| (unit.id, unit.sojourn_ns));
+    let followers = frame.followers.iter().map(|packet| (packet.id, packet.sojourn_ns));
+    for (id, sojourn_ns) in units.chain(followers) {
+        sojourn.record(sojourn_ns);
+        deadlines.sent(store.treatment(id).class.map(usize::from), sojourn_ns);
+        store.remove(id);
     }
 }
 

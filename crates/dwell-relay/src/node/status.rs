@@ -65,6 +65,8 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         since_heard_ns: peer.heard_at.map(|at| now.since_ns(at)),
         tx: tx_status(peer),
         rx: rx_status(peer),
+        deadlines: peer.deadlines.status(),
+        one_way_ns: peer.deadlines.one_way_ns(config.one_way_delay_ns),
         classes: peer.port.learned_classes().take(CLASSES_MAX).map(ClassStatus::learned).collect(),
     }
 }

@@ -46,6 +46,16 @@ pub(crate) fn example() -> Status {
             since_heard_ns: Some(1_000_000_000),
             tx: example_tx(),
             rx: example_rx(),
+            one_way_ns: Some(21_000_000),
+            deadlines: vec![DeadlineStatus {
+                class: "meters".to_owned(),
+                max_wait_ns: 50_000_000,
+                hold_ns: 28_000_000,
+                packets: 70,
+                late: 2,
+                excess_mean_ns: 40_000,
+                excess_max_ns: 60_000,
+            }],
             classes: vec![ClassStatus {
                 class: "tcp/443".into(),
                 ratio: 0.5,
@@ -230,6 +240,18 @@ const EXAMPLE_JSON: &str = r#"{
           "delivery_bps": 9500000
         }
       },
+      "one_way_ns": 21000000,
+      "deadlines": [
+        {
+          "class": "meters",
+          "max_wait_ns": 50000000,
+          "hold_ns": 28000000,
+          "packets": 70,
+          "late": 2,
+          "excess_mean_ns": 40000,
+          "excess_max_ns": 60000
+        }
+      ],
       "classes": [
         {
           "class": "tcp/443",
