@@ -137,7 +137,9 @@ impl Change {
             let (from, to) = (percent(self.drops.0), percent(self.drops.1));
             helps.push(format!("{to} of the bytes dropped in place of {from}"));
         }
-        if falls(self.delay_ns.0, self.delay_ns.1) {
+        // A queue whose packets were dropped is short, and that is no help.
+        let more_drops = self.drops.1 - self.drops.0 >= DROPS_MIN;
+        if falls(self.delay_ns.0, self.delay_ns.1) && !more_drops {
             let (from, to) = (time(self.delay_ns.0), time(self.delay_ns.1));
             helps.push(format!("a mean delay of {to} in place of {from}"));
         }
@@ -550,5 +552,7 @@ mod tests {
         assert_eq!(worse.harms().len(), 1);
         let better = Change { delay_ns: (80_000_000, 50_000_000), ..worse };
         assert_eq!((better.helps().len(), better.harms().len()), (1, 0));
+        let emptier = Change { drops: (0.5, 0.51), ..better };
+        assert_eq!((emptier.helps().len(), emptier.harms().len()), (0, 0));
     }
 }

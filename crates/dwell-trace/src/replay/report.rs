@@ -238,8 +238,6 @@ fn peer_status(name: &str, settings: &Settings, tx: TxStatus) -> PeerStatus {
 
 fn tx_status(accounts: &Accounts, result: &LaneResult) -> TxStatus {
     let mut tx = TxStatus::from(accounts);
-    tx.link_bytes = result.link_bytes;
-    tx.frames += result.datagrams_more;
     tx.sojourn = result.wait.summary();
     tx
 }

@@ -296,7 +296,7 @@ fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], hold_ns: u64
         accounts.dropped_total().packets,
         result.delay.sum_ns(),
         result.delay.summary().max_ns,
-        result.link_bytes,
+        accounts.link_bytes,
         accounts.press.presses,
     )
 }

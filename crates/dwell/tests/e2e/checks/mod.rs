@@ -41,6 +41,8 @@ pub(crate) const ALL: &[Check] = &[
     ("a_replay_agrees_with_the_relay_none", |lab| replay::agrees(lab, "none")),
     ("a_replay_agrees_with_the_relay_all", |lab| replay::agrees(lab, "all")),
     ("a_replay_agrees_with_the_relay_packet", |lab| replay::agrees(lab, "packet")),
+    ("a_replay_agrees_with_the_relay_flow", |lab| replay::agrees(lab, "flow")),
+    ("a_replay_agrees_with_the_relay_edge", |lab| replay::agrees(lab, "edge")),
     ("an_idle_link_is_silent", idle::idle),
     ("a_bad_configuration_is_refused", life::bad_config),
     ("an_unreachable_peer_does_no_harm", life::unreachable_peer),
