@@ -14,6 +14,7 @@ mod progress;
 mod relay;
 mod sim;
 mod status;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Lab(lab::Lab),
     Bench(bench::Bench),
     Sim(sim::Sim),
+    Trace(trace::Trace),
     Man(man::Man),
 }
 
@@ -52,6 +54,7 @@ impl Command {
             Self::Lab(command) => command.run(logging),
             Self::Bench(command) => command.run(),
             Self::Sim(command) => command.run(),
+            Self::Trace(command) => command.run(),
             Self::Man(command) => command.run(),
         }
     }
