@@ -2,4 +2,6 @@
 //! they take bytes, and panic if something is wrong.
 
 pub mod codec;
+pub mod proxy;
+pub mod stream;
 pub mod wire;

@@ -10,7 +10,7 @@ use dwell_wire::record::{
 };
 use dwell_wire::{
     Block, BlockPackets, BodyWriter, Control, Datagram, Fragment, Full, Hello, PacketInfo, Pressed,
-    Record, Records, icmp, mss,
+    Record, Records, icmp, mss, regroup,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -205,4 +205,35 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
         7 if z.is_multiple_of(2) => Record::Resent { sequence_low: time as u32 },
         _ => Record::Control(Control::Close { reason: x.into() }),
     }
+}
+
+/// Bytes as a rearranged block, which is restored or refused; and as packets (a byte with the
+/// length before each), which must come out as they went in.
+pub fn regrouping(bytes: &[u8]) {
+    let mut out = vec![0; 4096];
+    if let Ok(restored) = regroup::restore(bytes, &mut out) {
+        assert!(restored.bytes() <= out.len());
+        let packets: Vec<&[u8]> = restored.packets(&out).collect();
+        check_regrouped(&packets);
+    }
+    let (mut rest, mut packets) = (bytes, Vec::new());
+    while let Some((&len, behind)) = rest.split_first() {
+        let (packet, behind) = behind.split_at(usize::from(len).min(behind.len()));
+        packets.push(packet);
+        rest = behind;
+    }
+    packets.truncate(regroup::PACKETS_MAX);
+    if !packets.is_empty() {
+        check_regrouped(&packets);
+    }
+}
+
+fn check_regrouped(packets: &[&[u8]]) {
+    let whole = packets.concat();
+    let mut block = vec![0; whole.len() + regroup::grown_bytes_max(packets.len())];
+    let len = regroup::regroup(packets, &mut block).expect("there is room for any block");
+    let mut out = vec![0; whole.len()];
+    let restored = regroup::restore(&block[..len], &mut out).expect("it was made here");
+    assert_eq!(out, whole);
+    assert!(restored.packets(&out).eq(packets.iter().copied()));
 }

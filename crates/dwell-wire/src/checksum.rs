@@ -41,6 +41,30 @@ pub fn transport_checksum(
     !fold(addresses + rest)
 }
 
+/// The checksum that belongs into the word at `at` (an even offset) of `data`, whatever stands
+/// there now.
+pub(crate) fn checksum_at(data: &[u8], at: usize) -> u16 {
+    !fold(sum_without(data, at))
+}
+
+/// The same with the pseudo header of a transport protocol ([`transport_checksum`]).
+pub(crate) fn transport_checksum_at(
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    segment: &[u8],
+    at: usize,
+) -> u16 {
+    let addresses = u64::from(address_sum(source)) + u64::from(address_sum(destination));
+    !fold(addresses + segment.len() as u64 + u64::from(protocol) + sum_without(segment, at))
+}
+
+fn sum_without(data: &[u8], at: usize) -> u64 {
+    let before = data.get(..at).unwrap_or_default();
+    let behind = data.get(at + 2..).unwrap_or_default();
+    u64::from(sum(before)) + u64::from(sum(behind))
+}
+
 /// The checksum of data in which the word `old` became `new` (RFC 1624, equation 3).
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {

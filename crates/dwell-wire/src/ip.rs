@@ -52,6 +52,17 @@ pub(crate) struct Layout {
 impl Layout {
     #[inline]
     pub(crate) fn of(packet: &[u8]) -> Result<Self, PacketError> {
+        let layout = Self::of_head(packet)?;
+        if layout.total_len > packet.len() {
+            return Err(PacketError::Truncated);
+        }
+        Ok(layout)
+    }
+
+    /// The same of a packet whose end may be missing: `transport` and `total_len` may lie
+    /// beyond it.
+    #[inline]
+    pub(crate) fn of_head(packet: &[u8]) -> Result<Self, PacketError> {
         match packet.first().map(|first| first >> 4) {
             Some(4) => Self::of_v4(packet),
             Some(6) => Self::of_v6(packet),
@@ -71,9 +82,6 @@ impl Layout {
         if total_len < transport {
             return Err(PacketError::TotalLength);
         }
-        if total_len > packet.len() {
-            return Err(PacketError::Truncated);
-        }
         let fragment = be16(fixed, 6);
         Ok(Self {
             version: 4,
@@ -91,7 +99,7 @@ impl Layout {
     fn of_v6(packet: &[u8]) -> Result<Self, PacketError> {
         let fixed: &[u8; V6_LEN] = packet.first_chunk().ok_or(PacketError::Truncated)?;
         let total_len = V6_LEN + usize::from(be16(fixed, 4));
-        let packet = packet.get(..total_len).ok_or(PacketError::Truncated)?;
+        let packet = packet.get(..total_len).unwrap_or(packet);
         let mut layout = Self {
             version: 6,
             protocol: fixed[6],
@@ -118,7 +126,8 @@ impl Layout {
             return false;
         }
         // Every extension header has at least eight bytes.
-        let Some(&head) = packet[self.transport..].first_chunk::<8>() else { return false };
+        let rest = packet.get(self.transport..).unwrap_or_default();
+        let Some(&head) = rest.first_chunk::<8>() else { return false };
         let len = match self.protocol {
             HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY => (usize::from(head[1]) + 1) * 8,
             AUTHENTICATION => (usize::from(head[1]) + 2) * 4,
@@ -161,7 +170,7 @@ pub(crate) mod tests {
     }
 
     /// An IPv6 extension header.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Debug)]
     pub(crate) enum Ext {
         /// One of this number and this many times eight bytes more than eight.
         Options(u8, u8),

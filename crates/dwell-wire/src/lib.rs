@@ -20,6 +20,7 @@ pub mod icmp;
 pub mod mss;
 pub mod packet;
 pub mod record;
+pub mod regroup;
 pub mod sequence;
 
 mod ip;

@@ -49,7 +49,21 @@ impl PacketInfo {
     /// [`PacketError`] if the bytes are no IP packet, or not all of one.
     #[inline]
     pub fn parse(packet: &[u8], seed: u64) -> Result<Self, PacketError> {
-        let layout = Layout::of(packet)?;
+        Self::read(packet, Layout::of(packet)?, seed)
+    }
+
+    /// The same of a packet whose end may be missing, as in captures that keep only the
+    /// beginnings of packets. `header_len` and `total_len` may be more than there is.
+    ///
+    /// # Errors
+    /// [`PacketError`] if the bytes don't begin with the fixed header of an IP packet.
+    #[inline]
+    pub fn parse_head(packet: &[u8], seed: u64) -> Result<Self, PacketError> {
+        Self::read(packet, Layout::of_head(packet)?, seed)
+    }
+
+    #[inline]
+    fn read(packet: &[u8], layout: Layout, seed: u64) -> Result<Self, PacketError> {
         let transport = Transport::of(packet, &layout);
         let (src, dst, hash) = addresses(packet, seed).ok_or(PacketError::Truncated)?;
         let ports = if layout.fragment { 0 } else { transport.ports() };
@@ -104,7 +118,8 @@ struct Transport {
 impl Transport {
     #[inline]
     fn of(packet: &[u8], layout: &Layout) -> Self {
-        let segment = packet.get(layout.transport..layout.total_len).unwrap_or_default();
+        let end = layout.total_len.min(packet.len());
+        let segment = packet.get(layout.transport..end).unwrap_or_default();
         let found = match layout.protocol {
             _ if layout.later_fragment => None,
             TCP => Self::of_tcp(segment),
@@ -270,6 +285,24 @@ mod tests {
             for len in 0..packet.len() {
                 let short = PacketInfo::parse(&packet[..len], 0);
                 assert_eq!(short.unwrap_err(), PacketError::Truncated, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_is_as_good_as_the_whole_as_far_as_it_goes() {
+        let long = [&tcp(50_000, 443, 0x12)[..], &[7; 100]].concat();
+        for packet in [v4(6, &[1; 8], 0x4000, &long), v6(&[Ext::Options(0, 1)], 6, &long)] {
+            let whole = PacketInfo::parse(&packet, 1).unwrap();
+            for len in 0..=packet.len() {
+                let Ok(head) = PacketInfo::parse_head(&packet[..len], 1) else {
+                    assert!(len < 40);
+                    continue;
+                };
+                assert_eq!((head.total_len, head.src), (whole.total_len, whole.src));
+                if len >= usize::from(whole.header_len) {
+                    assert_eq!(head, whole);
+                }
             }
         }
     }

@@ -227,7 +227,21 @@ impl Common {
         self.frame.units.extend(units);
     }
 
+    /// Makes a frame of a single unit, which takes `unit_bytes` of it.
+    #[inline]
+    pub(super) fn send_alone(&mut self, unit: FrameUnit, unit_bytes: u64) {
+        match &mut self.frame.units[..] {
+            [last] if self.frame.followers.is_empty() => *last = unit,
+            _ => {
+                self.open_frame();
+                self.frame.units.push(unit);
+            }
+        }
+        self.close_frame(&Filling::of(unit_bytes), SendCause::Ready, 0);
+    }
+
     /// Ends the frame, and returns the bytes of its units.
+    #[inline]
     pub(super) fn close_frame(&mut self, filling: &Filling, cause: SendCause, buffer: u8) -> u64 {
         let (frames, bytes) = self.config.frame.cut(filling.units_bytes);
         let frame = &mut self.frame;

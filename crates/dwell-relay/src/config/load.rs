@@ -65,5 +65,5 @@ fn read_secret(path: &Path) -> Result<Secret, ReadSecretError> {
         return Err(ReadSecretError::Exposed { path: path.to_owned(), mode });
     }
     let text = Zeroizing::new(read_bounded(&mut file, SECRET_FILE_BYTES_MAX)?);
-    text.parse()
+    Ok(text.parse()?)
 }

@@ -10,7 +10,7 @@ fn secrets(path: &Path) -> Result<Secret, ReadSecretError> {
     match name {
         "missing" => Err(std::io::Error::from(std::io::ErrorKind::NotFound).into()),
         "exposed" => Err(ReadSecretError::Exposed { path: path.into(), mode: 0o644 }),
-        "no-key" => Err(ReadSecretError::Format),
+        "no-key" => Err(dwell_base::secret::SecretFormatError.into()),
         _ => {
             let mut bytes = [0; 32];
             bytes.iter_mut().zip(name.bytes()).for_each(|(out, byte)| *out = byte);

@@ -51,3 +51,8 @@ fn wire_packet() {
 fn wire_roundtrip() {
     replay("wire_roundtrip", fuzz_wire::roundtrip);
 }
+
+#[test]
+fn wire_regroup() {
+    replay("wire_regroup", fuzz_wire::regrouping);
+}

@@ -7,6 +7,9 @@ mod life;
 mod links;
 mod mtu;
 mod programs;
+mod proxy;
+mod replay;
+mod sites;
 
 use crate::harness::Check;
 
@@ -28,11 +31,16 @@ pub(crate) const ALL: &[Check] = &[
     ("iperf3_there_and_back", programs::iperf3),
     ("rsync_copies_a_tree", programs::rsync),
     ("ssh_copies_a_tree", programs::ssh),
+    ("a_parking_lot_of_four_relays", sites::parking_lot),
+    ("a_star_of_four_relays", sites::star),
     ("pings_around_the_mtu", mtu::ping_sizes),
     ("too_big_packets_are_answered", mtu::too_big),
     ("tcp_keeps_within_the_mtu", mtu::mss),
     ("a_bad_link_sealed", |lab| links::bad_link(lab, true)),
     ("a_bad_link_plain", |lab| links::bad_link(lab, false)),
+    ("a_replay_agrees_with_the_relay_none", |lab| replay::agrees(lab, "none")),
+    ("a_replay_agrees_with_the_relay_all", |lab| replay::agrees(lab, "all")),
+    ("a_replay_agrees_with_the_relay_packet", |lab| replay::agrees(lab, "packet")),
     ("an_idle_link_is_silent", idle::idle),
     ("a_bad_configuration_is_refused", life::bad_config),
     ("an_unreachable_peer_does_no_harm", life::unreachable_peer),
@@ -47,4 +55,10 @@ pub(crate) const ALL: &[Check] = &[
     ("a_killed_relay_is_gone_around", life::fail_open),
     ("a_killed_relay_is_waited_for", life::fail_closed),
     ("operators_commands", life::commands),
+    ("proxies_carry_curl", proxy::curl),
+    ("proxies_carry_rsync", proxy::rsync),
+    ("proxies_carry_redis", proxy::redis),
+    ("proxies_carry_postgresql", proxy::postgres),
+    ("proxies_carry_what_tproxy_brings", proxy::transparent),
+    ("proxies_work_as_documented", proxy::documented),
 ];

@@ -1,0 +1,83 @@
+//! What there is in a capture, and what pressing would make of it.
+//!
+//! Two halves work on a capture. [`Accounts`] sees every packet in order and costs little: who
+//! sends what, in what sizes, when. [`Press`] takes packets in [`Batch`]es and really compresses
+//! them; batches don't depend on each other, so that any number of threads may each take some.
+//! What both find is an [`Analysis`], and analyses add up ([`Analysis::merge`]) to the same sums
+//! whatever was done where and in which order.
+
+mod accounts;
+mod batch;
+mod blocks;
+mod distribution;
+mod entropy;
+mod hash;
+mod pairs;
+mod press;
+mod record;
+#[cfg(test)]
+mod tests;
+mod timing;
+
+use std::fmt;
+use std::str::FromStr;
+
+use dwell_base::Rate;
+use dwell_codec::CodecSpec;
+use serde::{Deserialize, Serialize};
+
+pub use accounts::{Accounts, FLOWS_MAX};
+pub use batch::{BATCH_PACKETS, Batch};
+pub use blocks::{BlockSums, Blocks, GROUPINGS, Grouping, MS};
+pub use distribution::Distribution;
+pub use entropy::{Entropy, PAYLOAD_BYTES_MIN};
+pub use pairs::{CodecSums, PAIRS_MAX, Pair, PairSums, Pairs};
+pub use press::{Clock, Press};
+pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, SizeSums, Sums};
+pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};
+
+/// What is compressed of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Over {
+    /// The whole IP packet, as a relay presses it and as Shimamura et al. did ("each captured
+    /// packet").
+    #[default]
+    Packet,
+    /// What is behind the headers of IP and of TCP or UDP.
+    Payload,
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Packet => "packet",
+            Self::Payload => "payload",
+        })
+    }
+}
+
+impl FromStr for Over {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "packet" => Ok(Self::Packet),
+            "payload" => Ok(Self::Payload),
+            _ => Err(format!("\"{text}\" is neither \"packet\" nor \"payload\"")),
+        }
+    }
+}
+
+/// What is to be found out. Only analyses with the same settings add up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// What is compressed of a packet.
+    pub over: Over,
+    /// The codecs to measure; the first one makes the exception list. None for accounts only.
+    pub codecs: Vec<CodecSpec>,
+    /// The codec to measure blocks with; none for no blocks.
+    pub block_codec: Option<CodecSpec>,
+    /// How long packets would wait for links of these rates.
+    pub rates: Vec<Rate>,
+}

@@ -1,0 +1,190 @@
+//! What every packet is counted for, in order.
+
+use dwell_base::Rate;
+
+use super::Settings;
+use super::batch::Batch;
+use super::blocks::is_chosen;
+use super::hash::NumberMap;
+use super::pairs::Pair;
+use super::record::{Analysis, FileRecord, Flows, Sums, size_class};
+use super::timing::Stopwatch;
+use crate::capture::{Capture, Format, Packet};
+use crate::datagram::Datagram;
+use crate::link::NotIp;
+
+/// The most flows of a capture that are told apart; each takes some 40 bytes.
+pub const FLOWS_MAX: usize = 1 << 20;
+/// The most reasons why frames are no IP that are told apart.
+const REASONS_MAX: usize = 1000;
+
+/// Reads captures, one after the other, and keeps account of them.
+pub struct Accounts {
+    rates: Vec<Rate>,
+    analysis: Analysis,
+    file: Option<OpenFile>,
+}
+
+/// A capture that is being read.
+struct OpenFile {
+    record: FileRecord,
+    stopwatch: Stopwatch,
+    flows: NumberMap<(u64, u64)>,
+    flows_beyond: u64,
+    batches: u64,
+}
+
+impl Accounts {
+    /// Nothing yet.
+    pub fn new(settings: &Settings) -> Self {
+        let analysis = Analysis::new(settings.clone());
+        Self { rates: settings.rates.clone(), analysis, file: None }
+    }
+
+    /// Another capture begins; `name` is what reports call it.
+    pub fn begin(&mut self, name: &str, format: Format) {
+        self.end();
+        let format = match format {
+            Format::Pcap => "pcap",
+            Format::Pcapng => "pcapng",
+        };
+        self.file = Some(OpenFile {
+            record: FileRecord::new(name, format),
+            stopwatch: Stopwatch::new(&self.rates),
+            flows: NumberMap::default(),
+            flows_beyond: 0,
+            batches: 0,
+        });
+    }
+
+    /// Reads on, until a batch is full or the capture ends; true if there may be more. The batch
+    /// is for whoever compresses its packets.
+    pub fn fill<R: std::io::Read>(&mut self, capture: &mut Capture<R>, batch: &mut Batch) -> bool {
+        batch.clear();
+        if let Some(file) = &mut self.file {
+            batch.with_blocks = is_chosen(file.batches);
+            file.batches += 1;
+        }
+        while let Some(packet) = capture.next_packet() {
+            if let Some((datagram, pair)) = self.count(&packet)
+                && batch.push(&datagram, pair)
+            {
+                return true;
+            }
+        }
+        self.broken_off(capture);
+        false
+    }
+
+    /// Reads up to so many packets, for their accounts only; true if there may be more.
+    pub fn skim<R: std::io::Read>(&mut self, capture: &mut Capture<R>, packets: u64) -> bool {
+        for _ in 0..packets {
+            let Some(packet) = capture.next_packet() else {
+                self.broken_off(capture);
+                return false;
+            };
+            self.count(&packet);
+        }
+        true
+    }
+
+    /// The present capture is at its end, or what is read of it. `why` tells what was wrong with
+    /// it, if something was.
+    pub fn end_with(&mut self, why: Option<String>) {
+        if let Some(file) = &mut self.file
+            && why.is_some()
+        {
+            file.record.trouble = why;
+        }
+        self.end();
+    }
+
+    /// What was found out about all captures.
+    pub fn finish(mut self) -> Analysis {
+        self.end();
+        self.analysis
+    }
+
+    fn broken_off<R: std::io::Read>(&mut self, capture: &Capture<R>) {
+        if let (Some(file), Some(trouble)) = (&mut self.file, capture.trouble()) {
+            file.record.trouble = Some(trouble.to_string());
+        }
+    }
+
+    /// Counts a packet; gives the IP packet, if it is one, and under which pair it was counted.
+    #[inline]
+    fn count<'c>(&mut self, packet: &Packet<'c>) -> Option<(Datagram<'c>, Pair)> {
+        let file = self.file.as_mut()?;
+        file.record.frames.add(u64::from(packet.wire_len));
+        file.record.captured_bytes += packet.data.len() as u64;
+        file.record.see_link(packet.link);
+        if (packet.data.len() as u64) < u64::from(packet.wire_len) {
+            file.record.cut_frames += 1;
+        }
+        let datagram = match Datagram::find(packet, 0) {
+            Ok(datagram) => datagram,
+            Err(reason) => {
+                self.analysis.count_other(reason, u64::from(packet.wire_len), REASONS_MAX);
+                return None;
+            }
+        };
+        let info = &datagram.info;
+        let bytes = info.total_len as u64;
+        file.record.ip.add(bytes);
+        if !datagram.is_whole() {
+            file.record.cut_packets += 1;
+        }
+        let traffic = &mut self.analysis;
+        traffic.fragments += u64::from(info.fragment);
+        traffic.protocols.entry((info.version, info.protocol)).or_default().add(bytes);
+        traffic.packet_bytes.record(bytes);
+        let size = &mut traffic.sizes[size_class(info.total_len)];
+        size.packets += 1;
+        size.bytes += bytes;
+        let pair = traffic.pairs.count(Pair::of(info), bytes);
+        let is_full = file.flows.len() >= FLOWS_MAX;
+        match file.flows.get_mut(&info.flow_hash) {
+            Some((packets, sum)) => {
+                *packets += 1;
+                *sum += bytes;
+            }
+            None if is_full => file.flows_beyond += 1,
+            None => {
+                file.flows.insert(info.flow_hash, (1, bytes));
+            }
+        }
+        if let Some(at_ns) = packet.timestamp_ns {
+            file.stopwatch.record(at_ns, bytes);
+        }
+        Some((datagram, pair))
+    }
+
+    fn end(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        let (timing, timeline) = file.stopwatch.finish();
+        self.analysis.timing.merge(&timing);
+        let mut flows = Flows {
+            flows: file.flows.len() as u64,
+            packets_beyond: file.flows_beyond,
+            ..Flows::default()
+        };
+        for (packets, bytes) in file.flows.into_values() {
+            flows.packets.record(packets);
+            flows.bytes.record(bytes);
+        }
+        self.analysis.flows.merge(&flows);
+        self.analysis.files.push(FileRecord { timeline, ..file.record });
+    }
+}
+
+impl Analysis {
+    #[cold]
+    fn count_other(&mut self, reason: NotIp, bytes: u64, reasons_max: usize) {
+        let mut reason = reason.to_string();
+        if self.others.len() >= reasons_max && !self.others.contains_key(&reason) {
+            "other reasons".clone_into(&mut reason);
+        }
+        let sums: &mut Sums = self.others.entry(reason).or_default();
+        sums.add(bytes);
+    }
+}

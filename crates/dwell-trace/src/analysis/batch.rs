@@ -1,0 +1,87 @@
+//! Packets on their way to whoever compresses them.
+
+use dwell_wire::PacketInfo;
+
+use super::pairs::Pair;
+use crate::datagram::Datagram;
+
+/// Packets of a batch, if they are not too long. Blocks are made within a batch, so that this is
+/// also the longest queue that they are measured for.
+pub const BATCH_PACKETS: usize = 2000;
+/// Bytes of a batch, beyond which it is full before it has all its packets.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Packets that were captured whole, one behind the other, with what was found out about them.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    packets: Vec<Item>,
+    /// How many packets came by, those not among them that were not whole.
+    seen: usize,
+    /// Whether blocks are to be made of these packets.
+    pub with_blocks: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    end: usize,
+    info: PacketInfo,
+    pair: Pair,
+}
+
+/// A packet of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InBatch<'b> {
+    pub(super) bytes: &'b [u8],
+    pub(super) info: &'b PacketInfo,
+    pub(super) pair: Pair,
+}
+
+impl InBatch<'_> {
+    /// What is behind the headers of IP and of TCP or UDP.
+    pub(super) fn payload(&self) -> &[u8] {
+        self.bytes.get(usize::from(self.info.header_len)..).unwrap_or_default()
+    }
+}
+
+impl Batch {
+    /// Takes a packet that was counted under this pair. True if the batch is full.
+    pub fn push(&mut self, datagram: &Datagram<'_>, pair: Pair) -> bool {
+        self.seen += 1;
+        if datagram.is_whole() {
+            self.bytes.extend_from_slice(datagram.bytes);
+            self.packets.push(Item { end: self.bytes.len(), info: datagram.info, pair });
+        }
+        self.seen >= BATCH_PACKETS || self.bytes.len() >= BATCH_BYTES
+    }
+
+    /// Empties it, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.packets.clear();
+        self.seen = 0;
+    }
+
+    /// True if no packet came by.
+    pub fn is_empty(&self) -> bool {
+        self.seen == 0
+    }
+
+    /// How many packets came by.
+    pub fn packets(&self) -> usize {
+        self.seen
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = InBatch<'_>> {
+        let starts = std::iter::once(0).chain(self.packets.iter().map(|item| item.end));
+        self.packets.iter().zip(starts).map(|(item, start)| InBatch {
+            bytes: &self.bytes[start..item.end],
+            info: &item.info,
+            pair: item.pair,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+}

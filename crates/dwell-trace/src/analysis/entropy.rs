@@ -1,0 +1,106 @@
+//! How random the bytes of packets are.
+
+use serde::{Deserialize, Serialize};
+
+/// Half a bit each: 0 to 0.5, ..., 7.5 to 8.
+const BINS: usize = 16;
+
+/// Shorter payloads are left out: `n` bytes can't have more than log2(n) bits each, so that short
+/// ones look orderly whatever they are.
+pub const PAYLOAD_BYTES_MIN: usize = 256;
+
+/// Entropy of order 0, in bits per byte: what a code could reach that knows how often each byte
+/// is in the packet, and nothing of their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entropy {
+    /// Packets by the entropy of their payload, in steps of half a bit; those with payloads of at
+    /// least 256 bytes.
+    pub packets: Vec<u64>,
+    /// Bytes of their payloads.
+    pub bytes: Vec<u64>,
+    /// How often each byte is in the payloads of all packets.
+    pub histogram: Vec<u64>,
+}
+
+impl Default for Entropy {
+    fn default() -> Self {
+        Self { packets: vec![0; BINS], bytes: vec![0; BINS], histogram: vec![0; 256] }
+    }
+}
+
+impl Entropy {
+    /// Sees a payload.
+    pub(super) fn record(&mut self, payload: &[u8]) {
+        let mut counts = [0u32; 256];
+        payload.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+        for (sum, &count) in self.histogram.iter_mut().zip(&counts) {
+            *sum += u64::from(count);
+        }
+        if payload.len() >= PAYLOAD_BYTES_MIN {
+            let bits = bits_per_byte(counts.iter().map(|&count| u64::from(count)));
+            let bin = ((bits * 2.0) as usize).min(BINS - 1);
+            self.packets[bin] += 1;
+            self.bytes[bin] += payload.len() as u64;
+        }
+    }
+
+    /// Adds up.
+    pub(super) fn merge(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.packets, &other.packets),
+            (&mut self.bytes, &other.bytes),
+            (&mut self.histogram, &other.histogram),
+        ];
+        for (sums, others) in pairs {
+            for (sum, other) in sums.iter_mut().zip(others) {
+                *sum = sum.saturating_add(*other);
+            }
+        }
+    }
+
+    /// That of all payloads together.
+    pub fn of_all(&self) -> Option<f64> {
+        let any = self.histogram.iter().any(|&count| count > 0);
+        any.then(|| bits_per_byte(self.histogram.iter().copied()))
+    }
+
+    /// The share of the bytes whose packets have at least 7 bits per byte, which compressed and
+    /// encrypted data have, and little else; of packets with payloads of 256 bytes or more.
+    pub fn random_share(&self) -> Option<f64> {
+        let all: u64 = self.bytes.iter().sum();
+        let random: u64 = self.bytes.iter().skip(14).sum();
+        (all > 0).then(|| random as f64 / all as f64)
+    }
+}
+
+fn bits_per_byte(counts: impl Iterator<Item = u64>) -> f64 {
+    let (mut total, mut weighted) = (0.0, 0.0);
+    for count in counts.filter(|&count| count > 0) {
+        let count = count as f64;
+        total += count;
+        weighted += count * libm::log2(count);
+    }
+    if total == 0.0 { 0.0 } else { libm::log2(total) - weighted / total }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_extremes() {
+        let mut entropy = Entropy::default();
+        entropy.record(&[7; 300]);
+        assert_eq!((entropy.packets[0], entropy.of_all()), (1, Some(0.0)));
+        let mut entropy = Entropy::default();
+        assert_eq!((entropy.of_all(), entropy.random_share()), (None, None));
+        let all: Vec<u8> = (0..=255).collect();
+        entropy.record(&all);
+        entropy.record(b"short");
+        assert_eq!((entropy.packets[15], entropy.bytes[15]), (1, 256));
+        assert_eq!(entropy.random_share(), Some(1.0));
+        let mut half = Entropy::default();
+        half.record(&[[1, 2], [1, 2]].concat());
+        assert_eq!(half.of_all(), Some(1.0));
+    }
+}

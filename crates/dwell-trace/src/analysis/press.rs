@@ -1,0 +1,143 @@
+//! Compressing packets to see what becomes of them.
+
+use dwell_codec::{CodecError, Compressor, SRC_LEN_MAX};
+
+use super::batch::Batch;
+use super::blocks;
+use super::pairs::CodecSums;
+use super::record::{Analysis, SizeSums, size_class};
+use super::{Over, Settings};
+
+/// Tells the time; this crate doesn't know it.
+pub trait Clock {
+    /// Nanoseconds since any moment, never going back.
+    fn now_ns(&mut self) -> u64;
+}
+
+/// What a packet counts that zstd would store: its bytes, and the three of a block's header
+/// (RFC 8878 3.1.1.2).
+const STORED_HEADER_BYTES: usize = 3;
+
+/// Compresses batches; each thread has its own.
+pub struct Press<C> {
+    clock: C,
+    over: Over,
+    codecs: Vec<Compressor>,
+    blocks: Option<blocks::Press>,
+    out: Vec<u8>,
+    analysis: Analysis,
+    /// Of the batch at hand, for each packet.
+    results: Vec<Measured>,
+}
+
+/// What became of a packet, by codec.
+#[derive(Clone, Copy)]
+struct Measured {
+    original: usize,
+    compressed: usize,
+    ns: u64,
+}
+
+impl<C: Clock> Press<C> {
+    /// Makes the compressors.
+    ///
+    /// # Errors
+    /// If the build lacks a codec or a level.
+    pub fn new(settings: &Settings, clock: C) -> Result<Self, CodecError> {
+        let compressor = |spec| Compressor::new(spec, None);
+        let codecs = settings.codecs.iter().map(|&spec| compressor(spec));
+        let codecs = codecs.collect::<Result<_, _>>()?;
+        let blocks = settings.block_codec.map(compressor).transpose()?.map(blocks::Press::new);
+        Ok(Self {
+            clock,
+            over: settings.over,
+            codecs,
+            blocks,
+            out: vec![0; 2 * SRC_LEN_MAX],
+            analysis: Analysis::new(settings.clone()),
+            results: Vec::new(),
+        })
+    }
+
+    /// Compresses all packets of a batch.
+    ///
+    /// # Errors
+    /// If a library fails in a way that it should not.
+    pub fn batch(&mut self, batch: &Batch) -> Result<(), CodecError> {
+        for packet in batch.iter() {
+            self.analysis.entropy.record(packet.payload());
+        }
+        for at in 0..self.codecs.len() {
+            self.measure(batch, at)?;
+            self.add(batch, at);
+        }
+        if let Some(blocks) = self.blocks.as_mut().filter(|_| batch.with_blocks) {
+            let mut now_ns = || self.clock.now_ns();
+            blocks.batch(batch, &mut self.analysis.blocks, &mut now_ns)?;
+        }
+        Ok(())
+    }
+
+    /// What all batches gave.
+    pub fn finish(self) -> Analysis {
+        self.analysis
+    }
+
+    fn measure(&mut self, batch: &Batch, codec: usize) -> Result<(), CodecError> {
+        self.results.clear();
+        self.results.reserve(batch.len());
+        // One codec after the other, so that its tables stay in the cache as they do in a relay;
+        // and one look at the clock between two packets.
+        let mut before_ns = self.clock.now_ns();
+        for packet in batch.iter() {
+            let bytes = match self.over {
+                Over::Packet => packet.bytes,
+                Over::Payload => packet.payload(),
+            };
+            // There are a few longer ones, made by network cards that put packets together.
+            let original = if bytes.len() > SRC_LEN_MAX { 0 } else { bytes.len() };
+            let compressed = match original {
+                0 => 0,
+                len => self.codecs[codec]
+                    .compress(bytes, &mut self.out)?
+                    .unwrap_or(len + STORED_HEADER_BYTES),
+            };
+            let now_ns = self.clock.now_ns();
+            self.results.push(Measured {
+                original,
+                compressed,
+                ns: now_ns.saturating_sub(before_ns),
+            });
+            before_ns = now_ns;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, batch: &Batch, codec: usize) {
+        let count = self.codecs.len();
+        for (packet, measured) in batch.iter().zip(&self.results) {
+            if measured.original == 0 {
+                continue;
+            }
+            let sums = CodecSums {
+                compressed: measured.compressed as u64,
+                sent: measured.compressed.min(measured.original) as u64,
+                expanded: u64::from(measured.compressed > measured.original),
+                ns: measured.ns,
+            };
+            let pair = self.analysis.pairs.entry(packet.pair);
+            pair.codecs.resize(count, CodecSums::default());
+            pair.codecs[codec].add(&sums);
+            let size = &mut self.analysis.sizes[size_class(measured.original)];
+            size.codecs.resize(count, CodecSums::default());
+            size.codecs[codec].add(&sums);
+            if codec == 0 {
+                pair.measured_packets += 1;
+                pair.measured_bytes += measured.original as u64;
+                let SizeSums { measured_packets, measured_bytes, .. } = size;
+                *measured_packets += 1;
+                *measured_bytes += measured.original as u64;
+            }
+        }
+    }
+}

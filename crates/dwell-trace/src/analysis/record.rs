@@ -1,0 +1,291 @@
+//! What was found out, as sums that add up.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Settings;
+use super::blocks::Blocks;
+use super::distribution::Distribution;
+use super::entropy::Entropy;
+use super::pairs::{CodecSums, Pairs};
+use super::timing::{Timeline, Timing};
+use crate::capture::LinkType;
+
+/// The format of analyses, changed when older programs can't read it any more.
+pub const SCHEMA: &str = "dwell-trace/1";
+
+/// Upper ends of the classes of size, in bytes; the last has none.
+pub const SIZE_ENDS: [usize; 7] = [64, 128, 256, 512, 1024, 1500, 9000];
+
+/// The class of size of a packet.
+pub(super) fn size_class(bytes: usize) -> usize {
+    SIZE_ENDS.iter().position(|&end| bytes <= end).unwrap_or(SIZE_ENDS.len())
+}
+
+/// Everything that was found out about some captures. All of it is sums (and lists of files), so
+/// that analyses of parts add up to that of the whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was to be found out.
+    pub settings: Settings,
+    /// It was interrupted, and some of the captures were not read to the end.
+    pub is_partial: bool,
+    /// The captures.
+    pub files: Vec<FileRecord>,
+    /// Frames that carry no IP packet that can be read, by what they are.
+    pub others: BTreeMap<String, Sums>,
+    /// IP packets by version and protocol.
+    #[serde(with = "protocols")]
+    pub protocols: BTreeMap<(u8, u8), Sums>,
+    /// IP packets that are parts of larger ones.
+    pub fragments: u64,
+    /// Lengths of IP packets, in bytes.
+    pub packet_bytes: Distribution,
+    /// By classes of size: up to each of [`SIZE_ENDS`], and more.
+    pub sizes: Vec<SizeSums>,
+    /// By pairs of ports.
+    pub pairs: Pairs,
+    /// Flows, each capture's by themselves.
+    pub flows: Flows,
+    /// When packets came.
+    pub timing: Timing,
+    /// How random they are.
+    pub entropy: Entropy,
+    /// What becomes of blocks.
+    pub blocks: Blocks,
+}
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sums {
+    /// How many.
+    pub packets: u64,
+    /// How long they are together.
+    pub bytes: u64,
+}
+
+impl Sums {
+    /// One more.
+    #[inline]
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.packets = self.packets.saturating_add(other.packets);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// Packets of a class of size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeSums {
+    /// IP packets of this size.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How often something of this size was compressed.
+    pub measured_packets: u64,
+    /// How many bytes that were.
+    pub measured_bytes: u64,
+    /// What became of them, by codec.
+    pub codecs: Vec<CodecSums>,
+}
+
+/// Flows: packets with the same addresses, protocol and ports, in one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flows {
+    /// How many there are.
+    pub flows: u64,
+    /// Packets of each.
+    pub packets: Distribution,
+    /// Bytes of each.
+    pub bytes: Distribution,
+    /// Packets of flows that came when the table was full.
+    pub packets_beyond: u64,
+}
+
+impl Flows {
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.flows = self.flows.saturating_add(other.flows);
+        self.packets.merge(&other.packets);
+        self.bytes.merge(&other.bytes);
+        self.packets_beyond = self.packets_beyond.saturating_add(other.packets_beyond);
+    }
+}
+
+/// A capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// Its name.
+    pub name: String,
+    /// `pcap` or `pcapng`.
+    pub format: String,
+    /// The kinds of its links, by number.
+    pub links: Vec<u16>,
+    /// All frames, with their lengths on the wire.
+    pub frames: Sums,
+    /// What was captured of them.
+    pub captured_bytes: u64,
+    /// Frames of which less was captured than there was.
+    pub cut_frames: u64,
+    /// IP packets, with the lengths that they declare.
+    pub ip: Sums,
+    /// IP packets that were not captured whole, and so are not measured.
+    pub cut_packets: u64,
+    /// What is wrong with it; everything up to there was read.
+    pub trouble: Option<String>,
+    /// Its packets over time.
+    pub timeline: Timeline,
+}
+
+/// More kinds of links than that are not told.
+const LINKS_MAX: usize = 64;
+
+impl FileRecord {
+    pub(super) fn new(name: &str, format: &str) -> Self {
+        Self { name: name.to_owned(), format: format.to_owned(), ..Self::default() }
+    }
+
+    #[inline]
+    pub(super) fn see_link(&mut self, link: LinkType) {
+        if !self.links.contains(&link.0) && self.links.len() < LINKS_MAX {
+            self.links.push(link.0);
+        }
+    }
+}
+
+/// Why two analyses don't add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MergeError {
+    /// They have different settings.
+    #[error(
+        "they were made with different settings (what is compressed, codecs, rates): analyse the \
+         captures with the same ones"
+    )]
+    Settings,
+    /// One is of another version of the format.
+    #[error("one was made by another version of dwell: its format is not {SCHEMA}")]
+    Schema,
+}
+
+impl Analysis {
+    /// Of nothing.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            settings,
+            is_partial: false,
+            files: Vec::new(),
+            others: BTreeMap::new(),
+            protocols: BTreeMap::new(),
+            fragments: 0,
+            packet_bytes: Distribution::default(),
+            sizes: vec![SizeSums::default(); SIZE_ENDS.len() + 1],
+            pairs: Pairs::default(),
+            flows: Flows::default(),
+            timing: Timing::default(),
+            entropy: Entropy::default(),
+            blocks: Blocks::default(),
+        }
+    }
+
+    /// Adds another one: the sum is the same in any order, but for that of the files.
+    ///
+    /// # Errors
+    /// If they don't add up; then nothing has changed.
+    pub fn merge(&mut self, other: Self) -> Result<(), MergeError> {
+        if self.schema != SCHEMA || other.schema != SCHEMA {
+            return Err(MergeError::Schema);
+        }
+        if self.settings != other.settings {
+            return Err(MergeError::Settings);
+        }
+        self.is_partial |= other.is_partial;
+        self.files.extend(other.files);
+        for (reason, sums) in other.others {
+            self.others.entry(reason).or_default().merge(&sums);
+        }
+        for (protocol, sums) in other.protocols {
+            self.protocols.entry(protocol).or_default().merge(&sums);
+        }
+        self.fragments = self.fragments.saturating_add(other.fragments);
+        self.packet_bytes.merge(&other.packet_bytes);
+        self.sizes.iter_mut().zip(&other.sizes).for_each(|(sums, other)| sums.merge(other));
+        self.pairs.merge(&other.pairs);
+        self.flows.merge(&other.flows);
+        self.timing.merge(&other.timing);
+        self.entropy.merge(&other.entropy);
+        self.blocks.merge(&other.blocks);
+        Ok(())
+    }
+
+    /// All frames.
+    pub fn frames(&self) -> Sums {
+        self.sum_of(|file| file.frames)
+    }
+
+    /// All IP packets.
+    pub fn ip(&self) -> Sums {
+        self.sum_of(|file| file.ip)
+    }
+
+    fn sum_of(&self, of: impl Fn(&FileRecord) -> Sums) -> Sums {
+        let mut sums = Sums::default();
+        self.files.iter().for_each(|file| sums.merge(&of(file)));
+        sums
+    }
+}
+
+impl SizeSums {
+    fn merge(&mut self, other: &Self) {
+        self.packets = self.packets.saturating_add(other.packets);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.measured_packets = self.measured_packets.saturating_add(other.measured_packets);
+        self.measured_bytes = self.measured_bytes.saturating_add(other.measured_bytes);
+        if self.codecs.len() < other.codecs.len() {
+            self.codecs.resize(other.codecs.len(), CodecSums::default());
+        }
+        self.codecs.iter_mut().zip(&other.codecs).for_each(|(sums, other)| sums.add(other));
+    }
+}
+
+/// JSON's keys are text: `"4/6"` is TCP over IPv4.
+mod protocols {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    use super::Sums;
+
+    pub(super) fn serialize<S: Serializer>(
+        map: &BTreeMap<(u8, u8), Sums>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(
+            map.iter().map(|((version, protocol), sums)| (format!("{version}/{protocol}"), sums)),
+        )
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<(u8, u8), Sums>, D::Error> {
+        let map = BTreeMap::<String, Sums>::deserialize(deserializer)?;
+        let entry = |(key, sums): (String, Sums)| {
+            let (version, protocol) = key.split_once('/')?;
+            Some(((version.parse().ok()?, protocol.parse().ok()?), sums))
+        };
+        let map = map.into_iter().map(|pair| {
+            let key = pair.0.clone();
+            entry(pair).ok_or_else(|| {
+                de::Error::custom(format!("\"{key}\" is no IP version and protocol"))
+            })
+        });
+        map.collect()
+    }
+}

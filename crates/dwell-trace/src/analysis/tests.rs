@@ -1,0 +1,217 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::capture::Capture;
+use crate::capture::tests::{owned, pcap, udp};
+
+/// A clock that goes on by a nanosecond whenever it is looked at.
+struct Ticks(u64);
+
+impl Clock for Ticks {
+    fn now_ns(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        over: Over::Packet,
+        codecs: vec!["lz4".parse().unwrap(), "zstd:1".parse().unwrap()],
+        block_codec: Some("lz4".parse().unwrap()),
+        rates: vec![Rate::from_mbps(1)],
+    }
+}
+
+/// The analysis of some captures, with the batches spread over `presses` presses.
+fn analyse(captures: &[Vec<u8>], settings: &Settings, presses: usize) -> Analysis {
+    let mut accounts = Accounts::new(settings);
+    let mut presses: Vec<_> =
+        (0..presses).map(|_| Press::new(settings, Ticks(0)).unwrap()).collect();
+    let mut batch = Batch::default();
+    let mut turn = 0;
+    for (at, bytes) in captures.iter().enumerate() {
+        let mut capture = Capture::open(&bytes[..]).unwrap();
+        accounts.begin(&format!("{at}"), capture.format());
+        loop {
+            let more = accounts.fill(&mut capture, &mut batch);
+            let count = presses.len();
+            presses[turn % count].batch(&batch).unwrap();
+            turn += 1;
+            if !more {
+                break;
+            }
+        }
+        accounts.end_with(None);
+    }
+    let mut whole = accounts.finish();
+    presses.into_iter().for_each(|press| whole.merge(press.finish()).unwrap());
+    whole
+}
+
+fn text(n: u64) -> Vec<u8> {
+    format!("{{\"device\": \"pump-{}\", \"pressure\": {}, \"unit\": \"bar\"}}", n % 3, n * 7 % 50)
+        .repeat(3)
+        .into_bytes()
+}
+
+/// Bytes that nothing can be made of.
+fn noise(n: u64, len: usize) -> Vec<u8> {
+    let mut state = n | 1;
+    let next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// Text to port 1883, noise to port 443.
+fn capture(packets: u64) -> Vec<u8> {
+    let packet = |n: u64| match n % 2 {
+        0 => udp(40_000, 1883, &text(n)),
+        _ => udp(40_001 + (n % 4) as u16, 443, &noise(n, 300)),
+    };
+    let packets: Vec<_> = (0..packets).map(|n| owned(n * 1_000_000, &packet(n))).collect();
+    pcap(&packets)
+}
+
+#[test]
+fn classes_that_expand_are_told_from_those_that_shrink() {
+    let analysis = analyse(&[capture(500)], &settings(), 1);
+    assert_eq!((analysis.ip().packets, analysis.protocols[&(4, 17)].packets), (500, 500));
+    assert_eq!(analysis.flows.flows, 3);
+    let sums = |port: u16| {
+        let mut sums = PairSums::default();
+        let has = |pair: Pair| pair.classes().any(|class| class.port() == port);
+        let of_port = analysis.pairs.iter().filter(|(pair, _)| has(*pair));
+        of_port.for_each(|(_, other)| sums.add(other));
+        sums
+    };
+    let (text, noise) = (sums(1883), sums(443));
+    assert_eq!((text.measured_packets, noise.measured_packets), (250, 250));
+    assert_eq!(noise.bytes, 250 * 328);
+    for codec in 0..2 {
+        let (text, noise) = (text.codecs[codec], noise.codecs[codec]);
+        assert!(text.compressed < text.sent * 2 && text.expanded == 0 && text.ns > 0);
+        assert_eq!(noise.expanded, 250);
+        assert!(noise.compressed > noise.sent);
+    }
+    assert!(text.codecs[0].compressed * 2 < text.measured_bytes);
+    assert!(analysis.entropy.random_share().unwrap() > 0.5);
+}
+
+#[test]
+fn longer_blocks_and_rearranged_ones_are_smaller() {
+    let analysis = analyse(&[capture(500)], &settings(), 1);
+    let sums = |m| *analysis.blocks.of(Grouping::Flow, m).unwrap();
+    assert_eq!((sums(1).blocks, sums(100).blocks), (500, 7));
+    assert_eq!(sums(1).bytes, sums(100).bytes);
+    assert!(sums(10).plain < sums(1).plain && sums(100).plain < sums(10).plain);
+    assert!(sums(100).regrouped < sums(100).plain);
+}
+
+#[test]
+fn what_was_cut_is_counted_and_not_measured() {
+    let mut packet = owned(0, &udp(1, 2, &[7; 100]));
+    packet.data.truncate(60);
+    let analysis = analyse(&[pcap(&[packet, owned(1, &udp(1, 2, &[7; 100]))])], &settings(), 1);
+    let file = &analysis.files[0];
+    assert_eq!((file.frames.packets, file.cut_frames, file.cut_packets), (2, 1, 1));
+    assert_eq!((file.frames.bytes, file.captured_bytes), (256, 188));
+    let (_, sums) = analysis.pairs.iter().next().unwrap();
+    assert_eq!((sums.packets, sums.bytes, sums.measured_packets), (2, 256, 1));
+}
+
+#[test]
+fn only_payloads_if_that_is_asked_for() {
+    let settings = Settings { over: Over::Payload, ..settings() };
+    let packets = [owned(0, &udp(1, 2, &[7; 100])), owned(1, &udp(1, 2, &[]))];
+    let analysis = analyse(&[pcap(&packets)], &settings, 1);
+    let (_, sums) = analysis.pairs.iter().next().unwrap();
+    assert_eq!((sums.packets, sums.measured_packets, sums.measured_bytes), (2, 1, 100));
+}
+
+#[test]
+fn other_settings_do_not_add_up() {
+    let mut one = Analysis::new(settings());
+    let other = Analysis::new(Settings { over: Over::Payload, ..settings() });
+    assert_eq!(one.merge(other), Err(MergeError::Settings));
+    let old = Analysis { schema: "dwell-trace/0".to_owned(), ..Analysis::new(settings()) };
+    assert_eq!(one.merge(old), Err(MergeError::Schema));
+}
+
+fn any_capture() -> impl Strategy<Value = Vec<u8>> {
+    let packet =
+        (0u16..4, 0u16..4, prop::collection::vec(0u8..4, 0..80), 0u64..1000, any::<bool>());
+    prop::collection::vec(packet, 0..40).prop_map(|packets| {
+        let packets: Vec<_> = packets
+            .into_iter()
+            .map(|(source, destination, payload, time, is_ip)| {
+                let data = if is_ip { udp(source, destination, &payload) } else { payload };
+                owned(time * 1_000_000, &data)
+            })
+            .collect();
+        pcap(&packets)
+    })
+}
+
+/// Times are measured, and so never twice the same.
+fn without_times(mut analysis: Analysis) -> Analysis {
+    let mut pairs = Pairs::default();
+    for (pair, sums) in analysis.pairs.iter() {
+        let mut sums = sums.clone();
+        sums.codecs.iter_mut().for_each(|sums| sums.ns = 0);
+        pairs.entry(pair).add(&sums);
+    }
+    pairs.folded_packets = analysis.pairs.folded_packets;
+    analysis.pairs = pairs;
+    let codecs = analysis.sizes.iter_mut().flat_map(|size| &mut size.codecs);
+    codecs.for_each(|sums| sums.ns = 0);
+    for sums in analysis.blocks.sums.iter_mut().flatten() {
+        (sums.plain_ns, sums.regrouped_ns) = (0, 0);
+    }
+    analysis.files.sort_by(|a, b| a.name.cmp(&b.name));
+    analysis
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn parts_add_up_to_the_whole(captures in prop::collection::vec(any_capture(), 1..5), presses in 1usize..4) {
+        let settings = settings();
+        let whole = without_times(analyse(&captures, &settings, presses));
+        let parts = captures.iter().enumerate().map(|(at, capture)| {
+            let mut part = analyse(std::slice::from_ref(capture), &settings, 1);
+            part.files[0].name = at.to_string();
+            // Through a file and back.
+            serde_json::from_str::<Analysis>(&serde_json::to_string(&part).unwrap()).unwrap()
+        });
+        for is_backwards in [false, true] {
+            let mut merged = Analysis::new(settings.clone());
+            let mut parts: Vec<_> = parts.clone().collect();
+            if is_backwards {
+                parts.reverse();
+            }
+            parts.into_iter().for_each(|part| merged.merge(part).unwrap());
+            prop_assert_eq!(&without_times(merged), &whole);
+        }
+    }
+
+    #[test]
+    fn damaged_captures_are_analysed_as_far_as_they_go(
+        mut bytes in any_capture(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len() + 1));
+        if Capture::open(&bytes[..]).is_ok() {
+            let analysis = analyse(&[bytes], &settings(), 1);
+            prop_assert!(analysis.ip().packets <= analysis.frames().packets);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Reading captures: pcap and pcapng, plain or compressed, from a stream, in bounded memory.
+//!
+//! The two formats are few and small, and most of this module is about what a library would have
+//! to leave to us anyway: what is told of damage, and how much memory a lying length may take.
+
+mod buffer;
+mod pcap;
+mod pcapng;
+#[cfg(test)]
+pub(crate) mod tests;
+mod unpack;
+
+use std::fmt;
+use std::io::{self, Read};
+
+use thiserror::Error;
+
+use self::buffer::Buffer;
+use self::pcap::Pcap;
+use self::pcapng::Pcapng;
+use self::unpack::Unpacked;
+
+/// The longest packet that is read, in bytes: libpcap's own limit for all links that carry IP.
+/// A record that claims more is damaged.
+pub const PACKET_BYTES_MAX: usize = 1 << 18;
+
+/// A kind of link: the numbers of <https://www.tcpdump.org/linktypes.html>.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkType(pub u16);
+
+/// A packet of a capture; its bytes are borrowed from the reader until the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'c> {
+    /// When it was seen, in nanoseconds since 1970. None if the format doesn't tell (pcapng's
+    /// simple packets), or tells a time that can't be shown so.
+    pub timestamp_ns: Option<u64>,
+    /// What kind of frame it is.
+    pub link: LinkType,
+    /// What was captured of it; perhaps only the beginning.
+    pub data: &'c [u8],
+    /// How long it was on the wire, in bytes.
+    pub wire_len: u32,
+}
+
+/// How the packets are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// libpcap's, and its variants.
+    Pcap,
+    /// Its successor.
+    Pcapng,
+}
+
+/// Why bytes can't be read as a capture at all.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// They can't even be read.
+    #[error("it can't be read: {0}")]
+    Io(#[from] io::Error),
+    /// There are none.
+    #[error("it is empty")]
+    Empty,
+    /// They end within the header.
+    #[error("it ends within its header")]
+    Cut,
+    /// They begin like nothing that we know.
+    #[error("it is no capture: it begins with {0:02x?}, which is neither pcap nor pcapng")]
+    Unknown([u8; 4]),
+    /// xz has dictionaries of up to 4 GiB, and there is no reader of it that can be bounded.
+    #[error("it is compressed with xz: unpack it with `xz -dc FILE |` and read from `-`")]
+    Xz,
+    /// A version that doesn't exist (yet).
+    #[error("its format has the version {0}.{1}, and only 2 (pcap) and 1 (pcapng) are known")]
+    Version(u16, u16),
+}
+
+/// What broke a capture off, and where. Everything before it is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Where the record or block begins that is broken, in bytes of the unpacked capture.
+    pub at_byte: u64,
+    /// What is wrong with it.
+    pub what: Damage,
+}
+
+/// What can be wrong with a record or a block.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Damage {
+    /// The capture ends within it.
+    #[error("the capture ends within a record")]
+    Cut,
+    /// The bytes can't be read further: a device, or compressed data that are damaged or cut.
+    #[error("the rest can't be read: {0}")]
+    Io(String),
+    /// It claims more bytes than a packet can have.
+    #[error("a packet claims to have {0} bytes, and none has more than {PACKET_BYTES_MAX}")]
+    PacketLength(u32),
+    /// A block of pcapng has another length at its end than at its beginning, or is too short.
+    #[error("a block's lengths don't agree with each other or with what is in it")]
+    BlockLength(u32),
+    /// A packet of pcapng is of an interface that was not described.
+    #[error("a packet is of interface {0}, which was not described")]
+    Interface(u32),
+    /// More interfaces than we keep.
+    #[error("it has more than {INTERFACES_MAX} interfaces")]
+    Interfaces,
+    /// In the middle of it a section begins that can't be read.
+    #[error("a section begins that can't be read")]
+    Section,
+}
+
+/// pcapng lets every section describe as many as it likes.
+pub(crate) const INTERFACES_MAX: usize = 1 << 16;
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}: {}", self.at_byte, self.what)
+    }
+}
+
+/// A capture that is being read.
+///
+/// ```
+/// # fn count(bytes: &[u8]) -> Result<u64, dwell_trace::OpenError> {
+/// let mut capture = dwell_trace::Capture::open(bytes)?;
+/// let mut count = 0;
+/// while let Some(packet) = capture.next_packet() {
+///     count += u64::from(packet.wire_len);
+/// }
+/// if let Some(trouble) = capture.trouble() {
+///     // Still, everything up to here was good: trouble.at_byte.
+/// }
+/// # Ok(count) }
+/// # assert!(count(b"hello").is_err());
+/// ```
+pub struct Capture<R: Read> {
+    buffer: Buffer<Unpacked<R>>,
+    reader: Reader,
+    trouble: Option<Trouble>,
+}
+
+enum Reader {
+    Pcap(Pcap),
+    Pcapng(Pcapng),
+}
+
+impl<R: Read> Capture<R> {
+    /// Reads the header; gzip and zstd are unpacked on the way. Buffers are ours, so that a
+    /// plain file will do as `source`.
+    ///
+    /// # Errors
+    /// If this is no capture. What is wrong behind the header is told by
+    /// [`trouble`](Self::trouble).
+    pub fn open(source: R) -> Result<Self, OpenError> {
+        let mut buffer = Buffer::new(Unpacked::new(source)?);
+        let Some(&magic) = buffer.peek(4).and_then(<[u8]>::first_chunk::<4>) else {
+            return Err(match (buffer.take_error(), buffer.available()) {
+                (Some(error), _) => OpenError::Io(error),
+                (None, 0) => OpenError::Empty,
+                (None, _) => OpenError::Cut,
+            });
+        };
+        let reader = if magic == pcapng::MAGIC {
+            Reader::Pcapng(Pcapng::open(&mut buffer)?)
+        } else {
+            Reader::Pcap(Pcap::open(magic, &mut buffer)?)
+        };
+        Ok(Self { buffer, reader, trouble: None })
+    }
+
+    /// The next packet; none at the end, or from where the capture is broken.
+    #[inline]
+    pub fn next_packet(&mut self) -> Option<Packet<'_>> {
+        if self.trouble.is_some() {
+            return None;
+        }
+        let at_byte = self.buffer.position();
+        let next = match &mut self.reader {
+            Reader::Pcap(reader) => reader.next(&mut self.buffer),
+            Reader::Pcapng(reader) => reader.next(&mut self.buffer),
+        };
+        match next {
+            Ok(found) => found.map(|found| Packet {
+                timestamp_ns: found.timestamp_ns,
+                link: found.link,
+                data: self.buffer.last(found.data_len, found.behind),
+                wire_len: found.wire_len,
+            }),
+            Err(Broken { at_byte: at, what }) => {
+                let what = match self.buffer.take_error() {
+                    Some(error) => Damage::Io(error.to_string()),
+                    None => what,
+                };
+                self.trouble = Some(Trouble { at_byte: at.unwrap_or(at_byte), what });
+                None
+            }
+        }
+    }
+
+    /// What broke it off; known when there are no more packets.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// How the packets are stored.
+    pub fn format(&self) -> Format {
+        match self.reader {
+            Reader::Pcap(_) => Format::Pcap,
+            Reader::Pcapng(_) => Format::Pcapng,
+        }
+    }
+
+    /// How many bytes of the unpacked capture were read.
+    pub fn position(&self) -> u64 {
+        self.buffer.position()
+    }
+}
+
+/// A packet whose bytes were just consumed from the buffer.
+struct Found {
+    timestamp_ns: Option<u64>,
+    link: LinkType,
+    wire_len: u32,
+    data_len: usize,
+    /// Bytes between the end of the packet's and what is read next.
+    behind: usize,
+}
+
+/// Why there is no next packet; at the beginning of this call's record if not told otherwise.
+struct Broken {
+    at_byte: Option<u64>,
+    what: Damage,
+}
+
+impl From<Damage> for Broken {
+    fn from(what: Damage) -> Self {
+        Self { at_byte: None, what }
+    }
+}
+
+/// Fields in the byte order of whoever wrote them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Big,
+    Little,
+}
+
+impl Order {
+    #[inline]
+    fn u16<const N: usize>(self, bytes: &[u8; N], at: usize) -> u16 {
+        let word = [bytes[at], bytes[at + 1]];
+        match self {
+            Self::Big => u16::from_be_bytes(word),
+            Self::Little => u16::from_le_bytes(word),
+        }
+    }
+
+    #[inline]
+    fn u32<const N: usize>(self, bytes: &[u8; N], at: usize) -> u32 {
+        let word = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        match self {
+            Self::Big => u32::from_be_bytes(word),
+            Self::Little => u32::from_le_bytes(word),
+        }
+    }
+}

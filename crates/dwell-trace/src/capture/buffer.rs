@@ -1,0 +1,110 @@
+//! A window on a stream of bytes.
+
+use std::io::{self, Read};
+
+use super::PACKET_BYTES_MAX;
+
+/// A packet with its headers always fits; apart from that small enough to stay in the cache.
+pub(super) const BUFFER_BYTES: usize = PACKET_BYTES_MAX + (1 << 16);
+
+/// Bytes that were read, of which those from `start` are still to be used.
+pub(super) struct Buffer<R> {
+    source: R,
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// Position of `start` in the stream.
+    position: u64,
+    ended: bool,
+    error: Option<io::Error>,
+}
+
+impl<R: Read> Buffer<R> {
+    pub(super) fn new(source: R) -> Self {
+        let bytes = vec![0; BUFFER_BYTES].into_boxed_slice();
+        Self { source, bytes, start: 0, end: 0, position: 0, ended: false, error: None }
+    }
+
+    /// Of the byte that comes next.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Bytes that are here already.
+    pub(super) fn available(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Why the stream ended before its end, if it did.
+    pub(super) fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
+    }
+
+    /// The next `len` bytes without using them up; none if the stream ends before.
+    #[inline]
+    pub(super) fn peek(&mut self, len: usize) -> Option<&[u8]> {
+        if self.available() < len {
+            self.fill(len)?;
+        }
+        self.bytes.get(self.start..self.start + len)
+    }
+
+    /// The same for a header.
+    #[inline]
+    pub(super) fn peek_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.peek(N).and_then(<[u8]>::first_chunk).copied()
+    }
+
+    /// Uses up bytes that were looked at.
+    #[inline]
+    pub(super) fn consume(&mut self, len: usize) {
+        let len = len.min(self.available());
+        self.start += len;
+        self.position += len as u64;
+    }
+
+    /// The `len` bytes that ended `behind` bytes before what comes next. They must have been
+    /// consumed since the last call of `peek`.
+    #[inline]
+    pub(super) fn last(&self, len: usize, behind: usize) -> &[u8] {
+        let end = self.start.saturating_sub(behind);
+        self.bytes.get(end.saturating_sub(len)..end).unwrap_or_default()
+    }
+
+    /// Uses up as many bytes as there are, at most `len`, of which none is wanted; false if
+    /// the stream ends before.
+    pub(super) fn skip(&mut self, mut len: u64) -> bool {
+        loop {
+            let here = len.min(self.available() as u64) as usize;
+            self.consume(here);
+            len -= here as u64;
+            if len == 0 {
+                return true;
+            }
+            if self.fill(1).is_none() {
+                return false;
+            }
+        }
+    }
+
+    /// Reads until `len` bytes are here.
+    #[cold]
+    fn fill(&mut self, len: usize) -> Option<()> {
+        debug_assert!(len <= self.bytes.len());
+        self.bytes.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < len && !self.ended {
+            match self.source.read(&mut self.bytes[self.end..]) {
+                Ok(0) => self.ended = true,
+                Ok(count) => self.end += count.min(self.bytes.len() - self.end),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.ended = true;
+                    self.error = Some(error);
+                }
+            }
+        }
+        (self.end >= len).then_some(())
+    }
+}

@@ -1,0 +1,26 @@
+//! What captures of real traffic tell: would it help to press the packets of this link?
+//!
+//! [`Capture`] reads packets from anything that is [`std::io::Read`], [`Datagram`] finds the IP
+//! packet in a frame. Whatever the bytes are, nothing panics, memory is bounded, and what was
+//! readable before something broke is handed out with a word on what broke and where.
+//!
+//! This crate knows nothing about files, threads, clocks or terminals.
+
+pub mod analysis;
+pub mod capture;
+pub mod datagram;
+pub mod link;
+pub mod lists;
+pub mod names;
+pub mod replay;
+pub mod report;
+pub mod summary;
+pub mod train;
+pub mod verdict;
+
+pub use analysis::{Accounts, Analysis, Batch, Clock, Over, Press, Settings};
+pub use capture::{Capture, LinkType, OpenError, Packet, Trouble};
+pub use datagram::Datagram;
+pub use link::NotIp;
+pub use lists::Lists;
+pub use summary::Summary;

@@ -1,0 +1,145 @@
+//! Files that a relay reads: which classes are not worth pressing, and what to expect of the
+//! others. `docs/exceptions.md` describes the format.
+
+use dwell_codec::CodecSpec;
+use dwell_policy::ClassKey;
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::{Analysis, Over};
+use crate::names::protocol_name;
+use crate::summary::{Class, Ratio, Summary};
+
+/// The format of lists, changed when older programs can't read it any more.
+pub const LISTS_SCHEMA: &str = "dwell-exceptions/1";
+/// A class with fewer packets says too little.
+pub const PACKETS_MIN: u64 = 10;
+/// The most classes of a list: what a relay remembers of its own.
+pub const CLASSES_MAX: usize = 512;
+
+/// Exceptions and estimates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lists {
+    /// [`LISTS_SCHEMA`].
+    pub schema: String,
+    /// The codec that the exceptions are of.
+    pub codec: CodecSpec,
+    /// What of a packet was compressed.
+    pub over: Over,
+    /// Classes with an average ratio above 1.
+    #[serde(default, rename = "exception")]
+    pub exceptions: Vec<Exception>,
+    /// What was found of all others.
+    #[serde(default, rename = "estimate")]
+    pub estimates: Vec<Estimate>,
+}
+
+/// A class that pressing makes longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exception {
+    /// `tcp`, `udp`, or the number of another IP protocol, as text.
+    pub protocol: String,
+    /// The source or the destination port.
+    pub port: u16,
+    /// What the IANA calls it.
+    pub name: String,
+    /// Compressed / original.
+    pub ratio: f64,
+    /// In how many packets it was found.
+    pub packets: u64,
+    /// How long they are together, in bytes.
+    pub bytes: u64,
+}
+
+/// What to expect of a class from a codec.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// `tcp`, `udp`, or the number of another IP protocol, as text.
+    pub protocol: String,
+    /// The lower of the two ports.
+    pub port: u16,
+    /// The codec.
+    pub codec: CodecSpec,
+    /// Compressed / original, if what is not smaller is sent as it is.
+    pub ratio: f64,
+    /// Mean time for a packet where this was measured, in nanoseconds.
+    pub ns_per_packet: f64,
+    /// The same for a byte.
+    pub ns_per_byte: f64,
+    /// In how many packets it was found.
+    pub packets: u64,
+}
+
+impl Lists {
+    /// The lists of an analysis; none if it has no codecs. Only classes are in it that are the
+    /// lower port of most of their packets: higher ports are given to clients and mean something
+    /// else next time.
+    pub fn of(analysis: &Analysis, summary: &Summary) -> Option<Self> {
+        let codec = *analysis.settings.codecs.first()?;
+        let is_service = |class: &&Class| {
+            class.service_packets * 2 > class.packets
+                && class.codecs.first().is_some_and(|found| found.packets >= PACKETS_MIN)
+        };
+        let services: Vec<&Class> =
+            summary.classes.iter().filter(is_service).take(CLASSES_MAX).collect();
+        let (listed, others): (Vec<_>, Vec<_>) =
+            services.into_iter().partition(|class| class.exception.first() == Some(&true));
+        let estimates = others.into_iter().flat_map(|class| {
+            let codecs = analysis.settings.codecs.iter().zip(&class.codecs);
+            codecs.filter_map(|(&codec, found)| estimate(class.class, codec, found))
+        });
+        Some(Self {
+            schema: LISTS_SCHEMA.to_owned(),
+            codec,
+            over: analysis.settings.over,
+            exceptions: listed.into_iter().filter_map(exception).collect(),
+            estimates: estimates.collect(),
+        })
+    }
+
+    /// As a file, with a word on what it is.
+    ///
+    /// # Errors
+    /// What can't be written as TOML; nothing here can't.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        let head = "# Classes of packets, as `dwell trace analyze` found them. A relay leaves the\n\
+                    # exceptions alone: exceptions_file in [[peer]], see docs/exceptions.md.\n\n";
+        Ok(format!("{head}{}", toml::to_string(self)?))
+    }
+}
+
+fn exception(class: &Class) -> Option<Exception> {
+    let found = class.codecs.first()?;
+    Some(Exception {
+        protocol: protocol(class.class),
+        port: class.class.port(),
+        name: class.name.to_owned(),
+        ratio: rounded(found.ratio()?),
+        packets: found.packets,
+        bytes: found.bytes,
+    })
+}
+
+fn estimate(class: ClassKey, codec: CodecSpec, found: &Ratio) -> Option<Estimate> {
+    Some(Estimate {
+        protocol: protocol(class),
+        port: class.port(),
+        codec,
+        ratio: rounded(found.sent_ratio()?),
+        ns_per_packet: rounded(found.ns_per_packet()?),
+        ns_per_byte: rounded(found.ns_per_byte()?),
+        packets: found.packets,
+    })
+}
+
+/// As relays write classes: `tcp`, `udp`, and others by their numbers.
+fn protocol(class: ClassKey) -> String {
+    match class.protocol() {
+        number @ (6 | 17) => protocol_name(number).unwrap_or_default().to_owned(),
+        number => number.to_string(),
+    }
+}
+
+/// No more digits than mean something.
+fn rounded(number: f64) -> f64 {
+    libm::round(number * 10_000.0) / 10_000.0
+}

@@ -1,0 +1,189 @@
+//! An analysis for people: one page, as HTML or as text.
+
+mod blocks;
+mod classes;
+mod timing;
+mod traffic;
+
+use dwell_report::chart::Chart;
+use dwell_report::page::{Block, Page, Provenance, Section};
+use dwell_report::{Column, Table, human};
+
+use crate::analysis::Analysis;
+use crate::summary::Summary;
+use crate::verdict::judge_traffic;
+
+/// The report as a page. `classes` is how many rows the table of classes has.
+pub fn page(
+    analysis: &Analysis,
+    summary: &Summary,
+    classes: usize,
+    provenance: Provenance,
+) -> Page {
+    let sections = [
+        Some(verdict(analysis, summary)),
+        Some(overview(analysis, summary)),
+        Some(traffic::section(analysis)),
+        classes::codecs(analysis, summary),
+        Some(classes::classes(summary, classes)),
+        classes::table_1(analysis, summary),
+        blocks::section(analysis),
+        timing::section(analysis),
+    ];
+    let title = match &analysis.files[..] {
+        [file] => format!("What is in {}", file.name),
+        files => format!("What is in {} captures", files.len()),
+    };
+    Page { title, provenance, sections: sections.into_iter().flatten().collect() }
+}
+
+/// The report for a terminal: the same without its charts.
+pub fn text(page: &Page) -> String {
+    let mut out = format!("{}\n", page.title);
+    for section in &page.sections {
+        out.push_str(&format!(
+            "\n{}\n{}\n",
+            section.title,
+            "-".repeat(section.title.chars().count())
+        ));
+        section.blocks.iter().for_each(|block| block_text(block, &mut out));
+    }
+    out
+}
+
+fn block_text(block: &Block, out: &mut String) {
+    match block {
+        Block::Prose(text) => out.push_str(&format!("{}\n", text.replace('`', ""))),
+        Block::Code(text) => out.push_str(text),
+        Block::Table(caption, table) => {
+            if !caption.is_empty() {
+                out.push_str(&format!("\n{caption}\n"));
+            }
+            out.push_str(&table.to_text());
+        }
+        Block::Folded(title, blocks) => {
+            out.push_str(&format!("\n{title}\n"));
+            blocks.iter().for_each(|block| block_text(block, out));
+        }
+        Block::Chart(_) | Block::Claims(_) => {}
+    }
+}
+
+/// Whether to go on at all.
+fn verdict(analysis: &Analysis, summary: &Summary) -> Section {
+    let verdict = judge_traffic(analysis, summary);
+    let text: Vec<&str> = [verdict.answer.words()]
+        .into_iter()
+        .chain(verdict.sentences.iter().map(String::as_str))
+        .collect();
+    Section::new("Would dwell help?").block(Block::Prose(text.join("\n\n")))
+}
+
+/// What was found, in a few sentences.
+fn overview(analysis: &Analysis, summary: &Summary) -> Section {
+    let (frames, ip) = (analysis.frames(), analysis.ip());
+    let mut text = Vec::new();
+    if analysis.is_partial {
+        text.push("This is a partial result: reading was interrupted.".to_owned());
+    }
+    text.push(format!(
+        "{} frames of {} on the wire; {} are IP packets, of {}.",
+        human::count(frames.packets),
+        human::bytes(frames.bytes),
+        human::count(ip.packets),
+        human::bytes(ip.bytes),
+    ));
+    for codec in &summary.codecs {
+        let ratio = |found: Option<f64>| human::ratio(found);
+        text.push(format!(
+            "With {} the packets come to {} of their bytes each by itself, and to {} without the \
+             {} classes that expand, which leave {} of the packets out.",
+            codec.codec,
+            ratio(codec.all.ratio()),
+            ratio(codec.compressible.ratio()),
+            codec.exceptions,
+            human::share(codec.all.packets - codec.compressible.packets, codec.all.packets),
+        ));
+    }
+    if let Some(share) = analysis.entropy.random_share() {
+        text.push(format!(
+            "{:.0} % of the bytes in larger payloads look like compressed or encrypted data (7 or \
+             more bits of entropy per byte), of which no codec makes anything.",
+            share * 100.0
+        ));
+    }
+    text.extend(said_of_limits(analysis));
+    Section::new("Overview").block(Block::Prose(text.join("\n\n")))
+}
+
+/// What the figures don't hold for.
+fn said_of_limits(analysis: &Analysis) -> Vec<String> {
+    let mut text = Vec::new();
+    let cut: u64 = analysis.files.iter().map(|file| file.cut_packets).sum();
+    if cut > 0 {
+        text.push(format!(
+            "{} IP packets ({}) were not captured whole. They are counted, but not compressed.",
+            human::count(cut),
+            human::share(cut, analysis.ip().packets),
+        ));
+    }
+    if analysis.pairs.folded_packets > 0 {
+        text.push(format!(
+            "There are more pairs of ports than are told apart: {} packets are counted by their \
+             server's port only.",
+            human::count(analysis.pairs.folded_packets),
+        ));
+    }
+    if analysis.flows.packets_beyond > 0 {
+        text.push(format!(
+            "There are more flows than are told apart: {} packets are of flows that are not \
+             counted.",
+            human::count(analysis.flows.packets_beyond),
+        ));
+    }
+    for file in &analysis.files {
+        if let Some(trouble) = &file.trouble {
+            text.push(format!("{} is broken {trouble}. What is before was read.", file.name));
+        }
+    }
+    text
+}
+
+/// A table and a chart of the same.
+fn figure(section: Section, chart: Chart) -> Section {
+    section.block(Block::Chart(chart))
+}
+
+/// Columns for a ratio and times by codec.
+fn table(columns: &[(&str, bool)]) -> Table {
+    Table::new(columns.iter().map(
+        |&(name, is_number)| {
+            if is_number { Column::right(name) } else { Column::left(name) }
+        },
+    ))
+}
+
+fn nanoseconds(ns: Option<f64>) -> String {
+    ns.map_or_else(
+        || human::NOTHING.to_owned(),
+        |ns| human::number(libm::round(ns * 100.0) / 100.0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Settings;
+
+    #[test]
+    fn nothing_makes_a_report_too() {
+        let codecs = vec!["lz4".parse().unwrap()];
+        for settings in [Settings::default(), Settings { codecs, ..Settings::default() }] {
+            let analysis = Analysis::new(settings);
+            let summary = Summary::of(&analysis);
+            let page = page(&analysis, &summary, 20, Provenance::default());
+            assert!(text(&page).contains("0 frames"));
+            assert!(page.to_html().contains("Overview"));
+        }
+    }
+}
