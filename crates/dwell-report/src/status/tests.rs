@@ -94,6 +94,8 @@ fn example_tx() -> TxStatus {
         },
         control_datagrams: 12,
         control_bytes: 900,
+        resent_datagrams: 9,
+        resent_bytes: 13_000,
         send_errors: map([("ENOBUFS", 0)]),
     }
 }
@@ -109,6 +111,8 @@ fn example_rx() -> RxStatus {
         dropped_records: map([("timed_out", 1)]),
         packets: count(900, 90_000),
         lost_datagrams: 10,
+        recovered_datagrams: 4,
+        unrecovered_datagrams: 1,
         replayed: 0,
         auth_failed: 2,
         malformed: 0,
@@ -225,6 +229,8 @@ const EXAMPLE_JSON: &str = r#"{
         },
         "control_datagrams": 12,
         "control_bytes": 900,
+        "resent_datagrams": 9,
+        "resent_bytes": 13000,
         "send_errors": {
           "ENOBUFS": 0
         }
@@ -244,6 +250,8 @@ const EXAMPLE_JSON: &str = r#"{
           "bytes": 90000
         },
         "lost_datagrams": 10,
+        "recovered_datagrams": 4,
+        "unrecovered_datagrams": 1,
         "replayed": 0,
         "auth_failed": 2,
         "malformed": 0,
