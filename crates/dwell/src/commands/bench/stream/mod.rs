@@ -303,7 +303,7 @@ impl Matrix {
                 speed::measure(&self.contenders, self.conditions.block_bytes, &content.body);
             for &rate in rates {
                 self.fill_field(lab, rate, content, &speeds, &mut |what| {
-                    progress.done(each, what)
+                    progress.done(each, what);
                 })?;
                 if self.outcome.is_interrupted {
                     return Ok(());
