@@ -22,7 +22,6 @@ const FORGET: f64 = 0.95;
 /// How far one observation moves the correction, and how far it may go.
 const STEP: f64 = 0.02;
 const CORRECTION_MIN: f64 = 0.7;
-const CORRECTION_MAX: f64 = 4.0;
 /// Below this share, raw blocks are not part of the plan.
 const RAW_SHARE_MIN: f64 = 0.005;
 
@@ -37,8 +36,6 @@ pub(crate) struct Hull {
     /// right, and at the optimum link and processor are both full: which of them is not, tells
     /// where to go.
     correction: f64,
-    /// How long the link had to do when the last block was chosen.
-    drain_ns: f64,
     since_explored: u32,
     explore_heavier: bool,
     /// Whether the probes of an incompressible stream try the cheapest codec next, or another.
@@ -73,7 +70,6 @@ impl Hull {
             counts: vec![0.0; len],
             shares: Shares { raw: 1.0, codecs: first },
             correction: 1.0,
-            drain_ns: 0.0,
             since_explored: 0,
             explore_heavier: true,
             probe_cheapest: true,
@@ -88,7 +84,7 @@ impl Hull {
     /// A block went as it was against the plan, because the link would have become idle.
     pub(crate) fn went_raw(&mut self) {
         if self.shares.raw <= RAW_SHARE_MIN {
-            self.correction = (self.correction * (1.0 + STEP)).min(CORRECTION_MAX);
+            self.correction = (self.correction * (1.0 + STEP)).min(1.0 / CORRECTION_MIN);
         }
     }
 
@@ -106,7 +102,6 @@ impl Hull {
     /// is busy, the cheapest otherwise.
     pub(crate) fn codec(&mut self, now: Instant, link: &Link, block: Block) -> Option<CodecSpec> {
         self.plan(link);
-        self.drain_ns = link.drain_ns(now);
         let spec = |hull: &Self, at: usize| Some(hull.estimates.all()[at].spec);
         if block.probing {
             let at = if self.probe_cheapest { 0 } else { self.estimates.all().len() / 2 };
@@ -142,10 +137,6 @@ impl Hull {
     }
 
     pub(crate) fn pressed(&mut self, pressing: &Pressing) {
-        // The link was idle at the end: on a busy machine codecs get less of it than they need.
-        if self.drain_ns > 0.0 && pressing.took_ns as f64 > self.drain_ns {
-            self.went_raw();
-        }
         self.estimates.measured(pressing);
     }
 
