@@ -7,6 +7,10 @@ use crate::press::Pressing;
 
 /// How far a measurement moves an estimate.
 const GAIN: f64 = 0.3;
+/// How far a measured cost moves the estimate upwards, and how many times the estimate it counts as
+/// at most: a thread that was interrupted seems to be slow for a while, but codecs are not.
+const GAIN_UP: f64 = 0.1;
+const OUTLIER: f64 = 3.0;
 /// How far it moves, on a logarithmic scale, the savings of the other codecs: what is harder for
 /// one is harder for all, more or less.
 const SHARED: f64 = 0.6;
@@ -59,7 +63,8 @@ impl Estimates {
         let gain = if first { 1.0 } else { GAIN };
         let here = &mut self.codecs[at];
         let (cost_before, saving_before) = (here.cost_ns, here.saving);
-        here.cost_ns += gain * (cost_ns - here.cost_ns);
+        let cost_gain = if first || cost_ns < here.cost_ns { gain } else { GAIN_UP };
+        here.cost_ns += cost_gain * (cost_ns.min(OUTLIER * here.cost_ns) - here.cost_ns);
         let saving = here.saving + gain * (1.0 - ratio - here.saving);
         here.saving = saving.clamp(SAVING_MIN, SAVING_MAX);
         let harder = (here.saving / saving_before).powf(SHARED);
@@ -135,6 +140,16 @@ mod tests {
         assert!((lz4.cost_ns - 5.0).abs() < 1e-9 && (lz4.ratio - 0.95).abs() < 1e-9, "{lz4:?}");
         let after = estimates.all()[2].point();
         assert!(after.ratio > before.ratio && after.cost_ns > before.cost_ns, "{after:?}");
+    }
+
+    #[test]
+    fn an_interruption_is_not_taken_for_the_codecs_speed() {
+        let mut estimates = estimates();
+        (0..10).for_each(|_| estimates.measured(&pressing("lz4", Some(600), 2500)));
+        estimates.measured(&pressing("lz4", Some(600), 10_000_000));
+        assert!(estimates.all()[0].cost_ns < 3.5, "{:?}", estimates.all()[0]);
+        (0..40).for_each(|_| estimates.measured(&pressing("lz4", Some(600), 10_000)));
+        assert!(estimates.all()[0].cost_ns > 9.0, "{:?}", estimates.all()[0]);
     }
 
     #[test]

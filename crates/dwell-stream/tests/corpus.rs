@@ -1,5 +1,7 @@
 //! Replays the corpora that the fuzzer's runs left under `fuzz/corpus`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::Path;
 
 /// The same bodies that the fuzzer runs, so that what it found stays found.

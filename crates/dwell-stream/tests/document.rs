@@ -1,5 +1,7 @@
 //! `docs/stream-wire.md` against the code: its worked examples, and what must be refused.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 
 use dwell_stream::{AbortReason, Limits, Receiver, StreamError, Unpress};

@@ -2,6 +2,8 @@
 //! failures, the factors of short units and the sweep of the target (sections 3.2.1, 4.3 and 4.5).
 //! Their data are not ours; ours are in `data/`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use dwell_base::Instant;
 use dwell_codec::{CodecSpec, Compressor};
 use dwell_stream::{Config, Press, Sender, SenderStats, Strategy};

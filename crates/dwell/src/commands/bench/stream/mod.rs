@@ -2,6 +2,7 @@
 
 mod contender;
 mod pipes;
+mod prose;
 mod record;
 mod rival;
 mod speed;
@@ -114,7 +115,7 @@ pub(super) struct Stream {
 /// What is sent, made here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Workload {
-    /// English prose
+    /// English prose that does not repeat itself
     Text,
     /// Random bytes
     Random,
@@ -141,7 +142,7 @@ const QUICK_MBIT: [u64; 3] = [10, 100, 1000];
 const QUICK_WORKLOADS: [Workload; 1] = [Workload::Text];
 
 /// How much of a workload there is before it begins anew, and how much is read of a file.
-const BODY_BYTES: usize = 8 << 20;
+const BODY_BYTES: usize = 16 << 20;
 /// Before a run is watched.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Starting and stopping, for the plan.
@@ -150,7 +151,7 @@ const AROUND: Duration = Duration::from_millis(300);
 impl Content {
     fn made(workload: Workload, seed: u64) -> Option<Self> {
         let (name, body) = match workload {
-            Workload::Text => ("text", corpus::text(BODY_BYTES, seed)),
+            Workload::Text => ("text", prose::prose(BODY_BYTES, seed)),
             Workload::Random => ("random", corpus::incompressible(BODY_BYTES, seed)),
             Workload::Hybrid => ("hybrid", hybrid(seed)),
             Workload::Telemetry => ("telemetry", corpus::telemetry_messages(60_000, seed).concat()),
@@ -172,7 +173,7 @@ impl Content {
 /// Half a megabyte of prose, half a megabyte of noise, and so on.
 fn hybrid(seed: u64) -> Vec<u8> {
     const TURN_BYTES: usize = 512 << 10;
-    let text = corpus::text(BODY_BYTES / 2, seed);
+    let text = prose::prose(BODY_BYTES / 2, seed);
     let random = corpus::incompressible(BODY_BYTES / 2, seed);
     text.chunks(TURN_BYTES)
         .zip(random.chunks(TURN_BYTES))
@@ -302,7 +303,7 @@ impl Matrix {
                 speed::measure(&self.contenders, self.conditions.block_bytes, &content.body);
             for &rate in rates {
                 self.fill_field(lab, rate, content, &speeds, &mut |what| {
-                    progress.done(each, what)
+                    progress.done(each, what);
                 })?;
                 if self.outcome.is_interrupted {
                     return Ok(());
