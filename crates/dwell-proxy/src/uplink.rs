@@ -75,9 +75,12 @@ impl Uplink {
         cx: &mut Context<'_>,
         carrier: &mut Carrier,
     ) -> io::Result<bool> {
-        // Who has nothing to send is not blocked.
+        // Who has nothing to send is not blocked; but TLS may still hold what it took before.
         if self.sender.is_finished() || (self.sender.is_idle() && !self.finishing) {
-            return Ok(false);
+            return match Pin::new(carrier).poll_flush(cx) {
+                Poll::Ready(flushed) => flushed.map(|()| false),
+                Poll::Pending => Ok(false),
+            };
         }
         if carrier.poll_free(cx)?.is_pending() {
             self.found_blocked();
@@ -99,6 +102,7 @@ impl Uplink {
             Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
             Poll::Ready(len) => {
                 self.sender.wrote(clock::now(), len);
+                self.blocked = false;
                 if len < offered {
                     self.found_blocked();
                 }

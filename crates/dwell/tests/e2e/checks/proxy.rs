@@ -162,8 +162,9 @@ pub(super) fn curl(lab: &mut Lab) -> anyhow::Result<()> {
         for file in ["text", "noise"] {
             let to = site.folder.join("fetched");
             let mut command = site.pair.client.command("curl");
-            command.args(["-sS", "--fail", "--max-time", "60", "-o"]).arg(&to).args(options);
-            succeeds(command.arg(format!("{base}/{file}")))?;
+            command.args(["-sS", "--fail", "--max-time", "20", "-o"]).arg(&to).args(options);
+            succeeds(command.arg(format!("{base}/{file}")))
+                .with_context(|| format!("{:#?}", site.statuses()))?;
             ensure!(fs::read(&to)? == fs::read(root.join(file))?, "{file} differs");
         }
     }
