@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use dwell_codec::{CodecId, CodecSpec, Compressor, DecodeError, Decompressor, Dictionary};
+use dwell_codec::{
+    CodecId, CodecSpec, Compressor, DecodeError, Decompressor, Dictionary, DictionaryFile, hash_of,
+};
 
 /// The longest packet that a payload may claim to be.
 const DATA_LEN_MAX: usize = 2048;
@@ -34,6 +36,27 @@ pub fn decode(bytes: &[u8]) {
     assert_eq!(first.as_ref().ok(), second.as_ref().ok());
     if !codec.is_built_in() {
         assert_eq!(first, Err(DecodeError::NotBuiltIn(codec)));
+    }
+}
+
+/// Where the hash of a dictionary's file is, and what it is of.
+const HASH_AT: usize = 16;
+const HASHED_FROM: usize = 32;
+
+/// A byte that says whether to put the hash right, and a dictionary's file: it is refused, or it
+/// is written and read again, and digested or refused.
+pub fn dictionary(bytes: &[u8]) {
+    let Some((&choice, file)) = bytes.split_first() else { return };
+    let mut file = file.to_vec();
+    if choice & 1 != 0 && file.len() >= HASHED_FROM {
+        let hash = hash_of([&file[HASHED_FROM..]]).to_be_bytes();
+        file[HASH_AT..HASHED_FROM].copy_from_slice(&hash);
+    }
+    let Ok(read) = DictionaryFile::parse(&file) else { return };
+    let written = read.to_bytes().expect("what was read can be written");
+    assert_eq!(DictionaryFile::parse(&written).as_ref(), Ok(&read));
+    if let Ok(dictionary) = read.dictionary() {
+        assert_eq!((dictionary.id(), dictionary.bytes()), (read.id, &read.bytes[..]));
     }
 }
 

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use dwell_wire::checksum::{checksum, transport_checksum};
 use dwell_wire::header::{self, RECORD_HEADER_LEN};
 use dwell_wire::packet::{destination, service_class};
-use dwell_wire::record::{pressed_record_len, raw_record_len};
+use dwell_wire::record::{
+    RESENT_RECORD_LEN, block_record_len, fragment_record_len, pressed_record_len, raw_record_len,
+};
 use dwell_wire::{
-    BodyWriter, Control, Datagram, Full, Hello, PacketInfo, Pressed, Record, Records, icmp, mss,
-    regroup,
+    Block, BlockPackets, BodyWriter, Control, Datagram, Fragment, Full, Hello, PacketInfo, Pressed,
+    Record, Records, icmp, mss, regroup,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -47,6 +49,10 @@ fn check_records(body: &[u8]) {
             Record::Pressed(pressed) => pressed_record_len(pressed.data.len()),
             // It may have had more fields than are known.
             Record::Control(control) => RECORD_HEADER_LEN + control.body_len(),
+            Record::Block(block) => block_record_len(block.data.len()),
+            Record::Fragment(fragment) => fragment_record_len(fragment.data.len()),
+            // It may have more bytes than are known.
+            Record::Resent { .. } => RESENT_RECORD_LEN,
             Record::Skipped { len, .. } => RECORD_HEADER_LEN + len,
         };
         used += len;
@@ -74,6 +80,9 @@ fn write(writer: &mut BodyWriter<'_>, record: Record<'_>) -> Option<Result<(), F
         Record::Raw(packet) => Some(writer.raw(packet)),
         Record::Pressed(p) => Some(writer.pressed(p.codec, p.epoch, p.original_len, p.data)),
         Record::Control(control) => Some(writer.control(&control)),
+        Record::Block(block) => Some(writer.block(&block)),
+        Record::Fragment(fragment) => Some(writer.fragment(&fragment)),
+        Record::Resent { sequence_low } => Some(writer.resent(sequence_low)),
         Record::Skipped { .. } => None,
     }
 }
@@ -132,6 +141,18 @@ fn check_too_big(original: &[u8], mtu: u16, info: Option<PacketInfo>) {
     }
 }
 
+/// Bytes as the restored content of a block: its packets lie within it, one after another.
+pub fn block(bytes: &[u8]) {
+    let mut used = 0;
+    for packet in BlockPackets::new(bytes).map_while(Result::ok) {
+        assert_eq!(packet, &bytes[used..used + packet.len()]);
+        assert_eq!(PacketInfo::parse(packet, 1).map(|info| info.total_len), Ok(packet.len()));
+        used += packet.len();
+    }
+    let left = BlockPackets::new(&bytes[used..]).next();
+    assert!(left.is_none_or(|packet| packet.is_err()));
+}
+
 /// Bytes as a script of records to write: what went in comes out, and no more.
 pub fn roundtrip(bytes: &[u8]) {
     let Some((&[a, b], mut script)) = bytes.split_first_chunk::<2>() else { return };
@@ -167,7 +188,21 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
             let data = &filler[..len];
             Record::Pressed(Pressed { codec: op >> 4, epoch: z & 15, original_len, data })
         }
-        6 => Record::Control(Control::Probe { sender_time_ns: time, id: u32::from(z) }),
+        6 if z.is_multiple_of(2) => {
+            Record::Control(Control::Probe { sender_time_ns: time, id: u32::from(z) })
+        }
+        6 if z % 4 == 1 => Record::Fragment(Fragment {
+            id: u32::from(y),
+            index: op >> 3,
+            last: z >> 2,
+            data: &filler[..len],
+        }),
+        6 => {
+            let original_len = (len as u16).wrapping_add(u16::from(z)).wrapping_sub(16);
+            let (codec, flags) = (op >> 4, z & 15);
+            Record::Block(Block { codec, flags, original_len, data: &filler[..len] })
+        }
+        7 if z.is_multiple_of(2) => Record::Resent { sequence_low: time as u32 },
         _ => Record::Control(Control::Close { reason: x.into() }),
     }
 }

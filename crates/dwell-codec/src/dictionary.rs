@@ -1,5 +1,8 @@
 //! Bytes that both ends hold, so that a packet can refer to them.
 
+pub(crate) mod file;
+pub(crate) mod train;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -52,12 +55,7 @@ impl Dictionary {
     /// # Errors
     /// If the id or the length is out of bounds, or a trained dictionary is damaged.
     pub fn new(id: u8, bytes: Vec<u8>) -> Result<Self, DictionaryError> {
-        if !(1..=15).contains(&id) {
-            return Err(DictionaryError::Id(id));
-        }
-        if !(DICTIONARY_LEN_MIN..=DICTIONARY_LEN_MAX).contains(&bytes.len()) {
-            return Err(DictionaryError::Length(bytes.len()));
-        }
+        check(id, bytes.len())?;
         let for_decoding_zstd = DDict::try_create(&bytes).ok_or(DictionaryError::Corrupt)?;
         Ok(Self {
             id,
@@ -100,6 +98,16 @@ impl Dictionary {
     pub(crate) fn for_lz4(&self) -> Option<Arc<lz4::Digest>> {
         self.for_lz4.get_or_init(|| lz4::Digest::new(Arc::clone(&self.bytes)).map(Arc::new)).clone()
     }
+}
+
+fn check(id: u8, len: usize) -> Result<(), DictionaryError> {
+    if !(1..=15).contains(&id) {
+        return Err(DictionaryError::Id(id));
+    }
+    if !(DICTIONARY_LEN_MIN..=DICTIONARY_LEN_MAX).contains(&len) {
+        return Err(DictionaryError::Length(len));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Dictionary {

@@ -54,6 +54,8 @@ mod zstd;
 
 pub use compressor::Compressor;
 pub use decompressor::Decompressor;
+pub use dictionary::file::{DICTIONARY_FILE_LEN_MAX, DictionaryFile, DictionaryFileError, hash_of};
+pub use dictionary::train::{TRAINING_LEN_MAX, train};
 pub use dictionary::{DICTIONARY_LEN_MAX, DICTIONARY_LEN_MIN, Dictionary, DictionaryError};
 pub use error::{CodecError, DecodeError};
 pub use id::{CodecId, supported_bitmap};

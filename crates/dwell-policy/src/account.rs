@@ -162,7 +162,7 @@ pub struct Accounts {
     pub dropped: [Count; DropReason::ALL.len()],
     /// Packets that are in the port now.
     pub held: Count,
-    /// Frames sent.
+    /// Frames sent; a unit that is cut takes several.
     pub frames: u64,
     /// Bytes put on the link, all overhead included.
     pub link_bytes: u64,

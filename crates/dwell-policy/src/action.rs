@@ -68,7 +68,8 @@ pub struct Frame {
     pub units: Vec<FrameUnit>,
     /// The packets of blocks beside their first ones, in the order of the units.
     pub followers: Vec<FramePacket>,
-    /// What the frame costs on the link, in bytes, all overhead included.
+    /// What the frame costs on the link, in bytes, all overhead included; if its only unit has to
+    /// be cut, all the frames that it takes.
     pub link_bytes: u64,
     /// Why it is sent now.
     pub cause: SendCause,

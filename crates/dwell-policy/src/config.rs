@@ -6,7 +6,9 @@ use thiserror::Error;
 
 use crate::estimate::{Estimates, LearnedConfig};
 use crate::packet::ClassKey;
-use crate::scheme::{BlockOrder, BlockPlace, Gather, PRESETS, Press, Queues, Scheme, Trigger};
+use crate::scheme::{
+    BlockOrder, BlockPlace, BlockRules, Gather, PRESETS, Press, Queues, Scheme, Trigger,
+};
 
 /// How much may wait in a port. A packet that would go beyond any limit is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,9 @@ pub struct FrameCost {
     /// Most bytes of units, their own headers included, that one frame takes. A unit that is
     /// larger goes alone.
     pub units_bytes_max: u32,
+    /// Bytes that each part costs of a unit that is larger than a frame and therefore cut. Zero
+    /// if units are never cut: such a unit then makes a larger frame.
+    pub fragment_bytes: u32,
     /// A unit whose bytes and own header are more than this must be the last of its frame: the
     /// frame format can't name its length.
     pub unit_bytes_named: u32,
@@ -64,6 +69,7 @@ impl FrameCost {
         raw_unit_bytes: 0,
         pressed_unit_bytes: 0,
         units_bytes_max: 0,
+        fragment_bytes: 0,
         unit_bytes_named: u32::MAX,
         units_max: 1,
     };
@@ -72,6 +78,25 @@ impl FrameCost {
     /// et al.
     pub const FREE_CHUNKS: Self =
         Self { units_bytes_max: u32::MAX, units_max: u32::MAX, ..Self::FREE };
+
+    /// True if sending `packets` packets of `raw` bytes in all as one pressed unit of `pressed`
+    /// bytes takes less than sending them raw. A result that does not gain is
+    /// [`Outcome::NotSmaller`](crate::Outcome::NotSmaller), and its packets go raw.
+    pub fn gains(&self, pressed: u32, (packets, raw): (u32, u32)) -> bool {
+        let (_, pressed) = self.cut(u64::from(pressed) + u64::from(self.pressed_unit_bytes));
+        pressed < u64::from(raw) + u64::from(packets) * u64::from(self.raw_unit_bytes)
+    }
+
+    /// How many frames units of `units_bytes` in all take that go together, and their bytes with
+    /// the headers of parts, if they are cut.
+    pub(crate) fn cut(&self, units_bytes: u64) -> (u64, u64) {
+        let (room, header) = (u64::from(self.units_bytes_max), u64::from(self.fragment_bytes));
+        if header == 0 || units_bytes <= room || room <= header {
+            return (1, units_bytes);
+        }
+        let frames = units_bytes.div_ceil(room - header);
+        (frames, units_bytes + frames * header)
+    }
 }
 
 /// The configuration of a port.
@@ -128,6 +153,9 @@ pub enum ConfigError {
     /// Blocks without packets, or of packets that are gathered by nothing.
     #[error("a block needs 1 packet or more; only 1 if packets are not gathered")]
     BlockPackets,
+    /// Blocks without room.
+    #[error("a block must have room for at least one byte")]
+    BlockBytes,
     /// A block that moves to the tail leaves the order of its group.
     #[error("blocks that keep their order can't move to the tail: use loose order, or the front")]
     BlockOrder,
@@ -187,6 +215,19 @@ impl LineKind {
                 }
                 Ok(Self::Blocks(scheme.gather))
             }
+            (Trigger::Waiting { bytes_max, packets_max, .. }, Queues::One, Press::WaitingTime) => {
+                if packets_max == 0 || (scheme.gather == Gather::Packet && packets_max > 1) {
+                    return Err(ConfigError::BlockPackets);
+                }
+                if bytes_max == 0 {
+                    return Err(ConfigError::BlockBytes);
+                }
+                let BlockRules { order, place, .. } = scheme.blocks;
+                if order != BlockOrder::Strict || place != BlockPlace::Front {
+                    return Err(ConfigError::BlockOrder);
+                }
+                Ok(Self::Blocks(scheme.gather))
+            }
             (Trigger::Chunk { .. }, _, Press::Never) if scheme.gather == Gather::Packet => {
                 Ok(Self::Chunks)
             }
@@ -225,6 +266,11 @@ mod tests {
         assert_eq!(check(tail), Ok(()));
         tail.blocks.order = BlockOrder::Strict;
         assert_eq!(check(tail), Err(ConfigError::BlockOrder));
+        let waiting = Scheme::waiting(Gather::Edge, 8192);
+        assert_eq!(check(waiting), Ok(()));
+        let loose = Scheme { blocks: BlockRules::PAPER, ..waiting };
+        assert_eq!(check(loose), Err(ConfigError::BlockOrder));
+        assert_eq!(check(Scheme::waiting(Gather::Flow, 0)), Err(ConfigError::BlockBytes));
         let pressed_chunks = Scheme { press: Press::Always, ..Scheme::basicq(9000) };
         assert_eq!(check(pressed_chunks), Err(ConfigError::Combination));
     }

@@ -35,7 +35,8 @@ pub enum Admission {
 /// What came out of the press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The packet or block became smaller: this many bytes without any header.
+    /// The packet or block became smaller: this many bytes without any header. It must
+    /// [gain](crate::FrameCost::gains) with its headers too; otherwise the originals are sent.
     Smaller(u32),
     /// It did not become smaller; the originals are to be sent.
     NotSmaller,
@@ -211,6 +212,17 @@ impl Port {
             Line::Serial(_) | Line::Blocks(_) => None, // they hold nothing back
             // While the link is busy no time makes a difference.
             Line::Chunks(line) => line.next_deadline().filter(|_| self.common.link_idle),
+        }
+    }
+
+    /// True if a link that becomes ready will be given a frame, now or, if packets are held back,
+    /// later. False while all that waits is in the press, or behind what is.
+    #[inline]
+    pub fn can_send(&self) -> bool {
+        match &self.line {
+            Line::Serial(line) => line.waiting().1 > 0,
+            Line::Blocks(line) => line.can_send(),
+            Line::Chunks(line) => line.waiting().1 > 0,
         }
     }
 

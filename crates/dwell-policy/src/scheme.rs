@@ -37,6 +37,19 @@ pub enum Trigger {
         /// How many packets the link sends while a block is being pressed, n.
         lead: u32,
     },
+    /// The link is about to get to a packet that is not pressed: then so much of its group as
+    /// waits is pressed with it, if its waiting time suffices. So blocks are as large as the
+    /// queue allows, and nothing is held back. Ours, of Eq. (2) of Shimamura et al. and the
+    /// groups of Yoshino et al.
+    Waiting {
+        /// The most bytes of packets in a block.
+        bytes_max: u32,
+        /// The most packets in a block.
+        packets_max: u32,
+        /// The link is about to get to a packet if it needs less than this to send what is
+        /// ahead, in nanoseconds; or if that is less than a frame.
+        lead_ns: u64,
+    },
     /// Packets are held back until they fill a frame or one of them has no time left (Sawabe
     /// et al.).
     Chunk {
@@ -141,7 +154,8 @@ pub enum Press {
     Never,
     /// Whenever it is not pressed yet.
     Always,
-    /// When its waiting time suffices: Eq. (2) of Shimamura et al.
+    /// When its waiting time suffices: Eq. (2) of Shimamura et al. With [`Trigger::Immediate`]
+    /// and [`Trigger::Waiting`].
     WaitingTime,
     /// When [`Trigger::Backlog`] says so: the threshold on the queue stands for the waiting
     /// time.
@@ -199,7 +213,8 @@ pub enum BlockOrder {
     /// packets that become a block; and those of a block placed at the tail.
     Loose,
     /// Packets of a group leave in the order in which they arrived; what was put back excepted.
-    /// The link passes an unfinished block with packets of other groups only, and a block is
+    /// (With [`Trigger::Waiting`], packets of a flow do: a block may pass packets that are left
+    /// alone of other flows.) The link passes an unfinished block with packets of other groups only, and a block is
     /// made of packets with nothing else of their group between them.
     Strict,
 }
@@ -258,7 +273,7 @@ pub struct Scheme {
     pub skip: Skip,
     /// Whether pressed packets pass those that wait for the CPU; for [`Trigger::Immediate`].
     pub passing: Passing,
-    /// How blocks move in the queue; for [`Trigger::Backlog`].
+    /// How blocks move in the queue; for [`Trigger::Backlog`] and [`Trigger::Waiting`].
     pub blocks: BlockRules,
     /// Fill the room that is left in a frame from other classes (CEA of Sawabe et al.); for
     /// [`Trigger::Chunk`].
@@ -288,6 +303,11 @@ pub const PRESETS: [&str; 16] = [
 /// m and n of most figures of Yoshino et al.
 const BLOCK_PACKETS: u32 = 5;
 const BLOCK_LEAD: u32 = 5;
+
+/// Blocks of small packets end here.
+const WAITING_PACKETS_MAX: u32 = 255;
+/// Who drives the port may come a little late.
+const WAITING_LEAD_NS: u64 = 2_000_000;
 
 /// What the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
 const CHUNK_BYTES_MAX: u32 = 9000;
@@ -333,6 +353,20 @@ impl Scheme {
             trigger: Trigger::Backlog { packets, lead },
             press: Press::Threshold,
             skip: Skip::BackOff(BackOffConfig::default()),
+            ..Self::BASE
+        }
+    }
+
+    /// Press what waits of one group of `gather` when the link is about to get to it, in blocks
+    /// of at most `bytes_max`. Order is kept within each flow.
+    pub fn waiting(gather: Gather, bytes_max: u32) -> Self {
+        let packets_max = if matches!(gather, Gather::Packet) { 1 } else { WAITING_PACKETS_MAX };
+        Self {
+            gather,
+            trigger: Trigger::Waiting { bytes_max, packets_max, lead_ns: WAITING_LEAD_NS },
+            press: Press::WaitingTime,
+            skip: Skip::BackOff(BackOffConfig::default()),
+            blocks: BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER },
             ..Self::BASE
         }
     }

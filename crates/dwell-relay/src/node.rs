@@ -10,10 +10,13 @@
 
 mod env;
 mod inbound;
+mod link;
 mod outbound;
 mod pacer;
 mod peer;
 mod prefixes;
+mod press;
+mod reassembly;
 mod status;
 mod store;
 
@@ -39,6 +42,8 @@ use store::Store;
 
 /// The longest packet or datagram that IP and UDP know.
 const LEN_MAX: usize = 65_535;
+/// More than the header of any record.
+const RECORD_ROOM: usize = 16;
 
 /// What a node drops before a packet belongs to a peer, or a datagram to a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,8 +68,10 @@ pub struct Node {
     inbound: Prefixes,
     store: Store,
     decompressor: Decompressor,
-    /// A press result or a restored packet on its way.
+    /// A press result, a record that is cut, or restored packets on their way.
     scratch: Box<[u8]>,
+    /// The packets of a block on their way to the press.
+    block: Vec<u8>,
     drops: NodeDrops,
     patience: Patience,
     /// The MTU of the TUN: what TCP through it is told.
@@ -99,7 +106,8 @@ impl Node {
             inbound: Prefixes::default(),
             store: Store::default(),
             decompressor: Decompressor::new(),
-            scratch: vec![0; LEN_MAX].into_boxed_slice(),
+            scratch: vec![0; LEN_MAX + RECORD_ROOM].into_boxed_slice(),
+            block: Vec::new(),
             drops: NodeDrops::default(),
             patience: patience(config),
             tun_mtu: u16::MAX,
@@ -229,11 +237,7 @@ impl Node {
         let of_peer = |peer: &Peer| {
             let timers = peer.deadline(self.patience);
             let open = peer.handshake.current().is_some() && !peer.pacer.is_blocked();
-            if open && peer.port.waiting().1 > 0 {
-                timers.min(peer.pacer.ready_at())
-            } else {
-                timers
-            }
+            if open && peer.port.can_send() { timers.min(peer.pacer.ready_at()) } else { timers }
         };
         self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
     }
@@ -273,6 +277,10 @@ impl Node {
     fn remove_peer(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         peer.port.clear(|id| self.store.remove(id));
+        // A result may still come; it knows only the first packet of its block.
+        for &id in peer.port.block().iter().skip(1) {
+            self.store.remove(id);
+        }
         peer.handshake.forget();
         peer.state = PeerState::Down;
         peer.endpoint = None;

@@ -70,6 +70,11 @@ impl Histogram {
         self.buckets.len()
     }
 
+    /// The sum of all that was taken in, in nanoseconds.
+    pub fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+
     /// The time that the share `quantile` (0 to 1) did not exceed; zero if there is none.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         if self.buckets.is_empty() {

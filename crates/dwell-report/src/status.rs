@@ -188,6 +188,9 @@ pub struct TxStatus {
     pub frames: u64,
     /// Bytes put on the link for them, all overhead included.
     pub link_bytes: u64,
+    /// Times that the press was at work: on a packet, or on a block of them.
+    #[serde(default)]
+    pub presses: u64,
     /// Packets given to the press.
     pub tried: u64,
     /// Packets that came out smaller, and the bytes that went in.
@@ -265,6 +268,7 @@ impl From<&Accounts> for TxStatus {
             held: accounts.held.into(),
             frames: accounts.frames,
             link_bytes: accounts.link_bytes,
+            presses: press.presses,
             tried: press.tried,
             pressed: press.pressed.into(),
             pressed_to_bytes: press.pressed_to_bytes,
@@ -292,6 +296,16 @@ pub struct RxStatus {
     pub raw: u64,
     /// Packets that came pressed.
     pub pressed: u64,
+    /// Blocks that were restored; their packets count as pressed.
+    #[serde(default)]
+    pub blocks: u64,
+    /// Parts of records that were longer than a datagram.
+    #[serde(default)]
+    pub fragments: u64,
+    /// Records that came in parts and were dropped, by reason: not all parts came in time, too
+    /// many others were under way, or the parts contradict each other.
+    #[serde(default)]
+    pub dropped_records: BTreeMap<String, u64>,
     /// Packets delivered, with their original bytes.
     pub packets: Count,
     /// Datagrams that never came: gaps in the sequence numbers.

@@ -1,7 +1,8 @@
 //! What happens next: one pending time for each actor of a fixed set.
 //!
 //! Links, presses and sources each have at most one thing coming up, so there is no heap of
-//! events but a tournament in fours: the actors play first, then the winners, until one is left.
+//! events but a tournament in pairs: the actors play first, then the winners, until one is left.
+//! An actor whose time changes plays its matches anew, and no others.
 //!
 //! Ties are frequent: connections that share a link send in step with its transmissions, to the
 //! nanosecond. Of equal times, the first actors of the agenda go in their order. The others go
@@ -15,29 +16,12 @@ pub const NEVER_NS: u64 = u64::MAX;
 /// The pending times of all actors.
 #[derive(Clone, Debug)]
 pub struct Agenda {
-    /// The levels of the tournament one after the other: first the actors in fours, then the
-    /// winners of these fours in fours, and so on to a single four.
-    fours: Vec<Four>,
-    /// Where each level begins.
-    levels: Vec<usize>,
-    /// The winner of the last four.
-    first: Entry,
+    /// The tournament: 1 is the winner of all, those who met in match `n` are `2n` and `2n + 1`,
+    /// and the actors themselves are the last half.
+    tree: Box<[Entry]>,
     /// Actors from this one on have no fixed order among each other.
     shuffled_from: u32,
     seed: u64,
-}
-
-/// Four that play against each other; a line of the cache.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Four([Entry; 4]);
-
-impl Four {
-    #[inline]
-    fn winner(&self) -> Entry {
-        let [a, b, c, d] = self.0;
-        a.earlier(b).earlier(c.earlier(d))
-    }
 }
 
 /// What is pending, as one number: from the top, 64 bits of time, 32 that decide ties, 32 that
@@ -73,13 +57,9 @@ impl Agenda {
     /// them, in their order.
     pub fn new(actors: usize, shuffled_from: usize, seed: u64) -> Self {
         let nobody = Entry::new(NEVER_NS, u32::MAX, 0);
-        let (mut fours, mut levels, mut players) = (Vec::new(), Vec::new(), actors.max(1));
-        while levels.is_empty() || players > 1 {
-            levels.push(fours.len());
-            players = players.div_ceil(4);
-            fours.resize(fours.len() + players, Four([nobody; 4]));
-        }
-        Self { fours, levels, first: nobody, shuffled_from: shuffled_from as u32, seed }
+        let places = actors.next_power_of_two().max(2);
+        let tree = vec![nobody; 2 * places].into();
+        Self { tree, shuffled_from: shuffled_from as u32, seed }
     }
 
     #[inline]
@@ -98,32 +78,29 @@ impl Agenda {
     /// The earliest actor and its time; [`NEVER_NS`] if nothing is pending.
     #[inline]
     pub fn next(&self) -> (u64, u32) {
-        (self.first.at_ns(), self.first.actor())
+        (self.tree[1].at_ns(), self.tree[1].actor())
     }
 
     /// When `actor` is due.
     #[inline]
     pub fn time_ns(&self, actor: u32) -> u64 {
-        let actor = actor as usize;
-        self.fours[actor / 4].0[actor % 4].at_ns()
+        self.tree[self.tree.len() / 2 + actor as usize].at_ns()
     }
 
     /// `actor` is due at `at_ns` from now on, or [`NEVER_NS`].
     #[inline]
     pub fn set(&mut self, actor: u32, at_ns: u64) {
         let mut winner = Entry::new(at_ns, self.order(actor, at_ns), actor);
-        let mut player = actor as usize;
-        for &level in &self.levels {
-            let four = &mut self.fours[level + player / 4];
-            let place = &mut four.0[player % 4];
-            if *place == winner {
-                return; // nothing changes from here up
-            }
-            *place = winner;
-            winner = four.winner();
-            player /= 4;
+        let tree = &mut self.tree;
+        let mut place = tree.len() / 2 + actor as usize;
+        while place > 1 && tree[place] != winner {
+            tree[place] = winner;
+            winner = winner.earlier(tree[place ^ 1]);
+            place /= 2;
         }
-        self.first = winner;
+        if place == 1 {
+            tree[1] = winner;
+        }
     }
 }
 

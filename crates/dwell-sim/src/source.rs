@@ -102,6 +102,7 @@ impl OnOffSource {
         Self { config, spacing_ns, burst_mean, left: 0, at_ns: 0.0, random }
     }
 
+    #[inline]
     fn next_packet(&mut self) -> (u64, u32) {
         if self.left == 0 {
             let burst = self.random.exponential(self.burst_mean);

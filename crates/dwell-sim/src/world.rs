@@ -155,7 +155,9 @@ impl World {
         match self.actors[actor as usize] {
             Actor::Transmitter(link) => self.transmitted(link),
             Actor::Press(link) => self.pressed(link),
-            Actor::PortTimer(link) => self.pump(link),
+            Actor::PortTimer(link) => {
+                self.pump(link);
+            }
             Actor::Pipe(link) => self.arrived(link),
             Actor::Resend(link) => self.resend(link),
             Actor::Source(flow) => self.source_sends(flow),

@@ -13,6 +13,7 @@ pub mod emulator;
 pub mod http;
 pub mod lab;
 pub mod link;
+pub mod mesh;
 pub mod ping;
 pub mod relays;
 mod sys;

@@ -1,6 +1,6 @@
 //! Two relays at the ends of a thin link: their configuration, their processes, their accounts.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,17 @@ pub enum RelayRate {
     Unlimited,
     /// Configured.
     Fixed(Rate),
+}
+
+impl fmt::Display for RelayRate {
+    /// As a configuration has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Unlimited => f.write_str("unlimited"),
+            Self::Fixed(rate) => write!(f, "{}bit", rate.as_bps()),
+        }
+    }
 }
 
 /// What the two relays have in common.
@@ -82,7 +93,7 @@ pub enum RelayError {
 /// One relay.
 #[derive(Debug)]
 pub struct Relay {
-    name: &'static str,
+    name: String,
     host: Host,
     process: Process,
     status: PathBuf,
@@ -148,8 +159,8 @@ impl Relays {
 }
 
 impl Relay {
-    fn start(
-        name: &'static str,
+    pub(crate) fn start(
+        name: &str,
         host: Host,
         dwell: &Path,
         config: PathBuf,
@@ -163,7 +174,7 @@ impl Relay {
         command.arg("relay").arg("--config").arg(&config).stdout(output).stderr(errors);
         let process = Process::spawn(&mut command)?;
         let status = folder.join(format!("{name}.sock"));
-        Ok(Self { name, host, process, status, log, config })
+        Ok(Self { name: name.to_owned(), host, process, status, log, config })
     }
 
     /// Where it runs.
@@ -257,11 +268,7 @@ impl<'a> Side<'a> {
 
     fn config(&self, folder: &Path, psk: &Path, settings: &RelaySettings) -> String {
         let RelaySettings { scheme, codec, offload, extra, .. } = settings;
-        let rate = match settings.rate {
-            RelayRate::Auto => "auto".to_owned(),
-            RelayRate::Unlimited => "unlimited".to_owned(),
-            RelayRate::Fixed(rate) => format!("{}bit", rate.as_bps()),
-        };
+        let rate = settings.rate;
         let security = if settings.sealed {
             format!("psk_file = {:?}", psk.display().to_string())
         } else {
@@ -286,7 +293,7 @@ impl<'a> Side<'a> {
 }
 
 /// A key of the lab's own: random enough for two namespaces on one machine.
-fn write_secret(path: &Path) -> io::Result<()> {
+pub(crate) fn write_secret(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt;
     let mut bytes = [0; 32];

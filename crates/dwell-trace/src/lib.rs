@@ -12,8 +12,11 @@ pub mod datagram;
 pub mod link;
 pub mod lists;
 pub mod names;
+pub mod replay;
 pub mod report;
 pub mod summary;
+pub mod train;
+pub mod verdict;
 
 pub use analysis::{Accounts, Analysis, Batch, Clock, Over, Press, Settings};
 pub use capture::{Capture, LinkType, OpenError, Packet, Trouble};

@@ -11,6 +11,8 @@ const PROBE: u8 = 2;
 const PROBE_REPLY: u8 = 3;
 const REPORT: u8 = 4;
 const CLOSE: u8 = 5;
+const MISSING: u8 = 6;
+const GONE: u8 = 7;
 
 /// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +42,47 @@ pub enum Control {
         /// Why.
         reason: CloseReason,
     },
+    /// The sender waits for these datagrams of the receiver, which may be lost.
+    Missing(Numbers),
+    /// These datagrams, which were missed, are not going to be sent again.
+    Gone(Numbers),
     /// A subtype that this version does not know: count it and go on. Never sent.
     Unknown {
         /// The subtype.
         subtype: u8,
     },
+}
+
+/// Sequence numbers of datagrams: up to 64 of them, none further than 63 from the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// The lowest.
+    pub first: u64,
+    /// Bit *i*, counted from the lowest, is for the number `first` + *i*.
+    pub bits: u64,
+}
+
+impl Numbers {
+    /// Adds a number; false if it is too far from the first, or below it.
+    pub fn add(&mut self, number: u64) -> bool {
+        if self.bits == 0 {
+            *self = Self { first: number, bits: 1 };
+            return true;
+        }
+        let Some(bit) = number.checked_sub(self.first).filter(|&bit| bit < 64) else {
+            return false;
+        };
+        self.bits |= 1 << bit;
+        true
+    }
+
+    /// The numbers, ascending. Those beyond the last 64-bit number don't exist.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + use<> {
+        let Self { first, bits } = *self;
+        (0..64)
+            .filter(move |bit| bits >> bit & 1 == 1)
+            .filter_map(move |bit| first.checked_add(bit))
+    }
 }
 
 /// What a receiver has seen of a session, from its beginning: cumulative, so that a lost
@@ -107,6 +145,7 @@ impl Control {
             Self::ProbeReply { .. } => 1 + 8 + 4 + 8,
             Self::Report(_) => CONTROL_BODY_MAX,
             Self::Close { .. } => 2,
+            Self::Missing(_) | Self::Gone(_) => 1 + 8 + 8,
         }
     }
 
@@ -136,6 +175,11 @@ impl Control {
                 report.fields().iter().for_each(|field| put(&field.to_be_bytes()));
             }
             Self::Close { reason } => put(&[CLOSE, reason.into()]),
+            Self::Missing(numbers) | Self::Gone(numbers) => {
+                put(&[if matches!(self, Self::Missing(_)) { MISSING } else { GONE }]);
+                put(&numbers.first.to_be_bytes());
+                put(&numbers.bits.to_be_bytes());
+            }
             Self::Unknown { subtype } => put(&[subtype]),
         }
         len
@@ -169,6 +213,8 @@ impl Control {
                 delivery_bps: rest.u64()?,
             }),
             CLOSE => Self::Close { reason: rest.u8()?.into() },
+            MISSING => Self::Missing(Numbers { first: rest.u64()?, bits: rest.u64()? }),
+            GONE => Self::Gone(Numbers { first: rest.u64()?, bits: rest.u64()? }),
             subtype => Self::Unknown { subtype },
         })
     }
@@ -217,8 +263,22 @@ pub(crate) mod tests {
             }),
             report,
             any::<u8>().prop_map(|code| Control::Close { reason: code.into() }),
-            (6u8..).prop_map(|subtype| Control::Unknown { subtype }),
+            any::<(u64, u64)>().prop_map(|(first, bits)| Control::Missing(Numbers { first, bits })),
+            any::<(u64, u64)>().prop_map(|(first, bits)| Control::Gone(Numbers { first, bits })),
+            (8u8..).prop_map(|subtype| Control::Unknown { subtype }),
         ]
+    }
+
+    #[test]
+    fn numbers_are_added_while_they_are_near() {
+        let mut numbers = Numbers::default();
+        assert_eq!(numbers.iter().count(), 0);
+        for (number, fits) in [(100, true), (101, true), (163, true), (164, false), (99, false)] {
+            assert_eq!(numbers.add(number), fits);
+        }
+        assert_eq!(numbers.iter().collect::<Vec<_>>(), [100, 101, 163]);
+        let last = Numbers { first: u64::MAX - 1, bits: u64::MAX };
+        assert_eq!(last.iter().collect::<Vec<_>>(), [u64::MAX - 1, u64::MAX]);
     }
 
     proptest! {

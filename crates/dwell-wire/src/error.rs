@@ -23,17 +23,20 @@ pub enum WireError {
     /// A record without a single byte after its header.
     #[error("a record is empty")]
     RecordEmpty,
-    /// A pressed packet that is empty, or not smaller than the original that it declares.
-    #[error("a pressed packet is empty or not smaller than its original")]
+    /// A pressed packet or block that is empty, or not smaller than the original that it declares.
+    #[error("a pressed packet or block is empty or not smaller than its original")]
     PressedLength,
+    /// A fragment that is empty, of a record in too many parts, or beyond the last of them.
+    #[error("a fragment is empty or none of its record's")]
+    Fragment,
     /// A control message of a known subtype is shorter than its fields.
     #[error("a control message is shorter than its fields")]
     ControlLength,
 }
 
 /// A record does not go into a body: no room is left, or the body is closed by a record that
-/// reaches to its end, or no such record can exist (an empty packet, a pressed packet that is
-/// not smaller than its original).
+/// reaches to its end, or no such record can exist (an empty packet, a pressed packet or block
+/// that is not smaller than its original).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the record does not fit into the body")]
 pub struct Full;

@@ -3,12 +3,14 @@
 //!
 //! `docs/wire.md` is normative; the code follows it and the tests check its worked examples.
 //! The way down: a [`Datagram`] has a body, a body is a run of [`Records`], a record is a raw
-//! packet, a [`Pressed`] one or a [`Control`] message. [`PacketInfo`] reads the packets.
+//! packet, a [`Pressed`] one, a [`Block`] of several or a [`Control`] message. [`PacketInfo`]
+//! reads the packets.
 //!
 //! This crate knows nothing about sockets, clocks, keys or codecs: sealing and pressing happen
 //! elsewhere, here are only the bytes around them. Whatever bytes come in, nothing panics and
 //! nothing is allocated.
 
+pub mod block;
 pub mod checksum;
 pub mod control;
 pub mod error;
@@ -24,7 +26,8 @@ pub mod sequence;
 mod ip;
 mod reader;
 
-pub use control::{CloseReason, Control, Report};
+pub use block::{Block, BlockPackets, Fragment};
+pub use control::{CloseReason, Control, Numbers, Report};
 pub use error::{Full, PacketError, WireError};
 pub use header::{DataHeader, Datagram, Kind};
 pub use hello::Hello;

@@ -1,5 +1,6 @@
 //! Records: what a body is made of (`docs/wire.md` sections 5 and 6).
 
+use crate::block::{BLOCK_HEADER_LEN, Block, FRAGMENT_HEADER_LEN, Fragment};
 use crate::control::{CONTROL_BODY_MAX, Control};
 use crate::error::{Full, WireError};
 use crate::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
@@ -11,6 +12,15 @@ pub const TYPE_RAW: u8 = 1;
 pub const TYPE_PRESSED: u8 = 2;
 /// The record type of a control message.
 pub const TYPE_CONTROL: u8 = 3;
+/// The record type of a block.
+pub const TYPE_BLOCK: u8 = 4;
+/// The record type of a fragment.
+pub const TYPE_FRAGMENT: u8 = 5;
+/// The record type that says which datagram is being sent again.
+pub const TYPE_RESENT: u8 = 6;
+
+/// Bytes that the record takes which marks a datagram as sent again.
+pub const RESENT_RECORD_LEN: usize = RECORD_HEADER_LEN + 4;
 
 /// The codec id of an LZ4 block.
 pub const CODEC_LZ4: u8 = 1;
@@ -33,6 +43,16 @@ pub const fn raw_record_len(packet_len: usize) -> usize {
 /// Bytes that a packet pressed to `data_len` bytes takes in a body.
 pub const fn pressed_record_len(data_len: usize) -> usize {
     RECORD_HEADER_LEN + PRESSED_HEADER_LEN + data_len
+}
+
+/// Bytes that a block pressed to `data_len` bytes takes in a body, or in its fragments.
+pub const fn block_record_len(data_len: usize) -> usize {
+    RECORD_HEADER_LEN + BLOCK_HEADER_LEN + data_len
+}
+
+/// Bytes that a fragment of `data_len` bytes takes in a body.
+pub const fn fragment_record_len(data_len: usize) -> usize {
+    RECORD_HEADER_LEN + FRAGMENT_HEADER_LEN + data_len
 }
 
 /// A packet in its pressed form.
@@ -76,9 +96,18 @@ pub enum Record<'a> {
     Pressed(Pressed<'a>),
     /// A control message.
     Control(Control),
+    /// Packets that were pressed together.
+    Block(Block<'a>),
+    /// A part of a record that is longer than a datagram.
+    Fragment(Fragment<'a>),
+    /// The records that follow are those of an earlier datagram, sent again.
+    Resent {
+        /// The low half of that datagram's sequence number.
+        sequence_low: u32,
+    },
     /// A type that this version does not implement: count it and go on.
     Skipped {
-        /// The type, 4 to 15.
+        /// The type, 7 to 15.
         record_type: u8,
         /// Bytes of its body.
         len: usize,
@@ -117,6 +146,12 @@ impl<'a> Records<'a> {
             TYPE_RAW => Ok(Record::Raw(body)),
             TYPE_PRESSED => Pressed::parse(body).map(Record::Pressed),
             TYPE_CONTROL => Control::parse(body).map(Record::Control),
+            TYPE_BLOCK => Block::parse(body).map(Record::Block),
+            TYPE_FRAGMENT => Fragment::parse(body).map(Record::Fragment),
+            TYPE_RESENT => {
+                let sequence_low = Reader(body).u32().ok_or(WireError::Truncated)?;
+                Ok(Record::Resent { sequence_low })
+            }
             _ => Ok(Record::Skipped { record_type, len: body.len() }),
         }
     }
@@ -214,6 +249,37 @@ impl<'a> BodyWriter<'a> {
         self.append(TYPE_CONTROL, &[], &body[..len])
     }
 
+    /// Appends a block: [`block_record_len`] bytes.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room, or its data are empty or not smaller than the original.
+    pub fn block(&mut self, block: &Block<'_>) -> Result<(), Full> {
+        if !presses(block.original_len, block.data) {
+            return Err(Full);
+        }
+        self.append(TYPE_BLOCK, &block.header(), block.data)
+    }
+
+    /// Appends a fragment: [`fragment_record_len`] bytes.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room, or there can be no such fragment.
+    pub fn fragment(&mut self, fragment: &Fragment<'_>) -> Result<(), Full> {
+        if !fragment.exists() {
+            return Err(Full);
+        }
+        self.append(TYPE_FRAGMENT, &fragment.header(), fragment.data)
+    }
+
+    /// Appends the record that says which datagram the following records were in:
+    /// [`RESENT_RECORD_LEN`] bytes.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room.
+    pub fn resent(&mut self, sequence_low: u32) -> Result<(), Full> {
+        self.append(TYPE_RESENT, &[], &sequence_low.to_be_bytes())
+    }
+
     /// Appends a record whose body is `prefix`, then `data`.
     fn append(&mut self, record_type: u8, prefix: &[u8], data: &[u8]) -> Result<(), Full> {
         let body_len = prefix.len() + data.len();
@@ -247,6 +313,9 @@ mod tests {
         Raw(Vec<u8>),
         Pressed { codec: u8, epoch: u8, original_len: u16, data: Vec<u8> },
         Control(Control),
+        Block { codec: u8, flags: u8, original_len: u16, data: Vec<u8> },
+        Fragment { id: u32, index: u8, last: u8, data: Vec<u8> },
+        Resent(u32),
     }
 
     impl Owned {
@@ -257,6 +326,12 @@ mod tests {
                     writer.pressed(*codec, *epoch, *original_len, data)
                 }
                 Self::Control(control) => writer.control(control),
+                _ => match self.borrow() {
+                    Record::Block(block) => writer.block(&block),
+                    Record::Fragment(fragment) => writer.fragment(&fragment),
+                    Record::Resent { sequence_low } => writer.resent(sequence_low),
+                    other => panic!("{other:?}"),
+                },
             }
         }
 
@@ -265,6 +340,9 @@ mod tests {
                 Self::Raw(packet) => raw_record_len(packet.len()),
                 Self::Pressed { data, .. } => pressed_record_len(data.len()),
                 Self::Control(control) => RECORD_HEADER_LEN + control.body_len(),
+                Self::Block { data, .. } => block_record_len(data.len()),
+                Self::Fragment { data, .. } => fragment_record_len(data.len()),
+                Self::Resent(_) => RESENT_RECORD_LEN,
             }
         }
 
@@ -275,6 +353,13 @@ mod tests {
                     Record::Pressed(Pressed { codec, epoch, original_len, data })
                 }
                 Self::Control(control) => Record::Control(*control),
+                &Self::Block { codec, flags, original_len, ref data } => {
+                    Record::Block(Block { codec, flags, original_len, data })
+                }
+                &Self::Fragment { id, index, last, ref data } => {
+                    Record::Fragment(Fragment { id, index, last, data })
+                }
+                &Self::Resent(sequence_low) => Record::Resent { sequence_low },
             }
         }
     }
@@ -293,6 +378,16 @@ mod tests {
                 Owned::Pressed { codec, epoch, original_len, data }
             }),
             any_control().prop_map(Owned::Control),
+            (0u8..16, 0u8..16, any_bytes(), 1u16..5000).prop_map(|(codec, flags, data, saved)| {
+                let original_len = data.len() as u16 + saved;
+                Owned::Block { codec, flags, original_len, data }
+            }),
+            (any::<u32>(), 1u8..64, any::<u8>(), any_bytes()).prop_map(
+                |(id, last, index, data)| {
+                    Owned::Fragment { id, index: index % (last + 1), last, data }
+                }
+            ),
+            any::<u32>().prop_map(Owned::Resent),
         ]
     }
 
@@ -338,12 +433,16 @@ mod tests {
         assert_eq!(writer.raw(&[]), Err(Full));
         assert_eq!(writer.pressed(1, 0, 5, &[0; 5]), Err(Full));
         assert_eq!(writer.pressed(1, 0, 5, &[]), Err(Full));
+        let block = Block { codec: 1, flags: 0, original_len: 5, data: &[0; 5] };
+        assert_eq!(writer.block(&block), Err(Full));
+        let fragment = Fragment { id: 1, index: 0, last: 0, data: &[0; 5] };
+        assert_eq!(writer.fragment(&fragment), Err(Full));
         assert!(writer.is_empty());
     }
 
     #[test]
     fn malformed_bodies_end_with_a_named_reason() {
-        let cases: [(&[u8], WireError); 9] = [
+        let cases: [(&[u8], WireError); 12] = [
             (&[0x10], WireError::Truncated),
             (&[0x00, 0x01, 0xaa], WireError::RecordType),
             (&[0x10, 0x03, 1, 2], WireError::RecordLength),
@@ -353,6 +452,9 @@ mod tests {
             (&[0x20, 0x03, 0x10, 0x00, 0x09], WireError::PressedLength),
             (&[0x20, 0x04, 0x10, 0x00, 0x01, 0xaa], WireError::PressedLength),
             (&[0x30, 0x02, 0x02, 0xaa], WireError::ControlLength),
+            (&[0x40, 0x04, 0x20, 0x00, 0x01, 0xaa], WireError::PressedLength),
+            (&[0x50, 0x07, 0, 0, 0, 1, 3, 2, 0xaa], WireError::Fragment),
+            (&[0x60, 0x03, 0, 0, 1], WireError::Truncated),
         ];
         for (bad, reason) in cases {
             let body = [&[0x10, 0x01, 0x45], bad].concat();
@@ -365,7 +467,7 @@ mod tests {
 
     #[test]
     fn unknown_types_are_skipped() {
-        for record_type in 4..16u8 {
+        for record_type in 7..16u8 {
             let body = [record_type << 4, 2, 9, 9, 0x10, 1, 0x45];
             let records: Vec<_> = Records::new(&body).collect();
             let skipped = Record::Skipped { record_type, len: 2 };

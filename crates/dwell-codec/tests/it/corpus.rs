@@ -25,6 +25,11 @@ fn codec_decode() {
 }
 
 #[test]
+fn codec_dictionary() {
+    replay("codec_dictionary", fuzz_codec::dictionary);
+}
+
+#[test]
 fn codec_roundtrip() {
     replay("codec_roundtrip", fuzz_codec::roundtrip);
 }

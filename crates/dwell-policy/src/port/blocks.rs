@@ -7,6 +7,9 @@
 //! the block stands where its first packet stood.
 //!
 //! What the paper leaves open is a matter of [`BlockRules`](crate::BlockRules).
+//!
+//! [`Trigger::Waiting`] is a rule of ours for the same queue: a block is made at the latest
+//! moment, of as much as waits then, and only if Eq. (2) of Shimamura et al. grants the time.
 
 mod gather;
 mod groups;
@@ -21,9 +24,29 @@ use super::{Outcome, PutBack};
 use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FramePacket, FrameUnit, SendCause};
 use crate::packet::{Packet, PacketId};
+use crate::press::waiting_time_suffices;
 use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Trigger, Unfinished};
-use gather::Gatherer;
+use gather::{Gatherer, Room, first_due};
 use queue::{NONE, Node, Queue, State};
+
+/// Which packets become a block, and when.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// [`Trigger::Backlog`]: m and n.
+    Count { packets: usize, lead: usize },
+    /// [`Trigger::Waiting`].
+    Waiting { room: Room, lead_ns: u64 },
+}
+
+impl Rule {
+    /// Why the link got to a packet that could have been pressed.
+    fn bypass(self) -> Bypass {
+        match self {
+            Self::Count { .. } => Bypass::NoBlock,
+            Self::Waiting { .. } => Bypass::NoTime,
+        }
+    }
+}
 
 /// A queue whose packets are pressed in blocks.
 #[derive(Clone, Debug)]
@@ -39,9 +62,7 @@ pub(super) struct Blocks {
     units_bytes: u64,
     /// Packets that were put back and wait.
     returned: usize,
-    /// m and n.
-    block_packets: usize,
-    lead: usize,
+    rule: Rule,
     rules: BlockRules,
     gatherer: Gatherer,
 }
@@ -56,8 +77,7 @@ impl Blocks {
             bytes: 0,
             units_bytes: 0,
             returned: 0,
-            block_packets: 1,
-            lead: 0,
+            rule: Rule::Count { packets: 1, lead: 0 },
             rules: BlockRules::PAPER,
             gatherer: Gatherer::default(),
         }
@@ -71,9 +91,17 @@ impl Blocks {
     /// The configuration changed.
     pub(super) fn recount(&mut self, common: &Common) {
         let scheme = &common.config.scheme;
-        if let Trigger::Backlog { packets, lead } = scheme.trigger {
-            self.queue.configure(packets, lead, scheme.blocks.slots);
-            (self.block_packets, self.lead) = (packets as usize, lead as usize);
+        match scheme.trigger {
+            Trigger::Backlog { packets, lead } => {
+                self.queue.configure(packets, lead, scheme.blocks.slots);
+                self.rule = Rule::Count { packets: packets as usize, lead: lead as usize };
+            }
+            Trigger::Waiting { bytes_max, packets_max, lead_ns } => {
+                self.queue.configure(1, 0, scheme.blocks.slots);
+                let room = Room { bytes: bytes_max, packets: packets_max as usize };
+                self.rule = Rule::Waiting { room, lead_ns };
+            }
+            Trigger::Immediate | Trigger::Chunk { .. } => (),
         }
         self.rules = scheme.blocks;
         let units = self.queue.iter().map(|at| self.queue.node(at));
@@ -89,6 +117,8 @@ impl Blocks {
     pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
         let class = packet.service();
         let state = match common.fixed_bypass(packet) {
+            // Together even small ones are worth it.
+            Some(Bypass::TooSmall) if self.gather != Gather::Packet => State::Raw,
             Some(reason) => State::Exempt(reason),
             // Only who could become part of a block is asked: the back-off counts it.
             None if self.queue.reaches_edge() && !common.may_try(packet.flow, class) => {
@@ -209,18 +239,51 @@ impl Blocks {
             self.fill_frame(common, now, at);
             return Some(Action::Send);
         }
-        if !self.is_pressing() && self.has_backlog() {
-            let Self { queue, members, rules, block_packets, .. } = self;
-            self.gatherer.gather(queue, rules.order, *block_packets, members);
-            return (!self.members.is_empty()).then(|| self.start(common));
+        if self.is_pressing() {
+            return None;
         }
-        None
+        match self.rule {
+            Rule::Count { packets, .. } if self.has_backlog() => {
+                let Self { queue, members, rules, .. } = self;
+                self.gatherer.gather(queue, rules.order, packets, members);
+            }
+            Rule::Count { .. } => (),
+            Rule::Waiting { room, lead_ns } => self.gather_due(common, room, lead_ns),
+        }
+        (!self.members.is_empty()).then(|| self.start(common))
     }
 
     /// Enough waits, and enough of one group beyond the lead.
     fn has_backlog(&self) -> bool {
-        let waits = self.queue.slots() > self.lead + self.block_packets;
-        waits && self.queue.groups.any_full()
+        let Rule::Count { packets, lead } = self.rule else { return false };
+        self.queue.slots() > lead + packets && self.queue.groups.any_full()
+    }
+
+    /// Gathers what waits with the packet that the link is about to get to, if there is time to
+    /// press it: Eq. (2) of Shimamura et al.
+    fn gather_due(&mut self, common: &mut Common, room: Room, lead_ns: u64) {
+        let Some(rate) = common.config.rate else { return };
+        let frame_bytes = u64::from(common.config.frame.units_bytes_max).max(1);
+        let lead_bytes = rate.bytes_in_ns(lead_ns).max(frame_bytes);
+        let Self { queue, members, gatherer, .. } = self;
+        while let Some((first, ahead_bytes)) =
+            first_due(queue, lead_bytes, |node| unit_bytes(common, node))
+        {
+            let bytes = gatherer.gather_waiting(queue, first, room, members);
+            let node = *queue.node(first);
+            if members.len() == 1 && bytes < common.config.press_bytes_min {
+                // It found no company, and the link is here.
+                queue.set_state(first, State::Exempt(Bypass::TooSmall));
+                members.clear();
+                continue;
+            }
+            let estimate = common.estimate(node.flow, node.class, bytes);
+            let backlog_bytes = common.backlog_bytes(ahead_bytes);
+            if !waiting_time_suffices(backlog_bytes, bytes, estimate, rate) {
+                members.clear();
+            }
+            return;
+        }
     }
 
     /// Gives the gathered packets to the press.
@@ -236,6 +299,11 @@ impl Blocks {
             [id] => Action::Press(id),
             _ => Action::PressBlock,
         }
+    }
+
+    /// True if there is a unit that the link may take next.
+    pub(super) fn can_send(&self) -> bool {
+        self.sendable().is_some()
     }
 
     /// The unit that the link may take next.
@@ -299,7 +367,7 @@ impl Blocks {
             sojourn_ns: now.since_ns(node.arrived),
         });
         match node.state {
-            State::Raw => common.accounts.bypass(Bypass::NoBlock),
+            State::Raw => common.accounts.bypass(self.rule.bypass()),
             State::Exempt(reason) => common.accounts.bypass(reason),
             State::Tried | State::InPress | State::Pressed => (),
         }

@@ -208,13 +208,28 @@ impl Common {
         self.frame.units.extend(units);
     }
 
+    /// Makes a frame of a single unit, which takes `unit_bytes` of it.
+    #[inline]
+    pub(super) fn send_alone(&mut self, unit: FrameUnit, unit_bytes: u64) {
+        match &mut self.frame.units[..] {
+            [last] if self.frame.followers.is_empty() => *last = unit,
+            _ => {
+                self.open_frame();
+                self.frame.units.push(unit);
+            }
+        }
+        self.close_frame(&Filling::of(unit_bytes), SendCause::Ready, 0);
+    }
+
     /// Ends the frame, and returns the bytes of its units.
+    #[inline]
     pub(super) fn close_frame(&mut self, filling: &Filling, cause: SendCause, buffer: u8) -> u64 {
+        let (frames, bytes) = self.config.frame.cut(filling.units_bytes);
         let frame = &mut self.frame;
-        frame.link_bytes = filling.units_bytes + u64::from(self.config.frame.frame_bytes);
+        frame.link_bytes = bytes + frames * u64::from(self.config.frame.frame_bytes);
         frame.cause = cause;
         frame.buffer = buffer;
-        self.accounts.frames += 1;
+        self.accounts.frames += frames;
         self.accounts.link_bytes += frame.link_bytes;
         self.link_idle = false;
         filling.units_bytes
@@ -240,14 +255,5 @@ impl Filling {
         self.units_bytes += unit_bytes;
         self.closed = unit_bytes > u64::from(limits.unit_bytes_named);
         true
-    }
-}
-
-impl crate::config::FrameCost {
-    /// True if sending `packets` packets of `raw` bytes in all as one pressed unit of
-    /// `pressed` bytes takes less than sending them raw.
-    fn gains(&self, pressed: u32, (packets, raw): (u32, u32)) -> bool {
-        u64::from(pressed) + u64::from(self.pressed_unit_bytes)
-            < u64::from(raw) + u64::from(packets) * u64::from(self.raw_unit_bytes)
     }
 }

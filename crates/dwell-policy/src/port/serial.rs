@@ -34,6 +34,19 @@ impl Entry {
     fn is_pressed(&self) -> bool {
         self.pressed_here || self.pressed_before
     }
+
+    /// The unit that it is in a frame.
+    #[inline]
+    fn unit(&self, now: Instant) -> FrameUnit {
+        FrameUnit {
+            id: self.id,
+            bytes: self.bytes,
+            original_bytes: self.original_bytes,
+            pressed_here: self.pressed_here,
+            followers: 0,
+            sojourn_ns: now.since_ns(self.arrived),
+        }
+    }
 }
 
 /// A CPU queue, a press and a relay queue.
@@ -200,6 +213,9 @@ impl Serial {
 
     #[inline]
     fn fill_frame(&mut self, common: &mut Common, now: Instant) {
+        if common.config.frame.units_max == 1 {
+            return self.send_first(common, now);
+        }
         let mut filling = common.open_frame();
         while self.ready > 0 {
             let Some(entry) = self.queue.front() else { break };
@@ -207,19 +223,23 @@ impl Serial {
             if !filling.admit(common, unit_bytes) {
                 break;
             }
-            common.put(FrameUnit {
-                id: entry.id,
-                bytes: entry.bytes,
-                original_bytes: entry.original_bytes,
-                pressed_here: entry.pressed_here,
-                followers: 0,
-                sojourn_ns: now.since_ns(entry.arrived),
-            });
+            common.put(entry.unit(now));
             common.send_held(entry.original_bytes);
             self.queue.pop_front();
             self.ready -= 1;
         }
         self.ready_bytes -= common.close_frame(&filling, SendCause::Ready, 0);
+    }
+
+    /// The same where frames are of one unit, as on the links of most simulations.
+    #[inline]
+    fn send_first(&mut self, common: &mut Common, now: Instant) {
+        let Some(entry) = self.queue.pop_front() else { return };
+        let unit_bytes = common.unit_bytes(entry.bytes, entry.is_pressed());
+        self.ready -= 1;
+        self.ready_bytes -= unit_bytes;
+        common.send_held(entry.original_bytes);
+        common.send_alone(entry.unit(now), unit_bytes);
     }
 
     /// Drops all but the packet in the press.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use dwell_base::text::{printable, suggest};
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::CodecSpec;
-use dwell_policy::{ClassKey, QueueLimit, Ratio, Scheme};
+use dwell_policy::{ClassKey, QueueLimit, Ratio};
 use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
@@ -13,7 +13,7 @@ use super::error::Errors;
 use super::table::{Located, Table};
 use super::{
     Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
-    Secret, Security, check, value,
+    Secret, Security, check, exceptions, value,
 };
 
 /// How to come to the secret in a file.
@@ -21,6 +21,8 @@ pub(super) struct Secrets<'s> {
     /// What relative paths are relative to.
     pub(super) folder: &'s Path,
     pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
+    /// How to come to a list of exceptions.
+    pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
 }
 
 const TABLES: [&str; 3] = ["node", "defaults", "peer"];
@@ -40,13 +42,16 @@ pub const NODE_KEYS: [&str; 10] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first three may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 17] = [
+pub const PEER_KEYS: [&str; 21] = [
     "name",
     "endpoint",
     "prefixes",
     "psk_file",
     "security",
     "scheme",
+    "block_bytes",
+    "block_packets",
+    "block_lead",
     "codec",
     "rate",
     "queue_time",
@@ -55,6 +60,7 @@ pub const PEER_KEYS: [&str; 17] = [
     "link_overhead",
     "on_dead",
     "exceptions",
+    "exceptions_file",
     "press_min",
     "poor_ratio",
     "metric",
@@ -251,7 +257,10 @@ enum Protection {
 #[derive(Clone, Debug, Default)]
 struct PeerKeys {
     protection: Option<Located<Protection>>,
-    scheme: Option<Located<(&'static str, Scheme)>>,
+    scheme: Option<Located<&'static str>>,
+    block_bytes: Option<Located<u64>>,
+    block_packets: Option<Located<Option<u32>>>,
+    block_lead: Option<Located<u32>>,
     codec: Option<Located<CodecSpec>>,
     rate: Option<Located<RateConfig>>,
     queue_time_ns: Option<Located<u64>>,
@@ -260,6 +269,7 @@ struct PeerKeys {
     link_overhead_bytes: Option<Located<u32>>,
     on_dead: Option<Located<FailMode>>,
     exceptions: Option<Vec<Located<ClassKey>>>,
+    exceptions_file: Option<Located<PathBuf>>,
     press_bytes_min: Option<Located<u32>>,
     poor_ratio: Option<Located<Ratio>>,
     metric: Option<Located<u32>>,
@@ -268,12 +278,21 @@ struct PeerKeys {
 /// A packet as long as an IP packet can be must find room, or it could never be sent.
 const QUEUE_BYTES_MIN: u64 = 64 << 10;
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
+/// Below a full packet there is nothing to join; a block may take 64 datagrams, and its length
+/// has 16 bits.
+const BLOCK_BYTES_MIN: u64 = 1_500;
+const BLOCK_BYTES_MAX: u64 = 60_000;
 
 impl PeerKeys {
     fn read(table: &Table<'_>, errors: &mut Errors<'_>) -> Self {
         Self {
             protection: read_protection(table, errors),
             scheme: table.get("scheme", errors, value::scheme),
+            block_bytes: table.get("block_bytes", errors, |value| {
+                value::size_bytes(value, BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX)
+            }),
+            block_packets: table.get("block_packets", errors, value::block_packets),
+            block_lead: table.get("block_lead", errors, |value| value::integer(value, 0..=1000)),
             codec: table.get("codec", errors, value::codec),
             rate: table.get("rate", errors, value::rate),
             queue_time_ns: table.get("queue_time", errors, |value| {
@@ -288,6 +307,7 @@ impl PeerKeys {
                 .get("link_overhead", errors, |value| value::integer(value, 0..=1000)),
             on_dead: table.get("on_dead", errors, value::on_dead),
             exceptions: table.get_list("exceptions", "[\"tcp/443\"]", errors, value::class),
+            exceptions_file: table.get("exceptions_file", errors, value::exceptions_file),
             press_bytes_min: table
                 .get("press_min", errors, |value| value::integer(value, 0..=65_535)),
             poor_ratio: table.get("poor_ratio", errors, value::ratio),
@@ -301,9 +321,12 @@ impl PeerKeys {
         fn set<T: Clone>(target: &mut T, found: &Option<Located<T>>) {
             super::read::set(target, found.clone());
         }
-        if let Some(scheme) = &self.scheme {
-            (peer.scheme_name, peer.scheme) = scheme.value;
+        set(&mut peer.scheme_name, &self.scheme);
+        if let Some(bytes) = &self.block_bytes {
+            peer.blocks.bytes = bytes.value as u32; // at most 60,000
         }
+        set(&mut peer.blocks.packets, &self.block_packets);
+        set(&mut peer.blocks.lead, &self.block_lead);
         set(&mut peer.codec, &self.codec);
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;
@@ -375,6 +398,19 @@ fn read_peer<'t>(
     let mut config = PeerConfig::new(name, security);
     defaults.apply(&mut config);
     keys.apply(&mut config);
+    if let Some(file) = keys.exceptions_file.as_ref().or(defaults.exceptions_file.as_ref()) {
+        read_exceptions(file, &table, &mut config.exceptions, secrets, errors);
+    }
+    match config.blocks.scheme(config.scheme_name) {
+        Some(scheme) => config.scheme = scheme,
+        None => {
+            let found = keys.block_packets.as_ref().or(defaults.block_packets.as_ref());
+            let line = found.map_or(table.line, |packets| packets.line);
+            let message = "the scheme \"packet\" presses single packets: write 1, or a scheme that \
+                           makes blocks, such as scheme = \"edge\"";
+            table.fail("block_packets", line, message.to_owned(), errors);
+        }
+    }
     let (prefixes, prefix_lines): (Vec<IpNet>, Vec<usize>) =
         prefixes.unwrap_or_default().into_iter().map(|prefix| (prefix.value, prefix.line)).unzip();
     let endpoint_line = endpoint.as_ref().map_or(table.line, |endpoint| endpoint.line);
@@ -384,6 +420,35 @@ fn read_peer<'t>(
     let without_key = protection.is_some_and(|it| matches!(it.value, Protection::None));
     let is_bare = without_key && !table.has("endpoint");
     Peer { config, table, name_line, endpoint_line, prefix_lines, protection_line, is_bare }
+}
+
+/// Adds the classes of a file to those that are written out.
+fn read_exceptions(
+    file: &Located<PathBuf>,
+    table: &Table<'_>,
+    exceptions: &mut Vec<ClassKey>,
+    secrets: &Secrets<'_>,
+    errors: &mut Errors<'_>,
+) {
+    let path = secrets.folder.join(&file.value);
+    let read = (secrets.read_list)(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "there is no such file: `dwell trace analyze CAPTURE --exceptions FILE` makes one"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    });
+    match read.and_then(|text| exceptions::parse(&text)) {
+        Ok(listed) => {
+            exceptions.extend(listed);
+            exceptions.sort_unstable();
+            exceptions.dedup();
+        }
+        Err(message) => {
+            let message = format!("{}: {message}", path.display());
+            table.fail("exceptions_file", file.line, message, errors);
+        }
+    }
 }
 
 /// With an error, `Security::None` stands in for what could not be read.

@@ -10,7 +10,7 @@ fn secrets(path: &Path) -> Result<Secret, ReadSecretError> {
     match name {
         "missing" => Err(std::io::Error::from(std::io::ErrorKind::NotFound).into()),
         "exposed" => Err(ReadSecretError::Exposed { path: path.into(), mode: 0o644 }),
-        "no-key" => Err(ReadSecretError::Format),
+        "no-key" => Err(dwell_base::secret::SecretFormatError.into()),
         _ => {
             let mut bytes = [0; 32];
             bytes.iter_mut().zip(name.bytes()).for_each(|(out, byte)| *out = byte);
@@ -129,6 +129,9 @@ fn every_key_reaches_its_field() {
         prefixes = ["fd00::/8"]
         security = "none"
         scheme = "all"
+        block_bytes = "4KiB"
+        block_packets = 7
+        block_lead = 2
         codec = "lz4"
         rate = "10mbit"
         queue_time = "1s"
@@ -166,6 +169,7 @@ fn every_key_reaches_its_field() {
             security: Security::None,
             scheme_name: "all",
             scheme: Scheme::all(),
+            blocks: BlockConfig { bytes: 4096, packets: Some(7), lead: 2 },
             codec: "lz4".parse().unwrap(),
             rate: RateConfig::Fixed(Rate::from_mbps(10)),
             queue: QueueLimit {
@@ -233,11 +237,15 @@ fn values_that_make_no_sense_are_told_with_what_does() {
         ("rate = \"10\"", "is no unit of rate"),
         ("rate = \"fast\"", "; or \"auto\" or \"unlimited\""),
         ("rate = 10", "a rate with its unit such as \"10mbit\", not a number"),
-        ("scheme = \"packets\"", "must be one of \"none\", \"all\", \"packet\", not \"packets\""),
         (
-            "scheme = \"flow\"",
-            "\"flow\" runs in the simulator only so far: use one of \"none\", \"all\", \"packet\"",
+            "scheme = \"packets\"",
+            "must be one of \"none\", \"all\", \"packet\", \"flow\", \"service\", \"host-pair\", \
+             \"edge\", not \"packets\"",
         ),
+        ("block_bytes = \"1KiB\"", "`block_bytes`: "),
+        ("block_packets = 65", "`block_packets`: "),
+        ("block_packets = \"many\"", "\"auto\" or a number of packets from 1 to 64"),
+        ("block_packets = 2", "presses single packets: write 1, or a scheme that makes blocks"),
         ("scheme = \"chutq-cef+cea\"", "\"chutq-cef+cea\" runs in the simulator only so far"),
         ("codec = \"brotli\"", "\"brotli\" is no codec"),
         ("codec = \"zstd:99\"", "is no level of zstd"),
@@ -504,4 +512,22 @@ proptest! {
             config.warnings();
         }
     }
+}
+
+#[test]
+fn blocks_are_as_configured() {
+    let scheme = |lines: &str| {
+        let text =
+            format!("[[peer]]\nname = \"a\"\nprefixes = [\"::/0\"]\nsecurity = \"none\"\n{lines}");
+        parse(&text).unwrap().peers.remove(0).scheme
+    };
+    assert_eq!(scheme("scheme = \"edge\""), Scheme::waiting(Gather::Edge, 8192));
+    let bytes = scheme("scheme = \"service\"\nblock_bytes = \"4KiB\"");
+    assert_eq!(bytes, Scheme::waiting(Gather::Service, 4096));
+    let fixed = scheme("scheme = \"flow\"\nblock_packets = 7\nblock_lead = 2");
+    assert_eq!(fixed.trigger, Trigger::Backlog { packets: 7, lead: 2 });
+    assert_eq!((fixed.gather, fixed.blocks.order), (Gather::Flow, BlockOrder::Strict));
+    let threshold = scheme("scheme = \"packet\"\nblock_packets = 1");
+    assert_eq!(threshold.trigger, Trigger::Backlog { packets: 1, lead: 5 });
+    assert_eq!(scheme("scheme = \"none\"\nblock_packets = 1"), Scheme::none());
 }

@@ -9,7 +9,7 @@ use dwell_base::text::printable;
 use dwell_base::time::{format_duration_ns, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
 use dwell_codec::CodecSpec;
-use dwell_policy::{ClassKey, PRESETS, Ratio, Scheme};
+use dwell_policy::{ClassKey, PRESETS, Ratio};
 use ipnet::IpNet;
 use toml::de::DeValue;
 
@@ -233,6 +233,16 @@ pub(super) fn key_file(value: &DeValue<'_>) -> Read<PathBuf> {
     Ok(path.into())
 }
 
+pub(super) fn exceptions_file(value: &DeValue<'_>) -> Read<PathBuf> {
+    let path = text(value, "/etc/dwell/exceptions.toml")?;
+    if path.is_empty() || path.contains('\0') {
+        return Err("must be the path of a file: `dwell trace analyze CAPTURE --exceptions FILE` \
+                    makes one"
+            .to_owned());
+    }
+    Ok(path.into())
+}
+
 /// One of the `possible` values, by its name.
 fn one_of<T>(value: &DeValue<'_>, possible: &[(&str, T)]) -> Read<T>
 where
@@ -258,16 +268,26 @@ pub(super) fn on_dead(value: &DeValue<'_>) -> Read<FailMode> {
     one_of(value, &[FailMode::Open, FailMode::Closed].map(|mode| (mode.name(), mode)))
 }
 
-pub(super) fn scheme(value: &DeValue<'_>) -> Read<(&'static str, Scheme)> {
+/// A number of packets, or none for `"auto"`.
+pub(super) fn block_packets(value: &DeValue<'_>) -> Read<Option<u32>> {
+    match value.as_str() {
+        Some("auto") => Ok(None),
+        Some(other) => Err(format!(
+            "must be \"auto\" or a number of packets from 1 to 64, not \"{}\"",
+            printable(other)
+        )),
+        None => integer(value, 1..=64).map(Some),
+    }
+}
+
+pub(super) fn scheme(value: &DeValue<'_>) -> Read<&'static str> {
     if let Some(name) = value.as_str().filter(|name| is_simulated_only(name)) {
         let possible = SCHEMES.join("\", \"");
         return Err(format!(
             "\"{name}\" runs in the simulator only so far: use one of \"{possible}\""
         ));
     }
-    let name = one_of(value, &SCHEMES.map(|name| (name, name)))?;
-    let scheme = Scheme::preset(name).map_err(|error| error.to_string())?;
-    Ok((name, scheme))
+    one_of(value, &SCHEMES.map(|name| (name, name)))
 }
 
 /// There is such a scheme, but not for relays.

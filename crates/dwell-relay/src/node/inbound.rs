@@ -6,10 +6,13 @@ use dwell_base::Instant;
 use dwell_codec::{CodecId, Decompressor};
 use dwell_report::status::{PeerReport, PeerState};
 use dwell_wire::header::HELLO_NONCE_LEN;
-use dwell_wire::{Control, Datagram, PacketInfo, Pressed, Record, Records};
+use dwell_wire::{
+    Block, BlockPackets, Control, Datagram, Fragment, PacketInfo, Pressed, Record, Records,
+};
 
 use super::env::{Destination, Env, NodeEvent};
-use super::outbound::{clamp, send_control};
+use super::link::send_control;
+use super::outbound::clamp;
 use super::peer::Peer;
 use super::prefixes::Prefixes;
 use super::{Node, enter};
@@ -101,7 +104,16 @@ impl Node {
                     peer.data_records += 1;
                     egress.pressed(env, peer, &pressed);
                 }
+                Record::Block(block) => {
+                    peer.data_records += 1;
+                    egress.block(env, peer, &block);
+                }
+                Record::Fragment(fragment) => {
+                    peer.data_records += 1;
+                    egress.fragment(env, peer, now, &fragment);
+                }
                 Record::Control(control) => note_control(peer, now, &control, &mut asked),
+                Record::Resent { .. } => {}
                 Record::Skipped { .. } => peer.rx.skipped_records += 1,
             }
         }
@@ -225,29 +237,77 @@ impl Egress<'_> {
     }
 
     fn pressed(&mut self, env: &mut impl Env, peer: &mut Peer, pressed: &Pressed<'_>) {
-        let len = usize::from(pressed.original_len);
-        let Some(codec) = CodecId::from_wire(pressed.codec).filter(|_| pressed.epoch == 0) else {
+        let codec = if pressed.epoch == 0 { Some(pressed.codec) } else { None };
+        let Some(len) = self.restore(codec, pressed.data, pressed.original_len) else {
             peer.rx.decode_failed += 1;
             return;
         };
-        // The decoder can't write beyond what the record declares.
-        let out = &mut self.scratch[..len];
-        let decoded = self.decompressor.decompress(codec, None, pressed.data, out);
-        if decoded != Ok(len) {
+        let scratch = std::mem::take(&mut self.scratch);
+        self.restored(env, peer, &mut scratch[..len]);
+        self.scratch = scratch;
+    }
+
+    fn block(&mut self, env: &mut impl Env, peer: &mut Peer, block: &Block<'_>) {
+        let known = !block.is_of_later_version() && !block.is_regrouped();
+        let codec = if known { Some(block.codec) } else { None };
+        let Some(len) = self.restore(codec, block.data, block.original_len) else {
             peer.rx.decode_failed += 1;
             return;
-        }
+        };
+        peer.rx.blocks += 1;
         let scratch = std::mem::take(&mut self.scratch);
-        if let Some(info) = self.accept(peer, &scratch[..len]) {
-            peer.rx.pressed += 1;
-            peer.rx.packets.packets += 1;
-            peer.rx.packets.bytes += len as u64;
-            if info.tcp_syn {
-                clamp(&mut scratch[..len], self.mtu);
-            }
-            env.deliver(&scratch[..len]);
+        let mut rest = &mut scratch[..len];
+        while !rest.is_empty() {
+            let Some(Ok(len)) = BlockPackets::new(rest).next().map(|found| found.map(<[u8]>::len))
+            else {
+                peer.rx.malformed += 1;
+                break;
+            };
+            let (packet, behind) = std::mem::take(&mut rest).split_at_mut(len);
+            self.restored(env, peer, packet);
+            rest = behind;
         }
         self.scratch = scratch;
+    }
+
+    fn fragment(
+        &mut self,
+        env: &mut impl Env,
+        peer: &mut Peer,
+        now: Instant,
+        fragment: &Fragment<'_>,
+    ) {
+        peer.rx.fragments += 1;
+        let Some(joined) = peer.reassembly.insert(now, fragment) else { return };
+        let mut records = Records::new(&joined);
+        match (records.next(), records.next()) {
+            (Some(Ok(Record::Raw(packet))), None) => self.raw(env, peer, packet),
+            (Some(Ok(Record::Pressed(pressed))), None) => self.pressed(env, peer, &pressed),
+            (Some(Ok(Record::Block(block))), None) => self.block(env, peer, &block),
+            _ => peer.rx.malformed += 1,
+        }
+    }
+
+    /// Restores pressed bytes into the scratch; `None` if that can't be done.
+    fn restore(&mut self, codec: Option<u8>, data: &[u8], original_len: u16) -> Option<usize> {
+        let codec = CodecId::from_wire(codec?)?;
+        let len = usize::from(original_len);
+        // The decoder can't write beyond what the record declares.
+        let out = &mut self.scratch[..len];
+        let decoded = self.decompressor.decompress(codec, None, data, out);
+        (decoded == Ok(len)).then_some(len)
+    }
+
+    /// Hands over a packet that came pressed.
+    fn restored(&mut self, env: &mut impl Env, peer: &mut Peer, packet: &mut [u8]) {
+        let Some(info) = self.accept(peer, packet) else { return };
+        peer.rx.pressed += 1;
+        peer.rx.packets.packets += 1;
+        peer.rx.packets.bytes += packet.len() as u64;
+        if info.tcp_syn {
+            clamp(packet, self.mtu);
+        }
+        env.deliver(packet);
     }
 
     /// Only whole IP packets from addresses that belong to the peer come in.
@@ -286,6 +346,7 @@ fn note_control(peer: &mut Peer, now: Instant, control: &Control, asked: &mut As
             });
         }
         Control::Close { .. } => asked.close = true,
+        Control::Missing(_) | Control::Gone(_) => {}
         Control::Unknown { .. } => peer.rx.skipped_records += 1,
     }
 }

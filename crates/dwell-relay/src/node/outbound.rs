@@ -1,17 +1,17 @@
 //! From the TUN to the link.
 
 use dwell_base::Instant;
-use dwell_policy::{Action, Admission, ClassKey, Outcome, Packet, PacketId};
+use dwell_policy::{Action, Admission, ClassKey, Outcome, Packet, Trigger};
 use dwell_report::status::PeerState;
-use dwell_wire::header::{DATA_HEADER_LEN, PRESSED_HEADER_LEN};
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
-use dwell_wire::{BodyWriter, CloseReason, Control, PacketInfo};
+use dwell_wire::{CloseReason, Control, PacketInfo};
 
-use super::env::{Destination, Env, NodeEvent, PressJob, Pressing, Ticket};
+use super::env::{Destination, Env, NodeEvent, Ticket};
+use super::link::{offer_link, send_control, send_frame};
 use super::pacer::Pacing;
 use super::peer::Peer;
-use super::store::{Pressed, Store};
+use super::press::{Bench, group_of, keep_pressed, press_block, press_packet};
 use super::{Node, enter};
 use crate::config::Config;
 use crate::trust::HELLO_LEN_MAX;
@@ -54,7 +54,7 @@ impl Node {
             source: ClassKey::new(info.protocol, info.src_port),
             destination: ClassKey::new(info.protocol, info.dst_port),
             flow: info.flow_hash,
-            group: info.flow_hash,
+            group: group_of(peer.port.config().scheme.gather, &info, self.flow_seed),
             hold_ns: Packet::NEVER_HELD,
             pressed: false,
         };
@@ -70,37 +70,44 @@ impl Node {
     /// With a paced link a packet should be pumped before the next one arrives; without
     /// pacing, pumping after a batch lets its small packets share datagrams.
     pub fn pump(&mut self, env: &mut impl Env, index: usize) {
-        let peer = &mut self.peers[index];
+        let Self { peers, store, scratch, block, .. } = self;
+        let peer = &mut peers[index];
         peer.port.set_rate(peer.pacer.rate());
+        // Without pacing, single packets that are not to be pressed are moved before the link is
+        // offered: they came in one batch, and the small ones share datagrams.
         let paced = matches!(peer.pacer.pacing(), Pacing::Fixed(_));
+        let link_first = paced || peer.port.config().scheme.trigger != Trigger::Immediate;
         loop {
             let now = env.now();
-            if paced {
+            if link_first {
                 offer_link(peer, now);
             }
             let mut action = peer.port.poll(now);
-            // Without pacing, packets that are not to be pressed are moved before the link is
-            // offered: they came in one batch, and the small ones share datagrams.
-            if !paced && !matches!(action, Some(Action::Send)) {
+            if !link_first && !matches!(action, Some(Action::Send)) {
                 offer_link(peer, now);
                 while let Some(Action::Send) = peer.port.poll(now) {
-                    send_frame(peer, index, &mut self.store, env, now);
+                    send_frame(peer, index, store, scratch, env, now);
                     offer_link(peer, now);
                 }
                 peer.port.link_busy();
             }
             match action.take() {
-                Some(Action::Send) => send_frame(peer, index, &mut self.store, env, now),
+                Some(Action::Send) => send_frame(peer, index, store, scratch, env, now),
                 Some(Action::Press(id)) => {
-                    press(peer, index, id, &mut self.store, &mut self.scratch, env);
+                    press_packet(peer, index, id, store, &mut Bench { out: scratch, block }, env);
                 }
-                Some(Action::PressBlock) => refuse_block(peer),
-                Some(Action::Drop(id, _)) => self.store.remove(id),
+                Some(Action::PressBlock) => {
+                    press_block(peer, index, store, &mut Bench { out: scratch, block }, env);
+                }
+                Some(Action::Drop(id, _)) => store.remove(id),
                 None => break,
             }
         }
-        if peer.port.is_empty() && !peer.pacer.is_blocked() {
-            peer.pacer.idle(env.now());
+        if peer.port.is_empty() {
+            peer.take_up_scheme();
+            if !peer.pacer.is_blocked() {
+                peer.pacer.idle(env.now());
+            }
         }
         peer.port.link_busy();
     }
@@ -154,6 +161,11 @@ impl Node {
                 continue;
             }
             say_hello(peer, index, env, now);
+            peer.reassembly.expire(now);
+            if peer.gives_up_scheme(now) {
+                peer.port.clear(|id| self.store.remove(id));
+                peer.take_up_scheme();
+            }
             let due = peer.due(now, self.patience);
             if due.dead {
                 self.give_up(env, index);
@@ -226,15 +238,6 @@ pub(super) fn clamp(packet: &mut [u8], mtu: u16) {
     clamp_mss(packet, mtu.saturating_sub(TCP_V4_BYTES), mtu.saturating_sub(TCP_V6_BYTES));
 }
 
-fn offer_link(peer: &mut Peer, now: Instant) {
-    // Without a session there is nobody to send to; what came out of the press meanwhile waits.
-    if peer.handshake.current().is_some() && peer.pacer.ready(now) {
-        peer.port.link_ready();
-    } else {
-        peer.port.link_busy();
-    }
-}
-
 fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     let mut out = [0; HELLO_LEN_MAX];
     let known = peer.endpoint.is_some();
@@ -245,102 +248,4 @@ fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
         env.hello(Destination::Peer(index), &out[..len]);
         peer.sent_control(now, len);
     }
-}
-
-/// Sends a control record in a datagram of its own, ahead of what waits in the port.
-pub(super) fn send_control(peer: &mut Peer, index: usize, env: &mut impl Env, control: &Control) {
-    let now = env.now();
-    let Some(session) = peer.handshake.session() else { return };
-    let datagram = env.datagram(index);
-    let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
-    if body.control(control).is_err() {
-        return; // the room is larger than any control record
-    }
-    let body_len = body.len();
-    let len = session.seal(datagram, body_len);
-    if !env.commit(index, len, peer.pacer.burst_bytes()) {
-        peer.pacer.blocked(now);
-    }
-    peer.sent_control(now, len);
-}
-
-fn send_frame(peer: &mut Peer, index: usize, store: &mut Store, env: &mut impl Env, now: Instant) {
-    peer.spoke(now);
-    let Peer { port, handshake, pacer, sojourn, extra, .. } = peer;
-    let frame = port.frame();
-    let Some(session) = handshake.session() else {
-        debug_assert!(false, "the link is offered only while there is a session");
-        return;
-    };
-    let datagram = env.datagram(index);
-    let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
-    for unit in &frame.units {
-        let (bytes, pressed) = store.get(unit.id);
-        let written = match pressed {
-            Some(p) => body.pressed(p.codec, p.epoch, p.original_len, bytes),
-            None => body.raw(bytes),
-        };
-        debug_assert!(written.is_ok(), "the core knows what a frame has room for");
-        extra.unwritten += u64::from(written.is_err());
-        store.remove(unit.id);
-        sojourn.record(unit.sojourn_ns);
-    }
-    let body_len = body.len();
-    let len = session.seal(datagram, body_len);
-    pacer.sent(now, frame.link_bytes);
-    if !env.commit(index, len, pacer.burst_bytes()) {
-        pacer.blocked(now);
-    }
-}
-
-fn press(
-    peer: &mut Peer,
-    index: usize,
-    id: PacketId,
-    store: &mut Store,
-    scratch: &mut [u8],
-    env: &mut impl Env,
-) {
-    let (packet, _) = store.get(id);
-    let bytes = packet.len();
-    // One byte less than the packet, headers counted: what doesn't fit is not smaller.
-    let room = bytes.saturating_sub(PRESSED_HEADER_LEN + 1);
-    let reply = env.press(PressJob {
-        ticket: Ticket { peer: index, generation: peer.generation, id },
-        codec: peer.config.codec,
-        packet,
-        out: &mut scratch[..room],
-        cost_ns: peer.port.press_cost_ns(),
-    });
-    let (outcome, took_ns) = match reply {
-        Pressing::Pending => return,
-        Pressing::Done { len: Some(len), took_ns } => {
-            (keep_pressed(peer, id, store, &scratch[..len]), took_ns)
-        }
-        Pressing::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
-        Pressing::Failed => (Outcome::Failed, 0),
-    };
-    peer.port.pressed(id, outcome, took_ns);
-}
-
-/// There is no record for blocks, and the configuration has no scheme that makes them; should
-/// one come all the same, its packets go raw.
-fn refuse_block(peer: &mut Peer) {
-    debug_assert!(false, "the configuration knows no scheme that makes blocks");
-    if let Some(&first) = peer.port.block().first() {
-        peer.port.pressed(first, Outcome::Failed, 0);
-    }
-}
-
-/// Puts a press result into the packet's place, if it is smaller with its header.
-fn keep_pressed(peer: &Peer, id: PacketId, store: &mut Store, bytes: &[u8]) -> Outcome {
-    let (packet, _) = store.get(id);
-    let original_len = packet.len();
-    if bytes.len() + PRESSED_HEADER_LEN >= original_len {
-        return Outcome::NotSmaller;
-    }
-    let pressed =
-        Pressed { codec: peer.config.codec.id as u8, epoch: 0, original_len: original_len as u16 };
-    store.press(id, pressed, bytes);
-    Outcome::Smaller(bytes.len() as u32)
 }

@@ -5,14 +5,17 @@ use std::net::SocketAddr;
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::supported_bitmap;
-use dwell_policy::{ConfigError, Estimates, FrameCost, LearnedConfig, Port, PortConfig, Scheme};
+use dwell_policy::{
+    ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Scheme,
+};
 use dwell_report::Histogram;
 use dwell_report::status::{PeerReport, PeerState, RxStatus};
 use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
-use dwell_wire::record::RECORD_BODY_NAMED_MAX;
+use dwell_wire::record::{RECORD_BODY_NAMED_MAX, fragment_record_len};
 use dwell_wire::{Hello, ReplayWindow, Report};
 
 use super::pacer::{Pacer, Pacing};
+use super::reassembly::Reassembly;
 use crate::config::{PeerConfig, RateConfig, Security};
 use crate::trust::{Handshake, Key, Offer, RandomSource, Session};
 
@@ -29,6 +32,9 @@ const PROBE_AGAIN_NS: u64 = SECOND_NS;
 const MEASURE_NS: u64 = 10 * SECOND_NS;
 /// While packets come in, the peer is told so this often.
 const REPORT_NS: u64 = SECOND_NS;
+
+/// What waits under an old scheme may leave for so long before it is dropped.
+const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 
 /// When a node speaks without being spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +77,14 @@ pub(crate) struct Peer {
     path_datagram_max: u16,
     peer_datagram_max: u16,
     codec_accepted: bool,
+    /// The port goes on with another scheme than the configured one until it is empty; since
+    /// when, once that was noted.
+    old_scheme: Option<Option<Instant>>,
+    /// The units of the frame that is being sent; storage that is used again.
+    pub(crate) frame_units: Vec<PacketId>,
+    /// The name of the latest record that was cut.
+    pub(crate) fragment_id: u32,
+    pub(crate) reassembly: Reassembly,
     pub(crate) rx: RxStatus,
     pub(crate) extra: Extra,
     pub(crate) reported: Option<PeerReport>,
@@ -116,6 +130,10 @@ impl Peer {
             path_datagram_max: DATAGRAM_MAX_DEFAULT,
             peer_datagram_max: u16::MAX,
             codec_accepted: true,
+            old_scheme: None,
+            frame_units: Vec::new(),
+            fragment_id: 0,
+            reassembly: Reassembly::default(),
             rx: RxStatus::default(),
             extra: Extra::default(),
             reported: None,
@@ -154,7 +172,7 @@ impl Peer {
         let config = &self.config;
         let scheme = if self.codec_accepted { config.scheme } else { Scheme::none() };
         let learned = LearnedConfig { poor_ratio: config.poor_ratio, ..LearnedConfig::default() };
-        self.port.configure(PortConfig {
+        let wanted = PortConfig {
             scheme,
             rate: self.pacer.rate(),
             limit: config.queue,
@@ -162,7 +180,55 @@ impl Peer {
             estimates: Estimates::Learned(learned),
             press_bytes_min: config.press_bytes_min,
             exceptions: config.exceptions.clone(),
-        })
+        };
+        match self.port.configure(wanted.clone()) {
+            // What waits leaves as it was queued.
+            Err(ConfigError::Occupied) => {
+                self.old_scheme = self.old_scheme.or(Some(None));
+                let scheme = self.port.config().scheme;
+                self.port.configure(PortConfig { scheme, ..wanted })
+            }
+            done => {
+                self.old_scheme = None;
+                done
+            }
+        }
+    }
+
+    /// The port is empty: the configured scheme can begin, if it could not before.
+    pub(crate) fn take_up_scheme(&mut self) {
+        if self.old_scheme.is_some() {
+            self.refresh_port();
+        }
+    }
+
+    /// True if the port does not become empty by itself, so that the configured scheme could
+    /// not begin.
+    pub(crate) fn gives_up_scheme(&mut self, now: Instant) -> bool {
+        let Some(since) = &mut self.old_scheme else { return false };
+        now >= *since.get_or_insert(now) + OLD_SCHEME_NS
+    }
+
+    /// Whether the peer can decode what we press with.
+    pub(crate) fn codec_accepted(&self) -> bool {
+        self.codec_accepted
+    }
+
+    /// Whether datagrams with blocks are kept to be sent again.
+    pub(crate) fn keeps(&self) -> bool {
+        false
+    }
+
+    /// The names of the units in the port's frame, in the storage given.
+    pub(crate) fn copy_units(&self, mut units: Vec<PacketId>) -> Vec<PacketId> {
+        units.clear();
+        units.extend(self.port.frame().units.iter().map(|unit| unit.id));
+        units
+    }
+
+    /// How many bytes of records a frame may have.
+    pub(crate) fn units_bytes_max(&self) -> usize {
+        usize::from(self.datagram_max()) - self.session_bytes() as usize
     }
 
     fn frame_cost(&self) -> FrameCost {
@@ -171,7 +237,8 @@ impl Peer {
             frame_bytes: self.frame_bytes(),
             raw_unit_bytes: record,
             pressed_unit_bytes: record + PRESSED_HEADER_LEN as u32,
-            units_bytes_max: u32::from(self.datagram_max()) - self.session_bytes(),
+            units_bytes_max: self.units_bytes_max() as u32,
+            fragment_bytes: fragment_record_len(0) as u32,
             unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
             units_max: 64,
         }
@@ -219,6 +286,7 @@ impl Peer {
     pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> bool {
         self.peer_datagram_max = hello.datagram_max.max(576);
         self.codec_accepted = hello.decodes(self.config.codec.id as u8);
+        self.reassembly.clear();
         self.refresh_port();
         self.heard(now);
         self.reported_data = self.data_records;
@@ -274,6 +342,9 @@ impl Peer {
         let mut at = self.handshake.deadline();
         if self.removed {
             return Instant::FAR_FUTURE;
+        }
+        if let Some(since) = self.old_scheme {
+            at = at.min(since.map_or(Instant::ZERO, |since| since + OLD_SCHEME_NS));
         }
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));

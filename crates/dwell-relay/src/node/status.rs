@@ -87,5 +87,16 @@ fn tx_status(peer: &Peer) -> TxStatus {
 
 fn rx_status(peer: &Peer) -> RxStatus {
     let lost = peer.handshake.current().map(Session::window).map_or(0, ReplayWindow::lost);
-    RxStatus { lost_datagrams: lost, reported: peer.reported, ..peer.rx.clone() }
+    let drops = peer.reassembly.drops;
+    let dropped = [
+        ("timed_out", drops.timed_out),
+        ("crowded_out", drops.crowded_out),
+        ("malformed", drops.malformed),
+    ];
+    RxStatus {
+        lost_datagrams: lost,
+        dropped_records: dropped.map(|(name, count)| (name.to_owned(), count)).into(),
+        reported: peer.reported,
+        ..peer.rx.clone()
+    }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Pressed {
     pub(crate) codec: u8,
     pub(crate) epoch: u8,
     pub(crate) original_len: u16,
+    /// It is several packets; those after the first have places of their own.
+    pub(crate) is_block: bool,
 }
 
 /// The packets that wait in the ports of a node, by the names that the core knows them by.

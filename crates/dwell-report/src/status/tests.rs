@@ -64,6 +64,7 @@ fn example_tx() -> TxStatus {
         held: count(10, 9000),
         frames: 600,
         link_bytes: 640_000,
+        presses: 805,
         tried: 805,
         pressed: count(800, 1_000_000),
         pressed_to_bytes: 500_000,
@@ -92,6 +93,9 @@ fn example_rx() -> RxStatus {
         bytes: 70_000,
         raw: 450,
         pressed: 450,
+        blocks: 20,
+        fragments: 7,
+        dropped_records: map([("timed_out", 1)]),
         packets: count(900, 90_000),
         lost_datagrams: 10,
         replayed: 0,
@@ -167,6 +171,7 @@ const EXAMPLE_JSON: &str = r#"{
         },
         "frames": 600,
         "link_bytes": 640000,
+        "presses": 805,
         "tried": 805,
         "pressed": {
           "packets": 800,
@@ -200,6 +205,11 @@ const EXAMPLE_JSON: &str = r#"{
         "bytes": 70000,
         "raw": 450,
         "pressed": 450,
+        "blocks": 20,
+        "fragments": 7,
+        "dropped_records": {
+          "timed_out": 1
+        },
         "packets": {
           "packets": 900,
           "bytes": 90000

@@ -171,15 +171,11 @@ impl World {
 
     /// The transmitter is free again.
     pub(super) fn transmitted(&mut self, n: u32) {
-        let now_ns = self.now_ns;
-        if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
-            state.port.link_ready();
-        }
-        self.pump(n);
-        if let LinkKind::Port(state) = &mut self.links[n as usize].kind
-            && self.agenda.time_ns(state.transmitter_actor) == now_ns
-        {
-            self.agenda.set(state.transmitter_actor, NEVER_NS); // nothing was sent
+        let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
+        let actor = state.transmitter_actor;
+        state.port.link_ready();
+        if !self.pump(n) {
+            self.agenda.set(actor, NEVER_NS);
         }
     }
 
@@ -198,11 +194,12 @@ impl World {
         self.pump(n);
     }
 
-    /// Does what the port asks for, until it asks for nothing more.
-    pub(super) fn pump(&mut self, n: u32) {
+    /// Does what the port asks for, until it asks for nothing more; tells whether it has sent.
+    pub(super) fn pump(&mut self, n: u32) -> bool {
         let now = Instant::from_ns(self.now_ns);
+        let mut has_sent = false;
         loop {
-            let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
+            let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return false };
             let Some(action) = state.port.poll(now) else { break };
             match action {
                 Action::Press(id) => self.press(n, &[id]),
@@ -213,11 +210,15 @@ impl World {
                     self.press(n, &block);
                     self.block = block;
                 }
-                Action::Send => self.send(n),
+                Action::Send => {
+                    self.send(n);
+                    has_sent = true;
+                }
                 Action::Drop(id, _) => self.lose(id.0),
             }
         }
         self.settle(n);
+        has_sent
     }
 
     /// After the port has done its part: its timer, and the accounts of its queue.

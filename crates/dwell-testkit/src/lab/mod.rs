@@ -19,6 +19,7 @@ mod error;
 mod host;
 mod process;
 mod shape;
+pub mod sites;
 pub mod topology;
 
 use std::path::{Path, PathBuf};

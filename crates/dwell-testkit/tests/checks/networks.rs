@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use dwell_base::Rate;
 use dwell_testkit::http::{self, Fetched};
+use dwell_testkit::lab::sites::{self, Layout, Sites};
 use dwell_testkit::lab::topology::{self, PairSpec, THIN_DEVICE};
 use dwell_testkit::lab::{Host, Lab, Process, Shape};
 use dwell_testkit::ping::PingSummary;
@@ -18,6 +19,21 @@ pub(super) fn hosts_reach_each_other(lab: &mut Lab) -> anyhow::Result<()> {
     for server in ["10.2.0.2", "fd00:2::2"] {
         let output = pair.client.output("ping", &["-n", "-c", "3", "-i", "0.01", server])?;
         ensure!(PingSummary::parse(&output).replies.len() == 3, "{output}");
+    }
+    Ok(())
+}
+
+pub(super) fn sites_reach_each_other(lab: &mut Lab) -> anyhow::Result<()> {
+    for layout in [Layout::chain(4), Layout::star(3)] {
+        let network = sites::sites(lab, &layout, &PairSpec::default())?;
+        let last = layout.gateways() - 1;
+        for (from, to) in [(0, last), (last, 1)] {
+            for address in Sites::site_addresses(to).map(|address| address.to_string()) {
+                let ping = ["-n", "-c", "3", "-i", "0.01", &address];
+                let output = network.sites[from].output("ping", &ping)?;
+                ensure!(PingSummary::parse(&output).replies.len() == 3, "{output}");
+            }
+        }
     }
     Ok(())
 }

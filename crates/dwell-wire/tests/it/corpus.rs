@@ -38,6 +38,11 @@ fn wire_datagram() {
 }
 
 #[test]
+fn wire_block() {
+    replay("wire_block", fuzz_wire::block);
+}
+
+#[test]
 fn wire_packet() {
     replay("wire_packet", fuzz_wire::packet);
 }

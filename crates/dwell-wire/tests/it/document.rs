@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
-    BodyWriter, CloseReason, Control, DataHeader, Datagram, Hello, Pressed, Record, Records,
-    Report, WireError, reconstruct_sequence,
+    Block, BodyWriter, CloseReason, Control, DataHeader, Datagram, Fragment, Hello, Numbers,
+    Pressed, Record, Records, Report, WireError, reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -45,6 +45,9 @@ fn assert_records(body: &[u8], expected: &[Record<'_>]) {
             Record::Raw(packet) => writer.raw(packet),
             Record::Pressed(p) => writer.pressed(p.codec, p.epoch, p.original_len, p.data),
             Record::Control(control) => writer.control(control),
+            Record::Block(block) => writer.block(block),
+            Record::Fragment(fragment) => writer.fragment(fragment),
+            Record::Resent { sequence_low } => writer.resent(*sequence_low),
             Record::Skipped { .. } => panic!("cannot be written"),
         }
         .unwrap();
@@ -56,17 +59,22 @@ fn assert_records(body: &[u8], expected: &[Record<'_>]) {
 #[test]
 fn no_example_is_left_out() {
     let known = [
+        "hex block",
         "hex control-close",
+        "hex control-gone",
         "hex control-keep-alive",
+        "hex control-missing",
         "hex control-probe",
         "hex control-probe-reply",
         "hex control-report",
         "hex data-plain",
         "hex data-sealed-header",
         "hex data-sealed-nonce",
+        "hex fragment",
         "hex hello-plain",
         "hex malformed-length",
         "hex pressed",
+        "hex resent",
         "hex skipped-then-open-ended",
         "sequence",
     ];
@@ -163,8 +171,21 @@ fn section_7_control() {
         ("control-probe-reply", reply),
         ("control-report", Control::Report(report)),
         ("control-close", Control::Close { reason: CloseReason::Reload }),
+        ("control-missing", Control::Missing(Numbers { first: 10_000, bits: 0b1001 })),
+        ("control-gone", Control::Gone(Numbers { first: 10_000, bits: 0b1000 })),
     ];
     for (name, control) in examples {
         assert_records(&hex(name), &[Record::Control(control)]);
     }
+}
+
+#[test]
+fn section_8_blocks_and_fragments() {
+    let data = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
+    let block = Block { codec: 2, flags: Block::flags(false, true), original_len: 5700, data };
+    assert_records(&hex("block"), &[Record::Block(block)]);
+    let fragment = Fragment { id: 9, index: 2, last: 2, data: &[0xd6, 0xd7] };
+    assert_records(&hex("fragment"), &[Record::Fragment(fragment)]);
+    let packet = Record::Raw(&[0x45, 0, 0, 0x54]);
+    assert_records(&hex("resent"), &[Record::Resent { sequence_low: 10_000 }, packet]);
 }

@@ -46,6 +46,11 @@ proptest! {
     }
 
     #[test]
+    fn blocks(packets in prop::collection::vec(plausible_packet(), 0..5), rest: Vec<u8>) {
+        fuzz_wire::block(&[packets.concat(), rest].concat());
+    }
+
+    #[test]
     fn round_trips(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         fuzz_wire::roundtrip(&bytes);
     }

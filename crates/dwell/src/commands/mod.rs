@@ -7,14 +7,20 @@ mod bench;
 mod check;
 mod demo;
 mod genpsk;
+mod interrupt;
 mod lab;
 mod lab_setup;
 mod man;
 mod progress;
+mod proxy;
+mod recv;
 mod relay;
+mod send;
 mod sim;
 mod status;
 mod trace;
+mod transfer;
+mod whole_file;
 
 use std::process::ExitCode;
 
@@ -25,6 +31,9 @@ use crate::logging::{self, Logging};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Relay(relay::Relay),
+    Proxy(proxy::Proxy),
+    Send(send::SendCommand),
+    Recv(recv::Recv),
     Check(check::Check),
     Status(status::Status),
     Genpsk(genpsk::Genpsk),
@@ -47,6 +56,9 @@ impl Command {
         }
         match self {
             Self::Relay(command) => command.run(logging),
+            Self::Proxy(command) => command.run(),
+            Self::Send(command) => command.run(),
+            Self::Recv(command) => command.run(),
             Self::Check(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Genpsk(command) => command.run(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use dwell_relay::config::NodeConfig;
 use dwell_report::status::SCHEMA;
-use dwell_report::status_text;
+use dwell_report::{proxy, proxy_text, status_text};
 use serde_json::Value;
 
 use crate::terminal;
@@ -83,7 +83,7 @@ impl Status {
     fn path(&self) -> anyhow::Result<PathBuf> {
         match (&self.socket, &self.name) {
             (Some(path), _) => Ok(path.clone()),
-            (None, Some(name)) => Ok(NodeConfig::default_status(name)),
+            (None, Some(name)) => Ok(named(name)),
             (None, None) => the_only_node(),
         }
     }
@@ -92,6 +92,11 @@ impl Status {
         let text = match (self.json, self.watch) {
             (true, None) => serde_json::to_string_pretty(status)? + "\n",
             (true, Some(_)) => serde_json::to_string(status)? + "\n",
+            (false, _) if status.get("kind").and_then(Value::as_str) == Some(proxy::KIND) => {
+                let status: dwell_report::ProxyStatus = serde_json::from_value(status.clone())
+                    .context("the proxy's answer is not a status: is it dwell that answers?")?;
+                proxy_text(&status)
+            }
             (false, _) => {
                 let status: dwell_report::Status = serde_json::from_value(status.clone())
                     .context("the node's answer is not a status: is it dwell that answers?")?;
@@ -102,25 +107,37 @@ impl Status {
     }
 }
 
-/// The socket of the one node that has it where nodes have it by default.
+/// The socket of the node, or of this user's proxy, that has this name.
+fn named(name: &str) -> PathBuf {
+    let relay = NodeConfig::default_status(name);
+    dwell_proxy::default_status(name).filter(|path| path.exists()).unwrap_or(relay)
+}
+
+/// The sockets in a folder, which need not exist.
+fn sockets_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(folder) {
+        Ok(entries) => Ok(entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+            .collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("{} can't be read", folder.display())),
+    }
+}
+
+/// The socket of the one node, or proxy of this user, that has it where it is by default.
 fn the_only_node() -> anyhow::Result<PathBuf> {
     let example = NodeConfig::default_status("NAME");
     let folder = example.parent().unwrap_or(Path::new("/"));
-    let sockets: Vec<PathBuf> = match std::fs::read_dir(folder) {
-        Ok(entries) => entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
-            .collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => {
-            return Err(error).with_context(|| format!("{} can't be read", folder.display()));
-        }
-    };
+    let mut sockets = sockets_in(folder)?;
+    if let Some(own) = dwell_proxy::status_folder().filter(|own| own != folder) {
+        sockets.extend(sockets_in(&own)?);
+    }
     match &sockets[..] {
         [socket] => Ok(socket.clone()),
         [] => bail!(
-            "no node has a status socket in {}: is `dwell relay` running? If its socket is \
-             elsewhere, add --socket PATH",
+            "no node has a status socket in {}: is `dwell relay` or `dwell proxy` running? If its \
+             socket is elsewhere, add --socket PATH",
             folder.display()
         ),
         several => {

@@ -1,13 +1,26 @@
 //! Which packets become the next block.
 
 use super::groups::GroupId;
-use super::queue::{Queue, State};
+use super::queue::{NONE, Node, Queue, State};
 use crate::scheme::BlockOrder;
+
+/// How far behind its first packet a block is looked for.
+const REACH_UNITS: usize = 1024;
+/// Flows that are left alone, and that a block must not overtake; with more it ends.
+const PASSED_FLOWS_MAX: usize = 16;
 
 /// Looks for blocks, and keeps the storage that it needs for it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gatherer {
     runs: Vec<Run>,
+    passed: Vec<u64>,
+}
+
+/// How large a block may become.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    pub(super) bytes: u32,
+    pub(super) packets: usize,
 }
 
 /// Packets of one group with nothing else of their group between them.
@@ -39,6 +52,50 @@ impl Gatherer {
             node.group == group && node.state == State::Raw
         });
         members.extend(candidates.take(packets));
+    }
+
+    /// Puts what waits of the group of `first` into `members`, as much as there is room for, and
+    /// returns its bytes. A packet that would overtake one of its flow is left out, with all
+    /// that come behind it.
+    pub(super) fn gather_waiting(
+        &mut self,
+        queue: &Queue,
+        first: u32,
+        room: Room,
+        members: &mut Vec<u32>,
+    ) -> u32 {
+        let group = queue.node(first).group;
+        self.passed.clear();
+        let mut bytes = 0;
+        for at in queue.iter_from(first).take(REACH_UNITS) {
+            let node = queue.node(at);
+            match node.state {
+                _ if node.group != group => (),
+                State::Raw if !self.passed.contains(&node.flow) => {
+                    let fits = bytes + node.bytes <= room.bytes && members.len() < room.packets;
+                    if !fits && at != first {
+                        break;
+                    }
+                    members.push(at);
+                    bytes += node.bytes;
+                }
+                State::Exempt(_) | State::Tried if self.pass(node) => (),
+                // Nobody knows which flows are in what was pressed.
+                _ => break,
+            }
+        }
+        bytes
+    }
+
+    /// Notes that the block overtakes a packet; false if it must not.
+    fn pass(&mut self, node: &Node) -> bool {
+        if node.is_opaque() || self.passed.len() == PASSED_FLOWS_MAX {
+            return false;
+        }
+        if !self.passed.contains(&node.flow) {
+            self.passed.push(node.flow);
+        }
+        true
     }
 
     /// The head-most candidate that begins a run which is long enough. A group has one run at a
@@ -75,4 +132,23 @@ fn first_of_full_group(queue: &Queue) -> Option<u32> {
         let node = queue.node(at);
         node.state == State::Raw && node.group.is_some_and(|group| queue.groups.is_full(group))
     })
+}
+
+/// The first packet that may be pressed, and the bytes of the units before it; none if these
+/// are `lead_bytes` or more.
+pub(super) fn first_due(
+    queue: &Queue,
+    lead_bytes: u64,
+    unit_bytes: impl Fn(&Node) -> u64,
+) -> Option<(u32, u64)> {
+    let (mut at, mut ahead_bytes) = (queue.head(), 0);
+    while at != NONE && ahead_bytes < lead_bytes {
+        let node = queue.node(at);
+        if node.state == State::Raw {
+            return Some((at, ahead_bytes));
+        }
+        ahead_bytes += unit_bytes(node);
+        at = queue.next(at);
+    }
+    None
 }

@@ -75,6 +75,11 @@ impl Node {
             next: NONE,
         }
     }
+
+    /// It was pressed, here or upstream: what is in it can't be told.
+    pub(super) fn is_opaque(&self) -> bool {
+        matches!(self.state, State::Pressed | State::Exempt(Bypass::AlreadyPressed))
+    }
 }
 
 /// The queue.

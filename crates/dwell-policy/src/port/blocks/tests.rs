@@ -10,6 +10,8 @@ use crate::port::{Admission, Outcome, Port, PutBack};
 use crate::scheme::{BlockOrder, BlockPlace, BlockRules, BlockSlots, Gather, Scheme, Unfinished};
 use dwell_base::Instant;
 
+mod waiting;
+
 const NOW: Instant = Instant::ZERO;
 
 fn port_of(scheme: Scheme) -> Port {

@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::LinkBusy),
         1 => Just(Step::PutBack),
         1 => (0u64..1_000_000_000).prop_map(Step::Rate),
-        1 => (0..=PRESETS.len()).prop_map(Step::Scheme),
+        1 => (0..SCHEMES).prop_map(Step::Scheme),
         1 => Just(Step::Clear),
     ]
 }
@@ -56,7 +56,7 @@ struct Setting {
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
-    (0..=PRESETS.len(), 1u32..5, 0u32..5, any::<[bool; 4]>()).prop_map(
+    (0..SCHEMES, 1u32..5, 0u32..5, any::<[bool; 4]>()).prop_map(
         |(first_scheme, packets, lead, [strict, wait, heavy, pass])| Setting {
             first_scheme,
             packets,
@@ -69,9 +69,16 @@ fn setting() -> impl Strategy<Value = Setting> {
     )
 }
 
+/// The presets, and three others.
+const SCHEMES: usize = PRESETS.len() + 3;
+
 impl Setting {
-    /// The presets, and after them single packets by threshold.
+    /// The presets, and after them single packets by threshold, and blocks of what waits.
     fn scheme(&self, n: usize) -> Scheme {
+        if n > PRESETS.len() {
+            let gather = if n.is_multiple_of(2) { Gather::Edge } else { Gather::Packet };
+            return Scheme::waiting(gather, self.packets * 1500);
+        }
         let single = Scheme::blocks(Gather::Packet, 1, self.lead);
         let mut scheme = PRESETS.get(n).map_or(single, |name| Scheme::preset(name).unwrap());
         if let Trigger::Backlog { packets, lead } = &mut scheme.trigger {
@@ -95,6 +102,9 @@ impl Setting {
     /// The packets among which order is promised share a key; none if there is no promise.
     fn order_key(&self, scheme: &Scheme, held: &Held) -> Option<(u64, bool)> {
         if is_chunked(scheme) {
+            return Some((held.flow, false));
+        }
+        if matches!(scheme.trigger, Trigger::Waiting { .. }) {
             return Some((held.flow, false));
         }
         match (scheme.press, self.passing, self.order) {
@@ -282,11 +292,12 @@ proptest! {
         packets in 2u32..40,
         bytes in 1u64..40_000,
         units_max in 1u32..5,
+        fragment_bytes in prop::sample::select(vec![0u32, 8]),
         learned in any::<bool>(),
     ) {
         let frame = FrameCost {
             frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
-            units_bytes_max: 1_430, unit_bytes_named: 1_000, units_max,
+            units_bytes_max: 1_430, fragment_bytes, unit_bytes_named: 1_000, units_max,
         };
         let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };
         let fixed = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: 20_000 };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use dwell_sim::results::{Dropped, RunRecord, Store, Task, line};
 
+use crate::commands::whole_file::replace;
 use crate::terminal;
 
 /// The file in a folder of results.
@@ -105,12 +106,4 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(ending);
     path.with_file_name(name)
-}
-
-/// Writes a file whole or not at all.
-pub(super) fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
-    let new = beside(path, ".new");
-    fs::write(&new, text)
-        .and_then(|()| fs::rename(&new, path))
-        .with_context(|| format!("{} can't be written", path.display()))
 }

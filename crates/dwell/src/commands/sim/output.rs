@@ -8,7 +8,7 @@ use dwell_report::claims;
 use dwell_report::page::Provenance;
 use dwell_sim::results::{self, Evaluation};
 
-use super::folder::replace;
+use crate::commands::whole_file::replace;
 
 /// Writes `results.csv`, `report.html` and `figures/*.svg` to a folder.
 pub(super) fn write(

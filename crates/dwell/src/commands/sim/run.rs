@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use dwell_sim::results::{self, Evaluation, Store, Task, line};
 use dwell_sim::scenario::{Options, Scenario, Setting, Value};
 
-use super::folder::{Journal, RESULTS, replace};
+use super::folder::{Journal, RESULTS};
 use super::runner::{self, Ended, jobs_default};
 use super::{input, output};
+use crate::commands::whole_file::replace;
 use crate::terminal;
 
 const AFTER_HELP: &str = "\

@@ -4,17 +4,15 @@
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use dwell_sim::results::{Run, RunRecord, Store, Task};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::folder::Journal;
+use crate::commands::interrupt::stop_flag;
 use crate::commands::progress::Progress;
 use crate::terminal;
 
@@ -30,19 +28,6 @@ pub(super) struct Ended {
 /// How many jobs there are if nothing is said.
 pub(super) fn jobs_default() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
-}
-
-/// Set once the user wants to stop; asking a second time ends the program at once.
-fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    const INTERRUPTED: i32 = 130;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal sets the flag that arms the second.
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("signals can't be caught")?;
-    }
-    Ok(stop)
 }
 
 /// Does all runs that the store does not have yet. What is finished is in the journal at once.

@@ -1,13 +1,18 @@
-//! `dwell trace`: what captures of real traffic say of a link.
+//! `dwell trace`: what captures of real traffic tell.
 //!
-//! [`input`] opens captures, the [`runner`] spreads their packets over the cores, and [`output`]
-//! shows what came of it.
+//! `analyze` and `merge`: [`input`] opens captures, the [`runner`] spreads their packets over the
+//! cores, and [`output`] shows what came of it. `replay` and `train` read [`captures`] in the
+//! order of time.
 
 mod analyze;
+mod captures;
 mod input;
 mod merge;
 mod output;
+mod replay;
 mod runner;
+mod train;
+mod write_config;
 
 use std::process::ExitCode;
 
@@ -15,21 +20,23 @@ use clap::Subcommand;
 
 const AFTER_HELP: &str = "\
 Examples:
-  dwell trace analyze office.pcap                        what is in it, and what pressing gains
-  dwell trace analyze day/*.pcapng.gz --html day.html    many captures, as one page
-  tcpdump -w - | dwell trace analyze -                   from a running capture, until Ctrl-C
-  dwell trace analyze a.pcap --out a.json                keep the sums
-  dwell trace merge a.json b.json                        and add up those of several machines
+  dwell trace analyze site.pcap                              what is in it, and what pressing gains
+  dwell trace analyze day/*.pcapng.gz --html day.html        many captures, as one page
+  dwell trace analyze a.pcap --out a.json                    keep the sums
+  dwell trace merge a.json b.json                            and add up those of several machines
+  dwell trace replay site.pcap --rate 5mbit                  what each scheme would make of it
+  dwell trace replay site.pcap --rate 5mbit --html page.html  the same with plots
+  dwell trace train site.pcap --out dictionaries              dictionaries for small packets
 
-docs/trace.md tells how the figures come about.
+docs/trace.md tells how the figures come about, docs/replay.md what is modelled and what is not.
 
 Exit codes:
   0    the job is done
   1    it failed, or some captures could not be read
   2    the command line is wrong
-  130  it was interrupted; what was read is shown";
+  130  it was interrupted; what was read until then is shown";
 
-/// Find out from captures whether pressing helps a link
+/// Learn from captures whether dwell would help a link
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Trace {
@@ -41,6 +48,8 @@ pub(crate) struct Trace {
 enum What {
     Analyze(analyze::Analyze),
     Merge(merge::Merge),
+    Replay(Box<replay::Replay>),
+    Train(train::Train),
 }
 
 impl Trace {
@@ -48,6 +57,8 @@ impl Trace {
         match self.what {
             What::Analyze(command) => command.run(),
             What::Merge(command) => command.run(),
+            What::Replay(command) => command.run(),
+            What::Train(command) => command.run(),
         }
     }
 }

@@ -7,6 +7,8 @@ mod life;
 mod links;
 mod mtu;
 mod programs;
+mod replay;
+mod sites;
 
 use crate::harness::Check;
 
@@ -28,11 +30,16 @@ pub(crate) const ALL: &[Check] = &[
     ("iperf3_there_and_back", programs::iperf3),
     ("rsync_copies_a_tree", programs::rsync),
     ("ssh_copies_a_tree", programs::ssh),
+    ("a_parking_lot_of_four_relays", sites::parking_lot),
+    ("a_star_of_four_relays", sites::star),
     ("pings_around_the_mtu", mtu::ping_sizes),
     ("too_big_packets_are_answered", mtu::too_big),
     ("tcp_keeps_within_the_mtu", mtu::mss),
     ("a_bad_link_sealed", |lab| links::bad_link(lab, true)),
     ("a_bad_link_plain", |lab| links::bad_link(lab, false)),
+    ("a_replay_agrees_with_the_relay_none", |lab| replay::agrees(lab, "none")),
+    ("a_replay_agrees_with_the_relay_all", |lab| replay::agrees(lab, "all")),
+    ("a_replay_agrees_with_the_relay_packet", |lab| replay::agrees(lab, "packet")),
     ("an_idle_link_is_silent", idle::idle),
     ("a_bad_configuration_is_refused", life::bad_config),
     ("an_unreachable_peer_does_no_harm", life::unreachable_peer),

@@ -1,0 +1,273 @@
+//! A connection between the two proxies: TCP, TLS around it if it is protected, and after the
+//! hellos one message or stream after the other.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
+use socket2::{SockRef, TcpKeepalive};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::hello::{HELLO_BYTES_MAX, Hello, HelloError};
+use crate::message::{Message, MessageError};
+use crate::target::{Host, Target};
+
+/// What the kernel holds of what it has not sent yet; so the rest waits where it can still be
+/// compressed. Half of a sender's buffer.
+const NOT_SENT_BYTES: u32 = 128 << 10;
+
+/// Why a connection between the two proxies can't be had, or used any longer.
+#[derive(Debug, Error)]
+pub(crate) enum CarrierError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("no address is known for {0}")]
+    NoAddress(Host),
+    #[error("the other end did not answer in time")]
+    Expired,
+    #[error("the other end closed the connection")]
+    Closed,
+    #[error(transparent)]
+    Hello(#[from] HelloError),
+    #[error(transparent)]
+    Message(#[from] MessageError),
+}
+
+/// A connection that is ready for messages.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    io: Io,
+    /// Bytes that were read and belong to what comes next.
+    pub(crate) rest: Vec<u8>,
+    /// What the other end said of itself.
+    pub(crate) theirs: Hello,
+    /// Its address.
+    pub(crate) peer: SocketAddr,
+}
+
+#[derive(Debug)]
+enum Io {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Carrier {
+    /// Connects to an egress, or to a receiver of files.
+    pub(crate) async fn connect(
+        to: &Target,
+        tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+        ours: &Hello,
+        time: Duration,
+    ) -> Result<Self, CarrierError> {
+        let connecting = async {
+            let tcp = connect(to).await?;
+            let peer = tcp.peer_addr()?;
+            tune(&tcp, true)?;
+            let io = match tls {
+                None => Io::Plain(tcp),
+                Some((config, name)) => {
+                    let stream = TlsConnector::from(config).connect(name, tcp).await?;
+                    Io::Tls(Box::new(TlsStream::Client(stream)))
+                }
+            };
+            let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer };
+            carrier.write(&ours.encode()).await?;
+            carrier.theirs = carrier.read_hello().await?;
+            ours.agree(&carrier.theirs)?;
+            Ok(carrier)
+        };
+        tokio::time::timeout(time, connecting).await.map_err(|_| CarrierError::Expired)?
+    }
+
+    /// Takes in whoever has connected. Without the key nobody gets further than TLS's handshake.
+    pub(crate) async fn accept(
+        tcp: TcpStream,
+        peer: SocketAddr,
+        tls: Option<Arc<ServerConfig>>,
+        ours: &Hello,
+        time: Duration,
+    ) -> Result<Self, CarrierError> {
+        let accepting = async {
+            tune(&tcp, true)?;
+            let io = match tls {
+                None => Io::Plain(tcp),
+                Some(config) => {
+                    let stream = TlsAcceptor::from(config).accept(tcp).await?;
+                    Io::Tls(Box::new(TlsStream::Server(stream)))
+                }
+            };
+            let mut carrier = Self { io, rest: Vec::new(), theirs: ours.clone(), peer };
+            carrier.theirs = carrier.read_hello().await?;
+            if let Err(error) = ours.agree(&carrier.theirs) {
+                let refusal = Hello::refusal(ours.purpose, &error.to_string());
+                carrier.write(&refusal.encode()).await?;
+                return Err(error.into());
+            }
+            carrier.write(&ours.encode()).await?;
+            Ok(carrier)
+        };
+        tokio::time::timeout(time, accepting).await.map_err(|_| CarrierError::Expired)?
+    }
+
+    async fn read_hello(&mut self) -> Result<Hello, CarrierError> {
+        loop {
+            if let Some((hello, used)) = Hello::decode(&self.rest)? {
+                self.rest.drain(..used);
+                return Ok(hello);
+            }
+            self.read_more(HELLO_BYTES_MAX).await?;
+        }
+    }
+
+    /// The next message.
+    pub(crate) async fn read_message(&mut self) -> Result<Message, CarrierError> {
+        loop {
+            if let Some((message, used)) = Message::decode(&self.rest)? {
+                self.rest.drain(..used);
+                return Ok(message);
+            }
+            self.read_more(crate::message::MESSAGE_BYTES_MAX).await?;
+        }
+    }
+
+    /// Reads something behind what is there already.
+    async fn read_more(&mut self, bytes_max: usize) -> Result<(), CarrierError> {
+        let mut piece = [0; 1024];
+        let room = bytes_max.saturating_sub(self.rest.len()).clamp(1, piece.len());
+        let len = self.read(&mut piece[..room]).await?;
+        if len == 0 {
+            return Err(CarrierError::Closed);
+        }
+        self.rest.extend_from_slice(&piece[..len]);
+        Ok(())
+    }
+
+    /// Writes a message.
+    pub(crate) async fn say(&mut self, message: &Message) -> Result<(), CarrierError> {
+        Ok(self.write(&message.encode()).await?)
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes).await?;
+        self.flush().await
+    }
+
+    /// Ready if the connection takes bytes at present, and holds none of those that it took
+    /// before.
+    pub(crate) fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.io {
+            Io::Plain(tcp) => tcp.poll_write_ready(cx),
+            Io::Tls(tls) => {
+                ready!(Pin::new(&mut **tls).poll_flush(cx))?;
+                tls.get_ref().0.poll_write_ready(cx)
+            }
+        }
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match &self.io {
+            Io::Plain(tcp) => tcp,
+            Io::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// What has gone wrong without anybody reading or writing.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.tcp().take_error()
+    }
+
+    /// Makes the other end notice at once when this one is dropped, whatever waits before it.
+    pub(crate) fn reset_on_close(&self) {
+        if let Err(error) = crate::pump::reset_on_close(self.tcp(), true) {
+            tracing::debug!("a connection can't be reset: {error}");
+        }
+    }
+
+    /// Whether nothing has come from the other end, not even its end: so it can be used again.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        let mut cx = Context::from_waker(Waker::noop());
+        self.rest.is_empty() && Pin::new(self).poll_read(&mut cx, &mut buffer).is_pending()
+    }
+}
+
+impl AsyncRead for Carrier {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.io {
+            Io::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Io::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Carrier {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.io {
+            Io::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Io::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.io {
+            Io::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Io::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.io {
+            Io::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Io::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}
+
+async fn connect(to: &Target) -> Result<TcpStream, CarrierError> {
+    match &to.host {
+        Host::Ip(ip) => Ok(TcpStream::connect((*ip, to.port)).await?),
+        Host::Name(name) => {
+            let mut error = CarrierError::NoAddress(to.host.clone());
+            for address in tokio::net::lookup_host((name.as_str(), to.port)).await? {
+                match TcpStream::connect(address).await {
+                    Ok(tcp) => return Ok(tcp),
+                    Err(refused) => error = refused.into(),
+                }
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Without delay, and with probes, so that a peer that is gone without a word is noticed within
+/// two minutes; a connection between the proxies also keeps little in the kernel.
+pub(crate) fn tune(tcp: &TcpStream, between_proxies: bool) -> io::Result<()> {
+    let socket = SockRef::from(tcp);
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(60))
+        .with_interval(Duration::from_secs(15))
+        .with_retries(4);
+    socket.set_tcp_keepalive(&keepalive)?;
+    if between_proxies {
+        socket.set_tcp_notsent_lowat(NOT_SENT_BYTES)?;
+    }
+    Ok(())
+}

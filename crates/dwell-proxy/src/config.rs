@@ -1,0 +1,282 @@
+//! What the two proxies are told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dwell_codec::CodecSpec;
+use dwell_stream::{Config as StreamConfig, Strategy};
+use thiserror::Error;
+
+use crate::allow::AllowList;
+use crate::hello::Hello;
+use crate::security::Security;
+use crate::socks::Users;
+use crate::target::{Host, Target};
+
+/// The port that an egress listens at if none is named.
+pub const PORT: u16 = 7734;
+
+/// What both ends need to know.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// The name in statuses and of the status socket.
+    pub name: String,
+    /// Where the status socket is, if there is to be one.
+    pub status: Option<PathBuf>,
+    /// How the connection between the two is protected.
+    pub security: Security,
+    /// How streams are compressed.
+    pub pressing: Pressing,
+    /// What is kept within bounds.
+    pub limits: Limits,
+}
+
+/// How this end compresses what it sends.
+#[derive(Clone, Debug, Default)]
+pub struct Pressing {
+    /// The strategy; none: what the other end wishes, or the default.
+    pub strategy: Option<Strategy>,
+    /// The codecs to choose from, or the one of a strategy that has one; empty: the defaults.
+    pub codecs: Vec<CodecSpec>,
+    /// The strategy that this end wishes the other one to use.
+    pub wish: Option<Strategy>,
+}
+
+impl Pressing {
+    /// What a sender to an end that says `theirs` is to do.
+    pub fn sender_config(&self, theirs: &Hello) -> StreamConfig {
+        let wished = theirs.text.parse().ok().filter(|wish| is_framed(*wish));
+        let strategy = self.strategy.or(wished).unwrap_or_default();
+        let known = |spec: &CodecSpec| theirs.codecs & (1 << spec.id as u8) != 0;
+        let mut config = StreamConfig::new(strategy);
+        if let Some(&first) = self.codecs.first() {
+            config.codec = first;
+            config.codecs.clone_from(&self.codecs);
+        }
+        config.codecs.retain(known);
+        let usable = match strategy {
+            Strategy::Raw => true,
+            Strategy::Hull => !config.codecs.is_empty(),
+            _ => known(&config.codec),
+        };
+        let block_len_max = usize::try_from(theirs.block_bytes_max).unwrap_or(usize::MAX);
+        if !usable || block_len_max < dwell_stream::BLOCK_LEN_MIN {
+            config = StreamConfig::new(Strategy::Raw);
+        }
+        while config.block_len > block_len_max && config.block_len > dwell_stream::BLOCK_LEN_MIN {
+            config.block_len /= 2;
+        }
+        config
+    }
+}
+
+/// Whether streams of this strategy say by themselves where they end, as they must here: only
+/// that lets a reader tell an end from a cut.
+pub const fn is_framed(strategy: Strategy) -> bool {
+    !strategy.is_segmented()
+}
+
+/// What is kept within bounds.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Streams at once.
+    pub streams_max: usize,
+    /// Bytes that all streams together may hold.
+    pub memory_bytes_max: u64,
+    /// The longest time from a connection's first byte to its being ready.
+    pub handshake: Duration,
+    /// The longest time to connect to a target.
+    pub connect: Duration,
+    /// A stream on which nothing has moved for so long is given up.
+    pub idle: Duration,
+}
+
+/// What a stream holds at most, in bytes: the sender's buffer, the receiver's output with a block
+/// more and a block on its way, what TLS holds, and what was read beyond an end.
+pub const STREAM_BYTES_MAX: u64 = (256 + 256 + 64 + 64 + 2 * 64 + 64) << 10;
+
+impl Limits {
+    /// Streams at once, by number and by memory. At least one.
+    pub fn streams(&self) -> usize {
+        let by_memory = usize::try_from(self.memory_bytes_max / STREAM_BYTES_MAX);
+        self.streams_max.min(by_memory.unwrap_or(usize::MAX)).max(1)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            streams_max: 1000,
+            memory_bytes_max: 1 << 30,
+            handshake: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// The end that programs connect to.
+#[derive(Clone, Debug)]
+pub struct Ingress {
+    /// What both ends need to know.
+    pub common: Common,
+    /// Where the egress is.
+    pub egress: Target,
+    /// Where programs connect to.
+    pub doors: Vec<Door>,
+    /// Connections to the egress that are kept ready, and used again; 0: each stream has one of
+    /// its own.
+    pub pool: usize,
+}
+
+/// Where an ingress listens, and how it learns where a stream is to go.
+#[derive(Clone, Debug)]
+pub enum Door {
+    /// Everything goes to one target.
+    Forward {
+        /// Where to listen.
+        listen: SocketAddr,
+        /// The target, as the egress sees it.
+        to: Target,
+    },
+    /// The client says it (RFC 1928).
+    Socks {
+        /// Where to listen.
+        listen: SocketAddr,
+        /// Who may use it; empty: everybody who can connect.
+        users: Users,
+    },
+    /// The kernel says it: TPROXY hands over connections to any address.
+    Transparent {
+        /// Where to listen.
+        listen: SocketAddr,
+    },
+}
+
+impl Door {
+    /// Where it listens.
+    pub const fn listen(&self) -> SocketAddr {
+        match self {
+            Self::Forward { listen, .. }
+            | Self::Socks { listen, .. }
+            | Self::Transparent { listen } => *listen,
+        }
+    }
+}
+
+impl std::fmt::Display for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Forward { listen, to } => write!(f, "{listen} to {to}"),
+            Self::Socks { listen, .. } => write!(f, "{listen} SOCKS5"),
+            Self::Transparent { listen } => write!(f, "{listen} transparent"),
+        }
+    }
+}
+
+/// The end that connects onward.
+#[derive(Clone, Debug)]
+pub struct Egress {
+    /// What both ends need to know.
+    pub common: Common,
+    /// Where ingresses connect to.
+    pub listen: SocketAddr,
+    /// Where it may connect to.
+    pub allow: AllowList,
+}
+
+/// What can't be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// No `psk`, no certificates, and not on loopback.
+    #[error(
+        "{0} is not on this machine: protect the connection with --psk FILE (made by `dwell \
+         genpsk`) or with --cert, --cert-key and --ca; or say --insecure if something else protects it"
+    )]
+    Unprotected(String),
+    /// Nobody could use it.
+    #[error("the ingress would not listen anywhere: add --forward, --socks or --transparent")]
+    NoDoor,
+    /// It would refuse everything.
+    #[error(
+        "the egress would refuse every target: name those that are allowed with --allow, for \
+         instance --allow db:5432 or --allow '10.0.0.0/8:*'"
+    )]
+    NothingAllowed,
+}
+
+impl Ingress {
+    /// Checks what one value can't tell alone.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoDoor`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.doors.is_empty() { Err(ConfigError::NoDoor) } else { Ok(()) }
+    }
+}
+
+impl Egress {
+    /// Checks what one value can't tell alone.
+    ///
+    /// # Errors
+    /// [`ConfigError::NothingAllowed`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.allow.is_empty() { Err(ConfigError::NothingAllowed) } else { Ok(()) }
+    }
+}
+
+/// Whether a host is this machine, so that what goes there passes no network.
+pub fn is_loopback(host: &Host) -> bool {
+    match host {
+        Host::Ip(ip) => ip.is_loopback(),
+        Host::Name(name) => name == "localhost",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_codec::CodecId;
+
+    use super::*;
+    use crate::hello::Purpose;
+
+    fn hello() -> Hello {
+        Hello::new(Purpose::Streams, 1 << 16, "")
+    }
+
+    #[test]
+    fn both_ends_have_a_say() {
+        let ours = Pressing::default();
+        assert_eq!(ours.sender_config(&hello()).strategy, Strategy::Hull);
+        let wish = Hello { text: "mix".to_owned(), ..hello() };
+        assert_eq!(ours.sender_config(&wish).strategy, Strategy::Mix);
+        let fixed = Pressing { strategy: Some(Strategy::All), ..ours.clone() };
+        assert_eq!(fixed.sender_config(&wish).strategy, Strategy::All);
+        for odd in ["plain", "tcpcomp", "magic"] {
+            let odd = Hello { text: odd.to_owned(), ..hello() };
+            assert_eq!(ours.sender_config(&odd).strategy, Strategy::Hull);
+        }
+    }
+
+    #[test]
+    fn what_the_other_end_cannot_decode_is_not_sent() {
+        let ours = Pressing::default();
+        let lz4 = Hello { codecs: 1 << CodecId::Lz4 as u8, ..hello() };
+        let config = ours.sender_config(&lz4);
+        assert!(config.codecs.iter().all(|spec| spec.id == CodecId::Lz4));
+        assert!(!config.codecs.is_empty());
+        let none = Hello { codecs: 0, ..hello() };
+        assert_eq!(ours.sender_config(&none).strategy, Strategy::Raw);
+        let small = Hello { block_bytes_max: 10_000, ..hello() };
+        let config = ours.sender_config(&small);
+        assert_eq!((config.block_len, config.check()), (8192, Ok(())));
+    }
+
+    #[test]
+    fn memory_bounds_streams() {
+        let limits = Limits { memory_bytes_max: 10 * STREAM_BYTES_MAX, ..Limits::default() };
+        assert_eq!(limits.streams(), 10);
+        assert_eq!(Limits { memory_bytes_max: 1, ..limits }.streams(), 1);
+    }
+}

@@ -1,0 +1,226 @@
+//! The end that connects onward.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::allow::{AllowList, Verdict};
+use crate::carrier::{Carrier, CarrierError};
+use crate::config::Egress;
+use crate::engine::{self, Engine, RunError};
+use crate::hello::Purpose;
+use crate::message::{Message, MessageError, Reason};
+use crate::metrics::Present;
+use crate::pool::WARM_TIME;
+use crate::security;
+use crate::target::{Host, Target};
+
+/// Connections that have not shown yet that they may be here. More are turned away at once: they
+/// cost those who wait more than those who come.
+const HANDSHAKES_MAX: usize = 256;
+
+/// Runs an egress until the process is told to stop.
+///
+/// # Errors
+/// It can't start.
+pub fn run_egress(config: Egress) -> Result<(), RunError> {
+    config.check()?;
+    engine::run(async move {
+        let tls = security::server(&config.common.security, Purpose::Streams)?;
+        let engine = Engine::new(config.common)?;
+        let what = config.listen.to_string();
+        let listener = crate::ingress::bind(config.listen, false)
+            .map_err(|error| RunError::Listen { what, error, help: "" })?;
+        tracing::info!("listening at {}", config.listen);
+        // Whoever finds it knows that the port is open.
+        let status = engine.status_socket()?;
+        let this = Arc::new(Running {
+            handshakes: Semaphore::new(HANDSHAKES_MAX),
+            // Besides those with a stream there are warm ones.
+            connections: Semaphore::new(2 * engine.streams_max + HANDSHAKES_MAX),
+            streams: Semaphore::new(engine.streams_max),
+            allow: config.allow,
+            shown: vec![config.listen.to_string()],
+            engine,
+            tls,
+        });
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(Arc::clone(&this).serve(listener));
+        if let Some(status) = status {
+            let this = Arc::clone(&this);
+            tasks.spawn(async move { status.serve(|| this.status()).await });
+        }
+        this.engine.until_stopped().await?;
+        tasks.shutdown().await;
+        this.engine.drain().await;
+        Ok(())
+    })
+}
+
+/// An egress at work.
+struct Running {
+    engine: Engine,
+    tls: Option<Arc<ServerConfig>>,
+    allow: AllowList,
+    handshakes: Semaphore,
+    connections: Semaphore,
+    streams: Semaphore,
+    shown: Vec<String>,
+}
+
+impl Running {
+    fn status(&self) -> dwell_report::ProxyStatus {
+        let open = self.engine.metrics.connections_open.get();
+        let busy = self.engine.metrics.streams_open.get();
+        let warm = usize::try_from(open.saturating_sub(busy)).unwrap_or_default();
+        dwell_report::ProxyStatus {
+            listens: self.shown.clone(),
+            ..self.engine.status("egress", warm)
+        }
+    }
+
+    async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((tcp, peer)) => {
+                    let this = Arc::clone(&self);
+                    tokio::spawn(async move { this.welcome(tcp, peer).await });
+                }
+                Err(error) => {
+                    self.engine.complain(|| format!("a connection can't be accepted: {error}"));
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+
+    async fn welcome(&self, tcp: TcpStream, peer: SocketAddr) {
+        let (Ok(_place), Ok(handshake)) =
+            (self.connections.try_acquire(), self.handshakes.try_acquire())
+        else {
+            self.engine.metrics.strangers.add(1);
+            self.engine.complain(|| format!("{peer} is sent away: too many connections"));
+            return;
+        };
+        let time = self.engine.common.limits.handshake;
+        let accepted = Carrier::accept(tcp, peer, self.tls.clone(), &self.engine.hello, time).await;
+        drop(handshake);
+        match accepted {
+            Ok(carrier) => {
+                let _open = Present::new(&self.engine.metrics.connections_open);
+                self.engine.metrics.connections_made.add(1);
+                if let Err(error) = self.serve_streams(carrier).await {
+                    self.engine.stranger(peer, &error);
+                }
+            }
+            // Whoever only looks whether somebody listens is no stranger.
+            Err(CarrierError::Closed) => tracing::debug!("{peer} went away without a word"),
+            Err(error) => self.engine.stranger(peer, &error),
+        }
+    }
+
+    /// One stream after the other, until the ingress closes the connection.
+    async fn serve_streams(&self, mut carrier: Carrier) -> Result<(), CarrierError> {
+        let mut streams = 0u64;
+        loop {
+            // Longer than the ingress keeps it.
+            let next = tokio::time::timeout(2 * WARM_TIME, carrier.read_message()).await;
+            let target = match next {
+                Ok(Ok(Message::Open(target))) => target,
+                Ok(Ok(_)) => return Err(MessageError::Body.into()),
+                Ok(Err(CarrierError::Message(error))) => return Err(error.into()),
+                // The ingress has closed it, or is gone.
+                Ok(Err(_)) | Err(_) => return Ok(()),
+            };
+            if streams > 0 {
+                self.engine.metrics.connections_reused.add(1);
+            }
+            streams += 1;
+            if !self.serve_stream(&mut carrier, &target).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether there may be another stream after it.
+    async fn serve_stream(
+        &self,
+        carrier: &mut Carrier,
+        target: &Target,
+    ) -> Result<bool, CarrierError> {
+        let Ok(_room) = self.streams.try_acquire() else {
+            let text =
+                format!("the egress has {} streams, and may have no more", self.engine.streams_max);
+            return self.refuse(carrier, target, Reason::Full, &text).await;
+        };
+        let time = self.engine.common.limits.connect;
+        let connecting = connect(target, &self.allow);
+        let connected = tokio::time::timeout(time, connecting).await;
+        let late = || (Reason::Expired, format!("{target} did not answer within {time:?}"));
+        match connected.unwrap_or_else(|_| Err(late())) {
+            Ok(local) => {
+                let bound = local.local_addr()?;
+                carrier.say(&Message::Opened(Target::at(bound))).await?;
+                Ok(self.engine.stream(local, &[], carrier).await)
+            }
+            Err((reason, text)) => self.refuse(carrier, target, reason, &text).await,
+        }
+    }
+
+    async fn refuse(
+        &self,
+        carrier: &mut Carrier,
+        target: &Target,
+        reason: Reason,
+        text: &str,
+    ) -> Result<bool, CarrierError> {
+        self.engine.metrics.refused(reason);
+        tracing::info!("no stream to {target} for {}: {text}", carrier.peer);
+        carrier.say(&Message::Refused(reason, text.to_owned())).await?;
+        Ok(true)
+    }
+}
+
+type Refusal = (Reason, String);
+
+/// Connects to a target, if it is allowed.
+async fn connect(target: &Target, allow: &AllowList) -> Result<TcpStream, Refusal> {
+    let not_allowed = || {
+        (Reason::NotAllowed, format!("{target} is not among the targets that the egress allows"))
+    };
+    let verdict = allow.judge(&target.host, target.port);
+    let addresses: Vec<SocketAddr> = match (&target.host, verdict) {
+        (_, Verdict::No) => return Err(not_allowed()),
+        (Host::Ip(ip), _) => vec![SocketAddr::new(*ip, target.port)],
+        (Host::Name(name), _) => tokio::net::lookup_host((name.as_str(), target.port))
+            .await
+            .map_err(|error| (Reason::NoSuchHost, format!("{name} has no address: {error}")))?
+            .filter(|address| {
+                verdict == Verdict::Yes || allow.allows_address(address.ip(), target.port)
+            })
+            .collect(),
+    };
+    let mut refusal = not_allowed();
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => refusal = explain(target, &error),
+        }
+    }
+    Err(refusal)
+}
+
+fn explain(target: &Target, error: &io::Error) -> Refusal {
+    let reason = match error.kind() {
+        io::ErrorKind::ConnectionRefused => Reason::Refused,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Reason::Unreachable,
+        io::ErrorKind::TimedOut => Reason::Expired,
+        _ => Reason::Other,
+    };
+    (reason, format!("{target} can't be connected to: {error}"))
+}

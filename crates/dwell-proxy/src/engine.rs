@@ -1,0 +1,212 @@
+//! What both ends have in common while they run: counters, compressors, limits, the status.
+
+use std::future::Future;
+use std::io;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use dwell_report::ProxyStatus;
+use dwell_stream::{BLOCK_LEN_MAX, Sender};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::carrier::{Carrier, CarrierError};
+use crate::clock;
+use crate::config::{Common, ConfigError};
+use crate::hello::{Hello, Purpose};
+use crate::metrics::{Metrics, Present};
+use crate::press::PressPool;
+use crate::pump::{End, Pump};
+use crate::security::SecurityError;
+use crate::status::StatusSocket;
+
+/// Why a proxy does not start, or had to stop.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// What it was told can't be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Keys or certificates.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+    /// It can't listen there.
+    #[error("{what} can't be listened at: {error}{help}")]
+    Listen {
+        /// Where.
+        what: String,
+        /// What the system says.
+        error: io::Error,
+        /// What may help.
+        help: &'static str,
+    },
+    /// The status socket can't be made.
+    #[error("the status socket {path} can't be made: {error}")]
+    Status {
+        /// Where.
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Threads, signals.
+    #[error("the system gives no threads or signals: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The longest that streams are waited for when the proxy is told to stop.
+const GRACE: Duration = Duration::from_secs(3);
+/// Complaints of one kind are logged so often at most.
+const COMPLAINTS: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) common: Common,
+    pub(crate) metrics: Metrics,
+    pub(crate) hello: Hello,
+    pub(crate) streams_max: usize,
+    press: PressPool,
+    started: dwell_base::Instant,
+    complained: Mutex<Option<Instant>>,
+}
+
+impl Engine {
+    pub(crate) fn new(common: Common) -> io::Result<Self> {
+        let wish = common.pressing.wish.map_or("", |wish| wish.name());
+        Ok(Self {
+            metrics: Metrics::default(),
+            hello: Hello::new(Purpose::Streams, BLOCK_LEN_MAX as u32, wish),
+            streams_max: common.limits.streams(),
+            press: PressPool::new()?,
+            started: clock::now(),
+            complained: Mutex::new(None),
+            common,
+        })
+    }
+
+    /// Runs a stream to its end, and says whether the connection can be used again.
+    pub(crate) async fn stream(
+        &self,
+        local: TcpStream,
+        early: &[u8],
+        carrier: &mut Carrier,
+    ) -> bool {
+        let _open = Present::new(&self.metrics.streams_open);
+        self.metrics.streams_opened.add(1);
+        let end = self.pump(local, early, carrier).await.unwrap_or_else(End::Cut);
+        let counter = match &end {
+            End::Finished => &self.metrics.finished,
+            End::Reset => &self.metrics.reset,
+            End::Idle => &self.metrics.idle,
+            End::Cut(error) => {
+                tracing::debug!("a stream was cut: {error}");
+                &self.metrics.cut
+            }
+            End::Damaged(error) => {
+                self.complain(|| format!("what {} sends is damaged: {error}", carrier.peer));
+                &self.metrics.damaged
+            }
+        };
+        counter.add(1);
+        matches!(end, End::Finished)
+    }
+
+    async fn pump(&self, local: TcpStream, early: &[u8], carrier: &mut Carrier) -> io::Result<End> {
+        let config = self.common.pressing.sender_config(&carrier.theirs);
+        let sender = Sender::new(&config).map_err(io::Error::other)?;
+        let idle = self.common.limits.idle;
+        let pump = Pump::new(local, early, carrier, sender, &self.press, &self.metrics, idle)?;
+        Ok(pump.run().await)
+    }
+
+    /// Warns of something that strangers can cause as often as they like.
+    pub(crate) fn complain(&self, what: impl FnOnce() -> String) {
+        let mut complained = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
+        if complained.is_none_or(|at| at.elapsed() >= COMPLAINTS) {
+            *complained = Some(Instant::now());
+            tracing::warn!("{}", what());
+        }
+    }
+
+    /// What is wrong with a connection that was not made, as a complaint or in silence.
+    pub(crate) fn stranger(&self, who: std::net::SocketAddr, error: &CarrierError) {
+        self.metrics.strangers.add(1);
+        self.complain(|| format!("{who} is sent away: {error}"));
+    }
+
+    /// The status, but for what only the role knows.
+    pub(crate) fn status(&self, role: &str, warm: usize) -> ProxyStatus {
+        ProxyStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            name: self.common.name.clone(),
+            role: role.to_owned(),
+            security: self.common.security.name().to_owned(),
+            uptime_ns: clock::now().since_ns(self.started),
+            cpu_ns: clock::process_cpu_ns(),
+            streams: self.metrics.streams(self.streams_max),
+            connections: self.metrics.connections(warm),
+            tx: self.metrics.tx(),
+            rx: self.metrics.rx(),
+            ..ProxyStatus::default()
+        }
+    }
+
+    /// Binds the status socket, if there is to be one.
+    pub(crate) fn status_socket(&self) -> Result<Option<StatusSocket>, RunError> {
+        let Some(path) = &self.common.status else { return Ok(None) };
+        StatusSocket::bind(path)
+            .map(Some)
+            .map_err(|error| RunError::Status { path: path.display().to_string(), error })
+    }
+
+    /// Waits until the process is told to stop, and then for the streams that are open, a little.
+    pub(crate) async fn until_stopped(&self) -> io::Result<()> {
+        told_to_stop().await?;
+        tracing::info!("stopping: no new streams");
+        Ok(())
+    }
+
+    /// Gives open streams a little time to end; a second signal ends that.
+    pub(crate) async fn drain(&self) {
+        let ended = async {
+            while self.metrics.streams_open.get() > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(GRACE, ended) => {}
+            _ = told_to_stop() => {}
+        }
+        let left = self.metrics.streams_open.get();
+        if left > 0 {
+            tracing::warn!("{left} streams are reset");
+        }
+    }
+}
+
+/// Until SIGTERM or SIGINT comes.
+pub(crate) async fn told_to_stop() -> io::Result<()> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Runs `main` on as many threads as there are processors, up to a few: those that compress are
+/// others.
+pub(crate) fn run<T>(main: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
+    const THREADS_MAX: usize = 8;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("dwell-proxy")
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(main);
+    // Streams that are left are dropped, and so reset.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}

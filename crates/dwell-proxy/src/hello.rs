@@ -1,0 +1,255 @@
+//! What the two ends agree on before anything else: version, codecs, block length, strategy.
+//!
+//! Whoever connects speaks first, the other answers; both messages have the same form:
+//!
+//! ```text
+//! 0   4  "dwPX"
+//! 4   2  length of what follows
+//! 6   1  lowest version that is spoken      (answer: the version that will be spoken)
+//! 7   1  highest version that is spoken     (answer: the same once more; 0 in both: refused)
+//! 8   1  purpose: 1 streams, 2 a file
+//! 9   2  codecs that can be decoded, a bitmap by id
+//! 11  4  longest block that is accepted, in bytes
+//! 15  1  length of the strategy's name
+//! 16  n  strategy wanted of the other end, by name; empty: its own choice
+//! ```
+//!
+//! What follows after the name is left for later versions and ignored. In a refusal the text
+//! that stands for the strategy is the reason.
+
+use thiserror::Error;
+
+/// The version of the protocol between the two proxies.
+pub const VERSION: u8 = 1;
+/// The longest hello, in bytes; what would be longer is refused before it is read.
+pub const HELLO_BYTES_MAX: usize = 6 + 512;
+/// The longest text in a hello, in bytes.
+pub const TEXT_BYTES_MAX: usize = 200;
+
+const MAGIC: [u8; 4] = *b"dwPX";
+const PREFIX_BYTES: usize = 6;
+const FIXED_BYTES: usize = 10;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Streams, one after the other.
+    Streams = 1,
+    /// One file.
+    File = 2,
+}
+
+/// What an end says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The versions that it speaks, lowest and highest.
+    pub versions: (u8, u8),
+    /// What the connection is for.
+    pub purpose: Purpose,
+    /// What it can decode: bit `n` is the codec with the id `n`.
+    pub codecs: u16,
+    /// The longest block that it accepts, in bytes.
+    pub block_bytes_max: u32,
+    /// The strategy that it would like the other end to use; empty if that is for the other
+    /// end to choose. In a refusal, the reason. At most [`TEXT_BYTES_MAX`] printable bytes.
+    pub text: String,
+}
+
+/// Why there is no agreement.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum HelloError {
+    /// The first bytes are something else.
+    #[error("the other end is not a dwell proxy, or one with other security settings")]
+    Magic,
+    /// A length that no hello has, or a text that is none.
+    #[error("the other end sent a malformed hello")]
+    Malformed,
+    /// Nothing in common.
+    #[error("the other end speaks versions {0} to {1}, this one {VERSION}: use the same dwell")]
+    Version(u8, u8),
+    /// It wants to send a file to a proxy, or the reverse.
+    #[error(
+        "the other end is there for another purpose: `dwell send` needs `dwell recv`, and \
+             `dwell proxy ingress` needs `dwell proxy egress`"
+    )]
+    Purpose,
+    /// The other end says no.
+    #[error("the other end refuses: {0}")]
+    Refused(String),
+}
+
+impl Hello {
+    /// Of this build.
+    pub fn new(purpose: Purpose, block_bytes_max: u32, want: &str) -> Self {
+        let codecs = dwell_codec::supported_bitmap();
+        Self {
+            versions: (VERSION, VERSION),
+            purpose,
+            codecs,
+            block_bytes_max,
+            text: printable(want),
+        }
+    }
+
+    /// A refusal for this reason.
+    pub fn refusal(purpose: Purpose, reason: &str) -> Self {
+        Self { versions: (0, 0), codecs: 0, ..Self::new(purpose, 0, reason) }
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let text = printable(&self.text);
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(((FIXED_BYTES + text.len()) as u16).to_be_bytes());
+        bytes.extend([self.versions.0, self.versions.1, self.purpose as u8]);
+        bytes.extend(self.codecs.to_be_bytes());
+        bytes.extend(self.block_bytes_max.to_be_bytes());
+        bytes.push(text.len() as u8);
+        bytes.extend(text.as_bytes());
+        bytes
+    }
+
+    /// Reads a hello at the start of `bytes`, and how many bytes it has. `None` if more are
+    /// needed, of which there are never more than [`HELLO_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// [`HelloError::Magic`] at the first byte that does not fit, or [`HelloError::Malformed`].
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, HelloError> {
+        if bytes.iter().zip(MAGIC).any(|(&byte, magic)| byte != magic) {
+            return Err(HelloError::Magic);
+        }
+        let Some(&[_, _, _, _, high, low]) = bytes.first_chunk::<PREFIX_BYTES>() else {
+            return Ok(None);
+        };
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        if !(FIXED_BYTES..=HELLO_BYTES_MAX - PREFIX_BYTES).contains(&len) {
+            return Err(HelloError::Malformed);
+        }
+        let Some(body) = bytes.get(PREFIX_BYTES..PREFIX_BYTES + len) else { return Ok(None) };
+        let (&[lowest, highest, purpose, c0, c1, b0, b1, b2, b3, text_len], rest) =
+            body.split_first_chunk::<FIXED_BYTES>().ok_or(HelloError::Malformed)?;
+        let text = rest.get(..usize::from(text_len)).ok_or(HelloError::Malformed)?;
+        let fits = text.len() <= TEXT_BYTES_MAX && text.iter().all(|byte| is_printable(*byte));
+        let purpose = match purpose {
+            1 => Purpose::Streams,
+            2 => Purpose::File,
+            _ => return Err(HelloError::Malformed),
+        };
+        if !fits || lowest > highest {
+            return Err(HelloError::Malformed);
+        }
+        let hello = Self {
+            versions: (lowest, highest),
+            purpose,
+            codecs: u16::from_be_bytes([c0, c1]),
+            block_bytes_max: u32::from_be_bytes([b0, b1, b2, b3]),
+            text: String::from_utf8_lossy(text).into_owned(),
+        };
+        Ok(Some((hello, PREFIX_BYTES + len)))
+    }
+
+    /// Whether this end can talk with one that says `other`, for this purpose.
+    ///
+    /// # Errors
+    /// [`HelloError::Refused`], [`HelloError::Version`] or [`HelloError::Purpose`].
+    pub fn agree(&self, other: &Self) -> Result<(), HelloError> {
+        let (lowest, highest) = other.versions;
+        if highest == 0 {
+            return Err(HelloError::Refused(other.text.clone()));
+        }
+        if !(lowest..=highest).contains(&VERSION) {
+            return Err(HelloError::Version(lowest, highest));
+        }
+        if self.purpose != other.purpose {
+            return Err(HelloError::Purpose);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) const fn is_printable(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~')
+}
+
+/// `text` in printable ASCII, cut to [`TEXT_BYTES_MAX`].
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_ascii() && is_printable(c as u8) { c } else { '?' };
+    text.chars().take(TEXT_BYTES_MAX).map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn two_of_this_build_agree() {
+        let ours = Hello::new(Purpose::Streams, 65_536, "hull");
+        assert_eq!(ours.agree(&ours), Ok(()));
+        let bytes = ours.encode();
+        assert_eq!(bytes[..16], *b"dwPX\0\x0e\x01\x01\x01\0\x0e\0\x01\0\0\x04");
+        assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
+    }
+
+    #[test]
+    fn differences_are_told() {
+        let ours = Hello::new(Purpose::Streams, 1, "");
+        let later = Hello { versions: (2, 3), ..ours.clone() };
+        assert_eq!(ours.agree(&later), Err(HelloError::Version(2, 3)));
+        let file = Hello::new(Purpose::File, 1, "");
+        assert_eq!(ours.agree(&file), Err(HelloError::Purpose));
+        let refusal = Hello::refusal(Purpose::Streams, "full\n");
+        assert_eq!(ours.agree(&refusal), Err(HelloError::Refused("full?".to_owned())));
+    }
+
+    #[test]
+    fn strangers_are_known_by_the_first_byte() {
+        assert_eq!(Hello::decode(b"G"), Err(HelloError::Magic));
+        assert_eq!(Hello::decode(b"dwPY"), Err(HelloError::Magic));
+        assert_eq!(Hello::decode(b"dwPX\xff\xff"), Err(HelloError::Malformed));
+        assert_eq!(Hello::decode(b"dwPX\0\x09"), Err(HelloError::Malformed));
+        assert_eq!(Hello::decode(b""), Ok(None));
+    }
+
+    #[test]
+    fn later_versions_may_say_more() {
+        let ours = Hello::new(Purpose::Streams, 1, "x");
+        let mut bytes = ours.encode();
+        bytes[5] += 3;
+        bytes.extend([1, 2, 3]);
+        assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
+    }
+
+    proptest! {
+        #[test]
+        fn hellos_come_back(
+            lowest in 0u8..9, more in 0u8..9, codecs: u16, block_bytes_max: u32,
+            text in "[ -~]{0,200}", is_file: bool,
+        ) {
+            let purpose = if is_file { Purpose::File } else { Purpose::Streams };
+            let versions = (lowest, lowest + more);
+            let hello = Hello { versions, purpose, codecs, block_bytes_max, text };
+            let bytes = hello.encode();
+            prop_assert!(bytes.len() <= HELLO_BYTES_MAX);
+            for cut in 0..bytes.len() {
+                prop_assert_eq!(Hello::decode(&bytes[..cut]), Ok(None));
+            }
+            prop_assert_eq!(Hello::decode(&bytes), Ok(Some((hello, bytes.len()))));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(tail in prop::collection::vec(any::<u8>(), 0..700)) {
+            let bytes = [&MAGIC[..], &tail].concat();
+            match Hello::decode(&bytes) {
+                Ok(Some((hello, used))) => {
+                    prop_assert!(used <= bytes.len());
+                    prop_assert!(hello.text.len() <= TEXT_BYTES_MAX);
+                }
+                Ok(None) => prop_assert!(bytes.len() < HELLO_BYTES_MAX),
+                Err(error) => prop_assert_eq!(error, HelloError::Malformed),
+            }
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The end that programs connect to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::carrier::{Carrier, CarrierError};
+use crate::config::{Door, Ingress};
+use crate::engine::{self, Engine, RunError};
+use crate::hello::Purpose;
+use crate::message::{Message, Reason};
+use crate::metrics::Present;
+use crate::pool::Pool;
+use crate::pump::reset_on_close;
+use crate::security;
+use crate::socks::{CLIENT_BYTES_MAX, Negotiation, Reply, Step, Users};
+use crate::target::{Host, Target};
+
+/// How often the pool is looked after.
+const TIDY: Duration = Duration::from_secs(15);
+/// How long it is waited after failures to connect, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
+
+/// Runs an ingress until the process is told to stop.
+///
+/// # Errors
+/// It can't start.
+pub fn run_ingress(config: Ingress) -> Result<(), RunError> {
+    config.check()?;
+    engine::run(async move {
+        let host = match &config.egress.host {
+            Host::Ip(ip) => ip.to_string(),
+            Host::Name(name) => name.clone(),
+        };
+        let tls = security::client(&config.common.security, Purpose::Streams, &host)?;
+        let engine = Engine::new(config.common)?;
+        let mut doors = Vec::new();
+        for door in config.doors {
+            let listener = listen(&door)?;
+            tracing::info!("listening at {door}");
+            doors.push((door, listener));
+        }
+        // Whoever finds it knows that the doors are open.
+        let status = engine.status_socket()?;
+        let this = Arc::new(Running {
+            room: Semaphore::new(engine.streams_max),
+            pool: Pool::new(config.pool.min(engine.streams_max)),
+            egress: config.egress,
+            shown: doors.iter().map(|(door, _)| door.to_string()).collect(),
+            engine,
+            tls,
+        });
+        let mut tasks = tokio::task::JoinSet::new();
+        for (door, listener) in doors {
+            tasks.spawn(Arc::clone(&this).serve(Arc::new(door), listener));
+        }
+        tasks.spawn(Arc::clone(&this).keep_warm());
+        if let Some(status) = status {
+            let this = Arc::clone(&this);
+            tasks.spawn(async move { status.serve(|| this.status()).await });
+        }
+        this.engine.until_stopped().await?;
+        tasks.shutdown().await;
+        this.engine.drain().await;
+        Ok(())
+    })
+}
+
+/// An ingress at work.
+struct Running {
+    engine: Engine,
+    egress: Target,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// A permit for each stream that may be open.
+    room: Semaphore,
+    pool: Pool,
+    shown: Vec<String>,
+}
+
+/// Why there is no stream for a program.
+enum NoStream {
+    Refused(Reason, String),
+    Carrier(CarrierError),
+}
+
+impl Running {
+    fn status(&self) -> dwell_report::ProxyStatus {
+        let warm = self.pool.len();
+        let mut status = self.engine.status("ingress", warm);
+        status.connections.open += warm as u64;
+        status.listens.clone_from(&self.shown);
+        status.egress = Some(self.egress.to_string());
+        status
+    }
+
+    /// Takes programs in at one door, as long as there is room for their streams: others wait in
+    /// the kernel's queue.
+    async fn serve(self: Arc<Self>, door: Arc<Door>, listener: TcpListener) {
+        loop {
+            let Ok(permit) = self.room.acquire().await else { return };
+            // It is returned by the task, which can't borrow it.
+            permit.forget();
+            match listener.accept().await {
+                Ok((local, from)) => {
+                    let (this, door) = (Arc::clone(&self), Arc::clone(&door));
+                    tokio::spawn(async move {
+                        let _room = Room(&this.room);
+                        this.welcome(&door, local, from).await;
+                    });
+                }
+                Err(error) => {
+                    self.room.add_permits(1);
+                    self.engine.complain(|| format!("a connection can't be accepted: {error}"));
+                    // One that went away at once, or no descriptors: others will be freed.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+
+    async fn welcome(&self, door: &Door, mut local: TcpStream, from: SocketAddr) {
+        // Until a stream is open a close means that there was none: it is to look like that.
+        if reset_on_close(&local, true).is_err() {
+            return;
+        }
+        match door {
+            Door::Forward { to, .. } => {
+                self.connect(local, Vec::new(), to, false).await;
+            }
+            Door::Transparent { listen } => match local.local_addr() {
+                // Who connects to the door itself would be sent round in circles.
+                Ok(to) if to.port() != listen.port() || !is_own(to, *listen) => {
+                    self.connect(local, Vec::new(), &Target::at(to), false).await;
+                }
+                _ => {
+                    self.engine.metrics.client_errors.add(1);
+                    self.engine.complain(|| {
+                        format!("{from} connected to {listen} itself, and not to a target")
+                    });
+                }
+            },
+            Door::Socks { users, .. } => {
+                let time = self.engine.common.limits.handshake;
+                match tokio::time::timeout(time, negotiate(&mut local, users)).await {
+                    Ok(Ok((target, early))) => self.connect(local, early, &target, true).await,
+                    Ok(Err(why)) => self.turn_away(local, from, &why).await,
+                    Err(_) => self.turn_away(local, from, "it took too long").await,
+                }
+            }
+        }
+    }
+
+    async fn turn_away(&self, local: TcpStream, from: SocketAddr, why: &str) {
+        self.engine.metrics.client_errors.add(1);
+        self.engine.complain(|| format!("the client {from} is turned away: {why}"));
+        close_politely(local).await;
+    }
+
+    /// Opens a stream to a target and runs it; a SOCKS client is told how that went.
+    async fn connect(&self, mut local: TcpStream, early: Vec<u8>, target: &Target, socks: bool) {
+        let (mut carrier, bound) = match self.open(target).await {
+            Ok(opened) => opened,
+            Err(why) => {
+                let reply = match &why {
+                    NoStream::Refused(reason, text) => {
+                        self.engine.metrics.refused(*reason);
+                        self.engine.complain(|| format!("no stream to {target}: {text}"));
+                        reason.reply()
+                    }
+                    NoStream::Carrier(error) => {
+                        self.engine.metrics.connections_failed.add(1);
+                        let egress = &self.egress;
+                        self.engine
+                            .complain(|| format!("no connection to the egress {egress}: {error}"));
+                        Reply::Failure
+                    }
+                };
+                if socks && local.write_all(&reply.bytes(None)).await.is_ok() {
+                    close_politely(local).await;
+                }
+                return;
+            }
+        };
+        let _open = Present::new(&self.engine.metrics.connections_open);
+        let bound = match bound.host {
+            Host::Ip(ip) => Some(SocketAddr::new(ip, bound.port)),
+            Host::Name(_) => None,
+        };
+        if socks && local.write_all(&Reply::Succeeded.bytes(bound)).await.is_err() {
+            return;
+        }
+        if self.engine.stream(local, &early, &mut carrier).await && self.pool.size() > 0 {
+            self.pool.put(carrier);
+        }
+    }
+
+    /// A connection on which the stream to `target` has been opened, and the egress' address
+    /// there.
+    async fn open(&self, target: &Target) -> Result<(Carrier, Target), NoStream> {
+        if let Some(carrier) = self.pool.take() {
+            match self.ask(carrier, target).await {
+                // It was closed while it waited, which nobody noticed before.
+                Err(NoStream::Carrier(CarrierError::Io(_) | CarrierError::Closed)) => {}
+                other => {
+                    self.engine.metrics.connections_reused.add(1);
+                    return other;
+                }
+            }
+        }
+        let carrier = self.call().await.map_err(NoStream::Carrier)?;
+        self.ask(carrier, target).await
+    }
+
+    async fn ask(
+        &self,
+        mut carrier: Carrier,
+        target: &Target,
+    ) -> Result<(Carrier, Target), NoStream> {
+        let limits = &self.engine.common.limits;
+        let asking = async {
+            carrier.say(&Message::Open(target.clone())).await?;
+            carrier.read_message().await
+        };
+        // The egress has its own limit, and says what it was that took too long.
+        let answer = tokio::time::timeout(limits.connect + limits.handshake, asking).await;
+        match answer.unwrap_or(Err(CarrierError::Expired)).map_err(NoStream::Carrier)? {
+            Message::Opened(bound) => Ok((carrier, bound)),
+            Message::Refused(reason, text) => {
+                self.pool.put(carrier);
+                Err(NoStream::Refused(reason, text))
+            }
+            _ => Err(NoStream::Carrier(crate::message::MessageError::Body.into())),
+        }
+    }
+
+    /// A new connection to the egress.
+    async fn call(&self) -> Result<Carrier, CarrierError> {
+        let time = self.engine.common.limits.handshake;
+        let carrier =
+            Carrier::connect(&self.egress, self.tls.clone(), &self.engine.hello, time).await?;
+        self.engine.metrics.connections_made.add(1);
+        Ok(carrier)
+    }
+
+    /// Keeps the pool full, and its connections alive.
+    async fn keep_warm(self: Arc<Self>) {
+        let mut pause = RETRY.0;
+        loop {
+            self.pool.tidy();
+            while self.pool.len() < self.pool.size() {
+                match self.call().await {
+                    Ok(carrier) => {
+                        self.pool.put(carrier);
+                        pause = RETRY.0;
+                    }
+                    Err(error) => {
+                        self.engine.metrics.connections_failed.add(1);
+                        let egress = &self.egress;
+                        self.engine
+                            .complain(|| format!("no connection to the egress {egress}: {error}"));
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(RETRY.1);
+                    }
+                }
+            }
+            tokio::time::sleep(TIDY).await;
+        }
+    }
+}
+
+/// Gives a permit back.
+struct Room<'a>(&'a Semaphore);
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
+/// Asks a SOCKS client where it wants to go. What it has sent beyond that belongs to the stream.
+async fn negotiate(local: &mut TcpStream, users: &Users) -> Result<(Target, Vec<u8>), String> {
+    let mut negotiation = Negotiation::new(users);
+    let mut input = Vec::new();
+    loop {
+        match negotiation.step(&mut input) {
+            Step::Connect(target) => return Ok((target, input)),
+            Step::Say(bytes) => {
+                local.write_all(&bytes).await.map_err(|error| error.to_string())?;
+            }
+            Step::Refuse(bytes, why) => {
+                // It may be gone already.
+                let _ = local.write_all(&bytes).await;
+                return Err(why.to_string());
+            }
+            Step::More => {
+                let mut piece = [0; 512];
+                let room = CLIENT_BYTES_MAX.saturating_sub(input.len()).clamp(1, piece.len());
+                let len = local.read(&mut piece[..room]).await.map_err(|e| e.to_string())?;
+                if len == 0 {
+                    return Err("it went away".to_owned());
+                }
+                input.extend_from_slice(&piece[..len]);
+            }
+        }
+    }
+}
+
+/// Closes so that what was written last still arrives: without a reset, and after the client has
+/// had a moment to read.
+async fn close_politely(mut local: TcpStream) {
+    const MOMENT: Duration = Duration::from_secs(1);
+    if reset_on_close(&local, false).is_err() || local.shutdown().await.is_err() {
+        return;
+    }
+    // Closing with something unread would reset.
+    let mut sink = [0; 512];
+    let reading = async { while matches!(local.read(&mut sink).await, Ok(1..)) {} };
+    let _ = tokio::time::timeout(MOMENT, reading).await;
+}
+
+/// Whether a connection was meant for the door itself.
+fn is_own(to: SocketAddr, listen: SocketAddr) -> bool {
+    to.ip() == listen.ip() || to.ip().is_loopback() || listen.ip().is_unspecified()
+}
+
+fn listen(door: &Door) -> Result<TcpListener, RunError> {
+    let transparent = matches!(door, Door::Transparent { .. });
+    let help = match transparent {
+        true => " (a transparent door needs the capability CAP_NET_ADMIN; the others do not)",
+        false => "",
+    };
+    bind(door.listen(), transparent).map_err(|error| RunError::Listen {
+        what: door.to_string(),
+        error,
+        help,
+    })
+}
+
+/// A listener; a transparent one accepts what TPROXY brings, whatever address it was for.
+pub(crate) fn bind(address: SocketAddr, transparent: bool) -> io::Result<TcpListener> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    if transparent && address.is_ipv6() {
+        socket.set_ip_transparent_v6(true)?;
+    } else if transparent {
+        socket.set_ip_transparent_v4(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    TcpListener::from_std(socket.into())
+}

@@ -1,0 +1,49 @@
+//! A pair of proxies that compress TCP streams exactly as far as CPU and link allow, and a file's
+//! way from one machine to another.
+//!
+//! The *ingress* takes programs' connections in: at a forwarded port, by SOCKS5, or transparently
+//! (TPROXY). The *egress* connects onward. Between them are connections of their own, protected by
+//! TLS 1.3, on which [`dwell_stream`] decides block by block what is compressed and how.
+//!
+//! # How it is made
+//! What is decided is apart from what is moved: [`socks`], [`hello`], [`message`], [`target`] and
+//! [`allow`] take bytes and give answers. The rest is tasks on tokio: here, unlike in the relay,
+//! there are many independent connections and nothing between them that must stay in order. One
+//! task moves one stream in both directions; compressing is done by other, less urgent threads in
+//! turns, so that no stream waits for another's.
+//!
+//! # Promises
+//! * A program never sees an end that the other program did not make: whatever else happens, its
+//!   connection is reset.
+//! * Every buffer, table and wait has a maximum.
+//! * Nobody gets past TLS's handshake without the key; before that nothing is allocated but TLS's
+//!   own, for a limited time and number.
+
+pub mod allow;
+mod carrier;
+mod clock;
+mod config;
+mod egress;
+mod engine;
+pub mod hello;
+mod ingress;
+pub mod message;
+mod metrics;
+mod pool;
+mod press;
+mod pump;
+pub mod security;
+pub mod socks;
+mod status;
+pub mod target;
+pub mod transfer;
+mod uplink;
+
+pub use config::{
+    Common, ConfigError, Door, Egress, Ingress, Limits, PORT, Pressing, STREAM_BYTES_MAX,
+    is_framed, is_loopback,
+};
+pub use egress::run_egress;
+pub use engine::RunError;
+pub use ingress::run_ingress;
+pub use status::{default_status, status_folder};

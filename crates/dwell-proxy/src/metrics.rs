@@ -1,0 +1,167 @@
+//! What a proxy counts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use dwell_report::proxy::{ConnectionCounts, StreamCounts, StreamRx, StreamTx};
+use dwell_stream::{ReceiverStats, SenderStats};
+
+use crate::message::Reason;
+
+/// A number that only grows, but for those that say how many there are now.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, less: u64) {
+        self.0.fetch_sub(less, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Counts something for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Present<'a>(&'a Counter);
+
+impl<'a> Present<'a> {
+    pub(crate) fn new(counter: &'a Counter) -> Self {
+        counter.add(1);
+        Self(counter)
+    }
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.0.subtract(1);
+    }
+}
+
+/// All counters of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) streams_open: Counter,
+    pub(crate) streams_opened: Counter,
+    pub(crate) finished: Counter,
+    pub(crate) reset: Counter,
+    pub(crate) idle: Counter,
+    pub(crate) cut: Counter,
+    pub(crate) damaged: Counter,
+    pub(crate) client_errors: Counter,
+    pub(crate) refused: [Counter; Reason::ALL.len()],
+    pub(crate) connections_open: Counter,
+    pub(crate) connections_made: Counter,
+    pub(crate) connections_reused: Counter,
+    pub(crate) connections_failed: Counter,
+    pub(crate) strangers: Counter,
+    tx: [Counter; 7],
+    rx: [Counter; 4],
+}
+
+/// The numbers of a sender that are counted, in the order of `Metrics::tx`.
+pub(crate) fn sender_numbers(stats: &SenderStats) -> [u64; 7] {
+    [
+        stats.accepted_bytes,
+        stats.wire_bytes,
+        stats.raw_blocks,
+        stats.pressed_blocks,
+        stats.pressed_original_bytes,
+        stats.pressed_bytes,
+        stats.press_ns,
+    ]
+}
+
+/// The numbers of a receiver that are counted, in the order of `Metrics::rx`.
+pub(crate) fn receiver_numbers(stats: &ReceiverStats) -> [u64; 4] {
+    [stats.data_bytes, stats.wire_bytes, stats.raw_blocks, stats.pressed_blocks]
+}
+
+impl Metrics {
+    pub(crate) fn refused(&self, reason: Reason) {
+        if let Some(at) = Reason::ALL.iter().position(|known| *known == reason) {
+            self.refused[at].add(1);
+        }
+    }
+
+    /// What a sender has done since it was asked last; `before` is brought up to date.
+    pub(crate) fn sent(&self, stats: &SenderStats, before: &mut [u64; 7]) {
+        advance(&self.tx, sender_numbers(stats), before);
+    }
+
+    /// What a receiver has done since it was asked last; `before` is brought up to date.
+    pub(crate) fn received(&self, stats: &ReceiverStats, before: &mut [u64; 4]) {
+        advance(&self.rx, receiver_numbers(stats), before);
+    }
+
+    pub(crate) fn streams(&self, max: usize) -> StreamCounts {
+        let refused: BTreeMap<String, u64> = Reason::ALL
+            .iter()
+            .zip(&self.refused)
+            .map(|(reason, count)| (reason.name().to_owned(), count.get()))
+            .collect();
+        StreamCounts {
+            max: max as u64,
+            open: self.streams_open.get(),
+            opened: self.streams_opened.get(),
+            finished: self.finished.get(),
+            reset: self.reset.get(),
+            idle: self.idle.get(),
+            cut: self.cut.get(),
+            damaged: self.damaged.get(),
+            client_errors: self.client_errors.get(),
+            refused,
+        }
+    }
+
+    pub(crate) fn connections(&self, warm: usize) -> ConnectionCounts {
+        ConnectionCounts {
+            open: self.connections_open.get(),
+            warm: warm as u64,
+            made: self.connections_made.get(),
+            reused: self.connections_reused.get(),
+            failed: self.connections_failed.get(),
+            strangers: self.strangers.get(),
+        }
+    }
+
+    pub(crate) fn tx(&self) -> StreamTx {
+        let [
+            bytes,
+            link_bytes,
+            raw_blocks,
+            pressed_blocks,
+            pressed_bytes,
+            pressed_to_bytes,
+            press_ns,
+        ] = self.tx.each_ref().map(Counter::get);
+        StreamTx {
+            bytes,
+            link_bytes,
+            raw_blocks,
+            pressed_blocks,
+            pressed_bytes,
+            pressed_to_bytes,
+            press_ns,
+        }
+    }
+
+    pub(crate) fn rx(&self) -> StreamRx {
+        let [bytes, link_bytes, raw_blocks, pressed_blocks] = self.rx.each_ref().map(Counter::get);
+        StreamRx { bytes, link_bytes, raw_blocks, pressed_blocks }
+    }
+}
+
+fn advance<const N: usize>(counters: &[Counter; N], now: [u64; N], before: &mut [u64; N]) {
+    for ((counter, now), before) in counters.iter().zip(now).zip(before) {
+        if now > *before {
+            counter.add(now - *before);
+            *before = now;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The threads that compress: few, shared by all streams, and less urgent than those that move
+//! bytes. So a stream that is compressed heavily takes turns with the others, a block each, and
+//! never holds up one that has nothing to compress.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use dwell_stream::{Done, Job, Press};
+use tokio::sync::oneshot;
+
+use crate::clock;
+
+/// More threads would only take turns.
+const THREADS_MAX: usize = 16;
+/// How much nicer than the rest of the process.
+const NICENESS: i32 = 5;
+
+/// A job, and who waits for it.
+type Order = (Job, oneshot::Sender<Done>);
+
+/// Hands jobs to the threads, in the order they come. Each stream has one job here at most, which
+/// bounds the queue. The threads end with it.
+#[derive(Debug)]
+pub(crate) struct PressPool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    orders: VecDeque<Order>,
+    over: bool,
+}
+
+impl PressPool {
+    /// With a thread for each processor.
+    pub(crate) fn new() -> io::Result<Self> {
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let shared = Arc::new(Shared::default());
+        let pool = Self { shared: Arc::clone(&shared) };
+        for _ in 0..threads {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new().name("dwell-press".to_owned()).spawn(move || shared.work())?;
+        }
+        Ok(pool)
+    }
+
+    /// Has a job done. The receiver fails only if compressing panicked.
+    pub(crate) fn submit(&self, job: Job) -> oneshot::Receiver<Done> {
+        let (done, receiver) = oneshot::channel();
+        self.shared.lock().orders.push_back((job, done));
+        self.shared.wake.notify_one();
+        receiver
+    }
+}
+
+impl Drop for PressPool {
+    fn drop(&mut self) {
+        self.shared.lock().over = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    /// Nothing panics while it is held, so that what a poisoned lock guards is in order.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<Order> {
+        let mut queue = self.lock();
+        loop {
+            if queue.over {
+                return None;
+            }
+            if let Some(order) = queue.orders.pop_front() {
+                return Some(order);
+            }
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn work(&self) {
+        // Of this thread alone, as Linux has it. Refused or not: it only matters under load.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+        let mut press = Press::new();
+        while let Some((job, waiting)) = self.next() {
+            if waiting.is_closed() {
+                continue;
+            }
+            let run = AssertUnwindSafe(|| job.run(&mut press, clock::now));
+            match catch_unwind(run) {
+                // The stream may have ended meanwhile.
+                Ok(done) => drop(waiting.send(done)),
+                Err(_) => {
+                    tracing::error!("a compressor panicked: its stream is given up");
+                    press = Press::new();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! One stream: a program's connection on one side, a connection between the proxies on the
+//! other, a sender and a receiver between them.
+//!
+//! All of it is one state machine that does what can be done without waiting, in both
+//! directions, and then waits for all that could change something. It reads from a side only
+//! what the other has room for, which is the back-pressure, stream by stream.
+
+use std::cell::RefCell;
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use dwell_stream::{AbortReason, Limits, Receiver, Sender, StreamError, Unpress};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use crate::carrier::Carrier;
+use crate::metrics::Metrics;
+use crate::press::PressPool;
+use crate::uplink::Uplink;
+
+/// Read at once at most.
+const READ_BYTES: usize = 64 << 10;
+/// Less room is not worth a system call.
+const ROOM_BYTES_MIN: usize = 4 << 10;
+/// So often a stream goes round before others of its thread have their turn.
+const ROUNDS_MAX: u32 = 8;
+/// So often a side is looked after that could go away unseen, as nothing is read from it.
+const LOOK: Duration = Duration::from_secs(1);
+/// The longest that is waited for the other end to take the news that a stream is given up.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+thread_local! {
+    /// What all streams of a thread use in turns.
+    static SHARED: RefCell<Shared> = RefCell::new(Shared {
+        bytes: vec![0; READ_BYTES],
+        unpress: Unpress::new(),
+    });
+}
+
+struct Shared {
+    bytes: Vec<u8>,
+    unpress: Unpress,
+}
+
+/// How a stream ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// In both directions, as it should; the connection between the proxies can be used again.
+    Finished,
+    /// One of the two programs reset its connection, or went away.
+    Reset,
+    /// Nothing moved for too long.
+    Idle,
+    /// The connection between the proxies failed.
+    Cut(io::Error),
+    /// What came over it is no stream, or damaged.
+    Damaged(StreamError),
+}
+
+/// A stream that is open.
+pub(crate) struct Pump<'a> {
+    local: TcpStream,
+    carrier: &'a mut Carrier,
+    press: &'a PressPool,
+    metrics: &'a Metrics,
+    up: Uplink,
+    receiver: Receiver,
+    sent: [u64; 7],
+    received: [u64; 4],
+    /// The program has said its end, which the sender knows.
+    source_ended: bool,
+    /// The program was told the end.
+    sink_ended: bool,
+    idle: Duration,
+    moved_at: Instant,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set for: looking after a side, not the end of patience.
+    looking: bool,
+}
+
+impl<'a> Pump<'a> {
+    /// Between a program that was connected and a connection on which a stream may begin.
+    /// `early` is what the program has sent already. Until the stream has finished, whatever
+    /// happens to this process resets the program's connection: nobody takes a part for the
+    /// whole.
+    pub(crate) fn new(
+        local: TcpStream,
+        early: &[u8],
+        carrier: &'a mut Carrier,
+        mut sender: Sender,
+        press: &'a PressPool,
+        metrics: &'a Metrics,
+        idle: Duration,
+    ) -> io::Result<Self> {
+        crate::carrier::tune(&local, false)?;
+        reset_on_close(&local, true)?;
+        if sender.accept(early) < early.len() {
+            return Err(io::Error::other("a client sent too much before it was answered"));
+        }
+        let now = Instant::now();
+        Ok(Self {
+            local,
+            carrier,
+            press,
+            metrics,
+            up: Uplink::new(sender),
+            receiver: Receiver::new(Limits::default()),
+            sent: [0; 7],
+            received: [0; 4],
+            source_ended: false,
+            sink_ended: false,
+            idle,
+            moved_at: now,
+            timer: Box::pin(tokio::time::sleep_until(now + idle)),
+            looking: false,
+        })
+    }
+
+    /// Moves bytes until the stream ends.
+    pub(crate) async fn run(mut self) -> End {
+        let end = poll_fn(|cx| self.poll(cx)).await;
+        match &end {
+            End::Finished => {
+                // From here on the kernel may deliver what is left in peace.
+                if let Err(error) = reset_on_close(&self.local, false) {
+                    tracing::debug!("a finished connection can't be closed in peace: {error}");
+                }
+            }
+            End::Reset => self.farewell(AbortReason::Reset).await,
+            End::Idle => self.farewell(AbortReason::TimedOut).await,
+            End::Cut(_) | End::Damaged(_) => self.carrier.reset_on_close(),
+        }
+        self.count();
+        end
+    }
+
+    /// Tells the other end that the stream is given up, if it will hear it.
+    async fn farewell(&mut self, reason: AbortReason) {
+        self.up.sender.abort(reason);
+        let telling = poll_fn(|cx| {
+            while !self.up.is_finished() {
+                match self.up.write(cx, self.carrier) {
+                    Ok(true) => {}
+                    Ok(false) => return Poll::Pending,
+                    Err(_) => return Poll::Ready(()),
+                }
+            }
+            Pin::new(&mut *self.carrier).poll_flush(cx).map(drop)
+        });
+        if tokio::time::timeout(FAREWELL, telling).await.is_err() {
+            // It takes nothing: then a reset says it, past all that waits.
+            self.carrier.reset_on_close();
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let polled = self.poll_rounds(cx);
+        self.count();
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(())) => Poll::Ready(End::Finished),
+            Err(end) => Poll::Ready(end),
+        }
+    }
+
+    fn poll_rounds(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
+        for _ in 0..ROUNDS_MAX {
+            let up = self.poll_up(cx)?;
+            let down = self.poll_down(cx)?;
+            if self.up.is_finished() && self.sink_ended && self.poll_flushed(cx)?.is_ready() {
+                return Ok(Poll::Ready(()));
+            }
+            if up || down {
+                self.moved_at = Instant::now();
+            } else {
+                self.poll_timer(cx)?;
+                return Ok(Poll::Pending);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(Poll::Pending)
+    }
+
+    fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
+        match Pin::new(&mut *self.carrier).poll_flush(cx) {
+            Poll::Ready(flushed) => flushed.map(Poll::Ready).map_err(End::Cut),
+            Poll::Pending => Ok(Poll::Pending),
+        }
+    }
+
+    /// From the program to the other end; whether anything moved.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let read = self.read_local(cx)?;
+        let sent = self.up.poll(cx, self.carrier, self.press).map_err(End::Cut)?;
+        Ok(read || sent)
+    }
+
+    fn read_local(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if !self.reads_local() {
+            return Ok(false);
+        }
+        SHARED.with_borrow_mut(|shared| {
+            let room = self.up.sender.room().min(READ_BYTES);
+            let mut buffer = ReadBuf::new(&mut shared.bytes[..room]);
+            match Pin::new(&mut self.local).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(Err(_)) => return Err(End::Reset),
+                Poll::Ready(Ok(())) => {}
+            }
+            if buffer.filled().is_empty() {
+                self.source_ended = true;
+                self.up.finish();
+            } else {
+                self.up.sender.accept(buffer.filled());
+            }
+            Ok(true)
+        })
+    }
+
+    fn reads_local(&self) -> bool {
+        !self.source_ended && self.up.sender.room() >= ROOM_BYTES_MIN
+    }
+
+    /// From the other end to the program; whether anything moved.
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if self.sink_ended {
+            return Ok(false);
+        }
+        let mut moved = self.write_local(cx)?;
+        moved |= self.read_carrier(cx)?;
+        if self.receiver.is_finished() && self.receiver.data().is_empty() {
+            match Pin::new(&mut self.local).poll_shutdown(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Err(_)) => return Err(End::Reset),
+                Poll::Ready(Ok(())) => {
+                    self.sink_ended = true;
+                    moved = true;
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    fn write_local(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let mut moved = false;
+        while !self.receiver.data().is_empty() {
+            match Pin::new(&mut self.local).poll_write(cx, self.receiver.data()) {
+                Poll::Pending => break,
+                Poll::Ready(Err(_) | Ok(0)) => return Err(End::Reset),
+                Poll::Ready(Ok(len)) => {
+                    self.receiver.consume(len);
+                    moved = true;
+                }
+            }
+        }
+        Ok(moved)
+    }
+
+    fn read_carrier(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if !self.reads_carrier() {
+            return Ok(false);
+        }
+        if !self.carrier.rest.is_empty() {
+            let rest = std::mem::take(&mut self.carrier.rest);
+            let taken = SHARED
+                .with_borrow_mut(|shared| self.receiver.feed(&rest, &mut shared.unpress))
+                .map_err(damaged)?;
+            self.carrier.rest.extend_from_slice(&rest[taken..]);
+            return Ok(taken > 0);
+        }
+        SHARED.with_borrow_mut(|shared| {
+            let mut buffer = ReadBuf::new(&mut shared.bytes);
+            match Pin::new(&mut *self.carrier).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(Err(error)) => return Err(End::Cut(error)),
+                Poll::Ready(Ok(())) => {}
+            }
+            let bytes = buffer.filled();
+            if bytes.is_empty() {
+                return Err(End::Cut(io::ErrorKind::UnexpectedEof.into()));
+            }
+            let taken = self.receiver.feed(bytes, &mut shared.unpress).map_err(damaged)?;
+            self.carrier.rest.extend_from_slice(&bytes[taken..]);
+            Ok(true)
+        })
+    }
+
+    fn reads_carrier(&self) -> bool {
+        !self.receiver.is_finished() && self.receiver.wants_more()
+    }
+
+    /// Looks whether nothing has moved for too long. As long as nothing is read from a side,
+    /// nobody would notice that it is gone: then it is looked after now and then.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        let looking = !self.reads_local() || !self.reads_carrier();
+        if looking != self.looking {
+            self.looking = looking;
+            self.set_timer();
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if self.moved_at.elapsed() >= self.idle {
+                return Err(End::Idle);
+            }
+            if !matches!(self.local.take_error(), Ok(None)) {
+                return Err(End::Reset);
+            }
+            if let Some(error) = self.carrier.take_error().map_err(End::Cut)? {
+                return Err(End::Cut(error));
+            }
+            self.set_timer();
+        }
+        Ok(())
+    }
+
+    fn set_timer(&mut self) {
+        let patience = self.moved_at + self.idle;
+        let look = Instant::now() + LOOK;
+        let at = if self.looking { look.min(patience) } else { patience };
+        self.timer.as_mut().reset(at);
+    }
+
+    fn count(&mut self) {
+        self.metrics.sent(self.up.stats(), &mut self.sent);
+        self.metrics.received(self.receiver.stats(), &mut self.received);
+    }
+}
+
+fn damaged(error: StreamError) -> End {
+    match error {
+        StreamError::Aborted(AbortReason::TimedOut) => End::Idle,
+        StreamError::Aborted(_) => End::Reset,
+        other => End::Damaged(other),
+    }
+}
+
+/// Whether closing a connection resets it (SO_LINGER with a time of zero).
+pub(crate) fn reset_on_close(tcp: &TcpStream, resets: bool) -> io::Result<()> {
+    socket2::SockRef::from(tcp).set_linger(resets.then_some(Duration::ZERO))
+}

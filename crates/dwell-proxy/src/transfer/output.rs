@@ -1,0 +1,217 @@
+//! Where a received file goes: beside its place under another name until it is complete.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Where to put what comes.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// To standard output.
+    Stdout,
+    /// To this file.
+    File(PathBuf),
+    /// Into this folder, under the name that the sender gives it.
+    Folder(PathBuf),
+}
+
+/// What is being written. Dropped before it is complete, it leaves nothing behind.
+#[derive(Debug)]
+pub enum Output {
+    /// Standard output.
+    Stdout(io::Stdout),
+    /// A file on its way.
+    File(PartFile),
+}
+
+/// A file under another name.
+#[derive(Debug)]
+pub struct PartFile {
+    file: File,
+    part: PathBuf,
+    path: PathBuf,
+    replace: bool,
+    complete: bool,
+}
+
+impl Output {
+    /// Begins to write what is offered under `name`.
+    ///
+    /// # Errors
+    /// In words that say what to do: there is a file already that is not to be replaced, there is
+    /// no name, or the system says no.
+    pub fn create(place: &Place, name: &str, replace: bool) -> Result<Self, String> {
+        let path = match place {
+            Place::Stdout => return Ok(Self::Stdout(io::stdout())),
+            Place::File(path) => path.clone(),
+            Place::Folder(_) if name.is_empty() => {
+                return Err(
+                    "the sender reads from a pipe and gives no name: receive with a name, \
+                            as `dwell recv FILE`"
+                        .to_owned(),
+                );
+            }
+            Place::Folder(folder) => folder.join(name),
+        };
+        let shown = path.display();
+        if path.is_dir() {
+            return Err(format!("{shown} is a folder: name a file"));
+        }
+        if !replace && fs::symlink_metadata(&path).is_ok() {
+            return Err(format!("{shown} exists: use another name, or --force to replace it"));
+        }
+        let part = part_path(&path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&part)
+            .map_err(|error| format!("{} can't be made: {error}", part.display()))?;
+        Ok(Self::File(PartFile { file, part, path, replace, complete: false }))
+    }
+
+    /// What it will be called, for messages.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Stdout(_) => "standard output".to_owned(),
+            Self::File(part) => part.path.display().to_string(),
+        }
+    }
+
+    /// Puts a complete file where it belongs, as far as the disk can promise.
+    ///
+    /// # Errors
+    /// What the system says; there is nothing left then.
+    pub fn complete(mut self) -> io::Result<()> {
+        match &mut self {
+            Self::Stdout(out) => out.flush(),
+            Self::File(part) => part.complete(),
+        }
+    }
+}
+
+impl PartFile {
+    fn complete(&mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        if self.replace {
+            fs::rename(&self.part, &self.path)?;
+        } else {
+            // Unlike renaming, this replaces nothing that came meanwhile.
+            fs::hard_link(&self.part, &self.path).or_else(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Err(error),
+                // A file system without links.
+                _ => fs::rename(&self.part, &self.path),
+            })?;
+            let _ = fs::remove_file(&self.part);
+        }
+        self.complete = true;
+        Ok(())
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdout(out) => out.write(bytes),
+            Self::File(part) => part.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(out) => out.flush(),
+            Self::File(part) => part.file.flush(),
+        }
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.complete {
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
+/// Hidden, in the same folder, so that it can become the file by another name alone.
+fn part_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // Room for what is added, in a name of 255 bytes at most.
+    let cut = name.char_indices().map(|(at, _)| at).take_while(|&at| at <= 200).last();
+    let short = &name[..if name.len() > 200 { cut.unwrap_or(0) } else { name.len() }];
+    path.with_file_name(format!(".{short}.dwell-part-{}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("dwell-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn files(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_complete_has_its_name() {
+        let folder = Folder::new("output");
+        let place = Place::Folder(folder.0.clone());
+        let mut output = Output::create(&place, "a.txt", false).unwrap();
+        output.write_all(b"hello").unwrap();
+        assert!(!folder.0.join("a.txt").exists());
+        output.complete().unwrap();
+        assert_eq!(folder.files(), ["a.txt"]);
+        assert_eq!(fs::read(folder.0.join("a.txt")).unwrap(), b"hello");
+
+        let error = Output::create(&place, "a.txt", false).unwrap_err();
+        assert!(error.contains("--force"), "{error}");
+        let mut output = Output::create(&place, "a.txt", true).unwrap();
+        output.write_all(b"again").unwrap();
+        output.complete().unwrap();
+        assert_eq!(fs::read(folder.0.join("a.txt")).unwrap(), b"again");
+        assert_eq!(folder.files(), ["a.txt"]);
+    }
+
+    #[test]
+    fn what_is_not_complete_is_gone() {
+        let folder = Folder::new("part");
+        let place = Place::File(folder.0.join("x".repeat(250)));
+        let mut output = Output::create(&place, "", false).unwrap();
+        output.write_all(b"half").unwrap();
+        assert_eq!(folder.files().len(), 1);
+        drop(output);
+        assert!(folder.files().is_empty());
+    }
+
+    #[test]
+    fn what_came_meanwhile_is_kept() {
+        let folder = Folder::new("meanwhile");
+        let path = folder.0.join("a");
+        let output = Output::create(&Place::File(path.clone()), "", false).unwrap();
+        fs::write(&path, "mine").unwrap();
+        output.complete().unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+        assert_eq!(folder.files(), ["a"]);
+    }
+
+    #[test]
+    fn a_pipe_needs_a_name() {
+        let error = Output::create(&Place::Folder(".".into()), "", false).unwrap_err();
+        assert!(error.contains("dwell recv FILE"), "{error}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The sending half of a stream on a connection: offers what the sender chooses while the
+//! connection takes it, and has compressed what waits while it does not.
+
+use std::cell::RefCell;
+use std::future::Future as _;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use dwell_stream::{Done, Press, Sender, SenderStats};
+use tokio::io::AsyncWrite as _;
+use tokio::sync::oneshot;
+
+use crate::carrier::Carrier;
+use crate::clock;
+use crate::press::PressPool;
+
+/// What is compressed on the spot, as handing it to another thread would take longer.
+const INLINE_BYTES_MAX: usize = 2 << 10;
+
+thread_local! {
+    /// For what is compressed on the spot.
+    static PRESS: RefCell<Press> = RefCell::new(Press::new());
+}
+
+/// A sender, and how it is with its connection.
+#[derive(Debug)]
+pub(crate) struct Uplink {
+    pub(crate) sender: Sender,
+    job: Option<oneshot::Receiver<Done>>,
+    /// The connection takes nothing at present, which the sender knows.
+    blocked: bool,
+    finishing: bool,
+}
+
+impl Uplink {
+    pub(crate) const fn new(sender: Sender) -> Self {
+        Self { sender, job: None, blocked: false, finishing: false }
+    }
+
+    /// There is no more to send after what was accepted.
+    pub(crate) fn finish(&mut self) {
+        self.finishing = true;
+        self.sender.finish();
+    }
+
+    /// Whether the end was announced and taken by the connection.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.sender.is_finished()
+    }
+
+    /// The account so far.
+    pub(crate) fn stats(&self) -> &SenderStats {
+        self.sender.stats()
+    }
+
+    /// Does what can be done without waiting; whether that was anything. Otherwise the task is
+    /// woken when the connection takes more, or a block has been compressed.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        carrier: &mut Carrier,
+        press: &PressPool,
+    ) -> io::Result<bool> {
+        let mut moved = false;
+        while self.write(cx, carrier)? {
+            moved = true;
+        }
+        Ok(self.press(cx, press)? || moved)
+    }
+
+    /// Writes once, if there is something and the connection takes it; whether it did.
+    pub(crate) fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        carrier: &mut Carrier,
+    ) -> io::Result<bool> {
+        // Who has nothing to send is not blocked.
+        if self.sender.is_finished() || (self.sender.is_idle() && !self.finishing) {
+            return Ok(false);
+        }
+        if carrier.poll_free(cx)?.is_pending() {
+            self.found_blocked();
+            return Ok(false);
+        }
+        self.blocked = false;
+        let wire = self.sender.wire(clock::now());
+        if wire.is_empty() {
+            return Ok(false);
+        }
+        let offered = wire.len();
+        match Pin::new(carrier).poll_write(cx, wire)? {
+            Poll::Pending => {
+                self.found_blocked();
+                Ok(false)
+            }
+            Poll::Ready(0) => Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(len) => {
+                self.sender.wrote(clock::now(), len);
+                if len < offered {
+                    self.found_blocked();
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn found_blocked(&mut self) {
+        if !self.blocked {
+            self.blocked = true;
+            self.sender.blocked(clock::now());
+        }
+    }
+
+    /// Gives what waits to the compressors, and takes back what they have done.
+    fn press(&mut self, cx: &mut Context<'_>, press: &PressPool) -> io::Result<bool> {
+        let mut moved = false;
+        if let Some(job) = &mut self.job {
+            match Pin::new(job).poll(cx) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(Ok(done)) => self.sender.done(done),
+                Poll::Ready(Err(_)) => return Err(io::Error::other("a block can't be compressed")),
+            }
+            self.job = None;
+            moved = true;
+        }
+        let Some(job) = self.sender.next_job(clock::now()) else { return Ok(moved) };
+        if job.original_len() <= INLINE_BYTES_MAX {
+            let done = PRESS.with_borrow_mut(|press| job.run(press, clock::now));
+            self.sender.done(done);
+        } else {
+            self.job = Some(press.submit(job));
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,243 @@
+//! A relay of the pair: the node, a world of vectors around it, and its source of packets.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rng};
+use dwell_codec::Compressor;
+use dwell_relay::config::{Config, Secret};
+use dwell_relay::node::{Destination, Env, Node, NodeEvent, PressJob, Pressing};
+use dwell_relay::trust::RandomSource;
+use dwell_report::status::{PeerState, PeerStatus};
+use dwell_testkit::virtual_net::{self, Outbox};
+
+use crate::packet::{self, Arrivals};
+
+/// Where both sides are, as the network knows it.
+pub(crate) type Addresses = Rc<[Cell<SocketAddr>; 2]>;
+
+/// Where the sides are at first.
+pub(crate) fn addresses() -> Addresses {
+    Rc::new([1, 2].map(|host| Cell::new(SocketAddr::from(([192, 0, 2, host], 7733)))))
+}
+
+/// What is around a node.
+struct World {
+    now: Instant,
+    compressor: Compressor,
+    room: Vec<u8>,
+    /// Datagrams, and where to if not to the peer.
+    sent: Vec<(Option<SocketAddr>, Vec<u8>)>,
+    delivered: Vec<Vec<u8>>,
+}
+
+impl Env for World {
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn press(&mut self, job: PressJob<'_>) -> Pressing {
+        // A modelled cost, so that a seed gives the same run everywhere: 5 ns a byte.
+        let took_ns = 5 * job.packet.len() as u64;
+        match self.compressor.compress(job.packet, job.out) {
+            Ok(len) => Pressing::Done { len, took_ns },
+            Err(_) => Pressing::Failed,
+        }
+    }
+
+    fn datagram(&mut self, _: usize) -> &mut [u8] {
+        &mut self.room
+    }
+
+    fn commit(&mut self, _: usize, len: usize, _: u64) -> bool {
+        self.sent.push((None, self.room[..len].to_vec()));
+        true
+    }
+
+    fn hello(&mut self, to: Destination, datagram: &[u8]) {
+        let address = match to {
+            Destination::Peer(_) => None,
+            Destination::Address(address) => Some(address),
+        };
+        self.sent.push((address, datagram.to_vec()));
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+
+    fn event(&mut self, _: NodeEvent) {}
+}
+
+/// One end of the link.
+pub(crate) struct End {
+    pub(crate) side: usize,
+    seed: u64,
+    node: Node,
+    world: World,
+    addresses: Addresses,
+    rng: Rng,
+    /// Starts of this side, for fresh random numbers.
+    starts: u64,
+    pub(crate) made: u64,
+    next_at: Instant,
+    /// The source's shift: until when, and how far apart packets are.
+    shift_until: Instant,
+    spacing_ns: u64,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) other_made: Rc<[Cell<u64>; 2]>,
+    pub(crate) wrong: Option<String>,
+}
+
+impl End {
+    pub(crate) fn new(
+        side: usize,
+        seed: u64,
+        scheme: &str,
+        addresses: Addresses,
+        made: Rc<[Cell<u64>; 2]>,
+    ) -> Result<Self, String> {
+        let config = config(side, "300kbit", scheme)?;
+        let compressor = Compressor::new(config.peers[0].codec, None).map_err(|e| e.to_string())?;
+        let world = World {
+            now: Instant::ZERO,
+            compressor,
+            room: vec![0; 65_536],
+            sent: Vec::new(),
+            delivered: Vec::new(),
+        };
+        Ok(Self {
+            side,
+            seed,
+            node: node(side, seed, 0, &config)?,
+            world,
+            addresses,
+            rng: Rng::stream(seed, 50 + side as u64),
+            starts: 0,
+            made: 0,
+            next_at: Instant::from_ns(SECOND_NS),
+            shift_until: Instant::ZERO,
+            spacing_ns: SECOND_NS,
+            arrivals: Arrivals::default(),
+            other_made: made,
+            wrong: None,
+        })
+    }
+
+    /// Ends without a word, and begins anew.
+    pub(crate) fn restart(&mut self, scheme: &str) -> Result<(), String> {
+        self.starts += 1;
+        let config = config(self.side, "300kbit", scheme)?;
+        self.node = node(self.side, self.seed, self.starts, &config)?;
+        Ok(())
+    }
+
+    /// Takes another rate, under load.
+    pub(crate) fn reload(&mut self, scheme: &str, rate: &str) -> Result<(), String> {
+        let config = config(self.side, rate, scheme)?;
+        let endpoint = self.node.endpoint(0);
+        let mut random = random(self.side, self.seed, self.starts + 1_000);
+        self.node.reconfigure(&config, &[endpoint], &mut random).map_err(|e| e.to_string())
+    }
+
+    pub(crate) fn status(&self) -> PeerStatus {
+        self.node.status(self.world.now).peers.remove(0)
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.status().state == PeerState::Up
+    }
+
+    fn other(&self) -> usize {
+        1 - self.side
+    }
+
+    /// The source's next packet, and when the one after it comes.
+    fn send_packet(&mut self, now: Instant) {
+        if now >= self.shift_until {
+            let spacings = [2, 5, 20, 100, 1_000, 60_000];
+            self.spacing_ns = spacings[self.rng.below(6) as usize] * MILLI_NS;
+            let lasts_s = if self.spacing_ns < 50 * MILLI_NS { 5 } else { 600 };
+            self.shift_until = now + (1 + self.rng.below(lasts_s)) * SECOND_NS;
+        }
+        let mut packet = packet::make(self.side, self.seed, self.made);
+        self.made += 1;
+        self.other_made[self.side].set(self.made);
+        if let Some(peer) = self.node.packet(&mut self.world, &mut packet) {
+            self.node.pump(&mut self.world, peer);
+        }
+        self.next_at = now + 1 + self.rng.below(2 * self.spacing_ns);
+    }
+
+    /// After each event: verifies, and puts what was sent on the link.
+    pub(crate) fn settle(&mut self, out: &mut Outbox) {
+        self.node.pump_all(&mut self.world);
+        self.node.assert_invariants();
+        let source = (self.other(), self.seed, self.other_made[self.other()].get());
+        for packet in self.world.delivered.drain(..) {
+            if let Err(message) = self.arrivals.arrived(&packet, source) {
+                self.wrong.get_or_insert(format!("at side {}: {message}", self.side));
+            }
+        }
+        let there = self.addresses[1 - self.side].get();
+        let endpoint = self.node.endpoint(0);
+        for (to, datagram) in self.world.sent.drain(..) {
+            // Nobody is at an address that was left.
+            if to.or(endpoint) == Some(there) {
+                out.send(0, &datagram);
+            }
+        }
+    }
+}
+
+impl virtual_net::Node for End {
+    fn receive(&mut self, now: Instant, _: usize, datagram: &[u8], out: &mut Outbox) {
+        self.world.now = now;
+        let source = self.addresses[self.other()].get();
+        let connected = (self.node.endpoint(0) == Some(source)).then_some(0);
+        let mut bytes = datagram.to_vec();
+        self.node.datagram(&mut self.world, connected, source, &mut bytes);
+        self.settle(out);
+    }
+
+    fn handle_deadline(&mut self, now: Instant, out: &mut Outbox) {
+        self.world.now = now;
+        if now >= self.next_at {
+            self.send_packet(now);
+        }
+        self.node.timers(&mut self.world);
+        self.settle(out);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Some(self.node.deadline().min(self.next_at))
+    }
+}
+
+fn config(side: usize, rate: &str, scheme: &str) -> Result<Config, String> {
+    let text = format!(
+        "[node]\naddresses = [\"10.{own}.0.1/16\"]\n[[peer]]\nname = \"other\"\n\
+         endpoint = \"192.0.2.{other}:7733\"\nprefixes = [\"10.{other}.0.0/16\"]\n\
+         rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"zstd:1\"\npsk_file = \"the.psk\"\n",
+        own = side + 1,
+        other = 2 - side,
+    );
+    Config::parse(&text, "soak.toml", &|_| Ok(Secret::new([5; 32]))).map_err(|e| e.to_string())
+}
+
+fn random(side: usize, seed: u64, start: u64) -> impl FnMut() -> RandomSource {
+    let mut calls = 0;
+    move || {
+        calls += 1;
+        let mut rng = Rng::stream(seed ^ (start << 20) ^ calls, 7 + side as u64);
+        Box::new(move |bytes: &mut [u8]| rng.fill(bytes))
+    }
+}
+
+fn node(side: usize, seed: u64, start: u64, config: &Config) -> Result<Node, String> {
+    // The address in the configuration: that of side 0 may have been left meanwhile.
+    let endpoint = SocketAddr::from(([192, 0, 2, 2 - side as u8], 7733));
+    Node::new(config, &[Some(endpoint)], &mut random(side, seed, start)).map_err(|e| e.to_string())
+}

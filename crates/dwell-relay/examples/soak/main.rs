@@ -1,0 +1,104 @@
+//! A day and more of two relays in virtual time, over links that get worse and better.
+//!
+//!     cargo run --release -p dwell-relay --example soak -- --hours 24 --seeds 1..8
+//!
+//! `./x soak` runs it at length, `./x test` briefly. Each run has a pair of nodes with the real
+//! codecs, a source at either end that works in shifts (bursts, trickles, nights), and *weather*:
+//! every few minutes the link changes its rate, delay, loss, order, duplication and damage, or is
+//! cut; and every now and then a node is restarted, reconfigured, or found at another address.
+//!
+//! Checked all along: the nodes' invariants after each event; every packet that comes out is bit for
+//! bit one that went in, and comes out once; in still weather packets arrive. Checked every hour: the
+//! accounts balance, and the memory of the process does not grow.
+
+mod end;
+mod packet;
+mod run;
+mod weather;
+
+use std::process::ExitCode;
+
+use dwell_relay::config::SCHEMES;
+
+/// What is asked for.
+#[derive(Debug)]
+struct Options {
+    hours: f64,
+    seeds: std::ops::Range<u64>,
+    schemes: Vec<String>,
+}
+
+const USAGE: &str = "\
+Runs pairs of relays for a long time in virtual time.
+
+Usage: soak [--hours H] [--seeds A..B] [--scheme NAME[,NAME...]]
+
+  --hours H        virtual hours of each run (24)
+  --seeds A..B     a run for each seed and scheme (1..3)
+  --scheme NAMES   these schemes only (all that the relay knows)
+
+Exit codes: 0 all is well, 1 a check failed, 2 wrong arguments.";
+
+fn main() -> ExitCode {
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(message) => {
+            eprintln!("soak: {message}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut failed = 0;
+    for scheme in &options.schemes {
+        for seed in options.seeds.clone() {
+            match run::run(scheme, seed, options.hours) {
+                Ok(summary) => println!("{scheme:<10} seed {seed:<3} {summary}"),
+                Err(message) => {
+                    failed += 1;
+                    println!("{scheme:<10} seed {seed:<3} FAILED: {message}");
+                }
+            }
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Options {
+    /// None if help is asked for.
+    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let schemes = SCHEMES.iter().map(|scheme| (*scheme).to_owned()).collect();
+        let mut options = Self { hours: 24.0, seeds: 1..3, schemes };
+        while let Some(flag) = arguments.next() {
+            if flag == "--help" || flag == "-h" {
+                return Ok(None);
+            }
+            let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
+            let wrong = || format!("\"{value}\" is no value for {flag}");
+            match flag.as_str() {
+                "--hours" => {
+                    options.hours = value.parse().map_err(|_| wrong())?;
+                    if !(options.hours > 0.0 && options.hours <= 10_000.0) {
+                        return Err(wrong());
+                    }
+                }
+                "--seeds" => {
+                    let (from, to) = value.split_once("..").ok_or_else(wrong)?;
+                    let number = |text: &str| text.parse().map_err(|_| wrong());
+                    options.seeds = number(from)?..number(to)?;
+                }
+                "--scheme" => {
+                    options.schemes = value.split(',').map(str::to_owned).collect();
+                    let known = |name: &String| SCHEMES.contains(&name.as_str());
+                    if let Some(unknown) = options.schemes.iter().find(|name| !known(name)) {
+                        return Err(format!("there is no scheme \"{unknown}\""));
+                    }
+                }
+                _ => return Err(format!("there is no option \"{flag}\"")),
+            }
+        }
+        Ok(Some(options))
+    }
+}

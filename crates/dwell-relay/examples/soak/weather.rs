@@ -1,0 +1,63 @@
+//! What the link and the world do to two relays.
+
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Rate, Rng};
+use dwell_testkit::LinkSpec;
+
+/// What happens to the nodes at a change of weather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incident {
+    /// Nothing.
+    Quiet,
+    /// A node ends without a word and begins anew.
+    Killed { side: usize },
+    /// A node takes another configuration under load.
+    Reloaded { side: usize },
+    /// The node of side 0 has another address from now on, which nobody is told of.
+    Moved,
+}
+
+/// One stretch of weather.
+#[derive(Debug)]
+pub(crate) struct Spell {
+    pub(crate) lasts_ns: u64,
+    pub(crate) link: LinkSpec,
+    pub(crate) incident: Incident,
+    /// Nothing is lost, damaged or cut: what is sent has to arrive.
+    pub(crate) is_fair: bool,
+}
+
+impl Spell {
+    /// The next spell; deterministic.
+    pub(crate) fn next(rng: &mut Rng) -> Self {
+        let rate = [64, 300, 1_000, 2_000, 10_000][rng.below(5) as usize];
+        let fair = LinkSpec::new()
+            .with_rate(Rate::clamped_bps(rate * 1_000))
+            .with_delay_ns((1 + rng.below(300)) * MILLI_NS)
+            .with_seed(rng.below(1 << 60));
+        let kind = rng.below(10);
+        let link = match kind {
+            0..4 => fair,
+            4 => fair.with_loss(1.0),
+            5 => fair.with_loss(0.3),
+            6 => fair.with_reorder(0.2).with_jitter_ns(20 * MILLI_NS),
+            7 => fair.with_duplicate(0.2).with_loss(0.01),
+            8 => fair.with_corrupt(0.1),
+            _ => fair
+                .with_loss(0.03)
+                .with_reorder(0.05)
+                .with_duplicate(0.05)
+                .with_corrupt(0.03)
+                .with_jitter_ns(5 * MILLI_NS),
+        };
+        let side = rng.below(2) as usize;
+        let incident = match rng.below(12) {
+            0 => Incident::Killed { side },
+            1 => Incident::Reloaded { side },
+            2 => Incident::Moved,
+            _ => Incident::Quiet,
+        };
+        let lasts_ns = (20 + rng.below(600)) * SECOND_NS;
+        Self { lasts_ns, link, incident, is_fair: kind < 4 }
+    }
+}

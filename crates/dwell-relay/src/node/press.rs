@@ -1,0 +1,125 @@
+//! The press: packets and blocks of them to the codec, and its results back into the store.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use dwell_policy::{Gather, Outcome, PacketId};
+use dwell_wire::PacketInfo;
+use dwell_wire::header::PRESSED_HEADER_LEN;
+
+use super::env::{Env, PressJob, Pressing, Ticket};
+use super::peer::Peer;
+use super::store::{Pressed, Store};
+
+/// Buffers that the press works with.
+pub(super) struct Bench<'a> {
+    /// Room for a result.
+    pub(super) out: &'a mut [u8],
+    /// The packets of a block, one after another.
+    pub(super) block: &'a mut Vec<u8>,
+}
+
+/// What is pressed together has the same group.
+pub(super) fn group_of(gather: Gather, info: &PacketInfo, seed: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    seed.hash(&mut hasher);
+    match gather {
+        // All packets to a peer leave at the same egress.
+        Gather::Edge => return 0,
+        Gather::Service => {
+            // As in the flow: fragments have no ports, so that all go the same way.
+            let port = if info.fragment { 0 } else { info.dst_port };
+            (info.dst, port, info.protocol).hash(&mut hasher);
+        }
+        Gather::HostPair => (info.src, info.dst).hash(&mut hasher),
+        _ => return info.flow_hash,
+    }
+    hasher.finish()
+}
+
+/// Performs [`Action::Press`](dwell_policy::Action::Press).
+pub(super) fn press_packet(
+    peer: &mut Peer,
+    index: usize,
+    id: PacketId,
+    store: &mut Store,
+    bench: &mut Bench<'_>,
+    env: &mut impl Env,
+) {
+    let (packet, _) = store.get(id);
+    let reply = give(peer, (index, id), packet, bench.out, env);
+    report(peer, id, store, bench.out, reply);
+}
+
+/// Performs [`Action::PressBlock`](dwell_policy::Action::PressBlock).
+pub(super) fn press_block(
+    peer: &mut Peer,
+    index: usize,
+    store: &mut Store,
+    bench: &mut Bench<'_>,
+    env: &mut impl Env,
+) {
+    let Some(&first) = peer.port.block().first() else {
+        debug_assert!(false, "there is a block in the press");
+        return;
+    };
+    bench.block.clear();
+    for &id in peer.port.block() {
+        bench.block.extend_from_slice(store.get(id).0);
+    }
+    let reply = give(peer, (index, first), bench.block, bench.out, env);
+    report(peer, first, store, bench.out, reply);
+}
+
+fn give(
+    peer: &mut Peer,
+    (index, id): (usize, PacketId),
+    bytes: &[u8],
+    out: &mut [u8],
+    env: &mut impl Env,
+) -> Pressing {
+    if !peer.codec_accepted() || bytes.len() > usize::from(u16::MAX) {
+        return Pressing::Failed;
+    }
+    // One byte less than the packets, headers counted: what doesn't fit is not smaller.
+    let room = bytes.len().saturating_sub(PRESSED_HEADER_LEN + 1);
+    env.press(PressJob {
+        ticket: Ticket { peer: index, generation: peer.generation, id },
+        codec: peer.config.codec,
+        packet: bytes,
+        out: &mut out[..room],
+        cost_ns: peer.port.press_cost_ns(),
+    })
+}
+
+fn report(peer: &mut Peer, id: PacketId, store: &mut Store, out: &[u8], reply: Pressing) {
+    let (outcome, took_ns) = match reply {
+        Pressing::Pending => return,
+        Pressing::Done { len: Some(len), took_ns } => {
+            (keep_pressed(peer, id, store, &out[..len]), took_ns)
+        }
+        Pressing::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
+        Pressing::Failed => (Outcome::Failed, 0),
+    };
+    peer.port.pressed(id, outcome, took_ns);
+}
+
+/// Puts a press result into the first packet's place, if it is smaller with its header.
+pub(super) fn keep_pressed(peer: &Peer, id: PacketId, store: &mut Store, bytes: &[u8]) -> Outcome {
+    let block = peer.port.block();
+    let packets = block.len().max(1);
+    let original_len = match block {
+        [] => store.get(id).0.len(),
+        all => all.iter().map(|&id| store.get(id).0.len()).sum(),
+    };
+    let Ok(declared) = u16::try_from(original_len) else { return Outcome::NotSmaller };
+    let len = bytes.len() as u32;
+    let gains = peer.port.config().frame.gains(len, (packets as u32, u32::from(declared)));
+    // The format has no room for what grew, whatever headers are saved.
+    if !gains || bytes.len() >= original_len {
+        return Outcome::NotSmaller;
+    }
+    let codec = peer.config.codec.id as u8;
+    let is_block = packets > 1;
+    store.press(id, Pressed { codec, epoch: 0, original_len: declared, is_block }, bytes);
+    Outcome::Smaller(len)
+}

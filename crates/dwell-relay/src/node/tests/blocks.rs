@@ -1,0 +1,238 @@
+//! Blocks of packets on the way between two nodes.
+
+use dwell_base::time::{MICRO_NS, MILLI_NS};
+use dwell_testkit::LinkSpec;
+use dwell_wire::Block;
+
+use super::harness::*;
+use crate::node::*;
+
+const MANY: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random: 0.3 };
+
+fn pair_with(lines: &str, sealed: bool, link: &LinkSpec, seed: u64) -> Net {
+    Net::new(&[0, 1].map(|side| config_with(side, sealed, "10mbit", lines)), link, seed)
+}
+
+/// Runs 800 packets from each side through a link that is overloaded, and waits for the end.
+fn overload(net: &mut Net, start_ms: u64, traffic: Traffic) {
+    net.run_to(start_ms);
+    net.set_traffic(traffic);
+    net.start_sources(start_ms, 800, 100 * MICRO_NS);
+    net.run_to(start_ms + 3_000);
+}
+
+#[test]
+fn blocks_arrive_whole_and_flows_keep_their_order() {
+    for lines in [
+        "scheme = \"flow\"",
+        "scheme = \"service\"",
+        "scheme = \"host-pair\"",
+        "scheme = \"edge\"",
+        "scheme = \"edge\"\nblock_bytes = 60000\nqueue_time = \"1s\"",
+        "scheme = \"edge\"\nblock_packets = 5",
+        "scheme = \"flow\"\nblock_packets = 3\nblock_lead = 0",
+    ] {
+        for sealed in [true, false] {
+            let mut net = pair_with(lines, sealed, &good_link(), 1);
+            overload(&mut net, 100, MANY);
+            net.assert_nothing_altered_or_doubled();
+            net.assert_flows_in_order();
+            for side in [0, 1] {
+                let (from, to) = (net.end(side).peer(), net.end(1 - side).peer());
+                assert!(from.tx.balances() && from.tx.held.packets == 0, "{lines}");
+                assert_eq!(net.end(side).node.store.len(), 0, "every place is free again");
+                assert_eq!(from.tx.sent.packets, to.rx.packets.packets, "{lines}");
+                assert_eq!(from.tx.sent.bytes, to.rx.packets.bytes);
+                assert_eq!(from.tx.pressed.packets, to.rx.pressed);
+                assert!(to.rx.blocks > 5 && to.rx.blocks < to.rx.pressed / 2, "{lines}: {to:?}");
+                assert_eq!(to.rx.malformed + to.rx.decode_failed + to.rx.not_allowed, 0);
+                assert!(to.rx.dropped_records.values().all(|&count| count == 0));
+                if lines.contains("edge") || lines.contains("-pair") {
+                    assert!(to.rx.fragments > 0, "{lines}: blocks are larger than a datagram");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_port_knows_what_goes_on_the_link() {
+    let mut net = pair_with("scheme = \"edge\"", true, &good_link(), 2);
+    overload(&mut net, 100, MANY);
+    let tx = net.end(0).peer().tx;
+    let link = net.net.link_stats(net.links[0]);
+    // 28 bytes of IP and UDP, 14 of the link, for each datagram that the link saw.
+    let expected = link.bytes_in + 42 * link.packets_in;
+    assert_eq!(tx.link_bytes + tx.control_bytes, expected);
+    assert_eq!(tx.frames + tx.control_datagrams, link.packets_in);
+}
+
+#[test]
+fn more_is_gained_the_more_is_pressed_together() {
+    let text = Traffic { random: 0.2, payload_max: 500, ..MANY };
+    let ratio = |scheme: &str| {
+        let mut net = pair_with(&format!("scheme = \"{scheme}\""), true, &good_link(), 3);
+        net.run_to(100);
+        net.set_traffic(text);
+        net.start_sources(100, 3_000, 40 * MICRO_NS);
+        net.run_to(3_000);
+        net.assert_nothing_altered_or_doubled();
+        net.end(0).peer().tx.link_ratio().expect("something was sent")
+    };
+    let [none, packet, flow, edge] = ["none", "packet", "flow", "edge"].map(ratio);
+    assert!(flow < packet && edge < packet && packet < none, "{edge} {flow} {packet} {none}");
+}
+
+#[test]
+fn packets_that_are_too_small_alone_are_worth_it_together() {
+    let acks = Traffic { flows: 1, six: false, payload_max: 9, random: 0.0 };
+    let mut net = pair_with("scheme = \"flow\"", true, &good_link(), 4);
+    net.run_to(100);
+    net.set_traffic(acks);
+    net.start_sources(100, 3_000, 10 * MICRO_NS);
+    net.run_to(3_000);
+    net.assert_nothing_altered_or_doubled();
+    net.assert_flows_in_order();
+    let tx = net.end(0).peer().tx;
+    assert!(tx.pressed.packets > 2_000, "{tx:?}");
+    assert!(tx.pressed_ratio() < Some(0.5), "{:?}", tx.pressed_ratio());
+}
+
+#[test]
+fn hostile_links_lose_blocks_but_alter_nothing() {
+    let link = good_link()
+        .with_jitter_ns(2 * MILLI_NS)
+        .with_loss(0.02)
+        .with_reorder(0.03)
+        .with_duplicate(0.03)
+        .with_corrupt(0.02);
+    for seed in 0..8_u64 {
+        let mut net = pair_with("scheme = \"edge\"", seed.is_multiple_of(2), &link, seed);
+        // Without a seal nothing tells a damaged datagram.
+        if seed % 2 == 1 {
+            let link = link.clone().with_corrupt(0.0);
+            for direction in net.links {
+                net.net.set_link(direction, link.clone());
+            }
+        }
+        overload(&mut net, 8_000, MANY);
+        net.assert_nothing_altered_or_doubled();
+        for side in [0, 1] {
+            let (from, to) = (net.end(side).peer(), net.end(1 - side).peer());
+            assert!(from.tx.balances(), "seed {seed}");
+            assert!(to.rx.packets.packets > 300, "seed {seed}: {:?}", to.rx);
+        }
+    }
+}
+
+#[test]
+fn a_slow_worker_delays_blocks_and_loses_none() {
+    let mut net = pair_with("scheme = \"edge\"", true, &good_link(), 5);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, _| end.env.worker = Some(Vec::new()));
+    net.set_traffic(MANY);
+    net.start_sources(1_000, 100, MILLI_NS / 2);
+    for ms in 0..60 {
+        net.run_to(1_000 + ms * 5);
+        net.net.with_node(net.ends[0], |end, _, out| {
+            end.work();
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+        });
+    }
+    net.run_to(2_000);
+    assert_eq!(net.end(1).env.delivered.len(), 100);
+    assert!(net.end(1).peer().rx.blocks > 0);
+    assert_eq!(net.end(0).node.store.len(), 0);
+    net.assert_nothing_altered_or_doubled();
+    net.assert_flows_in_order();
+}
+
+#[test]
+fn a_block_in_the_press_of_a_peer_that_is_gone_leaves_nothing_behind() {
+    let mut net = pair_with("scheme = \"edge\"\nblock_packets = 4", true, &good_link(), 6);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, _, _| end.env.worker = Some(Vec::new()));
+    net.start_sources(1_000, 40, 10 * MICRO_NS);
+    net.run_to(1_005);
+    net.net.with_node(net.ends[0], |end, _, out| {
+        assert!(end.node.peers[0].port.block().len() > 1);
+        let mut new = config(0, false, "10mbit", "edge");
+        new.peers[0].name = "third".to_owned();
+        let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+        end.node.reconfigure(&new, &[None], &mut random).expect("a good configuration");
+        end.work();
+        end.node.pump_all(&mut end.env);
+        end.after(out);
+    });
+    net.run_to(1_100);
+    assert_eq!(net.end(0).node.store.len(), 0);
+}
+
+#[test]
+fn another_scheme_begins_when_what_waits_has_left() {
+    let mut net = pair_with("scheme = \"packet\"", true, &good_link(), 7);
+    net.run_to(1_000);
+    net.start_sources(1_000, 200, 100 * MICRO_NS);
+    net.run_to(1_010);
+    let held = net.end(0).peer().tx.held.packets;
+    assert!(held > 10);
+    net.net.with_node(net.ends[0], |end, _, out| {
+        let new = config(0, true, "10mbit", "edge");
+        let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+        let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+        end.node.reconfigure(&new, &[endpoint], &mut random).expect("a good configuration");
+        end.node.pump_all(&mut end.env);
+        end.after(out);
+    });
+    net.run_to(2_000);
+    let tx = net.end(0).peer().tx;
+    assert_eq!((tx.held.packets, tx.dropped["cleared"].packets), (0, 0));
+    net.start_sources(2_000, 200, 100 * MICRO_NS);
+    net.run_to(4_000);
+    assert!(net.end(1).peer().rx.blocks > 0);
+    net.assert_nothing_altered_or_doubled();
+    // If the port never runs dry, what waits is dropped in the end.
+    net.start_sources(4_000, 100_000, 100 * MICRO_NS);
+    net.run_to(4_100);
+    net.net.with_node(net.ends[0], |end, _, _| {
+        let new = config(0, true, "10mbit", "packet");
+        let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+        end.node.reconfigure(&new, &[None], &mut random).expect("a good configuration");
+    });
+    net.run_to(8_000);
+    let blocks = net.end(1).peer().rx.blocks;
+    net.run_to(9_000);
+    assert_eq!(net.end(1).peer().rx.blocks, blocks, "packets are pressed one by one now");
+    assert!(net.end(0).peer().tx.dropped["cleared"].packets > 0);
+}
+
+#[test]
+fn blocks_that_claim_too_much_or_hold_no_packets_are_counted() {
+    let mut net = pair(false, "10mbit", "none", &good_link(), 8);
+    net.run_to(1_000);
+    // 64 KiB from a few bytes, for each codec that there is and for some that there aren't.
+    for codec in 0..16 {
+        let block = Block { codec, flags: 0, original_len: 65_535, data: &[0xff; 40] };
+        let datagram = plain_datagram(&mut net, |body| body.block(&block).expect("room"));
+        net.net.inject((net.ends[0], 0), &datagram);
+    }
+    // A good packet, and rubbish behind it.
+    let mut original = inner_packet([10, 1, 0, 5], [10, 2, 0, 9], &[7; 400]);
+    original.extend([0x99; 500]);
+    let mut data = vec![0; 900];
+    let mut compressor = dwell_codec::Compressor::new("lz4".parse().expect("a codec"), None)
+        .expect("it is built in");
+    let len = compressor.compress(&original, &mut data).expect("lz4 works").expect("it shrinks");
+    for flags in [0, 4] {
+        let original_len = original.len() as u16;
+        let block = Block { codec: 1, flags, original_len, data: &data[..len] };
+        let datagram = plain_datagram(&mut net, |body| body.block(&block).expect("room"));
+        net.net.inject((net.ends[0], 0), &datagram);
+    }
+    net.run_to(2_000);
+    let rx = net.end(1).peer().rx;
+    assert_eq!((rx.decode_failed + rx.malformed, rx.blocks), (16 + 1 + 1, 1));
+    assert_eq!(net.end(1).env.delivered.len(), 1);
+    assert!(net.end(1).is_up());
+}

@@ -1,0 +1,383 @@
+//! A pair of nodes, their worlds, and a link between them.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use dwell_base::time::MILLI_NS;
+use dwell_base::{Instant, Rate, Rng};
+use dwell_codec::Compressor;
+use dwell_report::status::{PeerState, PeerStatus};
+use dwell_testkit::LinkSpec;
+use dwell_testkit::virtual_net::{self, NodeId, VirtualNet};
+use dwell_wire::BodyWriter;
+use dwell_wire::header::DATA_HEADER_LEN;
+
+use crate::config::Secret;
+use crate::node::*;
+
+pub(super) const ADDRESSES: [&str; 2] = ["192.0.2.1:7733", "192.0.2.2:7733"];
+pub(super) const PREFIXES: [&str; 2] =
+    ["\"10.1.0.0/16\", \"fd00:1::/32\"", "\"10.2.0.0/16\", \"fd00:2::/32\""];
+
+/// One peer, and the prefixes of both ends.
+pub(super) fn config(end: usize, sealed: bool, rate: &str, scheme: &str) -> Config {
+    config_with(end, sealed, rate, &format!("scheme = \"{scheme}\""))
+}
+
+/// The same with other lines for the peer.
+pub(super) fn config_with(end: usize, sealed: bool, rate: &str, lines: &str) -> Config {
+    let security = if sealed { "psk_file = \"the.psk\"" } else { "security = \"none\"" };
+    let text = format!(
+        "[node]\naddresses = [\"10.{own}.0.1/16\"]\n[[peer]]\nname = \"other\"\n\
+         endpoint = \"{endpoint}\"\nprefixes = [{prefix}]\nrate = \"{rate}\"\n\
+         codec = \"lz4\"\n{security}\n{lines}\n",
+        own = end + 1,
+        endpoint = ADDRESSES[1 - end],
+        prefix = PREFIXES[1 - end],
+    );
+    Config::parse(&text, "test.toml", &|_| Ok(Secret::new([5; 32]))).expect("a good configuration")
+}
+
+/// The world of one end: a virtual clock, and vectors for everything else.
+pub(super) struct TestEnv {
+    pub(super) now: Rc<Cell<Instant>>,
+    pub(super) compressor: Compressor,
+    pub(super) room: Vec<u8>,
+    pub(super) sent: Vec<Vec<u8>>,
+    pub(super) delivered: Vec<Vec<u8>>,
+    pub(super) events: Vec<NodeEvent>,
+    pub(super) link_open: bool,
+    /// A worker is slow: what it was given, if it is used.
+    pub(super) worker: Option<Vec<(Ticket, Vec<u8>)>>,
+}
+
+impl Env for TestEnv {
+    fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    fn press(&mut self, job: PressJob<'_>) -> Pressing {
+        if let Some(worker) = &mut self.worker {
+            worker.push((job.ticket, job.packet.to_vec()));
+            return Pressing::Pending;
+        }
+        // A modelled cost: 2 ns a byte.
+        let took_ns = 2 * job.packet.len() as u64;
+        match self.compressor.compress(job.packet, job.out) {
+            Ok(len) => Pressing::Done { len, took_ns },
+            Err(_) => Pressing::Failed,
+        }
+    }
+
+    fn datagram(&mut self, _: usize) -> &mut [u8] {
+        &mut self.room
+    }
+
+    fn commit(&mut self, _: usize, len: usize, _: u64) -> bool {
+        self.sent.push(self.room[..len].to_vec());
+        self.link_open
+    }
+
+    fn hello(&mut self, _: Destination, datagram: &[u8]) {
+        self.sent.push(datagram.to_vec());
+    }
+
+    fn deliver(&mut self, packet: &[u8]) {
+        self.delivered.push(packet.to_vec());
+    }
+
+    fn event(&mut self, event: NodeEvent) {
+        self.events.push(event);
+    }
+}
+
+/// A node, its world, and a source of inner packets.
+pub(super) struct End {
+    pub(super) side: usize,
+    pub(super) node: Node,
+    pub(super) env: TestEnv,
+    pub(super) rng: Rng,
+    /// Packets still to be made, the time of the next one, and their spacing.
+    pub(super) to_make: u64,
+    pub(super) next_at: Instant,
+    pub(super) spacing_ns: u64,
+    /// All that were made, by their numbers.
+    pub(super) made: Vec<Vec<u8>>,
+    pub(super) traffic: Traffic,
+}
+
+/// What a source makes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    /// Flows, told apart by their ports.
+    pub(super) flows: u64,
+    /// Every other packet is one of IPv6.
+    pub(super) six: bool,
+    /// The longest payload.
+    pub(super) payload_max: u64,
+    /// The part of the packets that can't be pressed.
+    pub(super) random: f64,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self { flows: 1, six: false, payload_max: 1308, random: 0.5 }
+    }
+}
+
+impl End {
+    pub(super) fn new(side: usize, config: &Config, seed: u64) -> Self {
+        let mut seeds = seed;
+        let mut random = || -> RandomSource {
+            seeds += 1;
+            let mut rng = Rng::stream(seeds, side as u64);
+            Box::new(move |bytes| rng.fill(bytes))
+        };
+        let endpoint = Some(ADDRESSES[1 - side].parse().expect("an address"));
+        let node = Node::new(config, &[endpoint], &mut random).expect("a good configuration");
+        let compressor = Compressor::new(config.peers[0].codec, None).expect("lz4 is built in");
+        let env = TestEnv {
+            now: Rc::new(Cell::new(Instant::ZERO)),
+            compressor,
+            room: vec![0; 65_536],
+            sent: Vec::new(),
+            delivered: Vec::new(),
+            events: Vec::new(),
+            link_open: true,
+            worker: None,
+        };
+        Self {
+            side,
+            node,
+            env,
+            rng: Rng::stream(seed, 99),
+            to_make: 0,
+            next_at: Instant::FAR_FUTURE,
+            spacing_ns: 0,
+            made: Vec::new(),
+            traffic: Traffic::default(),
+        }
+    }
+
+    pub(super) fn source(&mut self, start: Instant, packets: u64, spacing_ns: u64) {
+        self.to_make = packets;
+        self.next_at = start;
+        self.spacing_ns = spacing_ns;
+    }
+
+    pub(super) fn peer(&self) -> PeerStatus {
+        self.node.status(self.env.now()).peers.remove(0)
+    }
+
+    /// An inner UDP packet with a number of its own.
+    pub(super) fn make_packet(&mut self) -> Vec<u8> {
+        let Traffic { flows, six, payload_max, random } = self.traffic;
+        let payload_len = 8 + self.rng.below(payload_max - 8) as usize;
+        let mut payload = vec![0; payload_len];
+        if self.rng.chance(random) {
+            self.rng.fill(&mut payload);
+        } else {
+            for (at, byte) in payload.iter_mut().enumerate() {
+                *byte = b"the queue is idle time "[at % 23];
+            }
+        }
+        payload[..8].copy_from_slice(&(self.made.len() as u64).to_be_bytes());
+        let (from, to) = (self.side as u8 + 1, 2 - self.side as u8);
+        let mut packet = if six && self.made.len() % 2 == 1 {
+            inner_packet_v6(from, to, &payload)
+        } else {
+            inner_packet([10, from, 0, 5], [10, to, 0, 9], &payload)
+        };
+        if flows > 1 {
+            let (port, at) = (1000 + self.rng.below(flows) as u16, packet.len() - payload_len - 8);
+            packet[at..at + 2].copy_from_slice(&port.to_be_bytes());
+        }
+        self.made.push(packet.clone());
+        packet
+    }
+
+    /// The worker is done with everything it was given.
+    pub(super) fn work(&mut self) {
+        let jobs = self.env.worker.as_mut().map(std::mem::take).unwrap_or_default();
+        for (ticket, packet) in jobs {
+            let mut out = vec![0; packet.len()];
+            let len = self.env.compressor.compress(&packet, &mut out).expect("lz4 works");
+            self.node.pressed(ticket, Ok(len.map(|len| &out[..len])), 1_000_000);
+        }
+    }
+
+    pub(super) fn after(&mut self, out: &mut virtual_net::Outbox) {
+        self.node.assert_invariants();
+        for datagram in self.env.sent.drain(..) {
+            out.send(0, &datagram);
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.peer().state == PeerState::Up
+    }
+}
+
+/// IPv4 and UDP around a payload.
+pub(super) fn inner_packet(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
+    let total = 28 + payload.len() as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend(total.to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    packet.extend(from);
+    packet.extend(to);
+    packet.extend([0x30, 0x39, 0x00, 0x35]);
+    packet.extend((total - 20).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(payload);
+    packet
+}
+
+/// IPv6 and UDP around a payload.
+pub(super) fn inner_packet_v6(from: u8, to: u8, payload: &[u8]) -> Vec<u8> {
+    let len = 8 + payload.len() as u16;
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend(len.to_be_bytes());
+    packet.extend([17, 64]);
+    for side in [from, to] {
+        packet.extend([0xfd, 0, 0, side, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
+    }
+    packet.extend([0x30, 0x39, 0x00, 0x35]);
+    packet.extend(len.to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(payload);
+    packet
+}
+
+/// What is behind the headers of such a packet.
+pub(super) fn payload_of(packet: &[u8]) -> &[u8] {
+    if packet[0] >> 4 == 4 { &packet[28..] } else { &packet[48..] }
+}
+
+/// The number of such a packet.
+pub(super) fn number_of(packet: &[u8]) -> u64 {
+    u64::from_be_bytes(payload_of(packet)[..8].try_into().expect("8 bytes"))
+}
+
+impl virtual_net::Node for End {
+    fn receive(&mut self, now: Instant, _: usize, datagram: &[u8], out: &mut virtual_net::Outbox) {
+        self.env.now.set(now);
+        let source: SocketAddr = ADDRESSES[1 - self.side].parse().expect("an address");
+        let mut bytes = datagram.to_vec();
+        // Through the socket that is connected to the peer, if there is one.
+        let connected = self.node.endpoint(0).map(|_| 0);
+        self.node.datagram(&mut self.env, connected, source, &mut bytes);
+        self.node.pump_all(&mut self.env);
+        self.after(out);
+    }
+
+    fn handle_deadline(&mut self, now: Instant, out: &mut virtual_net::Outbox) {
+        self.env.now.set(now);
+        if now >= self.next_at && self.to_make > 0 {
+            let mut packet = self.make_packet();
+            if let Some(peer) = self.node.packet(&mut self.env, &mut packet) {
+                self.node.pump(&mut self.env, peer);
+            }
+            self.to_make -= 1;
+            self.next_at = now + self.spacing_ns;
+        }
+        self.node.timers(&mut self.env);
+        self.node.pump_all(&mut self.env);
+        self.after(out);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let source = if self.to_make > 0 { self.next_at } else { Instant::FAR_FUTURE };
+        Some(self.node.deadline().min(source)).filter(|at| *at != Instant::FAR_FUTURE)
+    }
+}
+
+pub(super) struct Net {
+    pub(super) net: VirtualNet<End>,
+    pub(super) ends: [NodeId; 2],
+    pub(super) links: [virtual_net::DirectionId; 2],
+}
+
+impl Net {
+    pub(super) fn new(configs: &[Config; 2], link: &LinkSpec, seed: u64) -> Self {
+        let mut net = VirtualNet::new();
+        let ends = [0, 1].map(|side| net.add(End::new(side, &configs[side], seed)));
+        let back = link.clone().with_seed(seed ^ 77);
+        let links = net.connect((ends[0], 0), (ends[1], 0), link.clone().with_seed(seed), back);
+        Self { net, ends, links }
+    }
+
+    pub(super) fn end(&self, side: usize) -> &End {
+        self.net.node(self.ends[side])
+    }
+
+    pub(super) fn run_to(&mut self, ms: u64) {
+        self.net.run_until(at_ms(ms)).expect("the net comes to rest");
+    }
+
+    pub(super) fn start_sources(&mut self, start_ms: u64, packets: u64, spacing_ns: u64) {
+        for id in self.ends {
+            self.net.with_node(id, |end, _, _| end.source(at_ms(start_ms), packets, spacing_ns));
+        }
+    }
+
+    /// Everything that was delivered is something that was sent, unaltered and once.
+    pub(super) fn assert_nothing_altered_or_doubled(&self) {
+        for side in [0, 1] {
+            let (from, to) = (self.end(1 - side), self.end(side));
+            let mut seen = HashSet::new();
+            for packet in &to.env.delivered {
+                let number = number_of(packet);
+                assert_eq!(Some(packet), from.made.get(number as usize), "{number} is damaged");
+                assert!(seen.insert(number), "packet {number} was delivered twice");
+            }
+        }
+    }
+
+    /// Within each flow packets came in the order in which they were sent.
+    pub(super) fn assert_flows_in_order(&self) {
+        for side in [0, 1] {
+            let mut last: HashMap<(u8, Vec<u8>), u64> = HashMap::new();
+            for packet in &self.end(side).env.delivered {
+                let at = packet.len() - payload_of(packet).len() - 8;
+                let flow = (packet[0] >> 4, packet[at..at + 4].to_vec());
+                let before = last.insert(flow, number_of(packet));
+                assert!(before < Some(number_of(packet)), "order is broken after {before:?}");
+            }
+        }
+    }
+
+    pub(super) fn set_traffic(&mut self, traffic: Traffic) {
+        for id in self.ends {
+            self.net.with_node(id, |end, _, _| end.traffic = traffic);
+        }
+    }
+}
+
+pub(super) fn at_ms(ms: u64) -> Instant {
+    Instant::from_ns(ms * MILLI_NS)
+}
+
+pub(super) fn pair(sealed: bool, rate: &str, scheme: &str, link: &LinkSpec, seed: u64) -> Net {
+    Net::new(&[0, 1].map(|side| config(side, sealed, rate, scheme)), link, seed)
+}
+
+pub(super) fn good_link() -> LinkSpec {
+    LinkSpec::new().with_rate(Rate::from_mbps(10)).with_delay_ns(5 * MILLI_NS)
+}
+
+/// A datagram of a session without seal that carries this body.
+pub(super) fn plain_datagram(net: &mut Net, fill: impl FnOnce(&mut BodyWriter<'_>)) -> Vec<u8> {
+    net.net.with_node(net.ends[0], |end, _, _| {
+        let mut datagram = vec![0; 65_000];
+        let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
+        fill(&mut body);
+        let len = body.len();
+        let session = end.node.peers[0].handshake.session().expect("a session");
+        let len = session.seal(&mut datagram, len);
+        datagram.truncate(len);
+        datagram
+    })
+}

@@ -1,0 +1,268 @@
+//! The state of a proxy: what `dwell status` shows of it.
+//!
+//! The rules are those of [`status`](crate::status): field names are the format, units are in
+//! the names, counters start with the process.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::human;
+use crate::status::SCHEMA;
+
+/// What [`ProxyStatus::kind`] is: it tells a proxy's status from that of a relay, which has none.
+pub const KIND: &str = "proxy";
+
+/// A proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProxyStatus {
+    /// The version of this format: [`SCHEMA`].
+    pub schema: u32,
+    /// [`KIND`].
+    pub kind: String,
+    /// The version of the program.
+    pub version: String,
+    /// The proxy's name.
+    pub name: String,
+    /// `"ingress"` or `"egress"`.
+    pub role: String,
+    /// Where it listens, and for what.
+    pub listens: Vec<String>,
+    /// Where its egress is, if it is an ingress.
+    pub egress: Option<String>,
+    /// How the connection to the other proxy is protected: `"psk"`, `"certificates"` or `"none"`.
+    pub security: String,
+    /// How long it has been running.
+    pub uptime_ns: u64,
+    /// CPU time of the whole process, user and system.
+    pub cpu_ns: u64,
+    /// The streams of programs.
+    pub streams: StreamCounts,
+    /// The connections between the two proxies.
+    pub connections: ConnectionCounts,
+    /// What goes to the other proxy.
+    pub tx: StreamTx,
+    /// What comes from the other proxy.
+    pub rx: StreamRx,
+}
+
+impl Default for ProxyStatus {
+    fn default() -> Self {
+        Self {
+            schema: SCHEMA,
+            kind: KIND.to_owned(),
+            version: String::new(),
+            name: String::new(),
+            role: String::new(),
+            listens: Vec::new(),
+            egress: None,
+            security: String::new(),
+            uptime_ns: 0,
+            cpu_ns: 0,
+            streams: StreamCounts::default(),
+            connections: ConnectionCounts::default(),
+            tx: StreamTx::default(),
+            rx: StreamRx::default(),
+        }
+    }
+}
+
+/// The streams of programs. opened = open + finished + reset + idle + cut + damaged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamCounts {
+    /// As many may be open at once.
+    pub max: u64,
+    /// Open now.
+    pub open: u64,
+    /// Opened so far.
+    pub opened: u64,
+    /// Ended in both directions, as they should.
+    pub finished: u64,
+    /// Reset by one of the programs.
+    pub reset: u64,
+    /// Given up because nothing moved.
+    pub idle: u64,
+    /// Ended because the connection between the proxies did.
+    pub cut: u64,
+    /// Ended because what came from the other proxy was damaged, or no stream.
+    pub damaged: u64,
+    /// Clients that did not say where to connect to: no SOCKS, wrong password.
+    pub client_errors: u64,
+    /// Streams that were not opened, by reason; every reason is there, if only with zero.
+    pub refused: BTreeMap<String, u64>,
+}
+
+/// The connections between the two proxies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionCounts {
+    /// Open now.
+    pub open: u64,
+    /// Of these, ready for a stream and without one.
+    pub warm: u64,
+    /// Made so far.
+    pub made: u64,
+    /// How often one was used again for another stream.
+    pub reused: u64,
+    /// Attempts to connect that failed.
+    pub failed: u64,
+    /// Who connected and was sent away: no proxy, another key, another version, too slow.
+    pub strangers: u64,
+}
+
+/// What goes to the other proxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamTx {
+    /// Bytes of programs.
+    pub bytes: u64,
+    /// What became of them on the connection, headers included, TLS not.
+    pub link_bytes: u64,
+    /// Blocks that went as they are.
+    pub raw_blocks: u64,
+    /// Blocks that went compressed.
+    pub pressed_blocks: u64,
+    /// Bytes in these.
+    pub pressed_bytes: u64,
+    /// Bytes that these became.
+    pub pressed_to_bytes: u64,
+    /// Time spent compressing.
+    pub press_ns: u64,
+}
+
+/// What comes from the other proxy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamRx {
+    /// Bytes for programs.
+    pub bytes: u64,
+    /// What they were on the connection, headers included, TLS not.
+    pub link_bytes: u64,
+    /// Blocks that came as they are.
+    pub raw_blocks: u64,
+    /// Blocks that came compressed.
+    pub pressed_blocks: u64,
+}
+
+/// What a proxy does, in a few lines of plain text. Ends with a line end.
+pub fn proxy_text(status: &ProxyStatus) -> String {
+    let ProxyStatus { name, version, role, streams, connections, tx, rx, .. } = status;
+    let mut out = format!(
+        "{name}: dwell {version}, {role}, running for {}, {} of a CPU\n",
+        human::duration(status.uptime_ns),
+        human::share(status.cpu_ns, status.uptime_ns)
+    );
+    // Writing to a string can't fail.
+    for listens in &status.listens {
+        let _ = writeln!(out, "listens at {listens}");
+    }
+    if let Some(egress) = &status.egress {
+        let _ = writeln!(out, "egress at {egress}");
+    }
+    let _ = writeln!(
+        out,
+        "\nstreams: {} open of at most {}, {} opened, {} finished, {} reset, {} idle, {} cut, {} damaged",
+        human::count(streams.open),
+        human::count(streams.max),
+        human::count(streams.opened),
+        human::count(streams.finished),
+        human::count(streams.reset),
+        human::count(streams.idle),
+        human::count(streams.cut),
+        human::count(streams.damaged),
+    );
+    let _ = writeln!(
+        out,
+        "connections: {} open, {} warm, {} made, {} times reused, {} failed, {} strangers, security {}",
+        human::count(connections.open),
+        human::count(connections.warm),
+        human::count(connections.made),
+        human::count(connections.reused),
+        human::count(connections.failed),
+        human::count(connections.strangers),
+        status.security,
+    );
+    let _ = writeln!(
+        out,
+        "sent: {} as {} on the link (ratio {}), {} of the blocks pressed, {} pressing",
+        human::bytes(tx.bytes),
+        human::bytes(tx.link_bytes),
+        human::ratio(ratio(tx.link_bytes, tx.bytes)),
+        human::share(tx.pressed_blocks, tx.pressed_blocks + tx.raw_blocks),
+        human::duration(tx.press_ns),
+    );
+    let _ = writeln!(
+        out,
+        "received: {} as {} on the link (ratio {}), {} of the blocks pressed",
+        human::bytes(rx.bytes),
+        human::bytes(rx.link_bytes),
+        human::ratio(ratio(rx.link_bytes, rx.bytes)),
+        human::share(rx.pressed_blocks, rx.pressed_blocks + rx.raw_blocks),
+    );
+    let refused: Vec<String> = streams
+        .refused
+        .iter()
+        .chain([(&"client_errors".to_owned(), &streams.client_errors)])
+        .filter(|&(_, &count)| count > 0)
+        .map(|(reason, &count)| format!("{reason} {}", human::count(count)))
+        .collect();
+    if !refused.is_empty() {
+        let _ = writeln!(out, "not opened: {}", refused.join(", "));
+    }
+    out
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_fills_a_few_lines() {
+        let status = ProxyStatus {
+            version: "0.1.0".into(),
+            name: "ingress".into(),
+            role: "ingress".into(),
+            listens: vec!["127.0.0.1:5432 to db:5432".into()],
+            egress: Some("hub:7734".into()),
+            security: "psk".into(),
+            uptime_ns: 3_600_000_000_000,
+            cpu_ns: 36_000_000_000,
+            streams: StreamCounts {
+                max: 1000,
+                open: 2,
+                opened: 1200,
+                finished: 1195,
+                reset: 3,
+                refused: BTreeMap::from([("not_allowed".into(), 4), ("full".into(), 0)]),
+                ..StreamCounts::default()
+            },
+            connections: ConnectionCounts { open: 6, warm: 4, made: 10, ..Default::default() },
+            tx: StreamTx {
+                bytes: 1_000_000,
+                link_bytes: 250_000,
+                raw_blocks: 1,
+                pressed_blocks: 3,
+                pressed_bytes: 900_000,
+                pressed_to_bytes: 150_000,
+                press_ns: 2_000_000,
+            },
+            rx: StreamRx::default(),
+        };
+        let expected = "\
+ingress: dwell 0.1.0, ingress, running for 1 h 0 min, 1.0 % of a CPU
+listens at 127.0.0.1:5432 to db:5432
+egress at hub:7734
+
+streams: 2 open of at most 1,000, 1,200 opened, 1,195 finished, 3 reset, 0 idle, 0 cut, 0 damaged
+connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 strangers, security psk
+sent: 1.0 MB as 250.0 kB on the link (ratio 0.250), 75.0 % of the blocks pressed, 2.0 ms pressing
+received: 0 B as 0 B on the link (ratio -), - of the blocks pressed
+not opened: not_allowed 4
+";
+        assert_eq!(proxy_text(&status), expected);
+        let json = serde_json::to_string(&status).unwrap();
+        assert_eq!(serde_json::from_str::<ProxyStatus>(&json).unwrap(), status);
+    }
+}

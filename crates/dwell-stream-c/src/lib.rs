@@ -1,0 +1,37 @@
+//! `dwell-stream` for C and whatever can call it; `include/dwell_stream.h` is the documentation.
+//!
+//! What the functions do is in the plain methods of [`dwell_sender`] and [`dwell_receiver`]; the
+//! functions themselves only turn pointers into references.
+#![allow(non_camel_case_types, reason = "the names that C sees")]
+#![allow(unsafe_code, reason = "pointers from C")]
+
+pub mod receiver;
+pub mod sender;
+mod text;
+
+pub use receiver::dwell_receiver;
+pub use sender::dwell_sender;
+
+/// The stream cannot be restored.
+pub(crate) const DAMAGED: i32 = -1;
+/// The transport ended before the stream did.
+pub(crate) const TRUNCATED: i32 = -2;
+/// The sender gave the stream up.
+pub(crate) const ABORTED: i32 = -3;
+/// The call does not make sense.
+pub(crate) const MISUSE: i32 = -4;
+
+/// The bytes that a caller points to.
+///
+/// # Safety
+/// If `bytes` is not null, `len` bytes must be readable there, and not change during `'a`.
+pub(crate) unsafe fn slice<'a>(bytes: *const u8, len: usize) -> Option<&'a [u8]> {
+    if len == 0 {
+        return Some(&[]);
+    }
+    if bytes.is_null() || isize::try_from(len).is_err() {
+        return None;
+    }
+    // SAFETY: by the function's own condition.
+    Some(unsafe { std::slice::from_raw_parts(bytes, len) })
+}

@@ -1,0 +1,226 @@
+//! The functions of senders.
+
+use std::ffi::c_char;
+
+use dwell_base::Instant;
+use dwell_stream::{AbortReason, Config, Press, Sender, Strategy};
+
+use crate::{MISUSE, slice, text};
+
+/// A sender with its own compressors.
+#[derive(Debug)]
+pub struct dwell_sender {
+    sender: Sender,
+    press: Press,
+}
+
+impl dwell_sender {
+    fn make(strategy: Option<&str>, codec: Option<&str>, block_len: usize) -> Result<Self, String> {
+        let strategy = match strategy {
+            Some(name) => name.parse::<Strategy>().map_err(|error| error.to_string())?,
+            None => Strategy::default(),
+        };
+        let mut config = Config::new(strategy);
+        if let Some(codec) = codec {
+            config.set_codec(codec).map_err(|error| error.to_string())?;
+        }
+        if block_len > 0 {
+            config.block_len = block_len;
+            config.buffer_len = config.buffer_len.max(block_len.saturating_mul(2));
+        }
+        let sender = Sender::new(&config).map_err(|error| error.to_string())?;
+        Ok(Self { sender, press: Press::new() })
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// The texts must be null or end with a zero byte; `why` must be null or have `why_len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_new(
+    strategy: *const c_char,
+    codec: *const c_char,
+    block_len: usize,
+    why: *mut c_char,
+    why_len: usize,
+) -> *mut dwell_sender {
+    // SAFETY: by the function's own condition.
+    let strategy = unsafe { text::read(strategy) };
+    // SAFETY: by the function's own condition.
+    let codec = unsafe { text::read(codec) };
+    let made = match (strategy, codec) {
+        (Ok(strategy), Ok(codec)) => dwell_sender::make(strategy, codec, block_len),
+        (Err(error), _) | (_, Err(error)) => Err(error.to_owned()),
+    };
+    match made {
+        Ok(sender) => Box::into_raw(Box::new(sender)),
+        Err(error) => {
+            // SAFETY: by the function's own condition.
+            unsafe { text::write(&error, why, why_len) };
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or come from `dwell_sender_new`, and not be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_free(sender: *mut dwell_sender) {
+    if !sender.is_null() {
+        // SAFETY: by the function's own condition.
+        drop(unsafe { Box::from_raw(sender) });
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender; `len` bytes must be readable at `bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_accept(
+    sender: *mut dwell_sender,
+    bytes: *const u8,
+    len: usize,
+) -> usize {
+    // SAFETY: by the function's own condition.
+    let Some(this) = (unsafe { sender.as_mut() }) else { return 0 };
+    // SAFETY: by the function's own condition.
+    let bytes = unsafe { slice(bytes, len) };
+    bytes.map_or(0, |bytes| this.sender.accept(bytes))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_room(sender: *const dwell_sender) -> usize {
+    // SAFETY: by the function's own condition.
+    unsafe { sender.as_ref() }.map_or(0, |this| this.sender.room())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_finish(sender: *mut dwell_sender) {
+    // SAFETY: by the function's own condition.
+    if let Some(this) = unsafe { sender.as_mut() } {
+        this.sender.finish();
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_abort(sender: *mut dwell_sender) {
+    // SAFETY: by the function's own condition.
+    if let Some(this) = unsafe { sender.as_mut() } {
+        this.sender.abort(AbortReason::Reset);
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender; a length must be writable at `len`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_wire(
+    sender: *mut dwell_sender,
+    now_ns: u64,
+    len: *mut usize,
+) -> *const u8 {
+    // SAFETY: by the function's own condition.
+    let this = unsafe { sender.as_mut() };
+    // SAFETY: by the function's own condition.
+    let len = unsafe { len.as_mut() };
+    let (Some(this), Some(len)) = (this, len) else { return std::ptr::null() };
+    let wire = this.sender.wire(Instant::from_ns(now_ns));
+    *len = wire.len();
+    wire.as_ptr()
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_wrote(
+    sender: *mut dwell_sender,
+    now_ns: u64,
+    len: usize,
+) -> i32 {
+    let now = Instant::from_ns(now_ns);
+    // SAFETY: by the function's own condition.
+    let Some(this) = (unsafe { sender.as_mut() }) else { return MISUSE };
+    if len > this.sender.wire(now).len() {
+        return MISUSE;
+    }
+    this.sender.wrote(now, len);
+    0
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_blocked(sender: *mut dwell_sender, now_ns: u64) {
+    // SAFETY: by the function's own condition.
+    if let Some(this) = unsafe { sender.as_mut() } {
+        this.sender.blocked(Instant::from_ns(now_ns));
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender; `now_ns` must be null or a function that can be called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_press(
+    sender: *mut dwell_sender,
+    now_ns: Option<unsafe extern "C" fn() -> u64>,
+) -> i32 {
+    // SAFETY: by the function's own condition.
+    let this = unsafe { sender.as_mut() };
+    let (Some(this), Some(now_ns)) = (this, now_ns) else { return 0 };
+    // SAFETY: by the function's own condition.
+    let clock = || Instant::from_ns(unsafe { now_ns() });
+    i32::from(this.sender.press(&mut this.press, clock).is_some())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_is_finished(sender: *const dwell_sender) -> bool {
+    // SAFETY: by the function's own condition.
+    unsafe { sender.as_ref() }.is_some_and(|this| this.sender.is_finished())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_accepted_bytes(sender: *const dwell_sender) -> u64 {
+    // SAFETY: by the function's own condition.
+    unsafe { sender.as_ref() }.map_or(0, |this| this.sender.stats().accepted_bytes)
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_wire_bytes(sender: *const dwell_sender) -> u64 {
+    // SAFETY: by the function's own condition.
+    unsafe { sender.as_ref() }.map_or(0, |this| this.sender.stats().wire_bytes)
+}

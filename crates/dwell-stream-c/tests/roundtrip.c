@@ -1,0 +1,75 @@
+/* Sends a text through a sender and a receiver, over a transport that is full half of the time, and
+ * compares. Then a stream that is cut off, and a configuration that is not possible. */
+#include <stdio.h>
+#include <string.h>
+
+#include "dwell_stream.h"
+
+#define CHECK(condition)                                                      \
+    do {                                                                      \
+        if (!(condition)) {                                                   \
+            fprintf(stderr, "line %d: %s does not hold\n", __LINE__, #condition); \
+            return 1;                                                         \
+        }                                                                     \
+    } while (0)
+
+static uint64_t ticks;
+static uint64_t now_ns(void) { return ticks += 1000; }
+
+static char text[300000], got[300000];
+
+static int transfer(const char *strategy) {
+    char why[200];
+    dwell_sender *sender = dwell_sender_new(strategy, NULL, 0, why, sizeof why);
+    CHECK(sender != NULL);
+    dwell_receiver *receiver = dwell_receiver_new();
+    size_t given = 0, received = 0, turn = 0;
+    while (!dwell_sender_is_finished(sender)) {
+        given += dwell_sender_accept(sender, (const uint8_t *)text + given, sizeof text - given);
+        if (given == sizeof text) dwell_sender_finish(sender);
+        size_t len = 0, limit = (turn++ % 2) ? 1000 : 100000;
+        const uint8_t *wire = dwell_sender_wire(sender, now_ns(), &len);
+        ptrdiff_t taken = dwell_receiver_feed(receiver, wire, len < limit ? len : limit);
+        CHECK(taken >= 0);
+        CHECK(dwell_sender_wrote(sender, now_ns(), (size_t)taken) == 0);
+        if ((size_t)taken < len) dwell_sender_blocked(sender, now_ns());
+        dwell_sender_press(sender, now_ns);
+        size_t have = 0;
+        const uint8_t *data = dwell_receiver_data(receiver, &have);
+        CHECK(received + have <= sizeof got);
+        memcpy(got + received, data, have);
+        received += have;
+        CHECK(dwell_receiver_consume(receiver, have) == 0);
+        CHECK(dwell_receiver_consume(receiver, 1) == DWELL_MISUSE);
+    }
+    CHECK(dwell_receiver_is_finished(receiver) && dwell_receiver_end(receiver) == 0);
+    CHECK(received == sizeof text && memcmp(text, got, sizeof text) == 0);
+    CHECK(dwell_sender_accepted_bytes(sender) == sizeof text);
+    CHECK(dwell_sender_wire_bytes(sender) < sizeof text);
+    CHECK(dwell_receiver_feed(receiver, (const uint8_t *)"x", 1) == DWELL_DAMAGED);
+    CHECK(dwell_receiver_why(receiver, why, sizeof why) > 0 && strstr(why, "after its end"));
+    dwell_sender_free(sender);
+    dwell_receiver_free(receiver);
+    return 0;
+}
+
+int main(void) {
+    for (size_t i = 0; i < sizeof text; i++) text[i] = "dwell time "[i % 11] + (i % 997 == 0);
+    CHECK(transfer(NULL) == 0);
+    CHECK(transfer("all") == 0);
+    CHECK(transfer("tcpcomp") == 0);
+
+    dwell_receiver *receiver = dwell_receiver_new();
+    CHECK(dwell_receiver_feed(receiver, (const uint8_t *)"dws", 3) == 3);
+    CHECK(dwell_receiver_end(receiver) == DWELL_TRUNCATED);
+    dwell_receiver_free(receiver);
+    CHECK(dwell_receiver_feed(NULL, (const uint8_t *)"dws", 3) == DWELL_MISUSE);
+
+    char why[60];
+    CHECK(dwell_sender_new("zip", NULL, 0, why, sizeof why) == NULL);
+    CHECK(strstr(why, "\"zip\" is no strategy") && strlen(why) < sizeof why);
+    CHECK(dwell_sender_new("all", "zstd:99", 0, NULL, 0) == NULL);
+    dwell_sender_free(NULL);
+    puts("all is well");
+    return 0;
+}

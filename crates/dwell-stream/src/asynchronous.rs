@@ -1,0 +1,208 @@
+//! The pair over tokio's `AsyncRead` and `AsyncWrite` (feature `tokio`).
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use dwell_base::Instant;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::config::Config;
+use crate::error::{AbortReason, ConfigError};
+use crate::io::invalid;
+use crate::press::{Press, Unpress};
+use crate::receiver::{Limits, Receiver};
+use crate::sender::Sender;
+use crate::stats::{ReceiverStats, SenderStats};
+
+/// What reading asks a transport for at once, in bytes.
+const READ_LEN: usize = 64 << 10;
+
+/// Writes a stream to a transport; compresses while the transport takes no more.
+///
+/// It compresses in the task that writes, one block at each poll at most while the transport is
+/// busy: a task with a runtime's thread of its own is best for streams beyond some 100 Mbit/s.
+/// `poll_flush` is done when the transport has taken everything; `poll_shutdown` announces the end
+/// first, and then shuts the transport down.
+#[derive(Debug)]
+pub struct AsyncStreamWriter<W, C> {
+    transport: W,
+    clock: C,
+    sender: Sender,
+    press: Press,
+}
+
+impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, C> {
+    /// A writer at the beginning of its stream.
+    ///
+    /// # Errors
+    /// If the configuration asks for what is not possible.
+    pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
+        Ok(Self { transport, clock, sender: Sender::new(config)?, press: Press::new() })
+    }
+
+    /// Gives the stream up: drops what waits, and tells the receiver why. Then flush.
+    pub fn abort(&mut self, reason: AbortReason) {
+        self.sender.abort(reason);
+    }
+
+    /// The account so far.
+    pub fn stats(&self) -> &SenderStats {
+        self.sender.stats()
+    }
+
+    /// The transport again.
+    pub fn into_transport(self) -> W {
+        self.transport
+    }
+
+    /// Sends until there is nothing more to send; pending while the transport takes no more.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let now = (self.clock)();
+            let wire = self.sender.wire(now);
+            if wire.is_empty() {
+                if self.sender.press(&mut self.press, &mut self.clock).is_none() {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            }
+            match Pin::new(&mut self.transport).poll_write(cx, wire) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(len)) => self.sender.wrote((self.clock)(), len),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {
+                    self.sender.blocked((self.clock)());
+                    if self.sender.press(&mut self.press, &mut self.clock).is_none() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncWrite for AsyncStreamWriter<W, C> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let taken = this.sender.accept(bytes);
+        match this.poll_send(cx) {
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            // Full, and the transport will wake us.
+            Poll::Pending if taken == 0 && !bytes.is_empty() => {
+                return match this.sender.accept(bytes) {
+                    0 => Poll::Pending,
+                    taken => Poll::Ready(Ok(taken)),
+                };
+            }
+            Poll::Ready(Ok(())) if taken == 0 => {
+                return Poll::Ready(Ok(this.sender.accept(bytes)));
+            }
+            _ => {}
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_send(cx))?;
+        Pin::new(&mut this.transport).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.sender.finish();
+        ready!(this.poll_send(cx))?;
+        Pin::new(&mut this.transport).poll_shutdown(cx)
+    }
+}
+
+/// Reads a stream from a transport. Ends only after the stream's own end; a stream that is damaged
+/// gives `InvalidData`, one that was cut off `UnexpectedEof`.
+#[derive(Debug)]
+pub struct AsyncStreamReader<R> {
+    transport: R,
+    receiver: Receiver,
+    unpress: Unpress,
+    buf: Vec<u8>,
+    fed: usize,
+    filled: usize,
+}
+
+impl<R: AsyncRead + Unpin> AsyncStreamReader<R> {
+    /// A reader at the beginning of its stream.
+    pub fn new(transport: R, limits: Limits) -> Self {
+        let (receiver, buf) = (Receiver::new(limits), vec![0; READ_LEN]);
+        Self { transport, receiver, unpress: Unpress::new(), buf, fed: 0, filled: 0 }
+    }
+
+    /// The account so far.
+    pub fn stats(&self) -> &ReceiverStats {
+        self.receiver.stats()
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for AsyncStreamReader<R> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if this.fed < this.filled {
+                let bytes = &this.buf[this.fed..this.filled];
+                this.fed += this.receiver.feed(bytes, &mut this.unpress).map_err(invalid)?;
+            }
+            if !this.receiver.data().is_empty() || this.receiver.is_finished() {
+                let len = this.receiver.data().len().min(out.remaining());
+                out.put_slice(&this.receiver.data()[..len]);
+                this.receiver.consume(len);
+                return Poll::Ready(Ok(()));
+            }
+            let mut buf = ReadBuf::new(&mut this.buf);
+            ready!(Pin::new(&mut this.transport).poll_read(cx, &mut buf))?;
+            (this.fed, this.filled) = (0, buf.filled().len());
+            if this.filled == 0 {
+                this.receiver.end().map_err(invalid)?;
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::strategy::Strategy;
+
+    #[test]
+    fn a_pair_over_a_narrow_pipe() {
+        let data = b"Through a pipe that holds little. ".repeat(30_000);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for strategy in [Strategy::Hull, Strategy::All, Strategy::TcpComp] {
+            let (near, far) = tokio::io::duplex(3000);
+            let config = Config::new(strategy);
+            let write = async {
+                let mut writer = AsyncStreamWriter::new(near, &config, || Instant::ZERO).unwrap();
+                writer.write_all(&data).await.unwrap();
+                writer.shutdown().await.unwrap();
+                assert!(writer.stats().wire_bytes < data.len() as u64);
+            };
+            let read = async {
+                let mut got = Vec::new();
+                let mut reader = AsyncStreamReader::new(far, Limits::default());
+                reader.read_to_end(&mut got).await.unwrap();
+                got
+            };
+            let (got, ()) = runtime.block_on(async { tokio::join!(read, write) });
+            assert!(got == data, "{strategy}");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The line of blocks between the application and the transport.
+
+use std::collections::VecDeque;
+
+use crc32fast::Hasher;
+use dwell_base::Instant;
+use dwell_codec::CodecId;
+
+use crate::config::Config;
+use crate::error::AbortReason;
+use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
+use crate::press::{Done, Job};
+use crate::stats::SenderStats;
+use crate::steering::Steering;
+use crate::strategy::Strategy;
+
+/// The most blocks that wait, however short they are.
+const BLOCKS_MAX: usize = 1024;
+/// The most empty buffers that are kept to be used again.
+const SPARE_MAX: usize = 4;
+/// A block that is not full is compressed from this length on if the link is busy, in bytes.
+const OPEN_PRESS_MIN: usize = 2 << 10;
+
+/// The line of blocks of one sender.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    steering: Steering,
+    block_len: usize,
+    buffer_len: usize,
+    reorder: u64,
+    in_order_with_thread: bool,
+    preamble: Option<Preamble>,
+    /// The last block, while it is not full: `ROOM` bytes and data, or nothing.
+    open: Vec<u8>,
+    queue: VecDeque<Waiting>,
+    out: Outgoing,
+    /// Bytes of `open`, `queue` and `out`, without headers.
+    held: usize,
+    /// Over all data accepted.
+    hasher: Hasher,
+    next_index: u64,
+    /// The link took no more, and nothing since.
+    busy: bool,
+    finishing: bool,
+    ended: bool,
+    spare: Vec<Vec<u8>>,
+    stats: SenderStats,
+}
+
+/// A block that waits.
+#[derive(Debug)]
+struct Waiting {
+    index: u64,
+    original_len: usize,
+    /// Of all data up to the end of this block.
+    check: u32,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Could be compressed.
+    Raw(Vec<u8>),
+    /// Goes as it is.
+    Final(Vec<u8>),
+    /// A job has its bytes.
+    InPress,
+    Pressed(CodecId, Vec<u8>),
+}
+
+/// What the transport is taking.
+#[derive(Debug, Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    /// Where what is left begins.
+    at: usize,
+    /// Where it began.
+    begin: usize,
+    /// The bytes of `held` in it.
+    held: usize,
+    /// The block, if it went as it was although it could have been compressed.
+    regret: Option<(u64, usize, u32)>,
+    /// The preamble, if it is in it.
+    preamble: Option<Preamble>,
+}
+
+impl Outgoing {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+}
+
+impl Blocks {
+    pub(crate) fn new(config: &Config) -> Self {
+        let out_of_order = config.strategy == Strategy::MixOutOfOrder;
+        let reorder = if out_of_order { config.reorder_max } else { 0 };
+        let codecs = config.codecs_used().iter().fold(0, |bits, spec| bits | 1 << spec.id as u8);
+        let preamble = Preamble {
+            layout: Layout::Blocks,
+            block_len_log2: config.block_len.trailing_zeros() as u8,
+            reorder,
+            codecs,
+        };
+        Self {
+            steering: Steering::new(config),
+            block_len: config.block_len,
+            buffer_len: config.buffer_len,
+            reorder: u64::from(reorder),
+            in_order_with_thread: config.strategy == Strategy::MixInOrder,
+            preamble: Some(preamble),
+            open: Vec::new(),
+            queue: VecDeque::new(),
+            out: Outgoing::default(),
+            held: 0,
+            hasher: Hasher::new(),
+            next_index: 0,
+            busy: false,
+            finishing: false,
+            ended: false,
+            spare: Vec::new(),
+            stats: SenderStats::default(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> &SenderStats {
+        &self.stats
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        if self.finishing || self.queue.len() >= BLOCKS_MAX {
+            return 0;
+        }
+        self.buffer_len.saturating_sub(self.held)
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    pub(crate) fn accept(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let room = self.room();
+            if room == 0 {
+                break;
+            }
+            if self.open.is_empty() {
+                self.open = self.buffer();
+            }
+            let len = room.min(bytes.len() - taken).min(self.block_len + ROOM - self.open.len());
+            let piece = &bytes[taken..taken + len];
+            self.open.extend_from_slice(piece);
+            self.hasher.update(piece);
+            self.held += len;
+            taken += len;
+            if self.open.len() == ROOM + self.block_len {
+                self.close();
+            }
+        }
+        self.stats.accepted_bytes += taken as u64;
+        taken
+    }
+
+    pub(crate) fn finish(&mut self) {
+        if !self.finishing {
+            self.finishing = true;
+            self.close();
+        }
+    }
+
+    pub(crate) fn abort(&mut self, reason: AbortReason) {
+        if self.ended {
+            return;
+        }
+        self.finishing = true;
+        self.ended = true;
+        self.queue.clear();
+        self.open = Vec::new();
+        // What has begun must be completed, or the reason could not be read.
+        if self.out.at == self.out.begin {
+            self.preamble = self.preamble.or(self.out.preamble);
+            self.out = Outgoing::default();
+        }
+        let mut tail = self.preamble_bytes();
+        tail.extend_from_slice(Header::Abort(reason).to_bytes().as_slice());
+        self.out.bytes.extend_from_slice(&tail);
+        self.held = self.out.held;
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held == 0 && self.out.rest().is_empty()
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.ended && self.out.rest().is_empty()
+    }
+
+    pub(crate) fn wire(&mut self, now: Instant) -> &[u8] {
+        if self.out.rest().is_empty() {
+            self.next_out(now);
+        }
+        self.out.rest()
+    }
+
+    pub(crate) fn wrote(&mut self, now: Instant, len: usize) {
+        assert!(len <= self.out.rest().len(), "more was written than there was");
+        if len == 0 {
+            return;
+        }
+        self.busy = false;
+        self.stats.wire_bytes += len as u64;
+        self.out.at += len;
+        self.steering.link.wrote(now, len);
+        if self.out.regret.take().is_some() {
+            self.steering.went_raw();
+        }
+        if self.out.rest().is_empty() {
+            self.held -= self.out.held;
+            let out = std::mem::take(&mut self.out);
+            self.keep(out.bytes);
+            if self.held == 0 {
+                self.steering.link.starved();
+            }
+        }
+    }
+
+    pub(crate) fn blocked(&mut self, now: Instant) {
+        self.busy = true;
+        self.steering.link.blocked(now);
+        self.stats.blocked += 1;
+        // Nothing of it was taken: so it can be compressed now.
+        let Some((index, original_len, check)) = self.out.regret.take() else { return };
+        let out = std::mem::take(&mut self.out);
+        self.preamble = self.preamble.or(out.preamble);
+        self.stats.raw_blocks -= 1;
+        self.stats.raw_bytes -= original_len as u64;
+        self.stats.framed_bytes -= original_len as u64;
+        if self.queue.is_empty() && self.open.is_empty() && !self.finishing {
+            self.next_index = index;
+            self.open = out.bytes;
+        } else {
+            let state = State::Raw(out.bytes);
+            self.queue.push_front(Waiting { index, original_len, check, state });
+        }
+    }
+
+    pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
+        let first = self.queue.iter().position(|block| matches!(block.state, State::Raw(_)));
+        // Only if the application has left it so: if it is the buffer that is full, the block will
+        // be filled when there is room again.
+        let missing = ROOM + self.block_len - self.open.len();
+        let left_open = self.open.len() >= ROOM + OPEN_PRESS_MIN && self.room() >= missing;
+        if first.is_none() && self.busy && left_open {
+            self.close();
+        }
+        if first.is_none() && self.busy && self.room() < self.block_len {
+            self.steering.idle();
+        }
+        // What the link will ask for next is left to it while it is free.
+        let reserved = usize::from(self.in_order_with_thread && !self.busy);
+        let mut waiting = self.queue.iter_mut().skip(reserved);
+        let block = waiting.find(|block| matches!(block.state, State::Raw(_)))?;
+        let spec = self.steering.codec(now, block.original_len, self.busy)?;
+        let State::Raw(bytes) = std::mem::replace(&mut block.state, State::InPress) else {
+            return None;
+        };
+        // The header of a compressed block is two bytes longer.
+        let len_max = block.original_len.saturating_sub(3);
+        Some(Job { index: block.index, spec, block: bytes, len_max })
+    }
+
+    pub(crate) fn done(&mut self, done: Done) {
+        let pressing = done.pressing();
+        let Done { job, payload, took_ns } = done;
+        let used = pressing.pressed_len.unwrap_or(pressing.original_len);
+        self.steering.pressed(&pressing);
+        self.stats.pressed_with(&pressing, took_ns);
+        // Gone if the stream was aborted meanwhile.
+        let waiting = self.queue.iter_mut().find(|block| block.index == job.index);
+        let Some(block) = waiting else { return };
+        match payload {
+            Some(payload) => {
+                self.held -= block.original_len - used;
+                block.state = State::Pressed(job.spec.id, payload);
+                self.keep(job.block);
+            }
+            None => {
+                self.stats.failures += 1;
+                block.state = State::Final(job.block);
+            }
+        }
+    }
+
+    /// Ends the last block, so that it can be compressed or sent.
+    fn close(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.open);
+        let original_len = bytes.len() - ROOM;
+        let state = if self.steering.admits() { State::Raw(bytes) } else { State::Final(bytes) };
+        let check = self.hasher.clone().finalize();
+        self.queue.push_back(Waiting { index: self.next_index, original_len, check, state });
+        self.next_index += 1;
+    }
+
+    /// Puts what comes next into `out`, if something may go.
+    fn next_out(&mut self, now: Instant) {
+        if self.queue.is_empty() {
+            self.close();
+        }
+        if let Some(at) = self.next_to_go(now) {
+            if let Some(block) = self.queue.remove(at) {
+                self.frame(block);
+            }
+        } else if self.queue.is_empty() && self.finishing && !self.ended {
+            self.ended = true;
+            let end = Header::End {
+                total: self.stats.accepted_bytes,
+                check: self.hasher.clone().finalize(),
+            };
+            let mut bytes = self.preamble_bytes();
+            bytes.extend_from_slice(end.to_bytes().as_slice());
+            self.out = Outgoing { bytes, ..Outgoing::default() };
+        }
+    }
+
+    /// Where in the queue the block is that may go now.
+    fn next_to_go(&self, now: Instant) -> Option<usize> {
+        let oldest = self.queue.front()?.index;
+        let reachable = self.queue.iter().take_while(|block| block.index - oldest <= self.reorder);
+        for (at, block) in reachable.enumerate() {
+            match block.state {
+                State::InPress => {}
+                State::Raw(_) if !self.steering.lets_raw_go(now, block.original_len) => {
+                    return None;
+                }
+                _ => return Some(at),
+            }
+        }
+        None
+    }
+
+    /// Writes the header before a block.
+    fn frame(&mut self, block: Waiting) {
+        let Waiting { index, original_len, check, state } = block;
+        let (codec, bytes, regret) = match state {
+            State::Raw(bytes) => (None, bytes, Some((index, original_len, check))),
+            State::Final(bytes) => (None, bytes, None),
+            State::Pressed(codec, bytes) => (Some(codec), bytes, None),
+            State::InPress => return,
+        };
+        let payload_len = bytes.len() - ROOM;
+        self.stats.framed(codec.is_some(), original_len, payload_len);
+        let index = (self.reorder > 0).then_some(index as u32);
+        let header = BlockHeader { codec, index, original_len, payload_len, check };
+        let held = payload_len;
+        self.out = Outgoing { bytes, at: ROOM, begin: ROOM, held, regret, preamble: None };
+        self.prepend(Header::Block(header).to_bytes());
+    }
+
+    /// Puts a header, and the preamble if it was not sent yet, into the room before the bytes.
+    fn prepend(&mut self, header: HeaderBytes) {
+        self.out.preamble = self.preamble;
+        let mut before = self.preamble_bytes();
+        before.extend_from_slice(header.as_slice());
+        let begin = ROOM - before.len();
+        self.out.bytes[begin..ROOM].copy_from_slice(&before);
+        (self.out.at, self.out.begin) = (begin, begin);
+    }
+
+    fn preamble_bytes(&mut self) -> Vec<u8> {
+        self.preamble.take().map_or(Vec::new(), |preamble| preamble.to_bytes().to_vec())
+    }
+
+    fn buffer(&mut self) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.resize(ROOM, 0);
+        buffer
+    }
+
+    /// Keeps a buffer to be used again, if it is one of full size.
+    fn keep(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && buffer.capacity() >= self.block_len {
+            self.spare.push(buffer);
+        }
+    }
+}

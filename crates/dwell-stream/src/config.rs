@@ -1,0 +1,155 @@
+//! What a sender is told.
+
+use dwell_codec::{CodecId, CodecSpec, ParseSpecError, SRC_LEN_MAX};
+use serde::{Deserialize, Serialize};
+
+use crate::error::ConfigError;
+use crate::strategy::Strategy;
+use crate::tcpcomp::TcpCompConfig;
+
+/// The shortest block, in bytes.
+pub const BLOCK_LEN_MIN: usize = 4 << 10;
+/// The longest block, in bytes.
+pub const BLOCK_LEN_MAX: usize = SRC_LEN_MAX;
+/// The largest buffer of a sender, in bytes.
+pub const BUFFER_LEN_MAX: usize = 64 << 20;
+/// The most blocks that may overtake another one.
+pub(crate) const REORDER_MAX: u8 = 64;
+/// The shortest segment: a header, and something to say.
+pub(crate) const MSS_MIN: usize = 64;
+
+/// How a [`Sender`](crate::Sender) is to work. Change what [`Config::new`] gives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Config {
+    /// How to decide.
+    pub strategy: Strategy,
+    /// The codec of the strategies that have one. Default `zstd:1`; those in segments `deflate:6`.
+    pub codec: CodecSpec,
+    /// The codecs among which [`Strategy::Hull`] chooses, in any order.
+    pub codecs: Vec<CodecSpec>,
+    /// The bytes that are compressed at once: a power of two from 4 KiB to 64 KiB. Default 64 KiB:
+    /// unlike the 32 KiB that Pu and Singaravelu found best, as today's codecs have larger windows.
+    pub block_len: usize,
+    /// The bytes that wait in the sender at most. Default 256 KiB, at least two blocks.
+    pub buffer_len: usize,
+    /// The payload of a TCP segment in bytes, for the strategies in segments. Default 1448.
+    pub mss: usize,
+    /// How many blocks may overtake one that is being compressed, up to 64, for
+    /// [`Strategy::MixOutOfOrder`]. The receiver holds them. Default 16.
+    pub reorder_max: u8,
+    /// The settings of [`Strategy::TcpComp`].
+    pub tcpcomp: TcpCompConfig,
+}
+
+impl Config {
+    /// The defaults of a strategy.
+    pub fn new(strategy: Strategy) -> Self {
+        let id = if strategy.is_segmented() { CodecId::Deflate } else { CodecId::Zstd };
+        Self {
+            strategy,
+            codec: CodecSpec::with_default_level(id),
+            codecs: hull_codecs(),
+            block_len: 64 << 10,
+            buffer_len: 256 << 10,
+            mss: 1448,
+            reorder_max: 16,
+            tcpcomp: TcpCompConfig::default(),
+        }
+    }
+
+    /// Sets the codec: of the strategies with one that one, of [`Strategy::Hull`] the only one.
+    ///
+    /// # Errors
+    /// If the text names no codec of this build.
+    pub fn set_codec(&mut self, text: &str) -> Result<(), ParseSpecError> {
+        self.codec = text.parse()?;
+        self.codecs = vec![self.codec];
+        Ok(())
+    }
+
+    /// Checks that a sender can be made of it.
+    ///
+    /// # Errors
+    /// What is out of range, or which codec is not there.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let block_len = self.block_len;
+        if !block_len.is_power_of_two() || !(BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&block_len) {
+            return Err(ConfigError::BlockLen(block_len));
+        }
+        let buffer_len = self.buffer_len;
+        if !(2 * block_len..=BUFFER_LEN_MAX).contains(&buffer_len) {
+            return Err(ConfigError::BufferLen { buffer_len, block_len });
+        }
+        if self.mss < MSS_MIN {
+            return Err(ConfigError::Mss(self.mss));
+        }
+        if self.reorder_max > REORDER_MAX {
+            return Err(ConfigError::Reorder(self.reorder_max));
+        }
+        if !(1..=SRC_LEN_MAX).contains(&self.tcpcomp.target_len) {
+            return Err(ConfigError::TargetLen(self.tcpcomp.target_len));
+        }
+        self.codec.check()?;
+        if self.codecs.is_empty() {
+            return Err(ConfigError::NoCodecs);
+        }
+        for codec in &self.codecs {
+            codec.check()?;
+        }
+        Ok(())
+    }
+
+    /// The codecs that the stream may contain.
+    pub(crate) fn codecs_used(&self) -> Vec<CodecSpec> {
+        match self.strategy {
+            Strategy::Raw | Strategy::Plain => Vec::new(),
+            Strategy::Hull => self.codecs.clone(),
+            _ => vec![self.codec],
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new(Strategy::default())
+    }
+}
+
+/// What lies on the hull of speed and ratio for most data: lz4, and levels of zstd that are some
+/// factor apart in speed.
+fn hull_codecs() -> Vec<CodecSpec> {
+    let zstd = |level| CodecSpec { id: CodecId::Zstd, level };
+    let mut codecs = vec![CodecSpec::with_default_level(CodecId::Lz4)];
+    codecs.extend([-5, -1, 1, 3, 6, 9].map(zstd));
+    codecs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_possible() {
+        for strategy in Strategy::ALL {
+            assert_eq!(Config::new(strategy).check(), Ok(()), "{strategy}");
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_told() {
+        let told = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.check().unwrap_err().to_string()
+        };
+        assert!(told(|c| c.block_len = 5000).contains("power of two from 4096 to 65536"));
+        assert!(told(|c| c.block_len = 1 << 17).contains("power of two"));
+        assert!(told(|c| c.buffer_len = 100).contains("two blocks (131072 bytes)"));
+        assert!(told(|c| c.mss = 10).contains("at least 64"));
+        assert!(told(|c| c.reorder_max = 65).contains("at most 64"));
+        assert!(told(|c| c.codecs.clear()).contains("at least one"));
+        assert!(told(|c| c.codec.level = 99).contains("no level 99"));
+    }
+}

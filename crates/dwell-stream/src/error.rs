@@ -1,0 +1,122 @@
+//! What can go wrong.
+
+use dwell_codec::{CodecError, DecodeError};
+use thiserror::Error;
+
+use crate::config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, MSS_MIN, REORDER_MAX};
+use crate::strategy::Strategy;
+
+/// Why a sender cannot be made as it was configured.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// The block length is not a power of two in its range.
+    #[error(
+        "blocks of {0} bytes are not possible: use a power of two from {BLOCK_LEN_MIN} to \
+         {BLOCK_LEN_MAX}"
+    )]
+    BlockLen(usize),
+    /// The buffer holds less than two blocks, or more than [`BUFFER_LEN_MAX`].
+    #[error(
+        "a buffer of {buffer_len} bytes is not possible: use at least two blocks ({} bytes), and \
+         at most {BUFFER_LEN_MAX}",
+        2 * block_len
+    )]
+    BufferLen {
+        /// The length that was asked for.
+        buffer_len: usize,
+        /// The block length beside it.
+        block_len: usize,
+    },
+    /// Segments that are too short for a header and something to say.
+    #[error("segments of {0} bytes are too short: use at least {MSS_MIN}")]
+    Mss(usize),
+    /// More blocks would be waiting for each other than a receiver accepts.
+    #[error("{0} blocks out of order are too many: use at most {REORDER_MAX}")]
+    Reorder(u8),
+    /// The length that TCPComp aims at is out of range.
+    #[error(
+        "units of {0} bytes when compressed are not possible: use 1 to 65536, for instance 1400"
+    )]
+    TargetLen(usize),
+    /// The list of codecs to mix is empty.
+    #[error("there is no codec to mix: name at least one, for instance \"lz4\"")]
+    NoCodecs,
+    /// A codec cannot be used.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
+
+/// Why a text names no strategy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("\"{0}\" is no strategy: use {names}", names = Strategy::ALL.map(Strategy::name).join(", "))]
+pub struct ParseStrategyError(pub String);
+
+/// Why a received stream cannot go on. After any of these the connection is to be closed; what was
+/// given out before was verified.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StreamError {
+    /// The stream does not begin as one of ours does.
+    #[error("this is no dwell stream: it begins with other bytes (does the other side speak it?)")]
+    NotAStream,
+    /// A version that this build does not know.
+    #[error("the stream has version {0}, and only version 1 is known: update this side")]
+    Version(u8),
+    /// The preamble asks for what cannot be, or for more than the limits of this receiver.
+    #[error("the stream's preamble is not acceptable: {0}")]
+    Preamble(&'static str),
+    /// A header that cannot be.
+    #[error("the stream is damaged: {0}")]
+    Header(&'static str),
+    /// A payload that cannot be decoded.
+    #[error("the stream is damaged: {0}")]
+    Decode(#[from] DecodeError),
+    /// The data are not those that were sent: their check sum differs.
+    #[error("the stream is damaged: the check sum of what was received differs from what was sent")]
+    CheckSum,
+    /// More bytes follow the end.
+    #[error("the stream goes on after its end")]
+    AfterEnd,
+    /// The transport ended before the stream did.
+    #[error("the stream was cut off: the connection ended before the end was announced")]
+    Truncated,
+    /// The sender gave up, and said so.
+    #[error("the sender gave the stream up: {0}")]
+    Aborted(AbortReason),
+}
+
+/// Why a sender gave up, as it is told to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AbortReason {
+    /// What feeds the sender was reset.
+    #[error("its source was reset")]
+    Reset,
+    /// Nothing came from the source, or the receiver took nothing, for too long.
+    #[error("it waited too long")]
+    TimedOut,
+    /// The sender ran into an error of its own.
+    #[error("it ran into an error of its own")]
+    Internal,
+    /// A reason that a later version may know.
+    #[error("for a reason with the number {0}")]
+    Other(u8),
+}
+
+impl AbortReason {
+    pub(crate) const fn to_wire(self) -> u8 {
+        match self {
+            Self::Reset => 1,
+            Self::TimedOut => 2,
+            Self::Internal => 3,
+            Self::Other(number) => number,
+        }
+    }
+
+    pub(crate) const fn from_wire(number: u8) -> Self {
+        match number {
+            1 => Self::Reset,
+            2 => Self::TimedOut,
+            3 => Self::Internal,
+            other => Self::Other(other),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What each codec costs and gives on the stream's own data, as far as it is known.
+
+use dwell_codec::{CodecId, CodecSpec};
+
+use crate::bound::CodecPoint;
+use crate::press::Pressing;
+
+/// How far a measurement moves an estimate.
+const GAIN: f64 = 0.3;
+/// How far it moves, on a logarithmic scale, the savings of the other codecs: what is harder for
+/// one is harder for all, more or less.
+const SHARED: f64 = 0.6;
+/// A saving is never taken to be less, so that it can rise again.
+const SAVING_MIN: f64 = 0.005;
+const SAVING_MAX: f64 = 0.995;
+
+/// The estimates for a list of codecs.
+#[derive(Clone, Debug)]
+pub(crate) struct Estimates {
+    codecs: Vec<Estimate>,
+}
+
+/// What is thought of one codec.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    pub(crate) spec: CodecSpec,
+    pub(crate) cost_ns: f64,
+    /// 1 − ratio.
+    saving: f64,
+    /// Blocks since it was last measured; none if never.
+    pub(crate) age: Option<u32>,
+}
+
+impl Estimate {
+    pub(crate) fn point(&self) -> CodecPoint {
+        CodecPoint::new(self.cost_ns, 1.0 - self.saving)
+    }
+}
+
+impl Estimates {
+    /// Of these codecs, before anything was measured; the cheapest first.
+    pub(crate) fn new(specs: &[CodecSpec]) -> Self {
+        let mut codecs: Vec<_> = specs.iter().map(|&spec| prior(spec)).collect();
+        codecs.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
+        codecs.dedup_by_key(|estimate| estimate.spec);
+        Self { codecs }
+    }
+
+    pub(crate) fn all(&self) -> &[Estimate] {
+        &self.codecs
+    }
+
+    pub(crate) fn measured(&mut self, pressing: &Pressing) {
+        let Some(at) = self.codecs.iter().position(|e| e.spec == pressing.codec) else { return };
+        let len = pressing.original_len as f64;
+        let ratio = pressing.pressed_len.map_or(1.0, |pressed| pressed as f64 / len);
+        let cost_ns = pressing.took_ns as f64 / len;
+        let first = self.codecs[at].age.is_none();
+        let gain = if first { 1.0 } else { GAIN };
+        let here = &mut self.codecs[at];
+        let (cost_before, saving_before) = (here.cost_ns, here.saving);
+        here.cost_ns += gain * (cost_ns - here.cost_ns);
+        let saving = here.saving + gain * (1.0 - ratio - here.saving);
+        here.saving = saving.clamp(SAVING_MIN, SAVING_MAX);
+        let harder = (here.saving / saving_before).powf(SHARED);
+        // A machine that is slower than the one of the priors is so with all codecs.
+        let slower = if first { here.cost_ns / cost_before } else { 1.0 };
+        for (other, estimate) in self.codecs.iter_mut().enumerate() {
+            if other == at {
+                estimate.age = Some(0);
+                continue;
+            }
+            estimate.saving = (estimate.saving * harder).clamp(SAVING_MIN, SAVING_MAX);
+            match &mut estimate.age {
+                Some(age) => *age = age.saturating_add(1),
+                None => estimate.cost_ns *= slower.clamp(0.2, 5.0),
+            }
+        }
+    }
+}
+
+/// What to think of a codec before it was used: blocks of 64 KiB of English text on a processor of
+/// 2023. Only the order and rough distances matter.
+fn prior(spec: CodecSpec) -> Estimate {
+    let table: &[(i32, f64, f64)] = match spec.id {
+        CodecId::Lz4 => &[(1, 2.3, 0.40), (8, 1.5, 0.25), (64, 0.8, 0.08)],
+        CodecId::Lzo => &[(1, 4.0, 0.42)],
+        CodecId::Zstd => &[
+            (-50, 1.5, 0.05),
+            (-5, 2.8, 0.42),
+            (-1, 4.2, 0.48),
+            (1, 5.5, 0.56),
+            (3, 9.5, 0.59),
+            (6, 25.0, 0.62),
+            (9, 45.0, 0.63),
+            (19, 400.0, 0.65),
+        ],
+        CodecId::Deflate => &[(1, 9.0, 0.52), (6, 24.0, 0.60), (9, 60.0, 0.61), (12, 250.0, 0.62)],
+    };
+    let (cost_ns, saving) = interpolate(table, spec.level);
+    Estimate { spec, cost_ns, saving, age: None }
+}
+
+/// Between the two nearest levels of a table that is sorted by level.
+fn interpolate(table: &[(i32, f64, f64)], level: i32) -> (f64, f64) {
+    let after = table.iter().position(|&(known, _, _)| known >= level).unwrap_or(table.len() - 1);
+    let (b_level, b_cost, b_saving) = table[after];
+    let (a_level, a_cost, a_saving) = table[after.saturating_sub(1)];
+    if a_level == b_level {
+        return (b_cost, b_saving);
+    }
+    let x = (f64::from(level - a_level) / f64::from(b_level - a_level)).clamp(0.0, 1.0);
+    (a_cost + x * (b_cost - a_cost), a_saving + x * (b_saving - a_saving))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pressing(text: &str, pressed_len: Option<usize>, took_ns: u64) -> Pressing {
+        Pressing { codec: text.parse().unwrap(), original_len: 1000, pressed_len, took_ns }
+    }
+
+    fn estimates() -> Estimates {
+        Estimates::new(&["zstd:9", "lz4", "zstd:1"].map(|text| text.parse().unwrap()))
+    }
+
+    #[test]
+    fn measurements_replace_priors_and_move_the_others() {
+        let mut estimates = estimates();
+        assert_eq!(estimates.all()[0].spec.to_string(), "lz4");
+        let before = estimates.all()[2].point();
+        estimates.measured(&pressing("lz4", Some(950), 5000));
+        let lz4 = estimates.all()[0].point();
+        assert!((lz4.cost_ns - 5.0).abs() < 1e-9 && (lz4.ratio - 0.95).abs() < 1e-9, "{lz4:?}");
+        let after = estimates.all()[2].point();
+        assert!(after.ratio > before.ratio && after.cost_ns > before.cost_ns, "{after:?}");
+    }
+
+    #[test]
+    fn what_was_incompressible_can_become_compressible() {
+        let mut estimates = estimates();
+        for _ in 0..100 {
+            estimates.measured(&pressing("lz4", None, 100));
+        }
+        assert!(estimates.all()[2].point().ratio > 0.9);
+        for _ in 0..4 {
+            estimates.measured(&pressing("lz4", Some(500), 2000));
+        }
+        assert!(estimates.all()[2].point().ratio < 0.85, "{:?}", estimates.all());
+    }
+
+    #[test]
+    fn priors_are_known_for_every_level() {
+        for id in CodecId::ALL {
+            for level in -60..70 {
+                let estimate = prior(CodecSpec { id, level });
+                assert!(estimate.cost_ns > 0.0 && estimate.saving > 0.0, "{id}:{level}");
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The pair over non-blocking streams of the standard library's kind.
+//!
+//! Both halves may be used with blocking streams too: then nothing is ever found busy, and what is
+//! compressed is only what the strategy does not let go raw.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use dwell_base::Instant;
+
+use crate::config::Config;
+use crate::error::{AbortReason, ConfigError, StreamError};
+use crate::press::{Press, Unpress};
+use crate::receiver::{Limits, Receiver};
+use crate::sender::Sender;
+use crate::stats::{ReceiverStats, SenderStats};
+
+/// What reading asks a transport for at once, in bytes.
+const READ_LEN: usize = 64 << 10;
+
+/// What a [`StreamWriter`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The transport must become writable before anything more can be sent.
+    Writable,
+    /// The application must give more, or there is nothing more to come.
+    Nothing,
+}
+
+/// Writes a stream to a transport; compresses while the transport takes no more.
+///
+/// `clock` tells the time, for instance from a monotonic clock of the system.
+#[derive(Debug)]
+pub struct StreamWriter<W, C> {
+    transport: W,
+    clock: C,
+    sender: Sender,
+    press: Press,
+}
+
+impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
+    /// A writer at the beginning of its stream. Set the transport to non-blocking before.
+    ///
+    /// # Errors
+    /// If the configuration asks for what is not possible.
+    pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
+        Ok(Self { transport, clock, sender: Sender::new(config)?, press: Press::new() })
+    }
+
+    /// Takes as much as there is room for, says how much, and sends and compresses what can be.
+    /// If it is not all, wait until the transport is writable, and write the rest.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = self.sender.accept(bytes);
+        self.pump()?;
+        // What was compressed or sent has made room.
+        while taken < bytes.len() && self.sender.room() > 0 {
+            taken += self.sender.accept(&bytes[taken..]);
+            self.pump()?;
+        }
+        Ok(taken)
+    }
+
+    /// No more will be written: announces the end after what waits. Then [`StreamWriter::pump`]
+    /// until [`StreamWriter::is_finished`], and shut the transport down for writing.
+    pub fn finish(&mut self) {
+        self.sender.finish();
+    }
+
+    /// Gives the stream up; as [`StreamWriter::finish`], but what waits is dropped.
+    pub fn abort(&mut self, reason: AbortReason) {
+        self.sender.abort(reason);
+    }
+
+    /// Sends and compresses until there is nothing more to do without waiting.
+    ///
+    /// # Errors
+    /// Those of the transport; `WriteZero` if it takes nothing and does not say why.
+    pub fn pump(&mut self) -> io::Result<Wait> {
+        loop {
+            let busy = self.send()?;
+            if self.sender.press(&mut self.press, &mut self.clock).is_none() {
+                return Ok(if busy { Wait::Writable } else { Wait::Nothing });
+            }
+        }
+    }
+
+    /// Sends until the transport refuses, and says whether it did.
+    fn send(&mut self) -> io::Result<bool> {
+        loop {
+            let now = (self.clock)();
+            let wire = self.sender.wire(now);
+            if wire.is_empty() {
+                return Ok(false);
+            }
+            let wanted = wire.len();
+            match self.transport.write(wire) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(len) => {
+                    self.sender.wrote((self.clock)(), len);
+                    if len < wanted {
+                        self.sender.blocked((self.clock)());
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.sender.blocked((self.clock)());
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether everything that was written has been taken by the transport.
+    pub fn is_idle(&self) -> bool {
+        self.sender.is_idle()
+    }
+
+    /// Whether the end has been taken by the transport.
+    pub fn is_finished(&self) -> bool {
+        self.sender.is_finished()
+    }
+
+    /// The account so far.
+    pub fn stats(&self) -> &SenderStats {
+        self.sender.stats()
+    }
+
+    /// The transport, for instance to wait for it.
+    pub fn transport(&self) -> &W {
+        &self.transport
+    }
+
+    /// The transport again.
+    pub fn into_transport(self) -> W {
+        self.transport
+    }
+}
+
+/// Reads a stream from a transport.
+#[derive(Debug)]
+pub struct StreamReader<R> {
+    transport: R,
+    receiver: Receiver,
+    unpress: Unpress,
+    buf: Vec<u8>,
+    /// What of `buf` was not fed yet.
+    fed: usize,
+    filled: usize,
+}
+
+impl<R: Read> StreamReader<R> {
+    /// A reader at the beginning of its stream.
+    pub fn new(transport: R, limits: Limits) -> Self {
+        Self::with_receiver(transport, Receiver::new(limits))
+    }
+
+    /// A reader for a receiver of another kind.
+    pub fn with_receiver(transport: R, receiver: Receiver) -> Self {
+        let buf = vec![0; READ_LEN];
+        Self { transport, receiver, unpress: Unpress::new(), buf, fed: 0, filled: 0 }
+    }
+
+    /// Whether the whole stream was read.
+    pub fn is_finished(&self) -> bool {
+        self.receiver.is_finished() && self.receiver.data().is_empty()
+    }
+
+    /// The account so far.
+    pub fn stats(&self) -> &ReceiverStats {
+        self.receiver.stats()
+    }
+
+    /// The transport, for instance to wait for it.
+    pub fn transport(&self) -> &R {
+        &self.transport
+    }
+
+    /// Restores what has been read. Says whether there is something for the application, or
+    /// nothing more will come.
+    fn restore(&mut self) -> io::Result<bool> {
+        if self.fed < self.filled {
+            let bytes = &self.buf[self.fed..self.filled];
+            self.fed += self.receiver.feed(bytes, &mut self.unpress).map_err(invalid)?;
+        }
+        Ok(!self.receiver.data().is_empty() || self.receiver.is_finished())
+    }
+}
+
+/// Gives restored data; zero bytes only after the stream's own end. A stream that is damaged gives
+/// `InvalidData`, one that was cut off `UnexpectedEof`, both with a [`StreamError`] inside.
+impl<R: Read> Read for StreamReader<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        while !self.restore()? {
+            let len = self.transport.read(&mut self.buf)?;
+            (self.fed, self.filled) = (0, len);
+            if len == 0 {
+                self.receiver.end().map_err(invalid)?;
+                return Ok(0);
+            }
+        }
+        Ok(self.receiver.take(out))
+    }
+}
+
+/// An error of the stream as one of reading.
+pub(crate) fn invalid(error: StreamError) -> io::Error {
+    let kind = match error {
+        StreamError::Truncated => ErrorKind::UnexpectedEof,
+        StreamError::Aborted(_) => ErrorKind::ConnectionAborted,
+        _ => ErrorKind::InvalidData,
+    };
+    io::Error::new(kind, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::Strategy;
+
+    /// Takes little at a time, and nothing each second time.
+    #[derive(Debug, Default)]
+    struct Narrow {
+        got: Vec<u8>,
+        turn: bool,
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.turn = !self.turn;
+            if !self.turn {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            let len = bytes.len().min(700);
+            self.got.extend_from_slice(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(strategy: Strategy, data: &[u8]) -> Vec<u8> {
+        let clock = || Instant::ZERO;
+        let mut writer =
+            StreamWriter::new(Narrow::default(), &Config::new(strategy), clock).unwrap();
+        let mut rest = data;
+        while !writer.is_finished() {
+            rest = &rest[writer.write(rest).unwrap()..];
+            if rest.is_empty() {
+                writer.finish();
+            }
+            writer.pump().unwrap();
+        }
+        writer.into_transport().got
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let data = b"Written in pieces, read in pieces. ".repeat(20_000);
+        for strategy in Strategy::ALL {
+            let wire = written(strategy, &data);
+            let receiver = match strategy {
+                Strategy::Plain => Receiver::plain(Limits::default()),
+                _ => Receiver::new(Limits::default()),
+            };
+            let mut reader = StreamReader::with_receiver(&wire[..], receiver);
+            let mut got = Vec::new();
+            reader.read_to_end(&mut got).unwrap();
+            assert!(got == data, "{strategy}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_was_cut_off_is_an_error_of_its_kind() {
+        let wire = written(Strategy::Hull, &[b'x'; 100_000]);
+        let mut reader = StreamReader::new(&wire[..wire.len() - 1], Limits::default());
+        let error = reader.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+        let mut reader = StreamReader::new(&b"HTTP/1.1 400"[..], Limits::default());
+        let error = reader.read_to_end(&mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("no dwell stream"), "{error}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Byte streams, compressed exactly as far as CPU and link allow.
+//!
+//! A [`Sender`] takes bytes from an application and gives bytes for a reliable, ordered transport
+//! (a TCP connection, a pipe); a [`Receiver`] undoes it. What waits while the transport is busy is
+//! compressed, in the manner of the fine-grain mixing of Pu and Singaravelu ("Fine-Grain Adaptive
+//! Compression in Dynamically Variable Networks"); what the transport could take at once is not
+//! held back. [`Strategy`] names the ways of deciding; the default is [`Strategy::Hull`].
+//!
+//! Neither end knows sockets, threads or clocks. Time is an argument, and compressing is done when
+//! the driver asks for it, by compressors that the driver owns ([`Press`], one for each thread, not
+//! for each connection).
+//!
+//! # Driving a sender
+//! ```text
+//! loop {
+//!     while room() > 0: accept() what the application has; finish() at its end
+//!     while wire(now) is not empty:
+//!         write it; wrote(now, n)
+//!         if the transport takes no more: blocked(now), and out of this loop
+//!     if press(...) did something: again from the top   (the kernel sends meanwhile)
+//!     otherwise: wait until the transport is writable (only if blocked), or the application
+//!     has more (only if there is room)
+//! }
+//! ```
+//! `wire` may be empty although bytes wait: then `press` has something to do, and `wire` is to be
+//! asked again afterwards. A sender never waits for time to pass: when `wire` is empty and `press`
+//! says [`None`], nothing will change before more is accepted, or the transport takes more.
+//!
+//! The less the transport hoards, the more of what waits can be pressed. For TCP on Linux set
+//! `TCP_NOTSENT_LOWAT` to about half of [`Config::buffer_len`], and `TCP_NODELAY`.
+//!
+//! # Driving a receiver
+//! Feed it what the transport gives; it takes no more while its output is not consumed, which is
+//! the back-pressure. At the end of the transport ask [`Receiver::end`], which knows a stream that
+//! was cut off from one that is complete. The other direction of a connection is another pair.
+//!
+//! ```
+//! use dwell_base::Instant;
+//! use dwell_stream::{Config, Limits, Press, Receiver, Sender, Strategy, Unpress};
+//!
+//! let text = b"dwell time is time to press, ".repeat(1000);
+//! let mut sender = Sender::new(&Config::new(Strategy::All))?;
+//! let mut press = Press::new();
+//! let mut receiver = Receiver::new(Limits::default());
+//! let mut unpress = Unpress::new();
+//!
+//! let (now, mut rest, mut got) = (Instant::ZERO, &text[..], Vec::new());
+//! while !sender.is_finished() {
+//!     rest = &rest[sender.accept(rest)..];
+//!     if rest.is_empty() {
+//!         sender.finish();
+//!     }
+//!     // A transport that takes everything.
+//!     loop {
+//!         let wire = sender.wire(now);
+//!         if wire.is_empty() {
+//!             break;
+//!         }
+//!         let taken = receiver.feed(wire, &mut unpress)?;
+//!         sender.wrote(now, taken);
+//!         got.extend_from_slice(receiver.data());
+//!         receiver.consume(receiver.data().len());
+//!     }
+//!     sender.press(&mut press, || now);
+//! }
+//! receiver.end()?;
+//! assert_eq!(got, text);
+//! assert!(sender.stats().wire_bytes < text.len() as u64 / 10);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is on the wire
+//! `docs/stream-wire.md` is normative. Each block carries a running CRC-32 of everything up to its
+//! end, so that damage, loss, repetition and exchange of blocks are all noticed before any byte of
+//! the block is given out; lengths are checked before anything is allocated.
+
+#[cfg(feature = "tokio")]
+mod asynchronous;
+mod backoff;
+mod blocks;
+mod bound;
+mod config;
+mod error;
+mod estimates;
+mod frame;
+mod hull;
+mod io;
+mod link;
+#[cfg(test)]
+mod model;
+mod press;
+mod receiver;
+mod sender;
+mod stats;
+mod steering;
+mod strategy;
+mod switching;
+mod tcpcomp;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod units;
+
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncStreamReader, AsyncStreamWriter};
+pub use bound::{Bound, CodecPoint};
+pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config};
+pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};
+pub use io::{StreamReader, StreamWriter, Wait};
+pub use press::{Done, Job, Press, Pressing, Unpress};
+pub use receiver::{Limits, Receiver};
+pub use sender::Sender;
+pub use stats::{CodecStats, ReceiverStats, SenderStats};
+pub use strategy::Strategy;
+pub use tcpcomp::{FactorFilter, TcpCompConfig};
+pub use threads::Worker;

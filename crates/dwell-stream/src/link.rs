@@ -1,0 +1,241 @@
+//! What the transport's answers tell about the link.
+
+use dwell_base::Instant;
+
+/// Shortest time over which a rate is measured, in nanoseconds: a few ticks of a shaper.
+const WINDOW_NS: u64 = 1_000_000;
+/// Fewest bytes over which a rate is measured.
+const WINDOW_BYTES: u64 = 16 << 10;
+/// So many are enough, however short the time.
+const WINDOW_BYTES_ENOUGH: u64 = 256 << 10;
+/// If the transport took more than this share of its capacity between two refusals, it may have been
+/// empty meanwhile, and the link idle: then that says nothing about the link.
+const GAP_MAX: f64 = 0.6;
+/// How far a new measurement moves the estimate.
+const GAIN: f64 = 0.3;
+/// A link that never said no is taken to be this much faster than what it has taken.
+const GROWTH: f64 = 1.5;
+/// The same if its rate had been measured before, and that it was used to this share at least.
+const GROWTH_MEASURED: f64 = 1.1;
+const GROWTH_FROM: f64 = 0.92;
+/// The same without a refusal for so long means that the link has become faster, in nanoseconds.
+const UNREFUSED_NS: u64 = 20_000_000;
+
+/// An estimate of the link's rate, and of what waits in the transport.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    rate: Option<f64>,
+    /// The rate is what a refusal has shown, not a guess.
+    measured: bool,
+    /// How often it was measured.
+    measurements: u64,
+    written: u64,
+    /// Bytes at the last refusal.
+    refused_at: u64,
+    /// Time and bytes at a refusal, or when a window without one began.
+    mark: Option<Mark>,
+    /// What is thought to wait in the transport, in bytes, and when that was so.
+    level: f64,
+    level_at: Instant,
+    /// What waits in the transport when it takes no more, in bytes.
+    capacity: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: Instant,
+    written: u64,
+    /// Whether the transport was full then.
+    full: bool,
+}
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        Self {
+            rate: None,
+            measured: false,
+            measurements: 0,
+            written: 0,
+            refused_at: 0,
+            mark: None,
+            level: 0.0,
+            level_at: Instant::ZERO,
+            capacity: 0.0,
+        }
+    }
+
+    /// Bytes in a second; none as long as nothing is known.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
+    /// The rate that was found when the transport was kept full; none if it is only a guess.
+    pub(crate) fn measured_rate(&self) -> Option<f64> {
+        self.rate.filter(|_| self.measured)
+    }
+
+    /// How often the rate was measured.
+    pub(crate) fn measurements(&self) -> u64 {
+        self.measurements
+    }
+
+    /// How long what waits in the transport will keep the link busy, in nanoseconds.
+    pub(crate) fn drain_ns(&self, now: Instant) -> f64 {
+        let Some(rate) = self.rate else { return 0.0 };
+        self.level_now(now) / rate * 1e9
+    }
+
+    pub(crate) fn wrote(&mut self, now: Instant, len: usize) {
+        self.level = self.level_now(now) + len as f64;
+        self.level_at = now;
+        self.written += len as u64;
+        let begin = Mark { at: now, written: self.written, full: false };
+        let mark = *self.mark.get_or_insert(begin);
+        let bytes = self.written - mark.written;
+        let ns = now.since_ns(mark.at);
+        if ns < UNREFUSED_NS || bytes < WINDOW_BYTES {
+            return;
+        }
+        // It took that much and did not say no. (A window that began full may have begun with
+        // room for nothing.)
+        let at_least = bytes as f64 * 1e9 / ns as f64;
+        let guess = at_least * GROWTH;
+        if self.rate.is_none_or(|rate| rate < guess) {
+            self.grow(at_least);
+        }
+        self.mark = Some(begin);
+    }
+
+    /// The link may have been idle since the mark, but has carried what was written since.
+    fn note_at_least(&mut self, now: Instant) {
+        let Some(mark) = self.mark.filter(|mark| mark.full) else { return };
+        let (bytes, ns) = (self.written - mark.written, now.since_ns(mark.at));
+        if bytes < WINDOW_BYTES || ns == 0 {
+            return;
+        }
+        let at_least = bytes as f64 * 1e9 / ns as f64;
+        if self.rate.is_none_or(|rate| rate < at_least) {
+            self.rate = Some(at_least * GROWTH);
+            self.measured = false;
+        }
+    }
+
+    /// What the transport seems to hold, after it was full when this level was expected.
+    fn capacity_after(&self, level: f64) -> f64 {
+        if self.capacity == 0.0 {
+            return level;
+        }
+        // As long as it is not known what drains, the level says nothing.
+        if self.rate.is_none() {
+            return self.capacity;
+        }
+        // A rate that is thought too low makes the level too high: so not at once.
+        let gain = if level > self.capacity { 0.2 } else { 0.02 };
+        self.capacity + gain * (level - self.capacity)
+    }
+
+    /// The link has taken `at_least` bytes a second, and not said no.
+    fn grow(&mut self, at_least: f64) {
+        match self.rate {
+            // What was measured is left by small steps, and only if the link has had to do.
+            Some(rate) if self.measured && at_least < rate => {
+                if at_least > GROWTH_FROM * rate {
+                    self.rate = Some(at_least * GROWTH_MEASURED);
+                }
+            }
+            _ => {
+                self.rate = Some(at_least * GROWTH);
+                self.measured = false;
+            }
+        }
+    }
+
+    pub(crate) fn blocked(&mut self, now: Instant) {
+        let level = self.level_now(now);
+        self.capacity = self.capacity_after(level);
+        self.level = self.capacity;
+        self.level_at = now;
+        let here = Mark { at: now, written: self.written, full: true };
+        let gap = (self.written - self.refused_at) as f64;
+        self.refused_at = self.written;
+        let unbroken = gap <= GAP_MAX * self.capacity;
+        let Some(mark) = self.mark.filter(|mark| mark.full && unbroken) else {
+            self.note_at_least(now);
+            self.mark = Some(here);
+            return;
+        };
+        let (bytes, ns) = (self.written - mark.written, now.since_ns(mark.at));
+        let long_enough = ns >= WINDOW_NS && bytes >= WINDOW_BYTES;
+        if !(long_enough || bytes >= WINDOW_BYTES_ENOUGH) || ns == 0 {
+            return;
+        }
+        let sample = bytes as f64 * 1e9 / ns as f64;
+        self.rate = Some(match self.rate {
+            Some(rate) if self.measured => rate + GAIN * (sample - rate),
+            _ => sample,
+        });
+        self.measured = true;
+        self.measurements += 1;
+        self.mark = Some(here);
+    }
+
+    /// Nothing waits to be sent any more: what follows says nothing about the link.
+    pub(crate) fn starved(&mut self) {
+        self.mark = None;
+    }
+
+    fn level_now(&self, now: Instant) -> f64 {
+        let drained = self.rate.unwrap_or(0.0) * now.since_ns(self.level_at) as f64 / 1e9;
+        (self.level - drained).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_rate_is_what_fits_between_two_refusals() {
+        let mut link = Link::new();
+        link.wrote(at(0), 200_000);
+        link.blocked(at(0));
+        assert_eq!(link.rate(), None);
+        for tick in 1..=20 {
+            link.wrote(at(10 * tick), 20_000);
+            link.blocked(at(10 * tick));
+        }
+        let rate = link.measured_rate().unwrap();
+        assert!((rate - 2e6).abs() < 1.0, "{rate}");
+        // 200 kB wait, for 100 ms.
+        assert!((link.drain_ns(at(200)) - 1e8).abs() < 2e7, "{}", link.drain_ns(at(200)));
+        assert_eq!(link.drain_ns(at(400)), 0.0);
+    }
+
+    #[test]
+    fn a_link_that_never_refuses_seems_faster_and_faster() {
+        let mut link = Link::new();
+        for tick in 0..10 {
+            link.wrote(at(10 * tick), 50_000);
+        }
+        let rate = link.rate().unwrap();
+        assert!(rate > 5e6 && link.measured_rate().is_none(), "{rate}");
+    }
+
+    #[test]
+    fn pauses_of_the_application_are_not_the_links() {
+        let mut link = Link::new();
+        link.wrote(at(0), 100_000);
+        for tick in [0, 10, 20, 30] {
+            link.wrote(at(tick), 20_000);
+            link.blocked(at(tick));
+        }
+        link.starved();
+        link.wrote(at(5000), 20_000);
+        link.blocked(at(5000));
+        assert!((link.rate().unwrap() - 2e6).abs() < 1.0);
+    }
+}

@@ -1,0 +1,174 @@
+//! Compressing and restoring, apart from deciding.
+
+use std::fmt;
+
+use dwell_base::Instant;
+use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
+
+use crate::error::StreamError;
+use crate::frame::ROOM;
+
+/// The compressors of one thread. It makes each when it is first used, and serves any number of
+/// senders: nothing of a stream stays in it.
+#[derive(Debug, Default)]
+pub struct Press {
+    compressors: Vec<Compressor>,
+    scratch: Vec<u8>,
+}
+
+impl Press {
+    /// A press without compressors. Each codec and level takes memory from its first use on: 16 KiB
+    /// for lz4, 0.6 to 3 MiB for zstd (of which only what is used becomes resident).
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Compresses `src` into at most `len_max` bytes, after `ROOM` bytes for a header.
+    pub(crate) fn press(&mut self, spec: CodecSpec, src: &[u8], len_max: usize) -> Option<Vec<u8>> {
+        let at = match self.compressors.iter().position(|known| known.spec() == spec) {
+            Some(at) => at,
+            None => {
+                // The codec was checked with the configuration; what is left is lack of memory,
+                // and then the data go as they are.
+                self.compressors.push(Compressor::new(spec, None).ok()?);
+                self.compressors.len() - 1
+            }
+        };
+        if self.scratch.len() < len_max {
+            self.scratch.resize(len_max, 0);
+        }
+        let len = self.compressors[at].compress(src, &mut self.scratch[..len_max]).ok()??;
+        // Of its true length, as results wait in the sender's buffer and are counted there.
+        let mut payload = Vec::with_capacity(ROOM + len);
+        payload.resize(ROOM, 0);
+        payload.extend_from_slice(&self.scratch[..len]);
+        Some(payload)
+    }
+}
+
+/// The decoders of one thread; serves any number of receivers. It holds about 240 KiB.
+#[derive(Debug)]
+pub struct Unpress {
+    pub(crate) decompressor: Decompressor,
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl Unpress {
+    /// Makes the decoders.
+    pub fn new() -> Self {
+        Self { decompressor: Decompressor::new(), scratch: Vec::new() }
+    }
+
+    /// Restores a payload to data of exactly this length, which was checked to be small.
+    pub(crate) fn restore(
+        &mut self,
+        codec: CodecId,
+        payload: &[u8],
+        original_len: usize,
+    ) -> Result<&[u8], StreamError> {
+        let data = self.restore_up_to(codec, payload, original_len)?;
+        if data.len() != original_len {
+            return Err(StreamError::Header("a block that restores to less than it should"));
+        }
+        Ok(data)
+    }
+
+    /// Restores a payload to data of at most this length, which was checked to be small.
+    pub(crate) fn restore_up_to(
+        &mut self,
+        codec: CodecId,
+        payload: &[u8],
+        len_max: usize,
+    ) -> Result<&[u8], StreamError> {
+        if self.scratch.len() < len_max {
+            self.scratch.resize(len_max, 0);
+        }
+        let dst = &mut self.scratch[..len_max];
+        let len = self.decompressor.decompress(codec, None, payload, dst)?;
+        Ok(&self.scratch[..len])
+    }
+}
+
+impl Default for Unpress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Something to compress, taken out of a sender so that another thread can do it.
+///
+/// Give the result back with [`Sender::done`](crate::Sender::done); a job that is dropped leaves
+/// its sender waiting for ever, as the job holds the bytes.
+#[must_use = "the sender waits for its result"]
+pub struct Job {
+    pub(crate) index: u64,
+    pub(crate) spec: CodecSpec,
+    /// `ROOM` bytes, and the bytes to compress.
+    pub(crate) block: Vec<u8>,
+    /// A longer result is of no use.
+    pub(crate) len_max: usize,
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("index", &self.index)
+            .field("codec", &self.spec)
+            .field("original_len", &self.original_len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Job {
+    /// With what it is to be compressed.
+    pub fn codec(&self) -> CodecSpec {
+        self.spec
+    }
+
+    /// How many bytes are to be compressed. Never zero.
+    pub fn original_len(&self) -> usize {
+        self.block.len() - ROOM
+    }
+
+    /// Compresses, and measures with the given clock how long it took.
+    pub fn run(self, press: &mut Press, mut clock: impl FnMut() -> Instant) -> Done {
+        let begin = clock();
+        let payload = press.press(self.spec, &self.block[ROOM..], self.len_max);
+        let took_ns = clock().since_ns(begin);
+        Done { job: self, payload, took_ns }
+    }
+}
+
+/// A job that was done, to be given back to its sender.
+#[derive(Debug)]
+#[must_use = "the sender waits for it"]
+pub struct Done {
+    pub(crate) job: Job,
+    pub(crate) payload: Option<Vec<u8>>,
+    pub(crate) took_ns: u64,
+}
+
+impl Done {
+    /// What was done.
+    pub fn pressing(&self) -> Pressing {
+        Pressing {
+            codec: self.job.spec,
+            original_len: self.job.original_len(),
+            pressed_len: self.payload.as_ref().map(|payload| payload.len() - ROOM),
+            took_ns: self.took_ns,
+        }
+    }
+}
+
+/// One act of compressing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressing {
+    /// With what.
+    pub codec: CodecSpec,
+    /// The bytes before.
+    pub original_len: usize,
+    /// The bytes after; none if the result is of no use and the data go as they are.
+    pub pressed_len: Option<usize>,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+}

@@ -1,0 +1,416 @@
+//! The receiving end of a stream.
+
+use std::collections::BTreeMap;
+
+use crc32fast::Hasher;
+
+use crate::config::BLOCK_LEN_MAX;
+use crate::error::{AbortReason, StreamError};
+use crate::frame::{
+    BlockHeader, HEADER_LEN_MAX, Header, Layout, MAGIC, PREAMBLE_LEN, Preamble, UnitForm,
+    UnitHeader,
+};
+use crate::press::Unpress;
+use crate::stats::ReceiverStats;
+
+/// What a receiver grants to its sender. Together with the block length they bound its memory:
+/// output, plus a block that arrives, plus what may come out of order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Restored bytes that wait to be consumed before no more is taken; one block may go beyond
+    /// it. Default 256 KiB.
+    pub output_len: usize,
+    /// The longest blocks accepted. Default and maximum 64 KiB.
+    pub block_len: usize,
+    /// How many blocks may come before one that precedes them. Default and maximum 64.
+    pub reorder: u8,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { output_len: 256 << 10, block_len: BLOCK_LEN_MAX, reorder: 64 }
+    }
+}
+
+/// Takes bytes from a transport and gives the bytes of the application. The crate's first page
+/// tells how it is driven.
+#[derive(Debug)]
+pub struct Receiver {
+    limits: Limits,
+    phase: Phase,
+    preamble: Option<Preamble>,
+    /// Bytes of a preamble or header that is not complete.
+    header: Vec<u8>,
+    /// Bytes of a payload that is not complete.
+    payload: Vec<u8>,
+    /// Blocks that came before one that precedes them.
+    early: BTreeMap<u64, Early>,
+    next_index: u64,
+    output: Vec<u8>,
+    output_at: usize,
+    hasher: Hasher,
+    stats: ReceiverStats,
+    failed: Option<StreamError>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Preamble,
+    /// There is no framing.
+    Plain,
+    Header,
+    Payload(BlockHeader),
+    Unit(UnitHeader),
+    Ended,
+}
+
+#[derive(Debug)]
+struct Early {
+    data: Vec<u8>,
+    check: u32,
+}
+
+impl Receiver {
+    /// A receiver at the beginning of its stream.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            phase: Phase::Preamble,
+            preamble: None,
+            header: Vec::with_capacity(HEADER_LEN_MAX),
+            payload: Vec::new(),
+            early: BTreeMap::new(),
+            next_index: 0,
+            output: Vec::new(),
+            output_at: 0,
+            hasher: Hasher::new(),
+            stats: ReceiverStats::default(),
+            failed: None,
+        }
+    }
+
+    /// A receiver for [`Strategy::Plain`](crate::Strategy::Plain), which has no framing: it gives
+    /// out what comes, and cannot know whether it is all.
+    pub fn plain(limits: Limits) -> Self {
+        Self { phase: Phase::Plain, ..Self::new(limits) }
+    }
+
+    /// Takes bytes that came by the transport and says how many. Less than all are taken if the
+    /// output is full: consume some, and feed the rest again.
+    ///
+    /// # Errors
+    /// If the stream is damaged, not ours, or given up by its sender. What was given out before is
+    /// right; the same error is given from then on.
+    pub fn feed(&mut self, bytes: &[u8], unpress: &mut Unpress) -> Result<usize, StreamError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let mut taken = 0;
+        while taken < bytes.len() && self.wants_more() {
+            // What follows the end belongs to whoever uses the transport next.
+            if taken > 0 && self.is_finished() {
+                break;
+            }
+            match self.step(&bytes[taken..], unpress) {
+                Ok(len) => taken += len,
+                Err(error) => {
+                    self.failed = Some(error.clone());
+                    return Err(error);
+                }
+            }
+        }
+        self.stats.wire_bytes += taken as u64;
+        Ok(taken)
+    }
+
+    /// Whether [`Receiver::feed`] would take something.
+    pub fn wants_more(&self) -> bool {
+        self.data().len() < self.limits.output_len
+    }
+
+    /// Restored and verified bytes that were not consumed yet.
+    pub fn data(&self) -> &[u8] {
+        &self.output[self.output_at..]
+    }
+
+    /// Drops the first `len` bytes of [`Receiver::data`].
+    ///
+    /// # Panics
+    /// If that is more than there is.
+    pub fn consume(&mut self, len: usize) {
+        assert!(len <= self.data().len(), "more was consumed than there was");
+        self.output_at += len;
+        if self.output_at == self.output.len() {
+            self.output.clear();
+            self.output_at = 0;
+        }
+    }
+
+    /// Moves as much as there is and fits into `buf`, and says how much.
+    pub fn take(&mut self, buf: &mut [u8]) -> usize {
+        let len = self.data().len().min(buf.len());
+        buf[..len].copy_from_slice(&self.data()[..len]);
+        self.consume(len);
+        len
+    }
+
+    /// Whether the end was announced, and everything before it has come. There may still be data
+    /// to consume.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
+    /// To be asked when the transport has ended.
+    ///
+    /// # Errors
+    /// [`StreamError::Truncated`] if the stream has not ended before, or the error that it failed
+    /// with.
+    pub fn end(&self) -> Result<(), StreamError> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.is_finished() || self.phase == Phase::Plain => Ok(()),
+            None => Err(StreamError::Truncated),
+        }
+    }
+
+    /// The account so far.
+    pub fn stats(&self) -> &ReceiverStats {
+        &self.stats
+    }
+
+    /// Takes some bytes, at most to the end of the current part.
+    fn step(&mut self, bytes: &[u8], unpress: &mut Unpress) -> Result<usize, StreamError> {
+        match self.phase {
+            Phase::Preamble => self.in_preamble(bytes),
+            Phase::Header => self.in_header(bytes),
+            Phase::Payload(header) => {
+                self.in_payload(header.payload_len, bytes, |receiver, payload| {
+                    receiver.complete(header, payload, unpress)
+                })
+            }
+            Phase::Unit(header) => {
+                self.in_payload(header.payload_len, bytes, |receiver, payload| {
+                    receiver.complete_unit(header, payload, unpress)
+                })
+            }
+            Phase::Plain => {
+                self.stats.data_bytes += bytes.len() as u64;
+                self.give_out(bytes);
+                Ok(bytes.len())
+            }
+            Phase::Ended => Err(StreamError::AfterEnd),
+        }
+    }
+
+    fn in_preamble(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let len = fill(&mut self.header, bytes, PREAMBLE_LEN);
+        // Told as soon as it is known: the other side may be waiting for an answer.
+        if !MAGIC.starts_with(&self.header[..self.header.len().min(3)]) {
+            return Err(StreamError::NotAStream);
+        }
+        if let Ok(preamble) = <[u8; PREAMBLE_LEN]>::try_from(&self.header[..]) {
+            let preamble = Preamble::from_bytes(preamble)?;
+            if preamble.block_len() > self.limits.block_len.max(1 << 12) {
+                return Err(StreamError::Preamble("its blocks are longer than is accepted here"));
+            }
+            if preamble.reorder > self.limits.reorder {
+                return Err(StreamError::Preamble("too much may come out of order"));
+            }
+            self.preamble = Some(preamble);
+            self.header.clear();
+            self.phase = Phase::Header;
+        }
+        Ok(len)
+    }
+
+    fn in_header(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        let layout = self.preamble.map_or(Layout::Blocks, |preamble| preamble.layout);
+        let first = self.header.first().copied().unwrap_or(bytes[0]);
+        let wanted = match layout {
+            Layout::Blocks => Header::len_of(first)?,
+            Layout::Units | Layout::LongUnits => layout.unit_header_len(),
+        };
+        let len = fill(&mut self.header, bytes, wanted);
+        if self.header.len() < wanted {
+            return Ok(len);
+        }
+        if layout == Layout::Blocks {
+            let header = Header::from_bytes(&self.header)?;
+            self.begin(header)?;
+        } else {
+            self.phase = Phase::Unit(UnitHeader::from_bytes(&self.header, layout)?);
+        }
+        self.header.clear();
+        Ok(len)
+    }
+
+    fn begin(&mut self, header: Header) -> Result<(), StreamError> {
+        match header {
+            Header::Block(block) => {
+                self.check_block(&block)?;
+                self.phase = Phase::Payload(block);
+                Ok(())
+            }
+            Header::End { total, check } => self.at_end(total, check),
+            Header::Abort(reason) => Err(StreamError::Aborted(reason)),
+        }
+    }
+
+    fn at_end(&mut self, total: u64, check: u32) -> Result<(), StreamError> {
+        if !self.early.is_empty() || total != self.stats.data_bytes {
+            return Err(StreamError::CheckSum);
+        }
+        self.compare(check)?;
+        self.phase = Phase::Ended;
+        Ok(())
+    }
+
+    fn compare(&self, check: u32) -> Result<(), StreamError> {
+        if self.hasher.clone().finalize() == check { Ok(()) } else { Err(StreamError::CheckSum) }
+    }
+
+    /// Compares a header with what the preamble has promised.
+    fn check_block(&self, block: &BlockHeader) -> Result<(), StreamError> {
+        let Some(preamble) = self.preamble else { return Err(StreamError::NotAStream) };
+        if block.original_len > preamble.block_len() {
+            return Err(StreamError::Header("a block that is longer than was announced"));
+        }
+        if block.codec.is_some_and(|codec| !preamble.allows(codec)) {
+            return Err(StreamError::Header("a codec that was not announced"));
+        }
+        if block.index.is_some() != (preamble.reorder > 0) {
+            return Err(StreamError::Header("a block that is numbered, or not, unlike announced"));
+        }
+        if let Some(index) = block.index {
+            let ahead = index.wrapping_sub(self.next_index as u32);
+            let full = self.next_index + u64::from(ahead);
+            if ahead > u32::from(preamble.reorder) || self.early.contains_key(&full) {
+                return Err(StreamError::Header("a block that comes twice, or too early"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects a payload of this length, and then does with it what is to be done.
+    fn in_payload(
+        &mut self,
+        wanted: usize,
+        bytes: &[u8],
+        complete: impl FnOnce(&mut Self, &[u8]) -> Result<(), StreamError>,
+    ) -> Result<usize, StreamError> {
+        // What is there as a whole needs no copy.
+        if self.payload.is_empty() && bytes.len() >= wanted {
+            complete(self, &bytes[..wanted])?;
+            return Ok(wanted);
+        }
+        let len = fill(&mut self.payload, bytes, wanted);
+        if self.payload.len() == wanted {
+            let mut payload = std::mem::take(&mut self.payload);
+            complete(self, &payload)?;
+            payload.clear();
+            self.payload = payload;
+        }
+        Ok(len)
+    }
+
+    fn complete(
+        &mut self,
+        header: BlockHeader,
+        payload: &[u8],
+        unpress: &mut Unpress,
+    ) -> Result<(), StreamError> {
+        self.phase = Phase::Header;
+        match header.codec {
+            Some(_) => self.stats.pressed_blocks += 1,
+            None => self.stats.raw_blocks += 1,
+        }
+        let data = match header.codec {
+            None => payload,
+            Some(codec) => unpress.restore(codec, payload, header.original_len)?,
+        };
+        let ahead = header.index.map_or(0, |index| index.wrapping_sub(self.next_index as u32));
+        if ahead > 0 {
+            self.stats.early_blocks += 1;
+            let early = Early { data: data.to_vec(), check: header.check };
+            self.early.insert(self.next_index + u64::from(ahead), early);
+            return Ok(());
+        }
+        self.deliver(data, header.check)?;
+        while let Some(early) = self.early.remove(&self.next_index) {
+            self.deliver(&early.data, early.check)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a block out, if it and everything before it is what was sent.
+    fn deliver(&mut self, data: &[u8], check: u32) -> Result<(), StreamError> {
+        self.hasher.update(data);
+        self.compare(check)?;
+        self.next_index += 1;
+        self.stats.data_bytes += data.len() as u64;
+        self.give_out(data);
+        Ok(())
+    }
+
+    /// A unit is given out before the check sum that covers it has come: its header has no room
+    /// for one.
+    fn complete_unit(
+        &mut self,
+        header: UnitHeader,
+        payload: &[u8],
+        unpress: &mut Unpress,
+    ) -> Result<(), StreamError> {
+        self.phase = Phase::Header;
+        let data = match header.form {
+            UnitForm::Raw => payload,
+            UnitForm::Pressed(codec) => {
+                let Some(preamble) = self.preamble.filter(|p| p.allows(codec)) else {
+                    return Err(StreamError::Header("a codec that was not announced"));
+                };
+                match (preamble.layout, header.original_len) {
+                    (Layout::LongUnits, len) => unpress.restore(codec, payload, len)?,
+                    _ => unpress.restore_up_to(codec, payload, preamble.block_len())?,
+                }
+            }
+            UnitForm::Check => return self.compare(number(payload)),
+            UnitForm::End => {
+                let (total, check) = payload.split_at(8.min(payload.len()));
+                let total = <[u8; 8]>::try_from(total).map_or(0, u64::from_be_bytes);
+                return self.at_end(total, number(check));
+            }
+            UnitForm::Abort => {
+                let reason = payload.first().copied().unwrap_or(0);
+                return Err(StreamError::Aborted(AbortReason::from_wire(reason)));
+            }
+        };
+        match header.form.codec() {
+            Some(_) => self.stats.pressed_blocks += 1,
+            None => self.stats.raw_blocks += 1,
+        }
+        self.hasher.update(data);
+        self.stats.data_bytes += data.len() as u64;
+        self.give_out(data);
+        Ok(())
+    }
+
+    fn give_out(&mut self, data: &[u8]) {
+        if self.output_at > 0 {
+            self.output.drain(..self.output_at);
+            self.output_at = 0;
+        }
+        self.output.extend_from_slice(data);
+    }
+}
+
+/// A check sum as it is written.
+fn number(bytes: &[u8]) -> u32 {
+    <[u8; 4]>::try_from(bytes).map_or(0, u32::from_be_bytes)
+}
+
+/// Moves bytes into `buf` until it is `wanted` long or there are no more; says how many.
+fn fill(buf: &mut Vec<u8>, bytes: &[u8], wanted: usize) -> usize {
+    let len = (wanted - buf.len()).min(bytes.len());
+    buf.extend_from_slice(&bytes[..len]);
+    len
+}

@@ -1,0 +1,156 @@
+//! The sending end of a stream.
+
+use dwell_base::Instant;
+
+use crate::blocks::Blocks;
+use crate::config::Config;
+use crate::error::{AbortReason, ConfigError};
+use crate::press::{Done, Job, Press, Pressing};
+use crate::stats::SenderStats;
+use crate::units::Units;
+
+/// Takes bytes from an application, and gives bytes for a transport. The crate's first page tells
+/// how it is driven.
+#[derive(Debug)]
+pub struct Sender {
+    line: Line,
+}
+
+/// Blocks or units.
+#[derive(Debug)]
+enum Line {
+    Blocks(Box<Blocks>),
+    Units(Box<Units>),
+}
+
+/// The same call to either.
+macro_rules! line {
+    ($sender:expr, $line:ident => $call:expr) => {
+        match &$sender.line {
+            Line::Blocks($line) => $call,
+            Line::Units($line) => $call,
+        }
+    };
+    (mut $sender:expr, $line:ident => $call:expr) => {
+        match &mut $sender.line {
+            Line::Blocks($line) => $call,
+            Line::Units($line) => $call,
+        }
+    };
+}
+
+impl Sender {
+    /// A sender at the beginning of its stream.
+    ///
+    /// # Errors
+    /// If the configuration asks for what is not possible.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let line = match config.strategy.is_segmented() {
+            true => Line::Units(Box::new(Units::new(config))),
+            false => Line::Blocks(Box::new(Blocks::new(config))),
+        };
+        Ok(Self { line })
+    }
+
+    /// Takes as many of these bytes as there is room for, and says how many. None after
+    /// [`Sender::finish`] or [`Sender::abort`].
+    pub fn accept(&mut self, bytes: &[u8]) -> usize {
+        line!(mut self, line => line.accept(bytes))
+    }
+
+    /// How many bytes [`Sender::accept`] would take.
+    pub fn room(&self) -> usize {
+        line!(self, line => line.room())
+    }
+
+    /// The application has no more: after what waits, the end is announced. A half-close.
+    pub fn finish(&mut self) {
+        line!(mut self, line => line.finish());
+    }
+
+    /// Drops what waits and tells the receiver that the stream is given up, and why; for instance
+    /// because the application's connection was reset. Then send what [`Sender::wire`] gives, and
+    /// close. Nothing after the end was announced.
+    pub fn abort(&mut self, reason: AbortReason) {
+        line!(mut self, line => line.abort(reason));
+    }
+
+    /// What the transport should be given next; empty if there is nothing, or if it must be
+    /// compressed first ([`Sender::press`]). Ask only if the transport may take something, as what
+    /// is shown here was chosen to go. For strategies in segments it is one segment, to be written
+    /// in one call.
+    pub fn wire(&mut self, now: Instant) -> &[u8] {
+        match &mut self.line {
+            Line::Blocks(line) => line.wire(now),
+            Line::Units(line) => line.wire(),
+        }
+    }
+
+    /// The transport has taken the first `len` bytes of [`Sender::wire`].
+    ///
+    /// # Panics
+    /// If that is more than there was.
+    pub fn wrote(&mut self, now: Instant, len: usize) {
+        match &mut self.line {
+            Line::Blocks(line) => line.wrote(now, len),
+            Line::Units(line) => line.wrote(len),
+        };
+    }
+
+    /// The transport takes no more at present: the time to compress what waits. Tell it once each
+    /// time that a write was refused, or took less than it was given.
+    pub fn blocked(&mut self, now: Instant) {
+        match &mut self.line {
+            Line::Blocks(line) => line.blocked(now),
+            Line::Units(line) => line.blocked(),
+        };
+    }
+
+    /// Compresses one block, if that is of use now, and measures by `clock` how long it takes.
+    pub fn press(
+        &mut self,
+        press: &mut Press,
+        mut clock: impl FnMut() -> Instant,
+    ) -> Option<Pressing> {
+        let job = self.next_job(clock())?;
+        let done = job.run(press, clock);
+        let pressing = done.pressing();
+        self.done(done);
+        Some(pressing)
+    }
+
+    /// The same for another thread to do: what [`Sender::press`] would compress, if anything.
+    /// Several jobs may be under way at once. A job must be given back by [`Sender::done`].
+    pub fn next_job(&mut self, now: Instant) -> Option<Job> {
+        match &mut self.line {
+            Line::Blocks(line) => line.next_job(now),
+            Line::Units(line) => line.next_job(),
+        }
+    }
+
+    /// Takes back a job that was done; in any order.
+    pub fn done(&mut self, done: Done) {
+        line!(mut self, line => line.done(done));
+    }
+
+    /// Whether everything that was accepted has been taken by the transport.
+    pub fn is_idle(&self) -> bool {
+        line!(self, line => line.is_idle())
+    }
+
+    /// Whether the end of the stream, announced or given up, has been taken by the transport.
+    pub fn is_finished(&self) -> bool {
+        line!(self, line => line.is_finished())
+    }
+
+    /// The bytes that wait here, at most [`Config::buffer_len`].
+    pub fn held(&self) -> usize {
+        line!(self, line => line.held())
+    }
+
+    /// The account so far.
+    pub fn stats(&self) -> &SenderStats {
+        line!(self, line => line.stats())
+    }
+}

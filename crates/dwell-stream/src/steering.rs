@@ -1,0 +1,107 @@
+//! What is compressed with what: the part in which the strategies of blocks differ.
+
+use dwell_base::Instant;
+use dwell_codec::CodecSpec;
+
+use crate::backoff::Backoff;
+use crate::config::Config;
+use crate::hull::{Block, Hull};
+use crate::link::Link;
+use crate::press::Pressing;
+use crate::strategy::Strategy;
+use crate::switching::Switching;
+
+/// A result above this share of the original counts as poor for the back-off.
+const POOR_RATIO: f64 = 0.97;
+
+/// The decisions of a strategy, and what they rest on.
+#[derive(Debug)]
+pub(crate) struct Steering {
+    rule: Rule,
+    backoff: Backoff,
+    pub(crate) link: Link,
+}
+
+#[derive(Debug)]
+enum Rule {
+    Raw,
+    All(CodecSpec),
+    Switch(Switching),
+    Mix(CodecSpec),
+    Hull(Box<Hull>),
+}
+
+impl Steering {
+    pub(crate) fn new(config: &Config) -> Self {
+        let rule = match config.strategy {
+            Strategy::All => Rule::All(config.codec),
+            Strategy::Switch => Rule::Switch(Switching::new(config.codec)),
+            Strategy::Mix | Strategy::MixInOrder | Strategy::MixOutOfOrder => {
+                Rule::Mix(config.codec)
+            }
+            Strategy::Hull => Rule::Hull(Box::new(Hull::new(&config.codecs))),
+            _ => Rule::Raw,
+        };
+        Self { rule, backoff: Backoff::new(), link: Link::new() }
+    }
+
+    /// Whether a new block is to be compressed at all, if there is time. Asked once for each.
+    pub(crate) fn admits(&mut self) -> bool {
+        let wanted = match &mut self.rule {
+            Rule::Raw => false,
+            Rule::Switch(switching) => switching.admits(&self.link),
+            Rule::All(_) | Rule::Mix(_) | Rule::Hull(_) => true,
+        };
+        wanted && self.backoff.admits()
+    }
+
+    /// Whether an admitted block of this length may nevertheless go as it is, now that the link
+    /// could take it.
+    pub(crate) fn lets_raw_go(&self, now: Instant, len: usize) -> bool {
+        match &self.rule {
+            Rule::Raw | Rule::Mix(_) => true,
+            Rule::All(_) | Rule::Switch(_) => false,
+            Rule::Hull(hull) => hull.lets_raw_go(now, len, &self.link),
+        }
+    }
+
+    /// An admitted block went as it was.
+    pub(crate) fn went_raw(&mut self) {
+        self.backoff.passed_by();
+        if let Rule::Hull(hull) = &mut self.rule {
+            hull.went_raw();
+        }
+    }
+
+    /// The link is busy, and there is nothing that could be compressed meanwhile although the
+    /// buffer is full.
+    pub(crate) fn idle(&mut self) {
+        if let Rule::Hull(hull) = &mut self.rule {
+            hull.idle();
+        }
+    }
+
+    /// With what the next admitted block is to be compressed, if at all. While the link is not
+    /// busy there is always an answer, as a block may be waiting for it.
+    pub(crate) fn codec(&mut self, now: Instant, len: usize, busy: bool) -> Option<CodecSpec> {
+        match &mut self.rule {
+            Rule::Raw => None,
+            Rule::All(codec) | Rule::Mix(codec) => Some(*codec),
+            Rule::Switch(switching) => Some(switching.codec),
+            Rule::Hull(hull) => {
+                let probing = self.backoff.is_probing();
+                hull.codec(now, &self.link, Block { len, probing, busy })
+            }
+        }
+    }
+
+    pub(crate) fn pressed(&mut self, pressing: &Pressing) {
+        let used = pressing.pressed_len.unwrap_or(pressing.original_len);
+        self.backoff.tried(used as f64 > POOR_RATIO * pressing.original_len as f64);
+        match &mut self.rule {
+            Rule::Raw | Rule::All(_) | Rule::Mix(_) => {}
+            Rule::Switch(switching) => switching.pressed(pressing),
+            Rule::Hull(hull) => hull.pressed(pressing),
+        }
+    }
+}

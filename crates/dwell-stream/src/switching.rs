@@ -1,0 +1,97 @@
+//! All or nothing, with probes: simple switching (Pu and Singaravelu, section 3).
+
+use dwell_codec::CodecSpec;
+
+use crate::link::Link;
+use crate::press::Pressing;
+
+/// One block of so many is sent the other way to probe: 5 %.
+const PERIOD: u32 = 20;
+/// Probes of the network come several in a row, as one block tells nothing: it disappears in the
+/// transport's buffer. If so many did not tell either, twice as many are sent next.
+const PROBES_FIRST: u32 = 8;
+const PROBES_MAX: u32 = 32;
+/// How far a measurement moves the estimate of the codec's speed.
+const GAIN: f64 = 0.3;
+
+/// The two modes and what is known for choosing between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Switching {
+    pub(crate) codec: CodecSpec,
+    compressing: bool,
+    /// Blocks until the next probes.
+    until_probes: u32,
+    /// Probes that are still to be sent.
+    probes: u32,
+    probes_length: u32,
+    /// How often the link had been measured when the last probes began.
+    measurements: u64,
+    /// The codec's input, in bytes a second.
+    codec_rate: Option<f64>,
+}
+
+impl Switching {
+    pub(crate) fn new(codec: CodecSpec) -> Self {
+        Self {
+            codec,
+            compressing: true,
+            until_probes: PERIOD,
+            probes: 0,
+            probes_length: PROBES_FIRST,
+            measurements: 0,
+            codec_rate: None,
+        }
+    }
+
+    /// Whether the next block is compressed. Asked once for each.
+    pub(crate) fn admits(&mut self, link: &Link) -> bool {
+        self.reconsider(link);
+        if self.probes > 0 {
+            self.probes -= 1;
+            return !self.compressing;
+        }
+        self.until_probes = self.until_probes.saturating_sub(1);
+        if self.until_probes == 0 && !(self.compressing && self.network_bound(link)) {
+            self.begin_probes(link);
+        }
+        self.compressing
+    }
+
+    /// While the link is full of compressed data, there is nothing to probe.
+    fn network_bound(&self, link: &Link) -> bool {
+        matches!((link.measured_rate(), self.codec_rate), (Some(b), Some(c)) if b < 0.2 * c)
+    }
+
+    fn begin_probes(&mut self, link: &Link) {
+        self.probes = 1;
+        if self.compressing {
+            let told = link.measurements() > self.measurements;
+            self.probes_length = match told {
+                true => PROBES_FIRST,
+                false => (2 * self.probes_length).min(PROBES_MAX),
+            };
+            self.probes = self.probes_length;
+        }
+        self.measurements = link.measurements();
+        self.until_probes = PERIOD * self.probes;
+    }
+
+    pub(crate) fn pressed(&mut self, pressing: &Pressing) {
+        let rate = pressing.original_len as f64 * 1e9 / pressing.took_ns.max(1) as f64;
+        self.codec_rate = Some(match self.codec_rate {
+            Some(known) => known + GAIN * (rate - known),
+            None => rate,
+        });
+    }
+
+    /// The mode that carries more: raw data as fast as the link is, or what the codec takes in.
+    fn reconsider(&mut self, link: &Link) {
+        let (Some(link), Some(codec)) = (link.rate(), self.codec_rate) else { return };
+        // The same on both sides would make it change with every measurement.
+        if self.compressing && link > 1.05 * codec {
+            self.compressing = false;
+        } else if !self.compressing && link < codec {
+            self.compressing = true;
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! How TCPComp decides and how long it makes its units (Wang et al., sections 3.2 and 3.3).
+
+use serde::{Deserialize, Serialize};
+
+/// The settings of TCPComp. The defaults are the paper's (table 3), but for the limit of the
+/// back-off, of which it has none.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TcpCompConfig {
+    /// The length that a unit should have when compressed, in bytes. Default 1400 of 1446.
+    pub target_len: usize,
+    /// A unit whose factor (original / compressed) is below this counts as hard to compress.
+    pub factor_min: f64,
+    /// So many such units in a row begin a back-off.
+    pub poor_units: u32,
+    /// So many segments are then sent without trying; doubled each time that the unit tried after
+    /// them is poor too.
+    pub skip_first: u32,
+    /// Not doubled beyond this. The paper sets no limit. Default 320.
+    pub skip_max: u32,
+    /// Whether there is a back-off at all; to compare with.
+    pub backoff: bool,
+    /// The variance of the first estimate, P₀.
+    pub variance_first: f64,
+    /// What is added to the estimate at each step, u.
+    pub drift: f64,
+    /// The variance of the process, Q.
+    pub process_variance: f64,
+    /// The variance of a measurement, R.
+    pub measurement_variance: f64,
+}
+
+impl Default for TcpCompConfig {
+    fn default() -> Self {
+        Self {
+            target_len: 1400,
+            factor_min: 1.2,
+            poor_units: 5,
+            skip_first: 5,
+            skip_max: 320,
+            backoff: true,
+            variance_first: 10.0,
+            drift: 1e-3,
+            process_variance: 1e-6,
+            measurement_variance: 1e-1,
+        }
+    }
+}
+
+/// The scalar Kalman filter that estimates the factor of the next unit: equations (5) and (6).
+///
+/// Its gain K falls towards √(Q / R), 0.003 with the defaults: after some hundred units it hardly
+/// follows changes. The drift is then more than the gain corrects: the estimate goes to the true
+/// factor + u / K, 0.3 too much, so that sooner or later a unit does not fit, and the failure
+/// restarts the filter.
+#[derive(Clone, Copy, Debug)]
+pub struct FactorFilter {
+    config: TcpCompConfig,
+    estimate: f64,
+    variance: f64,
+}
+
+impl FactorFilter {
+    /// Before the first unit the factor is taken to be 1; the paper does not say.
+    pub fn new(config: TcpCompConfig) -> Self {
+        Self { config, estimate: 1.0, variance: config.variance_first }
+    }
+
+    /// The estimated factor of the next unit: the estimate a priori, which has the drift in it.
+    pub fn estimate(&self) -> f64 {
+        self.estimate + self.config.drift
+    }
+
+    /// A unit was compressed by this factor.
+    pub fn measured(&mut self, factor: f64) {
+        let estimate = self.estimate();
+        let variance = self.variance + self.config.process_variance;
+        let gain = variance / (variance + self.config.measurement_variance);
+        self.estimate = estimate + gain * (factor - estimate);
+        self.variance = (1.0 - gain) * variance;
+    }
+
+    /// A unit did not fit into its segment: the estimation begins again.
+    pub fn failed(&mut self) {
+        *self = Self::new(self.config);
+    }
+}
+
+/// The decision whether the next unit is tried: the back-off of section 3.2.2.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decision {
+    config: TcpCompConfig,
+    poor: u32,
+    skip_left: u32,
+    skip_length: u32,
+}
+
+impl Decision {
+    pub(crate) fn new(config: TcpCompConfig) -> Self {
+        Self { config, poor: 0, skip_left: 0, skip_length: 0 }
+    }
+
+    /// Whether the next segment is to be sent without trying.
+    pub(crate) fn skips(&self) -> bool {
+        self.skip_left > 0
+    }
+
+    pub(crate) fn skipped(&mut self) {
+        self.skip_left = self.skip_left.saturating_sub(1);
+    }
+
+    /// A unit was tried; failures count as poor.
+    pub(crate) fn tried(&mut self, factor: f64) {
+        if !self.config.backoff {
+            return;
+        }
+        if factor >= self.config.factor_min {
+            (self.poor, self.skip_length) = (0, 0);
+            return;
+        }
+        self.poor += 1;
+        if self.skip_length > 0 {
+            self.skip_length = (2 * self.skip_length).min(self.config.skip_max);
+        } else if self.poor >= self.config.poor_units {
+            self.skip_length = self.config.skip_first.min(self.config.skip_max);
+        }
+        self.skip_left = self.skip_length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_believes_the_first_measurement_and_later_ones_less_and_less() {
+        let mut filter = FactorFilter::new(TcpCompConfig::default());
+        filter.measured(2.0);
+        // K = 10.000001 / 10.100001.
+        assert!((filter.estimate - (1.001 + 0.990_099 * 0.999)).abs() < 1e-6, "{filter:?}");
+        for _ in 0..200 {
+            filter.measured(2.0);
+        }
+        let before = filter.estimate();
+        assert!((2.05..2.3).contains(&before), "it drifts: {filter:?}");
+        filter.measured(3.0);
+        assert!(filter.estimate() < before + 0.02, "{filter:?}");
+        filter.failed();
+        assert_eq!(filter.estimate(), 1.001);
+    }
+
+    #[test]
+    fn the_back_off_doubles_up_to_its_limit_and_ends_at_once() {
+        let mut decision = Decision::new(TcpCompConfig::default());
+        let mut skipped = Vec::new();
+        let mut run = 0;
+        for _ in 0..2000 {
+            if decision.skips() {
+                decision.skipped();
+                run += 1;
+            } else {
+                decision.tried(1.1);
+                skipped.push(run);
+                run = 0;
+            }
+        }
+        assert_eq!(skipped[..12], [0, 0, 0, 0, 0, 5, 10, 20, 40, 80, 160, 320]);
+        assert_eq!(skipped[12], 320);
+        while decision.skips() {
+            decision.skipped();
+        }
+        decision.tried(1.2);
+        (0..4).for_each(|_| decision.tried(1.0));
+        assert!(!decision.skips());
+    }
+}

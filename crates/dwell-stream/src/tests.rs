@@ -1,0 +1,266 @@
+//! Streams from end to end, over transports that take and give pieces of any size.
+
+use dwell_base::Instant;
+use proptest::prelude::*;
+
+use crate::{Config, Limits, Press, Receiver, Sender, Strategy, StreamError, Unpress};
+
+/// Sends `data` in pieces as the numbers say, through a transport with little room.
+fn transfer(
+    config: &Config,
+    data: &[u8],
+    sizes: &[usize],
+) -> Result<(Vec<u8>, Sender), StreamError> {
+    let mut sender = Sender::new(config).unwrap();
+    let mut receiver = match config.strategy {
+        Strategy::Plain => Receiver::plain(Limits::default()),
+        _ => Receiver::new(Limits::default()),
+    };
+    let (mut press, mut unpress) = (Press::new(), Unpress::new());
+    let mut sizes = sizes.iter().copied().cycle();
+    let mut next = move || sizes.next().unwrap();
+    let (mut rest, mut got) = (data, Vec::new());
+    let mut now = Instant::ZERO;
+    let mut jobs = Vec::new();
+    for _ in 0..2_000_000 {
+        if sender.is_finished() {
+            receiver.end()?;
+            got.extend_from_slice(receiver.data());
+            return Ok((got, sender));
+        }
+        now = now + 1000;
+        let piece = next().min(rest.len());
+        rest = &rest[sender.accept(&rest[..piece])..];
+        if rest.is_empty() {
+            sender.finish();
+        }
+        let wire = sender.wire(now);
+        let len = wire.len().min(next());
+        let taken = receiver.feed(&wire[..len], &mut unpress)?;
+        let refused = taken < wire.len();
+        sender.wrote(now, taken);
+        if refused {
+            sender.blocked(now);
+        }
+        let consumed = receiver.data().len().min(next());
+        got.extend_from_slice(&receiver.data()[..consumed]);
+        receiver.consume(consumed);
+        // Two under way at once, done in the wrong order.
+        jobs.extend(sender.next_job(now));
+        if jobs.len() == 2 || next() % 2 == 0 || sender.wire(now).is_empty() {
+            for job in jobs.drain(..).rev() {
+                sender.done(job.run(&mut press, || now));
+            }
+        }
+    }
+    panic!("the stream does not come to its end");
+}
+
+fn small(strategy: Strategy) -> Config {
+    let mut config = Config::new(strategy);
+    config.block_len = 4096;
+    config.buffer_len = 16 << 10;
+    config
+}
+
+fn text(len: usize) -> Vec<u8> {
+    let words = ["packet ", "waits ", "in the ", "queue ", "of a slow ", "link, ", "idle.\n"];
+    let mut rng = dwell_base::Rng::from_seed(7);
+    let mut out = Vec::new();
+    while out.len() < len {
+        out.extend_from_slice(words[rng.below(words.len() as u64) as usize].as_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_split_gives_the_same_bytes(
+        which in 0..Strategy::ALL.len(),
+        len in 0usize..60_000,
+        sizes in prop::collection::vec(1usize..9000, 1..20),
+    ) {
+        let strategy = Strategy::ALL[which];
+        let data = text(len);
+        let (got, sender) = transfer(&small(strategy), &data, &sizes).unwrap();
+        prop_assert!(got == data, "{strategy}: {} of {} bytes", got.len(), data.len());
+        prop_assert!(sender.is_idle());
+        let stats = sender.stats();
+        prop_assert_eq!(stats.accepted_bytes, len as u64);
+        prop_assert_eq!(stats.framed_bytes, len as u64);
+    }
+}
+
+/// The whole wire of a stream over a transport that takes everything at once.
+pub(crate) fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
+    let mut sender = Sender::new(config).unwrap();
+    let (mut press, now) = (Press::new(), Instant::ZERO);
+    let (mut rest, mut out) = (data, Vec::new());
+    while !sender.is_finished() {
+        rest = &rest[sender.accept(rest)..];
+        if rest.is_empty() {
+            sender.finish();
+        }
+        loop {
+            let wire = sender.wire(now).to_vec();
+            if wire.is_empty() {
+                break;
+            }
+            out.extend_from_slice(&wire);
+            sender.wrote(now, wire.len());
+        }
+        sender.press(&mut press, || now);
+    }
+    out
+}
+
+/// Feeds a wire, and says what came out before the error or the end.
+fn receive(wire: &[u8]) -> (Vec<u8>, Result<(), StreamError>) {
+    let mut receiver = Receiver::new(Limits::default());
+    let (mut unpress, mut got, mut at) = (Unpress::new(), Vec::new(), 0);
+    while at < wire.len() {
+        match receiver.feed(&wire[at..], &mut unpress) {
+            Ok(taken) => at += taken,
+            Err(error) => {
+                got.extend_from_slice(receiver.data());
+                return (got, Err(error));
+            }
+        }
+        assert!(receiver.data().len() <= Limits::default().output_len + (64 << 10));
+        got.extend_from_slice(receiver.data());
+        receiver.consume(receiver.data().len());
+    }
+    let end = receiver.end();
+    (got, end)
+}
+
+/// The strategies whose streams are framed, once each for what differs on the wire.
+const FRAMED: [Strategy; 4] =
+    [Strategy::Raw, Strategy::All, Strategy::TcpComp, Strategy::KernelLevel];
+
+#[test]
+fn a_stream_that_is_cut_off_is_told_from_one_that_ends() {
+    let data = text(20_000);
+    for strategy in FRAMED {
+        let wire = wire_of(&small(strategy), &data);
+        assert_eq!(receive(&wire), (data.clone(), Ok(())));
+        for len in (0..wire.len()).step_by(7) {
+            let (got, result) = receive(&wire[..len]);
+            assert_eq!(result, Err(StreamError::Truncated), "{strategy} after {len} bytes");
+            assert!(data.starts_with(&got));
+        }
+        let mut longer = wire.clone();
+        longer.push(0);
+        assert_eq!(receive(&longer).1, Err(StreamError::AfterEnd));
+    }
+}
+
+#[test]
+fn an_empty_stream_has_an_end_too() {
+    for strategy in FRAMED {
+        let wire = wire_of(&small(strategy), &[]);
+        assert!(wire.len() < 32);
+        assert_eq!(receive(&wire), (Vec::new(), Ok(())), "{strategy}");
+    }
+}
+
+#[test]
+fn giving_up_is_told_with_its_reason() {
+    for strategy in FRAMED {
+        for begun in [false, true] {
+            let mut sender = Sender::new(&small(strategy)).unwrap();
+            let now = Instant::ZERO;
+            let mut wire = Vec::new();
+            sender.accept(&text(10_000));
+            if begun {
+                sender.press(&mut Press::new(), || now);
+                let part = sender.wire(now)[..5].to_vec();
+                sender.wrote(now, part.len());
+                wire.extend(part);
+            }
+            sender.abort(crate::AbortReason::Reset);
+            assert_eq!(sender.accept(b"more"), 0);
+            while !sender.is_finished() {
+                let part = sender.wire(now).to_vec();
+                assert!(!part.is_empty());
+                wire.extend_from_slice(&part);
+                sender.wrote(now, part.len());
+            }
+            let (got, result) = receive(&wire);
+            assert_eq!(result, Err(StreamError::Aborted(crate::AbortReason::Reset)), "{strategy}");
+            assert!(text(10_000).starts_with(&got));
+        }
+    }
+}
+
+#[test]
+fn a_receiver_takes_no_more_than_it_may_hold() {
+    let data = vec![7; 10 << 20];
+    let wire = wire_of(&Config::new(Strategy::All), &data);
+    let mut receiver = Receiver::new(Limits::default());
+    let mut unpress = Unpress::new();
+    let taken = receiver.feed(&wire, &mut unpress).unwrap();
+    assert!(taken < wire.len() && !receiver.wants_more());
+    assert!(receiver.data().len() <= (256 << 10) + (64 << 10));
+    assert_eq!(receiver.feed(&wire[taken..], &mut unpress), Ok(0));
+    receiver.consume(receiver.data().len());
+    assert!(receiver.wants_more());
+}
+
+#[test]
+fn a_payload_that_restores_to_more_than_it_says_is_refused() {
+    // Two streams alike but for their length: the payload of the longer one, said to be shorter.
+    let mut wire = wire_of(&small(Strategy::All), &[b'x'; 4096]);
+    let at = crate::frame::PREAMBLE_LEN;
+    assert_eq!(wire[at..at + 3], [2, 0x0f, 0xff]);
+    wire[at + 1] = 0x07;
+    let (got, result) = receive(&wire);
+    assert!(got.is_empty() && matches!(result, Err(StreamError::Decode(_))), "{result:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn damage_is_noticed_before_anything_wrong_is_given_out(
+        strategy in prop::sample::select(vec![Strategy::Raw, Strategy::All, Strategy::MixOutOfOrder]),
+        at in 0usize..20_000,
+        flip in 1u8..,
+    ) {
+        let data = text(20_000);
+        let mut wire = wire_of(&small(strategy), &data);
+        let at = at % wire.len();
+        wire[at] ^= flip;
+        let (got, result) = receive(&wire);
+        prop_assert!(data.starts_with(&got), "wrong bytes were given out");
+        // All bytes of the preamble that still make sense are promises that hold nevertheless.
+        prop_assert!(result.is_err() || at < crate::frame::PREAMBLE_LEN, "byte {at}");
+    }
+
+    #[test]
+    fn damaged_units_end_in_an_error(
+        strategy in prop::sample::select(vec![Strategy::TcpComp, Strategy::KernelLevel]),
+        at in 0usize..20_000,
+        flip in 1u8..,
+    ) {
+        let data = text(20_000);
+        let mut wire = wire_of(&small(strategy), &data);
+        let at = at % wire.len();
+        wire[at] ^= flip;
+        let (_, result) = receive(&wire);
+        prop_assert!(result.is_err() || at < crate::frame::PREAMBLE_LEN, "byte {at}");
+    }
+
+    #[test]
+    fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        receive(&bytes).1.unwrap_err();
+        for layout in 1..=3 {
+            let mut wire = vec![b'd', b'w', b's', 1, layout, 16, 0, 14];
+            wire.extend_from_slice(&bytes);
+            let _ = receive(&wire);
+        }
+    }
+}

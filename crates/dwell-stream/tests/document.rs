@@ -1,0 +1,75 @@
+//! `docs/stream-wire.md` against the code: its worked examples, and what must be refused.
+
+use std::collections::BTreeMap;
+
+use dwell_stream::{AbortReason, Limits, Receiver, StreamError, Unpress};
+
+const DOCUMENT: &str = include_str!("../../../docs/stream-wire.md");
+
+/// The bytes of the fenced blocks, by what follows "hex"; comments removed.
+fn examples() -> BTreeMap<&'static str, Vec<u8>> {
+    let mut examples = BTreeMap::new();
+    let mut lines = DOCUMENT.lines();
+    while let Some(line) = lines.next() {
+        let Some(title) = line.strip_prefix("```hex ") else { continue };
+        let bytes = lines
+            .by_ref()
+            .take_while(|line| *line != "```")
+            .flat_map(|line| line.split('#').next().unwrap().split_whitespace())
+            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+            .collect();
+        assert!(examples.insert(title, bytes).is_none(), "two blocks \"{title}\"");
+    }
+    examples
+}
+
+/// What comes out, fed at once or byte by byte.
+fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
+    let mut receiver = Receiver::new(Limits::default());
+    let mut unpress = Unpress::new();
+    for bytes in wire.chunks(piece) {
+        match receiver.feed(bytes, &mut unpress) {
+            Ok(taken) => assert_eq!(taken, bytes.len()),
+            Err(error) => return (receiver.data().to_vec(), Err(error)),
+        }
+    }
+    (receiver.data().to_vec(), receiver.end())
+}
+
+#[test]
+fn the_examples_are_what_they_are_said_to_be() {
+    let dwell = b"dwell ".repeat(8);
+    let given_up = Err(StreamError::Aborted(AbortReason::Reset));
+    let expected: BTreeMap<&str, (&[u8], _)> = BTreeMap::from([
+        ("raw-block", (&b"hello"[..], Ok(()))),
+        ("pressed-block", (&dwell, Ok(()))),
+        ("out-of-order", (b"firstsecond", Ok(()))),
+        ("given-up", (b"hello", given_up)),
+        ("unit", (&dwell, Ok(()))),
+        ("long-unit", (&dwell, Ok(()))),
+    ]);
+    let mut examples = examples();
+    examples.retain(|title, _| !title.starts_with("refused "));
+    assert!(examples.keys().eq(expected.keys()), "{:?}", examples.keys());
+    for (title, wire) in examples {
+        let (data, result) = &expected[title];
+        for piece in [1, 3, wire.len()] {
+            assert_eq!(receive(&wire, piece), (data.to_vec(), result.clone()), "{title}");
+        }
+    }
+}
+
+#[test]
+fn what_must_be_refused_is() {
+    let mut examples = examples();
+    examples.retain(|title, _| title.starts_with("refused "));
+    assert_eq!(examples.len(), 7);
+    for (title, wire) in examples {
+        for piece in [1, wire.len()] {
+            let (data, result) = receive(&wire, piece);
+            assert!(data.is_empty(), "{title}");
+            let error = result.expect_err(title);
+            assert_ne!(error, StreamError::Truncated, "{title}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A relay on each gateway of a network of sites, each a peer of its neighbours.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::lab::Lab;
+use crate::lab::sites::Sites;
+use crate::relays::{Relay, RelayError, RelaySettings, write_secret};
+
+/// The relays, in the order of the gateways.
+#[derive(Debug)]
+pub struct Mesh {
+    /// One for each gateway.
+    pub relays: Vec<Relay>,
+}
+
+impl Mesh {
+    /// Starts the relays with the program `dwell`, and waits until all have found their neighbours.
+    ///
+    /// A packet goes from relay to relay along the thin links; each has a session with its
+    /// neighbours, which are named `gateway1`, `gateway2`, ... `keys` of the settings are not
+    /// looked at: sealed links have a key each that both ends know.
+    ///
+    /// # Errors
+    /// If one does not start, or does not find its neighbours within ten seconds.
+    pub fn start(
+        lab: &Lab,
+        network: &Sites,
+        dwell: &Path,
+        settings: &RelaySettings,
+    ) -> Result<Self, RelayError> {
+        let folder = lab.directory().join("mesh");
+        let io = |what: &str| {
+            let what = what.to_owned();
+            move |source| RelayError::Io { what, source }
+        };
+        std::fs::create_dir_all(&folder).map_err(io("make a folder for the relays"))?;
+        for link in 0..network.layout().links().len() {
+            write_secret(&psk(&folder, link)).map_err(io("write a key"))?;
+        }
+        let mut relays = Vec::new();
+        for (n, host) in network.gateways.iter().enumerate() {
+            let name = host.name();
+            let config = folder.join(format!("{name}.toml"));
+            std::fs::write(&config, node(network, n, &folder, settings))
+                .map_err(io("write a configuration"))?;
+            relays.push(Relay::start(name, host.clone(), dwell, config, &folder)?);
+        }
+        for relay in &mut relays {
+            relay.wait_for_peer(Duration::from_secs(10))?;
+        }
+        Ok(Self { relays })
+    }
+}
+
+fn psk(folder: &Path, link: usize) -> PathBuf {
+    folder.join(format!("link{link}.psk"))
+}
+
+/// The configuration of the relay on gateway `n`.
+fn node(network: &Sites, n: usize, folder: &Path, settings: &RelaySettings) -> String {
+    let RelaySettings { scheme, codec, offload, extra, .. } = settings;
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "[node]\nname = \"{name}\"\naddresses = [\"{v4}/32\", \"{v6}/128\"]\noffload = {offload}\n\
+         status = \"{folder}/{name}.sock\"\n\n\
+         [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n",
+        name = network.gateways[n].name(),
+        v4 = address(n),
+        v6 = address_v6(n),
+        rate = settings.rate,
+        folder = folder.display(),
+    );
+    let first_hops = network.layout().first_hops(n);
+    for (near, link) in network.layout().neighbours(n) {
+        let behind = first_hops.iter().enumerate().filter(|&(_, &hop)| hop == Some(near));
+        let prefixes: Vec<String> = behind
+            .flat_map(|(site, _)| {
+                let [v4, v6] = Sites::site_prefixes(site);
+                [v4, v6, format!("{}/32", address(site)), format!("{}/128", address_v6(site))]
+            })
+            .map(|prefix| format!("\"{prefix}\""))
+            .collect();
+        let security = match settings.sealed {
+            true => format!("psk_file = \"{}\"", psk(folder, link).display()),
+            false => "security = \"none\"".to_owned(),
+        };
+        let _ = write!(
+            text,
+            "\n[[peer]]\nname = \"{name}\"\nendpoint = \"{endpoint}:7733\"\n\
+             prefixes = [{prefixes}]\n{security}\n",
+            name = network.gateways[near].name(),
+            endpoint = network.link_address(link, near),
+            prefixes = prefixes.join(", "),
+        );
+    }
+    text
+}
+
+/// The address of a relay itself.
+fn address(n: usize) -> String {
+    format!("10.77.0.{}", n + 1)
+}
+
+fn address_v6(n: usize) -> String {
+    format!("fd77::{:x}", n + 1)
+}

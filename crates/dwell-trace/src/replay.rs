@@ -1,0 +1,331 @@
+//! What schemes would make of a capture on a link: its packets as arrivals, the decision core of
+//! the relay in virtual time, and real codecs on the real bytes.
+//!
+//! A [`Replay`] has a lane for each scheme, and one without dwell. All of them see the same
+//! packets at the same times; each has a [`dwell_policy::Port`], a link, and a press of its own.
+//! Sources don't react: what TCP would have done about drops and delays is not replayed, and
+//! neither are what peers tell each other (hellos, probes, reports).
+//!
+//! Time is virtual. With a given cost of pressing ([`press::GivenCost`]) the result follows from
+//! capture and settings alone; with a measured one, the codecs' time on this machine goes into
+//! it.
+
+pub mod class;
+mod cut;
+pub mod input;
+pub mod lane;
+pub mod link;
+pub mod merge;
+pub mod nature;
+pub mod press;
+pub mod report;
+#[cfg(test)]
+pub(crate) mod samples;
+#[cfg(test)]
+mod tests;
+pub mod timeline;
+pub mod view;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use dwell_codec::{CodecError, CodecSpec, Dictionary};
+use dwell_policy::{
+    ClassKey, ClassTimers, ConfigError, Estimates, LearnedConfig, PRESETS, PortConfig, QueueLimit,
+    Queues, Ratio, Scheme,
+};
+use dwell_wire::PacketInfo;
+use ipnet::IpNet;
+use thiserror::Error;
+
+use self::class::{DEADLINE_CLASSES_MAX, DeadlineClass};
+use self::input::{Input, InputCounts, Spelled};
+use self::lane::{Arriving, Lane, LaneSetup};
+use self::link::{Link, PATH_MTU_MIN};
+use self::nature::Composition;
+use self::press::{CodecPress, Cost};
+use self::report::{LaneReport, ReplayReport};
+
+/// The name of the lane without relays.
+pub const WITHOUT: &str = "without dwell";
+
+/// What is replayed, and over what.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The link.
+    pub link: Link,
+    /// Names of the schemes, of [`PRESETS`]. There is always a lane without dwell before them.
+    pub schemes: Vec<String>,
+    /// What packets are pressed with.
+    pub codec: CodecSpec,
+    /// Dictionaries for packets of these classes.
+    pub dictionaries: Vec<(ClassKey, Arc<Dictionary>)>,
+    /// How much may wait; in the lane without dwell too.
+    pub limit: QueueLimit,
+    /// Packets below this size are not pressed.
+    pub press_bytes_min: u32,
+    /// A result at or above this ratio is not worth its time.
+    pub poor_ratio: Ratio,
+    /// Classes that are never pressed.
+    pub exceptions: Vec<ClassKey>,
+    /// Classes that have a deadline; the first that matches counts.
+    pub classes: Vec<DeadlineClass>,
+    /// Only packets from these prefixes go over the link; all, without.
+    pub sources: Vec<IpNet>,
+    /// Only packets to these prefixes go over the link; all, without.
+    pub destinations: Vec<IpNet>,
+    /// Arrivals come this many times faster than they were captured.
+    pub speed: f64,
+}
+
+impl Settings {
+    /// The settings of a relay that is told the rate and nothing else, for all packets of the
+    /// capture.
+    pub fn new(link: Link) -> Self {
+        Self {
+            link,
+            schemes: PRESETS.map(str::to_owned).to_vec(),
+            codec: CodecSpec::with_default_level(dwell_codec::CodecId::Zstd),
+            dictionaries: Vec::new(),
+            limit: QueueLimit::default(),
+            press_bytes_min: 64,
+            poor_ratio: LearnedConfig::default().poor_ratio,
+            exceptions: Vec::new(),
+            classes: Vec::new(),
+            sources: Vec::new(),
+            destinations: Vec::new(),
+            speed: 1.0,
+        }
+    }
+
+    /// Looks for values that make no sense.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn check(&self) -> Result<(), ReplayError> {
+        if !(SPEED_MIN..=SPEED_MAX).contains(&self.speed) {
+            return Err(ReplayError::Speed(self.speed));
+        }
+        if self.link.path_mtu < PATH_MTU_MIN {
+            return Err(ReplayError::PathMtu(self.link.path_mtu));
+        }
+        if self.classes.len() > DEADLINE_CLASSES_MAX {
+            return Err(ReplayError::Classes(self.classes.len()));
+        }
+        Ok(())
+    }
+
+    /// The scheme of this name. Schemes with a timer for each class of deadlines get those of
+    /// the classes, if there are any.
+    fn scheme(&self, name: &str) -> Result<Scheme, ConfigError> {
+        let mut scheme = Scheme::preset(name)?;
+        let mut waits: Vec<u64> = self.classes.iter().map(|class| class.wait_ns_max).collect();
+        waits.sort_unstable();
+        waits.dedup();
+        if !waits.is_empty() {
+            let timers = ClassTimers::new(&waits)?;
+            scheme.queues = match scheme.queues {
+                Queues::PerClass(_) => Queues::PerClass(timers),
+                Queues::Tandem(_, pull) => Queues::Tandem(timers, pull),
+                one => one,
+            };
+        }
+        Ok(scheme)
+    }
+
+    fn port(&self, scheme: Scheme) -> PortConfig {
+        let learned = LearnedConfig { poor_ratio: self.poor_ratio, ..LearnedConfig::default() };
+        PortConfig {
+            scheme,
+            rate: Some(self.link.rate),
+            limit: self.limit,
+            frame: self.link.relay_frames(),
+            estimates: Estimates::Learned(learned),
+            press_bytes_min: self.press_bytes_min,
+            exceptions: self.exceptions.clone(),
+        }
+    }
+
+    fn selects(&self, info: &PacketInfo) -> bool {
+        let within = |nets: &[IpNet], address: &IpAddr| {
+            nets.is_empty() || nets.iter().any(|net| net.contains(address))
+        };
+        within(&self.sources, &info.src) && within(&self.destinations, &info.dst)
+    }
+}
+
+/// Arrivals can be this much slower than they were captured, ...
+pub const SPEED_MIN: f64 = 1e-3;
+/// ... and this much faster.
+pub const SPEED_MAX: f64 = 1e6;
+
+/// Why something can't be replayed.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ReplayError {
+    /// The speed is none.
+    #[error("the speed must be between {SPEED_MIN} and {SPEED_MAX}, not {0}")]
+    Speed(f64),
+    /// The path is too narrow.
+    #[error("the path's MTU must be at least {PATH_MTU_MIN} bytes, not {0}")]
+    PathMtu(u16),
+    /// Too many classes.
+    #[error("there can be at most {DEADLINE_CLASSES_MAX} classes with a deadline, not {0}")]
+    Classes(usize),
+    /// The core can't be set up so.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The codec can't be used so.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+}
+
+/// Lanes whose packets have the same greatest length.
+struct Group {
+    packet_max: usize,
+    lanes: Vec<(String, Lane)>,
+}
+
+/// A capture on its way over a link, once for each scheme.
+pub struct Replay {
+    settings: Settings,
+    groups: [Group; 2],
+    origin_ns: Option<u64>,
+    last_ns: u64,
+    counts: InputCounts,
+    composition: Composition,
+    spelled: Spelled,
+    piece: Vec<u8>,
+}
+
+impl Replay {
+    /// A replay at time zero. `cost` says for each lane what its press takes.
+    ///
+    /// # Errors
+    /// If the settings make no sense.
+    pub fn new(settings: Settings, mut cost: impl FnMut() -> Cost) -> Result<Self, ReplayError> {
+        settings.check()?;
+        let mut without = settings.port(Scheme::none());
+        without.frame = settings.link.bare_frames();
+        let mut lane = |port: PortConfig| -> Result<Lane, ReplayError> {
+            let press = CodecPress::new(settings.codec, &settings.dictionaries, cost())?;
+            Ok(Lane::new(LaneSetup {
+                port,
+                rate: settings.link.rate,
+                press: Box::new(press),
+                waits_ns_max: settings.classes.iter().map(|class| class.wait_ns_max).collect(),
+            })?)
+        };
+        let bare = Group {
+            packet_max: usize::from(settings.link.path_mtu),
+            lanes: vec![(WITHOUT.to_owned(), lane(without)?)],
+        };
+        let mut relayed =
+            Group { packet_max: usize::from(settings.link.packet_max()), lanes: Vec::new() };
+        for name in &settings.schemes {
+            let port = settings.port(settings.scheme(name)?);
+            relayed.lanes.push((name.clone(), lane(port)?));
+        }
+        Ok(Self {
+            settings,
+            groups: [bare, relayed],
+            origin_ns: None,
+            last_ns: 0,
+            counts: InputCounts::default(),
+            composition: Composition::default(),
+            spelled: Spelled::default(),
+            piece: Vec::new(),
+        })
+    }
+
+    /// The next packet of the capture.
+    pub fn packet(&mut self, input: Input<'_>) {
+        self.counts.packets += 1;
+        let Some(packet) = self.spelled.whole(input) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        let Ok(info) = PacketInfo::parse(packet, FLOW_SEED) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        if !self.settings.selects(&info) {
+            self.counts.not_selected += 1;
+            return;
+        }
+        let packet = &packet[..info.total_len];
+        let missing = packet.len().saturating_sub(input.packet.len());
+        self.counts.selected.packets += 1;
+        self.counts.selected.bytes += packet.len() as u64;
+        self.counts.missing.packets += u64::from(missing > 0);
+        self.counts.missing.bytes += missing as u64;
+        self.composition.add(packet, &info, missing > 0);
+        let origin_ns = *self.origin_ns.get_or_insert(input.at_ns);
+        self.counts.unordered += u64::from(input.at_ns.saturating_sub(origin_ns) < self.last_ns);
+        self.last_ns = self.last_ns.max(input.at_ns.saturating_sub(origin_ns));
+        let at_ns = (self.last_ns as f64 / self.settings.speed) as u64;
+        for group in &mut self.groups {
+            let lanes = &mut group.lanes;
+            let whole = packet.len() <= group.packet_max;
+            let is_cut = cut::cut(packet, &info, group.packet_max, &mut self.piece, |piece| {
+                let arriving = arriving(piece, &info, &self.settings.classes);
+                lanes.iter_mut().for_each(|(_, lane)| lane.arrive(at_ns, &arriving));
+            });
+            if group.packet_max < usize::from(self.settings.link.path_mtu) {
+                self.counts.shortened += u64::from(!whole && is_cut);
+                self.counts.too_big += u64::from(!is_cut);
+            }
+        }
+    }
+
+    /// What has been read so far.
+    pub fn counts(&self) -> &InputCounts {
+        &self.counts
+    }
+
+    /// Lets everything that waits leave, and tells what happened. `version` is the program's.
+    pub fn finish(self, version: &str) -> ReplayReport {
+        let Self { settings, groups, counts, composition, last_ns, .. } = self;
+        let span_ns = (last_ns as f64 / settings.speed) as u64;
+        let lanes = groups
+            .into_iter()
+            .flat_map(|group| group.lanes)
+            .map(|(name, lane)| LaneReport::new(&name, &settings, lane))
+            .collect();
+        ReplayReport::new(&settings, version, span_ns, counts, composition, lanes)
+    }
+}
+
+/// Any number will do: here nobody wants to make flows collide.
+const FLOW_SEED: u64 = 0;
+
+fn arriving(packet: &[u8], info: &PacketInfo, classes: &[DeadlineClass]) -> Arriving {
+    let class = classes.iter().position(|class| class.matches(info));
+    Arriving {
+        bytes: packet.into(),
+        source: ClassKey::new(info.protocol, info.src_port),
+        destination: ClassKey::new(info.protocol, info.dst_port),
+        flow: info.flow_hash,
+        service: hash(&[
+            address_bits(info.dst),
+            u128::from(info.protocol) << 16 | u128::from(info.dst_port),
+        ]),
+        hosts: hash(&[address_bits(info.src), address_bits(info.dst)]),
+        class: class.map(|class| class as u8), // at most DEADLINE_CLASSES_MAX
+    }
+}
+
+fn address_bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// Spreads the words over 64 bits, in their order.
+fn hash(words: &[u128]) -> u64 {
+    words.iter().fold(0x243f_6a88_85a3_08d3, |hash, &word| {
+        let folded = hash ^ word as u64 ^ ((word >> 64) as u64).rotate_left(32);
+        let wide = u128::from(folded ^ 0x1319_8a2e_0370_7344) * 0x9e37_79b9_7f4a_7c15;
+        wide as u64 ^ (wide >> 64) as u64
+    })
+}

@@ -1,0 +1,380 @@
+//! One scheme's replay: the decision core, a link and a press in virtual time.
+
+use std::sync::Arc;
+
+use dwell_base::{Instant, Rate};
+use dwell_policy::{
+    Action, Admission, ClassKey, ConfigError, FrameCost, FrameUnit, Gather, Outcome, Packet,
+    PacketId, Port, PortConfig, Trigger,
+};
+use dwell_report::Histogram;
+
+use super::press::{Job, Press};
+use super::timeline::Timeline;
+
+const NEVER_NS: u64 = u64::MAX;
+
+/// A packet that arrives, with all that any scheme asks about it.
+#[derive(Clone, Debug)]
+pub struct Arriving {
+    /// Its bytes.
+    pub bytes: Arc<[u8]>,
+    /// Its class by source port.
+    pub source: ClassKey,
+    /// Its class by destination port.
+    pub destination: ClassKey,
+    /// A hash of its flow.
+    pub flow: u64,
+    /// A hash of its service: destination address, port and protocol.
+    pub service: u64,
+    /// A hash of its pair of hosts.
+    pub hosts: u64,
+    /// Which of the classes with a deadline it is of.
+    pub class: Option<u8>,
+}
+
+/// What a lane is made of.
+pub struct LaneSetup {
+    /// The port.
+    pub port: PortConfig,
+    /// How fast the link is.
+    pub rate: Rate,
+    /// What presses; unused by schemes that press nothing.
+    pub press: Box<dyn Press>,
+    /// By class with a deadline: how long its packets may wait, in nanoseconds.
+    pub waits_ns_max: Vec<u64>,
+}
+
+/// What became of the packets of a class with a deadline.
+#[derive(Clone, Debug, Default)]
+pub struct ClassTally {
+    /// Packets that arrived.
+    pub arrived: u64,
+    /// Packets that were dropped.
+    pub dropped: u64,
+    /// Packets that waited for longer than they may.
+    pub late: u64,
+    /// By how much, in nanoseconds.
+    pub excess: Histogram,
+    /// How long its packets waited, in nanoseconds.
+    pub wait: Histogram,
+}
+
+/// One scheme's replay.
+///
+/// Time goes from event to event: the end of a transmission, the end of a press, a deadline of
+/// the port, an arrival; what happens at the same time happens in this order, as in the
+/// simulator.
+pub struct Lane {
+    port: Port,
+    press: Box<dyn Press>,
+    rate: Rate,
+    gather: Gather,
+    holds: bool,
+    keeps_bytes: bool,
+    waits_ns_max: Vec<u64>,
+    now_ns: u64,
+    transmitter_ns: u64,
+    press_ns: u64,
+    timer_ns: u64,
+    pressing: Option<(PacketId, Outcome, u64)>,
+    packets: Packets,
+    block: Vec<u8>,
+    ids: Vec<PacketId>,
+    result: LaneResult,
+}
+
+/// What a lane tells beside the accounts of its port.
+#[derive(Clone, Debug, Default)]
+pub struct LaneResult {
+    /// From arrival to the beginning of the transmission.
+    pub wait: Histogram,
+    /// From arrival to the end of the transmission.
+    pub delay: Histogram,
+    /// By class with a deadline.
+    pub classes: Vec<ClassTally>,
+    /// What happened when.
+    pub timeline: Timeline,
+    /// How long the link was busy, in nanoseconds.
+    pub busy_ns: u64,
+    /// Bytes put on the link, with those of further datagrams for units that are longer than
+    /// one takes.
+    pub link_bytes: u64,
+    /// Such further datagrams.
+    pub datagrams_more: u64,
+    /// When the last thing happened.
+    pub end_ns: u64,
+}
+
+impl Lane {
+    /// A lane at time zero.
+    ///
+    /// # Errors
+    /// If the port's configuration makes no sense.
+    pub fn new(setup: LaneSetup) -> Result<Self, ConfigError> {
+        let scheme = setup.port.scheme;
+        let classes = setup.waits_ns_max.iter().map(|_| ClassTally::default()).collect();
+        Ok(Self {
+            port: Port::new(setup.port)?,
+            press: setup.press,
+            rate: setup.rate,
+            gather: scheme.gather,
+            holds: matches!(scheme.trigger, Trigger::Chunk { .. }),
+            keeps_bytes: scheme.press != dwell_policy::Press::Never,
+            waits_ns_max: setup.waits_ns_max,
+            now_ns: 0,
+            transmitter_ns: NEVER_NS,
+            press_ns: NEVER_NS,
+            timer_ns: NEVER_NS,
+            pressing: None,
+            packets: Packets::default(),
+            block: Vec::new(),
+            ids: Vec::new(),
+            result: LaneResult { classes, ..LaneResult::default() },
+        })
+    }
+
+    /// The port.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    /// A packet arrives. Times must not go back; one that does counts as the latest.
+    pub fn arrive(&mut self, at_ns: u64, packet: &Arriving) {
+        self.run_until(at_ns);
+        self.now_ns = self.now_ns.max(at_ns);
+        let bytes = packet.bytes.len() as u32;
+        let class = packet.class.filter(|&class| usize::from(class) < self.waits_ns_max.len());
+        let id = self.packets.insert(Held {
+            bytes: self.keeps_bytes.then(|| Arc::clone(&packet.bytes)),
+            service: packet.source.min(packet.destination),
+            class,
+        });
+        let wait_ns_max = class.map(|class| self.waits_ns_max[usize::from(class)]);
+        let arrival = Packet {
+            id,
+            bytes,
+            source: packet.source,
+            destination: packet.destination,
+            flow: packet.flow,
+            group: match self.gather {
+                Gather::Service => packet.service,
+                Gather::HostPair => packet.hosts,
+                Gather::Edge => 0, // the link leads to one peer
+                _ => packet.flow,
+            },
+            hold_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
+            pressed: false,
+        };
+        self.result.timeline.at(self.now_ns).arrived_bytes += u64::from(bytes);
+        if let Some(class) = class {
+            self.result.classes[usize::from(class)].arrived += 1;
+        }
+        if let Admission::Dropped(_) = self.port.arrive(self.now(), arrival) {
+            self.drop_packet(id);
+        }
+        self.pump();
+    }
+
+    /// Lets everything happen that happens until `at_ns`.
+    pub fn run_until(&mut self, at_ns: u64) {
+        loop {
+            let next_ns = self.transmitter_ns.min(self.press_ns).min(self.timer_ns);
+            if next_ns > at_ns || next_ns == NEVER_NS {
+                return;
+            }
+            self.now_ns = self.now_ns.max(next_ns);
+            if self.transmitter_ns == next_ns {
+                self.transmitter_ns = NEVER_NS;
+                self.port.link_ready();
+                self.pump();
+            } else if self.press_ns == next_ns {
+                self.press_ns = NEVER_NS;
+                if let Some((id, outcome, took_ns)) = self.pressing.take() {
+                    self.port.pressed(id, outcome, took_ns);
+                }
+                self.pump();
+            } else {
+                self.pump();
+                // Whatever the port says, time goes on.
+                self.timer_ns = self.timer_ns.max(next_ns + 1);
+            }
+        }
+    }
+
+    /// Lets everything that waits leave, and tells what happened.
+    pub fn finish(mut self) -> (Port, LaneResult) {
+        self.run_until(NEVER_NS - 1);
+        self.result.end_ns = self.now_ns;
+        (self.port, self.result)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_ns(self.now_ns)
+    }
+
+    fn pump(&mut self) {
+        while let Some(action) = self.port.poll(self.now()) {
+            match action {
+                Action::Press(id) => {
+                    self.ids.clear();
+                    self.ids.push(id);
+                    self.press();
+                }
+                Action::PressBlock => {
+                    self.ids.clear();
+                    self.ids.extend_from_slice(self.port.block());
+                    self.press();
+                }
+                Action::Send => self.send(),
+                Action::Drop(id, _) => self.drop_packet(id),
+            }
+        }
+        if self.holds {
+            self.timer_ns = self.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
+        }
+        #[cfg(test)]
+        self.port.assert_invariants();
+    }
+
+    /// Presses the packets in `ids` together.
+    fn press(&mut self) {
+        let Some(&first) = self.ids.first() else { return };
+        self.block.clear();
+        for &id in &self.ids {
+            self.block.extend_from_slice(self.packets.get(id).bytes.as_deref().unwrap_or_default());
+        }
+        let frame = &self.port.config().frame;
+        let raw = self.block.len() + self.ids.len() * frame.raw_unit_bytes as usize;
+        // One byte less than the packets with their headers take: what doesn't fit gains nothing.
+        let room = raw.saturating_sub(frame.pressed_unit_bytes as usize + 1);
+        let class = self.packets.get(first).service;
+        let pressed = self.press.press(Job { class, bytes: &self.block, room });
+        let outcome = match pressed.len {
+            Ok(Some(len)) => Outcome::Smaller(len as u32),
+            Ok(None) => Outcome::NotSmaller,
+            Err(_) => Outcome::Failed,
+        };
+        self.pressing = Some((first, outcome, pressed.took_ns));
+        self.press_ns = self.now_ns.saturating_add(pressed.took_ns);
+    }
+
+    /// Puts the port's frame on the link.
+    fn send(&mut self) {
+        let frame = self.port.frame();
+        let costs = &self.port.config().frame;
+        let more = datagrams_more(costs, frame.link_bytes);
+        let more_bytes = more * u64::from(costs.frame_bytes + costs.raw_unit_bytes);
+        let link_bytes = frame.link_bytes + more_bytes;
+        let transmission_ns = self.rate.transmission_ns(link_bytes);
+        let mut book = Book {
+            packets: &mut self.packets,
+            result: &mut self.result,
+            waits_ns_max: &self.waits_ns_max,
+            now_ns: self.now_ns,
+            transmission_ns,
+        };
+        book.frame(link_bytes, more);
+        let mut followers = &frame.followers[..];
+        for &FrameUnit { id, sojourn_ns, followers: count, .. } in &frame.units {
+            book.sent(id, sojourn_ns);
+            let (own, others) = followers.split_at(count as usize);
+            own.iter().for_each(|packet| book.sent(packet.id, packet.sojourn_ns));
+            followers = others;
+        }
+        self.transmitter_ns = self.now_ns.saturating_add(transmission_ns);
+    }
+
+    fn drop_packet(&mut self, id: PacketId) {
+        let held = self.packets.remove(id);
+        self.result.timeline.at(self.now_ns).dropped += 1;
+        if let Some(class) = held.class {
+            self.result.classes[usize::from(class)].dropped += 1;
+        }
+    }
+}
+
+/// How many datagrams a frame needs beside its first one: a block can be longer than a datagram
+/// takes, and is then sent in parts.
+fn datagrams_more(costs: &FrameCost, link_bytes: u64) -> u64 {
+    if costs.units_bytes_max == 0 {
+        return 0; // the link takes everything
+    }
+    let units_bytes = link_bytes.saturating_sub(u64::from(costs.frame_bytes));
+    units_bytes.div_ceil(u64::from(costs.units_bytes_max)).saturating_sub(1)
+}
+
+/// Notes what becomes of the packets of a frame.
+struct Book<'a> {
+    packets: &'a mut Packets,
+    result: &'a mut LaneResult,
+    waits_ns_max: &'a [u64],
+    now_ns: u64,
+    transmission_ns: u64,
+}
+
+impl Book<'_> {
+    fn frame(&mut self, link_bytes: u64, datagrams_more: u64) {
+        self.result.link_bytes += link_bytes;
+        self.result.busy_ns += self.transmission_ns;
+        self.result.datagrams_more += datagrams_more;
+        self.result.timeline.at(self.now_ns).link_bytes += link_bytes;
+    }
+
+    fn sent(&mut self, id: PacketId, wait_ns: u64) {
+        let held = self.packets.remove(id);
+        let delay_ns = wait_ns.saturating_add(self.transmission_ns);
+        self.result.wait.record(wait_ns);
+        self.result.delay.record(delay_ns);
+        let bin = self.result.timeline.at(self.now_ns);
+        bin.sent += 1;
+        bin.delay_sum_ns = bin.delay_sum_ns.saturating_add(delay_ns);
+        bin.delay_ns_max = bin.delay_ns_max.max(delay_ns);
+        let Some(class) = held.class.map(usize::from) else { return };
+        let tally = &mut self.result.classes[class];
+        tally.wait.record(wait_ns);
+        if wait_ns > self.waits_ns_max[class] {
+            tally.late += 1;
+            tally.excess.record(wait_ns - self.waits_ns_max[class]);
+        }
+    }
+}
+
+/// A packet in the port.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    bytes: Option<Arc<[u8]>>,
+    service: ClassKey,
+    class: Option<u8>,
+}
+
+/// The packets in the port, as many as it lets in.
+#[derive(Debug, Default)]
+struct Packets {
+    slots: Vec<Held>,
+    free: Vec<u32>,
+}
+
+impl Packets {
+    fn insert(&mut self, held: Held) -> PacketId {
+        match self.free.pop() {
+            Some(place) => {
+                self.slots[place as usize] = held;
+                PacketId(place)
+            }
+            None => {
+                self.slots.push(held);
+                PacketId(self.slots.len() as u32 - 1)
+            }
+        }
+    }
+
+    fn get(&self, id: PacketId) -> &Held {
+        &self.slots[id.0 as usize]
+    }
+
+    fn remove(&mut self, id: PacketId) -> Held {
+        self.free.push(id.0);
+        std::mem::take(&mut self.slots[id.0 as usize])
+    }
+}

@@ -1,0 +1,195 @@
+//! The press of a replay: real codecs on real bytes, with their measured or a given cost.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use dwell_codec::{CodecError, CodecSpec, Compressor, Dictionary, SRC_LEN_MAX};
+use dwell_policy::ClassKey;
+use thiserror::Error;
+
+use crate::analysis::Clock;
+
+/// What presses the units of a lane.
+pub trait Press {
+    /// Presses one packet, or the packets of a block one behind the other.
+    fn press(&mut self, job: Job<'_>) -> Pressed;
+}
+
+/// What is to be pressed.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// The class by which a dictionary is chosen; of a block, its first packet's.
+    pub class: ClassKey,
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// A longer result is of no use.
+    pub room: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressed {
+    /// Bytes of the result; `None` if there is nothing to gain. An error if the codec failed.
+    pub len: Result<Option<usize>, PressFailed>,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+}
+
+/// A codec failed in a way that it should not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the codec failed")]
+pub struct PressFailed;
+
+/// What pressing takes.
+pub enum Cost {
+    /// What it takes here and now. The results of two replays then differ a little.
+    Measured(Box<dyn Clock>),
+    /// What was told: the same capture gives the same numbers everywhere.
+    Given(GivenCost),
+}
+
+impl fmt::Debug for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured(_) => f.write_str("Measured"),
+            Self::Given(cost) => write!(f, "{cost:?}"),
+        }
+    }
+}
+
+/// A cost that grows with the size: `2000,5.5` is 2000 ns for a unit and 5.5 ns for each of its
+/// bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenCost {
+    /// For a unit (a packet, or a block), in nanoseconds.
+    pub unit_ns: u64,
+    /// For each byte of it, in picoseconds.
+    pub byte_ps: u64,
+}
+
+impl GivenCost {
+    /// What a unit of `bytes` takes, in nanoseconds.
+    pub const fn of(self, bytes: usize) -> u64 {
+        self.unit_ns.saturating_add((bytes as u64).saturating_mul(self.byte_ps) / 1000)
+    }
+}
+
+/// Why a text is no cost.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "\"{0}\" is no cost: write nanoseconds for a packet and nanoseconds for a byte, as in \
+     2000,5.5; each at most a second"
+)]
+pub struct ParseCostError(String);
+
+impl FromStr for GivenCost {
+    type Err = ParseCostError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || ParseCostError(text.to_owned());
+        let (unit, byte) = text.split_once(',').ok_or_else(error)?;
+        let number = |text: &str| {
+            let number: f64 = text.trim().parse().map_err(|_| error())?;
+            if (0.0..=1e9).contains(&number) { Ok(number) } else { Err(error()) }
+        };
+        let (unit, byte) = (number(unit)?, number(byte)?);
+        Ok(Self { unit_ns: unit.round() as u64, byte_ps: (byte * 1e3).round() as u64 })
+    }
+}
+
+/// A codec, with a dictionary for some classes.
+#[derive(Debug)]
+pub struct CodecPress {
+    plain: Compressor,
+    by_class: BTreeMap<ClassKey, Compressor>,
+    out: Vec<u8>,
+    cost: Cost,
+}
+
+impl CodecPress {
+    /// A press with this codec.
+    ///
+    /// # Errors
+    /// If the build lacks the codec, or the codec the level or the use of dictionaries.
+    pub fn new(
+        spec: CodecSpec,
+        dictionaries: &[(ClassKey, Arc<Dictionary>)],
+        cost: Cost,
+    ) -> Result<Self, CodecError> {
+        let mut by_class = BTreeMap::new();
+        for (class, dictionary) in dictionaries {
+            by_class.insert(*class, Compressor::new(spec, Some(Arc::clone(dictionary)))?);
+        }
+        Ok(Self { plain: Compressor::new(spec, None)?, by_class, out: vec![0; SRC_LEN_MAX], cost })
+    }
+}
+
+impl Press for CodecPress {
+    fn press(&mut self, job: Job<'_>) -> Pressed {
+        let compressor = self.by_class.get_mut(&job.class).unwrap_or(&mut self.plain);
+        let room = job.room.min(self.out.len());
+        let out = &mut self.out[..room];
+        let (result, took_ns) = match &mut self.cost {
+            Cost::Given(cost) => (compressor.compress(job.bytes, out), cost.of(job.bytes.len())),
+            Cost::Measured(clock) => {
+                let start_ns = clock.now_ns();
+                let result = compressor.compress(job.bytes, out);
+                (result, clock.now_ns().saturating_sub(start_ns))
+            }
+        };
+        Pressed { len: result.map_err(|_| PressFailed), took_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_read() {
+        let cost: GivenCost = "2000,5.5".parse().unwrap();
+        assert_eq!(cost, GivenCost { unit_ns: 2000, byte_ps: 5500 });
+        assert_eq!(cost.of(100), 2550);
+        for bad in ["", "2000", "2000,", ",5", "-1,5", "1,nan", "1,2e9", "a,b"] {
+            assert!(bad.parse::<GivenCost>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_clock_that_is_given_measures() {
+        struct Ticks(u64);
+        impl Clock for Ticks {
+            fn now_ns(&mut self) -> u64 {
+                self.0 += 7;
+                self.0
+            }
+        }
+        let spec: CodecSpec = "lz4".parse().unwrap();
+        let cost = Cost::Measured(Box::new(Ticks(0)));
+        let mut press = CodecPress::new(spec, &[], cost).unwrap();
+        let bytes = b"all work and no play ".repeat(20);
+        let job = Job { class: ClassKey::new(6, 80), bytes: &bytes, room: bytes.len() - 4 };
+        let pressed = press.press(job);
+        assert_eq!(pressed.took_ns, 7);
+        assert!(pressed.len.unwrap().unwrap() < bytes.len() / 2);
+        let nothing = press.press(Job { room: 3, ..job });
+        assert_eq!(nothing.len, Ok(None));
+    }
+
+    #[test]
+    fn the_dictionary_of_its_class_is_used() {
+        let text = b"{\"temperature\": 21.5, \"unit\": \"C\", \"sensor\": \"kitchen\"}".to_vec();
+        let class = ClassKey::new(17, 5683);
+        let dictionary = Arc::new(Dictionary::new(1, text.repeat(3)).unwrap());
+        let given = || Cost::Given(GivenCost { unit_ns: 1, byte_ps: 0 });
+        let spec: CodecSpec = "zstd:1".parse().unwrap();
+        let mut press = CodecPress::new(spec, &[(class, dictionary)], given()).unwrap();
+        let job = Job { class, bytes: &text, room: text.len() };
+        let with = press.press(job).len.unwrap().unwrap();
+        assert!(with < text.len() / 3, "{with}");
+        let without = press.press(Job { class: ClassKey::new(17, 53), ..job }).len.unwrap();
+        assert!(without.is_none_or(|len| len > with), "{without:?}");
+    }
+}

@@ -1,0 +1,302 @@
+//! Replays of made-up captures, held against the accounts and against the simulator.
+
+use std::sync::Arc;
+
+use dwell_base::{Rate, Rng};
+use dwell_policy::{Estimate, FrameCost};
+use dwell_sim::plan::{
+    Flow, Group, Link as SimLink, Plan, PortPlan, PressModel, Queue, Traffic, Window,
+};
+use dwell_sim::world::World;
+
+use super::press::{GivenCost, Job, Press, Pressed};
+use super::samples::{tcp_v4, udp_v4, udp_v6};
+use super::*;
+
+/// A link of 2 Mbit/s that gets about 3 in bursts: half text, a quarter noise, a quarter
+/// small messages.
+fn capture(packets: usize) -> Vec<(u64, Vec<u8>)> {
+    let mut rng = Rng::from_seed(11);
+    let mut at_ns = 1_700_000_000_000_000_000;
+    let text = "the quick brown fox jumps over the lazy dog, and the dog does not mind; ";
+    (0..packets)
+        .map(|n| {
+            at_ns += rng.exponential(600_000.0) as u64;
+            if n % 97 == 0 {
+                at_ns += 150_000_000;
+            }
+            let flow = rng.below(5) as u16;
+            let size = 60 + rng.below(1300) as usize;
+            let packet = match rng.below(4) {
+                0 => {
+                    let mut noise = vec![0; size];
+                    rng.fill(&mut noise);
+                    tcp_v4(443, 5000 + flow, 1, &noise)
+                }
+                1 => udp_v6(5683, 7000 + flow, format!("{{\"t\":{n},\"v\":21}}").as_bytes()),
+                _ => {
+                    let start = rng.below(40) as usize;
+                    tcp_v4(80, 6000 + flow, 1, &text.repeat(20).as_bytes()[start..start + size])
+                }
+            };
+            (at_ns, packet)
+        })
+        .collect()
+}
+
+fn given() -> Cost {
+    Cost::Given(GivenCost { unit_ns: 5_000, byte_ps: 3_000 })
+}
+
+fn settings() -> Settings {
+    Settings::new(Link::ethernet(Rate::from_mbps(2)))
+}
+
+fn run(settings: Settings, capture: &[(u64, Vec<u8>)]) -> ReplayReport {
+    let mut replay = Replay::new(settings, given).unwrap();
+    for (at_ns, packet) in capture {
+        replay.packet(Input { at_ns: *at_ns, packet, wire_len: None });
+    }
+    replay.finish("test")
+}
+
+fn lane<'r>(report: &'r ReplayReport, name: &str) -> &'r LaneReport {
+    report.lanes.iter().find(|lane| lane.name == name).unwrap()
+}
+
+#[test]
+fn accounts_balance_for_every_preset() {
+    let capture = capture(4000);
+    let classes = vec!["telemetry:udp/5683:20ms".parse().unwrap()];
+    let report = run(Settings { classes, ..settings() }, &capture);
+    assert_eq!(report.lanes.len(), PRESETS.len() + 1);
+    let bytes: u64 = capture.iter().map(|(_, packet)| packet.len() as u64).sum();
+    for lane in &report.lanes {
+        let tx = lane.tx();
+        assert!(tx.balances() && tx.held.packets == 0, "{}", lane.name);
+        assert_eq!((tx.arrived.packets, tx.arrived.bytes), (4000, bytes), "{}", lane.name);
+        assert_eq!(lane.delay.count, tx.sent.packets, "{}", lane.name);
+        let bins = &lane.timeline.bins;
+        assert_eq!(bins.iter().map(|bin| bin.sent).sum::<u64>(), tx.sent.packets);
+        assert_eq!(bins.iter().map(|bin| bin.link_bytes).sum::<u64>(), tx.link_bytes);
+        assert_eq!(bins.iter().map(|b| b.dropped).sum::<u64>(), tx.dropped_total().packets);
+        let class = &lane.classes[0];
+        assert_eq!(class.arrived, class.wait.count + class.dropped);
+        // What was sent took the link as long as its bytes do.
+        assert!(lane.busy_ns.abs_diff(tx.link_bytes * 4000) < tx.frames + 1, "{}", lane.name);
+    }
+    // The link is overloaded.
+    assert!(lane(&report, "none").drop_share() > 0.1);
+    // Chunks hold telemetry back to share datagrams, and nothing else does.
+    let frames = |name| lane(&report, name).tx().frames;
+    assert!(frames("basicq") < frames("none"));
+    // What presses sends more of what comes.
+    let sent = |name| lane(&report, name).tx().sent.packets;
+    assert!(sent("packet") > sent("none") && sent("edge") > sent("none"));
+    assert!(lane(&report, WITHOUT).tx().link_bytes > 0);
+}
+
+#[test]
+fn the_same_capture_gives_the_same_report() {
+    let capture = capture(1500);
+    let one = run(settings(), &capture);
+    assert_eq!(one, run(settings(), &capture));
+    let json = serde_json::to_string(&one).unwrap();
+    let back: ReplayReport = serde_json::from_str(&json).unwrap();
+    assert_eq!(back.joined(), one);
+}
+
+#[test]
+fn speed_scales_arrivals_and_nothing_else() {
+    let capture = capture(1000);
+    let slow = run(Settings { speed: 0.01, ..settings() }, &capture);
+    let real = run(settings(), &capture);
+    assert!(slow.span_ns.abs_diff(real.span_ns * 100) <= 100);
+    assert_eq!(lane(&slow, "none").tx().dropped_total().packets, 0);
+    assert!(lane(&real, "none").tx().dropped_total().packets > 0);
+    assert!(slow.load() < 0.02 && real.load() > 1.0, "{} {}", slow.load(), real.load());
+}
+
+#[test]
+fn only_what_goes_over_the_link_is_replayed() {
+    let capture = capture(400);
+    let sources = vec!["fd00::/64".parse().unwrap()];
+    let report = run(Settings { sources, ..settings() }, &capture);
+    assert_eq!(report.input.selected.packets + report.input.not_selected, 400);
+    assert!(report.input.selected.packets > 50 && report.input.not_selected > 50);
+    let destinations = vec!["10.9.0.0/16".parse().unwrap()];
+    let report = run(Settings { destinations, ..settings() }, &capture);
+    assert_eq!(report.input.selected.packets, 0);
+    assert_eq!(report.span_ns, 0);
+}
+
+#[test]
+fn what_is_too_long_is_cut_as_senders_would() {
+    let big = vec![
+        (0, tcp_v4(80, 5000, 1, &[b'x'; 9000])),
+        (1, udp_v4(80, 5000, &[b'x'; 1472])),
+        (2, tcp_v4(80, 5000, 1, &[b'x'; 100])),
+    ];
+    let report = run(Settings { schemes: vec!["none".into()], ..settings() }, &big);
+    assert_eq!((report.input.shortened, report.input.too_big), (2, 0));
+    assert_eq!(lane(&report, WITHOUT).tx().arrived.packets, 7 + 1 + 1);
+    assert_eq!(lane(&report, "none").tx().arrived.packets, 7 + 2 + 1);
+}
+
+#[test]
+fn cut_captures_are_replayed_as_incompressible() {
+    let whole: Vec<_> =
+        (0..300u64).map(|n| (n * 2_000_000, tcp_v4(80, 5000, n as u32, &[b'x'; 1200]))).collect();
+    let cut: Vec<_> = whole.iter().map(|(at, packet)| (*at, packet[..96].to_vec())).collect();
+    let (whole, cut) = (run(settings(), &whole), run(settings(), &cut));
+    assert_eq!(cut.input.selected, whole.input.selected);
+    assert_eq!(cut.input.missing.bytes, 300 * (1240 - 96));
+    assert!(lane(&whole, "packet").tx().saved_bytes() > 100_000);
+    let left = lane(&cut, "packet").tx().saved_bytes() as f64;
+    assert!(left < 300.0 * 96.0, "{left}");
+}
+
+#[test]
+fn impossible_settings_are_told() {
+    let refused = |settings: Settings| Replay::new(settings, given).err().unwrap().to_string();
+    assert!(refused(Settings { speed: 0.0, ..settings() }).contains("speed"));
+    assert!(refused(Settings { speed: f64::NAN, ..settings() }).contains("speed"));
+    let link = Link { path_mtu: 576, ..settings().link };
+    assert!(refused(Settings { link, ..settings() }).contains("MTU"));
+    let schemes = vec!["fastest".to_owned()];
+    assert!(refused(Settings { schemes, ..settings() }).contains("fastest"));
+    let class: DeadlineClass = "a:tcp:1s".parse().unwrap();
+    let classes = vec![class; DEADLINE_CLASSES_MAX + 1];
+    assert!(refused(Settings { classes, ..settings() }).contains("classes"));
+}
+
+/// The same ratio and time for everything, as the simulator models it.
+struct Constant {
+    ratio: f64,
+    time_ns: u64,
+}
+
+impl Press for Constant {
+    fn press(&mut self, job: Job<'_>) -> Pressed {
+        let len = (job.bytes.len() as f64 * self.ratio + 1e-6) as usize;
+        Pressed { len: Ok((len < job.bytes.len()).then_some(len)), took_ns: self.time_ns }
+    }
+}
+
+const RATIO: f64 = 0.7;
+const TIME_NS: u64 = 900_000;
+
+/// The same arrivals through the simulator's world and through a lane: time by time, drop by
+/// drop the same, for every preset.
+#[test]
+fn lanes_agree_with_the_simulator() {
+    let mut rng = Rng::from_seed(5);
+    let mut at_ns = 0;
+    let arrivals: Vec<(u64, u32)> = (0..5000)
+        .map(|n| {
+            // Some packets arrive at the same time as others leave.
+            at_ns += if n % 5 == 0 { 0 } else { rng.below(400) * 10_000 };
+            (at_ns, 100 + 100 * rng.below(14) as u32)
+        })
+        .collect();
+    for name in PRESETS {
+        for hold_ns in [0, 100_000] {
+            let estimate = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: TIME_NS };
+            let config = PortConfig {
+                scheme: Scheme::preset(name).unwrap(),
+                rate: Some(Rate::from_mbps(2)),
+                limit: QueueLimit::packets(40),
+                frame: FrameCost::FREE_CHUNKS,
+                estimates: Estimates::Fixed(estimate),
+                ..PortConfig::default()
+            };
+            let simulated = simulate(&config, &arrivals, hold_ns);
+            let replayed = replay_through_lane(config, &arrivals, hold_ns);
+            assert_eq!(replayed, simulated, "{name}, held {hold_ns} ns");
+            assert!(replayed.1 > 0, "{name}: the link must be overloaded");
+        }
+    }
+}
+
+/// Sent, dropped, sum of delays, largest delay, bytes on the link, presses.
+type Numbers = (u64, u64, u128, u64, u64, u64);
+
+fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbers {
+    let link = SimLink {
+        name: "link".into(),
+        from: 0,
+        to: 1,
+        rate: Rate::from_mbps(2),
+        propagation_ns: 0,
+        frame_ns_min: 0,
+        queue: Queue::Port(Box::new(PortPlan {
+            config: config.clone(),
+            press: PressModel::Constant { ratio: RATIO, time_ns: TIME_NS },
+            resend_after_ns: None,
+        })),
+        restored: false,
+    };
+    let flow = Flow {
+        group: 0,
+        route: vec![0],
+        back: Vec::new(),
+        hold_ns,
+        edge: 0,
+        service: 0,
+        hosts: 0,
+        traffic: Traffic::Trace(Arc::from(arrivals)),
+    };
+    let until_ns = 1_000_000_000_000;
+    let plan = Plan {
+        nodes: vec!["a".into(), "b".into()],
+        links: vec![link],
+        groups: vec![Group { name: "all".into(), wait_ns_max: 0 }],
+        flows: vec![flow],
+        window: Window { from_ns: 0, until_ns, drain_ns: until_ns },
+        bin_ns: None,
+        check_invariants: false,
+    };
+    let outcome = World::new(&plan, 1).unwrap().run();
+    let (group, accounts) = (&outcome.groups[0], &outcome.ports[0].accounts);
+    let sum = u128::from(group.delay.sum_ns);
+    (
+        group.delivered,
+        group.dropped,
+        sum,
+        group.delay.max_ns,
+        accounts.link_bytes,
+        accounts.press.presses,
+    )
+}
+
+fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbers {
+    let mut lane = Lane::new(LaneSetup {
+        port: config,
+        rate: Rate::from_mbps(2),
+        press: Box::new(Constant { ratio: RATIO, time_ns: TIME_NS }),
+        waits_ns_max: vec![hold_ns],
+    })
+    .unwrap();
+    for &(at_ns, bytes) in arrivals {
+        let arriving = Arriving {
+            bytes: vec![0; bytes as usize].into(),
+            source: ClassKey::new(17, 9),
+            destination: ClassKey::new(17, 9),
+            flow: 7,
+            service: 7,
+            hosts: 7,
+            class: Some(0),
+        };
+        lane.arrive(at_ns, &arriving);
+    }
+    let (port, result) = lane.finish();
+    let accounts = port.accounts();
+    (
+        result.delay.count(),
+        accounts.dropped_total().packets,
+        result.delay.sum_ns(),
+        result.delay.summary().max_ns,
+        result.link_bytes,
+        accounts.press.presses,
+    )
+}

@@ -1,0 +1,197 @@
+//! What an analysis says before a link is known: how many bytes could be saved at most, and if
+//! not, why not.
+
+use dwell_base::Rate;
+
+use super::{
+    Answer, CLOSED_SHARE_MIN, MISSING_SHARE_MAX, SAVING_MIN, Verdict, list, percent, signed,
+};
+use crate::analysis::{Analysis, Grouping};
+use crate::replay::link::Link;
+use crate::replay::nature::{Nature, nature_of_port};
+use crate::summary::{CodecSummary, Summary};
+
+/// How many packets a block has, where the answer is about blocks: what relays begin with.
+const BLOCK_PACKETS: usize = 5;
+
+/// What a way of pressing would make of the bytes on an Ethernet between two relays.
+struct Way {
+    what: String,
+    saving: f64,
+}
+
+/// Judges an analysis. Nothing is known of the link, so that it speaks of bytes only, and of the
+/// most that could be saved: by pressing everything.
+pub fn judge_traffic(analysis: &Analysis, summary: &Summary) -> Verdict {
+    let mut ways: Vec<Way> = summary.codecs.iter().filter_map(single).collect();
+    ways.extend(blocks(analysis));
+    let best = ways.into_iter().max_by(|a, b| a.saving.total_cmp(&b.saving));
+    let missing = missing_share(analysis);
+    let answer = match &best {
+        None => Answer::Unknown,
+        Some(best) if best.saving >= SAVING_MIN => Answer::Yes,
+        Some(_) if missing > MISSING_SHARE_MAX => Answer::Unknown,
+        Some(_) => Answer::No,
+    };
+    let mut sentences = vec![match &best {
+        None => {
+            "Nothing was compressed, so that nothing is known of what could be saved.".to_owned()
+        }
+        Some(best) => format!(
+            "At most, with {}, relays would put {} of the bytes on an Ethernet, their own headers \
+             included.",
+            best.what,
+            signed(-best.saving)
+        ),
+    }];
+    sentences.extend(closed_sentence(analysis));
+    if missing > MISSING_SHARE_MAX {
+        sentences.push(format!(
+            "{} of the packets were cut off in the capture: capture whole packets (`tcpdump -s 0`) \
+             to know more.",
+            percent(missing)
+        ));
+    }
+    if answer != Answer::Unknown {
+        sentences.push(
+            "What that does to delays and drops depends on the link: `dwell trace replay FILE \
+             --rate RATE` tells."
+                .to_owned(),
+        );
+    }
+    Verdict { answer, best: None, sentences }
+}
+
+/// Bytes on the link with relays over bytes without, for packets in datagrams of their own.
+fn saving(pressed_bytes: u64, datagrams: u64, packets: u64, bytes: u64) -> Option<f64> {
+    let link = Link::ethernet(Rate::from_mbps(1));
+    let frames = link.relay_frames();
+    let overhead = u64::from(frames.frame_bytes + frames.pressed_unit_bytes);
+    let without = bytes + packets * u64::from(link.overhead_bytes);
+    let with = pressed_bytes + datagrams * overhead;
+    (bytes > 0).then(|| 1.0 - with as f64 / without as f64)
+}
+
+fn single(codec: &CodecSummary) -> Option<Way> {
+    let all = &codec.all;
+    let saving = saving(all.sums.sent_bytes, all.packets, all.packets, all.bytes)?;
+    Some(Way { what: format!("every packet pressed by itself with {}", codec.codec), saving })
+}
+
+fn blocks(analysis: &Analysis) -> Option<Way> {
+    let codec = analysis.settings.block_codec?;
+    let sums = analysis.blocks.of(Grouping::Link, BLOCK_PACKETS)?;
+    let room = u64::from(Link::ethernet(Rate::from_mbps(1)).relay_frames().units_bytes_max);
+    // A block that is longer than a datagram takes several.
+    let datagrams = sums.blocks.max(sums.plain.div_ceil(room));
+    let saving = saving(sums.plain, datagrams, analysis.blocks.packets, sums.bytes)?;
+    Some(Way { what: format!("blocks of {BLOCK_PACKETS} packets and {codec}"), saving })
+}
+
+fn missing_share(analysis: &Analysis) -> f64 {
+    let cut: u64 = analysis.files.iter().map(|file| file.cut_packets).sum();
+    let packets = analysis.ip().packets;
+    if packets == 0 { 0.0 } else { cut as f64 / packets as f64 }
+}
+
+/// What is closed, by port; and what looks closed by its entropy.
+fn closed_sentence(analysis: &Analysis) -> Option<String> {
+    let total = analysis.ip().bytes;
+    if total == 0 {
+        return None;
+    }
+    let mut bytes = [0u64; Nature::ALL.len()];
+    for (pair, sums) in analysis.pairs.iter() {
+        let ports = pair.classes().map(|class| class.port());
+        if let Some(nature) = ports.filter_map(|p| nature_of_port(pair.protocol(), p)).next() {
+            bytes[nature as usize] += sums.bytes;
+        }
+    }
+    let share = |bytes: u64| bytes as f64 / total as f64;
+    let closed = share(bytes.iter().sum());
+    let mut named: Vec<(f64, Nature)> = Nature::ALL
+        .into_iter()
+        .map(|nature| (share(bytes[nature as usize]), nature))
+        .filter(|(share, _)| *share >= 0.01)
+        .collect();
+    named.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let named: Vec<String> = named
+        .iter()
+        .map(|(share, nature)| format!("{} {}", percent(*share), nature.words()))
+        .collect();
+    let even = analysis.entropy.random_share();
+    let by_entropy =
+        even.filter(|share| *share >= CLOSED_SHARE_MIN).map_or(String::new(), |share| {
+            format!(
+                " Of larger payloads, {} are as even as compressed or encrypted data.",
+                percent(share)
+            )
+        });
+    Some(match named.is_empty() {
+        true => format!("By their ports, next to none of the bytes are encrypted.{by_entropy}"),
+        false => format!(
+            "By their ports, {} of the bytes are encrypted: {}.{by_entropy}",
+            percent(closed),
+            list(&named)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_base::Rng;
+
+    use super::*;
+    use crate::replay::samples::{pcap, tcp_v4};
+    use crate::{Accounts, Batch, Capture, Clock, Press, Settings};
+
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now_ns(&mut self) -> u64 {
+            0
+        }
+    }
+
+    fn judged(port: u16, bytes: usize, captured: usize, is_noise: bool) -> Verdict {
+        let mut rng = Rng::from_seed(3);
+        let packets: Vec<_> = (0..2000)
+            .map(|n| {
+                let mut body = b"nobody expects the Spanish inquisition; ".repeat(40);
+                body.truncate(bytes);
+                if is_noise {
+                    rng.fill(&mut body);
+                }
+                (n, tcp_v4(port, 5000, n as u32, &body)[..captured.min(40 + bytes)].to_vec())
+            })
+            .collect();
+        let spec = "zstd:1".parse().unwrap();
+        let settings =
+            Settings { codecs: vec![spec], block_codec: Some(spec), ..Settings::default() };
+        let file = pcap(&packets);
+        let mut capture = Capture::open(&file[..]).unwrap();
+        let mut accounts = Accounts::new(&settings);
+        accounts.begin("test", capture.format());
+        let mut press = Press::new(&settings, Stopped).unwrap();
+        let mut batch = Batch::default();
+        while accounts.fill(&mut capture, &mut batch) {
+            press.batch(&batch).unwrap();
+        }
+        press.batch(&batch).unwrap();
+        accounts.end_with(None);
+        let mut analysis = accounts.finish();
+        analysis.merge(press.finish()).unwrap();
+        let summary = Summary::of(&analysis);
+        judge_traffic(&analysis, &summary)
+    }
+
+    #[test]
+    fn text_is_a_yes_and_ciphers_are_a_no() {
+        let text = judged(80, 1000, 9999, false);
+        assert_eq!(text.answer, Answer::Yes, "{}", text.to_text());
+        assert!(text.to_text().contains("dwell trace replay"), "{}", text.to_text());
+        let cipher = judged(443, 1000, 9999, true);
+        assert_eq!(cipher.answer, Answer::No, "{}", cipher.to_text());
+        assert!(cipher.to_text().contains("100 % of the bytes are encrypted: 100 % TLS"));
+    }
+}

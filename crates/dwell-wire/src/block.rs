@@ -1,0 +1,201 @@
+//! Blocks, fragments and what marks datagrams that were sent again (`docs/wire.md` section 8).
+
+use crate::error::{PacketError, WireError};
+use crate::header::PRESSED_HEADER_LEN;
+use crate::ip::Layout;
+use crate::reader::Reader;
+
+/// Bytes before the pressed data in a block's body: as many as in a pressed packet's.
+pub const BLOCK_HEADER_LEN: usize = PRESSED_HEADER_LEN;
+/// Bytes before the data in a fragment's body.
+pub const FRAGMENT_HEADER_LEN: usize = 6;
+/// The most fragments that a record is cut into.
+pub const FRAGMENTS_MAX: usize = 64;
+
+const FLAG_REGROUPED: u8 = 1;
+const FLAG_KEPT: u8 = 2;
+
+/// Several packets, pressed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// The codec's id, 0 to 15; not checked here against those that exist.
+    pub codec: u8,
+    /// Four bits, see [`is_regrouped`](Self::is_regrouped) and [`is_kept`](Self::is_kept).
+    pub flags: u8,
+    /// Bytes before pressing. Always more than `data` has; a decoder must not give out more
+    /// than this, and what it gives out must be exactly this.
+    pub original_len: u16,
+    /// The pressed bytes, at least one.
+    pub data: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    /// The flags of a block: whether the headers of its packets are regrouped, and whether its
+    /// sender keeps the datagram for a while, to send it again.
+    pub const fn flags(regrouped: bool, kept: bool) -> u8 {
+        (if regrouped { FLAG_REGROUPED } else { 0 }) | (if kept { FLAG_KEPT } else { 0 })
+    }
+
+    /// What was pressed is not the packets one after another, but their regrouped headers.
+    pub const fn is_regrouped(&self) -> bool {
+        self.flags & FLAG_REGROUPED != 0
+    }
+
+    /// The sender can send the datagram again.
+    pub const fn is_kept(&self) -> bool {
+        self.flags & FLAG_KEPT != 0
+    }
+
+    /// The block needs something that this version does not know.
+    pub const fn is_of_later_version(&self) -> bool {
+        self.flags & !(FLAG_REGROUPED | FLAG_KEPT) != 0
+    }
+
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
+        let mut rest = Reader(body);
+        let coding = rest.u8().ok_or(WireError::Truncated)?;
+        let original_len = rest.u16().ok_or(WireError::Truncated)?;
+        let data = rest.0;
+        if data.is_empty() || data.len() >= usize::from(original_len) {
+            return Err(WireError::PressedLength);
+        }
+        Ok(Self { codec: coding >> 4, flags: coding & 0x0f, original_len, data })
+    }
+
+    pub(crate) fn header(&self) -> [u8; BLOCK_HEADER_LEN] {
+        let [high, low] = self.original_len.to_be_bytes();
+        [self.codec << 4 | self.flags & 0x0f, high, low]
+    }
+}
+
+/// A part of a record that is longer than a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// Names the record that was cut, for its sender and this session.
+    pub id: u32,
+    /// Which part it is, from 0 to `last`.
+    pub index: u8,
+    /// The last part's index: 1 to [`FRAGMENTS_MAX`] − 1.
+    pub last: u8,
+    /// Its bytes, at least one.
+    pub data: &'a [u8],
+}
+
+impl<'a> Fragment<'a> {
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
+        let mut rest = Reader(body);
+        let id = rest.u32().ok_or(WireError::Truncated)?;
+        let index = rest.u8().ok_or(WireError::Truncated)?;
+        let last = rest.u8().ok_or(WireError::Truncated)?;
+        let fragment = Self { id, index, last, data: rest.0 };
+        if fragment.exists() { Ok(fragment) } else { Err(WireError::Fragment) }
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        let last = usize::from(self.last);
+        !self.data.is_empty() && self.index <= self.last && (1..FRAGMENTS_MAX).contains(&last)
+    }
+
+    pub(crate) fn header(&self) -> [u8; FRAGMENT_HEADER_LEN] {
+        let [a, b, c, d] = self.id.to_be_bytes();
+        [a, b, c, d, self.index, self.last]
+    }
+}
+
+/// The packets of a block whose headers are not regrouped, one after another: each as long as
+/// its own IP header says. After an error there are no more.
+#[derive(Clone, Debug)]
+pub struct BlockPackets<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> BlockPackets<'a> {
+    /// The packets in the restored bytes of a block.
+    pub const fn new(original: &'a [u8]) -> Self {
+        Self { rest: original }
+    }
+}
+
+impl<'a> Iterator for BlockPackets<'a> {
+    type Item = Result<&'a [u8], PacketError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let packet = Layout::of(self.rest)
+            .and_then(|layout| {
+                self.rest.split_at_checked(layout.total_len).ok_or(PacketError::Truncated)
+            })
+            .map(|(packet, rest)| {
+                self.rest = rest;
+                packet
+            });
+        if packet.is_err() {
+            self.rest = &[];
+        }
+        Some(packet)
+    }
+}
+
+impl std::iter::FusedIterator for BlockPackets<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ip::tests::{v4, v6};
+
+    #[test]
+    fn packets_are_found_again_by_their_own_lengths() {
+        let packets = [
+            v4(6, &[], 0x4000, &[1; 700]),
+            v6(&[], 17, &[2; 3]),
+            v4(1, &[1; 12], 0x2000, &[]),
+            v6(&[], 59, &[]),
+        ];
+        let original = packets.concat();
+        let found: Result<Vec<_>, _> = BlockPackets::new(&original).collect();
+        let all: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+        assert_eq!(found.as_deref(), Ok(&all[..]));
+        // Cut short, all but the last stand.
+        let found: Vec<_> = BlockPackets::new(&original[..original.len() - 1]).collect();
+        assert_eq!(found.len(), 4);
+        assert_eq!(found[3], Err(PacketError::Truncated));
+    }
+
+    #[test]
+    fn fragments_that_cannot_exist_are_refused() {
+        let body = |index, last, data: &[u8]| [&[0, 0, 0, 1, index, last][..], data].concat();
+        assert!(Fragment::parse(&body(63, 63, &[1])).is_ok());
+        for bad in [body(2, 1, &[1]), body(0, 0, &[1]), body(0, 64, &[1]), body(0, 1, &[])] {
+            assert_eq!(Fragment::parse(&bad), Err(WireError::Fragment));
+        }
+        assert_eq!(Fragment::parse(&[0, 0, 0, 1, 0]), Err(WireError::Truncated));
+    }
+
+    #[test]
+    fn unknown_flags_are_told() {
+        for flags in 0..16 {
+            let body = [0x20 | flags, 0, 9, 1];
+            let block = Block::parse(&body).unwrap();
+            assert_eq!(block.is_of_later_version(), flags > 3);
+            assert_eq!(Block::flags(block.is_regrouped(), block.is_kept()), flags & 3);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_split_into_what_lies_within_them(
+            bytes in prop::collection::vec(prop_oneof![Just(0x45u8), 0u8..4, any::<u8>()], 0..300),
+        ) {
+            let mut used = 0;
+            for packet in BlockPackets::new(&bytes).map_while(Result::ok) {
+                prop_assert_eq!(packet, &bytes[used..used + packet.len()]);
+                prop_assert!(!packet.is_empty());
+                used += packet.len();
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `dwell proxy ingress`: the end that programs connect to.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use dwell_proxy::security::read_private;
+use dwell_proxy::socks::Users;
+use dwell_proxy::target::{Host, Target};
+use dwell_proxy::{Door, PORT, is_loopback, run_ingress};
+
+use super::options::Options;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell proxy ingress --psk proxy.psk --egress hub.example --forward 5432=db:5432
+  dwell proxy ingress --psk proxy.psk --egress hub.example:7734 --socks 1080 \\
+      --forward 0.0.0.0:8080=intranet:80
+  dwell proxy ingress --egress 127.0.0.1 --socks 1080    to an egress on this machine, unprotected
+
+The target's name is resolved by the egress, which must allow it. A forward listens on loopback
+unless another address stands before its port.
+
+Exit codes:
+  0  it ran until it was told to stop
+  1  it could not start, or had to give up
+  2  the command line is wrong";
+
+/// Take programs' connections in, and carry them to the egress
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Ingress {
+    /// Where the egress is [default port: 7734]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = egress)]
+    egress: Target,
+    /// Listen at a port, and carry what connects there to a target; may be repeated
+    #[arg(long, value_name = "[ADDRESS:]PORT=HOST:PORT", value_parser = forward)]
+    forward: Vec<Forward>,
+    /// Listen for SOCKS5 clients, which name the target themselves; may be repeated
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
+    socks: Vec<SocketAddr>,
+    /// Who may use SOCKS: lines of NAME:PASSWORD in a file that only its owner may read
+    #[arg(long, value_name = "FILE", requires = "socks")]
+    socks_users: Option<PathBuf>,
+    /// Take what TPROXY sends there, to wherever it was going; needs CAP_NET_ADMIN
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
+    transparent: Vec<SocketAddr>,
+    /// Connections to the egress that are kept ready, and used for one stream after the other;
+    /// 0: each stream gets a new one
+    #[arg(long, value_name = "COUNT", default_value = "4")]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pool: u16,
+    /// The name that the egress' certificate must bear [default: the host of --egress]
+    #[arg(long, value_name = "NAME", requires = "cert")]
+    egress_name: Option<String>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Forward {
+    listen: SocketAddr,
+    to: Target,
+}
+
+/// `host`, `host:port`, `[2001:db8::1]`: the port may be left out.
+fn egress(text: &str) -> Result<Target, String> {
+    target_with_port(text, PORT)
+}
+
+/// A target whose port may be left out.
+pub(in crate::commands) fn target_with_port(text: &str, port: u16) -> Result<Target, String> {
+    let error = match text.parse::<Target>() {
+        Ok(target) => return Ok(target),
+        Err(error) => error,
+    };
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    match bare.parse::<IpAddr>() {
+        Ok(ip) => Ok(Target { host: Host::ip(ip), port }),
+        Err(_) if !text.contains(':') => Host::name(text.as_bytes())
+            .map(|host| Target { host, port })
+            .map_err(|error| error.to_string()),
+        Err(_) => Err(error.to_string()),
+    }
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let port = |text: &str| text.parse::<u16>().ok();
+    match port(text) {
+        Some(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
+        None => text.parse().map_err(|_| {
+            "write PORT, or ADDRESS:PORT, as 1080, 0.0.0.0:1080 or [::]:1080".to_owned()
+        }),
+    }
+}
+
+fn forward(text: &str) -> Result<Forward, String> {
+    let (from, to) = text
+        .split_once('=')
+        .ok_or("write [ADDRESS:]PORT=HOST:PORT, as 5432=db:5432 or 0.0.0.0:80=intranet:80")?;
+    let to = to.parse().map_err(|error: dwell_proxy::target::TargetError| error.to_string())?;
+    Ok(Forward { listen: listen(from)?, to })
+}
+
+impl Ingress {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let loopback = is_loopback(&self.egress.host);
+        let place = format!("the egress {}", self.egress);
+        let security = self.options.protection.security(&place, loopback, self.egress_name)?;
+        let users = match &self.socks_users {
+            None => Users::default(),
+            Some(path) => {
+                Users::parse(&read_private(path)?).with_context(|| path.display().to_string())?
+            }
+        };
+        let forwards = self.forward.into_iter();
+        let mut doors: Vec<Door> =
+            forwards.map(|Forward { listen, to }| Door::Forward { listen, to }).collect();
+        for listen in self.socks {
+            if !listen.ip().is_loopback() && self.socks_users.is_none() {
+                tracing::warn!(
+                    "everybody who reaches {listen} may use it: --socks-users FILE asks for names"
+                );
+            }
+            doors.push(Door::Socks { listen, users: users.clone() });
+        }
+        doors.extend(self.transparent.into_iter().map(|listen| Door::Transparent { listen }));
+        run_ingress(dwell_proxy::Ingress {
+            common: self.options.common("ingress", security)?,
+            egress: self.egress,
+            doors,
+            pool: usize::from(self.pool),
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_are_on_loopback_by_default() {
+        assert_eq!(listen("1080").unwrap().to_string(), "127.0.0.1:1080");
+        assert_eq!(listen("[::]:1080").unwrap().to_string(), "[::]:1080");
+        assert!(listen("localhost:1080").is_err());
+        let door = forward("5432=db:5433").unwrap();
+        assert_eq!(door.listen.to_string(), "127.0.0.1:5432");
+        assert_eq!(door.to.to_string(), "db:5433");
+        assert!(forward("5432:db:5433").unwrap_err().contains("5432=db:5432"));
+        assert!(forward("5432=db").is_err());
+    }
+
+    #[test]
+    fn the_egress_has_a_port_of_its_own() {
+        for (text, shown) in [
+            ("hub", "hub:7734"),
+            ("hub:1", "hub:1"),
+            ("10.0.0.1", "10.0.0.1:7734"),
+            ("2001:db8::1", "[2001:db8::1]:7734"),
+            ("[2001:db8::1]", "[2001:db8::1]:7734"),
+            ("[2001:db8::1]:9", "[2001:db8::1]:9"),
+        ] {
+            assert_eq!(egress(text).unwrap().to_string(), shown);
+        }
+        assert!(egress("hub:x").is_err());
+        assert!(egress("a b").is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! The options that both ends have.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use dwell_base::ByteSize;
+use dwell_base::time::parse_duration_ns;
+use dwell_codec::CodecSpec;
+use dwell_proxy::security::{Certificates, Security, read_psk};
+use dwell_proxy::{Common, ConfigError, Limits, Pressing, default_status, is_framed};
+use dwell_stream::Strategy;
+
+const SECURITY: &str = "Security";
+const COMPRESSION: &str = "Compression";
+const LIMITS: &str = "Limits";
+
+/// How the connection between two ends is protected.
+#[derive(Debug, clap::Args)]
+pub(in crate::commands) struct Protection {
+    /// The key that both ends share, in a file that only its owner may read (`dwell genpsk`)
+    #[arg(long, value_name = "FILE", help_heading = SECURITY)]
+    #[arg(conflicts_with_all = ["cert", "insecure"])]
+    psk: Option<PathBuf>,
+    /// This end's certificate in PEM form, with those between it and the authority
+    #[arg(long, value_name = "FILE", requires = "cert_key", requires = "ca", help_heading = SECURITY)]
+    cert: Option<PathBuf>,
+    /// The private key of the certificate, in a file that only its owner may read
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = SECURITY)]
+    cert_key: Option<PathBuf>,
+    /// The authority that the other end's certificate must be signed by
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = SECURITY)]
+    ca: Option<PathBuf>,
+    /// Neither encrypt nor authenticate, though it is not on this machine: something else does
+    #[arg(long, conflicts_with = "cert", help_heading = SECURITY)]
+    insecure: bool,
+}
+
+impl Protection {
+    /// Whether any of it was said.
+    pub(in crate::commands) const fn is_chosen(&self) -> bool {
+        self.psk.is_some() || self.cert.is_some() || self.insecure
+    }
+
+    /// What the other end is to say that it matches.
+    pub(in crate::commands) fn like_this(&self) -> String {
+        match (&self.psk, &self.cert) {
+            (Some(_), _) => "--psk KEYFILE".to_owned(),
+            (_, Some(_)) => "--cert FILE --cert-key FILE --ca FILE".to_owned(),
+            _ => "--insecure".to_owned(),
+        }
+    }
+
+    /// What was asked for; nothing if the other end can only be on this machine. `name` is what
+    /// the other end's certificate must bear.
+    pub(in crate::commands) fn security(
+        &self,
+        place: &str,
+        is_loopback: bool,
+        name: Option<String>,
+    ) -> anyhow::Result<Security> {
+        if let Some(psk) = &self.psk {
+            return Ok(Security::Psk(read_psk(psk)?));
+        }
+        if let (Some(certificate), Some(key), Some(ca)) = (&self.cert, &self.cert_key, &self.ca) {
+            return Ok(Security::Certificates(Certificates {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                authorities: ca.clone(),
+                name,
+            }));
+        }
+        if !is_loopback && !self.insecure {
+            return Err(ConfigError::Unprotected(place.to_owned()).into());
+        }
+        if !is_loopback {
+            tracing::warn!("what passes {place} is neither encrypted nor authenticated");
+        }
+        Ok(Security::None)
+    }
+}
+
+/// What both ends of a pair have.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    #[command(flatten)]
+    pub(super) protection: Protection,
+    /// The name for `dwell status` [default: ingress, or egress]
+    #[arg(long)]
+    name: Option<String>,
+    /// Where the status socket is to be [default: where `dwell status` looks]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_status")]
+    status: Option<PathBuf>,
+    /// Have no status socket
+    #[arg(long)]
+    no_status: bool,
+    /// How this end compresses: raw, all, switch, mix, mix-2in, mix-2out or hull [default: what
+    /// the other end wishes, or hull]
+    #[arg(long, value_parser = strategy, help_heading = COMPRESSION)]
+    strategy: Option<Strategy>,
+    /// How the other end is wished to compress, if it does not know better
+    #[arg(long, value_name = "STRATEGY", value_parser = strategy, help_heading = COMPRESSION)]
+    wish: Option<Strategy>,
+    /// The codecs that this end may use, as lz4,zstd:3 [default: lz4 and zstd from -5 to 9]
+    #[arg(long, value_name = "CODECS", value_delimiter = ',', help_heading = COMPRESSION)]
+    codec: Vec<CodecSpec>,
+    /// Streams at once
+    #[arg(long, value_name = "COUNT", default_value = "1000", help_heading = LIMITS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    streams_max: u32,
+    /// What all streams together may hold; about 0.8 MB each at most
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", help_heading = LIMITS)]
+    memory_max: ByteSize,
+    /// A stream on which nothing has moved for so long is given up
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+    #[arg(help_heading = LIMITS)]
+    idle: Duration,
+    /// The longest time to connect to a target
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(help_heading = LIMITS)]
+    connect_time: Duration,
+    /// The longest time that the other end, or a SOCKS client, has to say what it wants
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(help_heading = LIMITS)]
+    handshake_time: Duration,
+}
+
+/// A strategy that a proxy can use.
+pub(in crate::commands) fn strategy(text: &str) -> Result<Strategy, String> {
+    let strategy: Strategy =
+        text.parse().map_err(|error: dwell_stream::ParseStrategyError| error.to_string())?;
+    if !is_framed(strategy) {
+        return Err(format!(
+            "{strategy} does not say where a stream ends: it is there to be compared with, not \
+             for a proxy"
+        ));
+    }
+    Ok(strategy)
+}
+
+/// A time from a second to a year, for instance `90s`, `5min` or `24h`.
+pub(in crate::commands) fn duration(text: &str) -> Result<Duration, String> {
+    const SECONDS: std::ops::RangeInclusive<u64> = 1..=366 * 24 * 3600;
+    let time = Duration::from_nanos(parse_duration_ns(text)?);
+    if SECONDS.contains(&time.as_secs()) {
+        Ok(time)
+    } else {
+        Err("it must be from a second to a year".to_owned())
+    }
+}
+
+impl Options {
+    /// For the end `role`, which is protected so.
+    pub(super) fn common(self, role: &str, security: Security) -> anyhow::Result<Common> {
+        let name = self.name.unwrap_or_else(|| role.to_owned());
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        ensure!(
+            !name.is_empty()
+                && name.len() <= 64
+                && name.bytes().all(plain)
+                && !name.starts_with('.'),
+            "--name {name}: use up to 64 letters, digits, hyphens, dots and underscores"
+        );
+        let status = match (self.status, self.no_status) {
+            (_, true) => None,
+            (Some(path), _) => Some(path),
+            (None, _) => default_status(&name),
+        };
+        let limits = Limits {
+            streams_max: usize::try_from(self.streams_max)?,
+            memory_bytes_max: self.memory_max.0,
+            handshake: self.handshake_time,
+            connect: self.connect_time,
+            idle: self.idle,
+        };
+        if limits.streams() < limits.streams_max {
+            tracing::warn!(
+                "--memory-max {} leaves room for {} streams at once, not {}",
+                self.memory_max,
+                limits.streams(),
+                limits.streams_max
+            );
+        }
+        let pressing = Pressing { strategy: self.strategy, codecs: self.codec, wish: self.wish };
+        Ok(Common { name, status, security, pressing, limits })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_and_bounds() {
+        assert_eq!(duration("24h"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        for bad in ["0s", "1ns", "h", "99999h", "soon"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn strategies_must_say_their_end() {
+        assert_eq!(strategy("hull"), Ok(Strategy::Hull));
+        assert!(strategy("plain").unwrap_err().contains("not for a proxy"));
+    }
+}

@@ -1,0 +1,370 @@
+//! `dwell trace replay`: what schemes would make of a capture.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use dwell_base::time::{MILLI_NS, parse_duration_ns};
+use dwell_base::{ByteSize, Rate};
+use dwell_codec::{CodecSpec, DICTIONARY_FILE_LEN_MAX, Dictionary, DictionaryFile};
+use dwell_policy::{ClassKey, LearnedConfig, PRESETS, QueueLimit, Ratio, Scheme};
+use dwell_relay::config::SCHEMES;
+use dwell_relay::io::clock::Clock;
+use dwell_report::page::Provenance;
+use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
+use dwell_trace::replay::link::{Link, PATH_MTU_MIN};
+use dwell_trace::replay::press::{Cost, GivenCost};
+use dwell_trace::replay::report::ReplayReport;
+use dwell_trace::replay::{self, Settings, view};
+use dwell_trace::verdict::{self, Question, Verdict};
+use ipnet::IpNet;
+use serde::Serialize;
+
+use super::captures::Captures;
+use super::write_config::Site;
+use crate::commands::interrupt::{self, INTERRUPTED};
+use crate::commands::whole_file::replace;
+use crate::terminal;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell trace replay site.pcap --rate 5mbit
+      all schemes over a link of 5 Mbit/s, and whether dwell would help
+  dwell trace replay site.pcap --rate 5mbit --source 10.1.0.0/16
+      only what goes out: packets from this site
+  dwell trace replay *.pcap.gz --rate 2mbit --scheme none,packet --codec lz4 --speed 2
+      two schemes, another codec, twice the traffic
+  dwell trace replay site.pcap --rate 512kbit --class voice:dscp=46:20ms
+      which packets of a class would wait for longer than they may
+  dwell trace replay site.pcap --rate 5mbit --press-cost 3000,4 --json
+      a given cost of pressing: the same numbers on every machine
+  dwell trace replay site.pcap --rate 5mbit --cost-per-mb 0.08 --write-config relay.toml
+      what it saves, and a configuration that does it
+
+docs/replay.md tells what is modelled and what is not.
+
+Exit codes:
+  0    the capture was replayed
+  1    it could not be read, or a file not be written
+  2    the command line is wrong
+  130  it was interrupted; what was read until then is shown";
+
+/// Replay captures over a link, with each scheme, and tell whether dwell would help
+///
+/// The decision core of the relay runs in virtual time, and presses the real packets with real
+/// codecs. Sources don't react: what TCP would have done about drops is not replayed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Replay {
+    /// Captures (pcap, pcapng; plain, gzip or zstd), merged by time; "-" is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How fast the link is
+    #[arg(long)]
+    rate: Rate,
+    /// The schemes, separated by commas; "all" for every one, "relay" for those that relays can
+    /// run (in a list, "all" is the scheme of that name)
+    #[arg(long, value_name = "NAMES", default_value = "all", value_parser = schemes)]
+    scheme: Schemes,
+    /// What packets are pressed with
+    #[arg(long, default_value = "zstd:1")]
+    codec: CodecSpec,
+    /// What pressing takes, in nanoseconds: for a packet, and for each of its bytes; without
+    /// it, it is measured here
+    #[arg(long, value_name = "NS,NS")]
+    press_cost: Option<GivenCost>,
+    /// Packets arrive this many times faster than they were captured
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    speed: f64,
+    /// Only packets from these prefixes go over the link
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    source: Vec<IpNet>,
+    /// Only packets to these prefixes go over the link
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    destination: Vec<IpNet>,
+    /// A class of packets and how long they may wait, as in voice:dscp=46:20ms or
+    /// telemetry:udp/5683:100ms; may be given several times
+    #[arg(long, value_name = "NAME:MATCH:TIME")]
+    class: Vec<DeadlineClass>,
+    /// Classes that are never pressed, separated by commas, as in tcp/443,udp/443
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = parse_class_key)]
+    except: Vec<ClassKey>,
+    /// A dictionary for its class, made by `dwell trace train`; may be given several times
+    #[arg(long, value_name = "FILE")]
+    dictionary: Vec<PathBuf>,
+    #[command(flatten)]
+    port: PortArgs,
+    #[command(flatten)]
+    path: PathArgs,
+    /// What a megabyte on the link costs, in any currency
+    #[arg(long, value_name = "AMOUNT", value_parser = amount)]
+    cost_per_mb: Option<f64>,
+    #[command(flatten)]
+    out: OutArgs,
+    #[command(flatten)]
+    site: Site,
+}
+
+/// What may wait, and what is pressed.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "The port")]
+struct PortArgs {
+    /// How much may wait, as time on the link
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
+    queue_time: Option<u64>,
+    /// How many packets may wait
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    queue_packets: Option<u32>,
+    /// How many bytes may wait
+    #[arg(long, value_name = "SIZE")]
+    queue_bytes: Option<ByteSize>,
+    /// Packets of fewer bytes are not pressed
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    press_min: u32,
+    /// A result at or above this ratio (compressed / original) is not worth its time
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    poor_ratio: Option<Ratio>,
+}
+
+/// What datagrams cost on the way.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "The path")]
+struct PathArgs {
+    /// Bytes that a packet costs on the link below its IP header
+    #[arg(long, value_name = "BYTES", default_value_t = 14, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    link_overhead: u32,
+    /// The longest IP packet that the path takes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(i64::from(PATH_MTU_MIN)..))]
+    path_mtu: u16,
+    /// Datagrams are not encrypted, as inside WireGuard or IPsec
+    #[arg(long)]
+    plain: bool,
+    /// Datagrams go over IPv6
+    #[arg(long)]
+    ipv6: bool,
+}
+
+/// What is written, and where to.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+struct OutArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a line for each scheme to this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Schemes(Vec<String>);
+
+fn schemes(text: &str) -> Result<Schemes, String> {
+    let names = match text {
+        "all" => PRESETS.map(str::to_owned).to_vec(),
+        "relay" => SCHEMES.map(str::to_owned).to_vec(),
+        list => list.split(',').map(|name| name.trim().to_owned()).collect(),
+    };
+    for (n, name) in names.iter().enumerate() {
+        Scheme::preset(name).map_err(|error| error.to_string())?;
+        if names[..n].contains(name) {
+            return Err(format!("scheme \"{name}\" is there twice"));
+        }
+    }
+    Ok(Schemes(names))
+}
+
+fn ratio(text: &str) -> Result<Ratio, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.01..=1.0).contains(number));
+    let ppm = number.map(|number| Ratio::from_ppm((number * 1e6).round() as u32));
+    ppm.ok_or_else(|| format!("a ratio is a number from 0.01 to 1, not \"{text}\""))
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=1e9).contains(number));
+    number.ok_or_else(|| format!("a cost is a number such as 0.08, not \"{text}\""))
+}
+
+/// The monotonic clock. The thread's CPU time would leave out what others take from us, but to
+/// ask for it costs as much as pressing a small packet.
+pub(super) struct Monotonic;
+
+impl dwell_trace::Clock for Monotonic {
+    fn now_ns(&mut self) -> u64 {
+        Clock::now().as_ns()
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Output<'a> {
+    #[serde(flatten)]
+    report: &'a ReplayReport,
+    frames: u64,
+    not_ip_frames: u64,
+    is_interrupted: bool,
+    verdict: &'a Verdict,
+}
+
+impl Replay {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let stop = interrupt::stop_flag()?;
+        let mut settings = self.settings();
+        for path in &self.dictionary {
+            settings.dictionaries.push(read_dictionary(path)?);
+        }
+        let given = self.press_cost;
+        let cost = || given.map_or_else(|| Cost::Measured(Box::new(Monotonic)), Cost::Given);
+        let mut replay = replay::Replay::new(settings.clone(), cost)?;
+        let mut captures = Captures::open(&self.files, stop)?;
+        while captures.goes_on()
+            && let Some(input) = captures.merge.next_input()
+        {
+            replay.packet(input);
+        }
+        captures.tell_troubles();
+        let report = replay.finish(env!("CARGO_PKG_VERSION"));
+        let schemes = SCHEMES.map(str::to_owned).to_vec();
+        let verdict = verdict::judge(&report, &Question { cost_per_mb: self.cost_per_mb, schemes });
+        self.write(&report, &verdict)?;
+        self.site.write(&settings, &report, &verdict)?;
+        if self.out.json {
+            let output = Output {
+                report: &report,
+                frames: captures.merge.frames(),
+                not_ip_frames: captures.merge.not_ip(),
+                is_interrupted: captures.is_interrupted(),
+                verdict: &verdict,
+            };
+            terminal::print(&(serde_json::to_string_pretty(&output)? + "\n"))?;
+        } else {
+            terminal::print(&text(&report, &verdict, captures.merge.not_ip()))?;
+        }
+        if captures.is_interrupted() {
+            terminal::note("interrupted: this is what was read until then");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn settings(&self) -> Settings {
+        let limit = QueueLimit::default();
+        let (port, path) = (&self.port, &self.path);
+        let link = Link {
+            rate: self.rate,
+            overhead_bytes: path.link_overhead,
+            path_mtu: path.path_mtu,
+            sealed: !path.plain,
+            v6: path.ipv6,
+        };
+        Settings {
+            schemes: self.scheme.0.clone(),
+            codec: self.codec,
+            limit: QueueLimit {
+                packets: port.queue_packets.unwrap_or(limit.packets),
+                bytes: port.queue_bytes.map_or(limit.bytes, |size| size.0),
+                time_ns: port.queue_time.map_or(limit.time_ns, |ns| ns.max(MILLI_NS)),
+                ..limit
+            },
+            press_bytes_min: port.press_min,
+            poor_ratio: port.poor_ratio.unwrap_or(LearnedConfig::default().poor_ratio),
+            exceptions: self.except.clone(),
+            classes: self.class.clone(),
+            sources: self.source.clone(),
+            destinations: self.destination.clone(),
+            speed: self.speed,
+            ..Settings::new(link)
+        }
+    }
+
+    fn write(&self, report: &ReplayReport, verdict: &Verdict) -> anyhow::Result<()> {
+        if let Some(path) = &self.out.csv {
+            replace(path, view::records(report).to_csv())?;
+        }
+        if let Some(path) = &self.out.html {
+            let provenance = Provenance {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                command: std::env::args().collect::<Vec<_>>().join(" "),
+                settings: vec![
+                    ("Codec".to_owned(), self.codec.to_string()),
+                    ("Cost of pressing".to_owned(), self.cost_in_words()),
+                ],
+                ..Provenance::default()
+            };
+            let page = view::page(report, verdict, provenance).to_html();
+            replace(path, page).context("the page is not written")?;
+        }
+        Ok(())
+    }
+
+    fn cost_in_words(&self) -> String {
+        match self.press_cost {
+            Some(cost) => {
+                let byte_ns = cost.byte_ps as f64 / 1e3;
+                format!("given: {} ns for a packet and {byte_ns} ns for a byte", cost.unit_ns)
+            }
+            None => "measured on this machine".to_owned(),
+        }
+    }
+}
+
+/// Reads a dictionary, and the class that it is for.
+fn read_dictionary(path: &Path) -> anyhow::Result<(ClassKey, Arc<Dictionary>)> {
+    let told = || path.display().to_string();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(DICTIONARY_FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes))
+        .with_context(told)?;
+    let file = DictionaryFile::parse(&bytes).with_context(told)?;
+    let class = parse_class_key(&file.class).map_err(|error| anyhow!(error)).with_context(told)?;
+    Ok((class, Arc::new(file.dictionary().with_context(told)?)))
+}
+
+fn text(report: &ReplayReport, verdict: &Verdict, not_ip: u64) -> String {
+    let mut text = view::summary(report);
+    if not_ip > 0 {
+        text.push_str(&format!("  {not_ip} frames hold no IP packet\n"));
+    }
+    text.push('\n');
+    text.push_str(&view::lanes(report).to_text());
+    for sentence in view::alike(report) {
+        text.push_str(&format!("{sentence}\n"));
+    }
+    for table in [view::drops(report), view::deadlines(report)].into_iter().flatten() {
+        text.push('\n');
+        text.push_str(&table.to_text());
+    }
+    text.push('\n');
+    text.push_str(&verdict.to_text());
+    if let Some(table) = verdict.to_table() {
+        text.push('\n');
+        text.push_str(&table.to_text());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_are_names_or_groups_of_them() {
+        assert_eq!(schemes("all").unwrap().0.len(), PRESETS.len());
+        assert_eq!(schemes("relay").unwrap().0, SCHEMES);
+        assert_eq!(schemes("none, edge").unwrap().0, ["none", "edge"]);
+        assert!(schemes("none,none").unwrap_err().contains("twice"));
+        assert!(schemes("fast").unwrap_err().contains("\"fast\""));
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_are_refused() {
+        assert!(ratio("0.9").is_ok() && ratio("1.1").is_err() && ratio("nan").is_err());
+        assert!(amount("0.08").is_ok() && amount("-1").is_err() && amount("much").is_err());
+    }
+}

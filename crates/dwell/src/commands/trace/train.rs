@@ -1,0 +1,156 @@
+//! `dwell trace train`: dictionaries for small packets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use dwell_base::ByteSize;
+use dwell_codec::{CodecSpec, DictionaryFile};
+use dwell_report::human;
+use dwell_trace::train::{ClassTraining, TrainSettings, Trained, Trainer};
+use serde::Serialize;
+
+use super::captures::Captures;
+use super::replay::Monotonic;
+use crate::commands::interrupt::{self, INTERRUPTED};
+use crate::commands::whole_file::replace;
+use crate::terminal;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell trace train site.pcap                       what dictionaries would gain, class by class
+  dwell trace train site.pcap --out dictionaries    and write those that are worth it
+  dwell trace train *.pcap --codec lz4 --size 4KiB --max 256
+  dwell trace replay later.pcap --rate 512kbit --dictionary dictionaries/udp-5683.dict
+
+The samples of each class are split in time: the dictionary is made of the earlier ones, and its
+gain is measured on the later ones.
+
+Exit codes:
+  0    dictionaries were trained, or none is worth it
+  1    the capture could not be read, or a file not be written
+  2    the command line is wrong
+  130  it was interrupted; nothing was written";
+
+/// Train dictionaries for small packets, and tell what they gain
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Train {
+    /// Captures (pcap, pcapng; plain, gzip or zstd), merged by time; "-" is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// What the dictionaries are for: lz4 or zstd, with a level
+    #[arg(long, default_value = "zstd:1")]
+    codec: CodecSpec,
+    /// The most bytes of a dictionary
+    #[arg(long, value_name = "SIZE", default_value = "16KiB")]
+    size: ByteSize,
+    /// Only packets of at least so many bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    min: u16,
+    /// Only packets of at most so many bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    max: u16,
+    /// The share of packets, from the first on, that is trained on
+    #[arg(long, value_name = "SHARE", default_value_t = 0.7)]
+    share: f64,
+    /// Write the dictionaries to this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Output<'a> {
+    codec: CodecSpec,
+    packets: u64,
+    left_out: u64,
+    classes: &'a [ClassTraining],
+    files: Vec<String>,
+}
+
+impl Train {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let stop = interrupt::stop_flag()?;
+        let mut trainer = Trainer::new(TrainSettings {
+            codec: self.codec,
+            dictionary_bytes: usize::try_from(self.size.0).unwrap_or(usize::MAX),
+            packet_bytes_min: usize::from(self.min),
+            packet_bytes_max: usize::from(self.max),
+            trained_share: self.share,
+        })?;
+        let mut captures = Captures::open(&self.files, stop)?;
+        while captures.goes_on()
+            && let Some(input) = captures.merge.next_input()
+        {
+            trainer.packet(input.packet);
+        }
+        captures.tell_troubles();
+        if captures.is_interrupted() {
+            terminal::note("interrupted: nothing was trained");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        let trained = trainer.finish(&mut Monotonic)?;
+        let files = match &self.out {
+            Some(folder) => write(folder, &trained.dictionaries)?,
+            None => Vec::new(),
+        };
+        if self.json {
+            let output = Output {
+                codec: self.codec,
+                packets: trained.packets,
+                left_out: trained.left_out,
+                classes: &trained.classes,
+                files,
+            };
+            terminal::print(&(serde_json::to_string_pretty(&output)? + "\n"))?;
+        } else {
+            terminal::print(&self.text(&trained, &files))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn text(&self, trained: &Trained, files: &[String]) -> String {
+        let used = trained.packets - trained.left_out;
+        let mut text = format!(
+            "{} packets, {} of them of {} to {} bytes; codec {}\n",
+            human::count(trained.packets),
+            human::count(used),
+            self.min,
+            self.max,
+            self.codec
+        );
+        if trained.classes.is_empty() {
+            text.push_str("No class has enough packets to train on.\n");
+            return text;
+        }
+        text.push('\n');
+        text.push_str(&trained.to_table().to_text());
+        text.push_str(
+            "\nRatios are compressed / original, of later packets than those trained on.\n",
+        );
+        if trained.dictionaries.is_empty() {
+            text.push_str("No dictionary is worth it.\n");
+        }
+        for file in files {
+            text.push_str(&format!("wrote {file}\n"));
+        }
+        text
+    }
+}
+
+/// Writes each dictionary to `CLASS.dict`.
+fn write(folder: &Path, dictionaries: &[DictionaryFile]) -> anyhow::Result<Vec<String>> {
+    fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
+    let mut files = Vec::new();
+    for dictionary in dictionaries {
+        let path = folder.join(format!("{}.dict", dictionary.class.replace('/', "-")));
+        replace(&path, dictionary.to_bytes()?)?;
+        files.push(path.display().to_string());
+    }
+    Ok(files)
+}

@@ -1,0 +1,152 @@
+//! `dwell trace replay` and the relay agree: the same packets at the same times, once through
+//! real relays in the lab and once through the replay, are pressed and dropped alike.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use dwell_base::{Rate, Rng};
+use dwell_report::Status;
+use dwell_report::status::TxStatus;
+use dwell_testkit::lab::Lab;
+use dwell_testkit::relays::{RelayRate, RelaySettings};
+use serde_json::Value;
+
+use crate::raw::{Injector, udp_packet};
+use crate::site::{DWELL, Site};
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
+/// What the relays take the link for; the real one is faster, so that it never limits.
+const RATE_MBPS: u64 = 2;
+const SPAN: Duration = Duration::from_secs(4);
+/// How far apart the two may be.
+const BOUND: f64 = 0.1;
+
+/// A packet, and when it is sent.
+struct Sent {
+    at: Duration,
+    ports: (u16, u16),
+    payload: Vec<u8>,
+}
+
+pub(super) fn agrees(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
+    let rate = RelayRate::Fixed(Rate::from_mbps(RATE_MBPS));
+    let settings = RelaySettings { scheme: scheme.into(), rate, ..RelaySettings::default() };
+    let site = Site::thin(lab, &settings)?;
+    let packets = packets();
+    let file = site.folder.join("sent.pcap");
+    fs::write(&file, pcap(&packets))?;
+    let before = tx(&site.settled()?[0])?;
+    send(&site, &packets)?;
+    let after = tx(&site.settled()?[0])?;
+    let replayed = replay(&file, scheme)?;
+    println!("{}", compare("arrived", &replayed, &after, &before, 0, |tx| tx.arrived.packets)?);
+    println!("{}", compare("sent", &replayed, &after, &before, 0, |tx| tx.sent.packets)?);
+    println!("{}", compare("saved", &replayed, &after, &before, 3000, TxStatus::saved_bytes)?);
+    println!("{}", compare("on the link", &replayed, &after, &before, 0, |tx| tx.link_bytes)?);
+    let dropped = |tx: &TxStatus| tx.dropped_total().packets;
+    println!("{}", compare("dropped", &replayed, &after, &before, 10, dropped)?);
+    Ok(())
+}
+
+/// Bursts that the link can't take raw, of text, of noise, and of small messages.
+fn packets() -> Vec<Sent> {
+    let mut rng = Rng::from_seed(7);
+    let text = "It is a truth universally acknowledged, that a single man in possession of a \
+                good fortune, must be in want of a wife. "
+        .repeat(20);
+    let (mut at, mut packets) = (Duration::ZERO, Vec::new());
+    while at < SPAN {
+        let burst = at.as_millis() % 1000 < 500;
+        at += Duration::from_nanos(rng.exponential(if burst { 1.5e6 } else { 4e6 }) as u64);
+        let (port, payload) = match rng.below(8) {
+            0 | 1 => {
+                let mut noise = vec![0; 1000];
+                rng.fill(&mut noise);
+                (5004, noise)
+            }
+            2 => (5683, format!("{{\"t\":{},\"ok\":true}}", packets.len()).into_bytes()),
+            _ => {
+                let start = rng.below(100) as usize;
+                (8080, text.as_bytes()[start..start + 1200].to_vec())
+            }
+        };
+        packets.push(Sent { at, ports: (40_000 + rng.below(4) as u16, port), payload });
+    }
+    packets
+}
+
+fn ends(sent: &Sent) -> (SocketAddrV4, SocketAddrV4) {
+    (SocketAddrV4::new(CLIENT, sent.ports.0), SocketAddrV4::new(SERVER, sent.ports.1))
+}
+
+/// Sends each at its time.
+fn send(site: &Site, packets: &[Sent]) -> anyhow::Result<()> {
+    let injector = Injector::on(&site.pair.client)?;
+    let start = Instant::now();
+    for packet in packets {
+        let wait = packet.at.saturating_sub(start.elapsed());
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
+        let (from, to) = ends(packet);
+        injector.send(from, to, &packet.payload)?;
+    }
+    Ok(())
+}
+
+/// The packets as the relay's host forwards them, as a capture with times in nanoseconds, link
+/// type "raw IP".
+fn pcap(packets: &[Sent]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_3c4d_u32, 4 << 16 | 2, 0, 0, 1 << 16, 101] {
+        file.extend(word.to_le_bytes());
+    }
+    for packet in packets {
+        let (from, to) = ends(packet);
+        let bytes = udp_packet(from, to, &packet.payload);
+        let len = bytes.len() as u32;
+        let at = [packet.at.as_secs() as u32, packet.at.subsec_nanos(), len, len];
+        at.iter().for_each(|word| file.extend(word.to_le_bytes()));
+        file.extend(bytes);
+    }
+    file
+}
+
+fn tx(status: &Status) -> anyhow::Result<TxStatus> {
+    Ok(status.peers.first().context("no peer")?.tx.clone())
+}
+
+/// The same record, out of a replay.
+fn replay(file: &Path, scheme: &str) -> anyhow::Result<TxStatus> {
+    let rate = format!("{RATE_MBPS}mbit");
+    let output = Command::new(DWELL)
+        .args(["trace", "replay", "--json", "--rate", &rate, "--scheme", scheme])
+        .arg(file)
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "dwell trace replay: {said}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let status: Status = serde_json::from_value(report["status"].clone())?;
+    let peer = status.peers.iter().find(|peer| peer.name == scheme);
+    Ok(peer.context("the scheme is not in the report")?.tx.clone())
+}
+
+fn compare(
+    what: &str,
+    replayed: &TxStatus,
+    after: &TxStatus,
+    before: &TxStatus,
+    slack: u64,
+    of: impl Fn(&TxStatus) -> u64,
+) -> anyhow::Result<String> {
+    let (replayed, real) = (of(replayed), of(after) - of(before));
+    let room = (real as f64 * BOUND) as u64 + slack;
+    let told = format!("{what}: replay {replayed}, relay {real}");
+    ensure!(replayed.abs_diff(real) <= room, "{told}: more than {room} apart");
+    Ok(told)
+}

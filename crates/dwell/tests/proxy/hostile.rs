@@ -1,0 +1,108 @@
+//! Who writes to the egress' port without being an ingress.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use dwell_proxy::hello::{Hello, Purpose};
+use dwell_proxy::message::Message;
+use dwell_testkit::corpus;
+
+use crate::pair::{Folder, Pair, echo, exchange, patient, wait_until};
+
+/// What comes back before the egress closes the connection.
+fn answer(to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = patient(TcpStream::connect(to).unwrap());
+    // It may close before all is written.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut got = Vec::new();
+    let _ = stream.read_to_end(&mut got);
+    got
+}
+
+fn hello() -> Vec<u8> {
+    Hello::new(Purpose::Streams, 1 << 16, "").encode()
+}
+
+fn open(target: SocketAddr) -> Vec<u8> {
+    Message::Open(target.to_string().parse().unwrap()).encode()
+}
+
+#[test]
+fn without_the_key_nobody_gets_anywhere() {
+    let target = echo();
+    let pair = Pair::new(target, &[], &[]);
+    let before = pair.egress.resident_bytes();
+    let noise = corpus::incompressible(1 << 20, 1);
+    let tls = [&[0x16, 3, 1, 0xff, 0xff][..], &noise].concat();
+    let plain = [hello(), open(target), b"dws\x01".to_vec()].concat();
+    for bytes in [&noise[..], b"GET / HTTP/1.1\r\n\r\n", &tls, &plain, b"\0"] {
+        for _ in 0..20 {
+            let got = answer(pair.egress_at, bytes);
+            // At most an alert of TLS.
+            assert!(got.len() < 32, "{got:?}");
+        }
+    }
+    wait_until("all are counted", || pair.statuses()[1].connections.strangers >= 80);
+    assert!(pair.log("egress").contains("is sent away"));
+    assert_eq!(exchange(pair.connect(), b"hello").unwrap(), b"hello");
+    let after = pair.egress.resident_bytes();
+    assert!(after < before + (32 << 20), "from {before} to {after} bytes");
+    assert_eq!(pair.statuses()[1].streams.opened, 1);
+}
+
+/// The same where nothing protects the connection: the parsers are all that there is.
+#[test]
+fn without_protection_the_parsers_hold() {
+    let target = echo();
+    let pair = Pair::in_folder(Folder::new(), target, &[], &[]);
+    let before = pair.egress.resident_bytes();
+    let noise = corpus::incompressible(1 << 20, 1);
+    let start = [hello(), open(target)].concat();
+    // A preamble for blocks of 64 KiB, and a block that claims much, and lies about its content.
+    let preamble = b"dws\x01\x01\x10\x00\x06";
+    let lie = b"\x02\xff\xff\x00\x10\0\0\0\0aaaaaaaaaaaaaaaaaaaaaaaa";
+    for bytes in [
+        noise.clone(),
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        [b"dwPX".to_vec(), vec![0xff; 100]].concat(),
+        [hello(), vec![0; 1000]].concat(),
+        [hello(), vec![1, 0xff, 0xff]].concat(),
+        [start.clone(), noise.clone()].concat(),
+        [start.clone(), preamble.to_vec(), lie.to_vec()].concat(),
+        [start.clone(), preamble.to_vec(), noise.clone()].concat(),
+        [start, preamble.to_vec()].concat(),
+    ] {
+        for _ in 0..20 {
+            answer(pair.egress_at, &bytes);
+        }
+    }
+    let log = pair.log("egress");
+    assert!(log.contains("is not a dwell proxy"), "{log}");
+    let counted = || {
+        let status = &pair.statuses()[1];
+        (status.streams.open, status.streams.damaged, status.streams.cut)
+    };
+    wait_until("all are over", || counted() == (0, 60, 20));
+    let after = pair.egress.resident_bytes();
+    assert!(after < before + (32 << 20), "from {before} to {after} bytes");
+    assert_eq!(exchange(pair.connect(), b"hello").unwrap(), b"hello");
+}
+
+#[test]
+fn who_says_nothing_is_sent_away() {
+    let pair = Pair::new(echo(), &["--handshake-time", "1s"], &[]);
+    let mut stream = patient(TcpStream::connect(pair.egress_at).unwrap());
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    wait_until("it is counted", || pair.statuses()[1].connections.strangers == 1);
+    assert!(pair.log("egress").contains("did not answer in time"));
+}
+
+#[test]
+fn another_version_is_told_why() {
+    let pair = Pair::in_folder(Folder::new(), echo(), &[], &[]);
+    let later = Hello { versions: (9, 9), ..Hello::new(Purpose::Streams, 1 << 16, "") };
+    let (hello, _) = Hello::decode(&answer(pair.egress_at, &later.encode())).unwrap().unwrap();
+    assert_eq!(hello.versions, (0, 0));
+    assert!(hello.text.contains("use the same dwell"), "{}", hello.text);
+}

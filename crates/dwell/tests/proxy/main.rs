@@ -1,0 +1,11 @@
+//! `dwell proxy`, `dwell send` and `dwell recv` as processes, over loopback. Real programs across
+//! a thin link are in `tests/e2e`.
+
+// Nothing here is for others, and clippy takes a test's helpers for ordinary code.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod hostile;
+mod pair;
+mod socks;
+mod streams;
+mod transfer;

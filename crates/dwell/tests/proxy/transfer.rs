@@ -1,0 +1,254 @@
+//! `dwell send` and `dwell recv`.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::pair::{Folder, Process, assert_same, dwell, free_port, mixture, wait_until};
+
+/// A receiver, and the words after `dwell send FILE` that it told to say.
+struct Receiver {
+    process: Process,
+    words: Vec<String>,
+    /// What else it says, read by a thread.
+    said: Option<thread::JoinHandle<String>>,
+}
+
+impl Receiver {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = dwell();
+        command.args(["recv", "--listen", &free_port().to_string()]).args(arguments);
+        command.current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process(command.spawn().unwrap());
+        let mut stderr = BufReader::new(process.0.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        let words = line
+            .trim()
+            .strip_prefix("on the other machine: dwell send FILE ")
+            .unwrap_or_else(|| panic!("{line}"));
+        let words = words.split(' ').map(str::to_owned).collect();
+        let said = thread::spawn(move || {
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
+            said
+        });
+        Self { process, words, said: Some(said) }
+    }
+
+    fn sender(&self, file: &str) -> Command {
+        let mut command = dwell();
+        command.args(["send", file]).args(&self.words);
+        command
+    }
+
+    /// Its exit code, and what it said.
+    fn end(&mut self) -> (i32, String) {
+        (self.process.wait(), self.said.take().unwrap().join().unwrap())
+    }
+}
+
+#[test]
+fn a_file_comes_across() {
+    let (here, there) = (Folder::new(), Folder::new());
+    let bytes = mixture(5_000_000, 1);
+    fs::write(here.path("data.bin"), &bytes).unwrap();
+    let mut receiver = Receiver::start(&there.0, &[]);
+    let sent = receiver.sender("data.bin").current_dir(&here.0).output().unwrap();
+    let said = String::from_utf8(sent.stderr).unwrap();
+    assert_eq!(sent.status.code(), Some(0), "{said}");
+    let (code, told) = receiver.end();
+    assert_eq!(code, 0, "{told}");
+    assert_same(&fs::read(there.path("data.bin")).unwrap(), &bytes);
+    assert_eq!(there.names(), ["data.bin"]);
+    assert!(told.contains("data.bin, 5.0 MB, from 127.0.0.1"), "{told}");
+    let digest = |text: &str| text.trim().rsplit_once(' ').unwrap().1.to_owned();
+    assert_eq!(digest(&said), digest(&told));
+    assert_eq!(digest(&said).len(), 64);
+}
+
+#[test]
+fn a_pipe_comes_across() {
+    let folder = Folder::new();
+    let bytes = mixture(3_000_000, 2);
+    let mut receiver = Receiver::start(&folder.0, &["-"]);
+    let mut out = receiver.process.0.stdout.take().unwrap();
+    let reading = thread::spawn(move || {
+        let mut got = Vec::new();
+        out.read_to_end(&mut got).unwrap();
+        got
+    });
+    let mut sender = receiver.sender("-").stdin(Stdio::piped()).spawn().unwrap();
+    sender.stdin.take().unwrap().write_all(&bytes).unwrap();
+    assert!(sender.wait().unwrap().success());
+    assert_eq!(receiver.end().0, 0);
+    assert_same(&reading.join().unwrap(), &bytes);
+}
+
+#[test]
+fn an_empty_file_comes_across() {
+    let folder = Folder::new();
+    let mut receiver = Receiver::start(&folder.0, &["empty"]);
+    assert!(receiver.sender("/dev/null").output().unwrap().status.success());
+    assert_eq!(receiver.end().0, 0);
+    assert_eq!(fs::read(folder.path("empty")).unwrap(), b"");
+}
+
+#[test]
+fn a_kept_key_serves_as_well() {
+    let (here, there) = (Folder::new(), Folder::new());
+    let psk = here.path("psk");
+    assert!(dwell().args(["genpsk", "--out"]).arg(&psk).status().unwrap().success());
+    let mut receiver = Receiver::start(&there.0, &["--psk", psk.to_str().unwrap(), "copy"]);
+    assert_eq!(receiver.words[1..], ["--psk", "KEYFILE"]);
+    let mut command = dwell();
+    command.args(["send", psk.to_str().unwrap(), &receiver.words[0], "--psk"]).arg(&psk);
+    assert!(command.output().unwrap().status.success());
+    assert_eq!(receiver.end().0, 0);
+    assert_same(&fs::read(there.path("copy")).unwrap(), &fs::read(&psk).unwrap());
+}
+
+#[test]
+fn a_wrong_key_is_of_no_use() {
+    let folder = Folder::new();
+    let mut receiver = Receiver::start(&folder.0, &["file"]);
+    let mut command = dwell();
+    let wrong = "0".repeat(26);
+    command.args(["send", "/dev/null", &receiver.words[0], "--key", &wrong]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(folder.names().is_empty());
+    // The right one still is.
+    let mut command = dwell();
+    command.args(["send", "/dev/null", &receiver.words[0]]).env("DWELL_KEY", &receiver.words[2]);
+    assert!(command.output().unwrap().status.success());
+    let (code, said) = receiver.end();
+    assert_eq!(code, 0);
+    assert!(said.contains("is sent away"), "{said}");
+}
+
+#[test]
+fn files_are_not_replaced_unasked() {
+    let folder = Folder::new();
+    fs::write(folder.path("precious"), "mine").unwrap();
+    let output = dwell().args(["recv", "precious"]).current_dir(&folder.0).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
+
+    // The sender names it: both are told.
+    let here = Folder::new();
+    fs::write(here.path("precious"), "yours").unwrap();
+    let mut receiver = Receiver::start(&folder.0, &[]);
+    let output = receiver.sender("precious").current_dir(&here.0).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("precious exists"), "{said}");
+    let (code, told) = receiver.end();
+    assert!(code == 1 && told.contains("precious exists"), "{told}");
+    assert_eq!(fs::read(folder.path("precious")).unwrap(), b"mine");
+
+    let mut receiver = Receiver::start(&folder.0, &["--force"]);
+    let sent = receiver.sender("precious").current_dir(&here.0).output().unwrap();
+    assert!(sent.status.success());
+    assert_eq!(receiver.end().0, 0);
+    assert_eq!(fs::read(folder.path("precious")).unwrap(), b"yours");
+    assert_eq!(folder.names(), ["precious"]);
+}
+
+/// A transfer that has begun and does not end: its sender waits for its standard input.
+fn begun(folder: &Folder) -> (Receiver, Process) {
+    let receiver = Receiver::start(&folder.0, &["file"]);
+    let mut sender =
+        Process(receiver.sender("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    sender.0.stdin.as_mut().unwrap().write_all(&mixture(1_000_000, 3)).unwrap();
+    wait_until("it has begun", || folder.names().len() == 1);
+    assert!(folder.names()[0].contains("dwell-part"));
+    (receiver, sender)
+}
+
+#[test]
+fn an_interrupted_receiver_leaves_nothing() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let folder = Folder::new();
+        let (mut receiver, mut sender) = begun(&folder);
+        receiver.process.signal(signal);
+        assert_eq!(receiver.end().0, 130);
+        assert!(folder.names().is_empty());
+        assert_eq!(sender.wait(), 1);
+    }
+}
+
+#[test]
+fn an_interrupted_sender_leaves_nothing() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::KILL, -1)] {
+        let folder = Folder::new();
+        let (mut receiver, mut sender) = begun(&folder);
+        sender.signal(signal);
+        assert_eq!(sender.wait(), code);
+        let (code, said) = receiver.end();
+        assert!(code == 1 && said.contains("went away before the end"), "{said}");
+        assert!(folder.names().is_empty());
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_to_both() {
+    if !Path::new("/dev/full").exists() {
+        println!("skipped: this system has no /dev/full");
+        return;
+    }
+    let folder = Folder::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = dwell();
+    command.args(["recv", "--listen", &free_port().to_string(), "-"]).stdout(full);
+    command.stderr(Stdio::piped()).current_dir(&folder.0);
+    let mut process = Process(command.spawn().unwrap());
+    let mut stderr = BufReader::new(process.0.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let words: Vec<&str> = line.trim().split("FILE ").nth(1).unwrap().split(' ').collect();
+    let mut sender = dwell()
+        .args(["send", "-"])
+        .args(&words)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = sender.stdin.take().unwrap();
+    let writing = thread::spawn(move || {
+        let block = mixture(1 << 20, 1);
+        // Until the sender has given up.
+        while stdin.write_all(&block).is_ok() {
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let output = sender.wait_with_output().unwrap();
+    writing.join().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("the receiver gave up") && said.contains("No space left"), "{said}");
+    assert_eq!(process.wait(), 1);
+}
+
+#[test]
+fn what_cannot_be_sent_is_said() {
+    let folder = Folder::new();
+    let said = |arguments: &[&str]| {
+        let output = dwell().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let key = ["--key", "00000000000000000000000000"];
+    let dir = folder.0.to_str().unwrap();
+    assert!(said(&["send", dir, "127.0.0.1", key[0], key[1]]).contains("tar c"));
+    assert!(said(&["send", "/no/file", "127.0.0.1", key[0], key[1]]).contains("/no/file"));
+    assert!(said(&["send", "/dev/null", "127.0.0.1"]).contains("--key"));
+    let nobody = free_port().to_string();
+    let text = said(&["send", "/dev/null", &nobody, key[0], key[1]]);
+    assert!(text.contains(&nobody) && text.contains("refused"), "{text}");
+}

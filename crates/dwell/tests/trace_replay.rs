@@ -1,0 +1,229 @@
+//! `dwell trace replay` and `train` as users meet them: captures in, verdicts, files and exit
+//! codes out.
+
+// Nothing here is for others.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use dwell_base::Rng;
+use dwell_report::Status;
+use serde_json::Value;
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn dwell(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dwell")).arg("trace").args(arguments).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// UDP from 10.0.0.1 to 10.0.0.2, without checksums.
+fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let udp_len = (8 + payload.len()) as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend((20 + udp_len).to_be_bytes());
+    packet.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    [40_000, port, udp_len, 0].iter().for_each(|word: &u16| packet.extend(word.to_be_bytes()));
+    packet.extend(payload);
+    packet
+}
+
+/// A packet each five milliseconds, for 15 seconds.
+fn pcap(mut payload: impl FnMut(u64) -> (u16, Vec<u8>)) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 1 << 16, 101] {
+        file.extend(word.to_le_bytes());
+    }
+    for n in 0..3000u64 {
+        let (port, bytes) = payload(n);
+        let packet = udp(port, &bytes);
+        let (at_us, len) = (n * 5000, packet.len() as u32);
+        let words = [(at_us / 1_000_000) as u32, (at_us % 1_000_000) as u32, len, len];
+        words.iter().for_each(|word| file.extend(word.to_le_bytes()));
+        file.extend(packet);
+    }
+    file
+}
+
+fn text(n: u64) -> (u16, Vec<u8>) {
+    let line = format!("{n}: the sun shone, having no alternative, on the nothing new. ");
+    (8080, line.repeat(14).into_bytes())
+}
+
+fn noise() -> impl FnMut(u64) -> (u16, Vec<u8>) {
+    let mut rng = Rng::from_seed(1);
+    move |_| {
+        let mut bytes = vec![0; 800];
+        rng.fill(&mut bytes);
+        (443, bytes)
+    }
+}
+
+fn message(n: u64) -> (u16, Vec<u8>) {
+    let value = n * 7 % 100;
+    (5683, format!("{{\"pump\":\"north-{}\",\"bar\":{value},\"ok\":true}}", n % 9).into_bytes())
+}
+
+#[test]
+fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
+    let folder = Folder::new("replay-yes");
+    let capture = folder.file("text.pcap", &pcap(text));
+    let config = folder.0.join("relay.toml");
+    let (page, csv) = (folder.0.join("page.html"), folder.0.join("lanes.csv"));
+    let arguments = [
+        "replay",
+        capture.to_str().unwrap(),
+        "--rate=1mbit",
+        "--press-cost=3000,4",
+        "--destination=10.0.0.0/30",
+        "--cost-per-mb=0.1",
+        "--json",
+        "--plain",
+    ];
+    let files = [
+        "--write-config",
+        config.to_str().unwrap(),
+        "--html",
+        page.to_str().unwrap(),
+        "--csv",
+        csv.to_str().unwrap(),
+    ];
+    let first = dwell(&[&arguments[..], &files].concat());
+    assert!(first.status.success(), "{}", told(&first));
+    assert_eq!(first.stdout, dwell(&arguments).stdout, "the same numbers each time");
+    let report: Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!(report["verdict"]["answer"], "yes", "{report:#}");
+    let status: Status = serde_json::from_value(report["status"].clone()).unwrap();
+    assert_eq!(status.peers.len(), 17);
+    assert!(status.peers.iter().all(|peer| peer.tx.balances()));
+    // The relay's own reader takes the configuration.
+    let checked = Command::new(env!("CARGO_BIN_EXE_dwell")).arg("check").arg(&config).output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{}", told(&checked));
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(text.contains("rate = \"1000000bit\"") && text.contains("10.0.0.0/30"), "{text}");
+    let lines = fs::read_to_string(&csv).unwrap().lines().count();
+    assert_eq!(lines, 18);
+    assert!(fs::read_to_string(&page).unwrap().contains("Delay over time"));
+}
+
+#[test]
+fn ciphers_are_a_no_that_says_why() {
+    let folder = Folder::new("replay-no");
+    let capture = folder.file("noise.pcap", &pcap(noise()));
+    let output = dwell(&["replay", capture.to_str().unwrap(), "--rate=2mbit", "--scheme=relay"]);
+    let said = told(&output);
+    assert!(output.status.success() && said.contains("No: dwell would not help"), "{said}");
+    assert!(said.contains("of the bytes are QUIC"), "{said}");
+}
+
+#[test]
+fn late_packets_of_a_class_are_counted() {
+    let folder = Folder::new("replay-class");
+    let capture = folder.file("text.pcap", &pcap(text));
+    let capture = capture.to_str().unwrap();
+    let class = "--class=bulk:udp/8080:20ms";
+    let output = dwell(&["replay", capture, "--rate=1mbit", "--scheme=none,chutq-dcf", class]);
+    let said = told(&output);
+    assert!(output.status.success() && said.contains("largest excess"), "{said}");
+}
+
+#[test]
+fn a_dictionary_serves_the_packets_that_come_later() {
+    let folder = Folder::new("replay-train");
+    let capture = folder.file("messages.pcap", &pcap(message));
+    let capture = capture.to_str().unwrap();
+    let out = folder.0.join("dictionaries");
+    let output = dwell(&["train", capture, "--json", "--out", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", told(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let class = &result["classes"][0];
+    assert_eq!(class["class"], "udp/5683");
+    let ratio = |name: &str| class[name].as_f64().unwrap();
+    assert!(ratio("ratio_with") < ratio("ratio_without") - 0.3, "{class}");
+    let file = out.join("udp-5683.dict");
+    let saved = |more: &[&str]| {
+        let base = ["replay", capture, "--rate=1mbit", "--scheme=none,all", "--json"];
+        let output = dwell(&[&base[..], more].concat());
+        assert!(output.status.success(), "{}", told(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let peers = report["status"]["peers"].as_array().unwrap();
+        let tx = &peers.iter().find(|peer| peer["name"] == "all").unwrap()["tx"];
+        tx["pressed"]["bytes"].as_u64().unwrap() - tx["pressed_to_bytes"].as_u64().unwrap()
+    };
+    let with = saved(&["--dictionary", file.to_str().unwrap()]);
+    assert!(with > saved(&[]) + 50_000, "{with}");
+    // A damaged one is refused.
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[40] ^= 1;
+    let bad = folder.file("bad.dict", &bytes);
+    let output = dwell(&["replay", capture, "--rate=1mbit", "--dictionary", bad.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told(&output).contains("damaged"), "{}", told(&output));
+}
+
+#[test]
+fn wrong_command_lines_are_told() {
+    let folder = Folder::new("replay-bad");
+    let capture = folder.file("text.pcap", &pcap(text));
+    let capture = capture.to_str().unwrap();
+    let fails = |arguments: &[&str], code: i32, words: &str| {
+        let output = dwell(arguments);
+        let said = told(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    fails(&["replay", capture], 2, "--rate");
+    fails(&["replay", capture, "--rate=5"], 2, "unit of rate");
+    fails(&["replay", capture, "--rate=5mbit", "--scheme=fast"], 2, "there is no scheme");
+    fails(&["replay", capture, "--rate=5mbit", "--class=x"], 2, "voice:dscp=46:20ms");
+    fails(&["replay", capture, "--rate=5mbit", "--press-cost=7"], 2, "2000,5.5");
+    fails(&["replay", capture, "--rate=5mbit", "--except=https"], 2, "tcp/443");
+    fails(&["replay", capture, "--rate=5mbit", "--codec=rar"], 2, "is no codec");
+    fails(&["replay", capture, "--rate=5mbit", "--endpoint=a:1"], 2, "--write-config");
+    fails(&["replay", capture, "--rate=5mbit", "--path-mtu=500"], 2, "1280");
+    fails(&["replay", capture, "--rate=5mbit", "--speed=0"], 1, "the speed must be");
+    fails(&["replay", "/nowhere.pcap", "--rate=5mbit"], 1, "/nowhere.pcap can't be read");
+    fails(&["train", capture, "--codec=deflate"], 1, "dictionar");
+    fails(&["train", capture, "--min=900", "--max=100"], 1, "don't exist");
+    let junk = folder.file("junk", b"no capture at all");
+    fails(&["replay", junk.to_str().unwrap(), "--rate=5mbit"], 1, "it is no capture");
+}
+
+#[test]
+fn the_good_part_of_a_broken_capture_counts() {
+    let folder = Folder::new("replay-broken");
+    let mut bytes = pcap(text);
+    bytes.truncate(bytes.len() / 2);
+    let capture = folder.file("cut.pcap", &bytes);
+    let output = dwell(&["replay", capture.to_str().unwrap(), "--rate=5mbit", "--scheme=none"]);
+    let said = told(&output);
+    assert!(output.status.success() && said.contains("what is before it counts"), "{said}");
+}

@@ -1,0 +1,73 @@
+//! What must hold of `dwell-stream` for any bytes.
+
+use dwell_base::Instant;
+use dwell_stream::{Config, Limits, Press, Receiver, Sender, Strategy, Unpress};
+
+/// Bytes from anyone, after a byte that says in which pieces they come: restored or refused, with
+/// bounded memory, and the same in whatever pieces.
+pub fn receive(bytes: &[u8]) {
+    let Some((&piece, wire)) = bytes.split_first() else { return };
+    let whole = received(wire, wire.len().max(1));
+    let pieces = received(wire, usize::from(piece) + 1);
+    assert_eq!(whole, pieces, "the pieces made a difference");
+}
+
+/// What was given out, and whether the stream came to its end.
+fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
+    let limits = Limits::default();
+    let mut receiver = Receiver::new(limits);
+    let (mut unpress, mut got) = (Unpress::new(), Vec::new());
+    for mut bytes in wire.chunks(piece) {
+        while !bytes.is_empty() {
+            let result = receiver.feed(bytes, &mut unpress);
+            assert!(receiver.data().len() <= limits.output_len + limits.block_len);
+            got.extend_from_slice(receiver.data());
+            receiver.consume(receiver.data().len());
+            match result {
+                Ok(taken) => bytes = &bytes[taken..],
+                Err(_) => return (got, false),
+            }
+            // A stream may restore to a thousand times its length: enough is enough.
+            if got.len() > 1 << 20 {
+                return (Vec::new(), false);
+            }
+        }
+    }
+    (got, receiver.end().is_ok())
+}
+
+/// A byte for the strategy, one for the sizes, and data: they come out again.
+pub fn round_trip(bytes: &[u8]) {
+    let Some((&[strategy, sizes], data)) = bytes.split_first_chunk::<2>() else { return };
+    let framed: Vec<Strategy> =
+        Strategy::ALL.into_iter().filter(|&strategy| strategy != Strategy::Plain).collect();
+    let mut config = Config::new(framed[usize::from(strategy) % framed.len()]);
+    config.block_len = 4096;
+    config.buffer_len = 8192;
+    config.mss = 64 + usize::from(strategy);
+    let mut sender = Sender::new(&config).expect("a possible configuration");
+    let mut receiver = Receiver::new(Limits::default());
+    let (mut press, mut unpress) = (Press::new(), Unpress::new());
+    let (mut rest, mut got, mut now) = (data, Vec::new(), Instant::ZERO);
+    while !sender.is_finished() {
+        now = now + 100_000;
+        let piece = rest.len().min(1 + 7 * usize::from(sizes));
+        rest = &rest[sender.accept(&rest[..piece])..];
+        if rest.is_empty() {
+            sender.finish();
+        }
+        let wire = sender.wire(now);
+        let len = wire.len().min(1 + 5 * usize::from(sizes));
+        let refused = len < wire.len();
+        let taken = receiver.feed(&wire[..len], &mut unpress).expect("what was sent is right");
+        sender.wrote(now, taken);
+        if refused {
+            sender.blocked(now);
+        }
+        got.extend_from_slice(receiver.data());
+        receiver.consume(receiver.data().len());
+        sender.press(&mut press, || now);
+    }
+    receiver.end().expect("all was sent");
+    assert_eq!(got, data);
+}
