@@ -2,7 +2,7 @@
 //! they take bytes, and panic if something is wrong.
 
 pub mod codec;
-pub mod stream;
 pub mod proxy;
+pub mod stream;
 pub mod trace;
 pub mod wire;

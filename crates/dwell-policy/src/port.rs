@@ -17,6 +17,7 @@ use crate::action::{Action, Frame, FramePacket};
 use crate::config::{ConfigError, LineKind, PortConfig};
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
 use crate::packet::{ClassKey, Packet, PacketId};
+use crate::press::waiting_time_suffices;
 use blocks::Blocks;
 use chunks::Chunks;
 use common::Common;
@@ -163,6 +164,31 @@ impl Port {
         let common = &mut self.common;
         let known = on_line!(&mut self.line, line => line.pressed(common, id, outcome, took_ns));
         debug_assert!(known, "{id:?} is not in the press");
+    }
+
+    /// Whether pressing the frame of the last [`Action::Send`] as a whole is worth it: with
+    /// nothing ahead of it, by Eq. (2) of Shimamura et al., it must leave the link no later than
+    /// unpressed. For frames of single packets that nobody pressed.
+    pub fn frame_press_suffices(&mut self) -> bool {
+        let Some(rate) = self.common.config.rate else { return false };
+        let frame = &self.common.frame;
+        let single = frame.units.iter().all(|unit| unit.followers == 0 && !unit.pressed_here);
+        let bytes: u32 = frame.units.iter().map(|unit| unit.bytes).sum();
+        if !single || frame.units.len() < 2 || bytes < self.common.config.press_bytes_min {
+            return false;
+        }
+        let (flow, class) = Common::FRAMES;
+        if !self.common.may_try(flow, class) {
+            return false;
+        }
+        let estimate = self.common.estimate(flow, class, bytes);
+        waiting_time_suffices(0, bytes, estimate, rate)
+    }
+
+    /// Event: the frame of the last [`Action::Send`] was pressed as a whole, before it was sent.
+    /// Its packets were let past the press before, and are counted as pressed now.
+    pub fn frame_pressed(&mut self, outcome: Outcome, took_ns: u64) {
+        self.common.frame_pressed(outcome, took_ns);
     }
 
     /// Event: a pressed unit was lost on the way and is to be sent again.

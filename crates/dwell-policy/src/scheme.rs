@@ -392,6 +392,26 @@ impl Scheme {
         Self { fill: true, ..self }
     }
 
+    /// The same with frames of at most `bytes_max`, if it fills frames.
+    #[must_use]
+    pub const fn with_chunk_bytes_max(self, bytes_max: u32) -> Self {
+        match self.trigger {
+            Trigger::Chunk { .. } => Self { trigger: Trigger::Chunk { bytes_max }, ..self },
+            _ => self,
+        }
+    }
+
+    /// The same with these classes of deadlines, if it tells classes apart.
+    #[must_use]
+    pub const fn with_class_timers(self, timers: ClassTimers) -> Self {
+        let queues = match self.queues {
+            Queues::One => Queues::One,
+            Queues::PerClass(_) => Queues::PerClass(timers),
+            Queues::Tandem(_, pull) => Queues::Tandem(timers, pull),
+        };
+        Self { queues, ..self }
+    }
+
     /// The preset of this name, one of [`PRESETS`].
     ///
     /// # Errors

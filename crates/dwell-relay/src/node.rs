@@ -8,15 +8,18 @@
 //! Packets are dropped for named reasons only, and everything from the network is hostile
 //! until its seal was verified.
 
+mod deadlines;
 mod env;
 mod inbound;
 mod link;
+mod order;
 mod outbound;
 mod pacer;
 mod peer;
 mod prefixes;
 mod press;
 mod reassembly;
+mod resend;
 mod status;
 mod store;
 
@@ -34,7 +37,7 @@ use dwell_codec::Decompressor;
 use dwell_policy::ConfigError;
 use dwell_report::status::PeerState;
 
-use crate::config::{Config, FailMode, PeerConfig};
+use crate::config::{ClassConfig, Config, FailMode, PeerConfig};
 use crate::trust::RandomSource;
 use peer::Peer;
 use prefixes::Prefixes;
@@ -73,6 +76,7 @@ pub struct Node {
     /// The packets of a block on their way to the press.
     block: Vec<u8>,
     drops: NodeDrops,
+    classes: Vec<ClassConfig>,
     patience: Patience,
     /// The MTU of the TUN: what TCP through it is told.
     tun_mtu: u16,
@@ -109,6 +113,7 @@ impl Node {
             scratch: vec![0; LEN_MAX + RECORD_ROOM].into_boxed_slice(),
             block: Vec::new(),
             drops: NodeDrops::default(),
+            classes: config.classes.clone(),
             patience: patience(config),
             tun_mtu: u16::MAX,
             flow_seed: u64::from_le_bytes(seed),
@@ -136,6 +141,7 @@ impl Node {
         random: &mut dyn FnMut() -> RandomSource,
     ) -> Result<(), ConfigError> {
         self.patience = patience(config);
+        self.classes.clone_from(&config.classes);
         for index in 0..self.peers.len() {
             let name = &self.peers[index].config.name;
             if !config.peers.iter().any(|peer| &peer.name == name) {
@@ -156,7 +162,7 @@ impl Node {
                 let peer = &mut self.peers[index];
                 // A peer that moved stays where it is, unless it is configured to be elsewhere.
                 let moved = peer.config.endpoint != new.endpoint;
-                peer.reconfigure(new.clone())?;
+                peer.reconfigure(new.clone(), &config.classes)?;
                 if let Some(endpoint) = endpoint.filter(|_| moved) {
                     peer.set_endpoint(endpoint);
                 }
@@ -237,7 +243,12 @@ impl Node {
         let of_peer = |peer: &Peer| {
             let timers = peer.deadline(self.patience);
             let open = peer.handshake.current().is_some() && !peer.pacer.is_blocked();
-            if open && peer.port.can_send() { timers.min(peer.pacer.ready_at()) } else { timers }
+            if open && peer.port.can_send() {
+                // Either the link can't take a frame yet, or what waits is held back.
+                timers.min(peer.hold_until.unwrap_or_else(|| peer.pacer.ready_at()))
+            } else {
+                timers
+            }
         };
         self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
     }
@@ -271,7 +282,7 @@ impl Node {
         random: RandomSource,
     ) -> Result<Peer, ConfigError> {
         self.generations += 1;
-        Peer::new(self.generations, config.clone(), endpoint, random)
+        Peer::new(self.generations, config.clone(), &self.classes, endpoint, random)
     }
 
     fn remove_peer(&mut self, index: usize) {

@@ -248,7 +248,7 @@ mod tests {
                 pressed_to_bytes: 150_000,
                 press_ns: 2_000_000,
             },
-            rx: StreamRx::default(),
+            ..ProxyStatus::default()
         };
         let expected = "\
 ingress: dwell 0.1.0, ingress, running for 1 h 0 min, 1.0 % of a CPU

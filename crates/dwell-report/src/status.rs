@@ -151,6 +151,13 @@ pub struct PeerStatus {
     pub tx: TxStatus,
     /// What comes from the peer.
     pub rx: RxStatus,
+    /// How long a datagram is believed to take to the peer: configured, or half of the smoothed
+    /// round trip.
+    #[serde(default)]
+    pub one_way_ns: Option<u64>,
+    /// Classes whose packets may be held back, and how well that was kept.
+    #[serde(default)]
+    pub deadlines: Vec<DeadlineStatus>,
     /// What was learned of the traffic to the peer, by class.
     pub classes: Vec<ClassStatus>,
 }
@@ -211,6 +218,12 @@ pub struct TxStatus {
     pub control_datagrams: u64,
     /// Their bytes.
     pub control_bytes: u64,
+    /// Datagrams sent again because the peer missed them.
+    #[serde(default)]
+    pub resent_datagrams: u64,
+    /// What the link carried for them.
+    #[serde(default)]
+    pub resent_bytes: u64,
     /// Datagrams that the operating system did not take, by error.
     pub send_errors: BTreeMap<String, u64>,
 }
@@ -310,6 +323,12 @@ pub struct RxStatus {
     pub packets: Count,
     /// Datagrams that never came: gaps in the sequence numbers.
     pub lost_datagrams: u64,
+    /// Of the datagrams that were missing, those that came when they were sent again.
+    #[serde(default)]
+    pub recovered_datagrams: u64,
+    /// Those that did not come, though the peer was asked; or it did not keep them.
+    #[serde(default)]
+    pub unrecovered_datagrams: u64,
     /// Datagrams refused as duplicates or replays.
     pub replayed: u64,
     /// Datagrams that are not from the peer, or were altered on the way.
@@ -341,6 +360,26 @@ pub struct PeerReport {
     pub duplicates: u64,
     /// The rate at which datagrams arrived since its report before.
     pub delivery_bps: u64,
+}
+
+/// Packets of a class with a deadline, on their way to a peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadlineStatus {
+    /// The class, by its name in the configuration.
+    pub class: String,
+    /// How long a packet may take to the peer.
+    pub max_wait_ns: u64,
+    /// What is left of it for holding packets back, now: W of Sawabe et al. Zero if there is
+    /// nothing left, and packets go at once.
+    pub hold_ns: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets that waited for longer than that: violations.
+    pub late: u64,
+    /// By how much, in the mean over those.
+    pub excess_mean_ns: u64,
+    /// By how much, at the most.
+    pub excess_max_ns: u64,
 }
 
 /// What was learned of a class of packets.
@@ -387,6 +426,9 @@ pub struct HistogramSummary {
     pub p99_ns: u64,
     /// The largest.
     pub max_ns: u64,
+    /// How many were at most each of [`BUCKETS_NS`](crate::histogram::BUCKETS_NS).
+    #[serde(default)]
+    pub at_most: [u64; 16],
 }
 
 impl HistogramSummary {

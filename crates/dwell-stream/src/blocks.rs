@@ -220,8 +220,14 @@ impl Blocks {
             self.keep(out.bytes);
             if self.held == 0 {
                 self.steering.link.starved();
+                // Many connections are idle most of the time.
+                self.spare = Vec::new();
             }
         }
+    }
+
+    pub(crate) fn unblocked(&mut self) {
+        self.busy = false;
     }
 
     pub(crate) fn blocked(&mut self, now: Instant) {

@@ -11,6 +11,7 @@ use dwell_report::{Column, Table, human};
 
 use crate::analysis::Analysis;
 use crate::summary::Summary;
+use crate::verdict::judge_traffic;
 
 /// The report as a page. `classes` is how many rows the table of classes has.
 pub fn page(
@@ -20,6 +21,7 @@ pub fn page(
     provenance: Provenance,
 ) -> Page {
     let sections = [
+        Some(verdict(analysis, summary)),
         Some(overview(analysis, summary)),
         Some(traffic::section(analysis)),
         classes::codecs(analysis, summary),
@@ -67,7 +69,17 @@ fn block_text(block: &Block, out: &mut String) {
     }
 }
 
-/// The answer in a few sentences.
+/// Whether to go on at all.
+fn verdict(analysis: &Analysis, summary: &Summary) -> Section {
+    let verdict = judge_traffic(analysis, summary);
+    let text: Vec<&str> = [verdict.answer.words()]
+        .into_iter()
+        .chain(verdict.sentences.iter().map(String::as_str))
+        .collect();
+    Section::new("Would dwell help?").block(Block::Prose(text.join("\n\n")))
+}
+
+/// What was found, in a few sentences.
 fn overview(analysis: &Analysis, summary: &Summary) -> Section {
     let (frames, ip) = (analysis.frames(), analysis.ip());
     let mut text = Vec::new();

@@ -18,9 +18,14 @@ pub use traffic::judge_traffic;
 pub const SAVING_MIN: f64 = 0.05;
 /// More bytes on the link by this share do harm, if bytes count: the tunnel's own overhead.
 pub const GROWTH_MAX: f64 = 0.02;
-/// Fewer or more drops by this share of all packets matter: TCP feels half a percent
-/// (throughput goes with one over the root of the loss; Mathis et al., 1997).
+/// Fewer or more drops by this share of all bytes matter: TCP feels half a percent
+/// (throughput goes with one over the root of the loss; Mathis et al., 1997) ...
 pub const DROPS_MIN: f64 = 0.005;
+/// ... if it is also this share of the drops themselves.
+pub const DROPS_CHANGE_MIN: f64 = 0.1;
+/// From this share of bytes dropped without dwell on, the sources would have sent otherwise: a
+/// replay says little about such a link.
+pub const DROPS_CREDIBLE_MAX: f64 = 0.1;
 /// The mean delay must change by this share to matter ...
 pub const DELAY_SHARE_MIN: f64 = 0.1;
 /// ... and by this much: less is lost in any path.
@@ -79,7 +84,7 @@ pub struct Change {
     /// The share of bytes saved on the link for each byte that arrives at its end; negative
     /// if there are more.
     pub saving: f64,
-    /// The share of packets dropped, without dwell and with it.
+    /// The share of bytes dropped, without dwell and with it.
     pub drops: (f64, f64),
     /// The mean delay in nanoseconds, without dwell and with it.
     pub delay_ns: (u64, u64),
@@ -111,7 +116,7 @@ impl Change {
         Some(Self {
             scheme: lane.name.clone(),
             saving,
-            drops: (without.drop_share(), lane.drop_share()),
+            drops: (without.drop_share_bytes(), lane.drop_share_bytes()),
             delay_ns: (without.delay.mean_ns, lane.delay.mean_ns),
             delay_p99_ns: (without.delay.p99_ns, lane.delay.p99_ns),
             cpu_share: lane.tx().press_ns as f64 / span_ns,
@@ -128,11 +133,13 @@ impl Change {
         if self.saving >= SAVING_MIN {
             helps.push(format!("{} fewer bytes on the link", percent(self.saving)));
         }
-        if self.drops.0 - self.drops.1 >= DROPS_MIN {
+        if drops_less(self.drops.0, self.drops.1) {
             let (from, to) = (percent(self.drops.0), percent(self.drops.1));
-            helps.push(format!("{to} of the packets dropped in place of {from}"));
+            helps.push(format!("{to} of the bytes dropped in place of {from}"));
         }
-        if falls(self.delay_ns.0, self.delay_ns.1) {
+        // A queue whose packets were dropped is short, and that is no help.
+        let more_drops = self.drops.1 - self.drops.0 >= DROPS_MIN;
+        if falls(self.delay_ns.0, self.delay_ns.1) && !more_drops {
             let (from, to) = (time(self.delay_ns.0), time(self.delay_ns.1));
             helps.push(format!("a mean delay of {to} in place of {from}"));
         }
@@ -147,13 +154,13 @@ impl Change {
                 percent(-self.saving)
             ));
         }
-        if self.drops.1 - self.drops.0 >= DROPS_MIN {
+        if drops_less(self.drops.1, self.drops.0) {
             let (from, to) = (percent(self.drops.0), percent(self.drops.1));
-            harms.push(format!("{to} of the packets dropped in place of {from}"));
+            harms.push(format!("{to} of the bytes dropped in place of {from}"));
         }
         // If fewer packets are dropped, those that live wait longer, and that is no harm.
-        let fewer_drops = self.drops.0 - self.drops.1 >= DROPS_MIN;
-        if falls(self.delay_ns.1, self.delay_ns.0) && !fewer_drops {
+        let excused = drops_less(self.drops.0, self.drops.1);
+        if falls(self.delay_ns.1, self.delay_ns.0) && !excused {
             let (from, to) = (time(self.delay_ns.0), time(self.delay_ns.1));
             harms.push(format!("a mean delay of {to} in place of {from}"));
         }
@@ -183,6 +190,11 @@ fn falls(from_ns: u64, to_ns: u64) -> bool {
     fall_ns >= DELAY_NS_MIN && fall_ns >= DELAY_SHARE_MIN * from_ns as f64
 }
 
+/// Whether going from one share of drops to the other is a fall that matters.
+fn drops_less(from: f64, to: f64) -> bool {
+    from - to >= DROPS_MIN && from - to >= DROPS_CHANGE_MIN * from
+}
+
 const MONTH_NS: f64 = 30.0 * 86_400.0 * 1e9;
 
 /// Judges a replay.
@@ -207,6 +219,7 @@ pub fn judge(report: &ReplayReport, question: &Question) -> Verdict {
     };
     sentences.extend(composition_sentence(&report.composition));
     sentences.extend(load_sentence(report));
+    sentences.extend(credible_sentence(report));
     if answer == Answer::Unknown || missing_share(report) > MISSING_SHARE_MAX {
         sentences.extend(missing_sentence(report));
     }
@@ -238,7 +251,7 @@ fn what_changes(best: &Change, helps: &[String], harms: &[String]) -> Option<Str
         (true, false) => format!("The best of the schemes, `{scheme}`, brings {}.", list(harms)),
         (true, true) => format!(
             "The best of the schemes, `{scheme}`, changes next to nothing: {} of the bytes on \
-             the link, {} of the packets dropped in place of {}, a mean delay of {} in place of \
+             the link, {} of them dropped in place of {}, a mean delay of {} in place of \
              {}.",
             signed(-best.saving),
             percent(best.drops.1),
@@ -281,13 +294,32 @@ pub fn composition_sentence(composition: &Composition) -> Option<String> {
 fn load_sentence(report: &ReplayReport) -> Option<String> {
     let load = report.load();
     let rate = human::rate(report.rate_bps);
+    let drops = report.without().map_or(0.0, LaneReport::drop_share_bytes);
     (report.span_ns > 0).then(|| match load {
+        ..1.0 if drops >= DROPS_MIN => format!(
+            "The traffic comes in bursts: it takes {} of the link's {rate} on average, and without \
+             dwell {} of the bytes are dropped.",
+            percent(load),
+            percent(drops)
+        ),
         1.0.. => format!("The traffic would take {} of the link's {rate}.", percent(load)),
         0.3.. => format!("The traffic takes {} of the link's {rate}.", percent(load)),
         _ => format!(
             "The link is idle for most of the time ({} of {rate} used), so that little waits.",
             percent(load)
         ),
+    })
+}
+
+/// A link on which so much is lost is not the one that was captured.
+fn credible_sentence(report: &ReplayReport) -> Option<String> {
+    let drops = report.without().map_or(0.0, LaneReport::drop_share_bytes);
+    (drops >= DROPS_CREDIBLE_MAX).then(|| {
+        format!(
+            "Without dwell {} of the bytes would be dropped, and most sources would slow down at \
+             that, which a replay can't show: these packets were captured on a faster link.",
+            percent(drops)
+        )
     })
 }
 
@@ -371,7 +403,7 @@ impl Verdict {
         ]);
         let bytes = 1.0 - best.saving;
         table.row(["bytes on the link".into(), "100 %".into(), percent(bytes)]);
-        table.row(["packets dropped".into(), percent(best.drops.0), percent(best.drops.1)]);
+        table.row(["bytes dropped".into(), percent(best.drops.0), percent(best.drops.1)]);
         table.row(["delay, mean".into(), time(best.delay_ns.0), time(best.delay_ns.1)]);
         let p99 = best.delay_p99_ns;
         table.row(["delay, 99th percentile".into(), time(p99.0), time(p99.1)]);
@@ -520,5 +552,7 @@ mod tests {
         assert_eq!(worse.harms().len(), 1);
         let better = Change { delay_ns: (80_000_000, 50_000_000), ..worse };
         assert_eq!((better.helps().len(), better.harms().len()), (1, 0));
+        let emptier = Change { drops: (0.5, 0.51), ..better };
+        assert_eq!((emptier.helps().len(), emptier.harms().len()), (0, 0));
     }
 }

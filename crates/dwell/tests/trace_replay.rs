@@ -19,13 +19,13 @@ impl Folder {
     fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
+        fs::create_dir_all(&path).expect("a new folder");
         Self(path)
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.0.join(name);
-        fs::write(&path, bytes).unwrap();
+        fs::write(&path, bytes).expect("a new file");
         path
     }
 }
@@ -37,7 +37,11 @@ impl Drop for Folder {
 }
 
 fn dwell(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_dwell")).arg("trace").args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_dwell"))
+        .arg("trace")
+        .args(arguments)
+        .output()
+        .expect("dwell runs")
 }
 
 fn told(output: &Output) -> String {

@@ -156,6 +156,25 @@ impl Common {
         }
     }
 
+    /// What is learned of frames that are pressed as a whole is learned under this name.
+    pub(super) const FRAMES: (u64, ClassKey) = (0, ClassKey::new(0, 0));
+
+    /// Books that the frame was pressed as a whole.
+    pub(super) fn frame_pressed(&mut self, outcome: Outcome, took_ns: u64) {
+        let packets = self.frame.units.len() as u32;
+        let bytes: u32 = self.frame.units.iter().map(|unit| unit.bytes).sum();
+        let press = &mut self.accounts.press;
+        press.tried += u64::from(packets);
+        press.bypassed[Bypass::Scheme as usize] -= u64::from(packets);
+        let to_bytes = self.book_press(outcome, (packets, bytes), took_ns);
+        self.learn(Self::FRAMES, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
+        let Some(to_bytes) = to_bytes else { return };
+        let raw = u64::from(bytes) + u64::from(packets * self.config.frame.raw_unit_bytes);
+        let saved = raw - self.unit_bytes(to_bytes, true);
+        self.frame.link_bytes -= saved;
+        self.accounts.link_bytes -= saved;
+    }
+
     /// A packet that was held is dropped.
     pub(super) fn drop_held(&mut self, reason: DropReason, original_bytes: u32) {
         self.accounts.held.remove(original_bytes);

@@ -57,7 +57,9 @@ pub fn receive(
         if let Some(writer) = writer {
             // Without its sender it ends, and removes what is not complete.
             drop(writer.pieces);
-            let _ = tokio::time::timeout(FAREWELL, writer.gone).await;
+            if let Some(gone) = writer.gone {
+                let _ = tokio::time::timeout(FAREWELL, gone).await;
+            }
         }
         Ok(result)
     })?
@@ -151,9 +153,9 @@ async fn receive_stream<F: FnMut(&Progress)>(
     let mut bytes = vec![0; PIECE_BYTES];
     while !receiver.is_finished() {
         if carrier.rest.is_empty() {
-            let len = carrier.read(&mut bytes).await.map_err(cut)?;
+            let len = carrier.read(&mut bytes).await.map_err(|error| cut(&error))?;
             if len == 0 {
-                return Err(cut(io::ErrorKind::UnexpectedEof.into()).into());
+                return Err(cut(&io::ErrorKind::UnexpectedEof.into()).into());
             }
             carrier.rest.extend_from_slice(&bytes[..len]);
         }
@@ -188,7 +190,7 @@ async fn receive_stream<F: FnMut(&Progress)>(
     Ok((meter.at(stats.data_bytes, stats.wire_bytes), sha256))
 }
 
-fn cut(error: io::Error) -> TransferError {
+fn cut(error: &io::Error) -> TransferError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {
             TransferError::Connection("the sender went away before the end".to_owned())
@@ -208,8 +210,8 @@ enum Piece {
 #[derive(Debug)]
 struct Writer {
     pieces: mpsc::Sender<Piece>,
-    /// Why it ended; nothing if it was told to.
-    gone: oneshot::Receiver<io::Result<()>>,
+    /// Why it ended; nothing if it was told to, or was asked already.
+    gone: Option<oneshot::Receiver<io::Result<()>>>,
 }
 
 impl Writer {
@@ -221,13 +223,15 @@ impl Writer {
             let _ = tell.send(write(output, &mut receiver));
         };
         thread::Builder::new().name("dwell-write".to_owned()).spawn(work)?;
-        Ok(Self { pieces, gone })
+        Ok(Self { pieces, gone: Some(gone) })
     }
 
     async fn error(&mut self) -> io::Error {
-        match (&mut self.gone).await {
+        let unknown = || io::Error::other("what writes it has come to an end of its own");
+        let Some(gone) = self.gone.take() else { return unknown() };
+        match gone.await {
             Ok(Err(error)) => error,
-            _ => io::Error::other("what writes it has come to an end of its own"),
+            _ => unknown(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_policy::Press;
+use dwell_policy::{Press, Trigger};
 use ipnet::IpNet;
 
 use super::error::Errors;
@@ -120,6 +120,21 @@ impl Config {
             warnings.extend(self.routing_loop(peer));
             warnings.extend(without_security(peer));
             warnings.extend(never_waits(peer));
+        }
+        let deadline = self.classes.iter().find(|class| class.max_wait_ns.is_some());
+        let holds = |peer: &PeerConfig| matches!(peer.scheme.trigger, Trigger::Chunk { .. });
+        match (deadline, self.peers.iter().find(|peer| holds(peer))) {
+            (Some(class), None) => warnings.push(format!(
+                "the class \"{}\" has a max_wait, but no peer has a scheme that holds packets \
+                 back: write for instance scheme = \"chutq-dcf\"",
+                class.name
+            )),
+            (None, Some(peer)) => warnings.push(format!(
+                "the scheme \"{}\" of \"{}\" holds back packets of classes with a max_wait, \
+                 and there is none: add a [[class]]",
+                peer.scheme_name, peer.name
+            )),
+            _ => {}
         }
         let waits = self.peers.iter().find(|peer| peer.endpoint.is_none());
         if let (0, Some(peer)) = (self.node.listen.port(), waits) {

@@ -7,6 +7,7 @@
 //! Reading is pure ([`Config::parse`]); only [`Config::load`] opens files.
 
 mod check;
+mod class;
 mod endpoint;
 mod error;
 mod exceptions;
@@ -23,13 +24,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use dwell_base::Rate;
-use dwell_base::time::SECOND_NS;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{
     BlockOrder, ClassKey, Gather, LearnedConfig, Press, QueueLimit, Ratio, Scheme, Trigger,
 };
 use ipnet::IpNet;
 
+pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use error::{ConfigError, ConfigErrors};
 pub use read::{NODE_KEYS, PEER_KEYS};
@@ -38,8 +40,8 @@ pub use secret::{ReadSecretError, Secret};
 /// The UDP port that a relay listens on if none is configured.
 pub const PORT: u16 = 7733;
 
-/// The schemes that a relay can run, of [`dwell_policy::PRESETS`].
-pub const SCHEMES: [&str; 7] = ["none", "all", "packet", "flow", "service", "host-pair", "edge"];
+/// The schemes that a relay can run: all of them.
+pub const SCHEMES: [&str; 16] = dwell_policy::PRESETS;
 
 /// The configuration of a relay.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +50,8 @@ pub struct Config {
     pub node: NodeConfig,
     /// Its peers, in the order of the file. At least one.
     pub peers: Vec<PeerConfig>,
+    /// Classes of packets, in the order of the file.
+    pub classes: Vec<ClassConfig>,
 }
 
 impl Config {
@@ -162,6 +166,15 @@ pub struct PeerConfig {
     pub scheme: Scheme,
     /// How large blocks become, for schemes that make some.
     pub blocks: BlockConfig,
+    /// Whether frames of schemes that fill them may be pressed as a whole.
+    pub chunk_press: bool,
+    /// Whether datagrams with blocks are sent again if they were lost.
+    pub retransmit: bool,
+    /// The longest that packets from the peer wait for a datagram that is missing, so that they
+    /// keep their order, in nanoseconds.
+    pub order_wait_ns: u64,
+    /// How long a datagram takes to the peer, in nanoseconds; or it is estimated.
+    pub one_way_delay_ns: Option<u64>,
     /// What packets are pressed with.
     pub codec: CodecSpec,
     /// How fast the link is.
@@ -210,7 +223,8 @@ impl BlockConfig {
             // Single packets, not by their waiting time but by the length of the queue.
             (_, Press::WaitingTime, Some(1)) => Gather::Packet,
             (_, Press::WaitingTime, Some(_)) => return None,
-            _ => return Some(scheme),
+            // Frames are as large as the path takes them.
+            _ => return Some(scheme.with_chunk_bytes_max(u32::MAX)),
         };
         Some(match self.packets {
             None => Scheme::waiting(gather, self.bytes),
@@ -310,6 +324,10 @@ impl PeerConfig {
             scheme_name: "packet",
             scheme: Scheme::packet(),
             blocks: BlockConfig::default(),
+            chunk_press: true,
+            retransmit: true,
+            order_wait_ns: 50 * MILLI_NS,
+            one_way_delay_ns: None,
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },
             rate: RateConfig::Auto,
             queue: QueueLimit::default(),

@@ -13,7 +13,7 @@ use super::error::Errors;
 use super::table::{Located, Table};
 use super::{
     Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
-    Secret, Security, check, exceptions, value,
+    Secret, Security, check, class, exceptions, value,
 };
 
 /// How to come to the secret in a file.
@@ -25,7 +25,7 @@ pub(super) struct Secrets<'s> {
     pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
 }
 
-const TABLES: [&str; 3] = ["node", "defaults", "peer"];
+const TABLES: [&str; 4] = ["node", "defaults", "peer", "class"];
 
 /// The keys of `[node]`.
 pub const NODE_KEYS: [&str; 10] = [
@@ -42,7 +42,7 @@ pub const NODE_KEYS: [&str; 10] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first three may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 21] = [
+pub const PEER_KEYS: [&str; 25] = [
     "name",
     "endpoint",
     "prefixes",
@@ -52,12 +52,16 @@ pub const PEER_KEYS: [&str; 21] = [
     "block_bytes",
     "block_packets",
     "block_lead",
+    "chunk_press",
+    "retransmit",
+    "order_wait",
     "codec",
     "rate",
     "queue_time",
     "queue_packets",
     "queue_bytes",
     "link_overhead",
+    "one_way_delay",
     "on_dead",
     "exceptions",
     "exceptions_file",
@@ -117,7 +121,8 @@ fn read_document(
         .map(|(index, table)| read_peer(table, index, &defaults, secrets, errors))
         .collect();
     check::across(&node, &peers, errors);
-    Some(Config { node, peers: peers.into_iter().map(|peer| peer.config).collect() })
+    let classes = class::read(&class_tables(document, errors), errors);
+    Some(Config { node, peers: peers.into_iter().map(|peer| peer.config).collect(), classes })
 }
 
 fn refuse_unknown_tables(document: &DeTable<'_>, errors: &mut Errors<'_>) {
@@ -127,12 +132,13 @@ fn refuse_unknown_tables(document: &DeTable<'_>, errors: &mut Errors<'_>) {
             continue;
         }
         let hint = match value.get_ref() {
-            DeValue::Table(_) | DeValue::Array(_) => {
-                suggest(name, &TABLES).replace("`peer`", "`[[peer]]`").replace(
-                    "the keys here are node, defaults, peer",
-                    "use [node], [defaults], [[peer]]",
-                )
-            }
+            DeValue::Table(_) | DeValue::Array(_) => suggest(name, &TABLES)
+                .replace("`peer`", "`[[peer]]`")
+                .replace("`class`", "`[[class]]`")
+                .replace(
+                    "the keys here are node, defaults, peer, class",
+                    "use [node], [defaults], [[peer]], [[class]]",
+                ),
             _ if NODE_KEYS.contains(&name) && name != "name" => "put it under [node]".to_owned(),
             _ if PEER_KEYS.contains(&name) => "put it under [[peer]] or [defaults]".to_owned(),
             _ => "every key stands under [node], [defaults] or [[peer]]".to_owned(),
@@ -188,6 +194,33 @@ fn peer_tables<'t>(document: &'t DeTable<'t>, errors: &mut Errors<'_>) -> Vec<Ta
             Vec::new()
         }
     }
+}
+
+/// The tables of the classes; what has the wrong shape is told and left out.
+fn class_tables<'t>(document: &'t DeTable<'t>, errors: &mut Errors<'_>) -> Vec<Table<'t>> {
+    let Some(value) = document.get("class") else { return Vec::new() };
+    let items = value.get_ref().as_array().map(|items| {
+        items.iter().map(|item| Some((item.get_ref().as_table()?, item.span().start)))
+    });
+    let Some(tables) = items.and_then(Iterator::collect::<Option<Vec<_>>>) else {
+        let line = errors.line_of(value.span().start);
+        let message = "classes are written with two brackets each: [[class]]".to_owned();
+        errors.add(Some(line), None, message);
+        return Vec::new();
+    };
+    let place = |table: &DeTable<'_>, index: usize| match table
+        .get("name")
+        .and_then(|name| name.get_ref().as_str())
+    {
+        Some(name) => format!("[[class]] \"{}\"", printable(name)),
+        None => format!("[[class]] number {}", index + 1),
+    };
+    let tables = tables.into_iter().enumerate();
+    tables
+        .map(|(index, (table, start))| {
+            Table::new(place(table, index), table, errors.line_of(start))
+        })
+        .collect()
 }
 
 fn peer_place(table: &DeTable<'_>, index: usize) -> String {
@@ -261,12 +294,16 @@ struct PeerKeys {
     block_bytes: Option<Located<u64>>,
     block_packets: Option<Located<Option<u32>>>,
     block_lead: Option<Located<u32>>,
+    chunk_press: Option<Located<bool>>,
+    retransmit: Option<Located<bool>>,
+    order_wait_ns: Option<Located<u64>>,
     codec: Option<Located<CodecSpec>>,
     rate: Option<Located<RateConfig>>,
     queue_time_ns: Option<Located<u64>>,
     queue_packets: Option<Located<u32>>,
     queue_bytes: Option<Located<u64>>,
     link_overhead_bytes: Option<Located<u32>>,
+    one_way_delay_ns: Option<Located<Option<u64>>>,
     on_dead: Option<Located<FailMode>>,
     exceptions: Option<Vec<Located<ClassKey>>>,
     exceptions_file: Option<Located<PathBuf>>,
@@ -293,6 +330,10 @@ impl PeerKeys {
             }),
             block_packets: table.get("block_packets", errors, value::block_packets),
             block_lead: table.get("block_lead", errors, |value| value::integer(value, 0..=1000)),
+            chunk_press: table.get("chunk_press", errors, value::boolean),
+            retransmit: table.get("retransmit", errors, value::boolean),
+            order_wait_ns: table
+                .get("order_wait", errors, |value| value::duration_ns(value, 0..=SECOND_NS)),
             codec: table.get("codec", errors, value::codec),
             rate: table.get("rate", errors, value::rate),
             queue_time_ns: table.get("queue_time", errors, |value| {
@@ -305,6 +346,7 @@ impl PeerKeys {
             }),
             link_overhead_bytes: table
                 .get("link_overhead", errors, |value| value::integer(value, 0..=1000)),
+            one_way_delay_ns: table.get("one_way_delay", errors, value::one_way_delay),
             on_dead: table.get("on_dead", errors, value::on_dead),
             exceptions: table.get_list("exceptions", "[\"tcp/443\"]", errors, value::class),
             exceptions_file: table.get("exceptions_file", errors, value::exceptions_file),
@@ -327,6 +369,9 @@ impl PeerKeys {
         }
         set(&mut peer.blocks.packets, &self.block_packets);
         set(&mut peer.blocks.lead, &self.block_lead);
+        set(&mut peer.chunk_press, &self.chunk_press);
+        set(&mut peer.retransmit, &self.retransmit);
+        set(&mut peer.order_wait_ns, &self.order_wait_ns);
         set(&mut peer.codec, &self.codec);
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;
@@ -334,6 +379,7 @@ impl PeerKeys {
         set(packets, &self.queue_packets);
         set(bytes, &self.queue_bytes);
         set(&mut peer.link_overhead_bytes, &self.link_overhead_bytes);
+        set(&mut peer.one_way_delay_ns, &self.one_way_delay_ns);
         set(&mut peer.on_dead, &self.on_dead);
         if let Some(list) = &self.exceptions {
             peer.exceptions = list.iter().map(|class| class.value).collect();

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dwell_base::text::printable;
-use dwell_base::time::{format_duration_ns, parse_duration_ns};
+use dwell_base::time::{SECOND_NS, format_duration_ns, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
 use dwell_codec::CodecSpec;
-use dwell_policy::{ClassKey, PRESETS, Ratio};
+use dwell_policy::{ClassKey, Ratio};
 use ipnet::IpNet;
 use toml::de::DeValue;
 
@@ -281,18 +281,17 @@ pub(super) fn block_packets(value: &DeValue<'_>) -> Read<Option<u32>> {
 }
 
 pub(super) fn scheme(value: &DeValue<'_>) -> Read<&'static str> {
-    if let Some(name) = value.as_str().filter(|name| is_simulated_only(name)) {
-        let possible = SCHEMES.join("\", \"");
-        return Err(format!(
-            "\"{name}\" runs in the simulator only so far: use one of \"{possible}\""
-        ));
-    }
     one_of(value, &SCHEMES.map(|name| (name, name)))
 }
 
-/// There is such a scheme, but not for relays.
-fn is_simulated_only(name: &str) -> bool {
-    PRESETS.contains(&name) && !SCHEMES.contains(&name)
+/// A time, or none for `"auto"`.
+pub(super) fn one_way_delay(value: &DeValue<'_>) -> Read<Option<u64>> {
+    match value.as_str() {
+        Some("auto") => Ok(None),
+        _ => duration_ns(value, 0..=10 * SECOND_NS)
+            .map(Some)
+            .map_err(|message| format!("{message}; or \"auto\"")),
+    }
 }
 
 pub(super) fn security_none(value: &DeValue<'_>) -> Read<()> {

@@ -10,10 +10,11 @@ use dwell_wire::{CloseReason, Control, PacketInfo};
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame};
 use super::pacer::Pacing;
-use super::peer::Peer;
-use super::press::{Bench, group_of, keep_pressed, press_block, press_packet};
+use super::peer::{NEVER_PRESSED, Peer};
+use super::press::{Bench, group_of, keep_pressed, press_block, press_frame, press_packet};
+use super::store::Treatment;
 use super::{Node, enter};
-use crate::config::Config;
+use crate::config::{ClassConfig, Config, class_of};
 use crate::trust::HELLO_LEN_MAX;
 
 /// Bytes of IP and TCP headers without options.
@@ -47,15 +48,20 @@ impl Node {
         if info.tcp_syn {
             clamp(packet, self.tun_mtu.min(packet_max));
         }
-        let id = self.store.insert(packet);
+        let class = class_of(&self.classes, &info);
+        let treatment = treatment(&self.classes, class);
+        let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
             bytes: packet.len() as u32,
-            source: ClassKey::new(info.protocol, info.src_port),
+            source: match treatment.exempt {
+                true => NEVER_PRESSED,
+                false => ClassKey::new(info.protocol, info.src_port),
+            },
             destination: ClassKey::new(info.protocol, info.dst_port),
             flow: info.flow_hash,
             group: group_of(peer.port.config().scheme.gather, &info, self.flow_seed),
-            hold_ns: Packet::NEVER_HELD,
+            hold_ns: peer.deadlines.hold_ns(class),
             pressed: false,
         };
         if let Admission::Dropped(_) = peer.port.arrive(env.now(), arrival) {
@@ -92,7 +98,10 @@ impl Node {
                 peer.port.link_busy();
             }
             match action.take() {
-                Some(Action::Send) => send_frame(peer, index, store, scratch, env, now),
+                Some(Action::Send) => {
+                    press_frame(peer, index, store, &mut Bench { out: scratch, block }, env);
+                    send_frame(peer, index, store, scratch, env, now);
+                }
                 Some(Action::Press(id)) => {
                     press_packet(peer, index, id, store, &mut Bench { out: scratch, block }, env);
                 }
@@ -109,6 +118,7 @@ impl Node {
                 peer.pacer.idle(env.now());
             }
         }
+        peer.hold_until = peer.port.next_deadline();
         peer.port.link_busy();
     }
 
@@ -166,6 +176,8 @@ impl Node {
                 peer.port.clear(|id| self.store.remove(id));
                 peer.take_up_scheme();
             }
+            self.chase_missing(env, now, index);
+            let peer = &mut self.peers[index];
             let due = peer.due(now, self.patience);
             if due.dead {
                 self.give_up(env, index);
@@ -215,6 +227,15 @@ impl Node {
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index));
         }
+    }
+}
+
+fn treatment(classes: &[ClassConfig], class: Option<usize>) -> Treatment {
+    let found = class.and_then(|class| classes.get(class));
+    Treatment {
+        class: class.and_then(|class| u8::try_from(class).ok()),
+        exempt: found.is_some_and(|class| !class.press),
+        once: found.is_some_and(|class| !class.retransmit),
     }
 }
 

@@ -22,6 +22,10 @@ pub enum Pacing {
 /// Frames may leave this much ahead of their time: it saves a wake-up for each of them on
 /// fast links, and is less than one frame on links below 12 Mbit/s.
 const AHEAD_NS: u64 = 500 * MICRO_NS;
+/// The same two if packets have deadlines: what left ahead of its time waits in the link, where
+/// nobody sees it.
+const AHEAD_EXACT_NS: u64 = 50 * MICRO_NS;
+const CATCH_UP_EXACT_NS: u64 = 50 * MICRO_NS;
 /// A wake-up that comes late may be made up for, up to this much of the link's time.
 const CATCH_UP_NS: u64 = 2 * MILLI_NS;
 /// The link is never believed to be busy for longer than this, or than one frame takes.
@@ -57,6 +61,8 @@ pub struct Pacer {
     measured: Option<Rate>,
     buffer_ns: u64,
     buffer_bytes: u64,
+    ahead_ns: u64,
+    catch_up_ns: u64,
 }
 
 impl Pacer {
@@ -72,7 +78,17 @@ impl Pacer {
             measured: None,
             buffer_ns: BUFFER_NS_MIN,
             buffer_bytes: BUFFER_BYTES_MIN,
+            ahead_ns: AHEAD_NS,
+            catch_up_ns: CATCH_UP_NS,
         }
+    }
+
+    /// Whether packets have deadlines, so that more wake-ups are worth it.
+    pub fn set_exact(&mut self, exact: bool) {
+        (self.ahead_ns, self.catch_up_ns) = match exact {
+            true => (AHEAD_EXACT_NS, CATCH_UP_EXACT_NS),
+            false => (AHEAD_NS, CATCH_UP_NS),
+        };
     }
 
     /// How readiness is found.
@@ -83,8 +99,8 @@ impl Pacer {
     /// Changes how readiness is found.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         if pacing != self.pacing {
-            let blocked = self.blocked;
-            *self = Self { free_at: self.free_at, blocked, ..Self::new(pacing) };
+            let Self { free_at, blocked, ahead_ns, catch_up_ns, .. } = *self;
+            *self = Self { free_at, blocked, ahead_ns, catch_up_ns, ..Self::new(pacing) };
         }
     }
 
@@ -96,7 +112,7 @@ impl Pacer {
     /// When the link will be ready, if time alone decides.
     pub fn ready_at(&self) -> Instant {
         match self.pacing {
-            Pacing::Fixed(_) => self.free_at.before_ns(AHEAD_NS),
+            Pacing::Fixed(_) => self.free_at.before_ns(self.ahead_ns),
             Pacing::Auto | Pacing::Unlimited => Instant::ZERO,
         }
     }
@@ -136,7 +152,7 @@ impl Pacer {
     pub fn sent(&mut self, now: Instant, link_bytes: u64) {
         self.sample_bytes += link_bytes;
         if let Pacing::Fixed(rate) = self.pacing {
-            let start = self.free_at.max(now.before_ns(CATCH_UP_NS));
+            let start = self.free_at.max(now.before_ns(self.catch_up_ns));
             // Control datagrams don't wait for the link. However many there are, packets get
             // their turn.
             let free_at = start + rate.transmission_ns(link_bytes);

@@ -6,17 +6,21 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::supported_bitmap;
 use dwell_policy::{
-    ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Scheme,
+    ClassKey, ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Scheme,
+    Trigger,
 };
 use dwell_report::Histogram;
 use dwell_report::status::{PeerReport, PeerState, RxStatus};
 use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
-use dwell_wire::record::{RECORD_BODY_NAMED_MAX, fragment_record_len};
+use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 use dwell_wire::{Hello, ReplayWindow, Report};
 
+use super::deadlines::Deadlines;
+use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
 use super::reassembly::Reassembly;
-use crate::config::{PeerConfig, RateConfig, Security};
+use super::resend::Kept;
+use crate::config::{ClassConfig, PeerConfig, RateConfig, Security};
 use crate::trust::{Handshake, Key, Offer, RandomSource, Session};
 
 /// Bytes of UDP and IP headers: IPv4.
@@ -35,6 +39,15 @@ const REPORT_NS: u64 = SECOND_NS;
 
 /// What waits under an old scheme may leave for so long before it is dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
+
+/// Packets of classes that must not be pressed come to the port with this as their source: a
+/// protocol number that is reserved, on every port's list of exceptions.
+pub(crate) const NEVER_PRESSED: ClassKey = ClassKey::new(255, 0);
+/// Packets in one datagram; more if it is filled with small ones on purpose.
+const UNITS_MAX: u32 = 64;
+const CHUNK_UNITS_MAX: u32 = 1024;
+/// While packets are held back for deadlines, the round trip is measured this often.
+const MEASURE_DEADLINES_NS: u64 = 2 * SECOND_NS;
 
 /// When a node speaks without being spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +74,8 @@ pub(crate) struct Extra {
     pub(crate) too_big: u64,
     pub(crate) unconnected: u64,
     pub(crate) unwritten: u64,
+    pub(crate) resent_datagrams: u64,
+    pub(crate) resent_bytes: u64,
 }
 
 pub(crate) struct Peer {
@@ -80,11 +95,17 @@ pub(crate) struct Peer {
     /// The port goes on with another scheme than the configured one until it is empty; since
     /// when, once that was noted.
     old_scheme: Option<Option<Instant>>,
+    pub(crate) deadlines: Deadlines,
+    /// When held-back packets go at the latest, if the link waits for that.
+    pub(crate) hold_until: Option<Instant>,
     /// The units of the frame that is being sent; storage that is used again.
     pub(crate) frame_units: Vec<PacketId>,
     /// The name of the latest record that was cut.
     pub(crate) fragment_id: u32,
     pub(crate) reassembly: Reassembly,
+    /// What was sent and may be sent again; what came and what is missing.
+    pub(crate) kept: Kept,
+    pub(crate) order: Order,
     pub(crate) rx: RxStatus,
     pub(crate) extra: Extra,
     pub(crate) reported: Option<PeerReport>,
@@ -93,6 +114,7 @@ pub(crate) struct Peer {
     pub(crate) heard_at: Option<Instant>,
     /// The first thing sent since the peer was last heard.
     unanswered_since: Option<Instant>,
+    spoke_at: Instant,
     probed_at: Instant,
     reported_at: Instant,
     reported_data: u64,
@@ -110,6 +132,7 @@ impl Peer {
     pub(crate) fn new(
         generation: u64,
         config: PeerConfig,
+        classes: &[ClassConfig],
         endpoint: Option<SocketAddr>,
         random: RandomSource,
     ) -> Result<Self, ConfigError> {
@@ -131,9 +154,13 @@ impl Peer {
             peer_datagram_max: u16::MAX,
             codec_accepted: true,
             old_scheme: None,
+            deadlines: Deadlines::default(),
+            hold_until: None,
             frame_units: Vec::new(),
             fragment_id: 0,
             reassembly: Reassembly::default(),
+            kept: Kept::default(),
+            order: Order::default(),
             rx: RxStatus::default(),
             extra: Extra::default(),
             reported: None,
@@ -141,6 +168,7 @@ impl Peer {
             rtt_ns: None,
             heard_at: None,
             unanswered_since: None,
+            spoke_at: Instant::ZERO,
             probed_at: Instant::ZERO,
             reported_at: Instant::ZERO,
             reported_data: 0,
@@ -151,16 +179,26 @@ impl Peer {
             session_records: 0,
             config,
         };
+        peer.deadlines.configure(classes);
+        peer.pacer.set_exact(peer.is_chunked());
+        peer.refresh_deadlines();
         peer.configure_port()?;
         peer.port.link_busy();
         Ok(peer)
     }
 
     /// Takes a new configuration; what waits, the session and what was learned stay.
-    pub(crate) fn reconfigure(&mut self, config: PeerConfig) -> Result<(), ConfigError> {
+    pub(crate) fn reconfigure(
+        &mut self,
+        config: PeerConfig,
+        classes: &[ClassConfig],
+    ) -> Result<(), ConfigError> {
         let other_codec = config.codec != self.config.codec;
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
+        self.pacer.set_exact(self.is_chunked());
+        self.deadlines.configure(classes);
+        self.refresh_deadlines();
         self.configure_port()?;
         if other_codec {
             self.port.forget_estimates();
@@ -170,7 +208,14 @@ impl Peer {
 
     fn configure_port(&mut self) -> Result<(), ConfigError> {
         let config = &self.config;
-        let scheme = if self.codec_accepted { config.scheme } else { Scheme::none() };
+        let mut scheme = if self.codec_accepted { config.scheme } else { Scheme::none() };
+        if self.is_chunked() {
+            // Filling datagrams needs no codec.
+            let timers = self.deadlines.timers();
+            scheme = timers.map_or(config.scheme, |timers| config.scheme.with_class_timers(timers));
+        }
+        let mut exceptions = config.exceptions.clone();
+        exceptions.push(NEVER_PRESSED);
         let learned = LearnedConfig { poor_ratio: config.poor_ratio, ..LearnedConfig::default() };
         let wanted = PortConfig {
             scheme,
@@ -179,7 +224,7 @@ impl Peer {
             frame: self.frame_cost(),
             estimates: Estimates::Learned(learned),
             press_bytes_min: config.press_bytes_min,
-            exceptions: config.exceptions.clone(),
+            exceptions,
         };
         match self.port.configure(wanted.clone()) {
             // What waits leaves as it was queued.
@@ -209,6 +254,27 @@ impl Peer {
         now >= *since.get_or_insert(now) + OLD_SCHEME_NS
     }
 
+    /// Whether packets are held back to fill datagrams.
+    pub(crate) fn is_chunked(&self) -> bool {
+        matches!(self.config.scheme.trigger, Trigger::Chunk { .. })
+    }
+
+    /// The way to the peer takes another time than was believed, or the link.
+    fn refresh_deadlines(&mut self) -> bool {
+        let frame_bytes = u64::from(self.frame_bytes()) + self.units_bytes_max() as u64;
+        let frame_ns = self.pacer.rate().map_or(0, |rate| rate.transmission_ns(frame_bytes));
+        self.deadlines.refresh(self.config.one_way_delay_ns, frame_ns)
+    }
+
+    /// The peer answered a probe.
+    pub(crate) fn measured_rtt(&mut self, rtt_ns: u64) {
+        self.rtt_ns = Some(rtt_ns);
+        self.deadlines.measured(rtt_ns);
+        if self.refresh_deadlines() {
+            self.refresh_port();
+        }
+    }
+
     /// Whether the peer can decode what we press with.
     pub(crate) fn codec_accepted(&self) -> bool {
         self.codec_accepted
@@ -216,7 +282,17 @@ impl Peer {
 
     /// Whether datagrams with blocks are kept to be sent again.
     pub(crate) fn keeps(&self) -> bool {
-        false
+        self.config.retransmit
+    }
+
+    /// How long missing datagrams are waited for.
+    pub(crate) fn waits(&self) -> Waits {
+        Waits { rtt_ns: self.rtt_ns, order_wait_ns: self.config.order_wait_ns }
+    }
+
+    /// What a datagram of this length costs on the link.
+    pub(crate) fn link_bytes(&self, datagram_len: usize) -> u64 {
+        u64::from(self.frame_bytes() - self.session_bytes()) + datagram_len as u64
     }
 
     /// The names of the units in the port's frame, in the storage given.
@@ -239,8 +315,9 @@ impl Peer {
             pressed_unit_bytes: record + PRESSED_HEADER_LEN as u32,
             units_bytes_max: self.units_bytes_max() as u32,
             fragment_bytes: fragment_record_len(0) as u32,
+            fragment_spare_bytes: RESENT_RECORD_LEN as u32,
             unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
-            units_max: 64,
+            units_max: if self.is_chunked() { CHUNK_UNITS_MAX } else { UNITS_MAX },
         }
     }
 
@@ -287,6 +364,10 @@ impl Peer {
         self.peer_datagram_max = hello.datagram_max.max(576);
         self.codec_accepted = hello.decodes(self.config.codec.id as u8);
         self.reassembly.clear();
+        self.kept.clear();
+        self.order.reset();
+        self.deadlines.forget();
+        self.refresh_deadlines();
         self.refresh_port();
         self.heard(now);
         self.reported_data = self.data_records;
@@ -311,11 +392,12 @@ impl Peer {
     /// Something went to the peer that it is going to answer, sooner or later.
     pub(crate) fn spoke(&mut self, now: Instant) {
         self.unanswered_since.get_or_insert(now);
+        self.spoke_at = now;
     }
 
     /// Something went to the peer outside of the port.
     pub(crate) fn sent_control(&mut self, now: Instant, datagram_len: usize) {
-        let link_bytes = u64::from(self.frame_bytes() - self.session_bytes()) + datagram_len as u64;
+        let link_bytes = self.link_bytes(datagram_len);
         self.extra.control_datagrams += 1;
         self.extra.control_bytes += link_bytes;
         self.pacer.sent(now, link_bytes);
@@ -329,7 +411,7 @@ impl Peer {
         let report = self.data_records > self.reported_data && now >= self.reported_at + REPORT_NS;
         // Who hears packets all the time has no reason to ask, but wants the round trip.
         let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
-        let measure = report && due_again;
+        let measure = (report && due_again) || now >= self.measure_at();
         Due {
             probe: now >= self.probe_at(patience) || measure,
             report,
@@ -348,6 +430,7 @@ impl Peer {
         }
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
+            at = at.min(self.measure_at()).min(self.order.deadline(self.waits()));
             if self.data_records > self.reported_data {
                 at = at.min(self.reported_at + REPORT_NS);
             }
@@ -364,6 +447,19 @@ impl Peer {
         match self.unanswered_since {
             Some(since) => idle.min(since.max(self.probed_at) + PROBE_AGAIN_NS),
             None => idle,
+        }
+    }
+
+    /// When the round trip is to be measured for the sake of deadlines.
+    fn measure_at(&self) -> Instant {
+        let needed = self.is_chunked()
+            && self.deadlines.any()
+            && self.config.one_way_delay_ns.is_none()
+            && self.spoke_at > self.probed_at;
+        match (needed, self.rtt_ns) {
+            (false, _) => Instant::FAR_FUTURE,
+            (true, None) => self.probed_at + MEASURE_DEADLINES_NS / 10,
+            (true, Some(_)) => self.probed_at + MEASURE_DEADLINES_NS,
         }
     }
 

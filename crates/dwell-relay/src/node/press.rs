@@ -123,3 +123,53 @@ pub(super) fn keep_pressed(peer: &Peer, id: PacketId, store: &mut Store, bytes: 
     store.press(id, Pressed { codec, epoch: 0, original_len: declared, is_block }, bytes);
     Outcome::Smaller(len)
 }
+
+/// Presses a frame that was filled with packets, as a whole, if that saves time. The result
+/// stands in the place of the first packet.
+pub(super) fn press_frame(
+    peer: &mut Peer,
+    index: usize,
+    store: &mut Store,
+    bench: &mut Bench<'_>,
+    env: &mut impl Env,
+) {
+    let wanted = peer.is_chunked() && peer.config.chunk_press && peer.codec_accepted();
+    if !wanted || !peer.port.frame_press_suffices() {
+        return;
+    }
+    let units = &peer.port.frame().units;
+    let Some(first) = units.first().map(|unit| unit.id) else { return };
+    if units.iter().any(|unit| store.treatment(unit.id).exempt) {
+        return;
+    }
+    bench.block.clear();
+    for unit in units {
+        bench.block.extend_from_slice(store.get(unit.id).0);
+    }
+    let Ok(original_len) = u16::try_from(bench.block.len()) else { return };
+    let packets = units.len() as u32;
+    let room = bench.block.len().saturating_sub(PRESSED_HEADER_LEN + 1);
+    let reply = env.press(PressJob {
+        ticket: Ticket { peer: index, generation: peer.generation, id: first },
+        codec: peer.config.codec,
+        packet: bench.block,
+        out: &mut bench.out[..room],
+        // The link waits: nobody else may do it.
+        cost_ns: 0,
+    });
+    let (outcome, took_ns) = match reply {
+        Pressing::Done { len: Some(len), took_ns } => {
+            let raw = u32::from(original_len);
+            let gains = peer.port.config().frame.gains(len as u32, (packets, raw));
+            if gains {
+                let codec = peer.config.codec.id as u8;
+                let pressed = Pressed { codec, epoch: 0, original_len, is_block: true };
+                store.press(first, pressed, &bench.out[..len]);
+            }
+            (if gains { Outcome::Smaller(len as u32) } else { Outcome::NotSmaller }, took_ns)
+        }
+        Pressing::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
+        Pressing::Failed | Pressing::Pending => (Outcome::Failed, 0),
+    };
+    peer.port.frame_pressed(outcome, took_ns);
+}

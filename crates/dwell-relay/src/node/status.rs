@@ -65,6 +65,8 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         since_heard_ns: peer.heard_at.map(|at| now.since_ns(at)),
         tx: tx_status(peer),
         rx: rx_status(peer),
+        deadlines: peer.deadlines.status(),
+        one_way_ns: peer.deadlines.one_way_ns(config.one_way_delay_ns),
         classes: peer.port.learned_classes().take(CLASSES_MAX).map(ClassStatus::learned).collect(),
     }
 }
@@ -80,6 +82,8 @@ fn tx_status(peer: &Peer) -> TxStatus {
         sojourn: peer.sojourn.summary(),
         control_datagrams: extra.control_datagrams,
         control_bytes: extra.control_bytes,
+        resent_datagrams: extra.resent_datagrams,
+        resent_bytes: extra.resent_bytes,
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(peer.port.accounts())
     }
@@ -95,6 +99,8 @@ fn rx_status(peer: &Peer) -> RxStatus {
     ];
     RxStatus {
         lost_datagrams: lost,
+        recovered_datagrams: peer.order.counts.recovered,
+        unrecovered_datagrams: peer.order.counts.given_up,
         dropped_records: dropped.map(|(name, count)| (name.to_owned(), count)).into(),
         reported: peer.reported,
         ..peer.rx.clone()

@@ -8,6 +8,18 @@ use dwell_policy::PacketId;
 struct Place {
     bytes: Vec<u8>,
     codec: Option<Pressed>,
+    treatment: Treatment,
+}
+
+/// How a packet is treated, by its class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Treatment {
+    /// The class's index.
+    pub(crate) class: Option<u8>,
+    /// It must not be pressed.
+    pub(crate) exempt: bool,
+    /// It is not sent again if it is lost.
+    pub(crate) once: bool,
 }
 
 /// How a packet was pressed.
@@ -29,7 +41,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// Keeps a packet.
-    pub(crate) fn insert(&mut self, packet: &[u8]) -> PacketId {
+    pub(crate) fn insert(&mut self, packet: &[u8], treatment: Treatment) -> PacketId {
         let at = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             u32::try_from(self.places.len() - 1).expect("fewer packets wait than 2^32")
@@ -38,6 +50,7 @@ impl Store {
         place.bytes.clear();
         place.bytes.extend_from_slice(packet);
         place.codec = None;
+        place.treatment = treatment;
         PacketId(at)
     }
 
@@ -45,6 +58,11 @@ impl Store {
     pub(crate) fn get(&self, id: PacketId) -> (&[u8], Option<Pressed>) {
         let place = &self.places[id.0 as usize];
         (&place.bytes, place.codec)
+    }
+
+    /// How the packet is treated.
+    pub(crate) fn treatment(&self, id: PacketId) -> Treatment {
+        self.places[id.0 as usize].treatment
     }
 
     /// Puts a packet's pressed form in its place.

@@ -1,5 +1,7 @@
 //! Nodes over hostile virtual networks, in virtual time.
 
 mod blocks;
+mod chunks;
 mod harness;
+mod lost;
 mod pairs;

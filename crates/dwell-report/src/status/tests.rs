@@ -46,6 +46,16 @@ pub(crate) fn example() -> Status {
             since_heard_ns: Some(1_000_000_000),
             tx: example_tx(),
             rx: example_rx(),
+            one_way_ns: Some(21_000_000),
+            deadlines: vec![DeadlineStatus {
+                class: "meters".to_owned(),
+                max_wait_ns: 50_000_000,
+                hold_ns: 28_000_000,
+                packets: 70,
+                late: 2,
+                excess_mean_ns: 40_000,
+                excess_max_ns: 60_000,
+            }],
             classes: vec![ClassStatus {
                 class: "tcp/443".into(),
                 ratio: 0.5,
@@ -80,9 +90,12 @@ fn example_tx() -> TxStatus {
             p90_ns: 50_000_000,
             p99_ns: 90_000_000,
             max_ns: 99_000_000,
+            at_most: [0, 0, 5, 20, 100, 475, 600, 700, 800, 855, 950, 950, 950, 950, 950, 950],
         },
         control_datagrams: 12,
         control_bytes: 900,
+        resent_datagrams: 9,
+        resent_bytes: 13_000,
         send_errors: map([("ENOBUFS", 0)]),
     }
 }
@@ -98,6 +111,8 @@ fn example_rx() -> RxStatus {
         dropped_records: map([("timed_out", 1)]),
         packets: count(900, 90_000),
         lost_datagrams: 10,
+        recovered_datagrams: 4,
+        unrecovered_datagrams: 1,
         replayed: 0,
         auth_failed: 2,
         malformed: 0,
@@ -192,10 +207,30 @@ const EXAMPLE_JSON: &str = r#"{
           "p50_ns": 2000000,
           "p90_ns": 50000000,
           "p99_ns": 90000000,
-          "max_ns": 99000000
+          "max_ns": 99000000,
+          "at_most": [
+            0,
+            0,
+            5,
+            20,
+            100,
+            475,
+            600,
+            700,
+            800,
+            855,
+            950,
+            950,
+            950,
+            950,
+            950,
+            950
+          ]
         },
         "control_datagrams": 12,
         "control_bytes": 900,
+        "resent_datagrams": 9,
+        "resent_bytes": 13000,
         "send_errors": {
           "ENOBUFS": 0
         }
@@ -215,6 +250,8 @@ const EXAMPLE_JSON: &str = r#"{
           "bytes": 90000
         },
         "lost_datagrams": 10,
+        "recovered_datagrams": 4,
+        "unrecovered_datagrams": 1,
         "replayed": 0,
         "auth_failed": 2,
         "malformed": 0,
@@ -230,6 +267,18 @@ const EXAMPLE_JSON: &str = r#"{
           "delivery_bps": 9500000
         }
       },
+      "one_way_ns": 21000000,
+      "deadlines": [
+        {
+          "class": "meters",
+          "max_wait_ns": 50000000,
+          "hold_ns": 28000000,
+          "packets": 70,
+          "late": 2,
+          "excess_mean_ns": 40000,
+          "excess_max_ns": 60000
+        }
+      ],
       "classes": [
         {
           "class": "tcp/443",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use dwell_base::{Instant, Rate};
 use dwell_policy::{
-    Action, Admission, ClassKey, ConfigError, FrameCost, FrameUnit, Gather, Outcome, Packet,
-    PacketId, Port, PortConfig, Trigger,
+    Action, Admission, ClassKey, ConfigError, FrameUnit, Gather, Outcome, Packet, PacketId, Port,
+    PortConfig, Trigger,
 };
 use dwell_report::Histogram;
 
@@ -97,11 +97,6 @@ pub struct LaneResult {
     pub timeline: Timeline,
     /// How long the link was busy, in nanoseconds.
     pub busy_ns: u64,
-    /// Bytes put on the link, with those of further datagrams for units that are longer than
-    /// one takes.
-    pub link_bytes: u64,
-    /// Such further datagrams.
-    pub datagrams_more: u64,
     /// When the last thing happened.
     pub end_ns: u64,
 }
@@ -245,14 +240,16 @@ impl Lane {
             self.block.extend_from_slice(self.packets.get(id).bytes.as_deref().unwrap_or_default());
         }
         let frame = &self.port.config().frame;
-        let raw = self.block.len() + self.ids.len() * frame.raw_unit_bytes as usize;
-        // One byte less than the packets with their headers take: what doesn't fit gains nothing.
-        let room = raw.saturating_sub(frame.pressed_unit_bytes as usize + 1);
+        let (packets, raw) = (self.ids.len() as u32, self.block.len());
+        // One byte less than the packets, with a header: what doesn't fit is not smaller.
+        let header = frame.pressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
+        let room = raw.saturating_sub(header + 1);
         let class = self.packets.get(first).service;
         let pressed = self.press.press(Job { class, bytes: &self.block, room });
+        let gains = |len: usize| frame.gains(len as u32, (packets, raw as u32));
         let outcome = match pressed.len {
-            Ok(Some(len)) => Outcome::Smaller(len as u32),
-            Ok(None) => Outcome::NotSmaller,
+            Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),
+            Ok(_) => Outcome::NotSmaller,
             Err(_) => Outcome::Failed,
         };
         self.pressing = Some((first, outcome, pressed.took_ns));
@@ -262,10 +259,7 @@ impl Lane {
     /// Puts the port's frame on the link.
     fn send(&mut self) {
         let frame = self.port.frame();
-        let costs = &self.port.config().frame;
-        let more = datagrams_more(costs, frame.link_bytes);
-        let more_bytes = more * u64::from(costs.frame_bytes + costs.raw_unit_bytes);
-        let link_bytes = frame.link_bytes + more_bytes;
+        let link_bytes = frame.link_bytes;
         let transmission_ns = self.rate.transmission_ns(link_bytes);
         let mut book = Book {
             packets: &mut self.packets,
@@ -274,7 +268,7 @@ impl Lane {
             now_ns: self.now_ns,
             transmission_ns,
         };
-        book.frame(link_bytes, more);
+        book.frame(link_bytes);
         let mut followers = &frame.followers[..];
         for &FrameUnit { id, sojourn_ns, followers: count, .. } in &frame.units {
             book.sent(id, sojourn_ns);
@@ -294,16 +288,6 @@ impl Lane {
     }
 }
 
-/// How many datagrams a frame needs beside its first one: a block can be longer than a datagram
-/// takes, and is then sent in parts.
-fn datagrams_more(costs: &FrameCost, link_bytes: u64) -> u64 {
-    if costs.units_bytes_max == 0 {
-        return 0; // the link takes everything
-    }
-    let units_bytes = link_bytes.saturating_sub(u64::from(costs.frame_bytes));
-    units_bytes.div_ceil(u64::from(costs.units_bytes_max)).saturating_sub(1)
-}
-
 /// Notes what becomes of the packets of a frame.
 struct Book<'a> {
     packets: &'a mut Packets,
@@ -314,10 +298,8 @@ struct Book<'a> {
 }
 
 impl Book<'_> {
-    fn frame(&mut self, link_bytes: u64, datagrams_more: u64) {
-        self.result.link_bytes += link_bytes;
+    fn frame(&mut self, link_bytes: u64) {
         self.result.busy_ns += self.transmission_ns;
-        self.result.datagrams_more += datagrams_more;
         self.result.timeline.at(self.now_ns).link_bytes += link_bytes;
     }
 

@@ -160,7 +160,7 @@ fn begins_wireguard(payload: &[u8]) -> bool {
         1 => payload.len() == 148,
         2 => payload.len() == 92,
         3 => payload.len() == 64,
-        4 => payload.len() >= 32 && payload.len() % 16 == 0,
+        4 => payload.len() >= 32 && payload.len().is_multiple_of(16),
         _ => false,
     }
 }

@@ -123,6 +123,12 @@ impl LaneReport {
         share(self.tx().dropped_total().packets, self.tx().arrived.packets)
     }
 
+    /// The share of bytes that were dropped, 0 to 1. Lanes cut long packets at different lengths,
+    /// so that packets don't compare as well.
+    pub fn drop_share_bytes(&self) -> f64 {
+        share(self.tx().dropped_total().bytes, self.tx().arrived.bytes)
+    }
+
     /// The share of packets sent that had been pressed, 0 to 1.
     pub fn pressed_share(&self) -> f64 {
         share(self.tx().pressed.packets, self.tx().sent.packets)
@@ -232,8 +238,6 @@ fn peer_status(name: &str, settings: &Settings, tx: TxStatus) -> PeerStatus {
 
 fn tx_status(accounts: &Accounts, result: &LaneResult) -> TxStatus {
     let mut tx = TxStatus::from(accounts);
-    tx.link_bytes = result.link_bytes;
-    tx.frames += result.datagrams_more;
     tx.sojourn = result.wait.summary();
     tx
 }

@@ -296,7 +296,38 @@ fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], hold_ns: u64
         accounts.dropped_total().packets,
         result.delay.sum_ns(),
         result.delay.summary().max_ns,
-        result.link_bytes,
+        accounts.link_bytes,
         accounts.press.presses,
     )
+}
+
+#[test]
+fn a_report_is_shown_in_all_forms() {
+    let classes = vec!["telemetry:udp/5683:20ms".parse().unwrap()];
+    let report = run(Settings { classes, ..settings() }, &capture(1500));
+    let text = view::lanes(&report).to_text();
+    assert!(text.contains(WITHOUT) && text.contains("edge"), "{text}");
+    assert!(view::summary(&report).contains("1,500 packets"));
+    assert!(view::drops(&report).unwrap().to_text().contains("queue bytes"));
+    assert!(view::deadlines(&report).unwrap().to_text().contains("telemetry"));
+    let csv = view::records(&report).to_csv();
+    assert_eq!(csv.lines().count(), PRESETS.len() + 2);
+    assert!(csv.starts_with("scheme,rate_bps,") && csv.contains("class_telemetry_late"), "{csv}");
+    let verdict = crate::verdict::judge(&report, &crate::verdict::Question::default());
+    let page = view::page(&report, &verdict, dwell_report::page::Provenance::default()).to_html();
+    for title in ["Would dwell help?", "Deadlines", "Drops over time", "On the link over time"] {
+        assert!(page.contains(title), "{title}");
+    }
+}
+
+/// Without classes that have a deadline, schemes that fill frames do as `none` does, and the
+/// table says so once.
+#[test]
+fn schemes_that_do_the_same_are_told_together() {
+    let report = run(settings(), &capture(800));
+    let alike = view::alike(&report);
+    assert!(alike[0].starts_with("The same as none: basicq, chumq,"), "{alike:?}");
+    assert!(alike[0].contains("classes with a deadline"), "{alike:?}");
+    let text = view::lanes(&report).to_text();
+    assert!(text.contains("none") && !text.contains("basicq"), "{text}");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 /// Writes a file whole or not at all.
-pub(super) fn replace(path: &Path, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
+pub(super) fn replace(path: &Path, bytes: &(impl AsRef<[u8]> + ?Sized)) -> anyhow::Result<()> {
     let mut new = path.file_name().unwrap_or_default().to_owned();
     new.push(".new");
     let new = path.with_file_name(new);

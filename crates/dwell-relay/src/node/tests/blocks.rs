@@ -106,7 +106,7 @@ fn hostile_links_lose_blocks_but_alter_nothing() {
         .with_reorder(0.03)
         .with_duplicate(0.03)
         .with_corrupt(0.02);
-    for seed in 0..8_u64 {
+    for seed in 0..8u64 {
         let mut net = pair_with("scheme = \"edge\"", seed.is_multiple_of(2), &link, seed);
         // Without a seal nothing tells a damaged datagram.
         if seed % 2 == 1 {

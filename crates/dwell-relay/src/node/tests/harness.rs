@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use dwell_base::time::MILLI_NS;
@@ -47,6 +48,7 @@ pub(super) struct TestEnv {
     pub(super) room: Vec<u8>,
     pub(super) sent: Vec<Vec<u8>>,
     pub(super) delivered: Vec<Vec<u8>>,
+    pub(super) delivered_at: Vec<Instant>,
     pub(super) events: Vec<NodeEvent>,
     pub(super) link_open: bool,
     /// A worker is slow: what it was given, if it is used.
@@ -86,6 +88,7 @@ impl Env for TestEnv {
 
     fn deliver(&mut self, packet: &[u8]) {
         self.delivered.push(packet.to_vec());
+        self.delivered_at.push(self.now.get());
     }
 
     fn event(&mut self, event: NodeEvent) {
@@ -105,6 +108,7 @@ pub(super) struct End {
     pub(super) spacing_ns: u64,
     /// All that were made, by their numbers.
     pub(super) made: Vec<Vec<u8>>,
+    pub(super) made_at: Vec<Instant>,
     pub(super) traffic: Traffic,
 }
 
@@ -144,6 +148,7 @@ impl End {
             room: vec![0; 65_536],
             sent: Vec::new(),
             delivered: Vec::new(),
+            delivered_at: Vec::new(),
             events: Vec::new(),
             link_open: true,
             worker: None,
@@ -157,6 +162,7 @@ impl End {
             next_at: Instant::FAR_FUTURE,
             spacing_ns: 0,
             made: Vec::new(),
+            made_at: Vec::new(),
             traffic: Traffic::default(),
         }
     }
@@ -195,6 +201,7 @@ impl End {
             packet[at..at + 2].copy_from_slice(&port.to_be_bytes());
         }
         self.made.push(packet.clone());
+        self.made_at.push(self.env.now());
         packet
     }
 
@@ -338,15 +345,38 @@ impl Net {
 
     /// Within each flow packets came in the order in which they were sent.
     pub(super) fn assert_flows_in_order(&self) {
+        assert_eq!(self.late_in_flow(), 0, "order is broken");
+    }
+
+    /// How many packets came behind a later one of their flow.
+    pub(super) fn late_in_flow(&self) -> usize {
+        let mut late = 0;
         for side in [0, 1] {
             let mut last: HashMap<(u8, Vec<u8>), u64> = HashMap::new();
             for packet in &self.end(side).env.delivered {
                 let at = packet.len() - payload_of(packet).len() - 8;
                 let flow = (packet[0] >> 4, packet[at..at + 4].to_vec());
-                let before = last.insert(flow, number_of(packet));
-                assert!(before < Some(number_of(packet)), "order is broken after {before:?}");
+                let latest = last.entry(flow).or_default();
+                late += usize::from(number_of(packet) < *latest);
+                *latest = number_of(packet).max(*latest);
             }
         }
+        late
+    }
+
+    /// How long each packet of some ports took that came to one side: the least, the most and
+    /// how many, in nanoseconds.
+    pub(super) fn delays_ns(&self, side: usize, ports: RangeInclusive<u16>) -> (u64, u64, usize) {
+        let (from, to) = (self.end(1 - side), &self.end(side).env);
+        let taken = to.delivered.iter().zip(&to.delivered_at).filter(|(packet, _)| {
+            let at = packet.len() - payload_of(packet).len() - 8;
+            ports.contains(&u16::from_be_bytes([packet[at], packet[at + 1]]))
+        });
+        let delays: Vec<u64> = taken
+            .map(|(packet, at)| at.since_ns(from.made_at[number_of(packet) as usize]))
+            .collect();
+        let least = delays.iter().copied().min().unwrap_or_default();
+        (least, delays.iter().copied().max().unwrap_or_default(), delays.len())
     }
 
     pub(super) fn set_traffic(&mut self, traffic: Traffic) {

@@ -285,7 +285,7 @@ impl Replay {
 
     fn write(&self, report: &ReplayReport, verdict: &Verdict) -> anyhow::Result<()> {
         if let Some(path) = &self.out.csv {
-            replace(path, view::records(report).to_csv())?;
+            replace(path, &view::records(report).to_csv())?;
         }
         if let Some(path) = &self.out.html {
             let provenance = Provenance {
@@ -298,7 +298,7 @@ impl Replay {
                 ..Provenance::default()
             };
             let page = view::page(report, verdict, provenance).to_html();
-            replace(path, page).context("the page is not written")?;
+            replace(path, &page).context("the page is not written")?;
         }
         Ok(())
     }

@@ -149,7 +149,7 @@ fn write(folder: &Path, dictionaries: &[DictionaryFile]) -> anyhow::Result<Vec<S
     let mut files = Vec::new();
     for dictionary in dictionaries {
         let path = folder.join(format!("{}.dict", dictionary.class.replace('/', "-")));
-        replace(&path, dictionary.to_bytes()?)?;
+        replace(&path, &dictionary.to_bytes()?)?;
         files.push(path.display().to_string());
     }
     Ok(files)

@@ -7,6 +7,7 @@ mod life;
 mod links;
 mod mtu;
 mod programs;
+mod proxy;
 mod replay;
 mod sites;
 
@@ -40,6 +41,8 @@ pub(crate) const ALL: &[Check] = &[
     ("a_replay_agrees_with_the_relay_none", |lab| replay::agrees(lab, "none")),
     ("a_replay_agrees_with_the_relay_all", |lab| replay::agrees(lab, "all")),
     ("a_replay_agrees_with_the_relay_packet", |lab| replay::agrees(lab, "packet")),
+    ("a_replay_agrees_with_the_relay_flow", |lab| replay::agrees(lab, "flow")),
+    ("a_replay_agrees_with_the_relay_edge", |lab| replay::agrees(lab, "edge")),
     ("an_idle_link_is_silent", idle::idle),
     ("a_bad_configuration_is_refused", life::bad_config),
     ("an_unreachable_peer_does_no_harm", life::unreachable_peer),
@@ -54,4 +57,10 @@ pub(crate) const ALL: &[Check] = &[
     ("a_killed_relay_is_gone_around", life::fail_open),
     ("a_killed_relay_is_waited_for", life::fail_closed),
     ("operators_commands", life::commands),
+    ("proxies_carry_curl", proxy::curl),
+    ("proxies_carry_rsync", proxy::rsync),
+    ("proxies_carry_redis", proxy::redis),
+    ("proxies_carry_postgresql", proxy::postgres),
+    ("proxies_carry_what_tproxy_brings", proxy::transparent),
+    ("proxies_work_as_documented", proxy::documented),
 ];

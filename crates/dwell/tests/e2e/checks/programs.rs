@@ -206,7 +206,7 @@ fn told(output: &Output) -> String {
 }
 
 /// A tree of files of many kinds.
-fn plant(root: &Path) -> anyhow::Result<()> {
+pub(super) fn plant(root: &Path) -> anyhow::Result<()> {
     for (at, len) in [0, 1, 63, 1448, 5_000, 20_000, 150_000].into_iter().enumerate() {
         let folder = root.join(format!("folder {at}/below"));
         fs::create_dir_all(&folder)?;
@@ -217,7 +217,7 @@ fn plant(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Both trees have the same files with the same bytes.
-fn compare(a: &Path, b: &Path) -> anyhow::Result<()> {
+pub(super) fn compare(a: &Path, b: &Path) -> anyhow::Result<()> {
     let (a, b) = (read_tree(a)?, read_tree(b)?);
     ensure!(a.keys().eq(b.keys()), "not the same files: {:?}, {:?}", a.keys(), b.keys());
     for (path, bytes) in &a {
