@@ -4,4 +4,5 @@
 pub mod codec;
 pub mod proxy;
 pub mod stream;
+pub mod trace;
 pub mod wire;

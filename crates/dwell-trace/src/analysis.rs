@@ -16,7 +16,7 @@ mod pairs;
 mod press;
 mod record;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod timing;
 
 use std::fmt;

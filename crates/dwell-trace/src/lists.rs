@@ -143,3 +143,32 @@ fn protocol(class: ClassKey) -> String {
 fn rounded(number: f64) -> f64 {
     libm::round(number * 10_000.0) / 10_000.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::{analyse, capture, settings};
+
+    #[test]
+    fn lists_have_services_and_read_back() {
+        let analysis = analyse(&[capture(500)], &settings(), 1);
+        let lists = Lists::of(&analysis, &Summary::of(&analysis)).unwrap();
+        let exceptions: Vec<_> =
+            lists.exceptions.iter().map(|e| (e.protocol.as_str(), e.port, e.packets)).collect();
+        assert_eq!(exceptions, [("udp", 443, 250)]);
+        assert!(lists.exceptions[0].ratio > 1.0);
+        let estimates: Vec<_> =
+            lists.estimates.iter().map(|e| (e.port, e.codec.to_string())).collect();
+        assert_eq!(estimates, [(1883, "lz4".to_owned()), (1883, "zstd".to_owned())]);
+        let text = lists.to_toml().unwrap();
+        assert!(text.starts_with("# Classes") && text.contains("\n[[exception]]\n"), "{text}");
+        assert_eq!(toml::from_str::<Lists>(&text).unwrap(), lists);
+    }
+
+    #[test]
+    fn few_packets_are_no_reason() {
+        let analysis = analyse(&[capture(10)], &settings(), 1);
+        let lists = Lists::of(&analysis, &Summary::of(&analysis)).unwrap();
+        assert_eq!((lists.exceptions.len(), lists.estimates.len()), (0, 0));
+    }
+}

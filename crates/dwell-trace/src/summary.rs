@@ -240,3 +240,40 @@ fn add_codecs(class: &mut Class, sums: &PairSums) {
         ratio.add(sums.measured_packets, sums.measured_bytes, found);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::{analyse, capture, settings};
+
+    #[test]
+    fn exceptions_are_left_out_by_either_port() {
+        // Half the packets are text to port 1883, the others noise to port 443.
+        let analysis = analyse(&[capture(500)], &settings(), 1);
+        let summary = Summary::of(&analysis);
+        let class = |protocol, port| {
+            let key = ClassKey::new(protocol, port);
+            summary.classes.iter().find(|class| class.class == key).unwrap()
+        };
+        let (text, noise) = (class(17, 1883), class(17, 443));
+        assert_eq!((text.packets, noise.packets), (250, 250));
+        assert_eq!((&text.exception[..], &noise.exception[..]), (&[false; 2][..], &[true; 2][..]));
+        assert_eq!(noise.service_packets, 250);
+        assert_eq!(class(17, 40_002).service_packets, 0);
+        for codec in &summary.codecs {
+            // Port 443 and its two clients.
+            assert_eq!((codec.exceptions, codec.all.packets), (3, 500));
+            assert_eq!(codec.compressible.packets, 250);
+            assert!(codec.compressible.ratio() < codec.all.ratio());
+            assert_eq!(codec.all.expanded_share(), Some(0.5));
+            assert_eq!(codec.compressible.sent_ratio(), codec.compressible.ratio());
+        }
+        // In every class are source and destination.
+        let packets: u64 = summary.classes.iter().map(|class| class.packets).sum();
+        assert_eq!(packets, 1000);
+        let table: Vec<_> = summary.table_1(20).iter().map(|class| class.name).collect();
+        // The IANA has a name for the client's port 40000, too.
+        assert_eq!(table, ["mqtt", "safetynetp"]);
+        assert_eq!(text.compressible_bytes, text.bytes);
+    }
+}

@@ -27,7 +27,12 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new(""));
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = if value::is_name(&host_name) { &host_name } else { "dwell" };
-        read::parse(&text, &file, name, &Secrets { folder, read: &read_secret })
+        read::parse(
+            &text,
+            &file,
+            name,
+            &Secrets { folder, read: &read_secret, read_list: &read_list },
+        )
     }
 }
 
@@ -41,6 +46,11 @@ fn explain(error: &io::Error) -> String {
         }
         _ => format!("it can't be read: {error}"),
     }
+}
+
+/// A list of exceptions may be as long as a configuration.
+fn read_list(path: &Path) -> io::Result<String> {
+    read_text(path, CONFIG_BYTES_MAX)
 }
 
 fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {

@@ -13,7 +13,7 @@ use super::error::Errors;
 use super::table::{Located, Table};
 use super::{
     Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
-    Secret, Security, check, class, value,
+    Secret, Security, check, class, exceptions, value,
 };
 
 /// How to come to the secret in a file.
@@ -21,6 +21,8 @@ pub(super) struct Secrets<'s> {
     /// What relative paths are relative to.
     pub(super) folder: &'s Path,
     pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
+    /// How to come to a list of exceptions.
+    pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
 }
 
 const TABLES: [&str; 4] = ["node", "defaults", "peer", "class"];
@@ -40,7 +42,7 @@ pub const NODE_KEYS: [&str; 10] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first three may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 24] = [
+pub const PEER_KEYS: [&str; 25] = [
     "name",
     "endpoint",
     "prefixes",
@@ -62,6 +64,7 @@ pub const PEER_KEYS: [&str; 24] = [
     "one_way_delay",
     "on_dead",
     "exceptions",
+    "exceptions_file",
     "press_min",
     "poor_ratio",
     "metric",
@@ -303,6 +306,7 @@ struct PeerKeys {
     one_way_delay_ns: Option<Located<Option<u64>>>,
     on_dead: Option<Located<FailMode>>,
     exceptions: Option<Vec<Located<ClassKey>>>,
+    exceptions_file: Option<Located<PathBuf>>,
     press_bytes_min: Option<Located<u32>>,
     poor_ratio: Option<Located<Ratio>>,
     metric: Option<Located<u32>>,
@@ -345,6 +349,7 @@ impl PeerKeys {
             one_way_delay_ns: table.get("one_way_delay", errors, value::one_way_delay),
             on_dead: table.get("on_dead", errors, value::on_dead),
             exceptions: table.get_list("exceptions", "[\"tcp/443\"]", errors, value::class),
+            exceptions_file: table.get("exceptions_file", errors, value::exceptions_file),
             press_bytes_min: table
                 .get("press_min", errors, |value| value::integer(value, 0..=65_535)),
             poor_ratio: table.get("poor_ratio", errors, value::ratio),
@@ -439,6 +444,9 @@ fn read_peer<'t>(
     let mut config = PeerConfig::new(name, security);
     defaults.apply(&mut config);
     keys.apply(&mut config);
+    if let Some(file) = keys.exceptions_file.as_ref().or(defaults.exceptions_file.as_ref()) {
+        read_exceptions(file, &table, &mut config.exceptions, secrets, errors);
+    }
     match config.blocks.scheme(config.scheme_name) {
         Some(scheme) => config.scheme = scheme,
         None => {
@@ -458,6 +466,35 @@ fn read_peer<'t>(
     let without_key = protection.is_some_and(|it| matches!(it.value, Protection::None));
     let is_bare = without_key && !table.has("endpoint");
     Peer { config, table, name_line, endpoint_line, prefix_lines, protection_line, is_bare }
+}
+
+/// Adds the classes of a file to those that are written out.
+fn read_exceptions(
+    file: &Located<PathBuf>,
+    table: &Table<'_>,
+    exceptions: &mut Vec<ClassKey>,
+    secrets: &Secrets<'_>,
+    errors: &mut Errors<'_>,
+) {
+    let path = secrets.folder.join(&file.value);
+    let read = (secrets.read_list)(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "there is no such file: `dwell trace analyze CAPTURE --exceptions FILE` makes one"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    });
+    match read.and_then(|text| exceptions::parse(&text)) {
+        Ok(listed) => {
+            exceptions.extend(listed);
+            exceptions.sort_unstable();
+            exceptions.dedup();
+        }
+        Err(message) => {
+            let message = format!("{}: {message}", path.display());
+            table.fail("exceptions_file", file.line, message, errors);
+        }
+    }
 }
 
 /// With an error, `Security::None` stands in for what could not be read.

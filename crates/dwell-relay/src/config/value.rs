@@ -233,6 +233,16 @@ pub(super) fn key_file(value: &DeValue<'_>) -> Read<PathBuf> {
     Ok(path.into())
 }
 
+pub(super) fn exceptions_file(value: &DeValue<'_>) -> Read<PathBuf> {
+    let path = text(value, "/etc/dwell/exceptions.toml")?;
+    if path.is_empty() || path.contains('\0') {
+        return Err("must be the path of a file: `dwell trace analyze CAPTURE --exceptions FILE` \
+                    makes one"
+            .to_owned());
+    }
+    Ok(path.into())
+}
+
 /// One of the `possible` values, by its name.
 fn one_of<T>(value: &DeValue<'_>, possible: &[(&str, T)]) -> Read<T>
 where

@@ -14,7 +14,7 @@ impl Clock for Ticks {
     }
 }
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         over: Over::Packet,
         codecs: vec!["lz4".parse().unwrap(), "zstd:1".parse().unwrap()],
@@ -24,7 +24,7 @@ fn settings() -> Settings {
 }
 
 /// The analysis of some captures, with the batches spread over `presses` presses.
-fn analyse(captures: &[Vec<u8>], settings: &Settings, presses: usize) -> Analysis {
+pub(crate) fn analyse(captures: &[Vec<u8>], settings: &Settings, presses: usize) -> Analysis {
     let mut accounts = Accounts::new(settings);
     let mut presses: Vec<_> =
         (0..presses).map(|_| Press::new(settings, Ticks(0)).unwrap()).collect();
@@ -67,7 +67,7 @@ fn noise(n: u64, len: usize) -> Vec<u8> {
 }
 
 /// Text to port 1883, noise to port 443.
-fn capture(packets: u64) -> Vec<u8> {
+pub(crate) fn capture(packets: u64) -> Vec<u8> {
     let packet = |n: u64| match n % 2 {
         0 => udp(40_000, 1883, &text(n)),
         _ => udp(40_001 + (n % 4) as u16, 443, &noise(n, 300)),

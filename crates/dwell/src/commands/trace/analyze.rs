@@ -9,6 +9,7 @@ use dwell_trace::{Over, Settings};
 
 use super::output::Output;
 use super::runner;
+use crate::commands::interrupt::INTERRUPTED;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -73,7 +74,7 @@ impl Analyze {
         }
         self.output.show(&done.analysis)?;
         Ok(match (done.analysis.is_partial, done.failed) {
-            (true, _) => ExitCode::from(130),
+            (true, _) => ExitCode::from(INTERRUPTED),
             (false, 0) => ExitCode::SUCCESS,
             (false, _) => ExitCode::FAILURE,
         })

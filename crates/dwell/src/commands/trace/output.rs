@@ -1,13 +1,13 @@
 //! Showing analyses: text, JSON, one page, and the lists that a relay reads.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use dwell_report::page::Provenance;
 use dwell_trace::{Analysis, Lists, Summary, report};
 use serde::Serialize;
 
+use crate::commands::whole_file::replace;
 use crate::terminal;
 
 /// Where to put what was found.
@@ -45,34 +45,24 @@ impl Output {
         if let Some(path) = &self.exceptions {
             let lists = Lists::of(analysis, &summary)
                 .context("without codecs there are no exceptions: leave --no-codecs away")?;
-            write(path, &lists.to_toml()?)?;
+            replace(path, lists.to_toml()?)?;
         }
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let provenance = Provenance { version, command, ..Provenance::default() };
         let page = report::page(analysis, &summary, self.top, provenance);
         if let Some(path) = &self.html {
-            write(path, &page.to_html())?;
+            replace(path, page.to_html())?;
         }
         let json = match self.json || self.out.is_some() {
             true => serde_json::to_string(&Json { summary: &summary, analysis })? + "\n",
             false => String::new(),
         };
         if let Some(path) = &self.out {
-            write(path, &json)?;
+            replace(path, &json)?;
         }
         let shown = if self.json { json } else { report::text(&page) };
         terminal::print(&shown)?;
         Ok(())
     }
-}
-
-/// Writes a file whole or not at all.
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    fs::write(&new, text)
-        .and_then(|()| fs::rename(&new, path))
-        .with_context(|| format!("{} can't be written", path.display()))
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use dwell_report::human;
 use dwell_trace::{Accounts, Analysis, Batch, Capture, Clock, Press, Settings};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::input::{self, Source};
+use crate::commands::interrupt::stop_flag;
 use crate::terminal;
 
 /// What came of some captures.
@@ -173,19 +173,6 @@ impl Reader<'_> {
         analysis.is_partial = self.stop.load(Ordering::Relaxed);
         Done { analysis, failed: self.failed }
     }
-}
-
-/// Set once the user wants to stop; asking a second time ends the program at once.
-fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    const INTERRUPTED: i32 = 130;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal sets the flag that arms the second.
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("signals can't be caught")?;
-    }
-    Ok(stop)
 }
 
 /// The machine's clock.

@@ -1,0 +1,243 @@
+//! `dwell trace` against Wireshark's tools: both must see the same in the same captures.
+//!
+//! Another folder than `data/captures` is looked at too if `DWELL_CAPTURES` names it:
+//! `DWELL_CAPTURES=/srv/captures cargo test -p dwell --test trace`.
+
+// Nothing here is for others, and clippy takes a test's helpers for ordinary code.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn dwell(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+    command.env_remove("DWELL_LOG").stdin(Stdio::null()).args(arguments).output().unwrap()
+}
+
+fn captures() -> Vec<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures");
+    let other = std::env::var_os("DWELL_CAPTURES").map(PathBuf::from);
+    let mut found = Vec::new();
+    std::iter::once(own).chain(other).for_each(|folder| find(&folder, &mut found));
+    found.sort();
+    assert!(found.len() >= 8, "{found:?}");
+    found
+}
+
+fn find(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            find(&path, found);
+        } else if path.to_string_lossy().contains(".pcap") {
+            found.push(path);
+        }
+    }
+}
+
+fn is_missing(program: &str) -> bool {
+    let is_missing = Command::new(program).arg("--version").output().is_err();
+    if is_missing {
+        println!("skipped: {program} is not installed");
+    }
+    is_missing
+}
+
+fn accounts(path: &Path) -> Value {
+    let output = dwell(&["trace", "analyze", "--no-codecs", "--json", path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}: {output:?}", path.display());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn packets_and_bytes_are_those_of_capinfos() {
+    if is_missing("capinfos") {
+        return;
+    }
+    for path in captures() {
+        let output = Command::new("capinfos").args(["-TmQMcd"]).arg(&path).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        // The name of the file is the first cell, in quotes.
+        let cells: Vec<&str> = text.lines().nth(1).unwrap().rsplit(',').collect();
+        let [bytes, packets] = [0, 1].map(|at| cells[at].trim_matches('"').parse::<u64>().unwrap());
+        let frames = &accounts(&path)["files"][0]["frames"];
+        let found = (frames["packets"].as_u64().unwrap(), frames["bytes"].as_u64().unwrap());
+        assert_eq!(found, (packets, bytes), "{}", path.display());
+    }
+}
+
+/// Packets by IP version and protocol, of the outermost IP header.
+fn of_tshark(path: &Path) -> BTreeMap<String, u64> {
+    let output = Command::new("tshark")
+        .args(["-n", "-o", "ip.defragment:FALSE", "-T", "fields", "-E", "occurrence=f"])
+        .args(["-e", "frame.protocols", "-e", "ip.proto", "-r"])
+        .arg(path)
+        .output()
+        .unwrap();
+    let mut counts = BTreeMap::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let (protocols, number) = line.split_once('\t').unwrap_or((line, ""));
+        let mut layers = protocols.split(':').skip_while(|layer| !["ip", "ipv6"].contains(layer));
+        let key = match layers.next() {
+            Some("ip") => format!("4/{number}"),
+            Some(_) => match layers.find(|layer| !layer.starts_with("ipv6.")) {
+                Some("tcp") => "6/6".to_owned(),
+                Some("udp") => "6/17".to_owned(),
+                Some("icmpv6") => "6/58".to_owned(),
+                _ => "6/other".to_owned(),
+            },
+            None => continue,
+        };
+        *counts.entry(key).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn protocols_are_those_of_tshark() {
+    if is_missing("tshark") {
+        return;
+    }
+    for path in captures() {
+        let mut found: BTreeMap<String, u64> = BTreeMap::new();
+        for (key, sums) in accounts(&path)["protocols"].as_object().unwrap() {
+            let key = match key.as_str() {
+                "6/6" | "6/17" | "6/58" => key.clone(),
+                _ if key.starts_with("6/") => "6/other".to_owned(),
+                _ => key.clone(),
+            };
+            *found.entry(key).or_default() += sums["packets"].as_u64().unwrap();
+        }
+        assert_eq!(found, of_tshark(&path), "{}", path.display());
+    }
+}
+
+/// A folder of the test's own, removed with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dwell-trace-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn own(name: &str) -> String {
+    format!("{}/../../data/captures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn an_analysis_says_it_in_text_json_and_on_a_page() {
+    let folder = Folder::new("analyze");
+    let (json, html) = (folder.path("a.json"), folder.path("a.html"));
+    let capture = own("redis-django.pcapng.gz");
+    let output = dwell(&["trace", "analyze", &capture, "--out", &json, "--html", &html]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["474 frames", "tcp/6379", "zstd:9", "host-pair", "m = 100", "99 %"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(fs::read_to_string(html).unwrap().contains("<svg"));
+    let value: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(value["files"][0]["frames"]["packets"], 474);
+    assert!(value["summary"]["codecs"][0]["all"]["bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn parts_merge_to_the_whole() {
+    let folder = Folder::new("merge");
+    let captures = ["nfs-write.pcap", "redis-stream.pcap"].map(own);
+    let parts = ["0.json", "1.json", "whole.json", "merged.json"].map(|name| folder.path(name));
+    let analyze = |files: &[&str], out: &str| {
+        let mut arguments = vec!["trace", "analyze", "--out", out];
+        arguments.extend(files);
+        assert!(dwell(&arguments).status.success());
+    };
+    analyze(&[&captures[0]], &parts[0]);
+    analyze(&[&captures[1]], &parts[1]);
+    analyze(&[&captures[0], &captures[1]], &parts[2]);
+    let output = dwell(&["trace", "merge", &parts[0], &parts[1], "--out", &parts[3]]);
+    assert!(output.status.success(), "{output:?}");
+    let read = |path: &str| -> Value {
+        let mut value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        forget_times(&mut value);
+        value
+    };
+    assert_eq!(read(&parts[3]), read(&parts[2]));
+
+    let other = folder.path("other.json");
+    let output = dwell(&["trace", "analyze", &captures[0], "--no-codecs", "--out", &other]);
+    assert!(output.status.success());
+    let output = dwell(&["trace", "merge", &parts[0], &other]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("different settings"));
+}
+
+/// Times are measured, and never twice the same.
+fn forget_times(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, _| !["ns", "plain_ns", "regrouped_ns"].contains(&key.as_str()));
+            map.values_mut().for_each(forget_times);
+        }
+        // Codecs' sums: compressed, sent, expanded, nanoseconds.
+        Value::Array(items) if items.len() == 4 && items.iter().all(Value::is_u64) => {
+            items.truncate(3);
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget_times),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_relay_reads_the_exceptions_that_are_written() {
+    let folder = Folder::new("exceptions");
+    let (list, config, psk) =
+        (folder.path("list.toml"), folder.path("site.toml"), folder.path("key"));
+    let capture = own("pppoe-over-qinq.pcap");
+    let output = dwell(&["trace", "analyze", &capture, "--exceptions", &list, "--over", "payload"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(dwell(&["genpsk", "--out", &psk]).status.success());
+    let peer = "[[peer]]\nname = \"hub\"\nprefixes = [\"10.0.0.0/8\"]\npsk_file = \"key\"\n\
+                endpoint = \"198.51.100.7\"\nexceptions_file = \"list.toml\"\nrate = \"1mbit\"\n";
+    fs::write(&config, peer).unwrap();
+    let output = dwell(&["check", &config]);
+    assert!(output.status.success(), "{output:?}");
+    fs::write(&list, "schema = 1").unwrap();
+    let output = dwell(&["check", &config]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("exceptions_file"));
+}
+
+#[test]
+fn what_is_no_capture_is_told_and_the_others_are_read() {
+    let folder = Folder::new("broken");
+    let text = folder.path("text.pcap");
+    fs::write(&text, "this is no capture").unwrap();
+    let cut = folder.path("cut.pcap");
+    let whole = fs::read(own("nfs-write.pcap")).unwrap();
+    fs::write(&cut, &whole[..20_000]).unwrap();
+    let output = dwell(&["trace", "analyze", "--json", "--no-codecs", &text, &cut]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaints = String::from_utf8(output.stderr).unwrap();
+    assert!(complaints.contains("it is no capture") && complaints.contains("broken at byte"));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(value["files"][0]["frames"]["packets"].as_u64().unwrap() > 50);
+    assert!(value["files"][0]["trouble"].as_str().unwrap().contains("ends within a record"));
+}
