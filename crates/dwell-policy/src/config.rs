@@ -55,6 +55,8 @@ pub struct FrameCost {
     /// Bytes that each part costs of a unit that is larger than a frame and therefore cut. Zero
     /// if units are never cut: such a unit then makes a larger frame.
     pub fragment_bytes: u32,
+    /// Bytes of each frame that parts leave free.
+    pub fragment_spare_bytes: u32,
     /// A unit whose bytes and own header are more than this must be the last of its frame: the
     /// frame format can't name its length.
     pub unit_bytes_named: u32,
@@ -70,6 +72,7 @@ impl FrameCost {
         pressed_unit_bytes: 0,
         units_bytes_max: 0,
         fragment_bytes: 0,
+        fragment_spare_bytes: 0,
         unit_bytes_named: u32::MAX,
         units_max: 1,
     };
@@ -91,10 +94,11 @@ impl FrameCost {
     /// the headers of parts, if they are cut.
     pub(crate) fn cut(&self, units_bytes: u64) -> (u64, u64) {
         let (room, header) = (u64::from(self.units_bytes_max), u64::from(self.fragment_bytes));
-        if header == 0 || units_bytes <= room || room <= header {
+        let part = room.saturating_sub(header + u64::from(self.fragment_spare_bytes));
+        if header == 0 || units_bytes <= room || part == 0 {
             return (1, units_bytes);
         }
-        let frames = units_bytes.div_ceil(room - header);
+        let frames = units_bytes.div_ceil(part);
         (frames, units_bytes + frames * header)
     }
 }

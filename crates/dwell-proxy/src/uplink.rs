@@ -83,7 +83,9 @@ impl Uplink {
             self.found_blocked();
             return Ok(false);
         }
-        self.blocked = false;
+        if std::mem::take(&mut self.blocked) {
+            self.sender.unblocked();
+        }
         let wire = self.sender.wire(clock::now());
         if wire.is_empty() {
             return Ok(false);

@@ -12,12 +12,14 @@ mod deadlines;
 mod env;
 mod inbound;
 mod link;
+mod order;
 mod outbound;
 mod pacer;
 mod peer;
 mod prefixes;
 mod press;
 mod reassembly;
+mod resend;
 mod status;
 mod store;
 

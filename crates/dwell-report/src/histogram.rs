@@ -9,6 +9,21 @@ use crate::status::HistogramSummary;
 /// Longer times count as this one: an hour in a queue is as good as forever.
 pub const HISTOGRAM_MAX_NS: u64 = 3600 * SECOND_NS;
 
+/// The bounds of [`HistogramSummary::at_most`], in nanoseconds: from 0.1 ms, where timers end, to
+/// 10 s, where patience does.
+pub const BUCKETS_NS: [u64; 16] = {
+    const TENTH_MS: u64 = SECOND_NS / 10_000;
+    let (mut bounds, mut n, mut decade) = ([0; 16], 0, TENTH_MS);
+    while n < bounds.len() {
+        bounds[n] = decade * [1, 2, 5][n % 3];
+        n += 1;
+        if n % 3 == 0 {
+            decade *= 10;
+        }
+    }
+    bounds
+};
+
 /// Two digits: a quantile is off by less than 1 %, and a histogram takes 37 kB. With three
 /// digits it would be 262 kB for each peer.
 const SIGNIFICANT_DIGITS: u8 = 2;
@@ -98,7 +113,20 @@ impl Histogram {
             p90_ns: self.quantile_ns(0.9),
             p99_ns: self.quantile_ns(0.99),
             max_ns: self.max_ns,
+            at_most: self.at_most(),
         }
+    }
+
+    /// How many times did not exceed each of [`BUCKETS_NS`], as far as the digits tell.
+    fn at_most(&self) -> [u64; BUCKETS_NS.len()] {
+        let mut counts = [0; BUCKETS_NS.len()];
+        for recorded in self.buckets.iter_recorded() {
+            // Its bucket may begin below a bound and end above it: what is in it is at the begin.
+            let ns = self.buckets.lowest_equivalent(recorded.value_iterated_to());
+            let from = BUCKETS_NS.partition_point(|&bound| bound < ns);
+            counts[from..].iter_mut().for_each(|count| *count += recorded.count_at_value());
+        }
+        counts
     }
 }
 

@@ -17,6 +17,7 @@ pub mod histogram;
 pub mod human;
 mod markup;
 pub mod page;
+pub mod prometheus;
 pub mod proxy;
 pub mod status;
 pub mod table;

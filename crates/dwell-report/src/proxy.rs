@@ -248,7 +248,6 @@ mod tests {
                 pressed_to_bytes: 150_000,
                 press_ns: 2_000_000,
             },
-            rx: StreamRx::default(),
             ..ProxyStatus::default()
         };
         let expected = "\

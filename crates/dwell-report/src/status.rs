@@ -218,6 +218,12 @@ pub struct TxStatus {
     pub control_datagrams: u64,
     /// Their bytes.
     pub control_bytes: u64,
+    /// Datagrams sent again because the peer missed them.
+    #[serde(default)]
+    pub resent_datagrams: u64,
+    /// What the link carried for them.
+    #[serde(default)]
+    pub resent_bytes: u64,
     /// Datagrams that the operating system did not take, by error.
     pub send_errors: BTreeMap<String, u64>,
 }
@@ -317,6 +323,12 @@ pub struct RxStatus {
     pub packets: Count,
     /// Datagrams that never came: gaps in the sequence numbers.
     pub lost_datagrams: u64,
+    /// Of the datagrams that were missing, those that came when they were sent again.
+    #[serde(default)]
+    pub recovered_datagrams: u64,
+    /// Those that did not come, though the peer was asked; or it did not keep them.
+    #[serde(default)]
+    pub unrecovered_datagrams: u64,
     /// Datagrams refused as duplicates or replays.
     pub replayed: u64,
     /// Datagrams that are not from the peer, or were altered on the way.
@@ -414,6 +426,9 @@ pub struct HistogramSummary {
     pub p99_ns: u64,
     /// The largest.
     pub max_ns: u64,
+    /// How many were at most each of [`BUCKETS_NS`](crate::histogram::BUCKETS_NS).
+    #[serde(default)]
+    pub at_most: [u64; 16],
 }
 
 impl HistogramSummary {

@@ -174,12 +174,26 @@ fn notes(peer: &PeerStatus) -> String {
         ("not pressed", reasons(tx.bypassed.clone().into_iter().chain([not_smaller, failed]))),
         ("not sent", reasons(tx.send_errors.iter().map(|(error, &count)| (error, count)))),
         ("refused", reasons(refused(&peer.rx))),
+        ("incomplete", reasons(peer.rx.dropped_records.clone())),
     ];
     let mut out = String::new();
     for (what, reasons) in notes {
         if let Some(reasons) = reasons {
             let _ = writeln!(out, "{}: {what}: {reasons}", peer.name);
         }
+    }
+    for class in &peer.deadlines {
+        let _ = writeln!(
+            out,
+            "{}: class {}: held up to {} of {}; {} of {} too late, by {} at most",
+            peer.name,
+            class.class,
+            human::duration(class.hold_ns),
+            human::duration(class.max_wait_ns),
+            human::count(class.late),
+            human::count(class.packets),
+            human::duration(class.excess_max_ns),
+        );
     }
     out
 }
@@ -223,6 +237,8 @@ hub                900  90.0 kB   50.0 %        700  70.0 kB  1.4 %        2
 hub: dropped: queue_packets 40
 hub: not pressed: no_time 150, not_smaller 5
 hub: refused: auth_failed 2
+hub: incomplete: timed_out 1
+hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
         assert_eq!(status_text(&example()), expected);
     }

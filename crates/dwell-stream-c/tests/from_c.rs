@@ -1,5 +1,7 @@
 //! A C program with the header and the shared library.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

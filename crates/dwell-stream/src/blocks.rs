@@ -224,6 +224,10 @@ impl Blocks {
         }
     }
 
+    pub(crate) fn unblocked(&mut self) {
+        self.busy = false;
+    }
+
     pub(crate) fn blocked(&mut self, now: Instant) {
         self.busy = true;
         self.steering.link.blocked(now);

@@ -107,6 +107,14 @@ impl Sender {
         };
     }
 
+    /// The transport takes bytes again. To be told by a driver that waits for that: what could only
+    /// wait for a better moment while the transport was busy goes now, or is compressed now.
+    pub fn unblocked(&mut self) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.unblocked();
+        }
+    }
+
     /// Compresses one block, if that is of use now, and measures by `clock` how long it takes.
     pub fn press(
         &mut self,

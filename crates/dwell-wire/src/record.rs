@@ -114,6 +114,13 @@ pub enum Record<'a> {
     },
 }
 
+impl Record<'_> {
+    /// Whether it holds packets, or a part of one that does.
+    pub const fn has_packets(&self) -> bool {
+        matches!(self, Self::Raw(_) | Self::Pressed(_) | Self::Block(_) | Self::Fragment(_))
+    }
+}
+
 /// The records of a body, in their order. After an error there are no more: what came before
 /// it stands, the rest of the datagram is malformed.
 #[derive(Clone, Debug)]
@@ -278,6 +285,20 @@ impl<'a> BodyWriter<'a> {
     /// [`Full`] if there is no room.
     pub fn resent(&mut self, sequence_low: u32) -> Result<(), Full> {
         self.append(TYPE_RESENT, &[], &sequence_low.to_be_bytes())
+    }
+
+    /// Appends records as another writer wrote them.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room.
+    pub fn records(&mut self, body: &[u8]) -> Result<(), Full> {
+        if body.len() > self.remaining() {
+            return Err(Full);
+        }
+        self.put(body);
+        // Whether the last of them reaches to the end is not known here.
+        self.closed = true;
+        Ok(())
     }
 
     /// Appends a record whose body is `prefix`, then `data`.

@@ -231,6 +231,7 @@ fn waiting_packets_share_a_frame() {
         pressed_unit_bytes: 5,
         units_bytes_max: 1_400,
         fragment_bytes: 0,
+        fragment_spare_bytes: 0,
         unit_bytes_named: u32::MAX,
         units_max: 8,
     };
@@ -255,6 +256,7 @@ fn a_unit_whose_length_has_no_name_ends_its_frame() {
     let frame = FrameCost {
         units_bytes_max: 9_000,
         fragment_bytes: 0,
+        fragment_spare_bytes: 0,
         unit_bytes_named: 400,
         units_max: 8,
         ..FrameCost::FREE

@@ -153,9 +153,9 @@ async fn receive_stream<F: FnMut(&Progress)>(
     let mut bytes = vec![0; PIECE_BYTES];
     while !receiver.is_finished() {
         if carrier.rest.is_empty() {
-            let len = carrier.read(&mut bytes).await.map_err(cut)?;
+            let len = carrier.read(&mut bytes).await.map_err(|error| cut(&error))?;
             if len == 0 {
-                return Err(cut(io::ErrorKind::UnexpectedEof.into()).into());
+                return Err(cut(&io::ErrorKind::UnexpectedEof.into()).into());
             }
             carrier.rest.extend_from_slice(&bytes[..len]);
         }
@@ -190,7 +190,7 @@ async fn receive_stream<F: FnMut(&Progress)>(
     Ok((meter.at(stats.data_bytes, stats.wire_bytes), sha256))
 }
 
-fn cut(error: io::Error) -> TransferError {
+fn cut(error: &io::Error) -> TransferError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {
             TransferError::Connection("the sender went away before the end".to_owned())

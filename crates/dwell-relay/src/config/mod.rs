@@ -23,7 +23,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use dwell_base::Rate;
-use dwell_base::time::SECOND_NS;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{
     BlockOrder, ClassKey, Gather, LearnedConfig, Press, QueueLimit, Ratio, Scheme, Trigger,
@@ -164,6 +164,11 @@ pub struct PeerConfig {
     pub blocks: BlockConfig,
     /// Whether frames of schemes that fill them may be pressed as a whole.
     pub chunk_press: bool,
+    /// Whether datagrams with blocks are sent again if they were lost.
+    pub retransmit: bool,
+    /// The longest that packets from the peer wait for a datagram that is missing, so that they
+    /// keep their order, in nanoseconds.
+    pub order_wait_ns: u64,
     /// How long a datagram takes to the peer, in nanoseconds; or it is estimated.
     pub one_way_delay_ns: Option<u64>,
     /// What packets are pressed with.
@@ -316,6 +321,8 @@ impl PeerConfig {
             scheme: Scheme::packet(),
             blocks: BlockConfig::default(),
             chunk_press: true,
+            retransmit: true,
+            order_wait_ns: 50 * MILLI_NS,
             one_way_delay_ns: None,
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },
             rate: RateConfig::Auto,

@@ -40,7 +40,7 @@ pub const NODE_KEYS: [&str; 10] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first three may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 22] = [
+pub const PEER_KEYS: [&str; 24] = [
     "name",
     "endpoint",
     "prefixes",
@@ -51,6 +51,8 @@ pub const PEER_KEYS: [&str; 22] = [
     "block_packets",
     "block_lead",
     "chunk_press",
+    "retransmit",
+    "order_wait",
     "codec",
     "rate",
     "queue_time",
@@ -290,6 +292,8 @@ struct PeerKeys {
     block_packets: Option<Located<Option<u32>>>,
     block_lead: Option<Located<u32>>,
     chunk_press: Option<Located<bool>>,
+    retransmit: Option<Located<bool>>,
+    order_wait_ns: Option<Located<u64>>,
     codec: Option<Located<CodecSpec>>,
     rate: Option<Located<RateConfig>>,
     queue_time_ns: Option<Located<u64>>,
@@ -323,6 +327,9 @@ impl PeerKeys {
             block_packets: table.get("block_packets", errors, value::block_packets),
             block_lead: table.get("block_lead", errors, |value| value::integer(value, 0..=1000)),
             chunk_press: table.get("chunk_press", errors, value::boolean),
+            retransmit: table.get("retransmit", errors, value::boolean),
+            order_wait_ns: table
+                .get("order_wait", errors, |value| value::duration_ns(value, 0..=SECOND_NS)),
             codec: table.get("codec", errors, value::codec),
             rate: table.get("rate", errors, value::rate),
             queue_time_ns: table.get("queue_time", errors, |value| {
@@ -358,6 +365,8 @@ impl PeerKeys {
         set(&mut peer.blocks.packets, &self.block_packets);
         set(&mut peer.blocks.lead, &self.block_lead);
         set(&mut peer.chunk_press, &self.chunk_press);
+        set(&mut peer.retransmit, &self.retransmit);
+        set(&mut peer.order_wait_ns, &self.order_wait_ns);
         set(&mut peer.codec, &self.codec);
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;

@@ -136,6 +136,8 @@ fn every_key_reaches_its_field() {
         block_lead = 2
         one_way_delay = "3ms"
         chunk_press = false
+        retransmit = false
+        order_wait = "0ms"
         codec = "lz4"
         rate = "10mbit"
         queue_time = "1s"
@@ -174,6 +176,8 @@ fn every_key_reaches_its_field() {
             scheme_name: "all",
             scheme: Scheme::all(),
             chunk_press: false,
+            retransmit: false,
+            order_wait_ns: 0,
             one_way_delay_ns: Some(3_000_000),
             blocks: BlockConfig { bytes: 4096, packets: Some(7), lead: 2 },
             codec: "lz4".parse().unwrap(),

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, Decompressor};
 use dwell_report::status::{PeerReport, PeerState};
+use dwell_wire::control::Numbers;
 use dwell_wire::header::HELLO_NONCE_LEN;
 use dwell_wire::{
     Block, BlockPackets, Control, Datagram, Fragment, PacketInfo, Pressed, Record, Records,
+    reconstruct_sequence,
 };
 
 use super::env::{Destination, Env, NodeEvent};
-use super::link::send_control;
+use super::link::{send_again, send_control};
 use super::outbound::clamp;
 use super::peer::Peer;
 use super::prefixes::Prefixes;
@@ -26,7 +28,18 @@ const HELLO_READ_MAX: usize = 512;
 #[derive(Default)]
 struct Asked {
     reply: Option<Control>,
+    missing: Option<Numbers>,
     close: bool,
+}
+
+/// Which records of a datagram are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    /// Those that concern the peers themselves.
+    Control,
+    /// Those that hold packets.
+    Packets,
 }
 
 impl Node {
@@ -61,7 +74,12 @@ impl Node {
                     Ok(opened) => {
                         peer.rx.datagrams += 1;
                         peer.rx.bytes += len;
-                        self.records(env, now, index, &opened);
+                        let Opened { body, current } = opened;
+                        let session = peer.handshake.current().filter(|_| current);
+                        let highest = session.map(|session| session.window().highest());
+                        let number = highest
+                            .map(|highest| reconstruct_sequence(highest, header.sequence_low));
+                        self.opened(env, now, index, number, body);
                     }
                     Err(OpenError::Replayed) => peer.rx.replayed += 1,
                     Err(OpenError::Session | OpenError::Seal) => {
@@ -73,13 +91,68 @@ impl Node {
         }
     }
 
-    /// The records of an authentic datagram.
-    fn records(&mut self, env: &mut impl Env, now: Instant, index: usize, opened: &Opened<'_>) {
+    /// An authentic datagram, with its number if it is of the present session.
+    fn opened(
+        &mut self,
+        env: &mut impl Env,
+        now: Instant,
+        index: usize,
+        number: Option<u64>,
+        body: &[u8],
+    ) {
         let peer = &mut self.peers[index];
         peer.heard(now);
         if enter(&mut peer.state, PeerState::Up) {
             env.event(NodeEvent::Up(index));
         }
+        let Some(number) = number else {
+            self.records(env, now, index, (body, None), Part::All);
+            return;
+        };
+        let waits = peer.waits();
+        let at_once = match Records::new(body).next() {
+            Some(Ok(Record::Resent { sequence_low })) => {
+                peer.order.pass(now, number, waits);
+                peer.order.resent(reconstruct_sequence(number, sequence_low), body)
+            }
+            _ => peer.order.take(now, number, body, waits),
+        };
+        // What others wait for must not wait itself.
+        let part = if at_once { Part::All } else { Part::Control };
+        self.records(env, now, index, (body, Some(number)), part);
+        self.hand_on(env, now, index);
+    }
+
+    /// Asks for datagrams that are missing, and gives up waiting for some.
+    pub(super) fn chase_missing(&mut self, env: &mut impl Env, now: Instant, index: usize) {
+        let peer = &mut self.peers[index];
+        let waits = peer.waits();
+        if now < peer.order.deadline(waits) {
+            return;
+        }
+        while let Some(numbers) = peer.order.ask(now, waits) {
+            send_control(peer, index, env, &Control::Missing(numbers));
+        }
+        self.hand_on(env, now, index);
+    }
+
+    /// Hands on what waited for a datagram that came, or is not waited for any more.
+    fn hand_on(&mut self, env: &mut impl Env, now: Instant, index: usize) {
+        while let Some(body) = self.peers[index].order.ready() {
+            self.records(env, now, index, (&body, None), Part::Packets);
+        }
+    }
+
+    /// The records of an authentic datagram.
+    fn records(
+        &mut self,
+        env: &mut impl Env,
+        now: Instant,
+        index: usize,
+        (body, number): (&[u8], Option<u64>),
+        part: Part,
+    ) {
+        let peer = &mut self.peers[index];
         let mut egress = Egress {
             prefixes: &mut self.inbound,
             decompressor: &mut self.decompressor,
@@ -89,11 +162,18 @@ impl Node {
             index,
         };
         let mut asked = Asked::default();
-        for record in Records::new(opened.body) {
+        for record in Records::new(body) {
             let Ok(record) = record else {
-                peer.rx.malformed += 1;
+                peer.rx.malformed += u64::from(part != Part::Packets);
                 break;
             };
+            if matches!(record, Record::Block(block) if block.is_kept()) {
+                peer.order.activate(now);
+            }
+            let is_packets = record.has_packets();
+            if (is_packets && part == Part::Control) || (!is_packets && part == Part::Packets) {
+                continue;
+            }
             peer.records += 1;
             match record {
                 Record::Raw(packet) => {
@@ -120,8 +200,11 @@ impl Node {
         if let Some(reply) = asked.reply {
             send_control(peer, index, env, &reply);
         }
+        if let Some(missing) = asked.missing {
+            send_again(peer, index, env, now, &missing);
+        }
         // A word of the session before may come late; it does not end this one.
-        if asked.close && opened.current {
+        if asked.close && number.is_some() {
             self.give_up(env, index);
         }
     }
@@ -283,7 +366,12 @@ impl Egress<'_> {
         match (records.next(), records.next()) {
             (Some(Ok(Record::Raw(packet))), None) => self.raw(env, peer, packet),
             (Some(Ok(Record::Pressed(pressed))), None) => self.pressed(env, peer, &pressed),
-            (Some(Ok(Record::Block(block))), None) => self.block(env, peer, &block),
+            (Some(Ok(Record::Block(block))), None) => {
+                if block.is_kept() {
+                    peer.order.activate(now);
+                }
+                self.block(env, peer, &block);
+            }
             _ => peer.rx.malformed += 1,
         }
     }
@@ -346,7 +434,8 @@ fn note_control(peer: &mut Peer, now: Instant, control: &Control, asked: &mut As
             });
         }
         Control::Close { .. } => asked.close = true,
-        Control::Missing(_) | Control::Gone(_) => {}
+        Control::Missing(numbers) => asked.missing = Some(numbers),
+        Control::Gone(numbers) => numbers.iter().for_each(|number| peer.order.gone(number)),
         Control::Unknown { .. } => peer.rx.skipped_records += 1,
     }
 }

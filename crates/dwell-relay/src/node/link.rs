@@ -3,8 +3,9 @@
 use dwell_base::Instant;
 use dwell_policy::PacketId;
 use dwell_wire::block::FRAGMENTS_MAX;
+use dwell_wire::control::Numbers;
 use dwell_wire::header::DATA_HEADER_LEN;
-use dwell_wire::record::fragment_record_len;
+use dwell_wire::record::{RESENT_RECORD_LEN, fragment_record_len};
 use dwell_wire::{Block, BodyWriter, Control, Fragment, Full};
 
 use super::env::Env;
@@ -23,7 +24,7 @@ pub(super) fn offer_link(peer: &mut Peer, now: Instant) {
 /// Sends a control record in a datagram of its own, ahead of what waits in the port.
 pub(super) fn send_control(peer: &mut Peer, index: usize, env: &mut impl Env, control: &Control) {
     let now = env.now();
-    if let Some(len) = send_body(peer, index, env, now, |body| body.control(control)) {
+    if let Some(len) = send_body(peer, index, env, now, false, |body| body.control(control)) {
         peer.sent_control(now, len);
     }
 }
@@ -55,7 +56,8 @@ pub(super) fn send_frame(
         [id] if unit_len(store, id) > room => send_cut(peer, index, (store, id), scratch, env, now),
         _ => {
             let mut unwritten = 0;
-            send_body(peer, index, env, now, |body| {
+            let keep = kept && has_block(&units, store);
+            send_body(peer, index, env, now, keep, |body| {
                 for &id in &units {
                     let written = write_unit(body, store, id, kept);
                     debug_assert!(written.is_ok(), "the core knows what a frame has room for");
@@ -115,7 +117,10 @@ fn send_cut(
     let mut record = BodyWriter::new(scratch);
     let written = write_unit(&mut record, store, id, peer.keeps());
     let len = record.len();
-    let part_len = peer.units_bytes_max().saturating_sub(fragment_record_len(0)).max(1);
+    // Room is left for what marks it as sent again.
+    let taken = fragment_record_len(0) + RESENT_RECORD_LEN;
+    let part_len = peer.units_bytes_max().saturating_sub(taken).max(1);
+    let keep = peer.keeps() && !is_once(peer, store, id);
     let parts = scratch[..len].chunks(part_len);
     if written.is_err() || parts.len() > FRAGMENTS_MAX {
         debug_assert!(false, "blocks are not larger than 64 datagrams");
@@ -127,27 +132,82 @@ fn send_cut(
     let id = peer.fragment_id;
     for (part, data) in (0..=last).zip(parts) {
         let fragment = Fragment { id, index: part, last, data };
-        send_body(peer, index, env, now, |body| body.fragment(&fragment));
+        send_body(peer, index, env, now, keep, |body| body.fragment(&fragment));
     }
 }
 
+/// Sends datagrams again that the peer misses; says which ones it will not get.
+pub(super) fn send_again(
+    peer: &mut Peer,
+    index: usize,
+    env: &mut impl Env,
+    now: Instant,
+    missing: &Numbers,
+) {
+    let mut gone = Numbers::default();
+    for number in missing.iter() {
+        let low = number as u32;
+        let Some(body) = peer.kept.again(low) else {
+            gone.add(number);
+            continue;
+        };
+        let body = body.to_vec();
+        let sent = send_body(peer, index, env, now, false, |writer| {
+            writer.resent(low)?;
+            writer.records(&body)
+        });
+        if let Some(len) = sent {
+            let link_bytes = peer.link_bytes(len);
+            peer.extra.resent_datagrams += 1;
+            peer.extra.resent_bytes += link_bytes;
+            peer.pacer.sent(now, link_bytes);
+        }
+    }
+    if gone.bits != 0 {
+        send_control(peer, index, env, &Control::Gone(gone));
+    }
+}
+
+/// True if a frame is worth being kept: there is a block in it, and nothing that must be sent
+/// only once.
+fn has_block(units: &[PacketId], store: &Store) -> bool {
+    let is_block = |&id: &PacketId| store.get(id).1.is_some_and(|pressed| pressed.is_block);
+    units.iter().any(is_block) && !units.iter().any(|&id| store.treatment(id).once)
+}
+
+/// True if a packet of the only unit must be sent once only.
+fn is_once(peer: &Peer, store: &Store, first: PacketId) -> bool {
+    let frame = peer.port.frame();
+    let followers = frame.followers.iter().map(|packet| packet.id);
+    followers.chain([first]).any(|id| store.treatment(id).once)
+}
+
 /// Seals and commits a datagram with what `fill` writes, and returns its length; none if there
-/// is no session, or `fill` has nothing to send.
+/// is no session, or `fill` has nothing to send. If it may be sent again, a copy is kept.
 fn send_body(
     peer: &mut Peer,
     index: usize,
     env: &mut impl Env,
     now: Instant,
+    keep: bool,
     fill: impl FnOnce(&mut BodyWriter<'_>) -> Result<(), Full>,
 ) -> Option<usize> {
-    let session = peer.handshake.session()?;
+    let room = peer.units_bytes_max();
+    let Peer { handshake, kept, pacer, rtt_ns, .. } = peer;
+    let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
     fill(&mut body).ok()?;
     let body_len = body.len();
+    // Sealing is done in place: the copy is made before, under the number that comes next.
+    let copied = keep && body_len + RESENT_RECORD_LEN <= room;
+    if copied {
+        let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
+        kept.keep(now, session.next_sequence_low(), body, *rtt_ns);
+    }
     let len = session.seal(datagram, body_len);
-    if !env.commit(index, len, peer.pacer.burst_bytes()) {
-        peer.pacer.blocked(now);
+    if !env.commit(index, len, pacer.burst_bytes()) {
+        pacer.blocked(now);
     }
     Some(len)
 }

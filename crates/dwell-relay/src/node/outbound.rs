@@ -176,6 +176,8 @@ impl Node {
                 peer.port.clear(|id| self.store.remove(id));
                 peer.take_up_scheme();
             }
+            self.chase_missing(env, now, index);
+            let peer = &mut self.peers[index];
             let due = peer.due(now, self.patience);
             if due.dead {
                 self.give_up(env, index);

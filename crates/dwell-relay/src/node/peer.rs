@@ -12,12 +12,14 @@ use dwell_policy::{
 use dwell_report::Histogram;
 use dwell_report::status::{PeerReport, PeerState, RxStatus};
 use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
-use dwell_wire::record::{RECORD_BODY_NAMED_MAX, fragment_record_len};
+use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 use dwell_wire::{Hello, ReplayWindow, Report};
 
 use super::deadlines::Deadlines;
+use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
 use super::reassembly::Reassembly;
+use super::resend::Kept;
 use crate::config::{ClassConfig, PeerConfig, RateConfig, Security};
 use crate::trust::{Handshake, Key, Offer, RandomSource, Session};
 
@@ -72,6 +74,8 @@ pub(crate) struct Extra {
     pub(crate) too_big: u64,
     pub(crate) unconnected: u64,
     pub(crate) unwritten: u64,
+    pub(crate) resent_datagrams: u64,
+    pub(crate) resent_bytes: u64,
 }
 
 pub(crate) struct Peer {
@@ -99,6 +103,9 @@ pub(crate) struct Peer {
     /// The name of the latest record that was cut.
     pub(crate) fragment_id: u32,
     pub(crate) reassembly: Reassembly,
+    /// What was sent and may be sent again; what came and what is missing.
+    pub(crate) kept: Kept,
+    pub(crate) order: Order,
     pub(crate) rx: RxStatus,
     pub(crate) extra: Extra,
     pub(crate) reported: Option<PeerReport>,
@@ -152,6 +159,8 @@ impl Peer {
             frame_units: Vec::new(),
             fragment_id: 0,
             reassembly: Reassembly::default(),
+            kept: Kept::default(),
+            order: Order::default(),
             rx: RxStatus::default(),
             extra: Extra::default(),
             reported: None,
@@ -273,7 +282,17 @@ impl Peer {
 
     /// Whether datagrams with blocks are kept to be sent again.
     pub(crate) fn keeps(&self) -> bool {
-        false
+        self.config.retransmit
+    }
+
+    /// How long missing datagrams are waited for.
+    pub(crate) fn waits(&self) -> Waits {
+        Waits { rtt_ns: self.rtt_ns, order_wait_ns: self.config.order_wait_ns }
+    }
+
+    /// What a datagram of this length costs on the link.
+    pub(crate) fn link_bytes(&self, datagram_len: usize) -> u64 {
+        u64::from(self.frame_bytes() - self.session_bytes()) + datagram_len as u64
     }
 
     /// The names of the units in the port's frame, in the storage given.
@@ -296,6 +315,7 @@ impl Peer {
             pressed_unit_bytes: record + PRESSED_HEADER_LEN as u32,
             units_bytes_max: self.units_bytes_max() as u32,
             fragment_bytes: fragment_record_len(0) as u32,
+            fragment_spare_bytes: RESENT_RECORD_LEN as u32,
             unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
             units_max: if self.is_chunked() { CHUNK_UNITS_MAX } else { UNITS_MAX },
         }
@@ -344,6 +364,8 @@ impl Peer {
         self.peer_datagram_max = hello.datagram_max.max(576);
         self.codec_accepted = hello.decodes(self.config.codec.id as u8);
         self.reassembly.clear();
+        self.kept.clear();
+        self.order.reset();
         self.deadlines.forget();
         self.refresh_deadlines();
         self.refresh_port();
@@ -375,7 +397,7 @@ impl Peer {
 
     /// Something went to the peer outside of the port.
     pub(crate) fn sent_control(&mut self, now: Instant, datagram_len: usize) {
-        let link_bytes = u64::from(self.frame_bytes() - self.session_bytes()) + datagram_len as u64;
+        let link_bytes = self.link_bytes(datagram_len);
         self.extra.control_datagrams += 1;
         self.extra.control_bytes += link_bytes;
         self.pacer.sent(now, link_bytes);
@@ -408,7 +430,7 @@ impl Peer {
         }
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
-            at = at.min(self.measure_at());
+            at = at.min(self.measure_at()).min(self.order.deadline(self.waits()));
             if self.data_records > self.reported_data {
                 at = at.min(self.reported_at + REPORT_NS);
             }

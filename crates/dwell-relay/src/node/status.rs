@@ -82,6 +82,8 @@ fn tx_status(peer: &Peer) -> TxStatus {
         sojourn: peer.sojourn.summary(),
         control_datagrams: extra.control_datagrams,
         control_bytes: extra.control_bytes,
+        resent_datagrams: extra.resent_datagrams,
+        resent_bytes: extra.resent_bytes,
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(peer.port.accounts())
     }
@@ -97,6 +99,8 @@ fn rx_status(peer: &Peer) -> RxStatus {
     ];
     RxStatus {
         lost_datagrams: lost,
+        recovered_datagrams: peer.order.counts.recovered,
+        unrecovered_datagrams: peer.order.counts.given_up,
         dropped_records: dropped.map(|(name, count)| (name.to_owned(), count)).into(),
         reported: peer.reported,
         ..peer.rx.clone()

@@ -3,4 +3,5 @@
 mod blocks;
 mod chunks;
 mod harness;
+mod lost;
 mod pairs;

@@ -93,6 +93,11 @@ impl Session {
         self.heard
     }
 
+    /// The low half of the number that the next datagram gets.
+    pub fn next_sequence_low(&self) -> u32 {
+        self.next_sequence as u32
+    }
+
     /// True if a new handshake is due.
     pub fn is_worn(&self) -> bool {
         self.next_sequence >= SEQUENCE_RENEW

@@ -90,9 +90,12 @@ fn example_tx() -> TxStatus {
             p90_ns: 50_000_000,
             p99_ns: 90_000_000,
             max_ns: 99_000_000,
+            at_most: [0, 0, 5, 20, 100, 475, 600, 700, 800, 855, 950, 950, 950, 950, 950, 950],
         },
         control_datagrams: 12,
         control_bytes: 900,
+        resent_datagrams: 9,
+        resent_bytes: 13_000,
         send_errors: map([("ENOBUFS", 0)]),
     }
 }
@@ -108,6 +111,8 @@ fn example_rx() -> RxStatus {
         dropped_records: map([("timed_out", 1)]),
         packets: count(900, 90_000),
         lost_datagrams: 10,
+        recovered_datagrams: 4,
+        unrecovered_datagrams: 1,
         replayed: 0,
         auth_failed: 2,
         malformed: 0,
@@ -202,10 +207,30 @@ const EXAMPLE_JSON: &str = r#"{
           "p50_ns": 2000000,
           "p90_ns": 50000000,
           "p99_ns": 90000000,
-          "max_ns": 99000000
+          "max_ns": 99000000,
+          "at_most": [
+            0,
+            0,
+            5,
+            20,
+            100,
+            475,
+            600,
+            700,
+            800,
+            855,
+            950,
+            950,
+            950,
+            950,
+            950,
+            950
+          ]
         },
         "control_datagrams": 12,
         "control_bytes": 900,
+        "resent_datagrams": 9,
+        "resent_bytes": 13000,
         "send_errors": {
           "ENOBUFS": 0
         }
@@ -225,6 +250,8 @@ const EXAMPLE_JSON: &str = r#"{
           "bytes": 90000
         },
         "lost_datagrams": 10,
+        "recovered_datagrams": 4,
+        "unrecovered_datagrams": 1,
         "replayed": 0,
         "auth_failed": 2,
         "malformed": 0,

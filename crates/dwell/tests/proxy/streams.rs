@@ -234,7 +234,7 @@ fn slow_readers_harm_nobody() {
     };
     wait_until("the proxies rest", settled);
     let memory = pair.ingress.resident_bytes() + pair.egress.resident_bytes();
-    assert!(memory < (120 << 20) + (SLOW as u64 * 2 << 20), "{memory} bytes");
+    assert!(memory < (120 << 20) + ((SLOW as u64 * 2) << 20), "{memory} bytes");
     through();
     drop(slow);
     wait_until("all are gone", || pair.statuses().iter().all(|s| s.streams.open == 0));

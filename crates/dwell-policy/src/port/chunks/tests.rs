@@ -607,6 +607,7 @@ proptest! {
             frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
             units_bytes_max: 4_000, unit_bytes_named: 1_000, units_max,
             fragment_bytes: 0,
+        fragment_spare_bytes: 0,
         };
         let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };
         let scheme = presets()[first];

@@ -297,7 +297,7 @@ proptest! {
     ) {
         let frame = FrameCost {
             frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
-            units_bytes_max: 1_430, fragment_bytes, unit_bytes_named: 1_000, units_max,
+            units_bytes_max: 1_430, fragment_bytes, fragment_spare_bytes: 6, unit_bytes_named: 1_000, units_max,
         };
         let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };
         let fixed = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: 20_000 };

@@ -1,7 +1,16 @@
-//! `dwell trace`: what captures of real traffic tell.
+//! `dwell trace`: what captures of real traffic say of a link.
+//!
+//! [`input`] opens captures, the [`runner`] spreads their packets over the cores, and [`output`]
+//! shows what came of an analysis. [`replay`] and [`train`] read them one after the other, by
+//! [`captures`].
 
+mod analyze;
 mod captures;
+mod input;
+mod merge;
+mod output;
 mod replay;
+mod runner;
 mod train;
 mod write_config;
 
@@ -11,19 +20,23 @@ use clap::Subcommand;
 
 const AFTER_HELP: &str = "\
 Examples:
-  dwell trace replay site.pcap --rate 5mbit                  what each scheme would make of it
-  dwell trace replay site.pcap --rate 5mbit --html page.html  the same with plots
-  dwell trace train site.pcap --out dictionaries              dictionaries for small packets
+  dwell trace analyze office.pcap                        what is in it, and what pressing gains
+  dwell trace analyze day/*.pcapng.gz --html day.html    many captures, as one page
+  tcpdump -w - | dwell trace analyze -                   from a running capture, until Ctrl-C
+  dwell trace analyze a.pcap --out a.json                keep the sums
+  dwell trace merge a.json b.json                        and add up those of several machines
+  dwell trace replay site.pcap --rate 5mbit              what each scheme would make of it
+  dwell trace train site.pcap --out dictionaries         dictionaries for small packets
 
-docs/replay.md tells what is modelled and what is not.
+docs/trace.md and docs/replay.md tell how the figures come about, and what is not modelled.
 
 Exit codes:
   0    the job is done
-  1    it failed
+  1    it failed, or some captures could not be read
   2    the command line is wrong
   130  it was interrupted; what was read until then is shown";
 
-/// Learn from captures whether dwell would help a link
+/// Find out from captures whether dwell would help a link
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Trace {
@@ -33,6 +46,8 @@ pub(crate) struct Trace {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Analyze(analyze::Analyze),
+    Merge(merge::Merge),
     Replay(Box<replay::Replay>),
     Train(train::Train),
 }
@@ -40,6 +55,8 @@ enum What {
 impl Trace {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.what {
+            What::Analyze(command) => command.run(),
+            What::Merge(command) => command.run(),
             What::Replay(command) => command.run(),
             What::Train(command) => command.run(),
         }

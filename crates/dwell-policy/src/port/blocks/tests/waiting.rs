@@ -10,6 +10,7 @@ const FRAME: FrameCost = FrameCost {
     pressed_unit_bytes: 5,
     units_bytes_max: 1_500,
     fragment_bytes: 8,
+    fragment_spare_bytes: 0,
     unit_bytes_named: 4_000,
     units_max: 64,
 };

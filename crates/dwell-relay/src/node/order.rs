@@ -1,0 +1,329 @@
+//! Datagrams that are missing: asked for again, and waited for a little, so that packets keep
+//! their order (`docs/wire.md` section 8.3, receiver).
+
+use std::collections::BTreeMap;
+
+use dwell_base::Instant;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_wire::control::Numbers;
+
+/// Datagrams of one peer that may be missing at a time; of more, the link is gone rather than
+/// lossy.
+const MISSING_MAX: usize = 256;
+/// Bytes of datagrams that wait for one that is missing.
+const HELD_BYTES_MAX: usize = 1 << 20;
+/// A datagram is asked for so often.
+const ASKS_MAX: u8 = 3;
+/// A datagram may be late by an eighth of the round trip, within these, before it is missing.
+const LATE_NS_MIN: u64 = MILLI_NS;
+const LATE_NS_MAX: u64 = 5 * MILLI_NS;
+/// After that many round trips an answer should have come, and so much more.
+const ANSWER_MARGIN_NS: u64 = 5 * MILLI_NS;
+/// What nobody answers is given up.
+const FORGET_NS: u64 = 3 * SECOND_NS;
+
+#[derive(Clone, Copy, Debug)]
+struct Miss {
+    since: Instant,
+    ask_at: Instant,
+    asks: u8,
+    /// Others wait for it.
+    awaited: bool,
+}
+
+/// How long is waited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    /// The round trip, if it is known.
+    pub(crate) rtt_ns: Option<u64>,
+    /// The longest that packets may wait for one that is missing.
+    pub(crate) order_wait_ns: u64,
+}
+
+impl Waits {
+    /// For how long a datagram may be late without being missing.
+    fn late_ns(self) -> u64 {
+        (self.rtt_ns.unwrap_or(0) / 8).clamp(LATE_NS_MIN, LATE_NS_MAX)
+    }
+
+    fn answer_ns(self) -> u64 {
+        let rtt_ns = self.rtt_ns.unwrap_or(100 * MILLI_NS);
+        rtt_ns + rtt_ns / 4 + ANSWER_MARGIN_NS
+    }
+
+    /// For how long others wait for a missing one; not at all if it would be in vain.
+    fn hold_ns(self) -> u64 {
+        let needed_ns = self.late_ns() + self.answer_ns();
+        if needed_ns <= self.order_wait_ns { needed_ns } else { 0 }
+    }
+}
+
+/// How many datagrams were missing, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OrderCounts {
+    /// Came when they were sent again.
+    pub(crate) recovered: u64,
+    /// Did not come.
+    pub(crate) given_up: u64,
+    /// Sent again although they had come.
+    pub(crate) needless: u64,
+}
+
+/// What has come of one session, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    /// The peer keeps what it sends: only then it makes sense to ask.
+    active: bool,
+    /// The number of the next datagram to be handed on, and of the highest seen.
+    next: u64,
+    highest: u64,
+    missing: BTreeMap<u64, Miss>,
+    /// What waits for its turn; none for a datagram that holds nothing.
+    held: BTreeMap<u64, Option<Vec<u8>>>,
+    held_bytes: usize,
+    pub(crate) counts: OrderCounts,
+}
+
+impl Order {
+    /// A new session begins.
+    pub(crate) fn reset(&mut self) {
+        let counts = self.counts;
+        *self = Self { counts, ..Self::default() };
+    }
+
+    /// The peer said that it keeps what it sends. What was missing before, perhaps because this
+    /// was, is asked for too.
+    pub(crate) fn activate(&mut self, now: Instant) {
+        if self.active {
+            return;
+        }
+        self.active = true;
+        self.next = self.highest + 1;
+        self.missing.retain(|_, miss| {
+            (miss.ask_at, miss.awaited) = (now, false);
+            now < miss.since + FORGET_NS
+        });
+    }
+
+    /// A datagram came that has its place by its number. True if it is to be handed on at once;
+    /// otherwise a copy is kept. In either case [`Self::ready`] may have more.
+    pub(crate) fn take(&mut self, now: Instant, number: u64, body: &[u8], waits: Waits) -> bool {
+        self.notice(now, number, waits);
+        self.missing.remove(&number);
+        !self.active || self.place(number, Some(body))
+    }
+
+    /// A datagram came that holds nothing which has its place by its number.
+    pub(crate) fn pass(&mut self, now: Instant, number: u64, waits: Waits) {
+        self.notice(now, number, waits);
+        self.missing.remove(&number);
+        if self.active {
+            self.place(number, None);
+        }
+    }
+
+    /// What a missing datagram held came with another one. As [`Self::take`].
+    pub(crate) fn resent(&mut self, number: u64, body: &[u8]) -> bool {
+        if self.missing.remove(&number).is_none() {
+            self.counts.needless += 1;
+            return false;
+        }
+        self.counts.recovered += 1;
+        !self.active || self.place(number, Some(body))
+    }
+
+    /// The peer is not going to send this one again.
+    pub(crate) fn gone(&mut self, number: u64) {
+        if self.missing.remove(&number).is_some() {
+            self.counts.given_up += 1;
+            self.place(number, None);
+        }
+    }
+
+    /// The next datagram whose turn has come.
+    pub(crate) fn ready(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let awaited = self.missing.get(&self.next).is_some_and(|miss| miss.awaited);
+            if awaited || self.held.is_empty() {
+                return None;
+            }
+            let body = self.held.remove(&self.next);
+            self.next += 1;
+            if let Some(Some(body)) = body {
+                self.held_bytes -= body.len();
+                return Some(body);
+            }
+        }
+    }
+
+    /// Gives up what is waited for in vain, and names what is to be asked for now, if anything.
+    pub(crate) fn ask(&mut self, now: Instant, waits: Waits) -> Option<Numbers> {
+        let hold_ns = waits.hold_ns();
+        let mut numbers = Numbers::default();
+        let crowded = self.held_bytes > HELD_BYTES_MAX;
+        let before = self.missing.len();
+        self.missing.retain(|&number, miss| {
+            let expired = now >= miss.since + hold_ns;
+            if expired || crowded {
+                miss.awaited = false;
+            }
+            if now >= miss.ask_at && miss.asks < ASKS_MAX && numbers.add(number) {
+                miss.asks += 1;
+                miss.ask_at = now + waits.answer_ns();
+            }
+            now < miss.since + FORGET_NS
+        });
+        self.counts.given_up += (before - self.missing.len()) as u64;
+        (numbers.bits != 0).then_some(numbers)
+    }
+
+    /// When [`Self::ask`] has something to do.
+    pub(crate) fn deadline(&self, waits: Waits) -> Instant {
+        if !self.active {
+            return Instant::FAR_FUTURE;
+        }
+        let hold_ns = waits.hold_ns();
+        let of = |miss: &Miss| {
+            let ask_at = if miss.asks < ASKS_MAX { miss.ask_at } else { miss.since + FORGET_NS };
+            if miss.awaited { ask_at.min(miss.since + hold_ns) } else { ask_at }
+        };
+        self.missing.values().map(of).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Notices which datagrams before this one have not come.
+    fn notice(&mut self, now: Instant, number: u64, waits: Waits) {
+        if number <= self.highest {
+            return;
+        }
+        let gap = self.highest + 1..number;
+        self.highest = number;
+        if (gap.end - gap.start) as usize + self.missing.len() > MISSING_MAX {
+            if self.active {
+                self.counts.given_up += gap.end - gap.start + self.missing.len() as u64;
+            }
+            self.missing.clear();
+            return;
+        }
+        let awaited = self.active && waits.hold_ns() > 0;
+        let ask_at = now + waits.late_ns();
+        let miss = Miss { since: now, ask_at, asks: 0, awaited };
+        self.missing.extend(gap.map(|missing| (missing, miss)));
+    }
+
+    /// Puts a datagram in its place; true if it is to be handed on at once.
+    fn place(&mut self, number: u64, body: Option<&[u8]>) -> bool {
+        if number < self.next {
+            return true; // nobody waits for it any more
+        }
+        let mut first = self.missing.range(self.next..number).filter(|(_, miss)| miss.awaited);
+        if first.next().is_none() && self.held.range(..number).next().is_none() {
+            self.next = number + 1;
+            return true;
+        }
+        self.held_bytes += body.map_or(0, <[u8]>::len);
+        self.held.insert(number, body.map(<[u8]>::to_vec));
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAITS: Waits = Waits { rtt_ns: Some(10 * MILLI_NS), order_wait_ns: 50 * MILLI_NS };
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * MILLI_NS)
+    }
+
+    /// Hands a datagram in, and gives what comes out.
+    fn come(order: &mut Order, ms: u64, number: u64) -> Vec<u64> {
+        let mut out = Vec::new();
+        if order.take(at(ms), number, &number.to_be_bytes(), WAITS) {
+            out.push(number);
+        }
+        drain(order, &mut out);
+        out
+    }
+
+    fn drain(order: &mut Order, out: &mut Vec<u64>) {
+        while let Some(body) = order.ready() {
+            out.push(u64::from_be_bytes(body.try_into().unwrap()));
+        }
+    }
+
+    fn active() -> Order {
+        let mut order = Order::default();
+        order.activate(at(0));
+        order
+    }
+
+    #[test]
+    fn what_comes_after_a_missing_one_waits_for_it() {
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 1), [1]);
+        assert_eq!(come(&mut order, 0, 3), [0; 0]);
+        assert_eq!(order.ask(at(0), WAITS), None, "it may be late");
+        assert_eq!(come(&mut order, 1, 5), [0; 0]);
+        assert_eq!(order.deadline(WAITS), Instant::from_ns(1_250_000));
+        let asked = order.ask(at(3), WAITS).expect("two are missing");
+        assert_eq!(asked.iter().collect::<Vec<_>>(), [2, 4]);
+        assert_eq!(order.ask(at(3), WAITS), None, "not twice");
+        assert!(order.resent(2, &2u64.to_be_bytes()));
+        let mut out = Vec::new();
+        drain(&mut order, &mut out);
+        assert_eq!(out, [3]);
+        order.gone(4);
+        drain(&mut order, &mut out);
+        assert_eq!(out, [3, 5]);
+        assert!(!order.resent(2, &[]), "once is enough");
+        let counts = OrderCounts { recovered: 1, given_up: 1, needless: 1 };
+        assert_eq!(order.counts, counts);
+        assert_eq!(order.deadline(WAITS), Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn a_late_one_takes_its_place() {
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 2), [0; 0]);
+        assert_eq!(come(&mut order, 1, 1), [1, 2]);
+        assert_eq!(order.ask(at(9), WAITS), None);
+    }
+
+    #[test]
+    fn waiting_ends_and_what_comes_later_is_handed_on() {
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 2), [0; 0]);
+        assert!(order.ask(at(2), WAITS).is_some());
+        order.ask(at(40), WAITS);
+        let mut out = Vec::new();
+        drain(&mut order, &mut out);
+        assert_eq!(out, [2]);
+        assert!(order.resent(1, &[]), "late is better than never");
+        // A round trip that is too long makes no one wait.
+        let far = Waits { rtt_ns: Some(SECOND_NS), ..WAITS };
+        let mut order = active();
+        assert!(order.take(at(0), 2, &[], far));
+        assert!(order.ask(at(6), far).is_some());
+        assert!(order.resent(1, &[]));
+    }
+
+    #[test]
+    fn nothing_is_asked_of_who_keeps_nothing_or_has_gone() {
+        let mut order = Order::default();
+        assert!(order.take(at(0), 5, &[], WAITS));
+        assert_eq!(order.deadline(WAITS), Instant::FAR_FUTURE);
+        // Once it is known to be kept, what was missing before is asked for too.
+        order.activate(at(9));
+        let asked = order.ask(at(9), WAITS).expect("four are missing");
+        assert_eq!(asked.iter().collect::<Vec<_>>(), [1, 2, 3, 4]);
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 1_000), [1_000], "a gap that is too wide");
+        assert_eq!(order.counts.given_up, 999);
+        assert_eq!(come(&mut order, 0, 1_002), [0; 0]);
+        for ms in 0..4_000 {
+            order.ask(at(ms), WAITS);
+        }
+        assert_eq!(order.deadline(WAITS), Instant::FAR_FUTURE, "in the end it is given up");
+    }
+}

@@ -1,0 +1,105 @@
+//! `dwell trace analyze`: what is in captures.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dwell_base::Rate;
+use dwell_codec::{CodecId, CodecSpec};
+use dwell_trace::{Over, Settings};
+
+use super::output::Output;
+use super::runner;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell trace analyze office.pcap                            what is in it
+  dwell trace analyze office.pcap --codec lz4,zstd:3         with these codecs only
+  dwell trace analyze big.pcap.zst --no-codecs               who sends what, and when: fast
+  dwell trace analyze office.pcap --rate 2mbit --rate 5mbit  waiting times for these links
+  dwell trace analyze office.pcap --exceptions office.toml   what a relay should leave alone
+  ssh gateway tcpdump -w - | dwell trace analyze -           from standard input
+
+pcap and pcapng are read, plain or compressed with gzip or zstd.
+
+Exit codes:
+  0    all captures were read; broken ones as far as they go
+  1    it failed, or some could not be read at all
+  2    the command line is wrong
+  130  it was interrupted; what was read is shown";
+
+/// Tell what is in captures, and what pressing would make of it
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Analyze {
+    /// Captures; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The codecs to measure, with levels, separated by commas; the first one decides which
+    /// classes are exceptions
+    #[arg(long, value_name = "CODECS", value_delimiter = ',')]
+    codec: Vec<CodecSpec>,
+    /// The codec to measure blocks with
+    #[arg(long, value_name = "CODEC", default_value = "zstd:1")]
+    block_codec: CodecSpec,
+    /// Make no blocks
+    #[arg(long)]
+    no_blocks: bool,
+    /// Compress nothing: only count
+    #[arg(long, conflicts_with_all = ["codec", "exceptions"])]
+    no_codecs: bool,
+    /// What is compressed of a packet: all of it, or what is behind its headers
+    #[arg(long, value_name = "packet|payload", default_value_t = Over::Packet)]
+    over: Over,
+    /// Rates of links for which to tell how long packets would wait
+    #[arg(long, value_name = "RATE", default_values = ["1mbit", "10mbit", "100mbit"])]
+    rate: Vec<Rate>,
+    /// Compress with so many threads; without it, one for each core
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Analyze {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let settings = self.settings();
+        let jobs = self.jobs.map_or_else(
+            || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            usize::from,
+        );
+        let done = runner::run(&self.files, &settings, jobs)?;
+        if done.analysis.files.is_empty() && done.failed > 0 {
+            return Ok(ExitCode::FAILURE);
+        }
+        self.output.show(&done.analysis)?;
+        Ok(match (done.analysis.is_partial, done.failed) {
+            (true, _) => ExitCode::from(130),
+            (false, 0) => ExitCode::SUCCESS,
+            (false, _) => ExitCode::FAILURE,
+        })
+    }
+
+    fn settings(&self) -> Settings {
+        let codecs = match (self.no_codecs, self.codec.is_empty()) {
+            (true, _) => Vec::new(),
+            (false, true) => default_codecs(),
+            (false, false) => self.codec.clone(),
+        };
+        let block_codec = (!self.no_codecs && !self.no_blocks).then_some(self.block_codec);
+        Settings { over: self.over, codecs, block_codec, rates: self.rate.clone() }
+    }
+}
+
+/// One of each kind; LZO comes first where it is, since it is what the papers measured with.
+fn default_codecs() -> Vec<CodecSpec> {
+    let zstd = |level| CodecSpec { id: CodecId::Zstd, level };
+    let lzo = CodecSpec::with_default_level(CodecId::Lzo).check().ok();
+    let others = [
+        CodecSpec::with_default_level(CodecId::Lz4),
+        zstd(-3),
+        zstd(1),
+        zstd(9),
+        CodecSpec::with_default_level(CodecId::Deflate),
+    ];
+    lzo.into_iter().chain(others).collect()
+}

@@ -1,0 +1,66 @@
+//! `dwell trace merge`: adding analyses up.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use dwell_trace::Analysis;
+
+use super::output::Output;
+
+const AFTER_HELP: &str = "\
+Examples:
+  dwell trace merge monday.json tuesday.json                 as if both were analysed at once
+  dwell trace merge day-*.json --html week.html --out week.json
+
+The parts are files that `dwell trace analyze --out` has written, all with the same settings.
+
+Exit codes:
+  0  the job is done
+  1  a part can't be read, or they don't add up
+  2  the command line is wrong";
+
+/// Add up what several analyses found
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Merge {
+    /// What `dwell trace analyze --out` has written
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Merge {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut whole: Option<Analysis> = None;
+        for path in &self.files {
+            let part = read(path).with_context(|| {
+                format!("{} is no analysis of `dwell trace analyze --out`", path.display())
+            })?;
+            match &mut whole {
+                None => whole = Some(part),
+                Some(whole) => whole
+                    .merge(part)
+                    .with_context(|| format!("{} can't be added to the others", path.display()))?,
+            }
+        }
+        // The command line has at least one.
+        let whole = whole.context("there is nothing to merge")?;
+        self.output.show(&whole)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Analysis> {
+    let analysis: Analysis = serde_json::from_reader(BufReader::new(File::open(path)?))?;
+    let expected = dwell_trace::analysis::SCHEMA;
+    anyhow::ensure!(
+        analysis.schema == expected,
+        "its format is {}, and this program reads {expected}",
+        analysis.schema
+    );
+    Ok(analysis)
+}

@@ -1,0 +1,78 @@
+//! Showing analyses: text, JSON, one page, and the lists that a relay reads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use dwell_report::page::Provenance;
+use dwell_trace::{Analysis, Lists, Summary, report};
+use serde::Serialize;
+
+use crate::terminal;
+
+/// Where to put what was found.
+#[derive(Debug, clap::Args)]
+pub(super) struct Output {
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+    /// Write the JSON to a file too; `dwell trace merge` adds such files up
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write the report as a page with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the classes that expand, and estimates of the others, for a relay's
+    /// exceptions_file
+    #[arg(long, value_name = "FILE")]
+    exceptions: Option<PathBuf>,
+    /// How many classes to show, those with the most bytes first
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    top: usize,
+}
+
+/// What programs read: the sums, and what they come to.
+#[derive(Serialize)]
+struct Json<'a> {
+    summary: &'a Summary,
+    #[serde(flatten)]
+    analysis: &'a Analysis,
+}
+
+impl Output {
+    pub(super) fn show(&self, analysis: &Analysis) -> anyhow::Result<()> {
+        let summary = Summary::of(analysis);
+        if let Some(path) = &self.exceptions {
+            let lists = Lists::of(analysis, &summary)
+                .context("without codecs there are no exceptions: leave --no-codecs away")?;
+            write(path, &lists.to_toml()?)?;
+        }
+        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let provenance = Provenance { version, command, ..Provenance::default() };
+        let page = report::page(analysis, &summary, self.top, provenance);
+        if let Some(path) = &self.html {
+            write(path, &page.to_html())?;
+        }
+        let json = match self.json || self.out.is_some() {
+            true => serde_json::to_string(&Json { summary: &summary, analysis })? + "\n",
+            false => String::new(),
+        };
+        if let Some(path) = &self.out {
+            write(path, &json)?;
+        }
+        let shown = if self.json { json } else { report::text(&page) };
+        terminal::print(&shown)?;
+        Ok(())
+    }
+}
+
+/// Writes a file whole or not at all.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    fs::write(&new, text)
+        .and_then(|()| fs::rename(&new, path))
+        .with_context(|| format!("{} can't be written", path.display()))
+}

@@ -1,0 +1,242 @@
+//! One thread reads captures and keeps account of them; the others compress their packets.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use dwell_report::human;
+use dwell_trace::{Accounts, Analysis, Batch, Capture, Clock, Press, Settings};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::input::{self, Source};
+use crate::terminal;
+
+/// What came of some captures.
+pub(super) struct Done {
+    pub(super) analysis: Analysis,
+    /// Captures that could not be read at all.
+    pub(super) failed: usize,
+}
+
+/// Packets that are read at once if none is compressed.
+const SKIM_PACKETS: u64 = 100_000;
+/// Batches that wait for each compressing thread: enough that it never waits for the reader.
+const WAITING_PER_JOB: usize = 2;
+
+/// Analyses captures, with so many threads that compress.
+pub(super) fn run(paths: &[PathBuf], settings: &Settings, jobs: usize) -> anyhow::Result<Done> {
+    let stop = stop_flag()?;
+    let read_bytes = Arc::new(AtomicU64::new(0));
+    let mut reader = Reader {
+        accounts: Accounts::new(settings),
+        meter: Meter::new(input::bytes_of(paths), Arc::clone(&read_bytes)),
+        stop: &stop,
+        read_bytes,
+        failed: 0,
+    };
+    if settings.codecs.is_empty() && settings.block_codec.is_none() {
+        for path in paths {
+            reader.read(path, |reader, capture| Ok(reader.skim(capture)))?;
+        }
+        return Ok(reader.finish(Vec::new()));
+    }
+    let presses = (0..jobs)
+        .map(|_| Press::new(settings, Monotonic(Instant::now())))
+        .collect::<Result<Vec<_>, _>>()?;
+    thread::scope(|scope| {
+        let (full, to_press) = sync_channel(jobs * WAITING_PER_JOB);
+        let (empty, to_fill) = sync_channel(jobs * (WAITING_PER_JOB + 2));
+        let to_press = Arc::new(Mutex::new(to_press));
+        let threads: Vec<_> = presses
+            .into_iter()
+            .map(|press| {
+                let (to_press, empty) = (Arc::clone(&to_press), empty.clone());
+                scope.spawn(move || work(press, &to_press, &empty))
+            })
+            .collect();
+        // So that the reader notices if all of them are gone.
+        drop((empty, to_press));
+        let read = paths.iter().try_for_each(|path| {
+            reader.read(path, |reader, capture| reader.hand_out(capture, &full, &to_fill))
+        });
+        drop(full);
+        let parts = threads
+            .into_iter()
+            .map(|thread| {
+                thread.join().map_err(|_| anyhow!("a thread broke off: a bug in dwell"))?
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        read?;
+        Ok(reader.finish(parts))
+    })
+}
+
+/// Compresses batches until there are no more.
+fn work(
+    mut press: Press<Monotonic>,
+    to_press: &Mutex<Receiver<Batch>>,
+    empty: &SyncSender<Batch>,
+) -> anyhow::Result<Analysis> {
+    loop {
+        let next = to_press.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(batch) = next else { return Ok(press.finish()) };
+        press.batch(&batch).context("a codec failed; this is a bug")?;
+        // If there is no room for it, or nobody to fill it, its memory is not needed.
+        let _ = empty.try_send(batch);
+    }
+}
+
+struct Reader<'s> {
+    accounts: Accounts,
+    meter: Meter,
+    stop: &'s AtomicBool,
+    read_bytes: Arc<AtomicU64>,
+    failed: usize,
+}
+
+impl Reader<'_> {
+    /// Reads a capture; one that can't be is told, and the others go on.
+    fn read(
+        &mut self,
+        path: &PathBuf,
+        read: impl FnOnce(&mut Self, &mut Capture<Source>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let opened = Source::open(path, &self.read_bytes)
+            .map_err(|error| format!("it can't be opened: {error}"))
+            .and_then(|source| Capture::open(source).map_err(|error| error.to_string()));
+        let mut capture = match opened {
+            Ok(capture) => capture,
+            Err(why) => {
+                self.failed += 1;
+                terminal::complain("dwell", &format!("{}: {why}", path.display()));
+                return Ok(());
+            }
+        };
+        let name = match path.as_os_str() == input::STDIN {
+            true => "standard input".to_owned(),
+            false => path.display().to_string(),
+        };
+        self.accounts.begin(&name, capture.format());
+        read(self, &mut capture)?;
+        if let Some(trouble) = capture.trouble() {
+            self.meter.clear();
+            terminal::complain(
+                "dwell",
+                &format!("{name} is broken {trouble}; what is before that was read"),
+            );
+        }
+        let is_stopped = self.stop.load(Ordering::Relaxed);
+        self.accounts.end_with(is_stopped.then(|| "interrupted here by the user".to_owned()));
+        Ok(())
+    }
+
+    fn skim(&mut self, capture: &mut Capture<Source>) {
+        while self.accounts.skim(capture, SKIM_PACKETS) && !self.stop.load(Ordering::Relaxed) {
+            self.meter.show();
+        }
+    }
+
+    fn hand_out(
+        &mut self,
+        capture: &mut Capture<Source>,
+        full: &SyncSender<Batch>,
+        to_fill: &Receiver<Batch>,
+    ) -> anyhow::Result<()> {
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut batch = to_fill.try_recv().unwrap_or_default();
+            let more = self.accounts.fill(capture, &mut batch);
+            full.send(batch).map_err(|_| anyhow!("the threads that compress are gone"))?;
+            self.meter.show();
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, parts: Vec<Analysis>) -> Done {
+        self.meter.clear();
+        let mut analysis = self.accounts.finish();
+        for part in parts {
+            // All have the settings that they were made with here.
+            let added = analysis.merge(part);
+            debug_assert!(added.is_ok());
+        }
+        analysis.is_partial = self.stop.load(Ordering::Relaxed);
+        Done { analysis, failed: self.failed }
+    }
+}
+
+/// Set once the user wants to stop; asking a second time ends the program at once.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    const INTERRUPTED: i32 = 130;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal sets the flag that arms the second.
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("signals can't be caught")?;
+    }
+    Ok(stop)
+}
+
+/// The machine's clock.
+struct Monotonic(Instant);
+
+impl Clock for Monotonic {
+    fn now_ns(&mut self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Tells a terminal how far it is.
+struct Meter {
+    all_bytes: Option<u64>,
+    read_bytes: Arc<AtomicU64>,
+    start: Instant,
+    spoke: Instant,
+    is_shown: bool,
+    is_terminal: bool,
+}
+
+impl Meter {
+    const QUIET: Duration = Duration::from_secs(2);
+    const EVERY: Duration = Duration::from_millis(500);
+
+    fn new(all_bytes: Option<u64>, read_bytes: Arc<AtomicU64>) -> Self {
+        let (start, is_terminal) = (Instant::now(), std::io::stderr().is_terminal());
+        Self { all_bytes, read_bytes, start, spoke: start, is_shown: false, is_terminal }
+    }
+
+    fn show(&mut self) {
+        let elapsed = self.start.elapsed();
+        if !self.is_terminal || elapsed < Self::QUIET || self.spoke.elapsed() < Self::EVERY {
+            return;
+        }
+        (self.spoke, self.is_shown) = (Instant::now(), true);
+        let read = self.read_bytes.load(Ordering::Relaxed);
+        let left = match self.all_bytes {
+            Some(all) if read > 0 => {
+                let rest = elapsed.as_secs_f64() * all.saturating_sub(read) as f64 / read as f64;
+                let rest = human::duration((rest * 1e9) as u64);
+                format!(" of {}, {rest} left", human::bytes(all))
+            }
+            _ => String::new(),
+        };
+        eprint!("\r\x1b[Kread {}{left}", human::bytes(read));
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
