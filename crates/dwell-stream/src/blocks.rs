@@ -220,6 +220,8 @@ impl Blocks {
             self.keep(out.bytes);
             if self.held == 0 {
                 self.steering.link.starved();
+                // Many connections are idle most of the time.
+                self.spare = Vec::new();
             }
         }
     }

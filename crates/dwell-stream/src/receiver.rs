@@ -33,6 +33,9 @@ impl Default for Limits {
     }
 }
 
+/// What an empty output keeps of its memory, in bytes.
+const OUTPUT_KEPT: usize = 64 << 10;
+
 /// Takes bytes from a transport and gives the bytes of the application. The crate's first page
 /// tells how it is driven.
 #[derive(Debug)]
@@ -142,8 +145,10 @@ impl Receiver {
         assert!(len <= self.data().len(), "more was consumed than there was");
         self.output_at += len;
         if self.output_at == self.output.len() {
-            self.output.clear();
             self.output_at = 0;
+            self.output.clear();
+            // Many connections are idle most of the time.
+            self.output.shrink_to(OUTPUT_KEPT);
         }
     }
 

@@ -37,7 +37,8 @@ impl Switching {
             compressing: true,
             until_probes: PERIOD,
             probes: 0,
-            probes_length: PROBES_FIRST,
+            // Doubled before it is first used.
+            probes_length: PROBES_FIRST / 2,
             measurements: 0,
             codec_rate: None,
         }

@@ -21,6 +21,7 @@ mod record;
 mod report;
 mod results;
 mod statistics;
+mod stream;
 mod trial;
 mod tunnel;
 mod verdict;
@@ -38,6 +39,7 @@ Examples:
   dwell bench link --json runs.jsonl --resume             go on where it was interrupted
   dwell bench idle --openvpn                              what a tunnel adds to a ping
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
+  dwell bench stream --quick                              compressed TCP streams
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
 machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
@@ -61,6 +63,7 @@ enum What {
     Link(link::Link),
     Idle(idle::Idle),
     Ceiling(ceiling::Ceiling),
+    Stream(Box<stream::Stream>),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -73,6 +76,7 @@ impl Bench {
             What::Link(command) => command.run(),
             What::Idle(command) => command.run(),
             What::Ceiling(command) => command.run(),
+            What::Stream(command) => command.run(),
         }
     }
 }

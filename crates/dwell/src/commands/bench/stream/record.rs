@@ -1,0 +1,79 @@
+//! What a run found, as a line of JSON. Field names are the format, with units in them.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::link_rate::LinkRate;
+use super::super::record::Origin;
+use super::speed::Speed;
+
+/// How a run was done: runs may be compared if this is the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Conditions {
+    /// The link's delay each way.
+    pub(super) delay_ns: u64,
+    /// Whether another stream took half of the link.
+    pub(super) competing: bool,
+    pub(super) block_bytes: usize,
+    pub(super) buffer_bytes: usize,
+    pub(super) seconds: f64,
+    pub(super) seed: u64,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct StreamRun {
+    pub(super) at_unix_seconds: u64,
+    #[serde(flatten)]
+    pub(super) origin: Origin,
+    #[serde(flatten)]
+    pub(super) conditions: Conditions,
+    #[serde(rename = "rate_bps")]
+    pub(super) rate: LinkRate,
+    pub(super) workload: String,
+    pub(super) contender: String,
+    /// The one codec that the contender has.
+    pub(super) codec: Option<String>,
+    pub(super) round: u32,
+    /// What codecs take and give on these data.
+    pub(super) speeds: Vec<Speed>,
+    #[serde(flatten)]
+    pub(super) measured: Measured,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measured {
+    pub(super) window_ns: u64,
+    /// Bytes that arrived for the application in the window, each compared with what was sent.
+    pub(super) application_bytes: u64,
+    /// What the sender's host put on the link in the window, Ethernet headers included.
+    pub(super) link_bytes: u64,
+    /// CPU time in the window of everything that sends and receives.
+    pub(super) cpu_ns: u64,
+    /// Of the whole run, for strategies of ours.
+    pub(super) stream: Option<StreamAccounts>,
+}
+
+/// What a sender of ours says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct StreamAccounts {
+    pub(super) framed_bytes: u64,
+    pub(super) wire_bytes: u64,
+    pub(super) raw_bytes: u64,
+    pub(super) pressed_original_bytes: u64,
+    pub(super) pressed_bytes: u64,
+    pub(super) press_ns: u64,
+    pub(super) segments: u64,
+    pub(super) failures: u64,
+    pub(super) efficiency: f64,
+    /// What waited in the sender on average, of its buffer.
+    pub(super) fill: f64,
+    /// Original bytes by codec.
+    pub(super) by_codec: Vec<(String, u64)>,
+}
+
+impl Measured {
+    pub(super) fn goodput_bps(&self) -> f64 {
+        self.application_bytes as f64 * 8e9 / self.window_ns.max(1) as f64
+    }
+}

@@ -1,0 +1,60 @@
+//! What codecs take and give on this machine: what the bounds are made of.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use dwell_codec::{CodecSpec, Compressor};
+use dwell_stream::{CodecPoint, Config, Strategy};
+use serde::{Deserialize, Serialize};
+
+use super::contender::Contender;
+
+/// A codec on some data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Speed {
+    pub(super) codec: String,
+    #[serde(flatten)]
+    pub(super) point: CodecPoint,
+}
+
+/// How much of the data is compressed at most.
+const SAMPLE_BYTES: usize = 4 << 20;
+/// How long a codec is watched at least; the best of several passes counts.
+const WATCH: Duration = Duration::from_millis(300);
+
+/// Measures the codecs of these contenders, and those of hull mixing, each once.
+pub(super) fn measure(contenders: &[Contender], block_len: usize, body: &[u8]) -> Vec<Speed> {
+    let mut specs = Config::new(Strategy::Hull).codecs;
+    for contender in contenders {
+        if let Contender::Stream(config) = contender {
+            specs.push(config.codec);
+        }
+    }
+    specs.sort();
+    specs.dedup();
+    let sample = &body[..body.len().min(SAMPLE_BYTES)];
+    let measured = specs.into_iter().filter_map(|spec| {
+        let point = measure_one(spec, block_len, sample)?;
+        Some(Speed { codec: spec.to_string(), point })
+    });
+    measured.collect()
+}
+
+fn measure_one(spec: CodecSpec, block_len: usize, sample: &[u8]) -> Option<CodecPoint> {
+    let mut compressor = Compressor::new(spec, None).ok()?;
+    let mut dst = vec![0; block_len];
+    let (mut best_ns, mut compressed) = (u64::MAX, 0);
+    let begin = Instant::now();
+    while begin.elapsed() < WATCH {
+        let pass = Instant::now();
+        compressed = 0;
+        for block in sample.chunks(block_len) {
+            let room = block.len().saturating_sub(3);
+            let len = compressor.compress(black_box(block), &mut dst[..room]).ok()?;
+            compressed += len.unwrap_or(block.len());
+        }
+        best_ns = best_ns.min(pass.elapsed().as_nanos() as u64);
+    }
+    let len = sample.len() as f64;
+    Some(CodecPoint::new(best_ns as f64 / len, compressed as f64 / len))
+}
