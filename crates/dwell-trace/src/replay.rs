@@ -32,7 +32,7 @@ use std::sync::Arc;
 use dwell_codec::{CodecError, CodecSpec, Dictionary};
 use dwell_policy::{
     ClassKey, ClassTimers, ConfigError, Estimates, LearnedConfig, PRESETS, PortConfig, QueueLimit,
-    Queues, Ratio, Scheme,
+    Ratio, Scheme, Trigger,
 };
 use dwell_wire::PacketInfo;
 use ipnet::IpNet;
@@ -54,8 +54,9 @@ pub const WITHOUT: &str = "without dwell";
 pub struct Settings {
     /// The link.
     pub link: Link,
-    /// Names of the schemes, of [`PRESETS`]. There is always a lane without dwell before them.
-    pub schemes: Vec<String>,
+    /// The schemes and their names, none twice. There is always a lane without dwell before them.
+    /// Those that fill frames hold back packets of [`Settings::classes`].
+    pub schemes: Vec<(String, Scheme)>,
     /// What packets are pressed with.
     pub codec: CodecSpec,
     /// Dictionaries for packets of these classes.
@@ -84,7 +85,10 @@ impl Settings {
     pub fn new(link: Link) -> Self {
         Self {
             link,
-            schemes: PRESETS.map(str::to_owned).to_vec(),
+            schemes: PRESETS
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), Scheme::preset(name).ok()?)))
+                .collect(),
             codec: CodecSpec::with_default_level(dwell_codec::CodecId::Zstd),
             dictionaries: Vec::new(),
             limit: QueueLimit::default(),
@@ -115,22 +119,16 @@ impl Settings {
         Ok(())
     }
 
-    /// The scheme of this name. Schemes with a timer for each class of deadlines get those of
-    /// the classes, if there are any.
-    fn scheme(&self, name: &str) -> Result<Scheme, ConfigError> {
-        let mut scheme = Scheme::preset(name)?;
+    /// Schemes with a timer for each class of deadlines get those of the classes, if there are
+    /// any.
+    fn timed(&self, scheme: Scheme) -> Result<Scheme, ConfigError> {
         let mut waits: Vec<u64> = self.classes.iter().map(|class| class.wait_ns_max).collect();
         waits.sort_unstable();
         waits.dedup();
-        if !waits.is_empty() {
-            let timers = ClassTimers::new(&waits)?;
-            scheme.queues = match scheme.queues {
-                Queues::PerClass(_) => Queues::PerClass(timers),
-                Queues::Tandem(_, pull) => Queues::Tandem(timers, pull),
-                one => one,
-            };
+        match waits.is_empty() {
+            true => Ok(scheme),
+            false => Ok(scheme.with_class_timers(ClassTimers::new(&waits)?)),
         }
-        Ok(scheme)
     }
 
     fn port(&self, scheme: Scheme) -> PortConfig {
@@ -139,7 +137,7 @@ impl Settings {
             scheme,
             rate: Some(self.link.rate),
             limit: self.limit,
-            frame: self.link.relay_frames(),
+            frame: self.link.relay_frames(matches!(scheme.trigger, Trigger::Chunk { .. })),
             estimates: Estimates::Learned(learned),
             press_bytes_min: self.press_bytes_min,
             exceptions: self.exceptions.clone(),
@@ -221,8 +219,8 @@ impl Replay {
         };
         let mut relayed =
             Group { packet_max: usize::from(settings.link.packet_max()), lanes: Vec::new() };
-        for name in &settings.schemes {
-            let port = settings.port(settings.scheme(name)?);
+        for (name, scheme) in &settings.schemes {
+            let port = settings.port(settings.timed(*scheme)?);
             relayed.lanes.push((name.clone(), lane(port)?));
         }
         Ok(Self {

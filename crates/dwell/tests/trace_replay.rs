@@ -108,6 +108,7 @@ fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
         "--press-cost=3000,4",
         "--destination=10.0.0.0/30",
         "--cost-per-mb=0.1",
+        "--class=bulk:udp/8080:200ms",
         "--json",
         "--plain",
     ];
@@ -133,6 +134,7 @@ fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
     assert!(checked.status.success(), "{}", told(&checked));
     let text = fs::read_to_string(&config).unwrap();
     assert!(text.contains("rate = \"1000000bit\"") && text.contains("10.0.0.0/30"), "{text}");
+    assert!(text.contains("ports = [\"udp/8080-8080\"]") && text.contains("max_wait"), "{text}");
     let lines = fs::read_to_string(&csv).unwrap().lines().count();
     assert_eq!(lines, 18);
     assert!(fs::read_to_string(&page).unwrap().contains("Delay over time"));

@@ -214,9 +214,9 @@ impl Default for BlockConfig {
 }
 
 impl BlockConfig {
-    /// The scheme of this name, with blocks like these; `None` if single packets are to be in
-    /// blocks of several.
-    fn scheme(&self, name: &str) -> Option<Scheme> {
+    /// The scheme of this name, with blocks like these; `None` if there is none, or if single
+    /// packets are to be in blocks of several.
+    pub fn scheme(&self, name: &str) -> Option<Scheme> {
         let scheme = Scheme::preset(name).ok()?;
         let gather = match (scheme.trigger, scheme.press, self.packets) {
             (Trigger::Backlog { .. }, _, _) => scheme.gather,

@@ -11,6 +11,8 @@ const UDP_V4_BYTES: u32 = 28;
 const UDP_V6_BYTES: u32 = 48;
 /// Most units in a datagram, as relays do it.
 const UNITS_MAX: u32 = 64;
+/// The same of schemes that hold packets back to fill it.
+const CHUNK_UNITS_MAX: u32 = 1024;
 
 /// The smallest path that a replay takes, as a relay does: IPv6 must work inside.
 pub const PATH_MTU_MIN: u16 = 1280;
@@ -45,7 +47,8 @@ impl Link {
     }
 
     /// What frames cost if a relay sends them (docs/wire.md, sections 2 to 6).
-    pub const fn relay_frames(&self) -> FrameCost {
+    /// `is_chunked` for schemes that hold packets back to fill them.
+    pub const fn relay_frames(&self, is_chunked: bool) -> FrameCost {
         let record = RECORD_HEADER_LEN as u32;
         FrameCost {
             frame_bytes: self.overhead_bytes + self.udp_bytes() + self.session_bytes(),
@@ -55,7 +58,7 @@ impl Link {
             fragment_bytes: fragment_record_len(0) as u32,
             fragment_spare_bytes: RESENT_RECORD_LEN as u32,
             unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
-            units_max: UNITS_MAX,
+            units_max: if is_chunked { CHUNK_UNITS_MAX } else { UNITS_MAX },
         }
     }
 
@@ -90,11 +93,11 @@ mod tests {
     #[test]
     fn frames_cost_what_a_relay_counts() {
         let link = Link::ethernet(Rate::from_mbps(5));
-        let frames = link.relay_frames();
+        let frames = link.relay_frames(false);
         assert_eq!((frames.frame_bytes, frames.units_bytes_max), (14 + 28 + 22, 1450));
         assert_eq!(u32::from(link.packet_max()) + frames.raw_unit_bytes, frames.units_bytes_max);
         let plain = Link { sealed: false, v6: true, ..link };
-        assert_eq!(plain.relay_frames().frame_bytes, 14 + 48 + 6);
+        assert_eq!(plain.relay_frames(false).frame_bytes, 14 + 48 + 6);
         assert_eq!(plain.packet_max(), 1500 - 48 - 6 - 2);
     }
 }

@@ -52,6 +52,10 @@ fn settings() -> Settings {
     Settings::new(Link::ethernet(Rate::from_mbps(2)))
 }
 
+fn preset(name: &str) -> (String, Scheme) {
+    (name.to_owned(), Scheme::preset(name).unwrap())
+}
+
 fn run(settings: Settings, capture: &[(u64, Vec<u8>)]) -> ReplayReport {
     let mut replay = Replay::new(settings, given).unwrap();
     for (at_ns, packet) in capture {
@@ -137,7 +141,7 @@ fn what_is_too_long_is_cut_as_senders_would() {
         (1, udp_v4(80, 5000, &[b'x'; 1472])),
         (2, tcp_v4(80, 5000, 1, &[b'x'; 100])),
     ];
-    let report = run(Settings { schemes: vec!["none".into()], ..settings() }, &big);
+    let report = run(Settings { schemes: vec![preset("none")], ..settings() }, &big);
     assert_eq!((report.input.shortened, report.input.too_big), (2, 0));
     assert_eq!(lane(&report, WITHOUT).tx().arrived.packets, 7 + 1 + 1);
     assert_eq!(lane(&report, "none").tx().arrived.packets, 7 + 2 + 1);
@@ -163,8 +167,9 @@ fn impossible_settings_are_told() {
     assert!(refused(Settings { speed: f64::NAN, ..settings() }).contains("speed"));
     let link = Link { path_mtu: 576, ..settings().link };
     assert!(refused(Settings { link, ..settings() }).contains("MTU"));
-    let schemes = vec!["fastest".to_owned()];
-    assert!(refused(Settings { schemes, ..settings() }).contains("fastest"));
+    let codec = "zstd:1".parse().unwrap();
+    let codec = CodecSpec { level: 99, ..codec };
+    assert!(refused(Settings { codec, ..settings() }).contains("99"));
     let class: DeadlineClass = "a:tcp:1s".parse().unwrap();
     let classes = vec![class; DEADLINE_CLASSES_MAX + 1];
     assert!(refused(Settings { classes, ..settings() }).contains("classes"));

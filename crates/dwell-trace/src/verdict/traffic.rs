@@ -65,7 +65,7 @@ pub fn judge_traffic(analysis: &Analysis, summary: &Summary) -> Verdict {
 /// Bytes on the link with relays over bytes without, for packets in datagrams of their own.
 fn saving(pressed_bytes: u64, datagrams: u64, packets: u64, bytes: u64) -> Option<f64> {
     let link = Link::ethernet(Rate::from_mbps(1));
-    let frames = link.relay_frames();
+    let frames = link.relay_frames(false);
     let overhead = u64::from(frames.frame_bytes + frames.pressed_unit_bytes);
     let without = bytes + packets * u64::from(link.overhead_bytes);
     let with = pressed_bytes + datagrams * overhead;
@@ -81,7 +81,7 @@ fn single(codec: &CodecSummary) -> Option<Way> {
 fn blocks(analysis: &Analysis) -> Option<Way> {
     let codec = analysis.settings.block_codec?;
     let sums = analysis.blocks.of(Grouping::Link, BLOCK_PACKETS)?;
-    let room = u64::from(Link::ethernet(Rate::from_mbps(1)).relay_frames().units_bytes_max);
+    let room = u64::from(Link::ethernet(Rate::from_mbps(1)).relay_frames(false).units_bytes_max);
     // A block that is longer than a datagram takes several.
     let datagrams = sums.blocks.max(sums.plain.div_ceil(room));
     let saving = saving(sums.plain, datagrams, analysis.blocks.packets, sums.bytes)?;

@@ -11,7 +11,7 @@ use dwell_base::time::{MILLI_NS, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
 use dwell_codec::{CodecSpec, DICTIONARY_FILE_LEN_MAX, Dictionary, DictionaryFile};
 use dwell_policy::{ClassKey, LearnedConfig, PRESETS, QueueLimit, Ratio, Scheme};
-use dwell_relay::config::SCHEMES;
+use dwell_relay::config::{BlockConfig, SCHEMES};
 use dwell_relay::io::clock::Clock;
 use dwell_report::page::Provenance;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
@@ -121,6 +121,12 @@ struct PortArgs {
     /// How many bytes may wait
     #[arg(long, value_name = "SIZE")]
     queue_bytes: Option<ByteSize>,
+    /// The most bytes of packets in a block
+    #[arg(long, value_name = "BYTES", default_value_t = BlockConfig::default().bytes, value_parser = clap::value_parser!(u32).range(1_500..=60_000))]
+    block_bytes: u32,
+    /// So many packets in each block, in place of as many as wait
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=64))]
+    block_packets: Option<u32>,
     /// Packets of fewer bytes are not pressed
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     press_min: u32,
@@ -215,7 +221,7 @@ struct Output<'a> {
 impl Replay {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let stop = interrupt::stop_flag()?;
-        let mut settings = self.settings();
+        let mut settings = self.settings()?;
         for path in &self.dictionary {
             settings.dictionaries.push(read_dictionary(path)?);
         }
@@ -253,7 +259,7 @@ impl Replay {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> anyhow::Result<Settings> {
         let limit = QueueLimit::default();
         let (port, path) = (&self.port, &self.path);
         let link = Link {
@@ -263,8 +269,8 @@ impl Replay {
             sealed: !path.plain,
             v6: path.ipv6,
         };
-        Settings {
-            schemes: self.scheme.0.clone(),
+        Ok(Settings {
+            schemes: self.schemes()?,
             codec: self.codec,
             limit: QueueLimit {
                 packets: port.queue_packets.unwrap_or(limit.packets),
@@ -280,7 +286,26 @@ impl Replay {
             destinations: self.destination.clone(),
             speed: self.speed,
             ..Settings::new(link)
-        }
+        })
+    }
+
+    /// The schemes as a relay runs them.
+    fn schemes(&self) -> anyhow::Result<Vec<(String, Scheme)>> {
+        let blocks = BlockConfig {
+            bytes: self.port.block_bytes,
+            packets: self.port.block_packets,
+            ..BlockConfig::default()
+        };
+        let names = self.scheme.0.iter();
+        names
+            .map(|name| {
+                // A number of packets is for schemes that make blocks of several.
+                let single = BlockConfig { packets: None, ..blocks };
+                let scheme = blocks.scheme(name).or_else(|| single.scheme(name));
+                let scheme = scheme.ok_or_else(|| anyhow!("there is no scheme \"{name}\""))?;
+                Ok((name.clone(), scheme))
+            })
+            .collect()
     }
 
     fn write(&self, report: &ReplayReport, verdict: &Verdict) -> anyhow::Result<()> {

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use dwell_policy::ClassKey;
+use dwell_policy::{ClassKey, Gather, Trigger};
 use dwell_relay::config::{Config, Endpoint, Secret};
 use dwell_report::human;
 use dwell_trace::replay::Settings;
-use dwell_trace::replay::class::parse_class_key;
+use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
 use dwell_trace::replay::report::ReplayReport;
 use dwell_trace::verdict::Verdict;
 
@@ -89,6 +89,7 @@ impl Site {
         self.security(&mut text, settings, &mut open);
         link(&mut text, settings, verdict);
         exceptions(&mut text, settings, report);
+        settings.classes.iter().for_each(|class| deadline(&mut text, class));
         (text, open)
     }
 
@@ -142,6 +143,50 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
         settings.press_bytes_min,
         settings.poor_ratio.as_f64(),
     );
+    let best = settings.schemes.iter().find(|(name, _)| name == scheme);
+    match best.map(|(_, scheme)| (scheme.gather, scheme.trigger)) {
+        Some((Gather::Packet, _)) | None => {}
+        Some((_, Trigger::Waiting { bytes_max, .. })) => {
+            let _ = writeln!(text, "block_bytes = {bytes_max}");
+        }
+        Some((_, Trigger::Backlog { packets, .. })) => {
+            let _ = writeln!(text, "block_packets = {packets}");
+        }
+        Some(_) => {}
+    }
+}
+
+/// A class with a deadline, if relays can say what it is known by: protocols and ports that must
+/// hold together are something else than any of them.
+fn deadline(text: &mut String, class: &DeadlineClass) {
+    let name = |protocol| match protocol {
+        6 => Some("tcp"),
+        17 => Some("udp"),
+        _ => None,
+    };
+    let (mut protocols, mut ports) = (Vec::new(), Vec::new());
+    for service in &class.services {
+        let Some(protocol) = name(service.protocol) else { return };
+        match &service.ports {
+            None => protocols.push(format!("\"{protocol}\"")),
+            Some(range) => {
+                ports.push(format!("\"{protocol}/{}-{}\"", range.start(), range.end()));
+            }
+        }
+    }
+    if !protocols.is_empty() && !ports.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n[[class]]\nname = {}", quoted(&class.name));
+    if let Some(dscp) = class.dscp {
+        let _ = writeln!(text, "dscp = [{dscp}]");
+    }
+    for (key, list) in [("protocols", protocols), ("ports", ports)] {
+        if !list.is_empty() {
+            let _ = writeln!(text, "{key} = [{}]", list.join(", "));
+        }
+    }
+    let _ = writeln!(text, "max_wait = \"{}ns\"", class.wait_ns_max);
 }
 
 /// What was asked for, and the services that turned out to be poor.
