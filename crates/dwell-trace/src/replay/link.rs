@@ -3,7 +3,7 @@
 use dwell_base::Rate;
 use dwell_policy::FrameCost;
 use dwell_wire::header::{DATA_HEADER_LEN, PRESSED_HEADER_LEN, RECORD_HEADER_LEN, SEAL_TAG_LEN};
-use dwell_wire::record::{RECORD_BODY_NAMED_MAX, fragment_record_len};
+use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 
 /// Bytes of UDP and IPv4 headers around a datagram.
 const UDP_V4_BYTES: u32 = 28;
@@ -53,6 +53,7 @@ impl Link {
             pressed_unit_bytes: record + PRESSED_HEADER_LEN as u32,
             units_bytes_max: self.path_mtu as u32 - self.udp_bytes() - self.session_bytes(),
             fragment_bytes: fragment_record_len(0) as u32,
+            fragment_spare_bytes: RESENT_RECORD_LEN as u32,
             unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
             units_max: UNITS_MAX,
         }
@@ -66,6 +67,7 @@ impl Link {
             pressed_unit_bytes: 0,
             units_bytes_max: self.path_mtu as u32,
             fragment_bytes: 0,
+            fragment_spare_bytes: 0,
             unit_bytes_named: u32::MAX,
             units_max: 1,
         }
