@@ -305,7 +305,7 @@ const BLOCK_PACKETS: u32 = 5;
 const BLOCK_LEAD: u32 = 5;
 
 /// Blocks of small packets end here.
-const WAITING_PACKETS_MAX: u32 = 255;
+const WAITING_PACKETS_MAX: u32 = 128;
 /// Who drives the port may come a little late.
 const WAITING_LEAD_NS: u64 = 2_000_000;
 

@@ -166,6 +166,9 @@ pub struct PeerConfig {
     pub scheme: Scheme,
     /// How large blocks become, for schemes that make some.
     pub blocks: BlockConfig,
+    /// Whether the packets of a block are rearranged, header fields side by side, before they
+    /// are pressed.
+    pub regroup: bool,
     /// Whether frames of schemes that fill them may be pressed as a whole.
     pub chunk_press: bool,
     /// Whether datagrams with blocks are sent again if they were lost.
@@ -324,6 +327,7 @@ impl PeerConfig {
             scheme_name: "packet",
             scheme: Scheme::packet(),
             blocks: BlockConfig::default(),
+            regroup: true,
             chunk_press: true,
             retransmit: true,
             order_wait_ns: 50 * MILLI_NS,

@@ -52,6 +52,7 @@ pub const PEER_KEYS: [&str; 25] = [
     "block_bytes",
     "block_packets",
     "block_lead",
+    "regroup",
     "chunk_press",
     "retransmit",
     "order_wait",
@@ -294,6 +295,7 @@ struct PeerKeys {
     block_bytes: Option<Located<u64>>,
     block_packets: Option<Located<Option<u32>>>,
     block_lead: Option<Located<u32>>,
+    regroup: Option<Located<bool>>,
     chunk_press: Option<Located<bool>>,
     retransmit: Option<Located<bool>>,
     order_wait_ns: Option<Located<u64>>,
@@ -330,6 +332,7 @@ impl PeerKeys {
             }),
             block_packets: table.get("block_packets", errors, value::block_packets),
             block_lead: table.get("block_lead", errors, |value| value::integer(value, 0..=1000)),
+            regroup: table.get("regroup", errors, value::boolean),
             chunk_press: table.get("chunk_press", errors, value::boolean),
             retransmit: table.get("retransmit", errors, value::boolean),
             order_wait_ns: table
@@ -369,6 +372,7 @@ impl PeerKeys {
         }
         set(&mut peer.blocks.packets, &self.block_packets);
         set(&mut peer.blocks.lead, &self.block_lead);
+        set(&mut peer.regroup, &self.regroup);
         set(&mut peer.chunk_press, &self.chunk_press);
         set(&mut peer.retransmit, &self.retransmit);
         set(&mut peer.order_wait_ns, &self.order_wait_ns);

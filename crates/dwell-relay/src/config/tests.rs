@@ -136,6 +136,7 @@ fn every_key_reaches_its_field() {
         block_lead = 2
         one_way_delay = "3ms"
         chunk_press = false
+        regroup = false
         retransmit = false
         order_wait = "0ms"
         codec = "lz4"
@@ -175,6 +176,7 @@ fn every_key_reaches_its_field() {
             security: Security::None,
             scheme_name: "all",
             scheme: Scheme::all(),
+            regroup: false,
             chunk_press: false,
             retransmit: false,
             order_wait_ns: 0,

@@ -17,7 +17,7 @@ use super::link::{send_again, send_control};
 use super::outbound::clamp;
 use super::peer::Peer;
 use super::prefixes::Prefixes;
-use super::{Node, enter};
+use super::{LEN_MAX, Node, enter};
 use crate::config::Security;
 use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened};
 
@@ -157,6 +157,7 @@ impl Node {
             prefixes: &mut self.inbound,
             decompressor: &mut self.decompressor,
             scratch: &mut self.scratch,
+            block: &mut self.block,
             mtu: self.tun_mtu,
             flow_seed: self.flow_seed,
             index,
@@ -298,6 +299,7 @@ struct Egress<'a> {
     prefixes: &'a mut Prefixes,
     decompressor: &'a mut Decompressor,
     scratch: &'a mut [u8],
+    block: &'a mut Vec<u8>,
     mtu: u16,
     flow_seed: u64,
     index: usize,
@@ -331,14 +333,18 @@ impl Egress<'_> {
     }
 
     fn block(&mut self, env: &mut impl Env, peer: &mut Peer, block: &Block<'_>) {
-        let known = !block.is_of_later_version() && !block.is_regrouped();
-        let codec = if known { Some(block.codec) } else { None };
+        let codec = if block.is_of_later_version() { None } else { Some(block.codec) };
         let Some(len) = self.restore(codec, block.data, block.original_len) else {
             peer.rx.decode_failed += 1;
             return;
         };
-        peer.rx.blocks += 1;
         let scratch = std::mem::take(&mut self.scratch);
+        if block.is_regrouped() {
+            self.regrouped(env, peer, &scratch[..len]);
+            self.scratch = scratch;
+            return;
+        }
+        peer.rx.blocks += 1;
         let mut rest = &mut scratch[..len];
         while !rest.is_empty() {
             let Some(Ok(len)) = BlockPackets::new(rest).next().map(|found| found.map(<[u8]>::len))
@@ -351,6 +357,26 @@ impl Egress<'_> {
             rest = behind;
         }
         self.scratch = scratch;
+    }
+
+    /// The packets of a block that was rearranged.
+    fn regrouped(&mut self, env: &mut impl Env, peer: &mut Peer, rearranged: &[u8]) {
+        let block = std::mem::take(self.block);
+        let mut packets = block;
+        packets.resize(LEN_MAX, 0);
+        match dwell_wire::regroup::restore(rearranged, &mut packets) {
+            Err(_) => peer.rx.decode_failed += 1,
+            Ok(restored) => {
+                peer.rx.blocks += 1;
+                let mut rest = &mut packets[..restored.bytes()];
+                for &len in restored.lens() {
+                    let (packet, behind) = std::mem::take(&mut rest).split_at_mut(len.into());
+                    self.restored(env, peer, packet);
+                    rest = behind;
+                }
+            }
+        }
+        *self.block = packets;
     }
 
     fn fragment(

@@ -98,7 +98,7 @@ fn write_unit(
         None => body.raw(bytes),
         Some(p) if p.is_block => body.block(&Block {
             codec: p.codec,
-            flags: Block::flags(false, kept),
+            flags: Block::flags(p.is_regrouped, kept),
             original_len: p.original_len,
             data: bytes,
         }),

@@ -95,6 +95,8 @@ pub(crate) struct Peer {
     /// The port goes on with another scheme than the configured one until it is empty; since
     /// when, once that was noted.
     old_scheme: Option<Option<Instant>>,
+    /// How long the block in the press is, if it was rearranged.
+    pub(crate) regrouped_len: Option<u16>,
     pub(crate) deadlines: Deadlines,
     /// When held-back packets go at the latest, if the link waits for that.
     pub(crate) hold_until: Option<Instant>,
@@ -154,6 +156,7 @@ impl Peer {
             peer_datagram_max: u16::MAX,
             codec_accepted: true,
             old_scheme: None,
+            regrouped_len: None,
             deadlines: Deadlines::default(),
             hold_until: None,
             frame_units: Vec::new(),

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use dwell_policy::{Gather, Outcome, PacketId};
 use dwell_wire::PacketInfo;
 use dwell_wire::header::PRESSED_HEADER_LEN;
+use dwell_wire::regroup::{grown_bytes_max, regroup};
 
 use super::env::{Env, PressJob, Pressing, Ticket};
 use super::peer::Peer;
@@ -62,12 +63,33 @@ pub(super) fn press_block(
         debug_assert!(false, "there is a block in the press");
         return;
     };
-    bench.block.clear();
-    for &id in peer.port.block() {
-        bench.block.extend_from_slice(store.get(id).0);
-    }
+    let packets = peer.port.block().iter().map(|&id| store.get(id).0);
+    let is_regrouped = gather(packets, peer.config.regroup, bench.block);
+    peer.regrouped_len = if is_regrouped { u16::try_from(bench.block.len()).ok() } else { None };
     let reply = give(peer, (index, first), bench.block, bench.out, env);
     report(peer, first, store, bench.out, reply);
+}
+
+/// Puts the packets of a block into `block`; true if they are rearranged there.
+fn gather<'p>(
+    packets: impl Iterator<Item = &'p [u8]> + Clone,
+    wanted: bool,
+    block: &mut Vec<u8>,
+) -> bool {
+    block.clear();
+    let bytes: usize = packets.clone().map(<[u8]>::len).sum();
+    if wanted {
+        let all: Vec<&[u8]> = packets.clone().collect();
+        block.resize(bytes + grown_bytes_max(all.len()), 0);
+        let fits = |&len: &usize| len <= usize::from(u16::MAX);
+        if let Some(len) = regroup(&all, block).filter(fits) {
+            block.truncate(len);
+            return true;
+        }
+        block.clear();
+    }
+    packets.for_each(|packet| block.extend_from_slice(packet));
+    false
 }
 
 fn give(
@@ -114,13 +136,17 @@ pub(super) fn keep_pressed(peer: &Peer, id: PacketId, store: &mut Store, bytes: 
     let Ok(declared) = u16::try_from(original_len) else { return Outcome::NotSmaller };
     let len = bytes.len() as u32;
     let gains = peer.port.config().frame.gains(len, (packets as u32, u32::from(declared)));
+    let is_block = packets > 1;
+    let regrouped_len = peer.regrouped_len.filter(|_| is_block);
+    let declared = regrouped_len.unwrap_or(declared);
     // The format has no room for what grew, whatever headers are saved.
-    if !gains || bytes.len() >= original_len {
+    if !gains || bytes.len() >= usize::from(declared) {
         return Outcome::NotSmaller;
     }
     let codec = peer.config.codec.id as u8;
-    let is_block = packets > 1;
-    store.press(id, Pressed { codec, epoch: 0, original_len: declared, is_block }, bytes);
+    let is_regrouped = regrouped_len.is_some();
+    let pressed = Pressed { codec, epoch: 0, original_len: declared, is_block, is_regrouped };
+    store.press(id, pressed, bytes);
     Outcome::Smaller(len)
 }
 
@@ -142,10 +168,9 @@ pub(super) fn press_frame(
     if units.iter().any(|unit| store.treatment(unit.id).exempt) {
         return;
     }
-    bench.block.clear();
-    for unit in units {
-        bench.block.extend_from_slice(store.get(unit.id).0);
-    }
+    let bytes = units.iter().map(|unit| unit.bytes).sum();
+    let packets = units.iter().map(|unit| store.get(unit.id).0);
+    let is_regrouped = gather(packets, peer.config.regroup, bench.block);
     let Ok(original_len) = u16::try_from(bench.block.len()) else { return };
     let packets = units.len() as u32;
     let room = bench.block.len().saturating_sub(PRESSED_HEADER_LEN + 1);
@@ -159,11 +184,11 @@ pub(super) fn press_frame(
     });
     let (outcome, took_ns) = match reply {
         Pressing::Done { len: Some(len), took_ns } => {
-            let raw = u32::from(original_len);
-            let gains = peer.port.config().frame.gains(len as u32, (packets, raw));
+            let gains = peer.port.config().frame.gains(len as u32, (packets, bytes));
             if gains {
                 let codec = peer.config.codec.id as u8;
-                let pressed = Pressed { codec, epoch: 0, original_len, is_block: true };
+                let is_block = true;
+                let pressed = Pressed { codec, epoch: 0, original_len, is_block, is_regrouped };
                 store.press(first, pressed, &bench.out[..len]);
             }
             (if gains { Outcome::Smaller(len as u32) } else { Outcome::NotSmaller }, took_ns)

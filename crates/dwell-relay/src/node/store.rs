@@ -30,6 +30,8 @@ pub(crate) struct Pressed {
     pub(crate) original_len: u16,
     /// It is several packets; those after the first have places of their own.
     pub(crate) is_block: bool,
+    /// What was pressed is not these packets as they were, but rearranged.
+    pub(crate) is_regrouped: bool,
 }
 
 /// The packets that wait in the ports of a node, by the names that the core knows them by.

@@ -30,6 +30,7 @@ fn blocks_arrive_whole_and_flows_keep_their_order() {
         "scheme = \"edge\"",
         "scheme = \"edge\"\nblock_bytes = 60000\nqueue_time = \"1s\"",
         "scheme = \"edge\"\nblock_packets = 5",
+        "scheme = \"edge\"\nregroup = false",
         "scheme = \"flow\"\nblock_packets = 3\nblock_lead = 0",
     ] {
         for sealed in [true, false] {
@@ -81,6 +82,24 @@ fn more_is_gained_the_more_is_pressed_together() {
     };
     let [none, packet, flow, edge] = ["none", "packet", "flow", "edge"].map(ratio);
     assert!(flow < packet && edge < packet && packet < none, "{edge} {flow} {packet} {none}");
+}
+
+#[test]
+fn headers_side_by_side_take_less() {
+    let small = Traffic { random: 0.0, payload_max: 100, ..MANY };
+    let ratio = |regroup: bool| {
+        let lines = format!("scheme = \"edge\"\nregroup = {regroup}");
+        let mut net = pair_with(&lines, true, &good_link(), 9);
+        net.run_to(100);
+        net.set_traffic(small);
+        net.start_sources(100, 4_000, 20 * MICRO_NS);
+        net.run_to(3_000);
+        net.assert_nothing_altered_or_doubled();
+        net.assert_flows_in_order();
+        net.end(0).peer().tx.pressed_ratio().expect("something was pressed")
+    };
+    let (with, without) = (ratio(true), ratio(false));
+    assert!(with < without, "{with} against {without}");
 }
 
 #[test]
@@ -224,7 +243,7 @@ fn blocks_that_claim_too_much_or_hold_no_packets_are_counted() {
     let mut compressor = dwell_codec::Compressor::new("lz4".parse().expect("a codec"), None)
         .expect("it is built in");
     let len = compressor.compress(&original, &mut data).expect("lz4 works").expect("it shrinks");
-    for flags in [0, 4] {
+    for flags in [0, 1, 4] {
         let original_len = original.len() as u16;
         let block = Block { codec: 1, flags, original_len, data: &data[..len] };
         let datagram = plain_datagram(&mut net, |body| body.block(&block).expect("room"));
@@ -232,7 +251,7 @@ fn blocks_that_claim_too_much_or_hold_no_packets_are_counted() {
     }
     net.run_to(2_000);
     let rx = net.end(1).peer().rx;
-    assert_eq!((rx.decode_failed + rx.malformed, rx.blocks), (16 + 1 + 1, 1));
+    assert_eq!((rx.decode_failed + rx.malformed, rx.blocks), (16 + 1 + 1 + 1, 1));
     assert_eq!(net.end(1).env.delivered.len(), 1);
     assert!(net.end(1).is_up());
 }
