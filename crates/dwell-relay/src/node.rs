@@ -10,6 +10,7 @@
 
 mod env;
 mod inbound;
+mod keyed;
 mod outbound;
 mod pacer;
 mod peer;
@@ -31,8 +32,8 @@ use dwell_codec::Decompressor;
 use dwell_policy::ConfigError;
 use dwell_report::status::PeerState;
 
-use crate::config::{Config, FailMode, PeerConfig};
-use crate::trust::RandomSource;
+use crate::config::{Config, FailMode, PeerConfig, Secret};
+use crate::trust::{Identity, RandomSource};
 use peer::Peer;
 use prefixes::Prefixes;
 use store::Store;
@@ -51,8 +52,10 @@ pub struct NodeDrops {
     pub malformed_datagram: u64,
     /// A datagram from an address that is no peer's.
     pub unknown_source: u64,
-    /// A hello that no key opens.
+    /// A hello that no key opens, or whose key is no peer's.
     pub unknown_key: u64,
+    /// A keyed initiation that is not newer than one before it, or comes too soon after it.
+    pub hello_replayed: u64,
 }
 
 /// A relay node.
@@ -65,6 +68,9 @@ pub struct Node {
     decompressor: Decompressor,
     /// A press result or a restored packet on its way.
     scratch: Box<[u8]>,
+    /// Who this node is to peers that are known by their public keys.
+    identity: Option<Identity>,
+    private_key: Option<Secret>,
     drops: NodeDrops,
     patience: Patience,
     /// The MTU of the TUN: what TCP through it is told.
@@ -100,12 +106,15 @@ impl Node {
             store: Store::default(),
             decompressor: Decompressor::new(),
             scratch: vec![0; LEN_MAX].into_boxed_slice(),
+            identity: None,
+            private_key: None,
             drops: NodeDrops::default(),
             patience: patience(config),
             tun_mtu: u16::MAX,
             flow_seed: u64::from_le_bytes(seed),
             generations: 0,
         };
+        node.identify(config, random);
         for (peer, &endpoint) in config.peers.iter().zip(endpoints) {
             let peer = node.make_peer(peer, endpoint, random())?;
             node.peers.push(peer);
@@ -128,6 +137,7 @@ impl Node {
         random: &mut dyn FnMut() -> RandomSource,
     ) -> Result<(), ConfigError> {
         self.patience = patience(config);
+        self.identify(config, random);
         for index in 0..self.peers.len() {
             let name = &self.peers[index].config.name;
             if !config.peers.iter().any(|peer| &peer.name == name) {
@@ -257,6 +267,14 @@ impl Node {
     pub fn assert_invariants(&self) {
         for peer in &self.peers {
             peer.port.assert_invariants();
+        }
+    }
+
+    fn identify(&mut self, config: &Config, random: &mut dyn FnMut() -> RandomSource) {
+        let private = &config.node.private_key;
+        if *private != self.private_key {
+            self.identity = private.as_ref().map(|private| Identity::new(private, random));
+            self.private_key.clone_from(private);
         }
     }
 

@@ -27,7 +27,7 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new(""));
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = if value::is_name(&host_name) { &host_name } else { "dwell" };
-        read::parse(&text, &file, name, &Secrets { folder, read: &read_secret })
+        read::parse(&text, &file, name, &Secrets { folder, read: &read_secret, has_private: false })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keys that two peers share.
+//! Keys that nobody else may know: a node's own, and those that two peers share.
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,8 +62,8 @@ pub enum ReadSecretError {
     },
     /// It is no key.
     #[error(
-        "it holds no key: there must be 32 bytes, as 64 hex digits or in base64; `dwell genpsk` \
-         makes one"
+        "it holds no key: there must be 32 bytes, as 64 hex digits or in base64, as `dwell genkey` \
+         and `dwell genpsk` make them"
     )]
     Format,
 }
@@ -94,7 +94,7 @@ fn read_hex(text: &[u8], out: &mut [u8; Secret::BYTES]) -> Option<()> {
 }
 
 /// The alphabet of RFC 4648, with or without padding.
-fn read_base64(text: &[u8], out: &mut [u8; Secret::BYTES]) -> Option<()> {
+pub(super) fn read_base64(text: &[u8], out: &mut [u8; Secret::BYTES]) -> Option<()> {
     let text = match text {
         [digits @ .., b'='] if digits.len() == 43 => digits,
         digits if digits.len() == 43 => digits,

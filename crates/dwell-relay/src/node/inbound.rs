@@ -46,16 +46,23 @@ impl Node {
                 let at = datagram.len() - body.len();
                 self.hello(env, now, peer, source, (sealed, nonce), &mut datagram[at..]);
             }
+            Datagram::Initiation(it) => self.initiation(env, now, source, &it),
+            Datagram::Response(it) => self.response(env, now, source, &it),
+            Datagram::Cookie(it) => self.cookie(now, &it),
             Datagram::Data { header, .. } => {
                 let by_address = || self.peers.iter().position(|p| p.endpoint == Some(source));
                 let Some(index) = peer.or_else(by_address) else {
-                    self.drops.unknown_source += 1;
+                    self.data_from_elsewhere(env, now, source, header, datagram);
                     return;
                 };
                 let peer = &mut self.peers[index];
                 let len = datagram.len() as u64;
-                match peer.handshake.open(header, datagram) {
+                match peer.handshake.open(now, header, datagram) {
                     Ok(opened) => {
+                        if let Some(hello) = &opened.began {
+                            self.installed(env, now, index, source, hello);
+                        }
+                        let peer = &mut self.peers[index];
                         peer.rx.datagrams += 1;
                         peer.rx.bytes += len;
                         self.records(env, now, index, &opened);
@@ -71,7 +78,13 @@ impl Node {
     }
 
     /// The records of an authentic datagram.
-    fn records(&mut self, env: &mut impl Env, now: Instant, index: usize, opened: &Opened<'_>) {
+    pub(super) fn records(
+        &mut self,
+        env: &mut impl Env,
+        now: Instant,
+        index: usize,
+        opened: &Opened<'_>,
+    ) {
         let peer = &mut self.peers[index];
         peer.heard(now);
         if enter(&mut peer.state, PeerState::Up) {
@@ -86,6 +99,7 @@ impl Node {
             index,
         };
         let mut asked = Asked::default();
+        let data_records = peer.data_records;
         for record in Records::new(opened.body) {
             let Ok(record) = record else {
                 peer.rx.malformed += 1;
@@ -104,6 +118,9 @@ impl Node {
                 Record::Control(control) => note_control(peer, now, &control, &mut asked),
                 Record::Skipped { .. } => peer.rx.skipped_records += 1,
             }
+        }
+        if peer.data_records > data_records {
+            peer.handshake.carried(now);
         }
         if let Some(reply) = asked.reply {
             send_control(peer, index, env, &reply);
@@ -147,17 +164,9 @@ impl Node {
             // The socket to the peer leads to where it was; it is moved only after this.
             let at_home = peer.endpoint == Some(source);
             if installed {
-                if peer.endpoint != Some(source) {
-                    peer.set_endpoint(source);
-                    env.event(NodeEvent::Moved(index, source));
-                }
-                if peer.connected(now, &hello) {
-                    env.event(NodeEvent::CodecRefused(index));
-                }
-                if enter(&mut peer.state, PeerState::Up) {
-                    env.event(NodeEvent::Up(index));
-                }
+                self.installed(env, now, index, source, &hello);
             }
+            let peer = &mut self.peers[index];
             if len > 0 {
                 if at_home {
                     env.hello(Destination::Peer(index), &answer[..len]);
@@ -181,6 +190,7 @@ impl Node {
         }
         let open = |p: &Peer| p.config.security == Security::None && p.config.endpoint.is_none();
         match peer.config.security {
+            Security::Keys { .. } => false, // it sends no such hellos
             Security::Psk(_) => true,
             Security::None if peer.endpoint == Some(source) => true,
             Security::None => {

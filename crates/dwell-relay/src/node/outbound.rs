@@ -153,6 +153,10 @@ impl Node {
             if peer.removed {
                 continue;
             }
+            if peer.handshake.expire(now) {
+                self.give_up(env, index);
+            }
+            let peer = &mut self.peers[index];
             say_hello(peer, index, env, now);
             let due = peer.due(now, self.patience);
             if due.dead {
@@ -238,10 +242,7 @@ fn offer_link(peer: &mut Peer, now: Instant) {
 fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     let mut out = [0; HELLO_LEN_MAX];
     let known = peer.endpoint.is_some();
-    if peer.handshake.current().is_some_and(crate::trust::Session::is_worn) {
-        peer.handshake.renew();
-    }
-    if let Some(len) = peer.handshake.initial(now, &mut out).filter(|_| known) {
+    if let Some(len) = peer.handshake.initial(now, env.unix_ns(), &mut out).filter(|_| known) {
         env.hello(Destination::Peer(index), &out[..len]);
         peer.sent_control(now, len);
     }
@@ -266,6 +267,7 @@ pub(super) fn send_control(peer: &mut Peer, index: usize, env: &mut impl Env, co
 
 fn send_frame(peer: &mut Peer, index: usize, store: &mut Store, env: &mut impl Env, now: Instant) {
     peer.spoke(now);
+    peer.handshake.carried(now);
     let Peer { port, handshake, pacer, sojourn, extra, .. } = peer;
     let frame = port.frame();
     let Some(session) = handshake.session() else {

@@ -46,11 +46,17 @@ struct TestEnv {
     link_open: bool,
     /// A worker is slow: what it was given, if it is used.
     worker: Option<Vec<(Ticket, Vec<u8>)>>,
+    /// How far the clock that shows UTC is ahead of the other one.
+    clock_ahead_ns: u64,
 }
 
 impl Env for TestEnv {
     fn now(&self) -> Instant {
         self.now.get()
+    }
+
+    fn unix_ns(&self) -> u64 {
+        self.now.get().as_ns() + self.clock_ahead_ns
     }
 
     fn press(&mut self, job: PressJob<'_>) -> Pressing {
@@ -99,6 +105,8 @@ struct End {
     next_at: Instant,
     spacing_ns: u64,
     made: u64,
+    /// Where the other end's datagrams come from.
+    heard_from: SocketAddr,
 }
 
 impl End {
@@ -121,6 +129,7 @@ impl End {
             events: Vec::new(),
             link_open: true,
             worker: None,
+            clock_ahead_ns: 1_700_000_000_000_000_000,
         };
         Self {
             side,
@@ -131,6 +140,7 @@ impl End {
             next_at: Instant::FAR_FUTURE,
             spacing_ns: 0,
             made: 0,
+            heard_from: ADDRESSES[1 - side].parse().expect("an address"),
         }
     }
 
@@ -201,10 +211,10 @@ fn inner_packet(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
 impl virtual_net::Node for End {
     fn receive(&mut self, now: Instant, _: usize, datagram: &[u8], out: &mut virtual_net::Outbox) {
         self.env.now.set(now);
-        let source: SocketAddr = ADDRESSES[1 - self.side].parse().expect("an address");
+        let source = self.heard_from;
         let mut bytes = datagram.to_vec();
         // Through the socket that is connected to the peer, if there is one.
-        let connected = self.node.endpoint(0).map(|_| 0);
+        let connected = self.node.endpoint(0).filter(|at| *at == source).map(|_| 0);
         self.node.datagram(&mut self.env, connected, source, &mut bytes);
         self.node.pump_all(&mut self.env);
         self.after(out);
@@ -293,6 +303,8 @@ fn pair(sealed: bool, rate: &str, scheme: &str, link: &LinkSpec, seed: u64) -> N
 fn good_link() -> LinkSpec {
     LinkSpec::new().with_rate(Rate::from_mbps(10)).with_delay_ns(5 * MILLI_NS)
 }
+
+mod keys;
 
 #[test]
 fn everything_arrives_in_order_over_a_good_link() {
@@ -673,6 +685,7 @@ fn drops_are_named() {
         malformed_datagram: 1,
         unknown_source: 1,
         unknown_key: 1,
+        hello_replayed: 0,
     };
     assert_eq!(drops, expected);
     assert_eq!(

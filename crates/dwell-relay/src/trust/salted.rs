@@ -12,43 +12,18 @@ use dwell_wire::hello::{HELLO_BODY_LEN, HELLO_FINAL};
 use dwell_wire::{DataHeader, Hello};
 use zeroize::Zeroizing;
 
+use super::handshake::{HELLO_LEN_MAX, Heard, Offer, Opened};
 use super::session::{OpenError, Session};
 use super::{Key, RandomSource, derive};
 
-/// The longest hello that this version sends.
-pub(crate) const HELLO_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + SEAL_TAG_LEN;
+/// The length of a sealed hello as this version writes it.
+pub(super) const SALTED_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + SEAL_TAG_LEN;
 /// An initial hello is repeated so often until there is a session.
 const RETRY_NS: u64 = SECOND_NS;
 /// The same hello is answered at most once in this time.
 const ANSWER_GAP_NS: u64 = 50 * MILLI_NS;
 /// All hellos together are answered so often in a second at most.
 const ANSWERS_A_SECOND: u32 = 100;
-
-/// What a hello brought.
-#[derive(Debug)]
-pub enum Heard {
-    /// It is not from the holder of the key, or malformed.
-    Rejected,
-    /// Authentic, but it changes nothing.
-    Known(Hello),
-    /// A new session is installed.
-    Installed(Hello),
-}
-
-/// What the two ends tell each other in hellos beside the salts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
-    pub(crate) datagram_max: u16,
-    pub(crate) codecs: u16,
-}
-
-/// A data datagram that was opened.
-#[derive(Debug)]
-pub(crate) struct Opened<'a> {
-    pub(crate) body: &'a mut [u8],
-    /// It is of the present session, not of the one before.
-    pub(crate) current: bool,
-}
 
 /// Who was answered lately. Hellos can be recorded and sent again by anybody: each is answered
 /// rarely, so that one that is sent over and over does not keep the peer's own from being
@@ -82,7 +57,7 @@ impl Answers {
 }
 
 /// The state of the handshake with one peer, and the sessions that came of it.
-pub struct Handshake {
+pub(super) struct Salted {
     shared: Option<Zeroizing<[u8; 32]>>,
     hello_key: Option<LessSafeKey>,
     offer: Offer,
@@ -96,13 +71,13 @@ pub struct Handshake {
     wanted: bool,
 }
 
-impl std::fmt::Debug for Handshake {
+impl std::fmt::Debug for Salted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handshake").field("current", &self.current).finish_non_exhaustive()
+        f.debug_struct("Salted").field("current", &self.current).finish_non_exhaustive()
     }
 }
 
-impl Handshake {
+impl Salted {
     /// The beginning: no session, and one is wanted. `random` must be fit for secrets.
     pub(crate) fn new(key: Key<'_>, offer: Offer, mut random: RandomSource) -> Self {
         let shared = match key {
@@ -178,10 +153,11 @@ impl Handshake {
         let of_current = |s: &Session| s.salts().0[0] ^ s.salts().1[0] == header.session;
         match (current, previous) {
             (Some(current), _) if of_current(current) => {
-                Ok(Opened { body: current.open(header, datagram)?, current: true })
+                current.open(header, datagram).map(Opened::current)
             }
             (_, Some(previous)) => {
-                Ok(Opened { body: previous.open(header, datagram)?, current: false })
+                let (body, _) = previous.open(header, datagram)?;
+                Ok(Opened { body, current: false, newest: false, began: None })
             }
             _ => Err(OpenError::Session),
         }
@@ -286,7 +262,7 @@ impl Handshake {
             .seal_in_place_separate_tag(nonce, aad, text)
             .expect("a hello is shorter than the limit of AES-GCM");
         tag_room[..SEAL_TAG_LEN].copy_from_slice(tag.as_ref());
-        HELLO_LEN_MAX
+        SALTED_LEN_MAX
     }
 }
 
@@ -304,14 +280,14 @@ mod tests {
 
     use super::*;
 
-    fn end(seed: u64, key: Option<&[u8; 32]>) -> Handshake {
+    fn end(seed: u64, key: Option<&[u8; 32]>) -> Salted {
         let mut rng = Rng::from_seed(seed);
         let offer = Offer { datagram_max: 1472, codecs: 6 };
-        Handshake::new(key.map_or(Key::None, Key::Shared), offer, Box::new(move |b| rng.fill(b)))
+        Salted::new(key.map_or(Key::None, Key::Shared), offer, Box::new(move |b| rng.fill(b)))
     }
 
     /// Delivers a hello and returns what it brought and the answer.
-    fn deliver(to: &mut Handshake, now: Instant, datagram: &[u8]) -> (Heard, Vec<u8>) {
+    fn deliver(to: &mut Salted, now: Instant, datagram: &[u8]) -> (Heard, Vec<u8>) {
         let mut bytes = datagram.to_vec();
         let Datagram::Hello { sealed, nonce, body } = Datagram::parse(datagram).unwrap() else {
             panic!("no hello")
@@ -322,7 +298,7 @@ mod tests {
         (heard, out[..len].to_vec())
     }
 
-    fn initial(of: &mut Handshake, now: Instant) -> Vec<u8> {
+    fn initial(of: &mut Salted, now: Instant) -> Vec<u8> {
         let mut out = [0; HELLO_LEN_MAX];
         let len = of.initial(now, &mut out).expect("an initial hello is due");
         out[..len].to_vec()
@@ -332,7 +308,7 @@ mod tests {
         Instant::from_ns((ms + 1000) * MILLI_NS)
     }
 
-    fn connect(a: &mut Handshake, b: &mut Handshake, now: Instant) {
+    fn connect(a: &mut Salted, b: &mut Salted, now: Instant) {
         let (_, answer) = deliver(b, now, &initial(a, now));
         let (heard, last) = deliver(a, now, &answer);
         assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");

@@ -6,11 +6,14 @@
 mod bench;
 mod check;
 mod demo;
+mod genkey;
 mod genpsk;
+mod key_file;
 mod lab;
 mod lab_setup;
 mod man;
 mod progress;
+mod pubkey;
 mod relay;
 mod sim;
 mod status;
@@ -26,6 +29,8 @@ pub(crate) enum Command {
     Relay(relay::Relay),
     Check(check::Check),
     Status(status::Status),
+    Genkey(genkey::Genkey),
+    Pubkey(pubkey::Pubkey),
     Genpsk(genpsk::Genpsk),
     Demo(demo::Demo),
     Lab(lab::Lab),
@@ -47,6 +52,8 @@ impl Command {
             Self::Relay(command) => command.run(logging),
             Self::Check(command) => command.run(),
             Self::Status(command) => command.run(),
+            Self::Genkey(command) => command.run(),
+            Self::Pubkey(command) => command.run(),
             Self::Genpsk(command) => command.run(),
             Self::Demo(command) => command.run(logging),
             Self::Lab(command) => command.run(logging),

@@ -1,0 +1,254 @@
+//! What begins a session with a peer, whatever its kind.
+
+use dwell_base::Instant;
+use dwell_wire::header::HELLO_NONCE_LEN;
+use dwell_wire::{Cookie, DataHeader, Hello, Response};
+use snow::HandshakeState;
+use zeroize::Zeroizing;
+
+use super::keyed::{Answer, Keyed, PairKeys, Responded};
+use super::salted::Salted;
+use super::session::{OpenError, Session};
+use super::{Key, RandomSource, noise};
+use crate::config::Security;
+
+/// Room for the longest datagram of a handshake that this version sends.
+pub(crate) const HELLO_LEN_MAX: usize = 160;
+
+/// What a hello brought.
+#[derive(Debug)]
+pub enum Heard {
+    /// It is not from the holder of the key, or malformed.
+    Rejected,
+    /// Authentic, but it changes nothing.
+    Known(Hello),
+    /// A new session is installed.
+    Installed(Hello),
+}
+
+/// What the two ends tell each other beside what makes the keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    pub(crate) datagram_max: u16,
+    pub(crate) codecs: u16,
+}
+
+impl Offer {
+    /// In the form of a hello without salts.
+    pub(super) fn to_hello(self) -> Hello {
+        let Self { datagram_max, codecs } = self;
+        Hello { salt: [0; 16], echo: [0; 16], datagram_max, codecs, flags: 0 }
+    }
+}
+
+/// A data datagram that was opened.
+#[derive(Debug)]
+pub(crate) struct Opened<'a> {
+    pub(crate) body: &'a mut [u8],
+    /// It is of the present session, not of the one before.
+    pub(crate) current: bool,
+    /// No later one of the session came before it.
+    pub(crate) newest: bool,
+    /// It is the first of its session, and proves that the peer has it.
+    pub(crate) began: Option<Hello>,
+}
+
+impl<'a> Opened<'a> {
+    pub(super) fn current((body, newest): (&'a mut [u8], bool)) -> Self {
+        Self { body, current: true, newest, began: None }
+    }
+}
+
+/// The handshake with one peer, and the sessions that came of it.
+#[derive(Debug)]
+pub struct Handshake(Method);
+
+#[derive(Debug)]
+enum Method {
+    Salted(Box<Salted>),
+    Keyed(Box<Keyed>),
+}
+
+impl Handshake {
+    /// The beginning: no session, and one is wanted. `random` must be fit for secrets.
+    pub(crate) fn new(security: &Security, offer: Offer, random: RandomSource) -> Self {
+        let salted = |key, random| Method::Salted(Box::new(Salted::new(key, offer, random)));
+        Self(match security {
+            Security::None => salted(Key::None, random),
+            Security::Psk(secret) => salted(Key::Shared(secret.bytes()), random),
+            Security::Keys { private, peer, psk } => {
+                let keys = PairKeys {
+                    private: Zeroizing::new(*private.bytes()),
+                    peer: *peer.bytes(),
+                    psk: Zeroizing::new(psk.as_ref().map_or([0; 32], |psk| *psk.bytes())),
+                };
+                // A private key without a public one makes no sessions, and nobody knows it.
+                let own = noise::public_of(private.bytes()).unwrap_or_default();
+                Method::Keyed(Box::new(Keyed::new(keys, &own, offer, random)))
+            }
+        })
+    }
+
+    /// True if datagrams are sealed.
+    pub(crate) fn is_sealed(&self) -> bool {
+        match &self.0 {
+            Method::Salted(salted) => salted.is_sealed(),
+            Method::Keyed(_) => true,
+        }
+    }
+
+    /// The session to send with.
+    pub(crate) fn session(&mut self) -> Option<&mut Session> {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.session(),
+            Method::Keyed(keyed) => keyed.session(),
+        }
+    }
+
+    /// The same, to look at.
+    pub(crate) fn current(&self) -> Option<&Session> {
+        match &self.0 {
+            Method::Salted(salted) => salted.current(),
+            Method::Keyed(keyed) => keyed.current(),
+        }
+    }
+
+    /// Packets go or come by the current session.
+    pub(crate) fn carried(&mut self, now: Instant) {
+        if let Some(session) = self.session() {
+            session.carried(now);
+        }
+    }
+
+    /// Forgets all sessions: the peer said that it is going.
+    pub(crate) fn forget(&mut self) {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.forget(),
+            Method::Keyed(keyed) => keyed.forget(),
+        }
+    }
+
+    /// Sees to it that worn keys are renewed and old ones forgotten. True if that leaves no
+    /// session where there was one.
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        match &mut self.0 {
+            Method::Salted(salted) => {
+                if salted.current().is_some_and(|session| session.is_worn(now)) {
+                    salted.renew();
+                }
+                false
+            }
+            Method::Keyed(keyed) => keyed.expire(now),
+        }
+    }
+
+    /// When [`Handshake::expire`] or [`Handshake::initial`] has something to do.
+    pub(crate) fn deadline(&self) -> Instant {
+        match &self.0 {
+            Method::Salted(salted) => salted.deadline(),
+            Method::Keyed(keyed) => keyed.deadline(),
+        }
+    }
+
+    /// Writes what asks for a session, if it is due. `unix_ns` is the time in UTC.
+    pub(crate) fn initial(
+        &mut self,
+        now: Instant,
+        unix_ns: u64,
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> Option<usize> {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.initial(now, out),
+            Method::Keyed(keyed) => keyed.initial(now, unix_ns, out),
+        }
+    }
+
+    /// True if a data datagram with this header may be one of the peer's.
+    pub(crate) fn may_open(&self, header: DataHeader) -> bool {
+        match &self.0 {
+            Method::Salted(_) => false,
+            Method::Keyed(keyed) => keyed.may_open(header),
+        }
+    }
+
+    /// Opens a data datagram with the session that it is of.
+    pub(crate) fn open<'a>(
+        &mut self,
+        now: Instant,
+        header: DataHeader,
+        datagram: &'a mut [u8],
+    ) -> Result<Opened<'a>, OpenError> {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.open(header, datagram),
+            Method::Keyed(keyed) => keyed.open(now, header, datagram),
+        }
+    }
+
+    /// See [`Salted::repeat_final`].
+    pub(crate) fn repeat_final(
+        &mut self,
+        now: Instant,
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> Option<usize> {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.repeat_final(now, out),
+            Method::Keyed(_) => None,
+        }
+    }
+
+    /// See [`Salted::hello`].
+    pub(crate) fn hello(
+        &mut self,
+        now: Instant,
+        sealed: bool,
+        nonce: [u8; HELLO_NONCE_LEN],
+        body: &mut [u8],
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> (Heard, usize) {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.hello(now, sealed, nonce, body, out),
+            Method::Keyed(_) => (Heard::Rejected, 0),
+        }
+    }
+
+    /// True if the peer has this public key.
+    pub(crate) fn is_with(&self, public: &[u8]) -> bool {
+        matches!(&self.0, Method::Keyed(keyed) if keyed.peer() == public)
+    }
+
+    /// True if the latest initiation has this name.
+    pub(crate) fn awaits(&self, index: u32) -> bool {
+        matches!(&self.0, Method::Keyed(keyed) if keyed.awaits(index))
+    }
+
+    /// Answers an initiation that is from the peer: `state` has read it.
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        sender: u32,
+        state: HandshakeState,
+        payload: &[u8],
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> Answer {
+        match &mut self.0 {
+            Method::Salted(_) => Answer::Malformed,
+            Method::Keyed(keyed) => keyed.answer(now, sender, state, payload, out),
+        }
+    }
+
+    /// Takes in a response.
+    pub(crate) fn responded(&mut self, now: Instant, response: &Response<'_>) -> Responded {
+        match &mut self.0 {
+            Method::Salted(_) => Responded::Rejected,
+            Method::Keyed(keyed) => keyed.responded(now, response),
+        }
+    }
+
+    /// Takes in a cookie. False if it is not for us.
+    pub(crate) fn cookie(&mut self, now: Instant, cookie: &Cookie) -> bool {
+        match &mut self.0 {
+            Method::Salted(_) => false,
+            Method::Keyed(keyed) => keyed.cookie(now, cookie),
+        }
+    }
+}
