@@ -9,8 +9,8 @@ use dwell_wire::record::{
     RESENT_RECORD_LEN, block_record_len, fragment_record_len, pressed_record_len, raw_record_len,
 };
 use dwell_wire::{
-    Block, BlockPackets, BodyWriter, Control, Datagram, Fragment, Full, Hello, PacketInfo, Pressed,
-    Record, Records, icmp, mss, regroup,
+    Block, BlockPackets, BodyWriter, Control, Datagram, Fragment, Full, Hello, Initiation,
+    PacketInfo, Pressed, Record, Records, Response, icmp, keyed, mss, regroup,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -29,6 +29,18 @@ pub fn datagram(bytes: &[u8]) {
             assert_eq!([&[kind.unwrap().first_byte()], nonce, body].concat(), bytes);
             check_hello(body);
         }
+        Ok(Datagram::Initiation(it)) => {
+            let header = Initiation::header(it.sender);
+            assert_eq!([&header[..], it.noise, it.mac1(), it.mac2()].concat(), bytes);
+            assert_eq!([it.under_mac1(), it.mac1()].concat(), it.under_mac2());
+            check_offer(it.noise);
+        }
+        Ok(Datagram::Response(it)) => {
+            let header = Response::header(it.sender, it.receiver);
+            assert_eq!([&header[..], it.noise, it.mac1()].concat(), bytes);
+            assert_eq!([it.under_mac1(), it.mac1()].concat(), bytes);
+        }
+        Ok(Datagram::Cookie(cookie)) => assert_eq!(cookie.encode(), bytes),
         Err(reason) => assert!(kind == Err(reason) || kind.is_ok()),
     }
 }
@@ -36,6 +48,14 @@ pub fn datagram(bytes: &[u8]) {
 fn check_hello(body: &[u8]) {
     if let Ok(hello) = Hello::parse(body) {
         assert!(body.starts_with(&hello.encode()));
+    }
+}
+
+fn check_offer(payload: &[u8]) {
+    let Ok((time, offer)) = keyed::split_time(payload) else { return };
+    assert_eq!([&time.to_be_bytes()[..], offer].concat(), payload);
+    if let Ok(hello) = keyed::parse_offer(offer) {
+        assert!(offer.starts_with(&keyed::encode_offer(&hello)));
     }
 }
 

@@ -79,8 +79,9 @@ fn read_hex(text: &[u8], out: &mut [u8; Secret::BYTES]) -> Option<()> {
     Some(())
 }
 
-/// The alphabet of RFC 4648, with or without padding.
-fn read_base64(text: &[u8], out: &mut [u8; Secret::BYTES]) -> Option<()> {
+/// Reads 32 bytes in base64: the alphabet of RFC 4648, with or without padding. None if it is
+/// anything else.
+pub fn read_base64(text: &[u8], out: &mut [u8; Secret::BYTES]) -> Option<()> {
     let text = match text {
         [digits @ .., b'='] if digits.len() == 43 => digits,
         digits if digits.len() == 43 => digits,

@@ -6,6 +6,7 @@
 
 mod control;
 mod error;
+mod metrics;
 mod outbox;
 mod resolver;
 mod sockets;
@@ -15,6 +16,7 @@ mod world;
 
 pub use error::RunError;
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
@@ -25,12 +27,14 @@ use dwell_wire::CloseReason;
 use crate::config::{Config, MTU_MIN, MtuConfig};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
+use crate::io::privilege::{self, User};
 use crate::io::route::{LinkSettings, RouteGuard, Routes};
 use crate::io::signal::Signals;
 use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
 use crate::io::udp::{RecvBatch, UdpPort};
 use crate::node::{Node, NodeEvent};
 use crate::trust::RandomSource;
+use metrics::MetricsServer;
 use resolver::Resolver;
 use sockets::{addresses, narrow, peer_token};
 use status::StatusSocket;
@@ -68,6 +72,10 @@ pub fn run(path: &Path, config: Config) -> Result<(), RunError> {
         tracing::warn!("timers are blunt: {error}");
     }
     let mut engine = Engine::new(path, config)?;
+    engine.give_up_privileges()?;
+    // Threads are started only now: what a thread may do is its own.
+    engine.look_up_names();
+    engine.serve_metrics()?;
     engine.serve()?;
     engine.stop();
     Ok(())
@@ -82,6 +90,8 @@ struct Engine {
     waker: Waker,
     signals: Signals,
     status: Option<StatusSocket>,
+    metrics_listener: Option<TcpListener>,
+    metrics: Option<MetricsServer>,
     routes: RouteGuard,
     from_tun: PacketBatch,
     from_net: RecvBatch,
@@ -107,13 +117,19 @@ impl Engine {
         let waker = Waker::new().map_err(RunError::system("make an eventfd"))?;
         let signals = Signals::new().map_err(RunError::system("watch signals"))?;
         let resolver = Resolver::new(waker.clone());
-        let worker =
-            Worker::start(waker.clone()).map_err(RunError::system("start the worker thread"))?;
+        let worker = Worker::new(waker.clone());
         let status = match &config.node.status {
             None => None,
             Some(path) => Some(
                 StatusSocket::bind(path)
                     .map_err(|source| RunError::Status { path: path.clone(), source })?,
+            ),
+        };
+        let metrics_listener = match config.node.metrics {
+            None => None,
+            Some(address) => Some(
+                TcpListener::bind(address)
+                    .map_err(|source| RunError::Metrics { address, source })?,
             ),
         };
         let world = World {
@@ -136,6 +152,8 @@ impl Engine {
             waker,
             signals,
             status,
+            metrics_listener,
+            metrics: None,
             routes,
             from_tun: PacketBatch::new(0, u16::MAX),
             from_net: RecvBatch::new(4),
@@ -150,10 +168,35 @@ impl Engine {
         };
         engine.register()?;
         engine.connect_peers();
-        engine.look_up_names();
         engine.open_tun()?;
         engine.sync_routes()?;
         Ok(engine)
+    }
+
+    fn serve_metrics(&mut self) -> Result<(), RunError> {
+        if let Some(listener) = self.metrics_listener.take() {
+            let server = MetricsServer::start(listener, self.waker.clone());
+            self.metrics = Some(server.map_err(RunError::system("start the thread for metrics"))?);
+        }
+        Ok(())
+    }
+
+    fn give_up_privileges(&self) -> Result<(), RunError> {
+        let node = &self.config.node;
+        let user = match &node.user {
+            Some(name) if privilege::is_root() => {
+                Some(User::named(name).map_err(RunError::system("become another user"))?)
+            }
+            Some(name) => {
+                tracing::warn!("only root can become \"{name}\": this goes on as it is");
+                None
+            }
+            None => None,
+        };
+        if let (Some(user), Some(status)) = (user, &self.status) {
+            status.give_to(user.uid, user.gid).map_err(RunError::system("hand the status over"))?;
+        }
+        privilege::give_up(node.listen.port(), user).map_err(RunError::system("give privileges up"))
     }
 
     fn register(&mut self) -> Result<(), RunError> {
@@ -405,6 +448,9 @@ impl Engine {
         self.waker.drain();
         self.take_results();
         self.take_names();
+        if let Some(metrics) = &self.metrics {
+            metrics.answer(|| dwell_report::metrics_text(&self.present()));
+        }
     }
 
     fn take_results(&mut self) {

@@ -11,6 +11,7 @@
 mod deadlines;
 mod env;
 mod inbound;
+mod keyed;
 mod link;
 mod order;
 mod outbound;
@@ -37,8 +38,8 @@ use dwell_codec::Decompressor;
 use dwell_policy::ConfigError;
 use dwell_report::status::PeerState;
 
-use crate::config::{ClassConfig, Config, FailMode, PeerConfig};
-use crate::trust::RandomSource;
+use crate::config::{ClassConfig, Config, FailMode, PeerConfig, Secret};
+use crate::trust::{Identity, RandomSource};
 use peer::Peer;
 use prefixes::Prefixes;
 use store::Store;
@@ -59,8 +60,10 @@ pub struct NodeDrops {
     pub malformed_datagram: u64,
     /// A datagram from an address that is no peer's.
     pub unknown_source: u64,
-    /// A hello that no key opens.
+    /// A hello that no key opens, or whose key is no peer's.
     pub unknown_key: u64,
+    /// A keyed initiation that is not newer than one before it, or comes too soon after it.
+    pub hello_replayed: u64,
 }
 
 /// A relay node.
@@ -75,6 +78,9 @@ pub struct Node {
     scratch: Box<[u8]>,
     /// The packets of a block on their way to the press.
     block: Vec<u8>,
+    /// Who this node is to peers that are known by their public keys.
+    identity: Option<Identity>,
+    private_key: Option<Secret>,
     drops: NodeDrops,
     classes: Vec<ClassConfig>,
     patience: Patience,
@@ -112,6 +118,8 @@ impl Node {
             decompressor: Decompressor::new(),
             scratch: vec![0; LEN_MAX + RECORD_ROOM].into_boxed_slice(),
             block: Vec::new(),
+            identity: None,
+            private_key: None,
             drops: NodeDrops::default(),
             classes: config.classes.clone(),
             patience: patience(config),
@@ -119,6 +127,7 @@ impl Node {
             flow_seed: u64::from_le_bytes(seed),
             generations: 0,
         };
+        node.identify(config, random);
         for (peer, &endpoint) in config.peers.iter().zip(endpoints) {
             let peer = node.make_peer(peer, endpoint, random())?;
             node.peers.push(peer);
@@ -142,6 +151,7 @@ impl Node {
     ) -> Result<(), ConfigError> {
         self.patience = patience(config);
         self.classes.clone_from(&config.classes);
+        self.identify(config, random);
         for index in 0..self.peers.len() {
             let name = &self.peers[index].config.name;
             if !config.peers.iter().any(|peer| &peer.name == name) {
@@ -272,6 +282,14 @@ impl Node {
     pub fn assert_invariants(&self) {
         for peer in &self.peers {
             peer.port.assert_invariants();
+        }
+    }
+
+    fn identify(&mut self, config: &Config, random: &mut dyn FnMut() -> RandomSource) {
+        let private = &config.node.private_key;
+        if *private != self.private_key {
+            self.identity = private.as_ref().map(|private| Identity::new(private, random));
+            self.private_key.clone_from(private);
         }
     }
 

@@ -1,22 +1,40 @@
 //! Who a peer is, and the keys that datagrams are sealed with.
 //!
-//! Both ends hold a pre-shared key. A [`Handshake`] exchanges fresh salts in sealed hellos;
-//! from key and salts both derive the keys of a [`Session`], one per direction. A session is
-//! installed only on a hello that echoes a salt of ours that was never used before, so that a
-//! replayed hello can't bring an old session, and with it old nonces, back to life.
+//! **Key pairs** ([`keyed`]): each node has one, and knows its peers' public keys. Noise makes
+//! fresh keys of them and of ephemeral ones, which are forgotten after minutes; [`gate`] keeps
+//! strangers and floods away from the arithmetic.
+//!
+//! **A pre-shared key** ([`salted`]): both ends exchange fresh salts in sealed hellos; from key
+//! and salts both derive the keys of a [`Session`], one per direction. A session is installed
+//! only on a hello that echoes a salt of ours that was never used before, so that a replayed
+//! hello can't bring an old session, and with it old nonces, back to life.
 //!
 //! Without a key (`security = "none"`) the same exchange runs in the clear: it still tells
 //! sessions apart, so that sequence numbers and the replay window start anew.
 
+mod gate;
 mod handshake;
+mod identity;
+mod keyed;
+mod noise;
+mod salted;
 mod session;
 
+#[cfg(test)]
+mod tests;
+
+pub use gate::GateCounts;
+pub(crate) use gate::Verdict;
 pub(crate) use handshake::{HELLO_LEN_MAX, Offer, Opened};
 pub use handshake::{Handshake, Heard};
+pub(crate) use identity::Identity;
+pub(crate) use keyed::{Answer, Responded};
 pub use session::{OpenError, Session};
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+
+use crate::config::{PublicKey, Secret};
 
 /// A source of randomness that is fit for secrets.
 pub type RandomSource = Box<dyn FnMut(&mut [u8]) + Send>;
@@ -30,8 +48,14 @@ pub enum Key<'a> {
     None,
 }
 
+/// The public key that belongs to a private one (X25519, RFC 7748). None if the private key is
+/// no key; any 32 bytes are.
+pub fn public_key(private: &Secret) -> Option<PublicKey> {
+    noise::public_of(private.bytes()).ok().map(PublicKey::new)
+}
+
 /// Derives an AES-256-GCM key: HKDF-SHA256 (RFC 5869) of the shared key with this salt and
-/// purpose (docs/wire.md, section 4.2).
+/// purpose (docs/wire.md, sections 4.2 and 4.3).
 fn derive(shared: &[u8; 32], salt: &[u8], purpose: &[u8]) -> LessSafeKey {
     let pseudo_random = Salt::new(HKDF_SHA256, salt).extract(shared);
     let info = [purpose];

@@ -125,7 +125,7 @@ pub struct PeerStatus {
     pub endpoint: Option<String>,
     /// Whether it can be reached.
     pub state: PeerState,
-    /// How datagrams are protected: `"psk"` or `"none"`.
+    /// How datagrams are protected: `"keys"`, `"psk"` or `"none"`.
     pub security: String,
     /// The scheme, by its preset's name.
     pub scheme: String,

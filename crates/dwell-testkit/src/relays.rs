@@ -1,9 +1,11 @@
 //! Two relays at the ends of a thin link: their configuration, their processes, their accounts.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dwell_base::Rate;
@@ -47,6 +49,8 @@ pub struct RelaySettings {
     pub rate: RelayRate,
     /// Sealed with a fresh key, or in the clear.
     pub sealed: bool,
+    /// If sealed: with key pairs instead of a key that both have.
+    pub keyed: bool,
     /// Whether the kernel may hand over uncut packets.
     pub offload: bool,
     /// More lines for `[defaults]`.
@@ -60,6 +64,7 @@ impl Default for RelaySettings {
             codec: "zstd:1".to_owned(),
             rate: RelayRate::Auto,
             sealed: true,
+            keyed: false,
             offload: true,
             extra: String::new(),
         }
@@ -129,9 +134,17 @@ impl Relays {
         std::fs::create_dir_all(&folder).map_err(io("make a folder for the relays"))?;
         let psk = folder.join("pair.psk");
         write_secret(&psk).map_err(io("write the key"))?;
+        let mut public = BTreeMap::new();
+        if settings.sealed && settings.keyed {
+            for name in ["ingress", "egress"] {
+                let key = folder.join(format!("{name}.key"));
+                let made = make_keys(dwell, &key).map_err(io("make a pair of keys"))?;
+                public.insert(name, made);
+            }
+        }
         let start = |side: &Side<'_>| -> Result<Relay, RelayError> {
             let config = folder.join(format!("{}.toml", side.name));
-            let text = side.config(&folder, &psk, settings);
+            let text = side.config(&folder, (&psk, &public), settings);
             std::fs::write(&config, text).map_err(io("write a configuration"))?;
             Relay::start(side.name, side.host.clone(), dwell, config, &folder)
         };
@@ -266,10 +279,20 @@ impl<'a> Side<'a> {
         }
     }
 
-    fn config(&self, folder: &Path, psk: &Path, settings: &RelaySettings) -> String {
+    fn config(
+        &self,
+        folder: &Path,
+        (psk, public): (&Path, &BTreeMap<&str, String>),
+        settings: &RelaySettings,
+    ) -> String {
         let RelaySettings { scheme, codec, offload, extra, .. } = settings;
         let rate = settings.rate;
-        let security = if settings.sealed {
+        let other = if self.name == "ingress" { "egress" } else { "ingress" };
+        let mut private = String::new();
+        let security = if let Some(key) = public.get(other) {
+            private = format!("private_key_file = \"{}.key\"\n", self.name);
+            format!("public_key = {key:?}")
+        } else if settings.sealed {
             format!("psk_file = {:?}", psk.display().to_string())
         } else {
             "security = \"none\"".to_owned()
@@ -278,7 +301,7 @@ impl<'a> Side<'a> {
         let _ = write!(
             text,
             "[node]\nname = \"{name}\"\naddresses = [{address}]\noffload = {offload}\n\
-             status = \"{folder}/{name}.sock\"\n\n\
+             status = \"{folder}/{name}.sock\"\n{private}\n\
              [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n\n\
              [[peer]]\nname = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefixes}]\n\
              {security}\n",
@@ -290,6 +313,21 @@ impl<'a> Side<'a> {
         );
         text
     }
+}
+
+/// Makes a private key with the program; returns its public key.
+fn make_keys(dwell: &Path, file: &Path) -> io::Result<String> {
+    let _ = std::fs::remove_file(file); // of relays before
+    let run = |command: &mut Command| {
+        let output = command.output()?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        } else {
+            Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
+        }
+    };
+    run(Command::new(dwell).arg("genkey").arg("--out").arg(file))?;
+    run(Command::new(dwell).arg("pubkey").arg(file))
 }
 
 /// A key of the lab's own: random enough for two namespaces on one machine.

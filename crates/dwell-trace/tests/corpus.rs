@@ -7,6 +7,7 @@ use std::path::Path;
 
 use dwell_trace::Capture;
 
+#[allow(unreachable_pub, reason = "public in the package of the fuzz targets")]
 #[path = "../../../fuzz/src/trace.rs"]
 mod fuzz_trace;
 

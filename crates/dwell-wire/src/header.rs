@@ -1,6 +1,7 @@
 //! Datagrams: the first bytes, and what follows them (`docs/wire.md` sections 2 to 4).
 
 use crate::error::WireError;
+use crate::keyed::{Cookie, Initiation, Response};
 use crate::reader::Reader;
 
 /// The version of the format, in the high nibble of every datagram's first byte.
@@ -27,6 +28,12 @@ pub enum Kind {
     HelloSealed,
     /// Opens or renews a session of plain datagrams (kind 3).
     HelloPlain,
+    /// Begins the exchange between holders of key pairs (kind 4).
+    Initiation,
+    /// Answers an initiation (kind 5).
+    Response,
+    /// Asks for an initiation with a cookie (kind 6).
+    Cookie,
 }
 
 impl Kind {
@@ -37,6 +44,9 @@ impl Kind {
             Self::DataSealed => 1,
             Self::HelloSealed => 2,
             Self::HelloPlain => 3,
+            Self::Initiation => 4,
+            Self::Response => 5,
+            Self::Cookie => 6,
         };
         VERSION << 4 | kind
     }
@@ -58,6 +68,9 @@ pub fn peek_kind(datagram: &[u8]) -> Result<Kind, WireError> {
         1 => Ok(Kind::DataSealed),
         2 => Ok(Kind::HelloSealed),
         3 => Ok(Kind::HelloPlain),
+        4 => Ok(Kind::Initiation),
+        5 => Ok(Kind::Response),
+        6 => Ok(Kind::Cookie),
         other => Err(WireError::Kind(other)),
     }
 }
@@ -112,6 +125,12 @@ pub enum Datagram<'a> {
         /// All that follows the nonce.
         body: &'a [u8],
     },
+    /// Begins a keyed exchange.
+    Initiation(Initiation<'a>),
+    /// Answers it.
+    Response(Response<'a>),
+    /// Asks for another one, with a cookie.
+    Cookie(Cookie),
 }
 
 impl<'a> Datagram<'a> {
@@ -139,6 +158,9 @@ impl<'a> Datagram<'a> {
             Kind::HelloPlain => {
                 Self::Hello { sealed: false, nonce: [0; HELLO_NONCE_LEN], body: rest.0 }
             }
+            Kind::Initiation => return Initiation::parse(datagram).map(Self::Initiation),
+            Kind::Response => return Response::parse(datagram).map(Self::Response),
+            Kind::Cookie => return Cookie::parse(datagram).map(Self::Cookie),
         };
         let sealed = matches!(kind, Kind::DataSealed | Kind::HelloSealed);
         if sealed && rest.0.len() < SEAL_TAG_LEN { Err(WireError::Truncated) } else { Ok(parsed) }
@@ -159,6 +181,9 @@ mod tests {
                 (1, 1) => Ok(Kind::DataSealed),
                 (1, 2) => Ok(Kind::HelloSealed),
                 (1, 3) => Ok(Kind::HelloPlain),
+                (1, 4) => Ok(Kind::Initiation),
+                (1, 5) => Ok(Kind::Response),
+                (1, 6) => Ok(Kind::Cookie),
                 (1, kind) => Err(WireError::Kind(kind)),
                 (version, _) => Err(WireError::Version(version)),
             };
@@ -172,7 +197,15 @@ mod tests {
 
     #[test]
     fn too_short_is_truncated() {
-        let shortest = [(0x10, 6), (0x11, 6 + 16), (0x12, 1 + 12 + 16), (0x13, 1)];
+        let shortest = [
+            (0x10, 6),
+            (0x11, 6 + 16),
+            (0x12, 1 + 12 + 16),
+            (0x13, 1),
+            (0x14, 147),
+            (0x15, 79),
+            (0x16, 53),
+        ];
         for (first, least) in shortest {
             let mut datagram = vec![0; least];
             datagram[0] = first;

@@ -75,6 +75,8 @@ fn every_command_explains_itself() {
         "relay",
         "check",
         "status",
+        "genkey",
+        "pubkey",
         "genpsk",
         "demo",
         "lab",
@@ -121,14 +123,14 @@ fn a_wrong_command_line_is_2() {
 fn the_sample_checks_once_its_key_is_made() {
     let folder = Folder::new("sample");
     let sample = run(&["check", "--sample"]);
-    let sample = out(&sample).replace("/etc/dwell/hub.psk", "hub.psk");
+    let sample = out(&sample).replace("/etc/dwell/private.key", "private.key");
     let file = folder.write("site-a.toml", &sample);
     assert_fails(&["check", &file], "site-a.toml:");
     assert_fails(&["check", &file], "dwell: ");
-    let key = folder.path("hub.psk");
-    assert_fails(&["check", &file], &format!("make it with `dwell genpsk --out {key}`"));
+    let key = folder.path("private.key");
+    assert_fails(&["check", &file], &format!("make it with `dwell genkey --out {key}`"));
 
-    assert_eq!(run(&["genpsk", "--out", &key]).status.code(), Some(0));
+    assert_eq!(run(&["genkey", "--out", &key]).status.code(), Some(0));
     let checked = run(&["check", &file]);
     assert_eq!(checked.status.code(), Some(0), "{checked:?}");
     assert!(out(&checked).contains("site-a.toml is valid."));
@@ -194,6 +196,29 @@ fn keys_are_random_and_for_their_owner_only() {
     assert_fails(&["genpsk", "--out", &file], "hub.psk exists and is left as it is");
     assert_eq!(fs::read_to_string(&file).unwrap(), key);
     assert_fails(&["genpsk", "--out", &folder.path("no/hub.psk")], "No such file or directory");
+}
+
+#[test]
+fn a_private_key_has_a_public_one() {
+    let folder = Folder::new("genkey");
+    let file = folder.path("private.key");
+    let made = run(&["genkey", "--out", &file]);
+    assert_eq!((made.status.code(), out(&made)), (Some(0), ""));
+    assert!(err(&made).contains(&format!("`dwell pubkey {file}`")), "{made:?}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
+    assert_eq!(fs::read_to_string(&file).unwrap().len(), 45);
+    assert_fails(&["genkey", "--out", &file], "private.key exists and is left as it is");
+    let public = run(&["pubkey", &file]);
+    assert_eq!((public.status.code(), out(&public).len()), (Some(0), 45), "{public:?}");
+    assert_eq!(out(&public), out(&run(&["pubkey", &file])));
+    let other = folder.write("other.key", out(&run(&["genkey"])));
+    assert_ne!(out(&public), out(&run(&["pubkey", &other])));
+    // X25519 of the base point, as in WireGuard's keys.
+    let known = folder.write("known.key", "SjrL/bFj3sZR36MZTezmdtQ3ApxipAi0xeqRFCRuSJM=\n");
+    assert_eq!(out(&run(&["pubkey", &known])), "MeAwP9ZBjS+MDni5HyLoyu0Pvkhlbc9HZ+SDT3Abj2I=\n");
+    let wrong = folder.write("wrong.key", "no key\n");
+    assert_fails(&["pubkey", &wrong], "it holds no key: there must be 32 bytes");
+    assert_fails(&["pubkey", &folder.path("none")], "can't be read");
 }
 
 /// A node that answers each of `answers` once, and is then gone.
@@ -295,6 +320,8 @@ fn every_command_has_a_manual_page() {
         "dwell-relay",
         "dwell-check",
         "dwell-status",
+        "dwell-genkey",
+        "dwell-pubkey",
         "dwell-genpsk",
         "dwell-proxy",
         "dwell-proxy-ingress",

@@ -38,6 +38,10 @@ impl Env for World {
         self.now
     }
 
+    fn unix_ns(&self) -> u64 {
+        self.now.as_ns()
+    }
+
     fn press(&mut self, job: PressJob<'_>) -> Pressing {
         // A modelled cost, so that a seed gives the same run everywhere: 5 ns a byte.
         let took_ns = 5 * job.packet.len() as u64;

@@ -43,8 +43,25 @@ fn same_endpoint(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) 
 }
 
 fn same_secret(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) {
-    let Security::Psk(_) = peer.config.security else { return };
-    if let Some(other) = before.iter().find(|other| other.config.security == peer.config.security) {
+    let key = match &peer.config.security {
+        Security::None => return,
+        Security::Psk(_) => "psk_file",
+        Security::Keys { .. } => "public_key",
+    };
+    let same = |other: &&Peer<'_>| match (&other.config.security, &peer.config.security) {
+        (Security::Keys { peer: a, .. }, Security::Keys { peer: b, .. }) => a == b,
+        (a, b) => a == b,
+    };
+    if let Some(other) = before.iter().find(same) {
+        if key == "public_key" {
+            let message = format!(
+                "\"{}\" has the same key, so that the two could not be told apart: join the two \
+                 peers into one, or correct it",
+                other.config.name
+            );
+            peer.table.fail(key, peer.protection_line, message, errors);
+            return;
+        }
         let message = format!(
             "\"{}\" has the same key, so that the two could not be told apart: make one for each \
              with `dwell genpsk`",

@@ -27,12 +27,9 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new(""));
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = if value::is_name(&host_name) { &host_name } else { "dwell" };
-        read::parse(
-            &text,
-            &file,
-            name,
-            &Secrets { folder, read: &read_secret, read_list: &read_list },
-        )
+        let secrets =
+            Secrets { folder, read: &read_secret, read_list: &read_list, has_private: false };
+        read::parse(&text, &file, name, &secrets)
     }
 }
 

@@ -12,6 +12,8 @@ mod endpoint;
 mod error;
 mod exceptions;
 mod load;
+mod protection;
+mod public_key;
 mod read;
 mod secret;
 mod table;
@@ -34,7 +36,8 @@ use ipnet::IpNet;
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use error::{ConfigError, ConfigErrors};
-pub use read::{NODE_KEYS, PEER_KEYS};
+pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
+pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};
 
 /// The UDP port that a relay listens on if none is configured.
@@ -56,8 +59,8 @@ pub struct Config {
 
 impl Config {
     /// Reads a configuration; `file_name` is for messages. `read_secret` fetches the secret
-    /// that a `psk_file` names; an `exceptions_file` can't be read here. The node's default name
-    /// is `"dwell"`.
+    /// that a `private_key_file` or a `psk_file` names; an `exceptions_file` can't be read here.
+    /// The node's default name is `"dwell"`.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -67,8 +70,12 @@ impl Config {
         read_secret: &dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
     ) -> Result<Self, ConfigErrors> {
         let read_list = |_: &Path| Err(std::io::Error::other("files are not read here"));
-        let secrets =
-            read::Secrets { folder: Path::new(""), read: read_secret, read_list: &read_list };
+        let secrets = read::Secrets {
+            folder: Path::new(""),
+            read: read_secret,
+            read_list: &read_list,
+            has_private: false,
+        };
         read::parse(text, file_name, "dwell", &secrets)
     }
 }
@@ -95,6 +102,12 @@ pub struct NodeConfig {
     pub offload: bool,
     /// The Unix socket that answers `dwell status`, unless switched off.
     pub status: Option<PathBuf>,
+    /// Its private key; peers that are known by their public keys need it.
+    pub private_key: Option<Secret>,
+    /// The user that the relay becomes once all is set up, if it was started by root.
+    pub user: Option<String>,
+    /// Where Prometheus finds metrics, unless switched off: `[metrics]`.
+    pub metrics: Option<SocketAddr>,
     /// What is logged.
     pub log: LogLevel,
     /// A peer that was not heard for this long is asked whether it is there.
@@ -244,6 +257,15 @@ impl BlockConfig {
 /// How datagrams to and from a peer are protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Security {
+    /// Encrypted and authenticated with fresh keys, which key pairs vouch for.
+    Keys {
+        /// This node's own private key.
+        private: Secret,
+        /// The peer's public key.
+        peer: PublicKey,
+        /// A key that both have, mixed in.
+        psk: Option<Secret>,
+    },
     /// Encrypted and authenticated with a key that both peers have.
     Psk(Secret),
     /// Not at all; written out in the configuration.
@@ -254,6 +276,7 @@ impl Security {
     /// The name in the status.
     pub const fn name(&self) -> &'static str {
         match self {
+            Self::Keys { .. } => "keys",
             Self::Psk(_) => "psk",
             Self::None => "none",
         }
@@ -308,6 +331,9 @@ impl Default for NodeConfig {
             mtu: MtuConfig::Auto,
             offload: true,
             status: Some(Self::default_status("dwell")),
+            private_key: None,
+            user: None,
+            metrics: None,
             log: LogLevel::Info,
             keepalive_ns: 20 * SECOND_NS,
             dead_after_ns: 5 * SECOND_NS,

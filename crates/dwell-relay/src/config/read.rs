@@ -10,10 +10,11 @@ use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Errors;
+use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
     Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
-    Secret, Security, check, class, exceptions, value,
+    Secret, check, class, exceptions, value,
 };
 
 /// How to come to the secret in a file.
@@ -23,12 +24,17 @@ pub(super) struct Secrets<'s> {
     pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
     /// How to come to a list of exceptions.
     pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
+    /// The node names a file with its private key, readable or not.
+    pub(super) has_private: bool,
 }
 
-const TABLES: [&str; 4] = ["node", "defaults", "peer", "class"];
+const TABLES: [&str; 5] = ["node", "defaults", "peer", "class", "metrics"];
+
+/// The keys of `[metrics]`.
+pub const METRICS_KEYS: [&str; 1] = ["listen"];
 
 /// The keys of `[node]`.
-pub const NODE_KEYS: [&str; 10] = [
+pub const NODE_KEYS: [&str; 12] = [
     "name",
     "tun",
     "addresses",
@@ -36,16 +42,19 @@ pub const NODE_KEYS: [&str; 10] = [
     "mtu",
     "offload",
     "status",
+    "private_key_file",
+    "user",
     "log",
     "keepalive",
     "dead_after",
 ];
 
-/// The keys of `[[peer]]`. Those after the first three may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 25] = [
+/// The keys of `[[peer]]`. Those after the first four may also stand in `[defaults]`.
+pub const PEER_KEYS: [&str; 27] = [
     "name",
     "endpoint",
     "prefixes",
+    "public_key",
     "psk_file",
     "security",
     "scheme",
@@ -72,7 +81,7 @@ pub const PEER_KEYS: [&str; 25] = [
 ];
 
 /// How many of the keys of a peer are its own and can't have a default.
-const OWN_KEYS: usize = 3;
+const OWN_KEYS: usize = 4;
 
 pub(super) fn parse(
     text: &str,
@@ -104,10 +113,17 @@ fn read_document(
     };
     let document = document.get_ref();
     refuse_unknown_tables(document, errors);
-    let node = match sub_table(document, "node", errors) {
-        Some(table) => read_node(&table, host_name, errors),
+    let node_table = sub_table(document, "node", errors);
+    let has_private = node_table.as_ref().is_some_and(|table| table.has("private_key_file"));
+    let secrets = &Secrets { has_private, ..*secrets };
+    let mut node = match node_table {
+        Some(table) => read_node(&table, host_name, secrets, errors),
         None => with_host_name(NodeConfig::default(), host_name),
     };
+    if let Some(table) = sub_table(document, "metrics", errors) {
+        table.refuse_unknown(&METRICS_KEYS, |_| None, errors);
+        node.metrics = table.get("listen", errors, value::metrics_listen).map(|it| it.value);
+    }
     let defaults = match sub_table(document, "defaults", errors) {
         Some(table) => {
             refuse_unknown_defaults(&table, errors);
@@ -119,7 +135,7 @@ fn read_document(
     let peers: Vec<Peer<'_>> = tables
         .into_iter()
         .enumerate()
-        .map(|(index, table)| read_peer(table, index, &defaults, secrets, errors))
+        .map(|(index, table)| read_peer(table, index, &defaults, (&node, secrets), errors))
         .collect();
     check::across(&node, &peers, errors);
     let classes = class::read(&class_tables(document, errors), errors);
@@ -137,8 +153,8 @@ fn refuse_unknown_tables(document: &DeTable<'_>, errors: &mut Errors<'_>) {
                 .replace("`peer`", "`[[peer]]`")
                 .replace("`class`", "`[[class]]`")
                 .replace(
-                    "the keys here are node, defaults, peer, class",
-                    "use [node], [defaults], [[peer]], [[class]]",
+                    "the keys here are node, defaults, peer, class, metrics",
+                    "use [node], [defaults], [[peer]], [[class]], [metrics]",
                 ),
             _ if NODE_KEYS.contains(&name) && name != "name" => "put it under [node]".to_owned(),
             _ if PEER_KEYS.contains(&name) => "put it under [[peer]] or [defaults]".to_owned(),
@@ -236,7 +252,12 @@ fn with_host_name(node: NodeConfig, host_name: &str) -> NodeConfig {
     NodeConfig { name: host_name.to_owned(), status, ..node }
 }
 
-fn read_node(table: &Table<'_>, host_name: &str, errors: &mut Errors<'_>) -> NodeConfig {
+fn read_node(
+    table: &Table<'_>,
+    host_name: &str,
+    secrets: &Secrets<'_>,
+    errors: &mut Errors<'_>,
+) -> NodeConfig {
     let elsewhere = |key: &str| {
         PEER_KEYS.contains(&key).then(|| "it is a key of [[peer]] and [defaults]".to_owned())
     };
@@ -253,6 +274,8 @@ fn read_node(table: &Table<'_>, host_name: &str, errors: &mut Errors<'_>) -> Nod
     set(&mut node.mtu, table.get("mtu", errors, value::mtu));
     set(&mut node.offload, table.get("offload", errors, value::boolean));
     set(&mut node.status, table.get("status", errors, value::status));
+    node.private_key = protection::private_key(table, secrets, errors);
+    set(&mut node.user, table.get("user", errors, value::user));
     set(&mut node.log, table.get("log", errors, value::log));
     let keepalive = table
         .get("keepalive", errors, |value| value::duration_ns(value, SECOND_NS..=600 * SECOND_NS));
@@ -280,17 +303,10 @@ fn refuse_unknown_defaults(table: &Table<'_>, errors: &mut Errors<'_>) {
     table.refuse_unknown(&PEER_KEYS[OWN_KEYS..], elsewhere, errors);
 }
 
-/// How a peer says that its datagrams are protected.
-#[derive(Clone, Debug)]
-enum Protection {
-    KeyFile(PathBuf),
-    None,
-}
-
 /// What stands in `[defaults]` or in a `[[peer]]`, as far as both may have it.
 #[derive(Clone, Debug, Default)]
 struct PeerKeys {
-    protection: Option<Located<Protection>>,
+    protection: Protection,
     scheme: Option<Located<&'static str>>,
     block_bytes: Option<Located<u64>>,
     block_packets: Option<Located<Option<u32>>>,
@@ -325,7 +341,7 @@ const BLOCK_BYTES_MAX: u64 = 60_000;
 impl PeerKeys {
     fn read(table: &Table<'_>, errors: &mut Errors<'_>) -> Self {
         Self {
-            protection: read_protection(table, errors),
+            protection: Protection::read(table, errors),
             scheme: table.get("scheme", errors, value::scheme),
             block_bytes: table.get("block_bytes", errors, |value| {
                 value::size_bytes(value, BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX)
@@ -394,18 +410,6 @@ impl PeerKeys {
     }
 }
 
-fn read_protection(table: &Table<'_>, errors: &mut Errors<'_>) -> Option<Located<Protection>> {
-    let key_file = table.get("psk_file", errors, value::key_file);
-    let none = table.get("security", errors, value::security_none);
-    if let (Some(_), Some(none)) = (&key_file, &none) {
-        let message = "psk_file and security = \"none\" contradict each other: remove one of them";
-        table.fail("security", none.line, message.to_owned(), errors);
-    }
-    let key_file =
-        key_file.map(|file| Located { value: Protection::KeyFile(file.value), line: file.line });
-    key_file.or_else(|| none.map(|none| Located { value: Protection::None, line: none.line }))
-}
-
 /// A peer, and where in the file it says what must be compared with others.
 pub(super) struct Peer<'t> {
     pub(super) config: PeerConfig,
@@ -422,7 +426,7 @@ fn read_peer<'t>(
     table: Table<'t>,
     index: usize,
     defaults: &PeerKeys,
-    secrets: &Secrets<'_>,
+    (node, secrets): (&NodeConfig, &Secrets<'_>),
     errors: &mut Errors<'_>,
 ) -> Peer<'t> {
     let elsewhere =
@@ -440,8 +444,9 @@ fn read_peer<'t>(
         table.fail_whole(message.to_owned(), errors);
     }
     let keys = PeerKeys::read(&table, errors);
-    let protection = keys.protection.as_ref().or(defaults.protection.as_ref());
-    let security = read_security(&table, protection, secrets, errors);
+    let both = (&keys.protection, &defaults.protection);
+    let Protected { security, line: protection_line, without_key } =
+        protection::of_peer(&table, both, node.private_key.as_ref(), secrets, errors);
 
     let name_line = name.as_ref().map_or(table.line, |name| name.line);
     let name = name.map_or_else(|| format!("peer {}", index + 1), |name| name.value);
@@ -466,8 +471,6 @@ fn read_peer<'t>(
     let endpoint_line = endpoint.as_ref().map_or(table.line, |endpoint| endpoint.line);
     config.endpoint = endpoint.map(|endpoint| endpoint.value);
     config.prefixes = prefixes;
-    let protection_line = protection.map_or(table.line, |protection| protection.line);
-    let without_key = protection.is_some_and(|it| matches!(it.value, Protection::None));
     let is_bare = without_key && !table.has("endpoint");
     Peer { config, table, name_line, endpoint_line, prefix_lines, protection_line, is_bare }
 }
@@ -498,47 +501,5 @@ fn read_exceptions(
             let message = format!("{}: {message}", path.display());
             table.fail("exceptions_file", file.line, message, errors);
         }
-    }
-}
-
-/// With an error, `Security::None` stands in for what could not be read.
-fn read_security(
-    table: &Table<'_>,
-    protection: Option<&Located<Protection>>,
-    secrets: &Secrets<'_>,
-    errors: &mut Errors<'_>,
-) -> Security {
-    let Some(protection) = protection else {
-        if !table.has("psk_file") && !table.has("security") {
-            let message = "it does not say how datagrams are protected: write psk_file = \"FILE\" \
-                           (`dwell genpsk --out FILE` makes one, and the peer needs the same), \
-                           or security = \"none\" if the path to it is protected already";
-            table.fail_whole(message.to_owned(), errors);
-        }
-        return Security::None;
-    };
-    let Protection::KeyFile(path) = &protection.value else { return Security::None };
-    let path = secrets.folder.join(path);
-    match (secrets.read)(&path) {
-        Ok(secret) => Security::Psk(secret),
-        Err(error) => {
-            let message = format!("{}: {}", path.display(), explain(&error, &path));
-            table.fail("psk_file", protection.line, message, errors);
-            Security::None
-        }
-    }
-}
-
-fn explain(error: &ReadSecretError, path: &Path) -> String {
-    let ReadSecretError::Io(io) = error else { return error.to_string() };
-    match io.kind() {
-        std::io::ErrorKind::NotFound => format!(
-            "there is no such file: make it with `dwell genpsk --out {}` and copy it to the peer",
-            path.display()
-        ),
-        std::io::ErrorKind::PermissionDenied => {
-            format!("{io}: run dwell as the user that owns it")
-        }
-        _ => io.to_string(),
     }
 }

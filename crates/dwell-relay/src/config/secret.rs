@@ -1,4 +1,4 @@
-//! Keys that two peers share, and why one can't be had from a file.
+//! Keys that nobody else may know, and why one can't be had from a file.
 
 pub use dwell_base::Secret;
 use dwell_base::secret::SecretFormatError;

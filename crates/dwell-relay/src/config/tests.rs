@@ -4,6 +4,8 @@ use super::*;
 
 const MINIMAL: &str = "[[peer]]\nname = \"hub\"\nprefixes = [\"10.0.0.0/8\"]\npsk_file = \"hub\"\n";
 
+const KEY: &str = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=";
+
 /// Secrets that differ by the file's name; `missing` and `exposed` are as they sound.
 fn secrets(path: &Path) -> Result<Secret, ReadSecretError> {
     let name = path.to_str().unwrap();
@@ -52,14 +54,19 @@ fn the_sample_has_the_default_values() {
         name: "site-a".into(),
         addresses: vec!["10.77.0.1/30".parse().unwrap(), "fd77::1/126".parse().unwrap()],
         status: Some(NodeConfig::default_status("site-a")),
+        private_key: Some(secrets(Path::new("/etc/dwell/private.key")).unwrap()),
         ..NodeConfig::default()
     };
     assert_eq!(config.node, node);
-    let psk = secrets(Path::new("/etc/dwell/hub.psk")).unwrap();
+    let keys = Security::Keys {
+        private: secrets(Path::new("/etc/dwell/private.key")).unwrap(),
+        peer: KEY.parse().unwrap(),
+        psk: None,
+    };
     let peer = PeerConfig {
         endpoint: Some("198.51.100.7:7733".parse().unwrap()),
         prefixes: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
-        ..PeerConfig::new("hub".into(), Security::Psk(psk))
+        ..PeerConfig::new("hub".into(), keys)
     };
     assert_eq!(config.peers, [peer]);
     assert_eq!(config.warnings(), [""; 0]);
@@ -84,9 +91,9 @@ fn the_manual_has_every_key_and_its_default() {
     for line in sample().lines().filter(|line| line.contains(" = ") && !line.starts_with('#')) {
         let (key, value) = line.split_once(" = ").unwrap();
         // These have no default value, or it depends on the host.
-        let own = ["name", "addresses", "status", "endpoint", "prefixes", "psk_file"];
-        let conditions = ["dscp", "protocols", "ports"];
-        if !own.contains(&key) && !conditions.contains(&key) {
+        let without = ["name", "addresses", "status", "private_key_file", "endpoint", "prefixes"];
+        let others = ["public_key", "dscp", "protocols", "ports"];
+        if !without.contains(&key) && !others.contains(&key) {
             assert!(manual.contains(&format!("| `{key}` | `{value}` |")), "{line}");
         }
     }
@@ -121,9 +128,14 @@ fn every_key_reaches_its_field() {
         mtu = 1280
         offload = false
         status = "none"
+        private_key_file = "c"
+        user = "dwell"
         log = "trace"
         keepalive = "1s"
         dead_after = "300ms"
+
+        [metrics]
+        listen = "127.0.0.1:9478"
 
         [[peer]]
         name = "c"
@@ -162,6 +174,9 @@ fn every_key_reaches_its_field() {
             mtu: MtuConfig::Fixed(1280),
             offload: false,
             status: None,
+            private_key: Some(secrets(Path::new("c")).unwrap()),
+            user: Some("dwell".into()),
+            metrics: Some("127.0.0.1:9478".parse().unwrap()),
             log: LogLevel::Trace,
             keepalive_ns: SECOND_NS,
             dead_after_ns: 300_000_000,
@@ -223,6 +238,69 @@ fn a_peer_goes_before_the_defaults() {
 }
 
 #[test]
+fn what_protects_a_peer_follows_from_its_keys() {
+    let of = |defaults: &str, peer: &str| {
+        let text = format!(
+            "[node]\nprivate_key_file = \"own\"\n[defaults]\n{defaults}\n[[peer]]\nname = \"a\"\n\
+             prefixes = [\"10.0.0.0/8\"]\n{peer}\n"
+        );
+        parse(&text).map(|config| config.peers[0].security.clone())
+    };
+    let public = format!("public_key = \"{KEY}\"");
+    let (private, psk) = (secrets(Path::new("own")).unwrap(), secrets(Path::new("s")).unwrap());
+    let keys = |psk: Option<Secret>| Security::Keys {
+        private: private.clone(),
+        peer: KEY.parse().unwrap(),
+        psk,
+    };
+    assert_eq!(of("", &public).unwrap(), keys(None));
+    assert_eq!(of("security = \"none\"", &public).unwrap(), keys(None));
+    assert_eq!(of("security = \"keys\"", &public).unwrap(), keys(None));
+    let both = format!("{public}\npsk_file = \"s\"");
+    assert_eq!(of("", &both).unwrap(), keys(Some(psk.clone())));
+    assert_eq!(of("psk_file = \"s\"", &public).unwrap(), keys(Some(psk.clone())));
+    assert_eq!(of("psk_file = \"s\"", "").unwrap(), Security::Psk(psk.clone()));
+    assert_eq!(of("psk_file = \"s\"", "security = \"psk\"").unwrap(), Security::Psk(psk));
+    assert_eq!(of("psk_file = \"s\"", "security = \"none\"").unwrap(), Security::None);
+    let told = |defaults: &str, peer: &str| of(defaults, peer).expect_err(peer).to_string();
+    for contrary in ["none", "psk"] {
+        let peer = format!("{public}\nsecurity = \"{contrary}\"");
+        assert!(told("", &peer).contains("contradict each other"), "{contrary}");
+    }
+    assert!(told("security = \"keys\"", "").contains("needs the peer's key"));
+    assert!(told("", "security = \"psk\"").contains("security = \"psk\" needs a key"));
+    assert!(told(&public, "").contains("it is each peer's own"));
+}
+
+#[test]
+fn public_keys_need_a_private_one() {
+    let with = |node: &str, key: &str| {
+        error(&format!(
+            "[node]\n{node}\n[[peer]]\nname = \"a\"\nprefixes = [\"10.0.0.0/8\"]\n\
+             public_key = \"{key}\"\n"
+        ))
+    };
+    assert!(with("", KEY).contains("`public_key`: this node has no key of its own"));
+    let missing = with("private_key_file = \"missing\"", KEY);
+    assert!(missing.contains("make it with `dwell genkey --out missing`"), "{missing}");
+    let exposed = with("private_key_file = \"exposed\"", KEY);
+    assert!(exposed.contains("others may read it (mode 0644): run `chmod 600 exposed`"));
+    let own = crate::trust::public_key(&secrets(Path::new("own")).unwrap()).unwrap();
+    let told = with("private_key_file = \"own\"", &own.to_string());
+    assert!(told.contains("this is the node's own key"), "{told}");
+}
+
+#[test]
+fn two_peers_have_two_public_keys() {
+    let text = format!(
+        "[node]\nprivate_key_file = \"own\"\n[[peer]]\nname = \"a\"\n\
+         prefixes = [\"10.0.0.0/8\"]\npublic_key = \"{KEY}\"\n[[peer]]\nname = \"b\"\n\
+         prefixes = [\"fd00::/8\"]\npublic_key = \"{KEY}\"\npsk_file = \"s\"\n"
+    );
+    assert!(error(&text).contains("`public_key`: \"a\" has the same key"));
+}
+
+#[test]
 fn unknown_keys_are_told_with_the_nearest() {
     assert_eq!(
         peer_error("quue_time = \"1s\""),
@@ -235,7 +313,9 @@ fn unknown_keys_are_told_with_the_nearest() {
     assert!(node_error("nmae = \"x\"").contains("did you mean `name`?"));
     let error = |text: &str| error(&format!("{text}\n{MINIMAL}"));
     assert!(error("[nod]").contains("a.toml:1: `nod` is unknown here: did you mean `node`?"));
-    assert!(error("[other]").contains("use [node], [defaults], [[peer]]"));
+    assert!(error("[other]").contains("use [node], [defaults], [[peer]], [metrics]"));
+    assert!(error("[metrics]\nport = 1").contains("there is no key `port` here"));
+    assert!(error("[metrics]\nlisten = \"x\"").contains("must be an IP address and a port"));
     assert!(error("tun = \"x\"").contains("put it under [node]"));
     assert!(error("rate = \"x\"").contains("put it under [[peer]] or [defaults]"));
     assert!(error("[defaults]\nname = \"x\"").contains("it is each peer's own"));
@@ -283,7 +363,8 @@ fn values_that_make_no_sense_are_told_with_what_does() {
         ("endpoint = \"hub\"", "write for instance \"hub:7733\""),
         ("endpoint = \"[fd00::1]:7733\"", "can't be reached from 0.0.0.0:7733: listen on an IPv6"),
         ("security = \"none\"", "contradict each other: remove one"),
-        ("security = \"tls\"", "can only be \"none\""),
+        ("security = \"tls\"", "must be one of \"keys\", \"psk\", \"none\", not \"tls\""),
+        ("public_key = \"x\"", "is no public key: it has 44 characters of base64"),
     ] {
         let told = peer_error(line);
         assert!(told.contains(expected), "{line}: {told}");
@@ -348,7 +429,10 @@ fn what_every_peer_needs_is_told() {
     };
     assert!(without("name").contains("a.toml:1: [[peer]] number 1: it has no name: add"));
     assert!(without("prefixes").contains("[[peer]] \"hub\": it has no prefixes"));
-    assert!(without("psk_file").contains("write psk_file = \"FILE\" (`dwell genpsk --out FILE`"));
+    assert!(
+        without("psk_file").contains("write public_key = \"KEY\", as `dwell pubkey` prints it")
+    );
+    assert!(without("psk_file").contains("or psk_file = \"FILE\" (`dwell genpsk --out FILE`"));
     assert!(without("psk_file").contains("or security = \"none\" if"));
     assert!(error("").contains("a.toml: there is no peer: add at least one [[peer]]"));
     assert!(error("peer = []").contains("there is no peer"));

@@ -14,7 +14,8 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::{
-    Endpoint, FailMode, LogLevel, MTU_MIN, MtuConfig, RateConfig, SCHEMES, TUN_NAME_BYTES_MAX,
+    Endpoint, FailMode, LogLevel, MTU_MIN, MtuConfig, PublicKey, RateConfig, SCHEMES,
+    TUN_NAME_BYTES_MAX,
 };
 
 type Read<T> = Result<T, String>;
@@ -243,6 +244,36 @@ pub(super) fn exceptions_file(value: &DeValue<'_>) -> Read<PathBuf> {
     Ok(path.into())
 }
 
+pub(super) fn private_key_file(value: &DeValue<'_>) -> Read<PathBuf> {
+    let path = text(value, "/etc/dwell/private.key")?;
+    if path.is_empty() || path.contains('\0') {
+        return Err("must be the path of a file: `dwell genkey --out FILE` makes one".to_owned());
+    }
+    Ok(path.into())
+}
+
+pub(super) fn public_key(value: &DeValue<'_>) -> Read<PublicKey> {
+    parse(value, "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=")
+}
+
+pub(super) fn metrics_listen(value: &DeValue<'_>) -> Read<SocketAddr> {
+    let example = "127.0.0.1:9478";
+    text(value, example)?
+        .parse()
+        .map_err(|_| format!("must be an IP address and a port such as \"{example}\""))
+}
+
+pub(super) fn user(value: &DeValue<'_>) -> Read<Option<String>> {
+    let name = text(value, "dwell")?;
+    if name == "none" {
+        return Ok(None);
+    }
+    if name.is_empty() || name.chars().any(|c| c.is_control() || c == ':' || c == '/') {
+        return Err("must be the name of a user, or \"none\" to remain who started it".to_owned());
+    }
+    Ok(Some(name.to_owned()))
+}
+
 /// One of the `possible` values, by its name.
 fn one_of<T>(value: &DeValue<'_>, possible: &[(&str, T)]) -> Read<T>
 where
@@ -294,14 +325,18 @@ pub(super) fn one_way_delay(value: &DeValue<'_>) -> Read<Option<u64>> {
     }
 }
 
-pub(super) fn security_none(value: &DeValue<'_>) -> Read<()> {
-    match value.as_str() {
-        Some("none") => Ok(()),
-        _ => {
-            Err("can only be \"none\"; to encrypt, write psk_file = \"FILE\" instead of it"
-                .to_owned())
-        }
-    }
+/// The kinds of security, as they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SecurityKind {
+    Keys,
+    Psk,
+    None,
+}
+
+pub(super) fn security(value: &DeValue<'_>) -> Read<SecurityKind> {
+    let kinds =
+        [("keys", SecurityKind::Keys), ("psk", SecurityKind::Psk), ("none", SecurityKind::None)];
+    one_of(value, &kinds)
 }
 
 pub(super) fn codec(value: &DeValue<'_>) -> Read<CodecSpec> {

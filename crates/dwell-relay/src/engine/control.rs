@@ -42,12 +42,13 @@ impl Engine {
         };
         let (old, new) = (&self.config.node, &config.node);
         let fixed = |c: &NodeConfig| {
-            (c.tun.clone(), c.addresses.clone(), c.listen, c.offload, c.status.clone())
+            let sockets = (c.listen, c.status.clone(), c.metrics);
+            (c.tun.clone(), c.addresses.clone(), sockets, c.offload, c.user.clone())
         };
         if fixed(old) != fixed(new) {
             tracing::warn!(
-                "tun, addresses, listen, offload and status change with a restart only; the \
-                 rest is taken"
+                "tun, addresses, listen, offload, status, user and metrics change with a restart \
+                 only; the rest is taken"
             );
         }
         let endpoints = addresses(&config);
@@ -64,6 +65,8 @@ impl Engine {
             listen: kept.listen,
             offload: kept.offload,
             status: kept.status,
+            metrics: kept.metrics,
+            user: kept.user,
             ..self.config.node.clone()
         };
         self.connect_peers();

@@ -44,6 +44,17 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
+    /// The port for metrics.
+    #[error(
+        "cannot serve metrics at {address}: {source}: choose a local address and a free port for \
+         \"listen\" in [metrics]"
+    )]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
     /// Told twice to stop.
     #[error("stopped at once; packets that waited were dropped")]
     Interrupted,

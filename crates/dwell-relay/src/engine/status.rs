@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,15 @@ use std::path::{Path, PathBuf};
 pub(super) struct StatusSocket {
     listener: UnixListener,
     path: PathBuf,
+    made_folder: bool,
 }
 
 impl StatusSocket {
     /// Listens at `path`; a socket there that nobody serves any more is replaced.
     pub(super) fn bind(path: &Path) -> io::Result<Self> {
+        let mut made_folder = false;
         if let Some(folder) = path.parent() {
+            made_folder = !folder.exists();
             fs::create_dir_all(folder)?;
         }
         if is_abandoned(path) {
@@ -27,7 +30,16 @@ impl StatusSocket {
         listener.set_nonblocking(true)?;
         // What it tells is nobody's business but the operator's.
         fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-        Ok(Self { listener, path: path.to_owned() })
+        Ok(Self { listener, path: path.to_owned(), made_folder })
+    }
+
+    /// Makes it another user's, so that he can remove it.
+    pub(super) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
+        chown(&self.path, Some(uid), Some(gid))?;
+        match self.path.parent().filter(|_| self.made_folder) {
+            Some(folder) => chown(folder, Some(uid), Some(gid)),
+            None => Ok(()),
+        }
     }
 
     /// Serves everybody who waits. A reader who does not read gets what fits into the

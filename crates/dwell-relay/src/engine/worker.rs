@@ -9,6 +9,7 @@ use dwell_codec::{CodecError, CodecSpec, Compressor};
 
 use crate::io::clock::Clock;
 use crate::io::poller::Waker;
+use crate::io::privilege;
 use crate::node::Ticket;
 
 /// A packet for the worker. The buffers come back with the result and are used again.
@@ -36,20 +37,30 @@ impl Default for Job {
     }
 }
 
-/// The worker and the way to it.
+/// The worker and the way to it. Its thread starts with the first job.
 #[derive(Debug)]
 pub(crate) struct Worker {
+    waker: Waker,
     jobs: Option<Sender<Job>>,
+    finish: Sender<Job>,
     done: Receiver<Job>,
     spare: Vec<Job>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    pub(crate) fn start(waker: Waker) -> io::Result<Self> {
-        let (jobs, work) = channel::<Job>();
+    pub(crate) fn new(waker: Waker) -> Self {
         let (finish, done) = channel();
+        Self { waker, jobs: None, finish, done, spare: Vec::new(), thread: None }
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        let (jobs, work) = channel::<Job>();
+        let (finish, waker) = (self.finish.clone(), self.waker.clone());
         let thread = std::thread::Builder::new().name("dwell-press".into()).spawn(move || {
+            if let Err(error) = privilege::give_up_all() {
+                tracing::warn!("a thread that only computes keeps its privileges: {error}");
+            }
             let mut compressors = HashMap::new();
             for mut job in work {
                 press(&mut compressors, &mut job);
@@ -59,7 +70,8 @@ impl Worker {
                 waker.wake();
             }
         })?;
-        Ok(Self { jobs: Some(jobs), done, spare: Vec::new(), thread: Some(thread) })
+        (self.jobs, self.thread) = (Some(jobs), Some(thread));
+        Ok(())
     }
 
     /// An empty job, with the buffers of an old one.
@@ -67,8 +79,13 @@ impl Worker {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Hands a job over. False if the thread is gone.
+    /// Hands a job over. False if there is no thread for it.
     pub(crate) fn submit(&mut self, job: Job) -> bool {
+        if self.thread.is_none()
+            && let Err(error) = self.start()
+        {
+            tracing::warn!("cannot start the worker thread: {error}");
+        }
         self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
     }
 

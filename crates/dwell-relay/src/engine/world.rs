@@ -149,6 +149,10 @@ impl Env for World {
         Clock::now()
     }
 
+    fn unix_ns(&self) -> u64 {
+        Clock::unix_ns()
+    }
+
     fn press(&mut self, job: PressJob<'_>) -> Pressing {
         if job.cost_ns > INLINE_NS_MAX && self.press_elsewhere(&job) {
             return Pressing::Pending;

@@ -19,6 +19,11 @@ impl Clock {
         Instant::from_ns(ns(clock_gettime(ClockId::Monotonic)))
     }
 
+    /// The time in UTC, in nanoseconds since 1970. It jumps when the clock is set.
+    pub fn unix_ns() -> u64 {
+        ns(clock_gettime(ClockId::Realtime))
+    }
+
     /// CPU time that the calling thread has used, in nanoseconds. A system call: a few
     /// hundred nanoseconds itself.
     pub fn thread_cpu_ns() -> u64 {

@@ -7,6 +7,7 @@
 pub mod clock;
 mod coalesce;
 pub mod poller;
+pub mod privilege;
 pub mod route;
 pub mod signal;
 pub mod tun;

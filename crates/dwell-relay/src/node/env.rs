@@ -77,6 +77,9 @@ pub trait Env {
     /// The present time. Pressing takes time: two calls may differ.
     fn now(&self) -> Instant;
 
+    /// The time in UTC, in nanoseconds since 1970: handshakes carry it. It may jump.
+    fn unix_ns(&self) -> u64;
+
     /// Presses a packet, or hands a copy to a worker.
     fn press(&mut self, job: PressJob<'_>) -> Pressing;
 

@@ -8,8 +8,8 @@ use dwell_report::status::{PeerReport, PeerState};
 use dwell_wire::control::Numbers;
 use dwell_wire::header::HELLO_NONCE_LEN;
 use dwell_wire::{
-    Block, BlockPackets, Control, Datagram, Fragment, PacketInfo, Pressed, Record, Records,
-    reconstruct_sequence,
+    Block, BlockPackets, Control, DataHeader, Datagram, Fragment, PacketInfo, Pressed, Record,
+    Records, reconstruct_sequence,
 };
 
 use super::env::{Destination, Env, NodeEvent};
@@ -62,24 +62,26 @@ impl Node {
                 let at = datagram.len() - body.len();
                 self.hello(env, now, peer, source, (sealed, nonce), &mut datagram[at..]);
             }
+            Datagram::Initiation(it) => self.initiation(env, now, source, &it),
+            Datagram::Response(it) => self.response(env, now, source, &it),
+            Datagram::Cookie(it) => self.cookie(now, &it),
             Datagram::Data { header, .. } => {
                 let by_address = || self.peers.iter().position(|p| p.endpoint == Some(source));
                 let Some(index) = peer.or_else(by_address) else {
-                    self.drops.unknown_source += 1;
+                    self.data_from_elsewhere(env, now, source, header, datagram);
                     return;
                 };
                 let peer = &mut self.peers[index];
                 let len = datagram.len() as u64;
-                match peer.handshake.open(header, datagram) {
+                match peer.handshake.open(now, header, datagram) {
                     Ok(opened) => {
+                        if let Some(hello) = &opened.began {
+                            self.installed(env, now, index, source, hello);
+                        }
+                        let peer = &mut self.peers[index];
                         peer.rx.datagrams += 1;
                         peer.rx.bytes += len;
-                        let Opened { body, current } = opened;
-                        let session = peer.handshake.current().filter(|_| current);
-                        let highest = session.map(|session| session.window().highest());
-                        let number = highest
-                            .map(|highest| reconstruct_sequence(highest, header.sequence_low));
-                        self.opened(env, now, index, number, body);
+                        self.opened(env, now, index, header, &opened);
                     }
                     Err(OpenError::Replayed) => peer.rx.replayed += 1,
                     Err(OpenError::Session | OpenError::Seal) => {
@@ -91,24 +93,28 @@ impl Node {
         }
     }
 
-    /// An authentic datagram, with its number if it is of the present session.
-    fn opened(
+    /// An authentic datagram.
+    pub(super) fn opened(
         &mut self,
         env: &mut impl Env,
         now: Instant,
         index: usize,
-        number: Option<u64>,
-        body: &[u8],
+        header: DataHeader,
+        opened: &Opened<'_>,
     ) {
         let peer = &mut self.peers[index];
         peer.heard(now);
         if enter(&mut peer.state, PeerState::Up) {
             env.event(NodeEvent::Up(index));
         }
-        let Some(number) = number else {
+        let body = &*opened.body;
+        // Only those of the present session have an order among each other.
+        let session = peer.handshake.current().filter(|_| opened.current);
+        let Some(highest) = session.map(|session| session.window().highest()) else {
             self.records(env, now, index, (body, None), Part::All);
             return;
         };
+        let number = reconstruct_sequence(highest, header.sequence_low);
         let waits = peer.waits();
         let at_once = match Records::new(body).next() {
             Some(Ok(Record::Resent { sequence_low })) => {
@@ -163,6 +169,7 @@ impl Node {
             index,
         };
         let mut asked = Asked::default();
+        let data_records = peer.data_records;
         for record in Records::new(body) {
             let Ok(record) = record else {
                 peer.rx.malformed += u64::from(part != Part::Packets);
@@ -197,6 +204,9 @@ impl Node {
                 Record::Resent { .. } => {}
                 Record::Skipped { .. } => peer.rx.skipped_records += 1,
             }
+        }
+        if peer.data_records > data_records {
+            peer.handshake.carried(now);
         }
         if let Some(reply) = asked.reply {
             send_control(peer, index, env, &reply);
@@ -243,17 +253,9 @@ impl Node {
             // The socket to the peer leads to where it was; it is moved only after this.
             let at_home = peer.endpoint == Some(source);
             if installed {
-                if peer.endpoint != Some(source) {
-                    peer.set_endpoint(source);
-                    env.event(NodeEvent::Moved(index, source));
-                }
-                if peer.connected(now, &hello) {
-                    env.event(NodeEvent::CodecRefused(index));
-                }
-                if enter(&mut peer.state, PeerState::Up) {
-                    env.event(NodeEvent::Up(index));
-                }
+                self.installed(env, now, index, source, &hello);
             }
+            let peer = &mut self.peers[index];
             if len > 0 {
                 if at_home {
                     env.hello(Destination::Peer(index), &answer[..len]);
@@ -277,6 +279,7 @@ impl Node {
         }
         let open = |p: &Peer| p.config.security == Security::None && p.config.endpoint.is_none();
         match peer.config.security {
+            Security::Keys { .. } => false, // it sends no such hellos
             Security::Psk(_) => true,
             Security::None if peer.endpoint == Some(source) => true,
             Security::None => {

@@ -40,6 +40,7 @@ pub(super) fn send_frame(
     now: Instant,
 ) {
     peer.spoke(now);
+    peer.handshake.carried(now);
     if peer.handshake.session().is_none() {
         debug_assert!(false, "the link is offered only while there is a session");
         return;

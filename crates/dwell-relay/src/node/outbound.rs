@@ -170,6 +170,10 @@ impl Node {
             if peer.removed {
                 continue;
             }
+            if peer.handshake.expire(now) {
+                self.give_up(env, index);
+            }
+            let peer = &mut self.peers[index];
             say_hello(peer, index, env, now);
             peer.reassembly.expire(now);
             if peer.gives_up_scheme(now) {
@@ -262,10 +266,7 @@ pub(super) fn clamp(packet: &mut [u8], mtu: u16) {
 fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     let mut out = [0; HELLO_LEN_MAX];
     let known = peer.endpoint.is_some();
-    if peer.handshake.current().is_some_and(crate::trust::Session::is_worn) {
-        peer.handshake.renew();
-    }
-    if let Some(len) = peer.handshake.initial(now, &mut out).filter(|_| known) {
+    if let Some(len) = peer.handshake.initial(now, env.unix_ns(), &mut out).filter(|_| known) {
         env.hello(Destination::Peer(index), &out[..len]);
         peer.sent_control(now, len);
     }

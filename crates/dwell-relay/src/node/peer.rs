@@ -20,8 +20,8 @@ use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
 use super::reassembly::Reassembly;
 use super::resend::Kept;
-use crate::config::{ClassConfig, PeerConfig, RateConfig, Security};
-use crate::trust::{Handshake, Key, Offer, RandomSource, Session};
+use crate::config::{ClassConfig, PeerConfig, RateConfig};
+use crate::trust::{Handshake, Offer, RandomSource, Session};
 
 /// Bytes of UDP and IP headers: IPv4.
 pub(crate) const UDP_V4_BYTES: u32 = 28;
@@ -138,12 +138,8 @@ impl Peer {
         endpoint: Option<SocketAddr>,
         random: RandomSource,
     ) -> Result<Self, ConfigError> {
-        let key = match &config.security {
-            Security::Psk(secret) => Key::Shared(secret.bytes()),
-            Security::None => Key::None,
-        };
         let offer = Offer { datagram_max: u16::MAX, codecs: supported_bitmap() };
-        let handshake = Handshake::new(key, offer, random);
+        let handshake = Handshake::new(&config.security, offer, random);
         let mut peer = Self {
             generation,
             endpoint,

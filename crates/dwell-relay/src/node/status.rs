@@ -28,12 +28,17 @@ impl Node {
 
     fn drops_by_name(&self) -> BTreeMap<String, u64> {
         let drops = self.drops;
+        let gate = self.gate_counts();
         [
             ("malformed_packet", drops.malformed_packet),
             ("no_route", drops.no_route),
             ("malformed_datagram", drops.malformed_datagram),
             ("unknown_source", drops.unknown_source),
             ("unknown_key", drops.unknown_key),
+            ("hello_replayed", drops.hello_replayed),
+            ("hello_refused", gate.refused),
+            ("hello_stranger", gate.strangers),
+            ("hello_cookie", gate.cookies),
         ]
         .map(|(name, count)| (name.to_owned(), count))
         .into()

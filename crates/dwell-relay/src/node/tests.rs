@@ -3,5 +3,6 @@
 mod blocks;
 mod chunks;
 mod harness;
+mod keys;
 mod lost;
 mod pairs;

@@ -1,28 +1,19 @@
-//! The exchange of salts that begins a session.
-//!
-//! Three kinds of hello, told apart by what they carry (docs/wire.md, section 4.1):
-//! *initial* (no echo), *answer* (echoes the peer's salt), *final* (echoes, and says that the
-//! sender has installed the session; it is never answered, so that no exchange is endless).
+//! What begins a session with a peer, whatever its kind.
 
-use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use dwell_base::Instant;
-use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_wire::header::{HELLO_NONCE_LEN, Kind, SEAL_TAG_LEN};
-use dwell_wire::hello::{HELLO_BODY_LEN, HELLO_FINAL};
-use dwell_wire::{DataHeader, Hello};
+use dwell_wire::header::HELLO_NONCE_LEN;
+use dwell_wire::{Cookie, DataHeader, Hello, Response};
+use snow::HandshakeState;
 use zeroize::Zeroizing;
 
+use super::keyed::{Answer, Keyed, PairKeys, Responded};
+use super::salted::Salted;
 use super::session::{OpenError, Session};
-use super::{Key, RandomSource, derive};
+use super::{Key, RandomSource, noise};
+use crate::config::Security;
 
-/// The longest hello that this version sends.
-pub(crate) const HELLO_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + SEAL_TAG_LEN;
-/// An initial hello is repeated so often until there is a session.
-const RETRY_NS: u64 = SECOND_NS;
-/// The same hello is answered at most once in this time.
-const ANSWER_GAP_NS: u64 = 50 * MILLI_NS;
-/// All hellos together are answered so often in a second at most.
-const ANSWERS_A_SECOND: u32 = 100;
+/// Room for the longest datagram of a handshake that this version sends.
+pub(crate) const HELLO_LEN_MAX: usize = 160;
 
 /// What a hello brought.
 #[derive(Debug)]
@@ -35,11 +26,19 @@ pub enum Heard {
     Installed(Hello),
 }
 
-/// What the two ends tell each other in hellos beside the salts.
+/// What the two ends tell each other beside what makes the keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) datagram_max: u16,
     pub(crate) codecs: u16,
+}
+
+impl Offer {
+    /// In the form of a hello without salts.
+    pub(super) fn to_hello(self) -> Hello {
+        let Self { datagram_max, codecs } = self;
+        Hello { salt: [0; 16], echo: [0; 16], datagram_max, codecs, flags: 0 }
+    }
 }
 
 /// A data datagram that was opened.
@@ -48,159 +47,156 @@ pub(crate) struct Opened<'a> {
     pub(crate) body: &'a mut [u8],
     /// It is of the present session, not of the one before.
     pub(crate) current: bool,
+    /// No later one of the session came before it.
+    pub(crate) newest: bool,
+    /// It is the first of its session, and proves that the peer has it.
+    pub(crate) began: Option<Hello>,
 }
 
-/// Who was answered lately. Hellos can be recorded and sent again by anybody: each is answered
-/// rarely, so that one that is sent over and over does not keep the peer's own from being
-/// answered.
-#[derive(Clone, Copy, Debug, Default)]
-struct Answers {
-    latest: [([u8; 16], Instant); 8],
-    next: usize,
-    second: u64,
-    in_second: u32,
-}
-
-impl Answers {
-    fn may_answer(&mut self, now: Instant, salt: [u8; 16]) -> bool {
-        let again = |(known, at): &([u8; 16], Instant)| *known == salt && now < *at + ANSWER_GAP_NS;
-        if self.latest.iter().any(again) {
-            return false;
-        }
-        let second = now.as_ns() / SECOND_NS;
-        if second != self.second {
-            (self.second, self.in_second) = (second, 0);
-        }
-        if self.in_second == ANSWERS_A_SECOND {
-            return false;
-        }
-        self.in_second += 1;
-        self.latest[self.next] = (salt, now);
-        self.next = (self.next + 1) % self.latest.len();
-        true
+impl<'a> Opened<'a> {
+    pub(super) fn current((body, newest): (&'a mut [u8], bool)) -> Self {
+        Self { body, current: true, newest, began: None }
     }
 }
 
-/// The state of the handshake with one peer, and the sessions that came of it.
-pub struct Handshake {
-    shared: Option<Zeroizing<[u8; 32]>>,
-    hello_key: Option<LessSafeKey>,
-    offer: Offer,
-    /// For the next session; used for one only.
-    salt: [u8; 16],
-    random: RandomSource,
-    current: Option<Session>,
-    previous: Option<Session>,
-    initial_at: Instant,
-    answers: Answers,
-    wanted: bool,
-}
+/// The handshake with one peer, and the sessions that came of it.
+#[derive(Debug)]
+pub struct Handshake(Method);
 
-impl std::fmt::Debug for Handshake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handshake").field("current", &self.current).finish_non_exhaustive()
-    }
+#[derive(Debug)]
+enum Method {
+    Salted(Box<Salted>),
+    Keyed(Box<Keyed>),
 }
 
 impl Handshake {
     /// The beginning: no session, and one is wanted. `random` must be fit for secrets.
-    pub(crate) fn new(key: Key<'_>, offer: Offer, mut random: RandomSource) -> Self {
-        let shared = match key {
-            Key::Shared(shared) => Some(Zeroizing::new(*shared)),
-            Key::None => None,
-        };
-        let mut salt = [0; 16];
-        random(&mut salt);
-        Self {
-            hello_key: shared.as_deref().map(|shared| derive(shared, b"", b"dwell hello v1")),
-            shared,
-            offer,
-            salt,
-            random,
-            current: None,
-            previous: None,
-            initial_at: Instant::ZERO,
-            answers: Answers::default(),
-            wanted: true,
-        }
+    pub(crate) fn new(security: &Security, offer: Offer, random: RandomSource) -> Self {
+        let salted = |key, random| Method::Salted(Box::new(Salted::new(key, offer, random)));
+        Self(match security {
+            Security::None => salted(Key::None, random),
+            Security::Psk(secret) => salted(Key::Shared(secret.bytes()), random),
+            Security::Keys { private, peer, psk } => {
+                let keys = PairKeys {
+                    private: Zeroizing::new(*private.bytes()),
+                    peer: *peer.bytes(),
+                    psk: Zeroizing::new(psk.as_ref().map_or([0; 32], |psk| *psk.bytes())),
+                };
+                // A private key without a public one makes no sessions, and nobody knows it.
+                let own = noise::public_of(private.bytes()).unwrap_or_default();
+                Method::Keyed(Box::new(Keyed::new(keys, &own, offer, random)))
+            }
+        })
     }
 
     /// True if datagrams are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.shared.is_some()
+        match &self.0 {
+            Method::Salted(salted) => salted.is_sealed(),
+            Method::Keyed(_) => true,
+        }
     }
 
     /// The session to send with.
     pub(crate) fn session(&mut self) -> Option<&mut Session> {
-        self.current.as_mut()
+        match &mut self.0 {
+            Method::Salted(salted) => salted.session(),
+            Method::Keyed(keyed) => keyed.session(),
+        }
     }
 
     /// The same, to look at.
     pub(crate) fn current(&self) -> Option<&Session> {
-        self.current.as_ref()
+        match &self.0 {
+            Method::Salted(salted) => salted.current(),
+            Method::Keyed(keyed) => keyed.current(),
+        }
     }
 
-    /// Asks for a new session; the present one serves until it is there.
-    pub(crate) fn renew(&mut self) {
-        self.wanted = true;
+    /// Packets go or come by the current session.
+    pub(crate) fn carried(&mut self, now: Instant) {
+        if let Some(session) = self.session() {
+            session.carried(now);
+        }
     }
 
     /// Forgets all sessions: the peer said that it is going.
     pub(crate) fn forget(&mut self) {
-        self.current = None;
-        self.previous = None;
-        self.wanted = true;
-    }
-
-    /// When an initial hello is due; never if there is a session that will do.
-    pub(crate) fn deadline(&self) -> Instant {
-        if self.wanted { self.initial_at } else { Instant::FAR_FUTURE }
-    }
-
-    /// Writes an initial hello if one is due.
-    pub(crate) fn initial(&mut self, now: Instant, out: &mut [u8; HELLO_LEN_MAX]) -> Option<usize> {
-        if now < self.deadline() {
-            return None;
+        match &mut self.0 {
+            Method::Salted(salted) => salted.forget(),
+            Method::Keyed(keyed) => keyed.forget(),
         }
-        self.initial_at = now + RETRY_NS;
-        Some(self.write([0; 16], self.salt, 0, out))
+    }
+
+    /// Sees to it that worn keys are renewed and old ones forgotten. True if that leaves no
+    /// session where there was one.
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        match &mut self.0 {
+            Method::Salted(salted) => {
+                if salted.current().is_some_and(|session| session.is_worn(now)) {
+                    salted.renew();
+                }
+                false
+            }
+            Method::Keyed(keyed) => keyed.expire(now),
+        }
+    }
+
+    /// When [`Handshake::expire`] or [`Handshake::initial`] has something to do.
+    pub(crate) fn deadline(&self) -> Instant {
+        match &self.0 {
+            Method::Salted(salted) => salted.deadline(),
+            Method::Keyed(keyed) => keyed.deadline(),
+        }
+    }
+
+    /// Writes what asks for a session, if it is due. `unix_ns` is the time in UTC.
+    pub(crate) fn initial(
+        &mut self,
+        now: Instant,
+        unix_ns: u64,
+        out: &mut [u8; HELLO_LEN_MAX],
+    ) -> Option<usize> {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.initial(now, out),
+            Method::Keyed(keyed) => keyed.initial(now, unix_ns, out),
+        }
+    }
+
+    /// True if a data datagram with this header may be one of the peer's.
+    pub(crate) fn may_open(&self, header: DataHeader) -> bool {
+        match &self.0 {
+            Method::Salted(_) => false,
+            Method::Keyed(keyed) => keyed.may_open(header),
+        }
     }
 
     /// Opens a data datagram with the session that it is of.
     pub(crate) fn open<'a>(
         &mut self,
+        now: Instant,
         header: DataHeader,
         datagram: &'a mut [u8],
     ) -> Result<Opened<'a>, OpenError> {
-        let Self { current, previous, .. } = self;
-        // The tags of two sessions may be equal, once in 256 times; then the seal tells, but a
-        // seal can be tried only once in place. The older session gives way.
-        let of_current = |s: &Session| s.salts().0[0] ^ s.salts().1[0] == header.session;
-        match (current, previous) {
-            (Some(current), _) if of_current(current) => {
-                Ok(Opened { body: current.open(header, datagram)?, current: true })
-            }
-            (_, Some(previous)) => {
-                Ok(Opened { body: previous.open(header, datagram)?, current: false })
-            }
-            _ => Err(OpenError::Session),
+        match &mut self.0 {
+            Method::Salted(salted) => salted.open(header, datagram),
+            Method::Keyed(keyed) => keyed.open(now, header, datagram),
         }
     }
 
-    /// Something came that no session opens. If the peer was never heard in the present one, it
-    /// may not have it, because our final hello was lost: writes that again.
+    /// See [`Salted::repeat_final`].
     pub(crate) fn repeat_final(
         &mut self,
         now: Instant,
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> Option<usize> {
-        let session = self.current.as_ref().filter(|session| !session.heard())?;
-        let (mine, theirs) = session.salts();
-        self.answers.may_answer(now, theirs).then(|| self.write(theirs, mine, HELLO_FINAL, out))
+        match &mut self.0 {
+            Method::Salted(salted) => salted.repeat_final(now, out),
+            Method::Keyed(_) => None,
+        }
     }
 
-    /// Takes in a hello (`body` behind the nonce, opened in place), and writes the answer if
-    /// there is one to be given: its length, or zero.
+    /// See [`Salted::hello`].
     pub(crate) fn hello(
         &mut self,
         now: Instant,
@@ -209,241 +205,50 @@ impl Handshake {
         body: &mut [u8],
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> (Heard, usize) {
-        let Some(hello) = self.authentic(sealed, nonce, body) else { return (Heard::Rejected, 0) };
-        let is_final = hello.flags & HELLO_FINAL != 0;
-        if hello.echo == self.salt {
-            let mine = self.install(now, hello.salt);
-            let len = if is_final { 0 } else { self.write(hello.salt, mine, HELLO_FINAL, out) };
-            return (Heard::Installed(hello), len);
+        match &mut self.0 {
+            Method::Salted(salted) => salted.hello(now, sealed, nonce, body, out),
+            Method::Keyed(_) => (Heard::Rejected, 0),
         }
-        if is_final || !self.answers.may_answer(now, hello.salt) {
-            return (Heard::Known(hello), 0);
-        }
-        let known = self.current.as_ref().is_some_and(|s| s.salts() == (hello.echo, hello.salt));
-        let len = if known {
-            self.write(hello.salt, hello.echo, HELLO_FINAL, out)
-        } else {
-            self.write(hello.salt, self.salt, 0, out)
-        };
-        (Heard::Known(hello), len)
     }
 
-    fn authentic(
-        &self,
-        sealed: bool,
-        nonce: [u8; HELLO_NONCE_LEN],
-        body: &mut [u8],
-    ) -> Option<Hello> {
-        let body = match (&self.hello_key, sealed) {
-            (Some(key), true) => {
-                let aad = Aad::from(hello_aad(nonce));
-                let nonce = Nonce::assume_unique_for_key(nonce);
-                key.open_in_place(nonce, aad, body).ok()?
-            }
-            (None, false) => body,
-            _ => return None,
-        };
-        Hello::parse(body).ok()
+    /// True if the peer has this public key.
+    pub(crate) fn is_with(&self, public: &[u8]) -> bool {
+        matches!(&self.0, Method::Keyed(keyed) if keyed.peer() == public)
     }
 
-    /// Makes the session of our salt and theirs, and a fresh salt for the next one.
-    fn install(&mut self, now: Instant, theirs: [u8; 16]) -> [u8; 16] {
-        let mine = self.salt;
-        let key = self.shared.as_deref().map_or(Key::None, Key::Shared);
-        let session = Session::new(key, mine, theirs);
-        self.previous = self.current.replace(session);
-        (self.random)(&mut self.salt);
-        self.wanted = false;
-        self.initial_at = now + RETRY_NS;
-        mine
+    /// True if the latest initiation has this name.
+    pub(crate) fn awaits(&self, index: u32) -> bool {
+        matches!(&self.0, Method::Keyed(keyed) if keyed.awaits(index))
     }
 
-    fn write(
+    /// Answers an initiation that is from the peer: `state` has read it.
+    pub(crate) fn answer(
         &mut self,
-        echo: [u8; 16],
-        salt: [u8; 16],
-        flags: u16,
+        now: Instant,
+        sender: u32,
+        state: HandshakeState,
+        payload: &[u8],
         out: &mut [u8; HELLO_LEN_MAX],
-    ) -> usize {
-        let Offer { datagram_max, codecs } = self.offer;
-        let body = Hello { salt, echo, datagram_max, codecs, flags }.encode();
-        let Some(key) = &self.hello_key else {
-            out[0] = Kind::HelloPlain.first_byte();
-            out[1..=HELLO_BODY_LEN].copy_from_slice(&body);
-            return 1 + HELLO_BODY_LEN;
-        };
-        out[0] = Kind::HelloSealed.first_byte();
-        let (nonce, rest) = out[1..].split_at_mut(HELLO_NONCE_LEN);
-        (self.random)(nonce);
-        // Random nonces of 96 bits: with at most 20 hellos a second, a year's collision is
-        // less likely than 2^-38.
-        let nonce: [u8; HELLO_NONCE_LEN] = nonce.try_into().expect("the nonce has its length");
-        let aad = Aad::from(hello_aad(nonce));
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let (text, tag_room) = rest.split_at_mut(HELLO_BODY_LEN);
-        text.copy_from_slice(&body);
-        let tag = key
-            .seal_in_place_separate_tag(nonce, aad, text)
-            .expect("a hello is shorter than the limit of AES-GCM");
-        tag_room[..SEAL_TAG_LEN].copy_from_slice(tag.as_ref());
-        HELLO_LEN_MAX
-    }
-}
-
-/// What a sealed hello says in the clear: its first byte and the nonce.
-fn hello_aad(nonce: [u8; HELLO_NONCE_LEN]) -> [u8; 1 + HELLO_NONCE_LEN] {
-    let mut aad = [Kind::HelloSealed.first_byte(); 1 + HELLO_NONCE_LEN];
-    aad[1..].copy_from_slice(&nonce);
-    aad
-}
-
-#[cfg(test)]
-mod tests {
-    use dwell_base::Rng;
-    use dwell_wire::Datagram;
-
-    use super::*;
-
-    fn end(seed: u64, key: Option<&[u8; 32]>) -> Handshake {
-        let mut rng = Rng::from_seed(seed);
-        let offer = Offer { datagram_max: 1472, codecs: 6 };
-        Handshake::new(key.map_or(Key::None, Key::Shared), offer, Box::new(move |b| rng.fill(b)))
-    }
-
-    /// Delivers a hello and returns what it brought and the answer.
-    fn deliver(to: &mut Handshake, now: Instant, datagram: &[u8]) -> (Heard, Vec<u8>) {
-        let mut bytes = datagram.to_vec();
-        let Datagram::Hello { sealed, nonce, body } = Datagram::parse(datagram).unwrap() else {
-            panic!("no hello")
-        };
-        let at = datagram.len() - body.len();
-        let mut out = [0; HELLO_LEN_MAX];
-        let (heard, len) = to.hello(now, sealed, nonce, &mut bytes[at..], &mut out);
-        (heard, out[..len].to_vec())
-    }
-
-    fn initial(of: &mut Handshake, now: Instant) -> Vec<u8> {
-        let mut out = [0; HELLO_LEN_MAX];
-        let len = of.initial(now, &mut out).expect("an initial hello is due");
-        out[..len].to_vec()
-    }
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_ns((ms + 1000) * MILLI_NS)
-    }
-
-    fn connect(a: &mut Handshake, b: &mut Handshake, now: Instant) {
-        let (_, answer) = deliver(b, now, &initial(a, now));
-        let (heard, last) = deliver(a, now, &answer);
-        assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");
-        let (heard, nothing) = deliver(b, now, &last);
-        assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");
-        assert!(nothing.is_empty());
-        let (sa, sb) = (a.current().unwrap().salts(), b.current().unwrap().salts());
-        assert_eq!((sa.0, sa.1), (sb.1, sb.0));
-    }
-
-    #[test]
-    fn one_and_a_half_round_trips_make_a_session() {
-        for key in [None, Some(&[9; 32])] {
-            connect(&mut end(1, key), &mut end(2, key), at(0));
+    ) -> Answer {
+        match &mut self.0 {
+            Method::Salted(_) => Answer::Malformed,
+            Method::Keyed(keyed) => keyed.answer(now, sender, state, payload, out),
         }
     }
 
-    #[test]
-    fn both_may_begin_at_once() {
-        let (mut a, mut b) = (end(1, None), end(2, None));
-        let (hello_a, hello_b) = (initial(&mut a, at(0)), initial(&mut b, at(0)));
-        let (_, answer_a) = deliver(&mut a, at(1), &hello_b);
-        let (_, answer_b) = deliver(&mut b, at(1), &hello_a);
-        let (_, final_a) = deliver(&mut a, at(2), &answer_b);
-        let (_, final_b) = deliver(&mut b, at(2), &answer_a);
-        assert!(deliver(&mut a, at(3), &final_b).1.is_empty());
-        assert!(deliver(&mut b, at(3), &final_a).1.is_empty());
-        let (sa, sb) = (a.current().unwrap().salts(), b.current().unwrap().salts());
-        assert_eq!((sa.0, sa.1), (sb.1, sb.0));
-    }
-
-    #[test]
-    fn a_lost_final_hello_is_sent_again() {
-        let (mut a, mut b) = (end(1, None), end(2, None));
-        let (_, answer) = deliver(&mut b, at(0), &initial(&mut a, at(0)));
-        deliver(&mut a, at(0), &answer); // installs; its final hello is lost
-        assert!(b.current().is_none());
-        // b still wants a session and begins itself.
-        let (_, answer) = deliver(&mut a, at(100), &initial(&mut b, at(100)));
-        let (heard, last) = deliver(&mut b, at(100), &answer);
-        assert!(matches!(heard, Heard::Installed(_)));
-        deliver(&mut a, at(100), &last);
-        let (sa, sb) = (a.current().unwrap().salts(), b.current().unwrap().salts());
-        assert_eq!((sa.0, sa.1), (sb.1, sb.0));
-    }
-
-    #[test]
-    fn another_key_is_rejected_and_not_answered() {
-        let (mut a, mut b) = (end(1, Some(&[1; 32])), end(2, Some(&[2; 32])));
-        let (heard, answer) = deliver(&mut b, at(0), &initial(&mut a, at(0)));
-        assert!(matches!(heard, Heard::Rejected));
-        assert!(answer.is_empty());
-        let mut plain = end(3, None);
-        let (heard, _) = deliver(&mut b, at(100), &initial(&mut plain, at(100)));
-        assert!(matches!(heard, Heard::Rejected));
-    }
-
-    #[test]
-    fn replayed_hellos_never_bring_a_session_back() {
-        let key = Some(&[9; 32]);
-        let (mut a, mut b) = (end(1, key), end(2, key));
-        let first = initial(&mut a, at(0));
-        let (_, answer) = deliver(&mut b, at(0), &first);
-        let (_, last) = deliver(&mut a, at(0), &answer);
-        deliver(&mut b, at(0), &last);
-        let session = b.current().unwrap().salts();
-        // a restarts and gets a new session; then everything old is replayed at b.
-        let mut a = end(3, key);
-        connect(&mut a, &mut b, at(200));
-        let renewed = b.current().unwrap().salts();
-        assert_ne!(session, renewed);
-        for (n, old) in [&first, &last, &first, &last].into_iter().enumerate() {
-            let (heard, _) = deliver(&mut b, at(1000 + n as u64 * 100), old);
-            assert!(matches!(heard, Heard::Known(_)));
-            assert_eq!(b.current().unwrap().salts(), renewed);
+    /// Takes in a response.
+    pub(crate) fn responded(&mut self, now: Instant, response: &Response<'_>) -> Responded {
+        match &mut self.0 {
+            Method::Salted(_) => Responded::Rejected,
+            Method::Keyed(keyed) => keyed.responded(now, response),
         }
     }
 
-    #[test]
-    fn a_recorded_hello_sent_over_and_over_keeps_nobody_out() {
-        let key = Some(&[9; 32]);
-        let (mut old, mut a, mut b) = (end(1, key), end(3, key), end(2, key));
-        let recorded = initial(&mut old, at(0));
-        for us in 0..100 {
-            deliver(&mut b, at(0) + us * 1000, &recorded);
+    /// Takes in a cookie. False if it is not for us.
+    pub(crate) fn cookie(&mut self, now: Instant, cookie: &Cookie) -> bool {
+        match &mut self.0 {
+            Method::Salted(_) => false,
+            Method::Keyed(keyed) => keyed.cookie(now, cookie),
         }
-        connect(&mut a, &mut b, at(0) + 100_000);
-    }
-
-    #[test]
-    fn a_lost_final_hello_is_repeated_when_the_peer_proves_not_to_have_it() {
-        let (mut a, mut b) = (end(1, None), end(2, None));
-        let (_, answer) = deliver(&mut b, at(0), &initial(&mut a, at(0)));
-        deliver(&mut a, at(0), &answer); // its final hello is lost
-        let mut out = [0; HELLO_LEN_MAX];
-        let len = a.repeat_final(at(100), &mut out).expect("b was never heard");
-        let (heard, _) = deliver(&mut b, at(100), &out[..len]);
-        assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");
-    }
-
-    #[test]
-    fn a_flood_of_hellos_is_answered_rarely() {
-        let key = Some(&[9; 32]);
-        let (mut a, mut b) = (end(1, key), end(2, key));
-        let hello = initial(&mut a, at(0));
-        let answers = (0..1000)
-            .filter(|us| {
-                let now = at(0) + us * 1000;
-                !deliver(&mut b, now, &hello).1.is_empty()
-            })
-            .count();
-        assert_eq!(answers, 1);
     }
 }

@@ -1,6 +1,8 @@
 //! A session: the keys and sequence numbers of one direction each.
 
-use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
 use dwell_wire::header::{DATA_HEADER_LEN, SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{DataHeader, ReplayWindow, reconstruct_sequence};
 use thiserror::Error;
@@ -26,10 +28,65 @@ pub enum OpenError {
     Seal,
 }
 
+/// How long the keys of a session from a keyed exchange serve after the first packet that they
+/// sealed, as in WireGuard (Donenfeld: WireGuard: Next Generation Kernel Network Tunnel, 6.2):
+/// then its initiator asks for the next one, ...
+const RENEW_NS: u64 = 120 * SECOND_NS;
+/// ... then, if nothing came of it, its responder does, ...
+const RENEW_LATE_NS: u64 = 150 * SECOND_NS;
+/// ... and then the keys are forgotten.
+const REJECT_NS: u64 = 180 * SECOND_NS;
+/// A session that carries no packets has nothing to protect; it is renewed all the same, but so
+/// rarely that two idle nodes hardly notice.
+const IDLE_NS: u64 = 3_600 * SECOND_NS;
+
+/// Which end asked for a session by a keyed exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Initiator,
+    Responder,
+}
+
+/// What a keyed exchange came to.
+pub(super) struct Agreed {
+    pub(super) role: Role,
+    /// The key of each direction.
+    pub(super) seal: [u8; 32],
+    pub(super) open: [u8; 32],
+    /// The names that datagrams carry: the one that the peer chose, and our own.
+    pub(super) tag_out: u8,
+    pub(super) tag_in: u8,
+    /// The halves of a value that both ends know, and nobody else: the initiator's first.
+    pub(super) halves: [[u8; 16]; 2],
+}
+
+/// When a session from a keyed exchange grows old.
+#[derive(Clone, Copy, Debug)]
+struct Age {
+    role: Role,
+    made_at: Instant,
+    /// When it first carried a packet.
+    used_at: Option<Instant>,
+}
+
+impl Age {
+    fn after(&self, used_ns: u64) -> Instant {
+        let idle = self.made_at + IDLE_NS + used_ns;
+        self.used_at.map_or(idle, |at| idle.min(at + used_ns))
+    }
+
+    fn renew_at(&self) -> Instant {
+        self.after(if self.role == Role::Initiator { RENEW_NS } else { RENEW_LATE_NS })
+    }
+}
+
 /// One session with a peer.
 pub struct Session {
     keys: Option<Keys>,
-    tag: u8,
+    tag_out: u8,
+    tag_in: u8,
+    /// `None` if only the number of datagrams limits it.
+    age: Option<Age>,
     salts: ([u8; 16], [u8; 16]),
     next_sequence: u64,
     window: ReplayWindow,
@@ -44,7 +101,7 @@ struct Keys {
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
-            .field("tag", &self.tag)
+            .field("tag", &self.tag_out)
             .field("sealed", &self.keys.is_some())
             .field("next_sequence", &self.next_sequence)
             .finish_non_exhaustive()
@@ -65,8 +122,33 @@ impl Session {
         };
         Self {
             keys,
-            tag: mine[0] ^ theirs[0],
+            tag_out: mine[0] ^ theirs[0],
+            tag_in: mine[0] ^ theirs[0],
+            age: None,
             salts: (mine, theirs),
+            next_sequence: 1,
+            window: ReplayWindow::new(),
+            heard: false,
+        }
+    }
+
+    /// The session that a keyed exchange agreed upon.
+    pub(super) fn agreed(agreed: &Agreed, now: Instant) -> Self {
+        let key = |bytes: &[u8; 32]| {
+            let key = UnboundKey::new(&AES_256_GCM, bytes);
+            LessSafeKey::new(key.expect("AES-256 has keys of 32 bytes"))
+        };
+        let [of_initiator, of_responder] = agreed.halves;
+        let salts = match agreed.role {
+            Role::Initiator => (of_initiator, of_responder),
+            Role::Responder => (of_responder, of_initiator),
+        };
+        Self {
+            keys: Some(Keys { seal: key(&agreed.seal), open: key(&agreed.open) }),
+            tag_out: agreed.tag_out,
+            tag_in: agreed.tag_in,
+            age: Some(Age { role: agreed.role, made_at: now, used_at: None }),
+            salts,
             next_sequence: 1,
             window: ReplayWindow::new(),
             heard: false,
@@ -99,8 +181,40 @@ impl Session {
     }
 
     /// True if a new handshake is due.
-    pub fn is_worn(&self) -> bool {
-        self.next_sequence >= SEQUENCE_RENEW
+    pub fn is_worn(&self, now: Instant) -> bool {
+        self.next_sequence >= SEQUENCE_RENEW || now >= self.renew_at()
+    }
+
+    /// When a new handshake will be due by time.
+    pub fn renew_at(&self) -> Instant {
+        self.age.map_or(Instant::FAR_FUTURE, |age| age.renew_at())
+    }
+
+    /// When the keys are to be forgotten.
+    pub fn reject_at(&self) -> Instant {
+        self.age.map_or(Instant::FAR_FUTURE, |age| age.after(REJECT_NS))
+    }
+
+    /// The session has something to protect now.
+    pub(super) fn carried(&mut self, now: Instant) {
+        if let Some(age) = &mut self.age {
+            age.used_at.get_or_insert(now);
+        }
+    }
+
+    /// The name that its incoming datagrams carry.
+    pub(super) fn tag_in(&self) -> u8 {
+        self.tag_in
+    }
+
+    /// True if a datagram with this header may be of this session.
+    pub(super) fn may_open(&self, header: DataHeader) -> bool {
+        let sequence = reconstruct_sequence(self.window.highest(), header.sequence_low);
+        self.is_named(header) && sequence != 0 && self.window.check(sequence)
+    }
+
+    fn is_named(&self, header: DataHeader) -> bool {
+        header.session == self.tag_in && header.sealed == self.keys.is_some()
     }
 
     /// The replay window, for its accounts.
@@ -117,7 +231,7 @@ impl Session {
         self.next_sequence += 1;
         let header = DataHeader {
             sealed: self.keys.is_some(),
-            session: self.tag,
+            session: self.tag_out,
             sequence_low: sequence as u32,
         }
         .encode();
@@ -134,7 +248,7 @@ impl Session {
         end + SEAL_TAG_LEN
     }
 
-    /// Opens a datagram in place: returns its body.
+    /// Opens a datagram in place: returns its body, and whether it is the newest so far.
     ///
     /// # Errors
     /// If it is not of this session, a duplicate, or broken. The window moves only for what
@@ -143,8 +257,8 @@ impl Session {
         &mut self,
         header: DataHeader,
         datagram: &'a mut [u8],
-    ) -> Result<&'a mut [u8], OpenError> {
-        if header.session != self.tag || header.sealed != self.keys.is_some() {
+    ) -> Result<(&'a mut [u8], bool), OpenError> {
+        if !self.is_named(header) {
             return Err(OpenError::Session);
         }
         let sequence = reconstruct_sequence(self.window.highest(), header.sequence_low);
@@ -160,9 +274,10 @@ impl Session {
                 keys.open.open_in_place(nonce, aad, body).map_err(|_| OpenError::Seal)?
             }
         };
+        let newest = sequence > self.window.highest();
         self.window.accept(sequence);
         self.heard = true;
-        Ok(body)
+        Ok((body, newest))
     }
 }
 
@@ -190,7 +305,7 @@ mod tests {
         else {
             panic!("not data")
         };
-        session.open(header, &mut datagram).map(|body| body.to_vec())
+        session.open(header, &mut datagram).map(|(body, _)| body.to_vec())
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
-    Block, BodyWriter, CloseReason, Control, DataHeader, Datagram, Fragment, Hello, Numbers,
-    Pressed, Record, Records, Report, WireError, reconstruct_sequence,
+    Block, BodyWriter, CloseReason, Control, DataHeader, Datagram, Fragment, Hello, Initiation,
+    Numbers, Pressed, Record, Records, Report, Response, WireError, keyed, reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -72,6 +72,10 @@ fn no_example_is_left_out() {
         "hex data-sealed-nonce",
         "hex fragment",
         "hex hello-plain",
+        "hex keyed-cookie",
+        "hex keyed-initiation",
+        "hex keyed-offer",
+        "hex keyed-response",
         "hex malformed-length",
         "hex pressed",
         "hex resent",
@@ -130,6 +134,31 @@ fn section_4_hello() {
     };
     assert_eq!(Hello::parse(body), Ok(hello));
     assert_eq!(hello.encode()[..], *body);
+}
+
+#[test]
+fn section_4_3_keyed_exchange() {
+    let counting = |from: u8, len: u8| (from..from + len).collect::<Vec<u8>>();
+    let datagram = hex("keyed-initiation");
+    let Ok(Datagram::Initiation(it)) = Datagram::parse(&datagram) else { panic!("no initiation") };
+    assert_eq!((it.sender, it.noise), (298, &counting(0, 110)[..]));
+    assert_eq!((it.mac1(), it.mac2()), (&counting(0xa0, 16)[..], &[0; 16][..]));
+    assert_eq!(Initiation::header(298)[..], datagram[..5]);
+
+    let datagram = hex("keyed-response");
+    let Ok(Datagram::Response(it)) = Datagram::parse(&datagram) else { panic!("no response") };
+    assert_eq!((it.sender, it.receiver, it.noise), (775, 298, &counting(0, 54)[..]));
+    assert_eq!(it.mac1(), counting(0xa0, 16));
+    assert_eq!(Response::header(775, 298)[..], datagram[..9]);
+
+    let datagram = hex("keyed-cookie");
+    let Ok(Datagram::Cookie(it)) = Datagram::parse(&datagram) else { panic!("no cookie") };
+    assert_eq!((it.receiver, &it.salt[..]), (298, &counting(0, 16)[..]));
+    assert_eq!((&it.sealed[..], &it.encode()[..]), (&counting(0x20, 32)[..], &datagram[..]));
+
+    let offer = keyed::parse_offer(&hex("keyed-offer")).expect("a good offer");
+    assert_eq!((offer.datagram_max, offer.codecs, offer.flags), (1452, 6, 0));
+    assert_eq!(keyed::encode_offer(&offer)[..], hex("keyed-offer"));
 }
 
 #[test]

@@ -6,13 +6,16 @@
 mod bench;
 mod check;
 mod demo;
+mod genkey;
 mod genpsk;
 mod interrupt;
+mod key_file;
 mod lab;
 mod lab_setup;
 mod man;
 mod progress;
 mod proxy;
+mod pubkey;
 mod recv;
 mod relay;
 mod send;
@@ -36,6 +39,8 @@ pub(crate) enum Command {
     Recv(recv::Recv),
     Check(check::Check),
     Status(status::Status),
+    Genkey(genkey::Genkey),
+    Pubkey(pubkey::Pubkey),
     Genpsk(genpsk::Genpsk),
     Demo(demo::Demo),
     Lab(lab::Lab),
@@ -61,6 +66,8 @@ impl Command {
             Self::Recv(command) => command.run(),
             Self::Check(command) => command.run(),
             Self::Status(command) => command.run(),
+            Self::Genkey(command) => command.run(),
+            Self::Pubkey(command) => command.run(),
             Self::Genpsk(command) => command.run(),
             Self::Demo(command) => command.run(logging),
             Self::Lab(command) => command.run(logging),

@@ -53,11 +53,17 @@ pub(super) struct TestEnv {
     pub(super) link_open: bool,
     /// A worker is slow: what it was given, if it is used.
     pub(super) worker: Option<Vec<(Ticket, Vec<u8>)>>,
+    /// How far the clock that shows UTC is ahead of the other one.
+    pub(super) clock_ahead_ns: u64,
 }
 
 impl Env for TestEnv {
     fn now(&self) -> Instant {
         self.now.get()
+    }
+
+    fn unix_ns(&self) -> u64 {
+        self.now.get().as_ns() + self.clock_ahead_ns
     }
 
     fn press(&mut self, job: PressJob<'_>) -> Pressing {
@@ -110,6 +116,8 @@ pub(super) struct End {
     pub(super) made: Vec<Vec<u8>>,
     pub(super) made_at: Vec<Instant>,
     pub(super) traffic: Traffic,
+    /// Where the other end's datagrams come from.
+    pub(super) heard_from: SocketAddr,
 }
 
 /// What a source makes.
@@ -152,6 +160,7 @@ impl End {
             events: Vec::new(),
             link_open: true,
             worker: None,
+            clock_ahead_ns: 1_700_000_000_000_000_000,
         };
         Self {
             side,
@@ -164,6 +173,7 @@ impl End {
             made: Vec::new(),
             made_at: Vec::new(),
             traffic: Traffic::default(),
+            heard_from: ADDRESSES[1 - side].parse().expect("an address"),
         }
     }
 
@@ -271,10 +281,10 @@ pub(super) fn number_of(packet: &[u8]) -> u64 {
 impl virtual_net::Node for End {
     fn receive(&mut self, now: Instant, _: usize, datagram: &[u8], out: &mut virtual_net::Outbox) {
         self.env.now.set(now);
-        let source: SocketAddr = ADDRESSES[1 - self.side].parse().expect("an address");
+        let source = self.heard_from;
         let mut bytes = datagram.to_vec();
         // Through the socket that is connected to the peer, if there is one.
-        let connected = self.node.endpoint(0).map(|_| 0);
+        let connected = self.node.endpoint(0).filter(|at| *at == source).map(|_| 0);
         self.node.datagram(&mut self.env, connected, source, &mut bytes);
         self.node.pump_all(&mut self.env);
         self.after(out);

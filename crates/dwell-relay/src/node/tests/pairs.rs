@@ -373,6 +373,7 @@ fn drops_are_named() {
         malformed_datagram: 1,
         unknown_source: 1,
         unknown_key: 1,
+        hello_replayed: 0,
     };
     assert_eq!(drops, expected);
     assert_eq!(

@@ -45,14 +45,14 @@ impl Output {
         if let Some(path) = &self.exceptions {
             let lists = Lists::of(analysis, &summary)
                 .context("without codecs there are no exceptions: leave --no-codecs away")?;
-            replace(path, lists.to_toml()?)?;
+            replace(path, &lists.to_toml()?)?;
         }
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let provenance = Provenance { version, command, ..Provenance::default() };
         let page = report::page(analysis, &summary, self.top, provenance);
         if let Some(path) = &self.html {
-            replace(path, page.to_html())?;
+            replace(path, &page.to_html())?;
         }
         let json = match self.json || self.out.is_some() {
             true => serde_json::to_string(&Json { summary: &summary, analysis })? + "\n",

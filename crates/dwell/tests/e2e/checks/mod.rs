@@ -3,8 +3,10 @@
 mod downloads;
 mod hostile;
 mod idle;
+mod keys;
 mod life;
 mod links;
+mod monitor;
 mod mtu;
 mod programs;
 mod proxy;
@@ -28,6 +30,10 @@ pub(crate) const ALL: &[Check] = &[
     ("downloads_packet_zstd_plain", |lab| downloads::run(lab, "packet", "zstd:1", false)),
     ("downloads_packet_deflate_sealed", |lab| downloads::run(lab, "packet", "deflate", true)),
     ("downloads_packet_deflate_plain", |lab| downloads::run(lab, "packet", "deflate", false)),
+    ("downloads_packet_zstd_keyed", keys::downloads),
+    ("a_wrong_public_key_gets_no_answer", keys::wrong_key),
+    ("a_relay_has_the_least_privileges", keys::privileges),
+    ("prometheus_reads_a_relay", monitor::prometheus),
     ("iperf3_there_and_back", programs::iperf3),
     ("rsync_copies_a_tree", programs::rsync),
     ("ssh_copies_a_tree", programs::ssh),

@@ -1,0 +1,147 @@
+//! What a relay may do, once it is set up: as little as possible.
+//!
+//! Linux keeps capabilities and user ids for each thread; all of this is about the calling one,
+//! and those that it starts later.
+
+use std::fs;
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Gid, Uid, set_dumpable_behavior};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+/// What is needed later: the interface and routes change as long as the relay runs.
+const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN;
+/// Ports below this belong to who has CAP_NET_BIND_SERVICE.
+const PORT_UNPRIVILEGED_MIN: u16 = 1024;
+
+/// A user to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The user's number.
+    pub uid: u32,
+    /// The number of the user's group.
+    pub gid: u32,
+}
+
+impl User {
+    /// The user of this name.
+    ///
+    /// # Errors
+    /// If `/etc/passwd` does not have it, or can't be read.
+    pub fn named(name: &str) -> io::Result<Self> {
+        let text = fs::read_to_string("/etc/passwd")?;
+        Self::find(&text, name).ok_or_else(|| {
+            let message = format!("/etc/passwd has no user \"{name}\"");
+            io::Error::new(io::ErrorKind::NotFound, message)
+        })
+    }
+
+    fn find(passwd: &str, name: &str) -> Option<Self> {
+        passwd.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let found = fields.next() == Some(name);
+            let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+            found.then_some(Self { uid, gid })
+        })
+    }
+}
+
+/// True if this process is root's.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Keeps what a relay that listens on this port needs, and gives up everything else: becomes
+/// another user, drops capabilities, and sees to it that nothing that is started later gets
+/// more, and that nobody can look into the process's memory. To be called before any other
+/// thread is started.
+///
+/// # Errors
+/// What the kernel refused. Not being allowed to shrink the bounding set is none, since without
+/// new privileges it limits nothing.
+pub fn give_up(port: u16, user: Option<User>) -> io::Result<()> {
+    let mut needed = NEEDED;
+    if port != 0 && port < PORT_UNPRIVILEGED_MIN {
+        // The sockets to the peers are bound to it anew when one of them moves.
+        needed |= CapabilitySet::NET_BIND_SERVICE;
+    }
+    set_no_new_privs(true)?;
+    shrink_bounding_set(needed)?;
+    if let Some(User { uid, gid }) = user {
+        set_keep_capabilities(true)?;
+        set_thread_groups(&[])?;
+        let (gid, uid) = (Gid::from_raw(gid), Uid::from_raw(uid));
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        set_keep_capabilities(false)?;
+    }
+    keep(needed)?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Gives up everything, for a thread that only computes.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn give_up_all() -> io::Result<()> {
+    keep(CapabilitySet::empty())
+}
+
+fn keep(needed: CapabilitySet) -> io::Result<()> {
+    match clear_ambient_capability_set() {
+        Ok(()) | Err(Errno::INVAL) => {} // a kernel before 4.3 has none
+        Err(error) => return Err(error.into()),
+    }
+    let kept = capabilities(None)?.permitted & needed;
+    let sets =
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    Ok(set_capabilities(None, sets)?)
+}
+
+fn shrink_bounding_set(needed: CapabilitySet) -> io::Result<()> {
+    for number in 0..64 {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        if needed.contains(one) {
+            continue;
+        }
+        match remove_capability_from_bounding_set(one) {
+            Ok(()) => {}
+            // The kernel knows no such capability, or we may not.
+            Err(Errno::INVAL | Errno::PERM) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nbroken\n\
+                          dwell:x:991:992::/nonexistent:/usr/sbin/nologin\n";
+
+    #[test]
+    fn users_are_found_by_name() {
+        assert_eq!(User::find(PASSWD, "dwell"), Some(User { uid: 991, gid: 992 }));
+        for name in ["", "dwel", "broken", "x", "991"] {
+            assert_eq!(User::find(PASSWD, name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_only_computes_has_no_capabilities() {
+        let sets = std::thread::spawn(|| {
+            give_up_all().unwrap();
+            capabilities(None).unwrap()
+        });
+        let none = CapabilitySet::empty();
+        let expected = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        assert_eq!(sets.join().unwrap(), expected);
+    }
+}

@@ -1,0 +1,282 @@
+//! Peers that know each other's public keys, over networks of all kinds.
+
+use dwell_base::time::{MICRO_NS, MILLI_NS};
+use dwell_testkit::LinkSpec;
+use dwell_wire::{Datagram, Kind, header};
+
+use super::harness::*;
+use crate::config::ReadSecretError;
+use crate::node::*;
+use crate::trust::public_key;
+
+/// The private key in a file of this name is its first byte, 32 times.
+fn read(path: &std::path::Path) -> Result<Secret, ReadSecretError> {
+    Ok(secret(path.to_str().expect("a name").as_bytes()[0]))
+}
+
+fn secret(byte: u8) -> Secret {
+    Secret::new([byte; 32])
+}
+
+const KEYS: [u8; 2] = *b"ab";
+
+fn keyed(end: usize, rate: &str, scheme: &str) -> Config {
+    with_keys(end, KEYS[end], KEYS[1 - end], rate, scheme)
+}
+
+fn with_keys(end: usize, own: u8, peer: u8, rate: &str, scheme: &str) -> Config {
+    let text = format!(
+        "[node]\naddresses = [\"10.{number}.0.1/16\"]\nprivate_key_file = \"{own}\"\n[[peer]]\n\
+         name = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefix}]\n\
+         public_key = \"{peer}\"\nrate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"lz4\"\n",
+        number = end + 1,
+        own = char::from(own),
+        peer = public_key(&secret(peer)).expect("a key"),
+        endpoint = ADDRESSES[1 - end],
+        prefix = PREFIXES[1 - end],
+    );
+    Config::parse(&text, "test.toml", &read).expect("a good configuration")
+}
+
+fn keyed_pair(rate: &str, scheme: &str, link: &LinkSpec, seed: u64) -> Net {
+    Net::new(&[0, 1].map(|side| keyed(side, rate, scheme)), link, seed)
+}
+
+fn salts(net: &Net, side: usize) -> Option<[u8; 16]> {
+    let session = net.end(side).node.peers[0].handshake.current()?;
+    let (mine, theirs) = session.salts();
+    Some(mine.min(theirs))
+}
+
+#[test]
+fn everything_arrives_though_both_begin_at_once() {
+    for scheme in ["none", "all", "packet"] {
+        let mut net = keyed_pair("10mbit", scheme, &good_link(), 1);
+        net.run_to(100);
+        assert!(net.end(0).is_up() && net.end(1).is_up());
+        net.start_sources(100, 500, 400 * MICRO_NS);
+        net.run_to(2_000);
+        net.assert_nothing_altered_or_doubled();
+        for side in [0, 1] {
+            let (from, to) = (net.end(side).peer(), net.end(1 - side).peer());
+            assert!(from.tx.balances() && from.tx.held.packets == 0);
+            assert_eq!(from.tx.sent.packets, to.rx.packets.packets);
+            assert_eq!(from.security, "keys");
+            assert_eq!(to.rx.auth_failed + to.rx.malformed + to.rx.not_allowed, 0);
+            assert!(from.rtt_ns >= Some(10 * MILLI_NS), "{:?}", from.rtt_ns);
+        }
+    }
+}
+
+#[test]
+fn hostile_links_keep_nobody_apart_for_long() {
+    for seed in 0..30 {
+        let link = good_link().with_loss(0.3).with_duplicate(0.2).with_reorder(0.3);
+        let mut net = keyed_pair("10mbit", "packet", &link, seed);
+        net.run_to(10_000);
+        net.start_sources(10_000, 300, MILLI_NS);
+        net.run_to(15_000);
+        net.assert_nothing_altered_or_doubled();
+        for side in [0, 1] {
+            let got = net.end(side).env.delivered.len();
+            assert!(got > 50, "seed {seed}: {got} of 300 arrived");
+            assert!(net.end(side).peer().tx.balances());
+        }
+    }
+}
+
+#[test]
+fn keys_are_renewed_under_load_and_no_packet_is_lost() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 3);
+    net.run_to(1_000);
+    net.start_sources(1_000, 80_000, 5 * MILLI_NS); // for 400 s
+    let mut seen = Vec::new();
+    for second in 2..402 {
+        net.run_to(second * 1_000);
+        if let Some(now) = salts(&net, 0).filter(|now| seen.last() != Some(now)) {
+            seen.push(now);
+        }
+    }
+    net.run_to(403_000);
+    assert!((4..=6).contains(&seen.len()), "{} sessions in 400 s", seen.len());
+    assert_eq!(salts(&net, 0), salts(&net, 1), "both send by the same session");
+    net.assert_nothing_altered_or_doubled();
+    for side in [0, 1] {
+        let peer = net.end(side).peer();
+        assert_eq!(net.end(side).env.delivered.len(), 80_000);
+        assert_eq!((peer.rx.auth_failed, peer.rx.replayed, peer.rx.lost_datagrams), (0, 0, 0));
+        assert_eq!(peer.tx.send_errors["unconnected"], 0);
+    }
+}
+
+#[test]
+fn keys_are_renewed_over_a_bad_link_too() {
+    let bad = good_link().with_loss(0.3).with_reorder(0.3);
+    let mut net = keyed_pair("10mbit", "packet", &bad, 4);
+    net.run_to(5_000);
+    net.start_sources(5_000, 20_000, 20 * MILLI_NS); // for 400 s
+    let mut down = 0;
+    for second in 6..405 {
+        net.run_to(second * 1_000);
+        down += u64::from(!net.end(0).is_up() || !net.end(1).is_up());
+    }
+    assert_eq!(down, 0, "the peers never lose each other");
+    net.assert_nothing_altered_or_doubled();
+    assert_eq!(net.end(0).peer().tx.send_errors["unconnected"], 0);
+}
+
+#[test]
+fn an_idle_pair_stays_up_and_says_little() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 5);
+    net.run_to(86_400_000);
+    assert!(net.end(0).is_up() && net.end(1).is_up());
+    let bytes: u64 = [0, 1].map(|side| net.end(side).peer().tx.control_bytes).iter().sum();
+    println!("{bytes} bytes in a day, both directions, Ethernet's included");
+    assert!(bytes < 1_000_000, "{bytes} bytes in a day");
+}
+
+#[test]
+fn a_restarted_node_is_heard_at_once_even_if_its_clock_was_set_back() {
+    for back_ns in [0, 1_000_000_000_000] {
+        let mut net = keyed_pair("10mbit", "packet", &good_link(), 6);
+        net.run_to(1_000);
+        let mut fresh = End::new(1, &keyed(1, "10mbit", "packet"), 555);
+        fresh.env.clock_ahead_ns -= back_ns;
+        net.net.with_node(net.ends[1], |end, _, _| *end = fresh);
+        // With its clock set back it is a replay to its peer, which has to find out by itself
+        // that it is gone, and then asks.
+        net.run_to(if back_ns == 0 { 2_500 } else { 40_000 });
+        assert!(net.end(0).is_up() && net.end(1).is_up(), "set back by {back_ns} ns");
+        let now = net.net.now().as_ns() / MILLI_NS;
+        net.start_sources(now, 100, MILLI_NS);
+        net.run_to(now + 1_500);
+        assert_eq!(net.end(1).env.delivered.len(), 100);
+        net.assert_nothing_altered_or_doubled();
+    }
+}
+
+#[test]
+fn a_peer_that_moves_goes_on_as_if_nothing_was() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 7);
+    net.run_to(1_000);
+    net.start_sources(1_000, 2_000, MILLI_NS);
+    net.run_to(2_000);
+    let elsewhere: SocketAddr = "203.0.113.9:4711".parse().expect("an address");
+    net.net.with_node(net.ends[1], |end, _, _| end.heard_from = elsewhere);
+    let session = salts(&net, 1);
+    net.run_to(5_000);
+    assert_eq!(net.end(1).node.endpoint(0), Some(elsewhere));
+    assert!(net.end(1).env.events.contains(&NodeEvent::Moved(0, elsewhere)));
+    assert_eq!(salts(&net, 1), session, "by data alone, in the same session");
+    for side in [0, 1] {
+        assert_eq!(net.end(side).env.delivered.len(), 2_000);
+        assert_eq!(net.end(side).node.drops().unknown_source, 0);
+    }
+}
+
+#[test]
+fn a_copy_from_elsewhere_moves_nobody() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 8);
+    net.run_to(1_000);
+    let at_home: SocketAddr = ADDRESSES[0].parse().expect("an address");
+    // A data datagram arrives, and somebody else sends it again.
+    let mut copy = Vec::new();
+    net.net.with_node(net.ends[0], |end, _, _| {
+        let mut packet = end.make_packet();
+        end.node.packet(&mut end.env, &mut packet).expect("it waits for the peer");
+        end.node.pump_all(&mut end.env);
+        copy = end.env.sent.pop().expect("it is sent");
+    });
+    net.net.with_node(net.ends[1], |end, _, _| {
+        let elsewhere = "203.0.113.9:4711".parse().expect("an address");
+        end.node.datagram(&mut end.env, Some(0), at_home, &mut copy.clone());
+        end.node.datagram(&mut end.env, None, elsewhere, &mut copy.clone());
+        let mut forged = copy.clone();
+        forged[4] ^= 0x40;
+        end.node.datagram(&mut end.env, None, elsewhere, &mut forged);
+        assert_eq!(end.node.endpoint(0), Some(at_home));
+        assert_eq!(end.node.drops().unknown_source, 2);
+        assert_eq!(end.env.delivered.len(), 1);
+    });
+}
+
+/// An initiation as the holder of `own` sends it to the holder of `peer`.
+fn initiation(own: u8, peer: u8, seed: u64) -> Vec<u8> {
+    let mut end = End::new(0, &with_keys(0, own, peer, "10mbit", "packet"), seed);
+    end.node.timers(&mut end.env);
+    let datagram = end.env.sent.pop().expect("an initiation is due at once");
+    assert!(matches!(Datagram::parse(&datagram), Ok(Datagram::Initiation(_))));
+    datagram
+}
+
+#[test]
+fn unknown_keys_get_no_answer() {
+    let mut end = End::new(1, &keyed(1, "10mbit", "packet"), 9);
+    let source = ADDRESSES[0].parse().expect("an address");
+    // Its own key is no peer's; the next does not know ours; both are silence.
+    for mut datagram in [initiation(b'x', b'b', 1), initiation(b'a', b'y', 2)] {
+        end.node.datagram(&mut end.env, None, source, &mut datagram);
+        assert_eq!(end.env.sent.len(), 0);
+    }
+    assert_eq!(end.node.drops().unknown_key, 1);
+    assert_eq!(end.node.gate_counts().strangers, 1);
+    // The peer's own is answered.
+    end.node.datagram(&mut end.env, None, source, &mut initiation(b'a', b'b', 3));
+    let answer = end.env.sent.pop().expect("a response");
+    assert_eq!(header::peek_kind(&answer), Ok(Kind::Response));
+    // Nor are hellos of the other kinds taken, whatever key they are sealed with.
+    let mut psk = End::new(0, &config(0, true, "10mbit", "packet"), 4);
+    psk.node.timers(&mut psk.env);
+    end.node.datagram(&mut end.env, None, source, &mut psk.env.sent.pop().expect("a hello"));
+    let mut plain = End::new(0, &config(0, false, "10mbit", "packet"), 4);
+    plain.node.timers(&mut plain.env);
+    end.node.datagram(&mut end.env, None, source, &mut plain.env.sent.pop().expect("a hello"));
+    assert_eq!(end.env.sent.len(), 0);
+    assert!(!end.is_up());
+}
+
+#[test]
+fn a_flood_costs_a_bounded_number_of_key_agreements_and_keeps_no_peer_out() {
+    let mut net = Net::new(&[0, 1].map(|side| keyed(side, "10mbit", "packet")), &good_link(), 10);
+    let flood: Vec<Vec<u8>> = (0..50).map(|seed| initiation(b'x', b'b', seed)).collect();
+    // 10,000 initiations a second for 10 s at one end, from as many addresses.
+    for step in 0..10_000_u64 {
+        net.run_to(step + 1);
+        net.net.with_node(net.ends[1], |end, _, out| {
+            for n in 0..10 {
+                let source = SocketAddr::from(([198, 51, step as u8, n], (step >> 4) as u16));
+                let mut datagram = flood[(step % 50) as usize].clone();
+                end.node.datagram(&mut end.env, None, source, &mut datagram);
+            }
+            // What goes to the forged addresses is nobody's here.
+            end.env.sent.clear();
+            let _ = out;
+        });
+    }
+    let counts = net.end(1).node.gate_counts();
+    assert!(counts.examined <= 11 * 60, "{counts:?}");
+    assert!(counts.cookies <= 11 * 2_000, "{counts:?}");
+    assert_eq!(net.end(1).node.peers.len(), 1);
+    assert!(net.end(0).is_up() && net.end(1).is_up(), "the peer gets through");
+    net.start_sources(10_000, 100, MILLI_NS);
+    net.run_to(11_000);
+    assert_eq!(net.end(1).env.delivered.len(), 100);
+}
+
+#[test]
+fn another_key_of_the_peer_or_of_the_node_ends_the_session() {
+    for (own, peer) in [(b'a', b'c'), (b'c', b'b')] {
+        let mut net = keyed_pair("10mbit", "packet", &good_link(), 11);
+        net.run_to(1_000);
+        net.net.with_node(net.ends[0], |end, _, out| {
+            let new = with_keys(0, own, peer, "10mbit", "packet");
+            let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+            let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+            end.node.farewell(&mut end.env, &new);
+            end.node.reconfigure(&new, &[endpoint], &mut random).expect("a good configuration");
+            end.after(out);
+        });
+        net.run_to(3_000);
+        assert!(!net.end(0).is_up() && !net.end(1).is_up());
+    }
+}

@@ -1,0 +1,264 @@
+//! Who may begin a keyed exchange, and how often: what keeps a flood of initiations from using
+//! up the processor, and who knows nothing from hearing anything.
+//!
+//! As in WireGuard (Donenfeld, sections 5.3 and 5.4.7): an initiation carries a MAC under our
+//! public key, so that who does not know it gets no answer at all. While many come, only those
+//! are examined that carry a MAC under a *cookie*, which goes to the address that they came
+//! from; so forged addresses are of no use, and real ones have each their share. All work and
+//! all memory is bounded, whatever comes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use aws_lc_rs::aead::{Aad, Nonce};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::{digest, hmac};
+use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
+use dwell_wire::keyed::{COOKIE_LEN, COOKIE_SALT_LEN, MAC_LEN};
+use dwell_wire::{Cookie, Initiation};
+
+use super::{RandomSource, derive};
+
+/// So many initiations a second are examined without a cookie.
+const FREE_A_SECOND: u32 = 25;
+/// So many a second are examined in all: some 20 ms of a core's time.
+const EXAMINED_A_SECOND: u32 = 200;
+/// So many a second from one address, once there is a cookie.
+const OF_SOURCE_A_SECOND: u32 = 10;
+/// So many cookies a second are made.
+const COOKIES_A_SECOND: u32 = 2_000;
+/// Addresses that are counted at the same time; two that share a place share what is allowed.
+const SOURCES: usize = 1_024;
+/// A cookie is good for as long as its secret is the present one or the one before.
+const SECRET_NS: u64 = 120 * SECOND_NS;
+
+/// A MAC as it is sent: HMAC-SHA256, cut to 16 bytes.
+pub(super) fn mac(key: &hmac::Key, data: &[u8]) -> [u8; MAC_LEN] {
+    let mut out = [0; MAC_LEN];
+    out.copy_from_slice(&hmac::sign(key, data).as_ref()[..MAC_LEN]);
+    out
+}
+
+/// True if this is the MAC; in a time that does not depend on where it differs.
+pub(super) fn is_mac(key: &hmac::Key, data: &[u8], claimed: &[u8]) -> bool {
+    verify_slices_are_equal(&mac(key, data), claimed).is_ok()
+}
+
+/// The key of the MAC that shows that its sender knows this public key.
+pub(super) fn mac1_key(public: &[u8; 32]) -> hmac::Key {
+    let hash = digest::digest(&digest::SHA256, &[b"dwell mac1 v1", &public[..]].concat());
+    hmac::Key::new(hmac::HMAC_SHA256, hash.as_ref())
+}
+
+/// The key of the MAC under a cookie.
+pub(super) fn mac2_key(cookie: &[u8; MAC_LEN]) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, cookie)
+}
+
+/// Opens a cookie that `responder` sent in answer to the initiation with this first MAC.
+pub(super) fn open_cookie(
+    responder: &[u8; 32],
+    mac1: &[u8; MAC_LEN],
+    cookie: &Cookie,
+) -> Option<[u8; MAC_LEN]> {
+    let key = derive(responder, &[&cookie.salt[..], mac1].concat(), b"dwell cookie v1");
+    let mut sealed = cookie.sealed;
+    let opened = key.open_in_place(one_nonce(), Aad::empty(), &mut sealed).ok()?;
+    opened.try_into().ok()
+}
+
+/// A salted key seals one cookie.
+fn one_nonce() -> Nonce {
+    Nonce::assume_unique_for_key([0; 12])
+}
+
+/// What becomes of an initiation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Its sender does not know our public key: no answer.
+    Stranger,
+    /// There are too many: no answer.
+    Refused,
+    /// This cookie is the answer.
+    Cookie([u8; COOKIE_LEN]),
+    /// Who it is may be found out.
+    Examine,
+}
+
+/// What came of all initiations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateCounts {
+    /// Without the MAC that shows that their sender knows our public key.
+    pub strangers: u64,
+    /// Beyond what is allowed in a second.
+    pub refused: u64,
+    /// Answered by a cookie.
+    pub cookies: u64,
+    /// Examined: only these cost the time of a key agreement.
+    pub examined: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Source {
+    name: u64,
+    second: u64,
+    count: u32,
+}
+
+/// The gate of a node.
+pub(super) struct Gate {
+    public: [u8; 32],
+    mac1_key: hmac::Key,
+    random: RandomSource,
+    /// The present secret and the one before: cookies are MACs of addresses under them.
+    secrets: [hmac::Key; 2],
+    secret_until: Instant,
+    second: u64,
+    examined: u32,
+    cookies: u32,
+    /// This second or the last one had more than go without a cookie.
+    busy: [bool; 2],
+    sources: Box<[Source]>,
+    counts: GateCounts,
+}
+
+impl Gate {
+    pub(super) fn new(public: [u8; 32], mut random: RandomSource) -> Self {
+        let secrets = [secret(&mut random), secret(&mut random)];
+        Self {
+            public,
+            mac1_key: mac1_key(&public),
+            random,
+            secrets,
+            secret_until: Instant::ZERO,
+            second: 0,
+            examined: 0,
+            cookies: 0,
+            busy: [false; 2],
+            sources: vec![Source::default(); SOURCES].into_boxed_slice(),
+            counts: GateCounts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> GateCounts {
+        self.counts
+    }
+
+    /// Decides about an initiation, before any key agreement.
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        initiation: &Initiation<'_>,
+    ) -> Verdict {
+        if !is_mac(&self.mac1_key, initiation.under_mac1(), initiation.mac1()) {
+            self.counts.strangers += 1;
+            return Verdict::Stranger;
+        }
+        self.begin_second(now);
+        if self.examined >= FREE_A_SECOND {
+            self.busy[0] = true;
+        }
+        if self.busy == [false; 2] {
+            return self.examine();
+        }
+        if !self.has_cookie(source, initiation) {
+            return self.give_cookie(source, initiation);
+        }
+        if self.examined >= EXAMINED_A_SECOND || !self.may_come(source) {
+            self.counts.refused += 1;
+            return Verdict::Refused;
+        }
+        self.examine()
+    }
+
+    fn examine(&mut self) -> Verdict {
+        self.examined += 1;
+        self.counts.examined += 1;
+        Verdict::Examine
+    }
+
+    fn begin_second(&mut self, now: Instant) {
+        let second = now.as_ns() / SECOND_NS;
+        if second != self.second {
+            self.busy = [false, self.busy[0] && second == self.second + 1];
+            (self.second, self.examined, self.cookies) = (second, 0, 0);
+        }
+        if now >= self.secret_until {
+            self.secrets.swap(0, 1);
+            self.secrets[0] = secret(&mut self.random);
+            self.secret_until = now + SECRET_NS;
+        }
+    }
+
+    fn has_cookie(&self, source: SocketAddr, initiation: &Initiation<'_>) -> bool {
+        self.secrets.iter().any(|secret| {
+            let cookie = cookie_of(secret, source);
+            is_mac(&mac2_key(&cookie), initiation.under_mac2(), initiation.mac2())
+        })
+    }
+
+    fn give_cookie(&mut self, source: SocketAddr, initiation: &Initiation<'_>) -> Verdict {
+        if self.cookies == COOKIES_A_SECOND {
+            self.counts.refused += 1;
+            return Verdict::Refused;
+        }
+        self.cookies += 1;
+        self.counts.cookies += 1;
+        let mut salt = [0; COOKIE_SALT_LEN];
+        (self.random)(&mut salt);
+        let key =
+            derive(&self.public, &[&salt[..], initiation.mac1()].concat(), b"dwell cookie v1");
+        let mut text = cookie_of(&self.secrets[0], source);
+        let tag = key
+            .seal_in_place_separate_tag(one_nonce(), Aad::empty(), &mut text)
+            .expect("a cookie is shorter than the limit of AES-GCM");
+        let mut sealed = [0; 32];
+        sealed[..MAC_LEN].copy_from_slice(&text);
+        sealed[MAC_LEN..].copy_from_slice(tag.as_ref());
+        Verdict::Cookie(Cookie { receiver: initiation.sender, salt, sealed }.encode())
+    }
+
+    /// Counts an address that proved to be one.
+    fn may_come(&mut self, source: SocketAddr) -> bool {
+        // Nobody can choose which others share his place.
+        let tag = hmac::sign(&self.secrets[0], &network_of(source.ip()));
+        let name = tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let place = &mut self.sources[(name % SOURCES as u64) as usize];
+        if (place.name, place.second) != (name, self.second) {
+            if place.second == self.second && place.count >= OF_SOURCE_A_SECOND {
+                return false;
+            }
+            *place = Source { name, second: self.second, count: 0 };
+        }
+        place.count += 1;
+        place.count <= OF_SOURCE_A_SECOND
+    }
+}
+
+fn secret(random: &mut RandomSource) -> hmac::Key {
+    let mut bytes = zeroize::Zeroizing::new([0; 32]);
+    random(&mut *bytes);
+    hmac::Key::new(hmac::HMAC_SHA256, &*bytes)
+}
+
+fn cookie_of(secret: &hmac::Key, source: SocketAddr) -> [u8; MAC_LEN] {
+    let mut bytes = [0; 18];
+    let ip = match source.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&source.port().to_be_bytes());
+    mac(secret, &bytes)
+}
+
+/// Who has one address of an IPv6 network usually has all of it.
+fn network_of(ip: IpAddr) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    match ip {
+        IpAddr::V4(ip) => bytes[4..].copy_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => bytes.copy_from_slice(&ip.octets()[..8]),
+    }
+    bytes
+}

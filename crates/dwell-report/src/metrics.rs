@@ -1,0 +1,344 @@
+//! The state of a node for Prometheus: its text format, version 0.0.4.
+//!
+//! Names follow Prometheus' conventions: the prefix `dwell_`, base units (seconds, bytes), and
+//! `_total` for what only grows. Everything of one peer has the label `peer`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::Status;
+use crate::histogram::BUCKETS_NS;
+use crate::status::{ClassStatus, Count, DeadlineStatus, HistogramSummary, PeerState, PeerStatus};
+
+/// What HTTP calls the format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Writes all metrics of a node.
+pub fn metrics_text(status: &Status) -> String {
+    let mut page = Page::default();
+    of_node(&mut page, status);
+    for peer in &status.peers {
+        of_peer(&mut page, peer);
+        of_sending(&mut page, peer);
+        of_receiving(&mut page, peer);
+        peer.classes.iter().for_each(|class| of_class(&mut page, peer, class));
+        peer.deadlines.iter().for_each(|class| of_deadline(&mut page, peer, class));
+    }
+    page.text()
+}
+
+fn of_node(page: &mut Page, status: &Status) {
+    let info = [("version", status.version.as_str()), ("name", &status.name)];
+    page.gauge("dwell_info", "The program and the node, always 1.", &info, 1.0);
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    page.gauge("dwell_uptime_seconds", "How long it runs.", &[], seconds(status.uptime_ns));
+    page.counter("dwell_cpu_seconds_total", "CPU time spent.", &[], seconds(status.cpu_ns));
+    let tun = &status.tun;
+    let help = "Packets through the interface; in are those on their way to a peer.";
+    page.counter("dwell_tun_packets_total", help, &[("direction", "in")], tun.rx_packets);
+    page.counter("dwell_tun_packets_total", help, &[("direction", "out")], tun.tx_packets);
+    let help = "Their bytes.";
+    page.counter("dwell_tun_bytes_total", help, &[("direction", "in")], tun.rx_bytes);
+    page.counter("dwell_tun_bytes_total", help, &[("direction", "out")], tun.tx_bytes);
+    for (reason, &count) in &status.drops {
+        let help = "Packets and datagrams dropped before a peer was known.";
+        page.counter("dwell_dropped_total", help, &[("reason", reason)], count);
+    }
+}
+
+fn of_peer(page: &mut Page, peer: &PeerStatus) {
+    let label = [("peer", peer.name.as_str())];
+    let up = f64::from(u8::from(peer.state == PeerState::Up));
+    page.gauge("dwell_peer_up", "1 if the peer answers.", &label, up);
+    let mut maybe = |name, help, value: Option<f64>| {
+        if let Some(value) = value {
+            page.gauge(name, help, &label, value);
+        }
+    };
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    maybe("dwell_link_rate_bps", "The link's rate, in bits per second.", peer.rate_bps.map(f));
+    maybe("dwell_rtt_seconds", "The latest round trip.", peer.rtt_ns.map(seconds));
+    let help = "What a datagram is believed to take to the peer, D.";
+    maybe("dwell_one_way_seconds", help, peer.one_way_ns.map(seconds));
+    let help = "How long ago the peer was heard.";
+    maybe("dwell_peer_silence_seconds", help, peer.since_heard_ns.map(seconds));
+    let help = "Datagrams that arrived at the peer a second, by its own account, in bits.";
+    let delivered = peer.rx.reported.map(|report| f(report.delivery_bps));
+    maybe("dwell_peer_delivery_bps", help, delivered);
+    page.gauge("dwell_waiting_packets", "Packets waiting.", &label, f(peer.waiting_packets));
+    page.gauge("dwell_waiting_bytes", "Their bytes.", &label, f(peer.waiting_bytes));
+    let help = "How long a packet that arrives now would wait.";
+    page.gauge("dwell_waiting_seconds", help, &label, seconds(peer.waiting_ns));
+}
+
+fn of_sending(page: &mut Page, peer: &PeerStatus) {
+    let (tx, name) = (&peer.tx, peer.name.as_str());
+    let label = [("peer", name)];
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut both = |packets, bytes, help, count: Count| {
+        page.counter(packets, help, &label, count.packets);
+        page.counter(bytes, "Their bytes, as they were before pressing.", &label, count.bytes);
+    };
+    let help = "Packets that arrived for the peer.";
+    both("dwell_arrived_packets_total", "dwell_arrived_bytes_total", help, tx.arrived);
+    both("dwell_sent_packets_total", "dwell_sent_bytes_total", "Packets sent.", tx.sent);
+    let help = "Packets sent pressed.";
+    both("dwell_pressed_packets_total", "dwell_pressed_bytes_total", help, tx.pressed);
+    let mut one = |name, help, value: f64| page.counter(name, help, &label, value);
+    let help = "Bytes that pressing took off the link.";
+    one("dwell_saved_bytes_total", help, f(tx.saved_bytes()));
+    one("dwell_frames_total", "Datagrams sent with packets.", f(tx.frames));
+    one("dwell_wire_bytes_total", "Bytes on the link, overhead included.", f(tx.link_bytes));
+    one("dwell_presses_total", "Packets or blocks given to the press.", f(tx.presses));
+    one("dwell_tried_packets_total", "Packets given to the press.", f(tx.tried));
+    let help = "Packets that would not have become smaller, and were sent as they were.";
+    one("dwell_expansions_avoided_total", help, f(tx.not_smaller));
+    one("dwell_press_failed_total", "Packets that the codec failed on.", f(tx.failed));
+    one("dwell_press_seconds_total", "Time spent pressing.", seconds(tx.press_ns));
+    let help = "Datagrams without packets: handshakes, probes, reports.";
+    one("dwell_control_datagrams_total", help, f(tx.control_datagrams));
+    one("dwell_control_bytes_total", "Their bytes.", f(tx.control_bytes));
+    for (reason, count) in &tx.dropped {
+        let label = [("peer", name), ("reason", reason)];
+        let help = "Packets for the peer that were dropped.";
+        page.counter("dwell_peer_dropped_packets_total", help, &label, count.packets);
+    }
+    for (reason, &count) in &tx.bypassed {
+        let label = [("peer", name), ("reason", reason)];
+        page.counter("dwell_bypassed_packets_total", "Packets not tried.", &label, count);
+    }
+    for (reason, &count) in &tx.send_errors {
+        let label = [("peer", name), ("reason", reason)];
+        page.counter("dwell_send_errors_total", "What could not be sent.", &label, count);
+    }
+    times(page, &label, &tx.sojourn);
+}
+
+/// How long packets waited, as a histogram: those of several relays can be added.
+fn times(page: &mut Page, label: &[(&str, &str)], times: &HistogramSummary) {
+    let kind = (
+        "dwell_sojourn_seconds",
+        "histogram",
+        "From a packet's arrival to its sending: what the relay adds to its way.",
+    );
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut bucket = |bound: &str, count: u64| {
+        let mut labels = label.to_vec();
+        labels.push(("le", bound));
+        page.add(kind, "_bucket", &labels, count);
+    };
+    for (&bound_ns, count) in BUCKETS_NS.iter().zip(times.at_most) {
+        bucket(&seconds(bound_ns).to_string(), count);
+    }
+    bucket("+Inf", times.count);
+    page.add(kind, "_sum", label, seconds(times.mean_ns) * f(times.count));
+    page.add(kind, "_count", label, times.count);
+}
+
+/// Classes whose packets may be held back for so long only.
+fn of_deadline(page: &mut Page, peer: &PeerStatus, class: &DeadlineStatus) {
+    let label = [("peer", peer.name.as_str()), ("class", &class.class)];
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let help = "How long a packet of the class may take to the peer.";
+    page.gauge("dwell_deadline_max_wait_seconds", help, &label, seconds(class.max_wait_ns));
+    let help = "Packets sent of a class with a deadline.";
+    page.counter("dwell_deadline_packets_total", help, &label, class.packets);
+    let help = "Packets that waited for longer than their class may: violations.";
+    page.counter("dwell_deadline_violations_total", help, &label, class.late);
+    let help = "By how much the latest of them was too late.";
+    page.gauge("dwell_deadline_excess_max_seconds", help, &label, seconds(class.excess_max_ns));
+}
+
+fn of_receiving(page: &mut Page, peer: &PeerStatus) {
+    let (rx, name) = (&peer.rx, peer.name.as_str());
+    let label = [("peer", name)];
+    let mut one = |name, help, value: u64| page.counter(name, help, &label, value);
+    one("dwell_received_datagrams_total", "Datagrams accepted.", rx.datagrams);
+    one("dwell_received_wire_bytes_total", "Their bytes.", rx.bytes);
+    one("dwell_received_packets_total", "Packets delivered.", rx.packets.packets);
+    one("dwell_received_bytes_total", "Their bytes, restored.", rx.packets.bytes);
+    one("dwell_restored_packets_total", "Packets that came pressed.", rx.pressed);
+    one("dwell_restored_blocks_total", "Blocks of several packets.", rx.blocks);
+    let help = "Datagrams of the present session that never came.";
+    page.gauge("dwell_lost_datagrams", help, &label, f(rx.lost_datagrams));
+    for (reason, count) in [
+        ("replayed", rx.replayed),
+        ("auth_failed", rx.auth_failed),
+        ("malformed", rx.malformed),
+        ("decode_failed", rx.decode_failed),
+        ("skipped_record", rx.skipped_records),
+        ("not_allowed", rx.not_allowed),
+    ] {
+        let label = [("peer", name), ("reason", reason)];
+        let help = "What came from the peer and was refused.";
+        page.counter("dwell_received_refused_total", help, &label, count);
+    }
+    if let Some(report) = rx.reported {
+        let help = "Datagrams of the present session that the peer misses.";
+        page.gauge("dwell_peer_lost_datagrams", help, &label, f(report.lost));
+        let help = "Datagrams of the present session that the peer got.";
+        page.gauge("dwell_peer_got_datagrams", help, &label, f(report.datagrams));
+    }
+}
+
+fn of_class(page: &mut Page, peer: &PeerStatus, class: &ClassStatus) {
+    let label = [("peer", peer.name.as_str()), ("class", &class.class)];
+    let help = "Expected compressed / original.";
+    page.gauge("dwell_class_ratio", help, &label, class.ratio);
+    let help = "Expected time to press a byte.";
+    page.gauge("dwell_class_press_seconds_per_byte", help, &label, class.ns_per_byte / 1e9);
+    let backing_off = f64::from(u8::from(class.backing_off));
+    page.gauge("dwell_class_backing_off", "1 while left alone.", &label, backing_off);
+}
+
+fn f(count: u64) -> f64 {
+    count as f64
+}
+
+/// A number of a counter: whole ones are written whole.
+trait Number {
+    fn write(self) -> String;
+}
+
+impl Number for u64 {
+    fn write(self) -> String {
+        self.to_string()
+    }
+}
+
+impl Number for f64 {
+    fn write(self) -> String {
+        self.to_string()
+    }
+}
+
+/// Metrics by name: the format wants all samples of one together.
+#[derive(Default)]
+struct Page {
+    metrics: BTreeMap<&'static str, String>,
+}
+
+impl Page {
+    fn counter(
+        &mut self,
+        name: &'static str,
+        help: &str,
+        labels: &[(&str, &str)],
+        value: impl Number,
+    ) {
+        self.add((name, "counter", help), "", labels, value);
+    }
+
+    fn gauge(&mut self, name: &'static str, help: &str, labels: &[(&str, &str)], value: f64) {
+        self.add((name, "gauge", help), "", labels, value);
+    }
+
+    fn add(
+        &mut self,
+        (name, kind, help): (&'static str, &str, &str),
+        suffix: &str,
+        labels: &[(&str, &str)],
+        value: impl Number,
+    ) {
+        let text = self
+            .metrics
+            .entry(name)
+            .or_insert_with(|| format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        text.push_str(name);
+        text.push_str(suffix);
+        for (at, (key, value)) in labels.iter().enumerate() {
+            // Writing to a string can't fail.
+            let _ = write!(text, "{}{key}=\"{}\"", if at == 0 { '{' } else { ',' }, escaped(value));
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(text, "{end} {}", value.write());
+    }
+
+    fn text(self) -> String {
+        self.metrics.into_values().collect()
+    }
+}
+
+/// A label's value as the format wants it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::status::TxStatus;
+
+    fn status(peer: &str) -> Status {
+        let sojourn = HistogramSummary {
+            count: 4,
+            mean_ns: 500_000_000,
+            at_most: [1; 16],
+            ..HistogramSummary::default()
+        };
+        let tx = TxStatus {
+            pressed: Count { packets: 3, bytes: 3000 },
+            pressed_to_bytes: 1000,
+            bypassed: BTreeMap::from([("exception".to_owned(), 7)]),
+            sojourn,
+            ..TxStatus::default()
+        };
+        let one = PeerStatus {
+            name: peer.to_owned(),
+            state: PeerState::Up,
+            rtt_ns: Some(42_000_000),
+            tx,
+            ..PeerStatus::default()
+        };
+        let two = PeerStatus { name: "two".to_owned(), ..PeerStatus::default() };
+        Status { name: "a".to_owned(), peers: vec![one, two], ..Status::default() }
+    }
+
+    #[test]
+    fn values_come_out_in_base_units() {
+        let text = metrics_text(&status("hub"));
+        for line in [
+            "# TYPE dwell_saved_bytes_total counter",
+            "dwell_saved_bytes_total{peer=\"hub\"} 2000",
+            "dwell_rtt_seconds{peer=\"hub\"} 0.042",
+            "dwell_peer_up{peer=\"hub\"} 1",
+            "dwell_peer_up{peer=\"two\"} 0",
+            "dwell_bypassed_packets_total{peer=\"hub\",reason=\"exception\"} 7",
+            "dwell_sojourn_seconds_bucket{peer=\"hub\",le=\"0.0001\"} 1",
+            "dwell_sojourn_seconds_bucket{peer=\"hub\",le=\"10\"} 1",
+            "dwell_sojourn_seconds_bucket{peer=\"hub\",le=\"+Inf\"} 4",
+            "dwell_sojourn_seconds_sum{peer=\"hub\"} 2",
+            "dwell_sojourn_seconds_count{peer=\"hub\"} 4",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("dwell_rtt_seconds{peer=\"two\"}"), "unknown is not zero");
+    }
+
+    proptest! {
+        #[test]
+        fn every_sample_has_one_type_and_comes_once(peer in "[ -~\n\\\\\"]{0,12}") {
+            let text = metrics_text(&status(&peer));
+            prop_assert!(text.ends_with('\n'));
+            let (mut types, mut samples) = (BTreeSet::new(), BTreeSet::new());
+            let mut present = String::new();
+            for line in text.lines() {
+                if let Some(rest) = line.strip_prefix("# TYPE ") {
+                    present = rest.split(' ').next().unwrap().to_owned();
+                    prop_assert!(types.insert(present.clone()), "{} comes twice", present);
+                } else if !line.starts_with('#') {
+                    prop_assert!(line.starts_with(&present), "{} under {}", line, present);
+                    let (sample, value) = line.rsplit_once(' ').unwrap();
+                    prop_assert!(value.parse::<f64>().is_ok(), "{}", line);
+                    if !sample.contains("two") {
+                        prop_assert!(samples.insert(sample.to_owned()), "{} twice", sample);
+                    }
+                }
+            }
+        }
+    }
+}
