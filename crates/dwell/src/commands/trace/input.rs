@@ -40,7 +40,7 @@ pub(super) fn bytes_of(paths: &[std::path::PathBuf]) -> Option<u64> {
         .iter()
         .map(|path| {
             let metadata = std::fs::metadata(path).ok()?;
-            metadata.is_file().then(|| metadata.len())
+            metadata.is_file().then_some(metadata.len())
         })
         .sum()
 }

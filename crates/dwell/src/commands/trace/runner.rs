@@ -1,7 +1,7 @@
 //! One thread reads captures and keeps account of them; the others compress their packets.
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +41,10 @@ pub(super) fn run(paths: &[PathBuf], settings: &Settings, jobs: usize) -> anyhow
     };
     if settings.codecs.is_empty() && settings.block_codec.is_none() {
         for path in paths {
-            reader.read(path, |reader, capture| Ok(reader.skim(capture)))?;
+            reader.read(path, |reader, capture| {
+                reader.skim(capture);
+                Ok(())
+            })?;
         }
         return Ok(reader.finish(Vec::new()));
     }
@@ -103,7 +106,7 @@ impl Reader<'_> {
     /// Reads a capture; one that can't be is told, and the others go on.
     fn read(
         &mut self,
-        path: &PathBuf,
+        path: &Path,
         read: impl FnOnce(&mut Self, &mut Capture<Source>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
