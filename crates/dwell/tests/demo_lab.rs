@@ -58,7 +58,8 @@ fn the_demo_transfers_every_byte_with_every_scheme() {
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["complete"], true);
     let runs = summary["runs"].as_array().unwrap();
-    let expected: Vec<(Value, &str)> = [Value::Null, "none".into(), "all".into(), "packet".into()]
+    let schemes = [Value::Null, "none".into(), "all".into(), "packet".into(), "edge".into()];
+    let expected: Vec<(Value, &str)> = schemes
         .into_iter()
         .flat_map(|scheme| [(scheme.clone(), "text"), (scheme, "random")])
         .collect();

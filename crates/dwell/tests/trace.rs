@@ -150,7 +150,7 @@ fn an_analysis_says_it_in_text_json_and_on_a_page() {
     let output = dwell(&["trace", "analyze", &capture, "--out", &json, "--html", &html]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["474 frames", "tcp/6379", "zstd:9", "host-pair", "m = 100", "99 %"] {
+    for part in ["474 frames", "tcp/10625", "zstd:9", "host-pair", "m = 100", "99 %"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(fs::read_to_string(html).unwrap().contains("<svg"));
@@ -213,9 +213,10 @@ fn a_relay_reads_the_exceptions_that_are_written() {
     let capture = own("pppoe-over-qinq.pcap");
     let output = dwell(&["trace", "analyze", &capture, "--exceptions", &list, "--over", "payload"]);
     assert!(output.status.success(), "{output:?}");
+    assert!(fs::read_to_string(&list).unwrap().contains("[[exception]]"));
     assert!(dwell(&["genpsk", "--out", &psk]).status.success());
     let peer = "[[peer]]\nname = \"hub\"\nprefixes = [\"10.0.0.0/8\"]\npsk_file = \"key\"\n\
-                endpoint = \"198.51.100.7\"\nexceptions_file = \"list.toml\"\nrate = \"1mbit\"\n";
+                endpoint = \"198.51.100.7:7733\"\nexceptions_file = \"list.toml\"\nrate = \"1mbit\"\n";
     fs::write(&config, peer).unwrap();
     let output = dwell(&["check", &config]);
     assert!(output.status.success(), "{output:?}");

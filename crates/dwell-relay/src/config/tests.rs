@@ -313,7 +313,7 @@ fn unknown_keys_are_told_with_the_nearest() {
     assert!(node_error("nmae = \"x\"").contains("did you mean `name`?"));
     let error = |text: &str| error(&format!("{text}\n{MINIMAL}"));
     assert!(error("[nod]").contains("a.toml:1: `nod` is unknown here: did you mean `node`?"));
-    assert!(error("[other]").contains("use [node], [defaults], [[peer]], [metrics]"));
+    assert!(error("[other]").contains("use [node], [defaults], [[peer]], [[class]], [metrics]"));
     assert!(error("[metrics]\nport = 1").contains("there is no key `port` here"));
     assert!(error("[metrics]\nlisten = \"x\"").contains("must be an IP address and a port"));
     assert!(error("tun = \"x\"").contains("put it under [node]"));

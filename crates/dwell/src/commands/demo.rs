@@ -38,6 +38,10 @@ Exit codes:
   1  one did not, or the demo could not run to its end
   2  the command line is wrong";
 
+/// What is shown if nothing else is asked for: nothing, everything, and the two that operators choose
+/// between.
+const SCHEMES: [&str; 4] = ["none", "all", "packet", "edge"];
+
 /// Show on this machine what dwell does for a thin link
 ///
 /// Real downloads, of English prose and of random bytes, cross an emulated thin link with a
@@ -47,7 +51,7 @@ Exit codes:
 pub(crate) struct Demo {
     #[command(flatten)]
     link: LinkArgs,
-    /// A scheme to show; may be repeated [default: none, all and packet]
+    /// A scheme to show; may be repeated [default: none, all, packet and edge]
     #[arg(long, value_parser = lab_setup::schemes(), help_heading = RELAYS)]
     scheme: Vec<String>,
     /// The codec and its level
@@ -93,7 +97,7 @@ impl Demo {
     pub(crate) fn run(mut self, logging: &Logging) -> anyhow::Result<ExitCode> {
         let size = self.size()?;
         if self.scheme.is_empty() {
-            self.scheme = dwell_relay::config::SCHEMES.map(str::to_owned).to_vec();
+            self.scheme = SCHEMES.map(str::to_owned).to_vec();
         }
         // This starts the program again, inside: before there are threads.
         let mut lab = lab::enter()?;

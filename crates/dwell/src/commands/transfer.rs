@@ -114,7 +114,7 @@ mod tests {
             total: Some(100_000_000),
             elapsed: Duration::from_secs(10),
         };
-        let expected = "25.0 MB of 100.0 MB (25.0 %), 2.5 MB/s, ratio 0.200, 30.0 s left";
+        let expected = "25.0 MB of 100.0 MB (25.0 %), 2.5 MB/s, ratio 0.200, 30.00 s left";
         assert_eq!(line(&progress), expected);
         let pipe = Progress { total: None, ..progress };
         assert_eq!(line(&pipe), "25.0 MB, 2.5 MB/s, ratio 0.200");

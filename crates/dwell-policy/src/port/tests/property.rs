@@ -137,7 +137,8 @@ struct Held {
     bytes: u32,
     flow: u64,
     pressed_before: bool,
-    put_back: bool,
+    /// It came in order, and waits in it: it is no unit that was put back.
+    in_order: bool,
 }
 
 /// Drives a port as a driver would, and checks what it sends against what arrived.
@@ -220,7 +221,7 @@ impl Model {
         let id = packet.id.0;
         let held = self.held.remove(&id).expect("sent what was not held");
         assert_eq!(held.bytes, packet.original_bytes);
-        let key = self.setting.order_key(scheme, &held).filter(|_| !held.put_back);
+        let key = self.setting.order_key(scheme, &held).filter(|_| held.in_order);
         if let Some(key) = key {
             let last = self.last_sent.insert(key, id);
             assert!(last < Some(id), "order is broken: {id} after {last:?}");
@@ -244,9 +245,15 @@ impl Model {
             Step::Rate(bps) => port.set_rate(Rate::from_bps(bps)),
             Step::Scheme(n) => {
                 let scheme = self.setting.scheme(n);
+                let before = port.config().scheme;
                 let frame = frames(&scheme, port.config().frame);
                 match port.configure(PortConfig { scheme, frame, ..port.config().clone() }) {
-                    Ok(()) => (),
+                    // What a scheme without a promise has mixed up stays so under the next one.
+                    Ok(()) => {
+                        for held in self.held.values_mut() {
+                            held.in_order &= self.setting.order_key(&before, held).is_some();
+                        }
+                    }
                     Err(error) => assert_eq!(error, ConfigError::Occupied),
                 }
             }
@@ -265,7 +272,7 @@ impl Model {
         let (group, hold_ns) = (flow % 3, hold_ns(flow));
         let arrival = Packet { bytes, flow, group, hold_ns, pressed, ..packet(id) };
         if port.arrive(now, arrival) == Admission::Queued {
-            let held = Held { bytes, flow, pressed_before: pressed, put_back: false };
+            let held = Held { bytes, flow, pressed_before: pressed, in_order: true };
             self.held.insert(id, held);
         }
     }
@@ -275,7 +282,7 @@ impl Model {
         if port.put_back(now, PutBack { packets: &packets, bytes }) == Admission::Queued {
             for packet in packets {
                 let bytes = packet.original_bytes;
-                let held = Held { bytes, flow: 0, pressed_before: false, put_back: true };
+                let held = Held { bytes, flow: 0, pressed_before: false, in_order: false };
                 self.held.insert(packet.id.0, held);
             }
         }
