@@ -74,13 +74,16 @@ fn packets_and_bytes_are_those_of_capinfos() {
 fn of_tshark(path: &Path) -> BTreeMap<String, u64> {
     let output = Command::new("tshark")
         .args(["-n", "-o", "ip.defragment:FALSE", "-T", "fields", "-E", "occurrence=f"])
-        .args(["-e", "frame.protocols", "-e", "ip.proto", "-r"])
+        .args(["-e", "frame.protocols", "-e", "ip.proto"])
+        .args(["-e", "ipv6.fraghdr.nxt", "-r"])
         .arg(path)
         .output()
         .unwrap();
     let mut counts = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let (protocols, number) = line.split_once('\t').unwrap_or((line, ""));
+        let mut fields = line.split('\t');
+        let mut field = || fields.next().unwrap_or_default();
+        let (protocols, number, of_fragment) = (field(), field(), field());
         let mut layers = protocols.split(':').skip_while(|layer| !["ip", "ipv6"].contains(layer));
         let key = match layers.next() {
             Some("ip") => format!("4/{number}"),
@@ -88,6 +91,8 @@ fn of_tshark(path: &Path) -> BTreeMap<String, u64> {
                 Some("tcp") => "6/6".to_owned(),
                 Some("udp") => "6/17".to_owned(),
                 Some("icmpv6") => "6/58".to_owned(),
+                // Of fragments it takes apart the first only.
+                _ if ["6", "17", "58"].contains(&of_fragment) => format!("6/{of_fragment}"),
                 _ => "6/other".to_owned(),
             },
             None => continue,
@@ -102,6 +107,7 @@ fn protocols_are_those_of_tshark() {
     if is_missing("tshark") {
         return;
     }
+    let mut different = Vec::new();
     for path in captures() {
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
         for (key, sums) in accounts(&path)["protocols"].as_object().unwrap() {
@@ -112,8 +118,12 @@ fn protocols_are_those_of_tshark() {
             };
             *found.entry(key).or_default() += sums["packets"].as_u64().unwrap();
         }
-        assert_eq!(found, of_tshark(&path), "{}", path.display());
+        let theirs = of_tshark(&path);
+        if found != theirs {
+            different.push(format!("{}: {found:?}, tshark {theirs:?}", path.display()));
+        }
     }
+    assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
 /// A folder of the test's own, removed with it.
@@ -210,8 +220,8 @@ fn a_relay_reads_the_exceptions_that_are_written() {
     let folder = Folder::new("exceptions");
     let (list, config, psk) =
         (folder.path("list.toml"), folder.path("site.toml"), folder.path("key"));
-    let capture = own("pppoe-over-qinq.pcap");
-    let output = dwell(&["trace", "analyze", &capture, "--exceptions", &list, "--over", "payload"]);
+    let capture = own("redis-django.pcapng.gz");
+    let output = dwell(&["trace", "analyze", &capture, "--exceptions", &list]);
     assert!(output.status.success(), "{output:?}");
     assert!(fs::read_to_string(&list).unwrap().contains("[[exception]]"));
     assert!(dwell(&["genpsk", "--out", &psk]).status.success());
