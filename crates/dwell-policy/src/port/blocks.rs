@@ -29,6 +29,9 @@ use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Trigger, Unfinis
 use gather::{Gatherer, Room, first_due};
 use queue::{NONE, Node, Queue, State};
 
+/// From so many bytes on, the result of a block tells something of its packets.
+const TELLING_BYTES_MIN: u64 = 1_000;
+
 /// Which packets become a block, and when.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
@@ -196,7 +199,10 @@ impl Blocks {
     /// Every packet of a block is taken to have shrunk as the whole did.
     fn learn(&self, common: &mut Common, members: &[u32], sizes: (u32, u32), took_ns: u64) {
         let (total, to_total) = (u64::from(sizes.0.max(1)), u64::from(sizes.1));
-        if common.learned.is_none() {
+        // A few small packets do not tell what they would come to in company. If they counted, a flow
+        // that was left alone once would be tried one by one from then on, always in vain.
+        let is_telling = self.gather == Gather::Packet || total >= TELLING_BYTES_MIN;
+        if common.learned.is_none() || !is_telling {
             return;
         }
         for &at in members {

@@ -160,3 +160,30 @@ fn what_does_not_shrink_is_learned_and_left_alone() {
     assert!(pressed < 40, "{pressed} tries of 400 in vain");
     assert!(port.accounts().press.bypassed[Bypass::BackOff as usize] > 100);
 }
+
+#[test]
+fn small_packets_alone_say_nothing_of_blocks() {
+    let mut port = port(Gather::Edge, 8_000);
+    let estimates = Estimates::Learned(LearnedConfig::default());
+    port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+    // The link is idle now and then: each packet is tried by itself, or two together, in vain.
+    for id in 0..40 {
+        let _ = port.arrive(NOW, sized(id, 100, 1));
+        while let Some(action) = port.poll(NOW) {
+            match action {
+                Action::Press(id) => port.pressed(id, Outcome::NotSmaller, 20_000),
+                Action::PressBlock => port.pressed(port.block()[0], Outcome::NotSmaller, 20_000),
+                other => panic!("{other:?}"),
+            }
+        }
+        port.link_ready();
+        assert_eq!(port.poll(NOW), Some(Action::Send));
+    }
+    // Now many come at once. That they were tried in vain alone must not be held against them.
+    for id in 100..160 {
+        let _ = port.arrive(NOW, sized(id, 100, 1));
+    }
+    assert_eq!(port.poll(NOW), Some(Action::PressBlock));
+    assert_eq!(port.block().len(), 60);
+    assert_eq!(port.accounts().press.bypassed[Bypass::BackOff as usize], 0);
+}
