@@ -124,6 +124,19 @@ fn what_was_cut_is_counted_and_not_measured() {
 }
 
 #[test]
+fn who_reads_frames_without_ip_gets_a_word_in() {
+    let frames: Vec<_> = (0..70_000).map(|n| owned(n, &[0x99])).collect();
+    let file = pcap(&frames);
+    let mut capture = Capture::open(&file[..]).unwrap();
+    let mut accounts = Accounts::new(&settings());
+    accounts.begin("arp", capture.format());
+    let mut batch = Batch::default();
+    assert!(accounts.fill(&mut capture, &mut batch) && batch.is_empty());
+    assert!(!accounts.fill(&mut capture, &mut batch));
+    assert_eq!(accounts.finish().frames().packets, 70_000);
+}
+
+#[test]
 fn only_payloads_if_that_is_asked_for() {
     let settings = Settings { over: Over::Payload, ..settings() };
     let packets = [owned(0, &udp(1, 2, &[7; 100])), owned(1, &udp(1, 2, &[]))];

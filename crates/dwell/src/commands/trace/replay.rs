@@ -229,11 +229,7 @@ impl Replay {
         let cost = || given.map_or_else(|| Cost::Measured(Box::new(Monotonic)), Cost::Given);
         let mut replay = replay::Replay::new(settings.clone(), cost)?;
         let mut captures = Captures::open(&self.files, stop)?;
-        while captures.goes_on()
-            && let Some(input) = captures.merge.next_input()
-        {
-            replay.packet(input);
-        }
+        captures.each(|input| replay.packet(input));
         captures.tell_troubles();
         let report = replay.finish(env!("CARGO_PKG_VERSION"));
         let schemes = SCHEMES.map(str::to_owned).to_vec();
