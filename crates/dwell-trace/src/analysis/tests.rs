@@ -154,6 +154,31 @@ fn other_settings_do_not_add_up() {
     assert_eq!(one.merge(old), Err(MergeError::Schema));
 }
 
+fn a_pair() -> Pair {
+    let info = dwell_wire::PacketInfo::parse(&udp(1, 2, &[7]), 0).unwrap();
+    Pair::of(&info)
+}
+
+#[test]
+fn a_damaged_file_is_an_error() {
+    let whole = analyse(&[capture(50)], &settings(), 1);
+    assert_eq!(whole.check(), Ok(()));
+    assert_eq!(Analysis::new(settings()).check(), Ok(()));
+    let damaged: [fn(&mut Analysis); 6] = [
+        |analysis| analysis.sizes.truncate(3),
+        |analysis| analysis.sizes[0].codecs.resize(9, CodecSums::default()),
+        |analysis| analysis.entropy.bytes = vec![u64::MAX; 16],
+        |analysis| analysis.entropy.histogram.clear(),
+        |analysis| analysis.files[0].timeline.bytes.clear(),
+        |analysis| analysis.pairs.entry(a_pair()).bytes = u64::MAX,
+    ];
+    for damage in damaged {
+        let mut analysis = whole.clone();
+        damage(&mut analysis);
+        assert!(matches!(analysis.check(), Err(MergeError::Damaged(_))));
+    }
+}
+
 fn any_capture() -> impl Strategy<Value = Vec<u8>> {
     let packet =
         (0u16..4, 0u16..4, prop::collection::vec(0u8..4, 0..80), 0u64..1000, any::<bool>());
