@@ -4,7 +4,8 @@
 //! sends what, in what sizes, when. [`Press`] takes packets in [`Batch`]es and really compresses
 //! them; batches don't depend on each other, so that any number of threads may each take some.
 //! What both find is an [`Analysis`], and analyses add up ([`Analysis::merge`]) to the same sums
-//! whatever was done where and in which order.
+//! whatever was done where and in which order; exactly so while no table was full, as what is
+//! told apart of more pairs or flows than there is room for depends on which came first.
 
 mod accounts;
 mod batch;

@@ -31,6 +31,9 @@ pub enum NotIp {
     /// The frame ends, or was cut off, before its IP packet.
     #[error("frame that ends before its payload")]
     Cut,
+    /// More tags, labels and frames within each other than are followed.
+    #[error("frame in more than {TAGS_MAX} frames and tags")]
+    Nested,
     /// It should be IP, and isn't: wrong version or lengths, or cut off within the header.
     #[error("broken or cut IP header")]
     Broken,
@@ -47,6 +50,9 @@ const PPPOE: u16 = 0x8864;
 const ETHERTYPE_MIN: u16 = 0x0600;
 /// Tags, labels and the like followed before we give up.
 const TAGS_MAX: usize = 16;
+/// Frames within frames followed before we give up. Each costs stack, and a hostile frame could
+/// hold thousands.
+const FRAMES_MAX: usize = 8;
 
 /// The IP packet in a frame: from its first byte to the end of the frame, which may be behind
 /// the packet's end (padding) or before it (a captured beginning).
@@ -71,7 +77,7 @@ pub fn ip_packet(link: LinkType, frame: &[u8]) -> Result<&[u8], NotIp> {
         9 | 50 => ppp(frame),
         204 => ppp(frame.get(1..).ok_or(NotIp::Cut)?),
         // PPP_ETHER.
-        51 => pppoe(frame),
+        51 => pppoe(frame, FRAMES_MAX),
         // C_HDLC: address and control, then an EtherType.
         104 => by_ethertype(frame.get(2..).ok_or(NotIp::Cut)?),
         // IEEE802_11, with radiotap's header, with PPI's.
@@ -82,22 +88,30 @@ pub fn ip_packet(link: LinkType, frame: &[u8]) -> Result<&[u8], NotIp> {
     }
 }
 
-/// From an EtherType on.
+/// From an EtherType on, of a frame that is in no other.
 #[inline]
-fn by_ethertype(mut rest: &[u8]) -> Result<&[u8], NotIp> {
+fn by_ethertype(rest: &[u8]) -> Result<&[u8], NotIp> {
+    nested(rest, FRAMES_MAX)
+}
+
+/// From an EtherType on. `frames` may yet be within each other: all that calls itself comes by
+/// here.
+#[inline]
+fn nested(mut rest: &[u8], frames: usize) -> Result<&[u8], NotIp> {
+    let frames = frames.checked_sub(1).ok_or(NotIp::Nested)?;
     for _ in 0..TAGS_MAX {
         let (ethertype, payload) = word(rest)?;
         match ethertype {
             IPV4 | IPV6 => return Ok(payload),
             VLAN | QINQ => rest = payload.get(2..).ok_or(NotIp::Cut)?,
             _ if QINQ_OLD.contains(&ethertype) => rest = payload.get(2..).ok_or(NotIp::Cut)?,
-            _ if MPLS.contains(&ethertype) => return mpls(payload),
-            PPPOE => return pppoe(payload),
-            ..ETHERTYPE_MIN => return llc(payload),
+            _ if MPLS.contains(&ethertype) => return mpls(payload, frames),
+            PPPOE => return pppoe(payload, frames),
+            ..ETHERTYPE_MIN => return llc(payload, frames),
             _ => return Err(NotIp::EtherType(ethertype)),
         }
     }
-    Err(NotIp::EtherType(VLAN))
+    Err(NotIp::Nested)
 }
 
 fn word(bytes: &[u8]) -> Result<(u16, &[u8]), NotIp> {
@@ -106,11 +120,11 @@ fn word(bytes: &[u8]) -> Result<(u16, &[u8]), NotIp> {
 }
 
 /// IEEE 802.2 with SNAP, the only kind that carries IP.
-fn llc(bytes: &[u8]) -> Result<&[u8], NotIp> {
+fn llc(bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     match bytes.split_first_chunk::<6>() {
         Some(([0xaa, 0xaa, 0x03, 0, 0, 0], rest)) => match word(rest)? {
             (IPV4 | IPV6, payload) => Ok(payload),
-            (VLAN | QINQ, payload) => by_ethertype(payload.get(2..).ok_or(NotIp::Cut)?),
+            (VLAN | QINQ, payload) => nested(payload.get(2..).ok_or(NotIp::Cut)?, frames),
             (ethertype, _) => Err(NotIp::EtherType(ethertype)),
         },
         Some(_) => Err(NotIp::Llc),
@@ -120,7 +134,7 @@ fn llc(bytes: &[u8]) -> Result<&[u8], NotIp> {
 
 /// Labels up to the bottom of the stack; what is below is guessed by its first bits, as routers
 /// do (RFC 4928).
-fn mpls(mut bytes: &[u8]) -> Result<&[u8], NotIp> {
+fn mpls(mut bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     for _ in 0..TAGS_MAX {
         let (label, rest) = bytes.split_first_chunk::<4>().ok_or(NotIp::Cut)?;
         bytes = rest;
@@ -128,31 +142,31 @@ fn mpls(mut bytes: &[u8]) -> Result<&[u8], NotIp> {
             return match bytes.first().map(|first| first >> 4) {
                 Some(4 | 6) => Ok(bytes),
                 // A pseudowire with its control word: most carry Ethernet.
-                Some(0) => by_ethertype(bytes.get(4 + 12..).ok_or(NotIp::Cut)?),
+                Some(0) => nested(bytes.get(4 + 12..).ok_or(NotIp::Cut)?, frames),
                 Some(_) => Err(NotIp::EtherType(MPLS[0])),
                 None => Err(NotIp::Cut),
             };
         }
     }
-    Err(NotIp::EtherType(MPLS[0]))
+    Err(NotIp::Nested)
 }
 
 /// From the version of a PPPoE session's header on.
-fn pppoe(bytes: &[u8]) -> Result<&[u8], NotIp> {
-    ppp_protocol(bytes.get(6..).ok_or(NotIp::Cut)?)
+fn pppoe(bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
+    ppp_protocol(bytes.get(6..).ok_or(NotIp::Cut)?, frames)
 }
 
 /// With or without address and control (RFC 1662).
 fn ppp(frame: &[u8]) -> Result<&[u8], NotIp> {
     match frame {
-        [0xff, 0x03, rest @ ..] => ppp_protocol(rest),
+        [0xff, 0x03, rest @ ..] => ppp_protocol(rest, FRAMES_MAX),
         // Cisco's HDLC on what is called a PPP link.
         [0x0f | 0x8f, 0x00, rest @ ..] => by_ethertype(rest),
-        _ => ppp_protocol(frame),
+        _ => ppp_protocol(frame, FRAMES_MAX),
     }
 }
 
-fn ppp_protocol(bytes: &[u8]) -> Result<&[u8], NotIp> {
+fn ppp_protocol(bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     let (protocol, rest) = match bytes {
         // The first byte is left out if both ends agreed (RFC 1661 6.5): it would be even.
         [first, rest @ ..] if first & 1 == 1 => (u16::from(*first), rest),
@@ -160,7 +174,7 @@ fn ppp_protocol(bytes: &[u8]) -> Result<&[u8], NotIp> {
     };
     match protocol {
         0x0021 | 0x0057 => Ok(rest),
-        0x0281 | 0x0283 => mpls(rest),
+        0x0281 | 0x0283 => mpls(rest, frames),
         _ => Err(NotIp::Ppp(protocol)),
     }
 }
@@ -183,8 +197,8 @@ fn sll2(frame: &[u8]) -> Result<&[u8], NotIp> {
     match word(frame)?.0 {
         IPV4 | IPV6 => Ok(payload),
         VLAN | QINQ => by_ethertype(payload.get(2..).ok_or(NotIp::Cut)?),
-        PPPOE => pppoe(payload),
-        ethertype if MPLS.contains(&ethertype) => mpls(payload),
+        PPPOE => pppoe(payload, FRAMES_MAX),
+        ethertype if MPLS.contains(&ethertype) => mpls(payload, FRAMES_MAX),
         ethertype => Err(NotIp::EtherType(ethertype)),
     }
 }
@@ -217,7 +231,7 @@ fn wireless(frame: &[u8], is_padded: bool) -> Result<&[u8], NotIp> {
     if is_padded {
         header = header.next_multiple_of(4);
     }
-    llc(frame.get(header..).ok_or(NotIp::Cut)?)
+    llc(frame.get(header..).ok_or(NotIp::Cut)?, FRAMES_MAX)
 }
 
 /// <https://www.radiotap.org>: a header whose fields are announced by bits.
@@ -321,6 +335,21 @@ mod tests {
         assert!(found(192, &ppi));
         assert_eq!(ip_packet(LinkType(105), &[0x80, 0]), Err(NotIp::Wireless));
         assert_eq!(ip_packet(LinkType(105), &[0x08, 0x41]), Err(NotIp::Encrypted));
+    }
+
+    #[test]
+    fn frames_within_frames_end_somewhere() {
+        let llc = [0, 12, 0xaa, 0xaa, 3, 0, 0, 0, 0x81, 0, 0, 0];
+        // A pseudowire with Ethernet in it, and one in a session.
+        let wire = [&[0x88, 0x47, 0, 0, 0x11, 64][..], &[0; 4 + 12]].concat();
+        let session = [0x88, 0x64, 0x11, 0, 0, 1, 0, 6, 0x02, 0x81, 0, 0, 0x11, 64];
+        let session = [&session[..], &[0; 4 + 12]].concat();
+        for one in [&llc[..], &wire, &session] {
+            let frame = [&[2; 12][..], &one.repeat(21_000)].concat();
+            assert_eq!(ip_packet(LinkType(1), &frame), Err(NotIp::Nested));
+            let few = [&[2; 12][..], &one.repeat(3), &[8, 0]].concat();
+            assert!(found(1, &few), "{one:02x?}");
+        }
     }
 
     proptest! {

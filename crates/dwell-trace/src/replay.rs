@@ -257,10 +257,12 @@ impl Replay {
         self.counts.missing.packets += u64::from(missing > 0);
         self.counts.missing.bytes += missing as u64;
         self.composition.add(packet, &info, missing > 0);
-        let origin_ns = *self.origin_ns.get_or_insert(input.at_ns);
-        self.counts.unordered += u64::from(input.at_ns.saturating_sub(origin_ns) < self.last_ns);
-        self.last_ns = self.last_ns.max(input.at_ns.saturating_sub(origin_ns));
-        let at_ns = (self.last_ns as f64 / self.settings.speed) as u64;
+        if let Some(at_ns) = input.at_ns {
+            let since_ns = at_ns.saturating_sub(*self.origin_ns.get_or_insert(at_ns));
+            self.counts.unordered += u64::from(since_ns < self.last_ns);
+            self.last_ns = self.last_ns.max(since_ns);
+        }
+        let at_ns = replayed_ns(self.last_ns, self.settings.speed);
         for group in &mut self.groups {
             let lanes = &mut group.lanes;
             let whole = packet.len() <= group.packet_max;
@@ -282,8 +284,8 @@ impl Replay {
 
     /// Lets everything that waits leave, and tells what happened. `version` is the program's.
     pub fn finish(self, version: &str) -> ReplayReport {
-        let Self { settings, groups, counts, composition, last_ns, .. } = self;
-        let span_ns = (last_ns as f64 / settings.speed) as u64;
+        let span_ns = replayed_ns(self.last_ns, self.settings.speed);
+        let Self { settings, groups, counts, composition, .. } = self;
         let lanes = groups
             .into_iter()
             .flat_map(|group| group.lanes)
@@ -291,6 +293,15 @@ impl Replay {
             .collect();
         ReplayReport::new(&settings, version, span_ns, counts, composition, lanes)
     }
+}
+
+/// The latest time of an arrival: 146 years.
+const AT_NS_MAX: u64 = u64::MAX / 4;
+
+/// When something happens that was captured so long after the first packet. Lying times and a low
+/// speed could make it later than what can still be added to.
+fn replayed_ns(since_ns: u64, speed: f64) -> u64 {
+    ((since_ns as f64 / speed) as u64).min(AT_NS_MAX)
 }
 
 /// Any number will do: here nobody wants to make flows collide.

@@ -208,6 +208,11 @@ pub fn judge(report: &ReplayReport, question: &Question) -> Verdict {
             .min_by_key(|change| (!change.harms().is_empty(), change.rank(question)))
     };
     let best = changes(&mut report.lanes.iter().filter(can_be_had));
+    if is_timeless(report) {
+        let sentence = "All packets have the same time: nothing can be said of a link.".to_owned();
+        let sentences = std::iter::once(sentence).chain(composition_sentence(&report.composition));
+        return Verdict { answer: Answer::Unknown, best: None, sentences: sentences.collect() };
+    }
     let mut sentences = Vec::new();
     let answer = match &best {
         None => Answer::Unknown,
@@ -228,6 +233,12 @@ pub fn judge(report: &ReplayReport, question: &Question) -> Verdict {
     sentences.extend(other_sentence(best.as_ref(), all.as_ref(), question));
     sentences.extend(glimpse_sentence(report));
     Verdict { answer, best, sentences }
+}
+
+/// Some captures don't tell when packets came: in a moment without length any load, and any cost,
+/// is without bounds.
+fn is_timeless(report: &ReplayReport) -> bool {
+    report.input.selected.packets > 0 && report.span_ns == 0
 }
 
 fn answer_of(report: &ReplayReport, helps: &[String], harms: &[String]) -> Answer {
@@ -478,7 +489,7 @@ mod tests {
             }
             let packet = tcp_v4(port, 5000 + rng.below(4) as u16, 1, &body);
             let packet = &packet[..packet.len().min(captured)];
-            replay.packet(Input { at_ns, packet, wire_len: Some(bytes as u32) });
+            replay.packet(Input { at_ns: Some(at_ns), packet, wire_len: Some(bytes as u32) });
         }
         replay.finish("test")
     }
@@ -518,6 +529,39 @@ mod tests {
         let verdict = asked(&replay(2_600_000, 1200, 80, 68, false));
         assert_eq!(verdict.answer, Answer::Unknown, "{}", verdict.to_text());
         assert!(verdict.to_text().contains("tcpdump -s 0"));
+    }
+
+    #[test]
+    fn a_capture_without_times_does_not_tell() {
+        let settings = Settings::new(Link::ethernet(Rate::from_mbps(2)));
+        let cost = || Cost::Given(GivenCost { unit_ns: 3000, byte_ps: 3000 });
+        for at_ns in [None, Some(1_700_000_000_000_000_000)] {
+            let mut replay = Replay::new(settings.clone(), cost).unwrap();
+            for n in 0..2000 {
+                let packet = &tcp_v4(80, 5000, n, &[b'x'; 1000]);
+                replay.packet(Input { at_ns, packet, wire_len: None });
+            }
+            let report = replay.finish("test");
+            let (verdict, said) = (asked(&report), asked(&report).to_text());
+            assert_eq!((verdict.answer, &verdict.best), (Answer::Unknown, &None), "{said}");
+            assert!(said.contains("All packets have the same time"), "{said}");
+            assert!(!said.contains("month") && !said.contains("would take"), "{said}");
+            assert!(!crate::replay::view::summary(&report).contains("load"));
+        }
+    }
+
+    #[test]
+    fn packets_without_times_come_with_those_before() {
+        let settings = Settings::new(Link::ethernet(Rate::from_mbps(2)));
+        let cost = || Cost::Given(GivenCost { unit_ns: 3000, byte_ps: 3000 });
+        let mut replay = Replay::new(settings, cost).unwrap();
+        let packet = &tcp_v4(80, 5000, 1, &[b'x'; 1000]);
+        let at = 1_700_000_000_000_000_000;
+        for at_ns in [None, Some(at), None, Some(at + 5_000_000_000), None] {
+            replay.packet(Input { at_ns, packet, wire_len: None });
+        }
+        let report = replay.finish("test");
+        assert_eq!((report.span_ns, report.input.unordered), (5_000_000_000, 0));
     }
 
     #[test]

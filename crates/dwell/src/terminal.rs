@@ -2,6 +2,13 @@
 
 use std::io::{self, IsTerminal, Write};
 
+/// The command line, for reports. What is no UTF-8 of it is shown as replacement characters: the
+/// names of files may be anything.
+pub(crate) fn command_line() -> String {
+    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    arguments.collect::<Vec<_>>().join(" ")
+}
+
 /// Writes to standard output. Fails if nobody reads it any more.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

@@ -252,3 +252,61 @@ fn what_is_no_capture_is_told_and_the_others_are_read() {
     assert!(value["files"][0]["frames"]["packets"].as_u64().unwrap() > 50);
     assert!(value["files"][0]["trouble"].as_str().unwrap().contains("ends within a record"));
 }
+
+#[test]
+fn names_that_are_no_text_and_damaged_parts_are_no_panic() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = Folder::new("odd");
+    let odd = folder.0.join(std::ffi::OsStr::from_bytes(b"odd-\xff.pcap"));
+    fs::copy(own("nfs-write.pcap"), &odd).unwrap();
+    let json = folder.path("a.json");
+    let command = |what: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+        command.arg("trace").args(what).arg(&odd).output().unwrap()
+    };
+    let output = command(&["analyze", "--json", "--codec=lz4", "--out", &json]);
+    assert!(output.status.success(), "{output:?}");
+    let html = folder.path("a.html");
+    let output = command(&["replay", "--rate=1mbit", "--scheme=none", "--html", &html]);
+    assert!(output.status.success(), "{output:?}");
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(value["verdict"]["answer"].is_string() && value["verdict"]["sentences"].is_array());
+    value["entropy"]["bytes"][0] = u64::MAX.into();
+    value["entropy"]["bytes"][1] = 1.into();
+    fs::write(&json, value.to_string()).unwrap();
+    let output = dwell(&["trace", "merge", &json]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("damaged"));
+}
+
+#[test]
+fn an_interrupted_analysis_shows_what_was_read() {
+    use std::io::Write as _;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dwell"))
+        .args(["trace", "analyze", "--json", "--no-codecs", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let whole = fs::read(own("nfs-write.pcap")).unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let pid = child.id().to_string();
+    // As long as somebody reads, there is more.
+    let writer = std::thread::spawn(move || {
+        pipe.write_all(&whole).unwrap();
+        for n in 0u64.. {
+            if n == 100 {
+                assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+            }
+            if pipe.write_all(&whole[24..]).is_err() {
+                break;
+            }
+        }
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["is_partial"], true);
+    assert!(value["files"][0]["frames"]["packets"].as_u64().unwrap() > 50);
+}

@@ -159,6 +159,34 @@ fn late_packets_of_a_class_are_counted() {
     let output = dwell(&["replay", capture, "--rate=1mbit", "--scheme=none,chutq-dcf", class]);
     let said = told(&output);
     assert!(output.status.success() && said.contains("largest excess"), "{said}");
+    let base = ["replay", capture, "--rate=1mbit", "--scheme=none,chutq-dcf", "--json"];
+    let output = dwell(&[&base[..], &[class]].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let lane = report["lanes"].as_array().unwrap().iter().find(|lane| lane["name"] == "none");
+    assert!(lane.unwrap()["classes"][0]["late"].as_u64().unwrap() > 0, "{report:#}");
+}
+
+#[test]
+fn listed_classes_are_not_pressed() {
+    let folder = Folder::new("replay-exceptions");
+    let capture = folder.file("text.pcap", &pcap(text));
+    let capture = capture.to_str().unwrap();
+    let head = "schema = \"dwell-exceptions/1\"\n";
+    let list = format!("{head}[[exception]]\nprotocol = \"udp\"\nport = 8080\n");
+    let list = folder.file("list.toml", list.as_bytes());
+    let pressed = |more: &[&str]| {
+        let base = ["replay", capture, "--rate=1mbit", "--scheme=all", "--json"];
+        let output = dwell(&[&base[..], more].concat());
+        assert!(output.status.success(), "{}", told(&output));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let peers = report["status"]["peers"].as_array().unwrap();
+        let lane = peers.iter().find(|peer| peer["name"] == "all").unwrap();
+        lane["tx"]["pressed"]["packets"].as_u64().unwrap()
+    };
+    assert!(pressed(&[]) > 0);
+    assert_eq!(pressed(&["--exceptions", list.to_str().unwrap()]), 0);
+    let output = dwell(&["replay", capture, "--rate=1mbit", "--exceptions", capture]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
 }
 
 #[test]
@@ -217,6 +245,7 @@ fn wrong_command_lines_are_told() {
     fails(&["replay", capture, "--rate=5mbit", "--path-mtu=500"], 2, "1280");
     fails(&["replay", capture, "--rate=5mbit", "--speed=0"], 1, "the speed must be");
     fails(&["replay", "/nowhere.pcap", "--rate=5mbit"], 1, "/nowhere.pcap can't be read");
+    fails(&["replay", "-", "-", "--rate=5mbit"], 1, "only once");
     fails(&["train", capture, "--codec=deflate"], 1, "dictionar");
     fails(&["train", capture, "--min=900", "--max=100"], 1, "don't exist");
     let junk = folder.file("junk", b"no capture at all");

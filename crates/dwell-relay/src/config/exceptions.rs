@@ -11,7 +11,10 @@ const SCHEMA: &str = "dwell-exceptions/1";
 const CLASSES_MAX: usize = 4096;
 
 /// The classes of `[[exception]]`. All else in the file is for others.
-pub(super) fn parse(text: &str) -> Result<Vec<ClassKey>, String> {
+///
+/// # Errors
+/// In a sentence, if it is no such list.
+pub fn parse(text: &str) -> Result<Vec<ClassKey>, String> {
     let document = DeTable::parse(text)
         .map_err(|error| format!("this is not TOML: {}", printable(error.message())))?;
     let document = document.get_ref();

@@ -36,6 +36,7 @@ use ipnet::IpNet;
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use error::{ConfigError, ConfigErrors};
+pub use exceptions::parse as parse_exceptions;
 pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
 pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};

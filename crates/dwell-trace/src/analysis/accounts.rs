@@ -15,6 +15,9 @@ use crate::link::NotIp;
 
 /// The most flows of a capture that are told apart; each takes some 40 bytes.
 pub const FLOWS_MAX: usize = 1 << 20;
+/// Frames that are looked at for a batch: there are captures without IP, and who reads them wants
+/// to be told how far it is, and to stop.
+const BATCH_FRAMES: usize = 1 << 16;
 /// The most reasons why frames are no IP that are told apart.
 const REASONS_MAX: usize = 1000;
 
@@ -57,23 +60,26 @@ impl Accounts {
         });
     }
 
-    /// Reads on, until a batch is full or the capture ends; true if there may be more. The batch
-    /// is for whoever compresses its packets.
+    /// Reads on, until a batch is full, 65,536 frames have come by or the capture ends; true if
+    /// there may be more. The batch is for whoever compresses its packets.
     pub fn fill<R: std::io::Read>(&mut self, capture: &mut Capture<R>, batch: &mut Batch) -> bool {
         batch.clear();
         if let Some(file) = &mut self.file {
             batch.with_blocks = is_chosen(file.batches);
             file.batches += 1;
         }
-        while let Some(packet) = capture.next_packet() {
+        for _ in 0..BATCH_FRAMES {
+            let Some(packet) = capture.next_packet() else {
+                self.broken_off(capture);
+                return false;
+            };
             if let Some((datagram, pair)) = self.count(&packet)
                 && batch.push(&datagram, pair)
             {
-                return true;
+                break;
             }
         }
-        self.broken_off(capture);
-        false
+        true
     }
 
     /// Reads up to so many packets, for their accounts only; true if there may be more.

@@ -9,7 +9,7 @@ use crate::datagram::Datagram;
 /// also the longest queue that they are measured for.
 pub const BATCH_PACKETS: usize = 2000;
 /// Bytes of a batch, beyond which it is full before it has all its packets.
-const BATCH_BYTES: usize = 4 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// Packets that were captured whole, one behind the other, with what was found out about them.
 #[derive(Clone, Debug, Default)]

@@ -58,6 +58,15 @@ impl Entropy {
         }
     }
 
+    /// True if all tables have their sizes, and what is in each adds up to at most that.
+    pub(super) fn is_sound(&self, sum_max: u64) -> bool {
+        let tables = [(&self.packets, BINS), (&self.bytes, BINS), (&self.histogram, 256)];
+        tables.iter().all(|(table, len)| {
+            let sum = table.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
+            table.len() == *len && sum.is_some_and(|sum| sum <= sum_max)
+        })
+    }
+
     /// That of all payloads together.
     pub fn of_all(&self) -> Option<f64> {
         let any = self.histogram.iter().any(|&count| count > 0);

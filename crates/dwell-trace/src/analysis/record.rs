@@ -160,6 +160,9 @@ impl FileRecord {
     }
 }
 
+/// More packets, or bytes, than any capture has; with room above it to add some up.
+const SUM_MAX: u64 = 1 << 60;
+
 /// Why two analyses don't add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MergeError {
@@ -169,6 +172,9 @@ pub enum MergeError {
          captures with the same ones"
     )]
     Settings,
+    /// One is not as any analysis is.
+    #[error("it is damaged: {0} can't be right")]
+    Damaged(&'static str),
     /// One is of another version of the format.
     #[error("one was made by another version of dwell: its format is not {SCHEMA}")]
     Schema,
@@ -195,7 +201,9 @@ impl Analysis {
         }
     }
 
-    /// Adds another one: the sum is the same in any order, but for that of the files.
+    /// Adds another one: the sum is the same in any order, but for that of the files. It is also
+    /// that of an analysis of all captures, as long as no table was full
+    /// ([`Pairs::folded_packets`], [`Flows::packets_beyond`]).
     ///
     /// # Errors
     /// If they don't add up; then nothing has changed.
@@ -225,6 +233,36 @@ impl Analysis {
         Ok(())
     }
 
+    /// Looks at one that was read from a file, of which nobody knows who wrote it: tables must have
+    /// their sizes, and the parts of a sum not be more than can be added up.
+    ///
+    /// # Errors
+    /// The first thing that can't be right.
+    pub fn check(&self) -> Result<(), MergeError> {
+        let codecs = self.settings.codecs.len();
+        let fits = |sums: &[CodecSums]| sums.len() <= codecs;
+        let pairs = || self.pairs.iter().map(|(_, sums)| sums);
+        let damage = [
+            (self.sizes.len() != SIZE_ENDS.len() + 1, "the classes of size"),
+            (!self.sizes.iter().all(|size| fits(&size.codecs)), "the codecs of a class of size"),
+            (!adds_up(self.sizes.iter().map(|size| size.bytes)), "the bytes by size"),
+            (!pairs().all(|sums| fits(&sums.codecs)), "the codecs of a pair of ports"),
+            (!adds_up(pairs().map(|sums| sums.packets)), "the packets by port"),
+            (!adds_up(pairs().map(|sums| sums.bytes)), "the bytes by port"),
+            (!adds_up(pairs().map(|sums| sums.measured_packets)), "the measured packets"),
+            (!adds_up(pairs().map(|sums| sums.measured_bytes)), "the measured bytes"),
+            (!self.entropy.is_sound(SUM_MAX), "the entropy"),
+            (!adds_up(self.files.iter().map(|file| file.cut_packets)), "the cut packets"),
+            (!adds_up(self.files.iter().map(|file| file.ip.bytes)), "the bytes of captures"),
+            (!adds_up(self.protocols.values().map(|sums| sums.bytes)), "the protocols"),
+            (!self.files.iter().all(|file| file.timeline.is_sound()), "the time line of a capture"),
+        ];
+        damage
+            .iter()
+            .find(|(is_so, _)| *is_so)
+            .map_or(Ok(()), |(_, what)| Err(MergeError::Damaged(what)))
+    }
+
     /// All frames.
     pub fn frames(&self) -> Sums {
         self.sum_of(|file| file.frames)
@@ -240,6 +278,11 @@ impl Analysis {
         self.files.iter().for_each(|file| sums.merge(&of(file)));
         sums
     }
+}
+
+/// Whether the numbers can be added up, with room for more.
+fn adds_up(mut counts: impl Iterator<Item = u64>) -> bool {
+    counts.try_fold(0u64, u64::checked_add).is_some_and(|sum| sum <= SUM_MAX)
 }
 
 impl SizeSums {

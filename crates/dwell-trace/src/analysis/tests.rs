@@ -124,6 +124,19 @@ fn what_was_cut_is_counted_and_not_measured() {
 }
 
 #[test]
+fn who_reads_frames_without_ip_gets_a_word_in() {
+    let frames: Vec<_> = (0..70_000).map(|n| owned(n, &[0x99])).collect();
+    let file = pcap(&frames);
+    let mut capture = Capture::open(&file[..]).unwrap();
+    let mut accounts = Accounts::new(&settings());
+    accounts.begin("arp", capture.format());
+    let mut batch = Batch::default();
+    assert!(accounts.fill(&mut capture, &mut batch) && batch.is_empty());
+    assert!(!accounts.fill(&mut capture, &mut batch));
+    assert_eq!(accounts.finish().frames().packets, 70_000);
+}
+
+#[test]
 fn only_payloads_if_that_is_asked_for() {
     let settings = Settings { over: Over::Payload, ..settings() };
     let packets = [owned(0, &udp(1, 2, &[7; 100])), owned(1, &udp(1, 2, &[]))];
@@ -139,6 +152,31 @@ fn other_settings_do_not_add_up() {
     assert_eq!(one.merge(other), Err(MergeError::Settings));
     let old = Analysis { schema: "dwell-trace/0".to_owned(), ..Analysis::new(settings()) };
     assert_eq!(one.merge(old), Err(MergeError::Schema));
+}
+
+fn a_pair() -> Pair {
+    let info = dwell_wire::PacketInfo::parse(&udp(1, 2, &[7]), 0).unwrap();
+    Pair::of(&info)
+}
+
+#[test]
+fn a_damaged_file_is_an_error() {
+    let whole = analyse(&[capture(50)], &settings(), 1);
+    assert_eq!(whole.check(), Ok(()));
+    assert_eq!(Analysis::new(settings()).check(), Ok(()));
+    let damaged: [fn(&mut Analysis); 6] = [
+        |analysis| analysis.sizes.truncate(3),
+        |analysis| analysis.sizes[0].codecs.resize(9, CodecSums::default()),
+        |analysis| analysis.entropy.bytes = vec![u64::MAX; 16],
+        |analysis| analysis.entropy.histogram.clear(),
+        |analysis| analysis.files[0].timeline.bytes.clear(),
+        |analysis| analysis.pairs.entry(a_pair()).bytes = u64::MAX,
+    ];
+    for damage in damaged {
+        let mut analysis = whole.clone();
+        damage(&mut analysis);
+        assert!(matches!(analysis.check(), Err(MergeError::Damaged(_))));
+    }
 }
 
 fn any_capture() -> impl Strategy<Value = Vec<u8>> {

@@ -100,6 +100,11 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// True if it could have been recorded.
+    pub(super) fn is_sound(&self) -> bool {
+        self.packets.len() == self.bytes.len() && self.packets.len() <= BINS_MAX
+    }
+
     fn record(&mut self, since_ns: u64, bytes: u64) {
         let mut bin = (since_ns / self.bin_ns.max(1)) as usize;
         while bin >= BINS_MAX {

@@ -14,6 +14,7 @@ const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const V6_FRAGMENT_LEN: usize = 8;
 const V6_FRAGMENT: u8 = 44;
+const TCP_LEN_MIN: u16 = 20;
 /// In the flags of IPv4's fragments: more follow.
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
@@ -38,11 +39,11 @@ pub(crate) fn cut(
     }
     let header = usize::from(info.header_len);
     let whole_tcp = info.protocol == TCP && !info.fragment && header < max;
+    if let Some(tcp_len) = header_tcp_len(packet, info).filter(|_| whole_tcp) {
+        segments(packet, info, usize::from(tcp_len), max, piece, each);
+        return true;
+    }
     match info.version {
-        _ if whole_tcp && header > ip_header_len(packet) => {
-            segments(packet, info, max, piece, each);
-            true
-        }
         4 => fragments_v4(packet, max, piece, each),
         _ => fragments_v6(packet, max, piece, each),
     }
@@ -55,15 +56,16 @@ fn ip_header_len(packet: &[u8]) -> usize {
     }
 }
 
+/// Packets with the same headers, of which `tcp_len` bytes are TCP's, and parts of the payload.
 fn segments(
     packet: &[u8],
     info: &PacketInfo,
+    tcp_len: usize,
     max: usize,
     piece: &mut Vec<u8>,
     mut each: impl FnMut(&[u8]),
 ) {
     let (header, payload) = packet.split_at(usize::from(info.header_len));
-    let tcp_len = usize::from(header_tcp_len(packet, info));
     let tcp = header.len() - tcp_len;
     let room = max - header.len();
     let last = payload.len().div_ceil(room) - 1;
@@ -91,20 +93,18 @@ fn segments(
     }
 }
 
-/// The length of the TCP header: the last part of what `info` calls the header.
-fn header_tcp_len(packet: &[u8], info: &PacketInfo) -> u16 {
-    let ip = ip_header_len(packet) as u16;
+/// The length of the TCP header: the last part of what `info` calls the header. None if there is
+/// none that is whole.
+fn header_tcp_len(packet: &[u8], info: &PacketInfo) -> Option<u16> {
+    let behind_ip = info.header_len.checked_sub(ip_header_len(packet) as u16)?;
     if info.version == 4 || packet[6] == TCP {
-        return info.header_len - ip;
+        return (behind_ip >= TCP_LEN_MIN).then_some(behind_ip);
     }
     // Behind extension headers: the length that stands at its own place.
-    (5..=15u16)
-        .map(|words| words * 4)
-        .find(|&len| {
-            let at = usize::from(info.header_len.saturating_sub(len));
-            info.header_len >= ip + len && u16::from(packet[at + 12] >> 4) * 4 == len
-        })
-        .unwrap_or(20)
+    (5..=15u16).map(|words| words * 4).filter(|&len| len <= behind_ip).find(|&len| {
+        let at = usize::from(info.header_len - len);
+        packet.get(at + 12).is_some_and(|words| u16::from(words >> 4) * 4 == len)
+    })
 }
 
 fn fragments_v4(
@@ -191,6 +191,24 @@ mod tests {
 
     use super::*;
     use crate::replay::samples::{tcp_v4, tcp_v6, udp_v4, udp_v6};
+
+    #[test]
+    fn what_has_no_whole_tcp_header_is_cut_to_fragments() {
+        for packet in [tcp_v4(80, 5000, 1, &[7; 3000]), tcp_v6(80, 5000, 1, &[7; 3000])] {
+            let mut info = PacketInfo::parse(&packet, 0).unwrap();
+            let ip = ip_header_len(&packet) as u16;
+            for tcp_len in [0, 1, 19] {
+                info.header_len = ip + tcp_len;
+                assert_eq!(header_tcp_len(&packet, &info), None);
+                let mut fragments = 0;
+                assert!(cut(&packet, &info, 1280, &mut Vec::new(), |piece| {
+                    let info = PacketInfo::parse(piece, 0).unwrap();
+                    fragments += u32::from(info.fragment);
+                }));
+                assert_eq!(fragments, 3, "{tcp_len}");
+            }
+        }
+    }
 
     fn cut_all(packet: &[u8], max: usize) -> Vec<Vec<u8>> {
         let info = PacketInfo::parse(packet, 0).unwrap();

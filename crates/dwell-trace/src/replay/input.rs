@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// When it was captured, in nanoseconds since any origin.
-    pub at_ns: u64,
+    /// When it was captured, in nanoseconds since any origin; if nobody knows, it comes with the
+    /// packet before.
+    pub at_ns: Option<u64>,
     /// Its bytes, from the IP header on; perhaps only the first of them.
     pub packet: &'a [u8],
     /// How many bytes it had on the wire, from the IP header on, if the capture tells.
@@ -105,7 +106,7 @@ mod tests {
     use crate::replay::samples::{tcp_v4, udp_v6};
 
     fn input(packet: &[u8]) -> Input<'_> {
-        Input { at_ns: 0, packet, wire_len: None }
+        Input { at_ns: None, packet, wire_len: None }
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn preset(name: &str) -> (String, Scheme) {
 fn run(settings: Settings, capture: &[(u64, Vec<u8>)]) -> ReplayReport {
     let mut replay = Replay::new(settings, given).unwrap();
     for (at_ns, packet) in capture {
-        replay.packet(Input { at_ns: *at_ns, packet, wire_len: None });
+        replay.packet(Input { at_ns: Some(*at_ns), packet, wire_len: None });
     }
     replay.finish("test")
 }
@@ -335,4 +335,14 @@ fn schemes_that_do_the_same_are_told_together() {
     assert!(alike[0].contains("classes with a deadline"), "{alike:?}");
     let text = view::lanes(&report).to_text();
     assert!(text.contains("none") && !text.contains("basicq"), "{text}");
+}
+
+#[test]
+fn times_that_lie_are_no_later_than_can_be_counted() {
+    let mut settings = settings();
+    settings.speed = SPEED_MIN;
+    let packet = udp_v4(1, 2, b"hello");
+    let report = run(settings, &[(0, packet.clone()), (u64::MAX, packet.clone()), (7, packet)]);
+    assert_eq!((report.span_ns, report.input.unordered), (u64::MAX / 4, 1));
+    assert_eq!(report.without().unwrap().tx().sent.packets, 3);
 }

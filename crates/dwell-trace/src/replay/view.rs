@@ -15,13 +15,17 @@ const LANES_SHOWN_MAX: usize = 6;
 /// What was replayed, in a few lines.
 pub fn summary(report: &ReplayReport) -> String {
     let input = &report.input;
+    // In no time at all there is no load.
+    let load = match report.span_ns {
+        0 => String::new(),
+        _ => format!(" (load {:.2})", report.load()),
+    };
     let mut text = format!(
-        "{} packets, {} in {}, over a link of {} (load {:.2})\n",
+        "{} packets, {} in {}, over a link of {}{load}\n",
         human::count(input.selected.packets),
         human::bytes(input.selected.bytes),
         human::duration(report.span_ns),
         human::rate(report.rate_bps),
-        report.load()
     );
     let mut tell = |packets: u64, what: &str| {
         if packets > 0 {

@@ -6,7 +6,7 @@ use dwell_base::Rate;
 use super::{
     Answer, CLOSED_SHARE_MIN, MISSING_SHARE_MAX, SAVING_MIN, Verdict, list, percent, signed,
 };
-use crate::analysis::{Analysis, Grouping};
+use crate::analysis::{Analysis, Grouping, Over};
 use crate::replay::link::Link;
 use crate::replay::nature::{Nature, nature_of_port};
 use crate::summary::{CodecSummary, Summary};
@@ -27,28 +27,37 @@ pub fn judge_traffic(analysis: &Analysis, summary: &Summary) -> Verdict {
     ways.extend(blocks(analysis));
     let best = ways.into_iter().max_by(|a, b| a.saving.total_cmp(&b.saving));
     let missing = missing_share(analysis);
+    let is_payload = analysis.settings.over == Over::Payload;
     let answer = match &best {
         None => Answer::Unknown,
+        // What was measured is not what relays would press, or too little of it: it may well be
+        // the headers alone, which always shrink.
+        Some(_) if is_payload || missing > MISSING_SHARE_MAX => Answer::Unknown,
         Some(best) if best.saving >= SAVING_MIN => Answer::Yes,
-        Some(_) if missing > MISSING_SHARE_MAX => Answer::Unknown,
         Some(_) => Answer::No,
     };
     let mut sentences = vec![match &best {
         None => {
             "Nothing was compressed, so that nothing is known of what could be saved.".to_owned()
         }
+        Some(_) if is_payload => {
+            "Payloads were compressed without their headers, and relays press \
+            whole packets: analyse with `--over packet` to know what they would save."
+                .to_owned()
+        }
         Some(best) => format!(
-            "At most, with {}, relays would put {} of the bytes on an Ethernet, their own headers \
-             included.",
+            "At most, with {}, relays would put {} of the bytes{} on an Ethernet, their own \
+             headers included.",
             best.what,
-            signed(-best.saving)
+            signed(-best.saving),
+            if missing > 0.0 { " of what was captured whole" } else { "" }
         ),
     }];
     sentences.extend(closed_sentence(analysis));
     if missing > MISSING_SHARE_MAX {
         sentences.push(format!(
-            "{} of the packets were cut off in the capture: capture whole packets (`tcpdump -s 0`) \
-             to know more.",
+            "{} of the bytes are of packets that were cut off in the capture: capture whole \
+             packets (`tcpdump -s 0`) to know more.",
             percent(missing)
         ));
     }
@@ -88,10 +97,21 @@ fn blocks(analysis: &Analysis) -> Option<Way> {
     Some(Way { what: format!("blocks of {BLOCK_PACKETS} packets and {codec}"), saving })
 }
 
+/// The share of the bytes that no codec saw, since their packets were cut off: by bytes, as it is
+/// the long packets that are cut, and short ones are whole whatever the capture's limit was.
 fn missing_share(analysis: &Analysis) -> f64 {
-    let cut: u64 = analysis.files.iter().map(|file| file.cut_packets).sum();
-    let packets = analysis.ip().packets;
-    if packets == 0 { 0.0 } else { cut as f64 / packets as f64 }
+    let (ip, has_codecs) = (analysis.ip(), !analysis.settings.codecs.is_empty());
+    if ip.bytes == 0 || (!has_codecs && analysis.settings.block_codec.is_none()) {
+        return 0.0;
+    }
+    if has_codecs && analysis.settings.over == Over::Packet {
+        let measured = analysis.sizes.iter().map(|size| size.measured_bytes);
+        let measured = measured.fold(0, u64::saturating_add).min(ip.bytes);
+        return 1.0 - measured as f64 / ip.bytes as f64;
+    }
+    // Blocks are made of some batches only, and payloads are shorter than their packets.
+    let cut = analysis.files.iter().map(|file| file.cut_packets).fold(0, u64::saturating_add);
+    cut as f64 / ip.packets as f64
 }
 
 /// What is closed, by port; and what looks closed by its entropy.
@@ -154,25 +174,39 @@ mod tests {
     }
 
     fn judged(port: u16, bytes: usize, captured: usize, is_noise: bool) -> Verdict {
+        let spec = "zstd:1".parse().unwrap();
+        let settings =
+            Settings { codecs: vec![spec], block_codec: Some(spec), ..Settings::default() };
+        judged_with(&settings, port, bytes, captured, is_noise)
+    }
+
+    /// Packets of `bytes`, of which the first `captured` were captured, each with an
+    /// acknowledgement.
+    fn judged_with(
+        settings: &Settings,
+        port: u16,
+        bytes: usize,
+        captured: usize,
+        is_noise: bool,
+    ) -> Verdict {
         let mut rng = Rng::from_seed(3);
         let packets: Vec<_> = (0..2000)
-            .map(|n| {
+            .flat_map(|n| {
                 let mut body = b"nobody expects the Spanish inquisition; ".repeat(40);
                 body.truncate(bytes);
                 if is_noise {
                     rng.fill(&mut body);
                 }
-                (n, tcp_v4(port, 5000, n as u32, &body)[..captured.min(40 + bytes)].to_vec())
+                let packet = tcp_v4(port, 5000, n as u32, &body);
+                let answer = tcp_v4(5000, port, n as u32, &[]);
+                [(n, packet[..captured.min(packet.len())].to_vec()), (n, answer)]
             })
             .collect();
-        let spec = "zstd:1".parse().unwrap();
-        let settings =
-            Settings { codecs: vec![spec], block_codec: Some(spec), ..Settings::default() };
         let file = pcap(&packets);
         let mut capture = Capture::open(&file[..]).unwrap();
-        let mut accounts = Accounts::new(&settings);
+        let mut accounts = Accounts::new(settings);
         accounts.begin("test", capture.format());
-        let mut press = Press::new(&settings, Stopped).unwrap();
+        let mut press = Press::new(settings, Stopped).unwrap();
         let mut batch = Batch::default();
         while accounts.fill(&mut capture, &mut batch) {
             press.batch(&batch).unwrap();
@@ -193,5 +227,25 @@ mod tests {
         let cipher = judged(443, 1000, 9999, true);
         assert_eq!(cipher.answer, Answer::No, "{}", cipher.to_text());
         assert!(cipher.to_text().contains("100 % of the bytes are encrypted: 100 % TLS"));
+    }
+
+    #[test]
+    fn headers_with_whole_acknowledgements_do_not_tell() {
+        // Half of the packets are whole, and the codec makes little of them: acknowledgements.
+        let verdict = judged(80, 1000, 96, false);
+        let said = verdict.to_text();
+        assert_eq!(verdict.answer, Answer::Unknown, "{said}");
+        assert!(verdict.sentences[0].contains("of what was captured whole"), "{said}");
+        assert!(said.contains("96.3 % of the bytes") && said.contains("tcpdump -s 0"), "{said}");
+    }
+
+    #[test]
+    fn payloads_alone_do_not_tell() {
+        let spec = "zstd:1".parse().unwrap();
+        let settings =
+            Settings { codecs: vec![spec], over: crate::Over::Payload, ..Settings::default() };
+        let verdict = judged_with(&settings, 80, 1000, 9999, false);
+        assert_eq!(verdict.answer, Answer::Unknown, "{}", verdict.to_text());
+        assert!(verdict.sentences[0].contains("--over packet"), "{}", verdict.to_text());
     }
 }

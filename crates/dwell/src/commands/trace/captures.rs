@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use dwell_report::human;
 use dwell_trace::Capture;
-use dwell_trace::replay::merge::{CAPTURES_MAX, Merge};
+use dwell_trace::replay::input::Input;
+use dwell_trace::replay::merge::{CAPTURES_MAX, Merge, Step};
 
 use crate::terminal;
 
@@ -25,6 +26,7 @@ pub(super) struct Captures {
     names: Vec<String>,
     progress: Progress,
     stop: Arc<AtomicBool>,
+    is_complete: bool,
 }
 
 /// A file of which is known how much was read.
@@ -47,6 +49,9 @@ impl Captures {
         if files.len() > CAPTURES_MAX {
             bail!("at most {CAPTURES_MAX} captures are read at once, not {}", files.len());
         }
+        if files.iter().filter(|path| *path == Path::new("-")).count() > 1 {
+            bail!("\"-\" is there twice, and standard input can be read only once");
+        }
         let read_bytes = Arc::new(AtomicU64::new(0));
         let mut total_bytes = Some(0);
         let mut captures = Vec::new();
@@ -62,18 +67,30 @@ impl Captures {
             names: files.iter().map(|path| path.display().to_string()).collect(),
             progress: Progress::new(read_bytes, total_bytes),
             stop,
+            is_complete: false,
         })
     }
 
-    /// True if there is a reason to go on; to be asked for each packet.
-    pub(super) fn goes_on(&mut self) -> bool {
-        self.progress.step();
-        !self.stop.load(Ordering::Relaxed)
+    /// Gives away each packet, until there are no more or the user wants to stop.
+    pub(super) fn each(&mut self, mut take: impl FnMut(Input<'_>)) {
+        while !self.stop.load(Ordering::Relaxed) {
+            match self.merge.step() {
+                Step::Packet(input) => {
+                    take(input);
+                    self.progress.step();
+                }
+                Step::Skipped => self.progress.look(),
+                Step::End => {
+                    self.is_complete = true;
+                    return;
+                }
+            }
+        }
     }
 
-    /// True if the user wanted to stop.
+    /// True if the user wanted to stop before all was read.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        !self.is_complete
     }
 
     /// Says what broke captures off.
@@ -112,7 +129,13 @@ impl Progress {
 
     fn step(&mut self) {
         self.steps += 1;
-        if !self.is_terminal || !self.steps.is_multiple_of(PACKETS_BETWEEN) {
+        if self.steps.is_multiple_of(PACKETS_BETWEEN) {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        if !self.is_terminal {
             return;
         }
         let now = Instant::now();

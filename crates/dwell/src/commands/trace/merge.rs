@@ -9,13 +9,15 @@ use anyhow::Context as _;
 use dwell_trace::Analysis;
 
 use super::output::Output;
+use crate::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:
   dwell trace merge monday.json tuesday.json                 as if both were analysed at once
   dwell trace merge day-*.json --html week.html --out week.json
 
-The parts are files that `dwell trace analyze --out` has written, all with the same settings.
+The parts are files that `dwell trace analyze --out` has written, all with the same settings. The
+sum is exact as long as none of them had more pairs of ports than are told apart (65,536).
 
 Exit codes:
   0  the job is done
@@ -49,6 +51,13 @@ impl Merge {
         }
         // The command line has at least one.
         let whole = whole.context("there is nothing to merge")?;
+        let folded = whole.pairs.folded_packets;
+        if folded > 0 {
+            terminal::note(&format!(
+                "{folded} packets are counted by their server's port only, as a part had too many \
+                 pairs of ports: analysed at once, others might have been"
+            ));
+        }
         self.output.show(&whole)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -62,5 +71,6 @@ fn read(path: &Path) -> anyhow::Result<Analysis> {
         "its format is {}, and this program reads {expected}",
         analysis.schema
     );
+    analysis.check()?;
     Ok(analysis)
 }

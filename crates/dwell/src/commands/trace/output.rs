@@ -1,13 +1,15 @@
 //! Showing analyses: text, JSON, one page, and the lists that a relay reads.
 
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use dwell_report::page::Provenance;
+use dwell_trace::verdict::{Verdict, judge_traffic};
 use dwell_trace::{Analysis, Lists, Summary, report};
 use serde::Serialize;
 
-use crate::commands::whole_file::replace;
+use crate::commands::whole_file::{replace, replace_with};
 use crate::terminal;
 
 /// Where to put what was found.
@@ -34,9 +36,19 @@ pub(super) struct Output {
 /// What programs read: the sums, and what they come to.
 #[derive(Serialize)]
 struct Json<'a> {
+    verdict: &'a Verdict,
     summary: &'a Summary,
     #[serde(flatten)]
     analysis: &'a Analysis,
+}
+
+impl Json<'_> {
+    /// Writes a line, bit by bit: as text it can be longer than all that it tells of.
+    fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *to, self)?;
+        to.write_all(b"\n")?;
+        to.flush()
+    }
 }
 
 impl Output {
@@ -47,22 +59,22 @@ impl Output {
                 .context("without codecs there are no exceptions: leave --no-codecs away")?;
             replace(path, &lists.to_toml()?)?;
         }
-        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let command = terminal::command_line();
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let provenance = Provenance { version, command, ..Provenance::default() };
         let page = report::page(analysis, &summary, self.top, provenance);
         if let Some(path) = &self.html {
             replace(path, &page.to_html())?;
         }
-        let json = match self.json || self.out.is_some() {
-            true => serde_json::to_string(&Json { summary: &summary, analysis })? + "\n",
-            false => String::new(),
-        };
+        let verdict = judge_traffic(analysis, &summary);
+        let json = Json { verdict: &verdict, summary: &summary, analysis };
         if let Some(path) = &self.out {
-            replace(path, &json)?;
+            replace_with(path, |file| json.write(file))?;
         }
-        let shown = if self.json { json } else { report::text(&page) };
-        terminal::print(&shown)?;
+        match self.json {
+            true => json.write(&mut BufWriter::new(io::stdout().lock()))?,
+            false => terminal::print(&report::text(&page))?,
+        }
         Ok(())
     }
 }

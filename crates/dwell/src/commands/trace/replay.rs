@@ -11,7 +11,7 @@ use dwell_base::time::{MILLI_NS, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
 use dwell_codec::{CodecSpec, DICTIONARY_FILE_LEN_MAX, Dictionary, DictionaryFile};
 use dwell_policy::{ClassKey, LearnedConfig, PRESETS, QueueLimit, Ratio, Scheme};
-use dwell_relay::config::{BlockConfig, SCHEMES};
+use dwell_relay::config::{BlockConfig, SCHEMES, parse_exceptions};
 use dwell_relay::io::clock::Clock;
 use dwell_report::page::Provenance;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
@@ -28,6 +28,9 @@ use super::write_config::Site;
 use crate::commands::interrupt::{self, INTERRUPTED};
 use crate::commands::whole_file::replace;
 use crate::terminal;
+
+/// Far more than the longest list has.
+const EXCEPTIONS_BYTES_MAX: u64 = 1 << 20;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -92,6 +95,10 @@ pub(super) struct Replay {
     /// Classes that are never pressed, separated by commas, as in tcp/443,udp/443
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = parse_class_key)]
     except: Vec<ClassKey>,
+    /// Leave the classes alone that are in this list, which `dwell trace analyze --exceptions`
+    /// has written
+    #[arg(long, value_name = "FILE")]
+    exceptions: Option<PathBuf>,
     /// A dictionary for its class, made by `dwell trace train`; may be given several times
     #[arg(long, value_name = "FILE")]
     dictionary: Vec<PathBuf>,
@@ -225,15 +232,16 @@ impl Replay {
         for path in &self.dictionary {
             settings.dictionaries.push(read_dictionary(path)?);
         }
+        if let Some(path) = &self.exceptions {
+            settings.exceptions.extend(read_exceptions(path)?);
+            settings.exceptions.sort_unstable();
+            settings.exceptions.dedup();
+        }
         let given = self.press_cost;
         let cost = || given.map_or_else(|| Cost::Measured(Box::new(Monotonic)), Cost::Given);
         let mut replay = replay::Replay::new(settings.clone(), cost)?;
         let mut captures = Captures::open(&self.files, stop)?;
-        while captures.goes_on()
-            && let Some(input) = captures.merge.next_input()
-        {
-            replay.packet(input);
-        }
+        captures.each(|input| replay.packet(input));
         captures.tell_troubles();
         let report = replay.finish(env!("CARGO_PKG_VERSION"));
         let schemes = SCHEMES.map(str::to_owned).to_vec();
@@ -315,7 +323,7 @@ impl Replay {
         if let Some(path) = &self.out.html {
             let provenance = Provenance {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                command: std::env::args().collect::<Vec<_>>().join(" "),
+                command: terminal::command_line(),
                 settings: vec![
                     ("Codec".to_owned(), self.codec.to_string()),
                     ("Cost of pressing".to_owned(), self.cost_in_words()),
@@ -337,6 +345,15 @@ impl Replay {
             None => "measured on this machine".to_owned(),
         }
     }
+}
+
+/// Reads a list as relays read it.
+fn read_exceptions(path: &Path) -> anyhow::Result<Vec<ClassKey>> {
+    let told = || path.display().to_string();
+    let mut text = String::new();
+    let file = File::open(path).with_context(told)?;
+    file.take(EXCEPTIONS_BYTES_MAX).read_to_string(&mut text).with_context(told)?;
+    parse_exceptions(&text).map_err(|error| anyhow!(error)).with_context(told)
 }
 
 /// Reads a dictionary, and the class that it is for.

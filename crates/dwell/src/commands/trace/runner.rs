@@ -27,6 +27,8 @@ pub(super) struct Done {
 const SKIM_PACKETS: u64 = 100_000;
 /// Batches that wait for each compressing thread: enough that it never waits for the reader.
 const WAITING_PER_JOB: usize = 2;
+/// With more threads, no more batches wait: one reader fills them one after the other.
+const JOBS_WAITED_FOR_MAX: usize = 8;
 
 /// Analyses captures, with so many threads that compress.
 pub(super) fn run(paths: &[PathBuf], settings: &Settings, jobs: usize) -> anyhow::Result<Done> {
@@ -38,13 +40,11 @@ pub(super) fn run(paths: &[PathBuf], settings: &Settings, jobs: usize) -> anyhow
         stop: &stop,
         read_bytes,
         failed: 0,
+        is_partial: false,
     };
     if settings.codecs.is_empty() && settings.block_codec.is_none() {
         for path in paths {
-            reader.read(path, |reader, capture| {
-                reader.skim(capture);
-                Ok(())
-            })?;
+            reader.read(path, |reader, capture| Ok(reader.skim(capture)))?;
         }
         return Ok(reader.finish(Vec::new()));
     }
@@ -52,8 +52,8 @@ pub(super) fn run(paths: &[PathBuf], settings: &Settings, jobs: usize) -> anyhow
         .map(|_| Press::new(settings, Monotonic(Instant::now())))
         .collect::<Result<Vec<_>, _>>()?;
     thread::scope(|scope| {
-        let (full, to_press) = sync_channel(jobs * WAITING_PER_JOB);
-        let (empty, to_fill) = sync_channel(jobs * (WAITING_PER_JOB + 2));
+        let (full, to_press) = sync_channel(jobs.min(JOBS_WAITED_FOR_MAX) * WAITING_PER_JOB);
+        let (empty, to_fill) = sync_channel(jobs.min(JOBS_WAITED_FOR_MAX) * (WAITING_PER_JOB + 2));
         let to_press = Arc::new(Mutex::new(to_press));
         let threads: Vec<_> = presses
             .into_iter()
@@ -100,16 +100,20 @@ struct Reader<'s> {
     stop: &'s AtomicBool,
     read_bytes: Arc<AtomicU64>,
     failed: usize,
+    /// Some captures were not read to the end, since the user wanted to stop.
+    is_partial: bool,
 }
 
 impl Reader<'_> {
-    /// Reads a capture; one that can't be is told, and the others go on.
+    /// Reads a capture by `read`, which tells whether it came to the end; one that can't be read
+    /// is told, and the others go on.
     fn read(
         &mut self,
         path: &Path,
-        read: impl FnOnce(&mut Self, &mut Capture<Source>) -> anyhow::Result<()>,
+        read: impl FnOnce(&mut Self, &mut Capture<Source>) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
+            self.is_partial = true;
             return Ok(());
         }
         let opened = Source::open(path, &self.read_bytes)
@@ -128,7 +132,7 @@ impl Reader<'_> {
             false => path.display().to_string(),
         };
         self.accounts.begin(&name, capture.format());
-        read(self, &mut capture)?;
+        let is_whole = read(self, &mut capture)?;
         if let Some(trouble) = capture.trouble() {
             self.meter.clear();
             terminal::complain(
@@ -136,15 +140,19 @@ impl Reader<'_> {
                 &format!("{name} is broken {trouble}; what is before that was read"),
             );
         }
-        let is_stopped = self.stop.load(Ordering::Relaxed);
-        self.accounts.end_with(is_stopped.then(|| "interrupted here by the user".to_owned()));
+        self.is_partial |= !is_whole;
+        self.accounts.end_with((!is_whole).then(|| "interrupted here by the user".to_owned()));
         Ok(())
     }
 
-    fn skim(&mut self, capture: &mut Capture<Source>) {
-        while self.accounts.skim(capture, SKIM_PACKETS) && !self.stop.load(Ordering::Relaxed) {
+    fn skim(&mut self, capture: &mut Capture<Source>) -> bool {
+        while self.accounts.skim(capture, SKIM_PACKETS) {
+            if self.stop.load(Ordering::Relaxed) {
+                return false;
+            }
             self.meter.show();
         }
+        true
     }
 
     fn hand_out(
@@ -152,17 +160,17 @@ impl Reader<'_> {
         capture: &mut Capture<Source>,
         full: &SyncSender<Batch>,
         to_fill: &Receiver<Batch>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<bool> {
         while !self.stop.load(Ordering::Relaxed) {
             let mut batch = to_fill.try_recv().unwrap_or_default();
             let more = self.accounts.fill(capture, &mut batch);
             full.send(batch).map_err(|_| anyhow!("the threads that compress are gone"))?;
             self.meter.show();
             if !more {
-                break;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn finish(mut self, parts: Vec<Analysis>) -> Done {
@@ -173,7 +181,7 @@ impl Reader<'_> {
             let added = analysis.merge(part);
             debug_assert!(added.is_ok());
         }
-        analysis.is_partial = self.stop.load(Ordering::Relaxed);
+        analysis.is_partial = self.is_partial;
         Done { analysis, failed: self.failed }
     }
 }

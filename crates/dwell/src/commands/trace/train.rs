@@ -84,11 +84,7 @@ impl Train {
             trained_share: self.share,
         })?;
         let mut captures = Captures::open(&self.files, stop)?;
-        while captures.goes_on()
-            && let Some(input) = captures.merge.next_input()
-        {
-            trainer.packet(input.packet);
-        }
+        captures.each(|input| trainer.packet(input.packet));
         captures.tell_troubles();
         if captures.is_interrupted() {
             terminal::note("interrupted: nothing was trained");
