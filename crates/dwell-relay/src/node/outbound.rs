@@ -49,16 +49,19 @@ impl Node {
             clamp(packet, self.tun_mtu.min(packet_max));
         }
         let class = class_of(&self.classes, &info);
-        let treatment = treatment(&self.classes, class);
+        let source = ClassKey::new(info.protocol, info.src_port);
+        let destination = ClassKey::new(info.protocol, info.dst_port);
+        let mut treatment = treatment(&self.classes, class);
+        // The port knows its exceptions itself, but not when datagrams are filled and pressed as
+        // a whole.
+        let by_class = treatment.exempt;
+        treatment.exempt |= peer.is_exception(source, destination);
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
             bytes: packet.len() as u32,
-            source: match treatment.exempt {
-                true => NEVER_PRESSED,
-                false => ClassKey::new(info.protocol, info.src_port),
-            },
-            destination: ClassKey::new(info.protocol, info.dst_port),
+            source: if by_class { NEVER_PRESSED } else { source },
+            destination,
             flow: info.flow_hash,
             group: group_of(peer.port.config().scheme.gather, &info, self.flow_seed),
             hold_ns: peer.deadlines.hold_ns(class),

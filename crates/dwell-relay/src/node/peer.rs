@@ -133,11 +133,12 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn new(
         generation: u64,
-        config: PeerConfig,
+        mut config: PeerConfig,
         classes: &[ClassConfig],
         endpoint: Option<SocketAddr>,
         random: RandomSource,
     ) -> Result<Self, ConfigError> {
+        config.exceptions.sort_unstable();
         let offer = Offer { datagram_max: u16::MAX, codecs: supported_bitmap() };
         let handshake = Handshake::new(&config.security, offer, random);
         let mut peer = Self {
@@ -189,9 +190,10 @@ impl Peer {
     /// Takes a new configuration; what waits, the session and what was learned stay.
     pub(crate) fn reconfigure(
         &mut self,
-        config: PeerConfig,
+        mut config: PeerConfig,
         classes: &[ClassConfig],
     ) -> Result<(), ConfigError> {
+        config.exceptions.sort_unstable();
         let other_codec = config.codec != self.config.codec;
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
@@ -277,6 +279,13 @@ impl Peer {
     /// Whether the peer can decode what we press with.
     pub(crate) fn codec_accepted(&self) -> bool {
         self.codec_accepted
+    }
+
+    /// True if packets from or to such a port must not be pressed.
+    pub(crate) fn is_exception(&self, source: ClassKey, destination: ClassKey) -> bool {
+        let exceptions = &self.config.exceptions; // sorted when they were taken
+        let listed = |class| exceptions.binary_search(class).is_ok();
+        !exceptions.is_empty() && (listed(&source) || listed(&destination))
     }
 
     /// Whether datagrams with blocks are kept to be sent again.
