@@ -12,6 +12,8 @@ use dwell_wire::control::Numbers;
 const MISSING_MAX: usize = 256;
 /// Bytes of datagrams that wait for one that is missing.
 const HELD_BYTES_MAX: usize = 1 << 20;
+/// How many of them, empty ones too.
+const HELD_MAX: usize = 4_096;
 /// A datagram is asked for so often.
 const ASKS_MAX: u8 = 3;
 /// A datagram may be late by an eighth of the round trip, within these, before it is missing.
@@ -161,11 +163,10 @@ impl Order {
     pub(crate) fn ask(&mut self, now: Instant, waits: Waits) -> Option<Numbers> {
         let hold_ns = waits.hold_ns();
         let mut numbers = Numbers::default();
-        let crowded = self.held_bytes > HELD_BYTES_MAX;
         let before = self.missing.len();
         self.missing.retain(|&number, miss| {
             let expired = now >= miss.since + hold_ns;
-            if expired || crowded {
+            if expired {
                 miss.awaited = false;
             }
             if now >= miss.ask_at && miss.asks < ASKS_MAX && numbers.add(number) {
@@ -222,7 +223,12 @@ impl Order {
             return true;
         }
         self.held_bytes += body.map_or(0, <[u8]>::len);
-        self.held.insert(number, body.map(<[u8]>::to_vec));
+        let replaced = self.held.insert(number, body.map(<[u8]>::to_vec));
+        self.held_bytes -= replaced.flatten().map_or(0, |body| body.len());
+        // Timers come too late for a fast link.
+        if self.held_bytes > HELD_BYTES_MAX || self.held.len() > HELD_MAX {
+            self.missing.values_mut().for_each(|miss| miss.awaited = false);
+        }
         false
     }
 }
@@ -317,6 +323,37 @@ mod tests {
         assert_eq!(come(&mut order, 0, far), [2, far]);
         assert_eq!(come(&mut order, 0, far + 2), [0; 0]);
         assert_eq!(come(&mut order, 0, far + 1), [far + 1, far + 2]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_whatever_the_timers_do() {
+        for body in [&[0; 0][..], &[7; 40_000]] {
+            let mut order = active();
+            let mut handed_on = 0;
+            for number in 2..20_000 {
+                handed_on += u64::from(order.take(at(0), number, body, WAITS));
+                while order.ready().is_some() {
+                    handed_on += 1;
+                }
+                assert!(order.held.len() <= HELD_MAX && order.held_bytes <= HELD_BYTES_MAX);
+            }
+            assert_eq!(handed_on, 20_000 - 2);
+            assert_eq!(order.held_bytes, 0);
+        }
+    }
+
+    #[test]
+    fn one_that_was_given_up_and_comes_all_the_same_is_counted_once() {
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 4), [0; 0]);
+        order.gone(3);
+        assert_eq!(come(&mut order, 0, 3), [0; 0]);
+        assert_eq!(order.held_bytes, 16);
+        order.place(3, Some(&3u64.to_be_bytes()));
+        assert_eq!(order.held_bytes, 16);
+        order.gone(2);
+        assert_eq!(come(&mut order, 1, 1), [1, 3, 4]);
+        assert_eq!(order.held_bytes, 0);
     }
 
     #[test]
