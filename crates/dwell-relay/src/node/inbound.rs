@@ -110,18 +110,30 @@ impl Node {
         let body = &*opened.body;
         // Only those of the present session have an order among each other.
         let session = peer.handshake.current().filter(|_| opened.current);
-        let Some(highest) = session.map(|session| session.window().highest()) else {
-            self.records(env, now, index, (body, None), Part::All);
+        let highest = session.map(|session| session.window().highest());
+        let resent = match Records::new(body).next() {
+            Some(Ok(Record::Resent { sequence_low })) => Some(sequence_low),
+            _ => None,
+        };
+        let Some(highest) = highest else {
+            let is_new = resent.is_none_or(|low| peer.handshake.accept_resent(header, low));
+            let part = if is_new { Part::All } else { Part::Control };
+            self.records(env, now, index, (body, None), part);
             return;
         };
         let number = reconstruct_sequence(highest, header.sequence_low);
         let waits = peer.waits();
-        let at_once = match Records::new(body).next() {
-            Some(Ok(Record::Resent { sequence_low })) => {
+        let at_once = match resent {
+            Some(sequence_low) => {
                 peer.order.pass(now, number, waits);
-                peer.order.resent(reconstruct_sequence(number, sequence_low), body)
+                let placed = peer.order.resent(reconstruct_sequence(number, sequence_low), body);
+                if placed.is_some() {
+                    // The datagram that was believed lost may only be late.
+                    peer.handshake.accept_resent(header, sequence_low);
+                }
+                placed.unwrap_or(false)
             }
-            _ => peer.order.take(now, number, body, waits),
+            None => peer.order.take(now, number, body, waits),
         };
         // What others wait for must not wait itself.
         let part = if at_once { Part::All } else { Part::Control };

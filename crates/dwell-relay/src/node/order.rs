@@ -124,14 +124,15 @@ impl Order {
         }
     }
 
-    /// What a missing datagram held came with another one. As [`Self::take`].
-    pub(crate) fn resent(&mut self, number: u64, body: &[u8]) -> bool {
+    /// What a missing datagram held came with another one. None if it is not missing any more;
+    /// otherwise as [`Self::take`], and the datagram itself must not be taken if it yet comes.
+    pub(crate) fn resent(&mut self, number: u64, body: &[u8]) -> Option<bool> {
         if self.missing.remove(&number).is_none() {
             self.counts.needless += 1;
-            return false;
+            return None;
         }
         self.counts.recovered += 1;
-        !self.active || self.place(number, Some(body))
+        Some(!self.active || self.place(number, Some(body)))
     }
 
     /// The peer is not going to send this one again.
@@ -276,14 +277,14 @@ mod tests {
         let asked = order.ask(at(3), WAITS).expect("two are missing");
         assert_eq!(asked.iter().collect::<Vec<_>>(), [2, 4]);
         assert_eq!(order.ask(at(3), WAITS), None, "not twice");
-        assert!(order.resent(2, &2u64.to_be_bytes()));
+        assert_eq!(order.resent(2, &2u64.to_be_bytes()), Some(true));
         let mut out = Vec::new();
         drain(&mut order, &mut out);
         assert_eq!(out, [3]);
         order.gone(4);
         drain(&mut order, &mut out);
         assert_eq!(out, [3, 5]);
-        assert!(!order.resent(2, &[]), "once is enough");
+        assert_eq!(order.resent(2, &[]), None, "once is enough");
         let counts = OrderCounts { recovered: 1, given_up: 1, needless: 1 };
         assert_eq!(order.counts, counts);
         assert_eq!(order.deadline(WAITS), Instant::FAR_FUTURE);
@@ -306,13 +307,13 @@ mod tests {
         let mut out = Vec::new();
         drain(&mut order, &mut out);
         assert_eq!(out, [2]);
-        assert!(order.resent(1, &[]), "late is better than never");
+        assert_eq!(order.resent(1, &[]), Some(true), "late is better than never");
         // A round trip that is too long makes no one wait.
         let far = Waits { rtt_ns: Some(SECOND_NS), ..WAITS };
         let mut order = active();
         assert!(order.take(at(0), 2, &[], far));
         assert!(order.ask(at(6), far).is_some());
-        assert!(order.resent(1, &[]));
+        assert_eq!(order.resent(1, &[]), Some(true));
     }
 
     #[test]

@@ -184,6 +184,17 @@ impl Handshake {
         }
     }
 
+    /// What the datagram of this number held came in another one, which had this header and was
+    /// opened: the datagram itself is a duplicate from now on. False if it came before, or is too
+    /// old to tell.
+    pub(crate) fn accept_resent(&mut self, header: DataHeader, sequence_low: u32) -> bool {
+        let session = match &mut self.0 {
+            Method::Salted(salted) => salted.session_of(header),
+            Method::Keyed(keyed) => keyed.session_of(header),
+        };
+        session.is_some_and(|session| session.accept(sequence_low))
+    }
+
     /// See [`Salted::repeat_final`].
     pub(crate) fn repeat_final(
         &mut self,

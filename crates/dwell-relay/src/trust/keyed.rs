@@ -326,6 +326,13 @@ impl Keyed {
         self.sessions().any(|session| session.may_open(header))
     }
 
+    /// The session that a datagram with this header is of.
+    pub(super) fn session_of(&mut self, header: DataHeader) -> Option<&mut Session> {
+        let next = self.next.as_mut().map(|(session, _)| session);
+        let mut sessions = self.current.iter_mut().chain(&mut self.previous).chain(next);
+        sessions.find(|session| session.tag_in() == header.session)
+    }
+
     /// Opens a data datagram with the session that it is of.
     pub(super) fn open<'a>(
         &mut self,

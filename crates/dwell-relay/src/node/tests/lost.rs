@@ -62,6 +62,19 @@ fn nothing_is_sent_twice_over_a_link_that_only_reorders() {
 }
 
 #[test]
+fn what_comes_later_than_its_second_copy_comes_once() {
+    for lines in ["scheme = \"edge\"", "scheme = \"edge\"\norder_wait = \"0ms\""] {
+        let mut link = good_link().with_reorder(0.05).with_loss(0.01);
+        link.reorder_by_ns = Some(40_000 * MICRO_NS); // four round trips
+        for seed in 0..4 {
+            let net = run(lines, &link, seed);
+            let rx = net.end(1).peer().rx;
+            assert!(rx.recovered_datagrams > 20 && rx.replayed > 5, "{rx:?}");
+        }
+    }
+}
+
+#[test]
 fn a_long_way_makes_nobody_wait() {
     let link = good_link().with_delay_ns(200 * 1000 * MICRO_NS).with_loss(0.02);
     let net = run("scheme = \"edge\"", &link, 5);
