@@ -87,6 +87,14 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// Nothing of this session is waited for any more: [`Self::ready`] gives all that is held.
+    pub(crate) fn release(&mut self) {
+        if self.active {
+            self.counts.given_up += self.missing.len() as u64;
+        }
+        self.missing.clear();
+    }
+
     /// A new session begins.
     pub(crate) fn reset(&mut self) {
         let counts = self.counts;
@@ -324,6 +332,19 @@ mod tests {
         assert_eq!(come(&mut order, 0, far), [2, far]);
         assert_eq!(come(&mut order, 0, far + 2), [0; 0]);
         assert_eq!(come(&mut order, 0, far + 1), [far + 1, far + 2]);
+    }
+
+    #[test]
+    fn a_session_that_ends_gives_what_it_holds() {
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 2), [0; 0]);
+        assert_eq!(come(&mut order, 0, 5), [0; 0]);
+        order.release();
+        let mut out = Vec::new();
+        drain(&mut order, &mut out);
+        assert_eq!((out, order.counts.given_up, order.held_bytes), (vec![2, 5], 3, 0));
+        order.reset();
+        assert_eq!(order.counts.given_up, 3);
     }
 
     #[test]

@@ -228,6 +228,7 @@ impl Node {
     /// The peer is dead: its sessions and what waits for it are forgotten, and a new
     /// handshake begins.
     pub(super) fn give_up(&mut self, env: &mut impl Env, index: usize) {
+        self.release(env, env.now(), index);
         let peer = &mut self.peers[index];
         peer.handshake.forget();
         peer.port.clear(|id| self.store.remove(id));

@@ -18,7 +18,7 @@ use dwell_wire::{Hello, ReplayWindow, Report};
 use super::deadlines::Deadlines;
 use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
-use super::reassembly::Reassembly;
+use super::reassembly::Reassemblies;
 use super::resend::Kept;
 use crate::config::{ClassConfig, PeerConfig, RateConfig};
 use crate::trust::{Handshake, Offer, RandomSource, Session};
@@ -104,7 +104,7 @@ pub(crate) struct Peer {
     pub(crate) frame_units: Vec<PacketId>,
     /// The name of the latest record that was cut.
     pub(crate) fragment_id: u32,
-    pub(crate) reassembly: Reassembly,
+    pub(crate) reassembly: Reassemblies,
     /// What was sent and may be sent again; what came and what is missing.
     pub(crate) kept: Kept,
     pub(crate) order: Order,
@@ -136,8 +136,11 @@ impl Peer {
         mut config: PeerConfig,
         classes: &[ClassConfig],
         endpoint: Option<SocketAddr>,
-        random: RandomSource,
+        mut random: RandomSource,
     ) -> Result<Self, ConfigError> {
+        // A restarted node must not go on with names that it had before.
+        let mut fragment_id = [0; 4];
+        random(&mut fragment_id);
         config.exceptions.sort_unstable();
         let offer = Offer { datagram_max: u16::MAX, codecs: supported_bitmap() };
         let handshake = Handshake::new(&config.security, offer, random);
@@ -157,8 +160,8 @@ impl Peer {
             deadlines: Deadlines::default(),
             hold_until: None,
             frame_units: Vec::new(),
-            fragment_id: 0,
-            reassembly: Reassembly::default(),
+            fragment_id: u32::from_be_bytes(fragment_id),
+            reassembly: Reassemblies::default(),
             kept: Kept::default(),
             order: Order::default(),
             rx: RxStatus::default(),
@@ -371,7 +374,7 @@ impl Peer {
     pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> bool {
         self.peer_datagram_max = hello.datagram_max.max(576);
         self.codec_accepted = hello.decodes(self.config.codec.id as u8);
-        self.reassembly.clear();
+        self.reassembly.begin();
         self.kept.clear();
         self.order.reset();
         self.deadlines.forget();
