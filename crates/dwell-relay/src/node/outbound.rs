@@ -135,14 +135,14 @@ impl Node {
     /// A worker is done with a [`PressJob`] that was [`Pressing::Pending`]: `result` is the
     /// compressed packet, or nothing if it did not become smaller.
     pub fn pressed(&mut self, ticket: Ticket, result: Result<Option<&[u8]>, ()>, took_ns: u64) {
-        let Ticket { peer, generation, id } = ticket;
+        let Ticket { peer, generation, id, codec } = ticket;
         let peer = &mut self.peers[peer];
         if peer.removed || peer.generation != generation {
             self.store.remove(id); // the port that waited for it is gone
             return;
         }
         let outcome = match result {
-            Ok(Some(bytes)) => keep_pressed(peer, id, &mut self.store, bytes),
+            Ok(Some(bytes)) => keep_pressed(peer, (id, codec), &mut self.store, bytes),
             Ok(None) => Outcome::NotSmaller,
             Err(()) => Outcome::Failed,
         };

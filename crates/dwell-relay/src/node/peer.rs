@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_codec::supported_bitmap;
+use dwell_codec::{CodecId, supported_bitmap};
 use dwell_policy::{
     ClassKey, ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Scheme,
     Trigger,
@@ -91,7 +91,8 @@ pub(crate) struct Peer {
     /// The longest datagram that the path takes, and that the peer takes.
     path_datagram_max: u16,
     peer_datagram_max: u16,
-    codec_accepted: bool,
+    /// What the peer said of itself when the session began.
+    hello: Option<Hello>,
     /// The port goes on with another scheme than the configured one until it is empty; since
     /// when, once that was noted.
     old_scheme: Option<Option<Instant>>,
@@ -154,7 +155,7 @@ impl Peer {
             removed: false,
             path_datagram_max: DATAGRAM_MAX_DEFAULT,
             peer_datagram_max: u16::MAX,
-            codec_accepted: true,
+            hello: None,
             old_scheme: None,
             regrouped_len: None,
             deadlines: Deadlines::default(),
@@ -212,7 +213,7 @@ impl Peer {
 
     fn configure_port(&mut self) -> Result<(), ConfigError> {
         let config = &self.config;
-        let mut scheme = if self.codec_accepted { config.scheme } else { Scheme::none() };
+        let mut scheme = if self.codec_accepted() { config.scheme } else { Scheme::none() };
         if self.is_chunked() {
             // Filling datagrams needs no codec.
             let timers = self.deadlines.timers();
@@ -281,7 +282,12 @@ impl Peer {
 
     /// Whether the peer can decode what we press with.
     pub(crate) fn codec_accepted(&self) -> bool {
-        self.codec_accepted
+        self.decodes(self.config.codec.id)
+    }
+
+    /// Whether the peer can decode this; believed of a peer that was never heard.
+    pub(crate) fn decodes(&self, codec: CodecId) -> bool {
+        self.hello.is_none_or(|hello| hello.decodes(codec as u8))
     }
 
     /// True if packets from or to such a port must not be pressed.
@@ -373,7 +379,7 @@ impl Peer {
     /// A session came to be. True if the peer can't decode what we press with.
     pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> bool {
         self.peer_datagram_max = hello.datagram_max.max(576);
-        self.codec_accepted = hello.decodes(self.config.codec.id as u8);
+        self.hello = Some(*hello);
         self.reassembly.begin();
         self.kept.clear();
         self.order.reset();
@@ -385,7 +391,7 @@ impl Peer {
         self.reported_bytes = self.rx.bytes;
         self.session_base = self.rx.clone();
         self.session_records = self.records;
-        !self.codec_accepted
+        !self.codec_accepted()
     }
 
     fn refresh_port(&mut self) {

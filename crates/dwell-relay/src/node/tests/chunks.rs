@@ -140,7 +140,8 @@ fn exceptions_are_not_pressed_in_filled_datagrams_either() {
         let lines = format!("scheme = \"chutq-dcf\"\n{CLASSES}");
         let mut config = config_with(side, true, "10mbit", &lines);
         // In no order, as a list that somebody wrote.
-        config.peers[0].exceptions = exceptions.iter().map(|&port| ClassKey::new(17, port)).collect();
+        config.peers[0].exceptions =
+            exceptions.iter().map(|&port| ClassKey::new(17, port)).collect();
         config
     };
     for (exceptions, blocks) in [(&[][..], true), (&[9, 53, 7], false), (&[9, 54, 7], true)] {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS};
+use dwell_codec::{CodecId, CodecSpec};
 use dwell_report::status::PeerState;
 use dwell_wire::CloseReason;
 use dwell_wire::header::DATA_HEADER_LEN;
@@ -333,6 +334,39 @@ fn a_result_for_a_peer_that_is_gone_is_nobodys() {
         });
         net.run_to(1_100);
         assert_eq!(net.end(0).node.store.len(), 0);
+    }
+}
+
+#[test]
+fn another_codec_while_a_packet_is_in_the_press_is_told_apart() {
+    // The second is one that the peer, by what it said, does not decode.
+    for (id, accepted) in [(CodecId::Zstd, true), (CodecId::Lzo, false)] {
+        let mut net = pair(true, "10mbit", "all", &good_link(), 16);
+        net.run_to(1_000);
+        net.net.with_node(net.ends[0], |end, _, _| {
+            end.env.worker = Some(Vec::new());
+            end.traffic.random = 0.0;
+            let hello = end.node.peers[0].hello.as_mut().expect("there is a session");
+            hello.codecs &= !(1 << CodecId::Lzo as u8);
+        });
+        net.start_sources(1_000, 10, 10 * MICRO_NS);
+        net.run_to(1_005);
+        net.net.with_node(net.ends[0], |end, _, out| {
+            let mut new = config(0, true, "10mbit", "all");
+            new.peers[0].codec = CodecSpec { id, level: 1 };
+            let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+            let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+            end.node.reconfigure(&new, &[endpoint], &mut random).expect("a good configuration");
+            assert_eq!(end.node.peers[0].codec_accepted(), accepted);
+            end.work();
+            end.env.worker = None;
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+        });
+        net.run_to(2_000);
+        let rx = net.end(1).peer().rx;
+        assert_eq!((rx.decode_failed, net.end(1).env.delivered.len()), (0, 10), "{id:?}: {rx:?}");
+        net.assert_nothing_altered_or_doubled();
     }
 }
 
