@@ -92,7 +92,7 @@ pub(crate) struct Peer {
     path_datagram_max: u16,
     peer_datagram_max: u16,
     /// What the peer said of itself when the session began.
-    hello: Option<Hello>,
+    pub(super) hello: Option<Hello>,
     /// The port goes on with another scheme than the configured one until it is empty; since
     /// when, once that was noted.
     old_scheme: Option<Option<Instant>>,
@@ -184,7 +184,7 @@ impl Peer {
             config,
         };
         peer.deadlines.configure(classes);
-        peer.pacer.set_exact(peer.is_chunked());
+        peer.pacer.set_exact(peer.is_to_chunk());
         peer.refresh_deadlines();
         peer.configure_port()?;
         peer.port.link_busy();
@@ -201,7 +201,7 @@ impl Peer {
         let other_codec = config.codec != self.config.codec;
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
-        self.pacer.set_exact(self.is_chunked());
+        self.pacer.set_exact(self.is_to_chunk());
         self.deadlines.configure(classes);
         self.refresh_deadlines();
         self.configure_port()?;
@@ -214,7 +214,7 @@ impl Peer {
     fn configure_port(&mut self) -> Result<(), ConfigError> {
         let config = &self.config;
         let mut scheme = if self.codec_accepted() { config.scheme } else { Scheme::none() };
-        if self.is_chunked() {
+        if self.is_to_chunk() {
             // Filling datagrams needs no codec.
             let timers = self.deadlines.timers();
             scheme = timers.map_or(config.scheme, |timers| config.scheme.with_class_timers(timers));
@@ -259,8 +259,14 @@ impl Peer {
         now >= *since.get_or_insert(now) + OLD_SCHEME_NS
     }
 
-    /// Whether packets are held back to fill datagrams.
+    /// Whether packets are held back to fill datagrams, now; after a reload the port goes on
+    /// with the scheme before until it is empty.
     pub(crate) fn is_chunked(&self) -> bool {
+        matches!(self.port.config().scheme.trigger, Trigger::Chunk { .. })
+    }
+
+    /// Whether they are to be, by the configuration.
+    fn is_to_chunk(&self) -> bool {
         matches!(self.config.scheme.trigger, Trigger::Chunk { .. })
     }
 
@@ -334,7 +340,7 @@ impl Peer {
             fragment_bytes: fragment_record_len(0) as u32,
             fragment_spare_bytes: RESENT_RECORD_LEN as u32,
             unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
-            units_max: if self.is_chunked() { CHUNK_UNITS_MAX } else { UNITS_MAX },
+            units_max: if self.is_to_chunk() { CHUNK_UNITS_MAX } else { UNITS_MAX },
         }
     }
 
@@ -469,7 +475,7 @@ impl Peer {
 
     /// When the round trip is to be measured for the sake of deadlines.
     fn measure_at(&self) -> Instant {
-        let needed = self.is_chunked()
+        let needed = self.is_to_chunk()
             && self.deadlines.any()
             && self.config.one_way_delay_ns.is_none()
             && self.spoke_at > self.probed_at;

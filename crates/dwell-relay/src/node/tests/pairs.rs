@@ -181,6 +181,37 @@ fn a_new_configuration_keeps_what_waits() {
 }
 
 #[test]
+fn a_new_scheme_leaves_frames_of_the_one_before_whole() {
+    let schemes = ["edge", "chutq-dcf", "flow", "basicq", "packet"];
+    for before in schemes {
+        for after in schemes {
+            let mut net = pair(true, "2mbit", before, &good_link(), 17);
+            net.run_to(1_000);
+            net.set_traffic(Traffic { flows: 5, six: true, payload_max: 300, random: 0.3 });
+            net.start_sources(1_000, 400, 500 * MICRO_NS);
+            for (ms, scheme) in [(1_100, after), (1_150, before), (1_180, after)] {
+                net.run_to(ms);
+                net.net.with_node(net.ends[0], |end, _, out| {
+                    let new = config(0, true, "2mbit", scheme);
+                    let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+                    let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+                    let done = end.node.reconfigure(&new, &[endpoint], &mut random);
+                    done.expect("a good configuration");
+                    end.node.pump_all(&mut end.env);
+                    end.after(out);
+                });
+            }
+            net.run_to(6_000);
+            let tx = net.end(0).peer().tx;
+            assert!(tx.balances() && tx.held.packets == 0);
+            let got = net.end(1).env.delivered.len() as u64;
+            assert_eq!(got, tx.sent.packets, "{before} to {after}");
+            net.assert_nothing_altered_or_doubled();
+        }
+    }
+}
+
+#[test]
 fn a_packet_from_a_foreign_source_is_not_let_in() {
     let mut net = pair(false, "10mbit", "none", &good_link(), 8);
     net.run_to(1_000);
