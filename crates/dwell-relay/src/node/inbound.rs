@@ -71,6 +71,16 @@ impl Node {
                     self.data_from_elsewhere(env, now, source, header, datagram);
                     return;
                 };
+                // Two behind one address, or one that came to where another was: only keys tell.
+                let others = |peer: &Peer| !peer.removed && peer.handshake.may_open(header);
+                let peer = &self.peers[index];
+                if peer.handshake.is_keyed()
+                    && !peer.handshake.may_open(header)
+                    && self.peers.iter().any(others)
+                {
+                    self.data_from_elsewhere(env, now, source, header, datagram);
+                    return;
+                }
                 let peer = &mut self.peers[index];
                 let len = datagram.len() as u64;
                 match peer.handshake.open(now, header, datagram) {

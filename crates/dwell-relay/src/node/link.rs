@@ -5,7 +5,7 @@ use dwell_policy::PacketId;
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::DATA_HEADER_LEN;
-use dwell_wire::record::{RESENT_RECORD_LEN, fragment_record_len};
+use dwell_wire::record::RESENT_RECORD_LEN;
 use dwell_wire::{Block, BodyWriter, Control, Fragment, Full};
 
 use super::env::Env;
@@ -118,13 +118,11 @@ fn send_cut(
     let mut record = BodyWriter::new(scratch);
     let written = write_unit(&mut record, store, id, peer.keeps());
     let len = record.len();
-    // Room is left for what marks it as sent again.
-    let taken = fragment_record_len(0) + RESENT_RECORD_LEN;
-    let part_len = peer.units_bytes_max().saturating_sub(taken).max(1);
+    let part_len = peer.part_bytes_max();
     let keep = may_keep(peer, store);
     let parts = scratch[..len].chunks(part_len);
     if written.is_err() || parts.len() > FRAGMENTS_MAX {
-        debug_assert!(false, "blocks are not larger than 64 datagrams");
+        // The path became narrower since it was pressed.
         peer.extra.unwritten += 1;
         return;
     }
@@ -147,6 +145,9 @@ pub(super) fn send_again(
 ) {
     let mut gone = Numbers::default();
     for number in missing.iter() {
+        if peer.pacer.is_blocked() {
+            break; // the peer asks for the rest again
+        }
         let low = number as u32;
         let Some(body) = peer.kept.again(low) else {
             gone.add(number);

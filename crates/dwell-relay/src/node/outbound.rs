@@ -179,6 +179,7 @@ impl Node {
             let peer = &mut self.peers[index];
             say_hello(peer, index, env, now);
             peer.reassembly.expire(now);
+            peer.kept.expire(now, peer.rtt_ns);
             if peer.gives_up_scheme(now) {
                 peer.port.clear(|id| self.store.remove(id));
                 peer.take_up_scheme();
@@ -231,6 +232,7 @@ impl Node {
         self.release(env, env.now(), index);
         let peer = &mut self.peers[index];
         peer.handshake.forget();
+        peer.kept.clear();
         peer.port.clear(|id| self.store.remove(id));
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index));

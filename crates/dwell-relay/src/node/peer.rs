@@ -330,6 +330,13 @@ impl Peer {
         usize::from(self.datagram_max()) - self.session_bytes() as usize
     }
 
+    /// How many bytes of a record that is cut go into a datagram: room is left for what marks it
+    /// as sent again.
+    pub(crate) fn part_bytes_max(&self) -> usize {
+        let taken = fragment_record_len(0) + RESENT_RECORD_LEN;
+        self.units_bytes_max().saturating_sub(taken).max(1)
+    }
+
     fn frame_cost(&self) -> FrameCost {
         let record = RECORD_HEADER_LEN as u32;
         FrameCost {
@@ -378,7 +385,12 @@ impl Peer {
     }
 
     pub(crate) fn set_endpoint(&mut self, endpoint: SocketAddr) {
-        self.endpoint = Some(endpoint);
+        if self.endpoint.replace(endpoint) != Some(endpoint) {
+            // Another way, of which nothing was measured.
+            self.deadlines.forget();
+            self.rtt_ns = None;
+            self.refresh_deadlines();
+        }
         self.refresh_port();
     }
 
@@ -389,7 +401,6 @@ impl Peer {
         self.reassembly.begin();
         self.kept.clear();
         self.order.reset();
-        self.deadlines.forget();
         self.refresh_deadlines();
         self.refresh_port();
         self.heard(now);

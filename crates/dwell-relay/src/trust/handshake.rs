@@ -163,6 +163,11 @@ impl Handshake {
         }
     }
 
+    /// True if the peer is known by its public key.
+    pub(crate) fn is_keyed(&self) -> bool {
+        matches!(self.0, Method::Keyed(_))
+    }
+
     /// True if a data datagram with this header may be one of the peer's.
     pub(crate) fn may_open(&self, header: DataHeader) -> bool {
         match &self.0 {

@@ -164,6 +164,48 @@ fn blocks_survive_renewal_over_bad_links() {
 }
 
 #[test]
+fn the_way_is_known_until_it_is_another_one() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 12);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, now, _| {
+        let peer = &mut end.node.peers[0];
+        let hello = peer.hello.expect("there is a session");
+        peer.connected(now, &hello);
+        assert!(peer.deadlines.one_way_ns(None).is_some() && peer.rtt_ns.is_some());
+        peer.set_endpoint(ADDRESSES[1].parse().expect("an address"));
+        assert!(peer.deadlines.one_way_ns(None).is_some() && peer.rtt_ns.is_some());
+        peer.set_endpoint("203.0.113.9:4711".parse().expect("an address"));
+        assert!(peer.deadlines.one_way_ns(None).is_none() && peer.rtt_ns.is_none());
+    });
+}
+
+#[test]
+fn a_peer_where_another_is_believed_to_be_gets_through() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 13);
+    let mut two = with_keys(1, b'b', b'c', "10mbit", "packet");
+    two.peers[0].name = "third".to_owned();
+    two.peers[0].prefixes = vec!["10.3.0.0/16".parse().expect("a prefix")];
+    two.peers.extend(keyed(1, "10mbit", "packet").peers);
+    let at: Option<SocketAddr> = Some(ADDRESSES[0].parse().expect("an address"));
+    net.net.with_node(net.ends[1], |end, _, _| {
+        let mut rng = dwell_base::Rng::from_seed(5);
+        let mut random = || -> RandomSource {
+            let mut rng = dwell_base::Rng::from_seed(rng.below(u64::MAX));
+            Box::new(move |bytes| rng.fill(bytes))
+        };
+        end.node = Node::new(&two, &[at, at], &mut random).expect("a good configuration");
+    });
+    net.run_to(1_000);
+    assert!(net.end(0).is_up());
+    net.start_sources(1_000, 100, MILLI_NS);
+    net.run_to(2_000);
+    assert_eq!(net.end(1).env.delivered.len(), 100);
+    let peers = net.end(1).node.status(net.end(1).env.now()).peers;
+    assert_eq!((peers[0].rx.auth_failed, peers[0].rx.packets.packets), (0, 0));
+    assert_eq!(peers[1].rx.packets.packets, 100);
+}
+
+#[test]
 fn an_idle_pair_stays_up_and_says_little() {
     let mut net = keyed_pair("10mbit", "packet", &good_link(), 5);
     net.run_to(86_400_000);

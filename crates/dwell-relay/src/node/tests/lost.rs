@@ -3,7 +3,10 @@
 use dwell_base::time::MICRO_NS;
 use dwell_testkit::LinkSpec;
 
+use dwell_wire::control::Numbers;
+
 use super::harness::*;
+use crate::node::link::send_again;
 
 const MANY: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random: 0.5 };
 
@@ -72,6 +75,33 @@ fn what_comes_later_than_its_second_copy_comes_once() {
             assert!(rx.recovered_datagrams > 20 && rx.replayed > 5, "{rx:?}");
         }
     }
+}
+
+#[test]
+fn a_link_that_takes_no_more_is_not_given_second_copies() {
+    let mut net = run("scheme = \"edge\"", &good_link(), 7);
+    net.net.with_node(net.ends[0], |end, now, _| {
+        let End { node, env, .. } = end;
+        let peer = &mut node.peers[0];
+        peer.kept.clear();
+        let mut missing = Numbers::default();
+        for number in 1_000..1_003 {
+            peer.kept.keep(now, number as u32, &[7; 100], None);
+            assert!(missing.add(number));
+        }
+        peer.pacer.blocked(now);
+        send_again(peer, 0, env, now, &missing);
+        assert_eq!(env.sent.len(), 0);
+        // The link takes one more, and then the others are asked for again.
+        peer.pacer.writable();
+        env.link_open = false;
+        send_again(peer, 0, env, now, &missing);
+        assert_eq!(env.sent.len(), 1);
+        peer.pacer.writable();
+        env.link_open = true;
+        send_again(peer, 0, env, now, &missing);
+        assert_eq!(env.sent.len(), 4);
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS};
-use dwell_codec::{CodecId, CodecSpec};
+use dwell_codec::{CodecId, CodecSpec, Compressor};
 use dwell_report::status::PeerState;
 use dwell_wire::CloseReason;
 use dwell_wire::header::DATA_HEADER_LEN;
@@ -391,6 +391,8 @@ fn another_codec_while_a_packet_is_in_the_press_is_told_apart() {
             assert_eq!(end.node.peers[0].codec_accepted(), accepted);
             end.work();
             end.env.worker = None;
+            end.env.compressor = Compressor::new(CodecSpec { id: CodecId::Zstd, level: 1 }, None)
+                .expect("zstd is built in");
             end.node.pump_all(&mut end.env);
             end.after(out);
         });
