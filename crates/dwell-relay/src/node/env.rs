@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
-use dwell_codec::CodecSpec;
+use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::PacketId;
 
 /// Names a packet in the press, so that its result finds its way back.
@@ -15,6 +15,8 @@ pub struct Ticket {
     pub(super) generation: u64,
     /// Its name in the port of that peer.
     pub(super) id: PacketId,
+    /// With what it is pressed: until it is done, the configuration may name another codec.
+    pub(super) codec: CodecId,
 }
 
 /// A packet to be pressed.

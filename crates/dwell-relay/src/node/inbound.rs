@@ -71,6 +71,16 @@ impl Node {
                     self.data_from_elsewhere(env, now, source, header, datagram);
                     return;
                 };
+                // Two behind one address, or one that came to where another was: only keys tell.
+                let others = |peer: &Peer| !peer.removed && peer.handshake.may_open(header);
+                let peer = &self.peers[index];
+                if peer.handshake.is_keyed()
+                    && !peer.handshake.may_open(header)
+                    && self.peers.iter().any(others)
+                {
+                    self.data_from_elsewhere(env, now, source, header, datagram);
+                    return;
+                }
                 let peer = &mut self.peers[index];
                 let len = datagram.len() as u64;
                 match peer.handshake.open(now, header, datagram) {
@@ -110,22 +120,34 @@ impl Node {
         let body = &*opened.body;
         // Only those of the present session have an order among each other.
         let session = peer.handshake.current().filter(|_| opened.current);
-        let Some(highest) = session.map(|session| session.window().highest()) else {
-            self.records(env, now, index, (body, None), Part::All);
+        let highest = session.map(|session| session.window().highest());
+        let resent = match Records::new(body).next() {
+            Some(Ok(Record::Resent { sequence_low })) => Some(sequence_low),
+            _ => None,
+        };
+        let Some(highest) = highest else {
+            let is_new = resent.is_none_or(|low| peer.handshake.accept_resent(header, low));
+            let part = if is_new { Part::All } else { Part::Control };
+            self.records(env, now, index, (body, false), part);
             return;
         };
         let number = reconstruct_sequence(highest, header.sequence_low);
         let waits = peer.waits();
-        let at_once = match Records::new(body).next() {
-            Some(Ok(Record::Resent { sequence_low })) => {
+        let at_once = match resent {
+            Some(sequence_low) => {
                 peer.order.pass(now, number, waits);
-                peer.order.resent(reconstruct_sequence(number, sequence_low), body)
+                let placed = peer.order.resent(reconstruct_sequence(number, sequence_low), body);
+                if placed.is_some() {
+                    // The datagram that was believed lost may only be late.
+                    peer.handshake.accept_resent(header, sequence_low);
+                }
+                placed.unwrap_or(false)
             }
-            _ => peer.order.take(now, number, body, waits),
+            None => peer.order.take(now, number, body, waits),
         };
         // What others wait for must not wait itself.
         let part = if at_once { Part::All } else { Part::Control };
-        self.records(env, now, index, (body, Some(number)), part);
+        self.records(env, now, index, (body, true), part);
         self.hand_on(env, now, index);
     }
 
@@ -145,17 +167,23 @@ impl Node {
     /// Hands on what waited for a datagram that came, or is not waited for any more.
     fn hand_on(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         while let Some(body) = self.peers[index].order.ready() {
-            self.records(env, now, index, (&body, None), Part::Packets);
+            self.records(env, now, index, (&body, true), Part::Packets);
         }
     }
 
-    /// The records of an authentic datagram.
+    /// The present session ends, or a new one takes its place: what came by it is handed on.
+    pub(super) fn release(&mut self, env: &mut impl Env, now: Instant, index: usize) {
+        self.peers[index].order.release();
+        self.hand_on(env, now, index);
+    }
+
+    /// The records of an authentic datagram; it is of the present session or not.
     fn records(
         &mut self,
         env: &mut impl Env,
         now: Instant,
         index: usize,
-        (body, number): (&[u8], Option<u64>),
+        (body, is_present): (&[u8], bool),
         part: Part,
     ) {
         let peer = &mut self.peers[index];
@@ -175,7 +203,7 @@ impl Node {
                 peer.rx.malformed += u64::from(part != Part::Packets);
                 break;
             };
-            if matches!(record, Record::Block(block) if block.is_kept()) {
+            if is_present && matches!(record, Record::Block(block) if block.is_kept()) {
                 peer.order.activate(now);
             }
             let is_packets = record.has_packets();
@@ -198,7 +226,7 @@ impl Node {
                 }
                 Record::Fragment(fragment) => {
                     peer.data_records += 1;
-                    egress.fragment(env, peer, now, &fragment);
+                    egress.fragment(env, peer, (now, is_present), &fragment);
                 }
                 Record::Control(control) => note_control(peer, now, &control, &mut asked),
                 Record::Resent { .. } => {}
@@ -215,7 +243,7 @@ impl Node {
             send_again(peer, index, env, now, &missing);
         }
         // A word of the session before may come late; it does not end this one.
-        if asked.close && number.is_some() {
+        if asked.close && is_present {
             self.give_up(env, index);
         }
     }
@@ -386,17 +414,17 @@ impl Egress<'_> {
         &mut self,
         env: &mut impl Env,
         peer: &mut Peer,
-        now: Instant,
+        (now, is_present): (Instant, bool),
         fragment: &Fragment<'_>,
     ) {
         peer.rx.fragments += 1;
-        let Some(joined) = peer.reassembly.insert(now, fragment) else { return };
+        let Some(joined) = peer.reassembly.insert(now, is_present, fragment) else { return };
         let mut records = Records::new(&joined);
         match (records.next(), records.next()) {
             (Some(Ok(Record::Raw(packet))), None) => self.raw(env, peer, packet),
             (Some(Ok(Record::Pressed(pressed))), None) => self.pressed(env, peer, &pressed),
             (Some(Ok(Record::Block(block))), None) => {
-                if block.is_kept() {
+                if is_present && block.is_kept() {
                     peer.order.activate(now);
                 }
                 self.block(env, peer, &block);

@@ -111,6 +111,7 @@ impl Node {
         source: SocketAddr,
         hello: &Hello,
     ) {
+        self.release(env, now, index);
         self.moved(env, index, source);
         let peer = &mut self.peers[index];
         if peer.connected(now, hello) {

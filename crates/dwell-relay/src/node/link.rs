@@ -5,7 +5,7 @@ use dwell_policy::PacketId;
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::DATA_HEADER_LEN;
-use dwell_wire::record::{RESENT_RECORD_LEN, fragment_record_len};
+use dwell_wire::record::RESENT_RECORD_LEN;
 use dwell_wire::{Block, BodyWriter, Control, Fragment, Full};
 
 use super::env::Env;
@@ -57,7 +57,7 @@ pub(super) fn send_frame(
         [id] if unit_len(store, id) > room => send_cut(peer, index, (store, id), scratch, env, now),
         _ => {
             let mut unwritten = 0;
-            let keep = kept && has_block(&units, store);
+            let keep = may_keep(peer, store);
             send_body(peer, index, env, now, keep, |body| {
                 for &id in &units {
                     let written = write_unit(body, store, id, kept);
@@ -118,13 +118,11 @@ fn send_cut(
     let mut record = BodyWriter::new(scratch);
     let written = write_unit(&mut record, store, id, peer.keeps());
     let len = record.len();
-    // Room is left for what marks it as sent again.
-    let taken = fragment_record_len(0) + RESENT_RECORD_LEN;
-    let part_len = peer.units_bytes_max().saturating_sub(taken).max(1);
-    let keep = peer.keeps() && !is_once(peer, store, id);
+    let part_len = peer.part_bytes_max();
+    let keep = may_keep(peer, store);
     let parts = scratch[..len].chunks(part_len);
     if written.is_err() || parts.len() > FRAGMENTS_MAX {
-        debug_assert!(false, "blocks are not larger than 64 datagrams");
+        // The path became narrower since it was pressed.
         peer.extra.unwritten += 1;
         return;
     }
@@ -147,6 +145,9 @@ pub(super) fn send_again(
 ) {
     let mut gone = Numbers::default();
     for number in missing.iter() {
+        if peer.pacer.is_blocked() {
+            break; // the peer asks for the rest again
+        }
         let low = number as u32;
         let Some(body) = peer.kept.again(low) else {
             gone.add(number);
@@ -169,18 +170,14 @@ pub(super) fn send_again(
     }
 }
 
-/// True if a frame is worth being kept: there is a block in it, and nothing that must be sent
-/// only once.
-fn has_block(units: &[PacketId], store: &Store) -> bool {
-    let is_block = |&id: &PacketId| store.get(id).1.is_some_and(|pressed| pressed.is_block);
-    units.iter().any(is_block) && !units.iter().any(|&id| store.treatment(id).once)
-}
-
-/// True if a packet of the only unit must be sent once only.
-fn is_once(peer: &Peer, store: &Store, first: PacketId) -> bool {
+/// True if the port's frame is to be kept: there is a block in it, and no packet, in a block or
+/// beside it, that must be sent only once.
+fn may_keep(peer: &Peer, store: &Store) -> bool {
     let frame = peer.port.frame();
-    let followers = frame.followers.iter().map(|packet| packet.id);
-    followers.chain([first]).any(|id| store.treatment(id).once)
+    let is_block = |id| store.get(id).1.is_some_and(|pressed| pressed.is_block);
+    let units = || frame.units.iter().map(|unit| unit.id);
+    let mut packets = units().chain(frame.followers.iter().map(|packet| packet.id));
+    peer.keeps() && units().any(is_block) && !packets.any(|id| store.treatment(id).once)
 }
 
 /// Seals and commits a datagram with what `fill` writes, and returns its length; none if there

@@ -12,6 +12,8 @@ use dwell_wire::control::Numbers;
 const MISSING_MAX: usize = 256;
 /// Bytes of datagrams that wait for one that is missing.
 const HELD_BYTES_MAX: usize = 1 << 20;
+/// How many of them, empty ones too.
+const HELD_MAX: usize = 4_096;
 /// A datagram is asked for so often.
 const ASKS_MAX: u8 = 3;
 /// A datagram may be late by an eighth of the round trip, within these, before it is missing.
@@ -85,6 +87,14 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// Nothing of this session is waited for any more: [`Self::ready`] gives all that is held.
+    pub(crate) fn release(&mut self) {
+        if self.active {
+            self.counts.given_up += self.missing.len() as u64;
+        }
+        self.missing.clear();
+    }
+
     /// A new session begins.
     pub(crate) fn reset(&mut self) {
         let counts = self.counts;
@@ -122,14 +132,15 @@ impl Order {
         }
     }
 
-    /// What a missing datagram held came with another one. As [`Self::take`].
-    pub(crate) fn resent(&mut self, number: u64, body: &[u8]) -> bool {
+    /// What a missing datagram held came with another one. None if it is not missing any more;
+    /// otherwise as [`Self::take`], and the datagram itself must not be taken if it yet comes.
+    pub(crate) fn resent(&mut self, number: u64, body: &[u8]) -> Option<bool> {
         if self.missing.remove(&number).is_none() {
             self.counts.needless += 1;
-            return false;
+            return None;
         }
         self.counts.recovered += 1;
-        !self.active || self.place(number, Some(body))
+        Some(!self.active || self.place(number, Some(body)))
     }
 
     /// The peer is not going to send this one again.
@@ -142,29 +153,29 @@ impl Order {
 
     /// The next datagram whose turn has come.
     pub(crate) fn ready(&mut self) -> Option<Vec<u8>> {
-        loop {
-            let awaited = self.missing.get(&self.next).is_some_and(|miss| miss.awaited);
-            if awaited || self.held.is_empty() {
+        // From one that is held to the next: what lies between may be billions of numbers.
+        while let Some((&first, _)) = self.held.first_key_value() {
+            let before = self.next.min(first)..first;
+            if self.missing.range(before).any(|(_, miss)| miss.awaited) {
                 return None;
             }
-            let body = self.held.remove(&self.next);
-            self.next += 1;
-            if let Some(Some(body)) = body {
+            self.next = first + 1;
+            if let Some(Some(body)) = self.held.remove(&first) {
                 self.held_bytes -= body.len();
                 return Some(body);
             }
         }
+        None
     }
 
     /// Gives up what is waited for in vain, and names what is to be asked for now, if anything.
     pub(crate) fn ask(&mut self, now: Instant, waits: Waits) -> Option<Numbers> {
         let hold_ns = waits.hold_ns();
         let mut numbers = Numbers::default();
-        let crowded = self.held_bytes > HELD_BYTES_MAX;
         let before = self.missing.len();
         self.missing.retain(|&number, miss| {
             let expired = now >= miss.since + hold_ns;
-            if expired || crowded {
+            if expired {
                 miss.awaited = false;
             }
             if now >= miss.ask_at && miss.asks < ASKS_MAX && numbers.add(number) {
@@ -221,7 +232,12 @@ impl Order {
             return true;
         }
         self.held_bytes += body.map_or(0, <[u8]>::len);
-        self.held.insert(number, body.map(<[u8]>::to_vec));
+        let replaced = self.held.insert(number, body.map(<[u8]>::to_vec));
+        self.held_bytes -= replaced.flatten().map_or(0, |body| body.len());
+        // Timers come too late for a fast link.
+        if self.held_bytes > HELD_BYTES_MAX || self.held.len() > HELD_MAX {
+            self.missing.values_mut().for_each(|miss| miss.awaited = false);
+        }
         false
     }
 }
@@ -269,14 +285,14 @@ mod tests {
         let asked = order.ask(at(3), WAITS).expect("two are missing");
         assert_eq!(asked.iter().collect::<Vec<_>>(), [2, 4]);
         assert_eq!(order.ask(at(3), WAITS), None, "not twice");
-        assert!(order.resent(2, &2u64.to_be_bytes()));
+        assert_eq!(order.resent(2, &2u64.to_be_bytes()), Some(true));
         let mut out = Vec::new();
         drain(&mut order, &mut out);
         assert_eq!(out, [3]);
         order.gone(4);
         drain(&mut order, &mut out);
         assert_eq!(out, [3, 5]);
-        assert!(!order.resent(2, &[]), "once is enough");
+        assert_eq!(order.resent(2, &[]), None, "once is enough");
         let counts = OrderCounts { recovered: 1, given_up: 1, needless: 1 };
         assert_eq!(order.counts, counts);
         assert_eq!(order.deadline(WAITS), Instant::FAR_FUTURE);
@@ -299,13 +315,67 @@ mod tests {
         let mut out = Vec::new();
         drain(&mut order, &mut out);
         assert_eq!(out, [2]);
-        assert!(order.resent(1, &[]), "late is better than never");
+        assert_eq!(order.resent(1, &[]), Some(true), "late is better than never");
         // A round trip that is too long makes no one wait.
         let far = Waits { rtt_ns: Some(SECOND_NS), ..WAITS };
         let mut order = active();
         assert!(order.take(at(0), 2, &[], far));
         assert!(order.ask(at(6), far).is_some());
-        assert!(order.resent(1, &[]));
+        assert_eq!(order.resent(1, &[]), Some(true));
+    }
+
+    #[test]
+    fn a_number_far_ahead_takes_no_time() {
+        let mut order = active();
+        let far = 1 << 40; // as many steps would take hours
+        assert_eq!(come(&mut order, 0, 2), [0; 0]);
+        assert_eq!(come(&mut order, 0, far), [2, far]);
+        assert_eq!(come(&mut order, 0, far + 2), [0; 0]);
+        assert_eq!(come(&mut order, 0, far + 1), [far + 1, far + 2]);
+    }
+
+    #[test]
+    fn a_session_that_ends_gives_what_it_holds() {
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 2), [0; 0]);
+        assert_eq!(come(&mut order, 0, 5), [0; 0]);
+        order.release();
+        let mut out = Vec::new();
+        drain(&mut order, &mut out);
+        assert_eq!((out, order.counts.given_up, order.held_bytes), (vec![2, 5], 3, 0));
+        order.reset();
+        assert_eq!(order.counts.given_up, 3);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_whatever_the_timers_do() {
+        for body in [&[0; 0][..], &[7; 40_000]] {
+            let mut order = active();
+            let mut handed_on = 0;
+            for number in 2..20_000 {
+                handed_on += u64::from(order.take(at(0), number, body, WAITS));
+                while order.ready().is_some() {
+                    handed_on += 1;
+                }
+                assert!(order.held.len() <= HELD_MAX && order.held_bytes <= HELD_BYTES_MAX);
+            }
+            assert_eq!(handed_on, 20_000 - 2);
+            assert_eq!(order.held_bytes, 0);
+        }
+    }
+
+    #[test]
+    fn one_that_was_given_up_and_comes_all_the_same_is_counted_once() {
+        let mut order = active();
+        assert_eq!(come(&mut order, 0, 4), [0; 0]);
+        order.gone(3);
+        assert_eq!(come(&mut order, 0, 3), [0; 0]);
+        assert_eq!(order.held_bytes, 16);
+        order.place(3, Some(&3u64.to_be_bytes()));
+        assert_eq!(order.held_bytes, 16);
+        order.gone(2);
+        assert_eq!(come(&mut order, 1, 1), [1, 3, 4]);
+        assert_eq!(order.held_bytes, 0);
     }
 
     #[test]

@@ -49,16 +49,19 @@ impl Node {
             clamp(packet, self.tun_mtu.min(packet_max));
         }
         let class = class_of(&self.classes, &info);
-        let treatment = treatment(&self.classes, class);
+        let source = ClassKey::new(info.protocol, info.src_port);
+        let destination = ClassKey::new(info.protocol, info.dst_port);
+        let mut treatment = treatment(&self.classes, class);
+        // The port knows its exceptions itself, but not when datagrams are filled and pressed as
+        // a whole.
+        let by_class = treatment.exempt;
+        treatment.exempt |= peer.is_exception(source, destination);
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
             bytes: packet.len() as u32,
-            source: match treatment.exempt {
-                true => NEVER_PRESSED,
-                false => ClassKey::new(info.protocol, info.src_port),
-            },
-            destination: ClassKey::new(info.protocol, info.dst_port),
+            source: if by_class { NEVER_PRESSED } else { source },
+            destination,
             flow: info.flow_hash,
             group: group_of(peer.port.config().scheme.gather, &info, self.flow_seed),
             hold_ns: peer.deadlines.hold_ns(class),
@@ -132,14 +135,14 @@ impl Node {
     /// A worker is done with a [`PressJob`] that was [`Pressing::Pending`]: `result` is the
     /// compressed packet, or nothing if it did not become smaller.
     pub fn pressed(&mut self, ticket: Ticket, result: Result<Option<&[u8]>, ()>, took_ns: u64) {
-        let Ticket { peer, generation, id } = ticket;
+        let Ticket { peer, generation, id, codec } = ticket;
         let peer = &mut self.peers[peer];
         if peer.removed || peer.generation != generation {
             self.store.remove(id); // the port that waited for it is gone
             return;
         }
         let outcome = match result {
-            Ok(Some(bytes)) => keep_pressed(peer, id, &mut self.store, bytes),
+            Ok(Some(bytes)) => keep_pressed(peer, (id, codec), &mut self.store, bytes),
             Ok(None) => Outcome::NotSmaller,
             Err(()) => Outcome::Failed,
         };
@@ -176,6 +179,7 @@ impl Node {
             let peer = &mut self.peers[index];
             say_hello(peer, index, env, now);
             peer.reassembly.expire(now);
+            peer.kept.expire(now, peer.rtt_ns);
             if peer.gives_up_scheme(now) {
                 peer.port.clear(|id| self.store.remove(id));
                 peer.take_up_scheme();
@@ -225,8 +229,10 @@ impl Node {
     /// The peer is dead: its sessions and what waits for it are forgotten, and a new
     /// handshake begins.
     pub(super) fn give_up(&mut self, env: &mut impl Env, index: usize) {
+        self.release(env, env.now(), index);
         let peer = &mut self.peers[index];
         peer.handshake.forget();
+        peer.kept.clear();
         peer.port.clear(|id| self.store.remove(id));
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index));

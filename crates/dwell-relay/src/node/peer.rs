@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_codec::supported_bitmap;
+use dwell_codec::{CodecId, supported_bitmap};
 use dwell_policy::{
     ClassKey, ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Scheme,
     Trigger,
@@ -18,7 +18,7 @@ use dwell_wire::{Hello, ReplayWindow, Report};
 use super::deadlines::Deadlines;
 use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
-use super::reassembly::Reassembly;
+use super::reassembly::Reassemblies;
 use super::resend::Kept;
 use crate::config::{ClassConfig, PeerConfig, RateConfig};
 use crate::trust::{Handshake, Offer, RandomSource, Session};
@@ -91,7 +91,8 @@ pub(crate) struct Peer {
     /// The longest datagram that the path takes, and that the peer takes.
     path_datagram_max: u16,
     peer_datagram_max: u16,
-    codec_accepted: bool,
+    /// What the peer said of itself when the session began.
+    pub(super) hello: Option<Hello>,
     /// The port goes on with another scheme than the configured one until it is empty; since
     /// when, once that was noted.
     old_scheme: Option<Option<Instant>>,
@@ -104,7 +105,7 @@ pub(crate) struct Peer {
     pub(crate) frame_units: Vec<PacketId>,
     /// The name of the latest record that was cut.
     pub(crate) fragment_id: u32,
-    pub(crate) reassembly: Reassembly,
+    pub(crate) reassembly: Reassemblies,
     /// What was sent and may be sent again; what came and what is missing.
     pub(crate) kept: Kept,
     pub(crate) order: Order,
@@ -133,11 +134,15 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn new(
         generation: u64,
-        config: PeerConfig,
+        mut config: PeerConfig,
         classes: &[ClassConfig],
         endpoint: Option<SocketAddr>,
-        random: RandomSource,
+        mut random: RandomSource,
     ) -> Result<Self, ConfigError> {
+        // A restarted node must not go on with names that it had before.
+        let mut fragment_id = [0; 4];
+        random(&mut fragment_id);
+        config.exceptions.sort_unstable();
         let offer = Offer { datagram_max: u16::MAX, codecs: supported_bitmap() };
         let handshake = Handshake::new(&config.security, offer, random);
         let mut peer = Self {
@@ -150,14 +155,14 @@ impl Peer {
             removed: false,
             path_datagram_max: DATAGRAM_MAX_DEFAULT,
             peer_datagram_max: u16::MAX,
-            codec_accepted: true,
+            hello: None,
             old_scheme: None,
             regrouped_len: None,
             deadlines: Deadlines::default(),
             hold_until: None,
             frame_units: Vec::new(),
-            fragment_id: 0,
-            reassembly: Reassembly::default(),
+            fragment_id: u32::from_be_bytes(fragment_id),
+            reassembly: Reassemblies::default(),
             kept: Kept::default(),
             order: Order::default(),
             rx: RxStatus::default(),
@@ -179,7 +184,7 @@ impl Peer {
             config,
         };
         peer.deadlines.configure(classes);
-        peer.pacer.set_exact(peer.is_chunked());
+        peer.pacer.set_exact(peer.is_to_chunk());
         peer.refresh_deadlines();
         peer.configure_port()?;
         peer.port.link_busy();
@@ -189,13 +194,14 @@ impl Peer {
     /// Takes a new configuration; what waits, the session and what was learned stay.
     pub(crate) fn reconfigure(
         &mut self,
-        config: PeerConfig,
+        mut config: PeerConfig,
         classes: &[ClassConfig],
     ) -> Result<(), ConfigError> {
+        config.exceptions.sort_unstable();
         let other_codec = config.codec != self.config.codec;
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
-        self.pacer.set_exact(self.is_chunked());
+        self.pacer.set_exact(self.is_to_chunk());
         self.deadlines.configure(classes);
         self.refresh_deadlines();
         self.configure_port()?;
@@ -207,8 +213,8 @@ impl Peer {
 
     fn configure_port(&mut self) -> Result<(), ConfigError> {
         let config = &self.config;
-        let mut scheme = if self.codec_accepted { config.scheme } else { Scheme::none() };
-        if self.is_chunked() {
+        let mut scheme = if self.codec_accepted() { config.scheme } else { Scheme::none() };
+        if self.is_to_chunk() {
             // Filling datagrams needs no codec.
             let timers = self.deadlines.timers();
             scheme = timers.map_or(config.scheme, |timers| config.scheme.with_class_timers(timers));
@@ -253,8 +259,14 @@ impl Peer {
         now >= *since.get_or_insert(now) + OLD_SCHEME_NS
     }
 
-    /// Whether packets are held back to fill datagrams.
+    /// Whether packets are held back to fill datagrams, now; after a reload the port goes on
+    /// with the scheme before until it is empty.
     pub(crate) fn is_chunked(&self) -> bool {
+        matches!(self.port.config().scheme.trigger, Trigger::Chunk { .. })
+    }
+
+    /// Whether they are to be, by the configuration.
+    fn is_to_chunk(&self) -> bool {
         matches!(self.config.scheme.trigger, Trigger::Chunk { .. })
     }
 
@@ -276,7 +288,19 @@ impl Peer {
 
     /// Whether the peer can decode what we press with.
     pub(crate) fn codec_accepted(&self) -> bool {
-        self.codec_accepted
+        self.decodes(self.config.codec.id)
+    }
+
+    /// Whether the peer can decode this; believed of a peer that was never heard.
+    pub(crate) fn decodes(&self, codec: CodecId) -> bool {
+        self.hello.is_none_or(|hello| hello.decodes(codec as u8))
+    }
+
+    /// True if packets from or to such a port must not be pressed.
+    pub(crate) fn is_exception(&self, source: ClassKey, destination: ClassKey) -> bool {
+        let exceptions = &self.config.exceptions; // sorted when they were taken
+        let listed = |class| exceptions.binary_search(class).is_ok();
+        !exceptions.is_empty() && (listed(&source) || listed(&destination))
     }
 
     /// Whether datagrams with blocks are kept to be sent again.
@@ -306,6 +330,13 @@ impl Peer {
         usize::from(self.datagram_max()) - self.session_bytes() as usize
     }
 
+    /// How many bytes of a record that is cut go into a datagram: room is left for what marks it
+    /// as sent again.
+    pub(crate) fn part_bytes_max(&self) -> usize {
+        let taken = fragment_record_len(0) + RESENT_RECORD_LEN;
+        self.units_bytes_max().saturating_sub(taken).max(1)
+    }
+
     fn frame_cost(&self) -> FrameCost {
         let record = RECORD_HEADER_LEN as u32;
         FrameCost {
@@ -316,7 +347,7 @@ impl Peer {
             fragment_bytes: fragment_record_len(0) as u32,
             fragment_spare_bytes: RESENT_RECORD_LEN as u32,
             unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
-            units_max: if self.is_chunked() { CHUNK_UNITS_MAX } else { UNITS_MAX },
+            units_max: if self.is_to_chunk() { CHUNK_UNITS_MAX } else { UNITS_MAX },
         }
     }
 
@@ -354,18 +385,22 @@ impl Peer {
     }
 
     pub(crate) fn set_endpoint(&mut self, endpoint: SocketAddr) {
-        self.endpoint = Some(endpoint);
+        if self.endpoint.replace(endpoint) != Some(endpoint) {
+            // Another way, of which nothing was measured.
+            self.deadlines.forget();
+            self.rtt_ns = None;
+            self.refresh_deadlines();
+        }
         self.refresh_port();
     }
 
     /// A session came to be. True if the peer can't decode what we press with.
     pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> bool {
         self.peer_datagram_max = hello.datagram_max.max(576);
-        self.codec_accepted = hello.decodes(self.config.codec.id as u8);
-        self.reassembly.clear();
+        self.hello = Some(*hello);
+        self.reassembly.begin();
         self.kept.clear();
         self.order.reset();
-        self.deadlines.forget();
         self.refresh_deadlines();
         self.refresh_port();
         self.heard(now);
@@ -373,7 +408,7 @@ impl Peer {
         self.reported_bytes = self.rx.bytes;
         self.session_base = self.rx.clone();
         self.session_records = self.records;
-        !self.codec_accepted
+        !self.codec_accepted()
     }
 
     fn refresh_port(&mut self) {
@@ -451,7 +486,7 @@ impl Peer {
 
     /// When the round trip is to be measured for the sake of deadlines.
     fn measure_at(&self) -> Instant {
-        let needed = self.is_chunked()
+        let needed = self.is_to_chunk()
             && self.deadlines.any()
             && self.config.one_way_delay_ns.is_none()
             && self.spoke_at > self.probed_at;

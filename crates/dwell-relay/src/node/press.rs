@@ -2,9 +2,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use dwell_codec::CodecId;
 use dwell_policy::{Gather, Outcome, PacketId};
 use dwell_wire::PacketInfo;
-use dwell_wire::header::PRESSED_HEADER_LEN;
+use dwell_wire::block::{BLOCK_HEADER_LEN, FRAGMENTS_MAX};
+use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
 use dwell_wire::regroup::{grown_bytes_max, regroup};
 
 use super::env::{Env, PressJob, Pressing, Ticket};
@@ -105,7 +107,12 @@ fn give(
     // One byte less than the packets, headers counted: what doesn't fit is not smaller.
     let room = bytes.len().saturating_sub(PRESSED_HEADER_LEN + 1);
     env.press(PressJob {
-        ticket: Ticket { peer: index, generation: peer.generation, id },
+        ticket: Ticket {
+            peer: index,
+            generation: peer.generation,
+            id,
+            codec: peer.config.codec.id,
+        },
         codec: peer.config.codec,
         packet: bytes,
         out: &mut out[..room],
@@ -117,7 +124,7 @@ fn report(peer: &mut Peer, id: PacketId, store: &mut Store, out: &[u8], reply: P
     let (outcome, took_ns) = match reply {
         Pressing::Pending => return,
         Pressing::Done { len: Some(len), took_ns } => {
-            (keep_pressed(peer, id, store, &out[..len]), took_ns)
+            (keep_pressed(peer, (id, peer.config.codec.id), store, &out[..len]), took_ns)
         }
         Pressing::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
         Pressing::Failed => (Outcome::Failed, 0),
@@ -125,8 +132,17 @@ fn report(peer: &mut Peer, id: PacketId, store: &mut Store, out: &[u8], reply: P
     peer.port.pressed(id, outcome, took_ns);
 }
 
-/// Puts a press result into the first packet's place, if it is smaller with its header.
-pub(super) fn keep_pressed(peer: &Peer, id: PacketId, store: &mut Store, bytes: &[u8]) -> Outcome {
+/// Puts a press result into the first packet's place, if it is smaller with its header, and the
+/// peer decodes it: it may be another peer than when the press began.
+pub(super) fn keep_pressed(
+    peer: &Peer,
+    (id, codec): (PacketId, CodecId),
+    store: &mut Store,
+    bytes: &[u8],
+) -> Outcome {
+    if !peer.decodes(codec) {
+        return Outcome::NotSmaller;
+    }
     let block = peer.port.block();
     let packets = block.len().max(1);
     let original_len = match block {
@@ -139,11 +155,13 @@ pub(super) fn keep_pressed(peer: &Peer, id: PacketId, store: &mut Store, bytes: 
     let is_block = packets > 1;
     let regrouped_len = peer.regrouped_len.filter(|_| is_block);
     let declared = regrouped_len.unwrap_or(declared);
-    // The format has no room for what grew, whatever headers are saved.
-    if !gains || bytes.len() >= usize::from(declared) {
+    // The format has no room for what grew, whatever headers are saved, nor for more parts.
+    let cut_bytes_max =
+        FRAGMENTS_MAX * peer.part_bytes_max() - RECORD_HEADER_LEN - BLOCK_HEADER_LEN;
+    if !gains || bytes.len() >= usize::from(declared) || bytes.len() > cut_bytes_max {
         return Outcome::NotSmaller;
     }
-    let codec = peer.config.codec.id as u8;
+    let codec = codec as u8;
     let is_regrouped = regrouped_len.is_some();
     let pressed = Pressed { codec, epoch: 0, original_len: declared, is_block, is_regrouped };
     store.press(id, pressed, bytes);
@@ -175,7 +193,12 @@ pub(super) fn press_frame(
     let packets = units.len() as u32;
     let room = bench.block.len().saturating_sub(PRESSED_HEADER_LEN + 1);
     let reply = env.press(PressJob {
-        ticket: Ticket { peer: index, generation: peer.generation, id: first },
+        ticket: Ticket {
+            peer: index,
+            generation: peer.generation,
+            id: first,
+            codec: peer.config.codec.id,
+        },
         codec: peer.config.codec,
         packet: bench.block,
         out: &mut bench.out[..room],

@@ -36,17 +36,69 @@ struct Partial {
     bytes: usize,
 }
 
-/// The incomplete records of one peer, in the order of their beginnings.
+/// The incomplete records of one session, in the order of their beginnings.
 #[derive(Debug, Default)]
-pub(crate) struct Reassembly {
+struct Reassembly {
     records: VecDeque<Partial>,
     bytes: usize,
-    pub(crate) drops: ReassemblyDrops,
+    drops: ReassemblyDrops,
+}
+
+/// The incomplete records of two sessions: what is on its way when a session is renewed is
+/// completed all the same, and never with parts of the other one.
+#[derive(Debug, Default)]
+pub(crate) struct Reassemblies {
+    present: Reassembly,
+    before: Reassembly,
+}
+
+impl Reassemblies {
+    /// Takes a fragment in; gives the record if it was the last that was missing.
+    pub(crate) fn insert(
+        &mut self,
+        now: Instant,
+        is_present: bool,
+        fragment: &Fragment<'_>,
+    ) -> Option<Vec<u8>> {
+        let of_session = if is_present { &mut self.present } else { &mut self.before };
+        of_session.insert(now, fragment)
+    }
+
+    /// A new session begins.
+    pub(crate) fn begin(&mut self) {
+        let mut drops = self.drops();
+        drops.timed_out += self.before.records.len() as u64;
+        self.before = std::mem::take(&mut self.present);
+        self.before.drops = ReassemblyDrops::default();
+        self.present.drops = drops;
+    }
+
+    /// Forgets what is waited for in vain.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.present.expire(now);
+        self.before.expire(now);
+    }
+
+    /// What was dropped, in all sessions.
+    pub(crate) fn drops(&self) -> ReassemblyDrops {
+        let (present, before) = (self.present.drops, self.before.drops);
+        ReassemblyDrops {
+            timed_out: present.timed_out + before.timed_out,
+            crowded_out: present.crowded_out + before.crowded_out,
+            malformed: present.malformed + before.malformed,
+        }
+    }
+
+    /// Records that are incomplete now.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.present.len() + self.before.len()
+    }
 }
 
 impl Reassembly {
     /// Takes a fragment in; gives the record if it was the last that was missing.
-    pub(crate) fn insert(&mut self, now: Instant, fragment: &Fragment<'_>) -> Option<Vec<u8>> {
+    fn insert(&mut self, now: Instant, fragment: &Fragment<'_>) -> Option<Vec<u8>> {
         self.expire(now);
         let at = match self.records.iter().position(|record| record.id == fragment.id) {
             Some(at) => at,
@@ -80,15 +132,8 @@ impl Reassembly {
         None
     }
 
-    /// Forgets everything: a new session begins.
-    pub(crate) fn clear(&mut self) {
-        self.drops.timed_out += self.records.len() as u64;
-        self.records.clear();
-        self.bytes = 0;
-    }
-
     /// Forgets what is waited for in vain.
-    pub(crate) fn expire(&mut self, now: Instant) {
+    fn expire(&mut self, now: Instant) {
         while self.records.front().is_some_and(|record| now.since_ns(record.began) > WAIT_NS) {
             self.drops.timed_out += 1;
             self.take(0);
@@ -97,7 +142,7 @@ impl Reassembly {
 
     /// Records that are incomplete now.
     #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.records.len()
     }
 
@@ -152,6 +197,26 @@ mod tests {
         assert_eq!(joined.insert(now, &fragment(2, 1, 1, b"y")), Some(b"xy".to_vec()));
         assert_eq!((joined.len(), joined.bytes), (0, 0));
         assert_eq!(joined.drops, ReassemblyDrops::default());
+    }
+
+    #[test]
+    fn sessions_are_not_mixed_and_the_one_before_is_completed() {
+        let mut joined = Reassemblies::default();
+        let now = Instant::ZERO;
+        assert_eq!(joined.insert(now, true, &fragment(1, 0, 1, b"old")), None);
+        joined.begin();
+        // The same name in the new session, as after a restart.
+        assert_eq!(joined.insert(now, true, &fragment(1, 1, 1, b" packet")), None);
+        let old = joined.insert(now, false, &fragment(1, 1, 1, b" one"));
+        assert_eq!(old, Some(b"old one".to_vec()));
+        let new = joined.insert(now, true, &fragment(1, 0, 1, b"new"));
+        assert_eq!(new, Some(b"new packet".to_vec()));
+        // Two sessions later nothing comes any more.
+        assert_eq!(joined.insert(now, true, &fragment(2, 0, 1, b"old")), None);
+        joined.begin();
+        assert_eq!((joined.len(), joined.drops().timed_out), (1, 0));
+        joined.begin();
+        assert_eq!((joined.len(), joined.drops().timed_out), (0, 1));
     }
 
     #[test]

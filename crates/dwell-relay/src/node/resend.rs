@@ -40,22 +40,33 @@ pub(crate) struct Kept {
 impl Kept {
     /// Keeps the body of a datagram, and forgets what is too old or too much.
     pub(crate) fn keep(&mut self, now: Instant, number: u32, body: &[u8], rtt_ns: Option<u64>) {
-        let kept_ns = rtt_ns.unwrap_or(RTT_NS_DEFAULT).saturating_mul(KEPT_ROUND_TRIPS);
-        let kept_ns = kept_ns.clamp(KEPT_NS_MIN, KEPT_NS_MAX);
+        self.expire(now, rtt_ns);
         self.bytes += body.len();
-        while let Some(oldest) = self.datagrams.front() {
-            let full = self.bytes > KEPT_BYTES_MAX || self.datagrams.len() >= KEPT_MAX;
-            if !full && now.since_ns(oldest.sent_at) <= kept_ns {
+        while self.bytes > KEPT_BYTES_MAX || self.datagrams.len() >= KEPT_MAX {
+            if !self.forget_oldest() {
                 break;
-            }
-            if let Some(oldest) = self.datagrams.pop_front() {
-                self.bytes -= oldest.body.len();
-                self.recycle(oldest.body);
             }
         }
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.extend_from_slice(body);
         self.datagrams.push_back(Datagram { number, sent_at: now, tries: 0, body: copy });
+    }
+
+    /// Forgets what nobody asks for any more.
+    pub(crate) fn expire(&mut self, now: Instant, rtt_ns: Option<u64>) {
+        let kept_ns = rtt_ns.unwrap_or(RTT_NS_DEFAULT).saturating_mul(KEPT_ROUND_TRIPS);
+        let kept_ns = kept_ns.clamp(KEPT_NS_MIN, KEPT_NS_MAX);
+        let is_old = |oldest: &Datagram| now.since_ns(oldest.sent_at) > kept_ns;
+        while self.datagrams.front().is_some_and(is_old) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) -> bool {
+        let Some(oldest) = self.datagrams.pop_front() else { return false };
+        self.bytes -= oldest.body.len();
+        self.recycle(oldest.body);
+        true
     }
 
     /// The body of a datagram that is to be sent again; none if it is not kept, or was sent
@@ -65,7 +76,7 @@ impl Kept {
         let ahead = number.wrapping_sub(first);
         let at = self.datagrams.binary_search_by_key(&ahead, |it| it.number.wrapping_sub(first));
         let datagram = &mut self.datagrams[at.ok()?];
-        datagram.tries += 1;
+        datagram.tries = datagram.tries.saturating_add(1);
         (datagram.tries <= TRIES_MAX).then_some(&datagram.body)
     }
 
@@ -97,7 +108,9 @@ mod tests {
         for _ in 0..TRIES_MAX {
             assert_eq!(kept.again(1), Some(&[0, 0, 0, 1][..]));
         }
-        assert_eq!(kept.again(1), None);
+        for _ in 0..300 {
+            assert_eq!(kept.again(1), None);
+        }
         assert_eq!(kept.again(u32::MAX), Some(&[0xff; 4][..]));
         assert_eq!([0, 5, u32::MAX - 9].map(|number| kept.again(number).is_some()), [false; 3]);
         kept.clear();
@@ -117,5 +130,7 @@ mod tests {
         }
         assert_eq!(kept.datagrams.len(), KEPT_BYTES_MAX / 1400);
         assert_eq!(kept.bytes, kept.datagrams.len() * 1400);
+        kept.expire(Instant::from_ns(25 * SECOND_NS), None);
+        assert_eq!((kept.bytes, kept.datagrams.len()), (0, 0), "without more being sent");
     }
 }

@@ -96,7 +96,7 @@ fn tx_status(peer: &Peer) -> TxStatus {
 
 fn rx_status(peer: &Peer) -> RxStatus {
     let lost = peer.handshake.current().map(Session::window).map_or(0, ReplayWindow::lost);
-    let drops = peer.reassembly.drops;
+    let drops = peer.reassembly.drops();
     let dropped = [
         ("timed_out", drops.timed_out),
         ("crowded_out", drops.crowded_out),

@@ -163,6 +163,11 @@ impl Handshake {
         }
     }
 
+    /// True if the peer is known by its public key.
+    pub(crate) fn is_keyed(&self) -> bool {
+        matches!(self.0, Method::Keyed(_))
+    }
+
     /// True if a data datagram with this header may be one of the peer's.
     pub(crate) fn may_open(&self, header: DataHeader) -> bool {
         match &self.0 {
@@ -182,6 +187,17 @@ impl Handshake {
             Method::Salted(salted) => salted.open(header, datagram),
             Method::Keyed(keyed) => keyed.open(now, header, datagram),
         }
+    }
+
+    /// What the datagram of this number held came in another one, which had this header and was
+    /// opened: the datagram itself is a duplicate from now on. False if it came before, or is too
+    /// old to tell.
+    pub(crate) fn accept_resent(&mut self, header: DataHeader, sequence_low: u32) -> bool {
+        let session = match &mut self.0 {
+            Method::Salted(salted) => salted.session_of(header),
+            Method::Keyed(keyed) => keyed.session_of(header),
+        };
+        session.is_some_and(|session| session.accept(sequence_low))
     }
 
     /// See [`Salted::repeat_final`].

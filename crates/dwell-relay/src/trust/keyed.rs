@@ -250,14 +250,23 @@ impl Keyed {
         let Ok(hello) = parse_offer(&payload[..len]) else { return Responded::Rejected };
         let (tag_in, tag_out) = (attempt.index as u8, response.sender as u8);
         let agreed = agreed(Role::Initiator, &mut attempt.state, tag_in, tag_out);
-        let before = self.current.replace(Session::agreed(&agreed, now));
-        self.previous = before.or(self.previous.take());
+        self.replace(now, Session::agreed(&agreed, now));
         // If both asked at once there are two sessions, and both ends must choose the same one.
-        if let Some((_, hello)) = self.next.as_mut().filter(|_| self.goes_first) {
+        if let Some((session, hello)) = self.next.as_mut().filter(|_| self.goes_first) {
             *hello = None;
+            session.carried(now);
         }
         self.settled(now);
         Responded::Installed(hello)
+    }
+
+    /// Another session sends from now on. The keys of the one before have 180 s from here, even
+    /// if it never carried a packet.
+    fn replace(&mut self, now: Instant, session: Session) {
+        if let Some(mut before) = self.current.replace(session) {
+            before.carried(now);
+            self.previous = Some(before);
+        }
     }
 
     fn settled(&mut self, now: Instant) {
@@ -326,6 +335,13 @@ impl Keyed {
         self.sessions().any(|session| session.may_open(header))
     }
 
+    /// The session that a datagram with this header is of.
+    pub(super) fn session_of(&mut self, header: DataHeader) -> Option<&mut Session> {
+        let next = self.next.as_mut().map(|(session, _)| session);
+        let mut sessions = self.current.iter_mut().chain(&mut self.previous).chain(next);
+        sessions.find(|session| session.tag_in() == header.session)
+    }
+
     /// Opens a data datagram with the session that it is of.
     pub(super) fn open<'a>(
         &mut self,
@@ -354,8 +370,7 @@ impl Keyed {
     /// The peer uses the next session, so it has it: now we do, too.
     fn promote(&mut self, now: Instant) {
         let Some((session, _)) = self.next.take() else { return };
-        let before = self.current.replace(session);
-        self.previous = before.or(self.previous.take());
+        self.replace(now, session);
         self.settled(now);
     }
 }

@@ -150,9 +150,8 @@ impl Salted {
         let Self { current, previous, .. } = self;
         // The tags of two sessions may be equal, once in 256 times; then the seal tells, but a
         // seal can be tried only once in place. The older session gives way.
-        let of_current = |s: &Session| s.salts().0[0] ^ s.salts().1[0] == header.session;
         match (current, previous) {
-            (Some(current), _) if of_current(current) => {
+            (Some(current), _) if current.tag_in() == header.session => {
                 current.open(header, datagram).map(Opened::current)
             }
             (_, Some(previous)) => {
@@ -161,6 +160,12 @@ impl Salted {
             }
             _ => Err(OpenError::Session),
         }
+    }
+
+    /// The session that a datagram with this header was opened by.
+    pub(super) fn session_of(&mut self, header: DataHeader) -> Option<&mut Session> {
+        let mut sessions = self.current.iter_mut().chain(&mut self.previous);
+        sessions.find(|session| session.tag_in() == header.session)
     }
 
     /// Something came that no session opens. If the peer was never heard in the present one, it

@@ -217,6 +217,14 @@ impl Session {
         header.session == self.tag_in && header.sealed == self.keys.is_some()
     }
 
+    /// Takes the datagram with this number for one that came. False if it did already, or is too
+    /// old to tell.
+    pub(super) fn accept(&mut self, sequence_low: u32) -> bool {
+        let sequence = reconstruct_sequence(self.window.highest(), sequence_low);
+        // Only gaps are filled so: what is sealed moves the window, nothing that it says.
+        sequence < self.window.highest() && sequence != 0 && self.window.accept(sequence)
+    }
+
     /// The replay window, for its accounts.
     pub fn window(&self) -> &ReplayWindow {
         &self.window

@@ -340,6 +340,17 @@ fn keys_are_renewed_in_time_and_nothing_on_its_way_is_lost() {
 }
 
 #[test]
+fn keys_that_were_never_used_are_forgotten_as_soon_once_others_are_there() {
+    let (mut a, mut b) = (End::new(1, 2, None), End::new(2, 1, None));
+    connect(&mut a, &mut b, at(0));
+    let mut restarted = End { unix_ns: 2_000, ..End::new(1, 2, None) };
+    connect(&mut restarted, &mut b, at(10_000));
+    assert!(b.handshake.deadline() <= at(191_000), "those of the first session");
+    assert!(!b.handshake.expire(at(191_000)));
+    assert!(b.handshake.deadline() > at(400_000), "those of the second");
+}
+
+#[test]
 fn keys_that_can_not_be_renewed_are_forgotten() {
     let (mut a, mut b) = (End::new(1, 2, None), End::new(2, 1, None));
     connect(&mut a, &mut b, at(0));

@@ -118,6 +118,26 @@ fn packets_that_are_too_small_alone_are_worth_it_together() {
 }
 
 #[test]
+fn a_peer_that_takes_short_datagrams_only_gets_what_fits_into_64_of_them() {
+    let lines = "scheme = \"edge\"\nblock_bytes = 60000\nqueue_time = \"2s\"";
+    let mut net = pair_with(lines, true, &good_link(), 12);
+    net.run_to(100);
+    for id in net.ends {
+        net.net.with_node(id, |end, _, _| end.node.set_path_datagram_max(0, 576));
+    }
+    // Blocks of 60,000 bytes that shrink by a little.
+    overload(&mut net, 200, Traffic { payload_max: 480, random: 0.8, ..MANY });
+    net.assert_nothing_altered_or_doubled();
+    for side in [0, 1] {
+        let (from, to) = (net.end(side).peer(), net.end(1 - side).peer());
+        assert!(from.tx.balances() && from.tx.held.packets == 0);
+        assert_eq!(from.tx.send_errors["unwritten"], 0);
+        assert_eq!(from.tx.sent.packets, to.rx.packets.packets);
+        assert!(from.tx.not_smaller > 0 || to.rx.blocks > 0, "{:?}", from.tx);
+    }
+}
+
+#[test]
 fn hostile_links_lose_blocks_but_alter_nothing() {
     let link = good_link()
         .with_jitter_ns(2 * MILLI_NS)

@@ -1,6 +1,7 @@
 //! Datagrams that are filled as far as deadlines allow.
 
 use dwell_base::time::{MICRO_NS, MILLI_NS};
+use dwell_policy::ClassKey;
 
 use super::harness::*;
 
@@ -131,4 +132,28 @@ fn what_must_not_be_pressed_is_not() {
         net.assert_nothing_altered_or_doubled();
         net.assert_flows_in_order();
     }
+}
+
+#[test]
+fn exceptions_are_not_pressed_in_filled_datagrams_either() {
+    let config = |side, exceptions: &[u16]| {
+        let lines = format!("scheme = \"chutq-dcf\"\n{CLASSES}");
+        let mut config = config_with(side, true, "10mbit", &lines);
+        // In no order, as a list that somebody wrote.
+        config.peers[0].exceptions =
+            exceptions.iter().map(|&port| ClassKey::new(17, port)).collect();
+        config
+    };
+    for (exceptions, blocks) in [(&[][..], true), (&[9, 53, 7], false), (&[9, 54, 7], true)] {
+        let mut net = Net::new(&[0, 1].map(|side| config(side, exceptions)), &good_link(), 6);
+        run(&mut net, 500, 500 * MICRO_NS);
+        net.assert_nothing_altered_or_doubled();
+        assert_eq!(net.end(1).env.delivered.len(), 502);
+        assert_eq!(net.end(1).peer().rx.blocks > 0, blocks, "{exceptions:?}");
+    }
+    // Of the sources only some are listed: datagrams with one of them stay as they are.
+    let some: Vec<u16> = (1000..1010).collect();
+    let mut net = Net::new(&[0, 1].map(|side| config(side, &some)), &good_link(), 7);
+    run(&mut net, 500, 500 * MICRO_NS);
+    assert!(net.end(1).peer().rx.raw >= 200, "{:?}", net.end(1).peer().rx);
 }

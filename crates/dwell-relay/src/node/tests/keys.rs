@@ -125,6 +125,86 @@ fn keys_are_renewed_over_a_bad_link_too() {
     assert_eq!(net.end(0).peer().tx.send_errors["unconnected"], 0);
 }
 
+/// Blocks that are cut, kept and put in order, while sessions come and go.
+#[test]
+fn blocks_survive_renewal_over_bad_links() {
+    for (seed, loss) in [(0, 0.0), (1, 0.01), (2, 0.03), (3, 0.03)] {
+        let mut link = good_link().with_reorder(if loss > 0.0 { 0.02 } else { 0.0 });
+        link.reorder_by_ns = Some(15 * MILLI_NS);
+        let mut net = keyed_pair("9mbit", "edge", &link.with_loss(loss), seed);
+        net.run_to(5_000);
+        net.set_traffic(Traffic { flows: 20, six: true, payload_max: 1308, random: 0.5 });
+        // In bursts, so that there are blocks, around each renewal: 120 s after the first packet.
+        let mut renewed = 0;
+        for burst in 0..4 {
+            let start = 5_000 + burst * 119_000;
+            net.run_to(start);
+            let before = salts(&net, 0);
+            net.start_sources(start, 10_000, 300 * MICRO_NS);
+            net.run_to(start + 6_000);
+            renewed += u64::from(salts(&net, 0) != before);
+        }
+        assert!(renewed >= 2, "sessions are renewed under load: {renewed}");
+        net.assert_nothing_altered_or_doubled();
+        for side in [0, 1] {
+            let (from, to) = (net.end(side).peer(), net.end(1 - side).peer());
+            assert!(from.tx.balances() && from.tx.held.packets == 0);
+            assert_eq!(net.end(side).node.store.len(), 0);
+            assert!(to.rx.blocks > 500 && to.rx.fragments > 500, "{:?}", to.rx);
+            assert_eq!(to.rx.malformed + to.rx.decode_failed + to.rx.not_allowed, 0);
+            let lost = from.tx.sent.packets - to.rx.packets.packets;
+            if loss == 0.0 {
+                assert_eq!(lost, 0, "renewal alone loses nothing");
+                assert_eq!(net.late_in_flow(), 0, "and keeps the order");
+            }
+            assert!(lost * 100 < from.tx.sent.packets, "{lost} of {}", from.tx.sent.packets);
+            assert!(loss == 0.0 || to.rx.recovered_datagrams > 20, "{:?}", to.rx);
+        }
+    }
+}
+
+#[test]
+fn the_way_is_known_until_it_is_another_one() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 12);
+    net.run_to(1_000);
+    net.net.with_node(net.ends[0], |end, now, _| {
+        let peer = &mut end.node.peers[0];
+        let hello = peer.hello.expect("there is a session");
+        peer.connected(now, &hello);
+        assert!(peer.deadlines.one_way_ns(None).is_some() && peer.rtt_ns.is_some());
+        peer.set_endpoint(ADDRESSES[1].parse().expect("an address"));
+        assert!(peer.deadlines.one_way_ns(None).is_some() && peer.rtt_ns.is_some());
+        peer.set_endpoint("203.0.113.9:4711".parse().expect("an address"));
+        assert!(peer.deadlines.one_way_ns(None).is_none() && peer.rtt_ns.is_none());
+    });
+}
+
+#[test]
+fn a_peer_where_another_is_believed_to_be_gets_through() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 13);
+    let mut two = with_keys(1, b'b', b'c', "10mbit", "packet");
+    two.peers[0].name = "third".to_owned();
+    two.peers[0].prefixes = vec!["10.3.0.0/16".parse().expect("a prefix")];
+    two.peers.extend(keyed(1, "10mbit", "packet").peers);
+    let at: Option<SocketAddr> = Some(ADDRESSES[0].parse().expect("an address"));
+    net.net.with_node(net.ends[1], |end, _, _| {
+        let mut rng = dwell_base::Rng::from_seed(5);
+        let mut random = || -> RandomSource {
+            let mut rng = dwell_base::Rng::from_seed(rng.below(u64::MAX));
+            Box::new(move |bytes| rng.fill(bytes))
+        };
+        end.node = Node::new(&two, &[at, at], &mut random).expect("a good configuration");
+    });
+    net.run_to(1_000);
+    assert!(net.end(0).is_up());
+    net.start_sources(1_000, 100, MILLI_NS);
+    net.run_to(2_000);
+    assert_eq!(net.end(1).env.delivered.len(), 100);
+    let peers = net.end(1).node.status(net.end(1).env.now()).peers;
+    assert_eq!((peers[0].rx.auth_failed, peers[0].rx.packets.packets), (0, 0));
+    assert_eq!(peers[1].rx.packets.packets, 100);
+}
+
 #[test]
 fn an_idle_pair_stays_up_and_says_little() {
     let mut net = keyed_pair("10mbit", "packet", &good_link(), 5);

@@ -3,7 +3,10 @@
 use dwell_base::time::MICRO_NS;
 use dwell_testkit::LinkSpec;
 
+use dwell_wire::control::Numbers;
+
 use super::harness::*;
+use crate::node::link::send_again;
 
 const MANY: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random: 0.5 };
 
@@ -62,6 +65,46 @@ fn nothing_is_sent_twice_over_a_link_that_only_reorders() {
 }
 
 #[test]
+fn what_comes_later_than_its_second_copy_comes_once() {
+    for lines in ["scheme = \"edge\"", "scheme = \"edge\"\norder_wait = \"0ms\""] {
+        let mut link = good_link().with_reorder(0.05).with_loss(0.01);
+        link.reorder_by_ns = Some(40_000 * MICRO_NS); // four round trips
+        for seed in 0..4 {
+            let net = run(lines, &link, seed);
+            let rx = net.end(1).peer().rx;
+            assert!(rx.recovered_datagrams > 20 && rx.replayed > 5, "{rx:?}");
+        }
+    }
+}
+
+#[test]
+fn a_link_that_takes_no_more_is_not_given_second_copies() {
+    let mut net = run("scheme = \"edge\"", &good_link(), 7);
+    net.net.with_node(net.ends[0], |end, now, _| {
+        let End { node, env, .. } = end;
+        let peer = &mut node.peers[0];
+        peer.kept.clear();
+        let mut missing = Numbers::default();
+        for number in 1_000..1_003 {
+            peer.kept.keep(now, number as u32, &[7; 100], None);
+            assert!(missing.add(number));
+        }
+        peer.pacer.blocked(now);
+        send_again(peer, 0, env, now, &missing);
+        assert_eq!(env.sent.len(), 0);
+        // The link takes one more, and then the others are asked for again.
+        peer.pacer.writable();
+        env.link_open = false;
+        send_again(peer, 0, env, now, &missing);
+        assert_eq!(env.sent.len(), 1);
+        peer.pacer.writable();
+        env.link_open = true;
+        send_again(peer, 0, env, now, &missing);
+        assert_eq!(env.sent.len(), 4);
+    });
+}
+
+#[test]
 fn a_long_way_makes_nobody_wait() {
     let link = good_link().with_delay_ns(200 * 1000 * MICRO_NS).with_loss(0.02);
     let net = run("scheme = \"edge\"", &link, 5);
@@ -72,10 +115,20 @@ fn a_long_way_makes_nobody_wait() {
 
 #[test]
 fn a_class_may_be_sent_once_only() {
-    let lines = "scheme = \"edge\"\n[[class]]\nname = \"live\"\nprotocols = [\"udp\"]\n\
-                 retransmit = false\n";
-    let net = run(lines, &good_link().with_loss(0.02), 6);
-    let (from, to) = (net.end(0).peer(), net.end(1).peer());
-    assert_eq!((from.tx.resent_datagrams, to.rx.recovered_datagrams), (0, 0));
-    assert!(to.rx.unrecovered_datagrams > 3, "{:?}", to.rx);
+    for scheme in ["edge", "flow", "chutq-dcf"] {
+        // With half of the ports, what is pressed together mostly has one of them.
+        for ports in ["1000-1019", "1000-1009"] {
+            let lines = format!(
+                "scheme = \"{scheme}\"\n[[class]]\nname = \"live\"\nmax_wait = \"40ms\"\n\
+                 ports = [\"udp/{ports}\"]\nretransmit = false\n"
+            );
+            let net = run(&lines, &good_link().with_loss(0.02), 6);
+            let (from, to) = (net.end(0).peer(), net.end(1).peer());
+            if ports.ends_with("19") {
+                assert_eq!((from.tx.resent_datagrams, to.rx.recovered_datagrams), (0, 0));
+            }
+            assert!(to.rx.blocks > 10, "{scheme}: {:?}", to.rx);
+            assert!(to.rx.unrecovered_datagrams > 3, "{scheme}: {:?}", to.rx);
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS};
+use dwell_codec::{CodecId, CodecSpec, Compressor};
 use dwell_report::status::PeerState;
 use dwell_wire::CloseReason;
 use dwell_wire::header::DATA_HEADER_LEN;
@@ -180,6 +181,37 @@ fn a_new_configuration_keeps_what_waits() {
 }
 
 #[test]
+fn a_new_scheme_leaves_frames_of_the_one_before_whole() {
+    let schemes = ["edge", "chutq-dcf", "flow", "basicq", "packet"];
+    for before in schemes {
+        for after in schemes {
+            let mut net = pair(true, "2mbit", before, &good_link(), 17);
+            net.run_to(1_000);
+            net.set_traffic(Traffic { flows: 5, six: true, payload_max: 300, random: 0.3 });
+            net.start_sources(1_000, 400, 500 * MICRO_NS);
+            for (ms, scheme) in [(1_100, after), (1_150, before), (1_180, after)] {
+                net.run_to(ms);
+                net.net.with_node(net.ends[0], |end, _, out| {
+                    let new = config(0, true, "2mbit", scheme);
+                    let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+                    let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+                    let done = end.node.reconfigure(&new, &[endpoint], &mut random);
+                    done.expect("a good configuration");
+                    end.node.pump_all(&mut end.env);
+                    end.after(out);
+                });
+            }
+            net.run_to(6_000);
+            let tx = net.end(0).peer().tx;
+            assert!(tx.balances() && tx.held.packets == 0);
+            let got = net.end(1).env.delivered.len() as u64;
+            assert_eq!(got, tx.sent.packets, "{before} to {after}");
+            net.assert_nothing_altered_or_doubled();
+        }
+    }
+}
+
+#[test]
 fn a_packet_from_a_foreign_source_is_not_let_in() {
     let mut net = pair(false, "10mbit", "none", &good_link(), 8);
     net.run_to(1_000);
@@ -333,6 +365,41 @@ fn a_result_for_a_peer_that_is_gone_is_nobodys() {
         });
         net.run_to(1_100);
         assert_eq!(net.end(0).node.store.len(), 0);
+    }
+}
+
+#[test]
+fn another_codec_while_a_packet_is_in_the_press_is_told_apart() {
+    // The second is one that the peer, by what it said, does not decode.
+    for (id, accepted) in [(CodecId::Zstd, true), (CodecId::Lzo, false)] {
+        let mut net = pair(true, "10mbit", "all", &good_link(), 16);
+        net.run_to(1_000);
+        net.net.with_node(net.ends[0], |end, _, _| {
+            end.env.worker = Some(Vec::new());
+            end.traffic.random = 0.0;
+            let hello = end.node.peers[0].hello.as_mut().expect("there is a session");
+            hello.codecs &= !(1 << CodecId::Lzo as u8);
+        });
+        net.start_sources(1_000, 10, 10 * MICRO_NS);
+        net.run_to(1_005);
+        net.net.with_node(net.ends[0], |end, _, out| {
+            let mut new = config(0, true, "10mbit", "all");
+            new.peers[0].codec = CodecSpec { id, level: 1 };
+            let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+            let mut random = || -> RandomSource { Box::new(|bytes| bytes.fill(1)) };
+            end.node.reconfigure(&new, &[endpoint], &mut random).expect("a good configuration");
+            assert_eq!(end.node.peers[0].codec_accepted(), accepted);
+            end.work();
+            end.env.worker = None;
+            end.env.compressor = Compressor::new(CodecSpec { id: CodecId::Zstd, level: 1 }, None)
+                .expect("zstd is built in");
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+        });
+        net.run_to(2_000);
+        let rx = net.end(1).peer().rx;
+        assert_eq!((rx.decode_failed, net.end(1).env.delivered.len()), (0, 10), "{id:?}: {rx:?}");
+        net.assert_nothing_altered_or_doubled();
     }
 }
 
