@@ -45,6 +45,7 @@
 //! from its tree into a [`Plan`].
 
 mod error;
+mod estimates;
 mod expression;
 mod key;
 mod model;

@@ -9,6 +9,7 @@ use dwell_policy::{Estimate, Estimates, LearnedConfig, Ratio};
 use crate::plan::{PressClass, PressModel, PressSample};
 
 use super::error::Errors;
+use super::estimates;
 use super::section::Section;
 use super::source::{Inputs, is_heading};
 use super::tree::{Table, Value};
@@ -45,7 +46,7 @@ pub(super) fn read(tree: &Table, inputs: &mut Inputs<'_>, errors: &mut Errors) -
             let time_ns = section.get("time", errors, value::time_ns);
             Some(Pressing::Constant { ratio: ratio?, time_ns })
         }
-        ["class"] => classes(&section.inner("class", errors)?, errors),
+        ["class"] => classes(&section.inner("class", errors)?, inputs, errors),
         ["file"] => measured_file(&section, inputs, errors),
         [_] => {
             let samples = section.list("samples", SAMPLES_EXAMPLE, errors, sample)?;
@@ -67,10 +68,18 @@ pub(super) fn read(tree: &Table, inputs: &mut Inputs<'_>, errors: &mut Errors) -
 
 const SAMPLES_EXAMPLE: &str = "[{ bytes = 500, ratio = 0.93, time = \"20us\" }]";
 
-fn classes(section: &Section<'_>, errors: &mut Errors) -> Option<Pressing> {
+fn classes(
+    section: &Section<'_>,
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<Pressing> {
     let mut out = Vec::new();
     for (name, class) in section.all_inner(errors) {
-        class.refuse_unknown(&["ratio", "time", "byte_time_ns"], errors);
+        if class.has("file") {
+            out.push((name.to_owned(), listed_class(&class, inputs, errors)?));
+            continue;
+        }
+        class.refuse_unknown(&["ratio", "time", "byte_time_ns", "file"], errors);
         let ratio = class.need("ratio", "[0.5, 0.9]", errors, ratio_range);
         let unit_ns = class.or("time", 0, errors, value::time_ns);
         let byte_ns = class.or("byte_time_ns", 0.0, errors, |v| value::number(v, 0.0..=1e6));
@@ -78,6 +87,30 @@ fn classes(section: &Section<'_>, errors: &mut Errors) -> Option<Pressing> {
         out.push((name.to_owned(), PressClass { group: 0, ratio: ratio?, unit_ns, byte_ns }));
     }
     Some(Pressing::PerClass(out))
+}
+
+/// A class that is like one that was found in a capture.
+fn listed_class(
+    class: &Section<'_>,
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<PressClass> {
+    class.refuse_unknown(&["file", "like", "codec", "time"], errors);
+    let name = class.get("file", errors, value::text)?;
+    let like = class.need("like", "\"tcp/80\"", errors, value::text);
+    let codec = class.get("codec", errors, value::text);
+    let unit_ns = class.or("time", 0, errors, value::time_ns);
+    let like = like?;
+    match inputs.text(&name).and_then(|text| estimates::find(&text, &like, codec.as_deref())) {
+        Ok(found) => {
+            let ratio = (found.ratio, found.ratio);
+            Some(PressClass { group: 0, ratio, unit_ns, byte_ns: found.byte_ns })
+        }
+        Err(message) => {
+            class.fail("file", format!("{name}: {message}"), errors);
+            None
+        }
+    }
 }
 
 /// One ratio, or two between which it lies.
@@ -267,6 +300,8 @@ mod tests {
             ("[press]\ntime = \"1us\"", "does not say what pressing brings"),
             ("[press]\nratoi = 0.5", "did you mean `ratio`?"),
             ("[press]\nfile = \"b\"", "b: there is no such file"),
+            ("[press.class.a]\nfile = \"b\"\nlike = \"tcp/80\"", "b: there is no such file"),
+            ("[press.class.a]\nfile = \"b\"", "`like`"),
             ("[press]\nfile = \"wrong.csv\"", "wrong.csv: line 1 is no sample"),
             ("[press]\nratio = 0.5\ntime = \"-1us\"", "negative"),
             ("[press.class.web]\nratio = [0.9, 0.5]", "lower ratio comes first"),
