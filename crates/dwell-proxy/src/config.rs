@@ -47,7 +47,11 @@ impl Pressing {
     /// What a sender to an end that says `theirs` is to do.
     pub fn sender_config(&self, theirs: &Hello) -> StreamConfig {
         let wished = theirs.text.parse().ok().filter(|wish| is_framed(*wish));
-        let strategy = self.strategy.or(wished).unwrap_or_default();
+        let strategy = match self.strategy.or(wished).unwrap_or_default() {
+            // A stream has one block in the press at a time, so that nothing would come early.
+            Strategy::MixOutOfOrder => Strategy::MixInOrder,
+            strategy => strategy,
+        };
         let known = |spec: &CodecSpec| theirs.codecs & (1 << spec.id as u8) != 0;
         let mut config = StreamConfig::new(strategy);
         if let Some(&first) = self.codecs.first() {
@@ -61,7 +65,8 @@ impl Pressing {
             _ => known(&config.codec),
         };
         let block_len_max = usize::try_from(theirs.block_bytes_max).unwrap_or(usize::MAX);
-        if !usable || block_len_max < dwell_stream::BLOCK_LEN_MIN {
+        let is_raw = strategy == Strategy::Raw;
+        if is_raw || !usable || block_len_max < dwell_stream::BLOCK_LEN_MIN {
             config = StreamConfig::new(Strategy::Raw);
         }
         while config.block_len > block_len_max && config.block_len > dwell_stream::BLOCK_LEN_MIN {

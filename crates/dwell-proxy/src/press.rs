@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use dwell_base::Instant;
 use dwell_stream::{Done, Job, Press};
 use tokio::sync::oneshot;
 
@@ -18,8 +19,8 @@ const THREADS_MAX: usize = 16;
 /// How much nicer than the rest of the process.
 const NICENESS: i32 = 5;
 
-/// A job, and who waits for it.
-type Order = (Job, oneshot::Sender<Done>);
+/// A job, when it came, and who waits for it.
+type Order = (Job, Instant, oneshot::Sender<Done>);
 
 /// Hands jobs to the threads, in the order they come. Each stream has one job here at most, which
 /// bounds the queue. The threads end with it.
@@ -56,7 +57,7 @@ impl PressPool {
     /// Has a job done. The receiver fails only if compressing panicked.
     pub(crate) fn submit(&self, job: Job) -> oneshot::Receiver<Done> {
         let (done, receiver) = oneshot::channel();
-        self.shared.lock().orders.push_back((job, done));
+        self.shared.lock().orders.push_back((job, clock::now(), done));
         self.shared.wake.notify_one();
         receiver
     }
@@ -92,11 +93,15 @@ impl Shared {
         // Of this thread alone, as Linux has it. Refused or not: it only matters under load.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut press = Press::new();
-        while let Some((job, waiting)) = self.next() {
+        while let Some((job, submitted, waiting)) = self.next() {
             if waiting.is_closed() {
                 continue;
             }
-            let run = AssertUnwindSafe(|| job.run(&mut press, clock::now));
+            // Waiting for a thread counts: where many streams share the processors, each must
+            // believe its codecs to be slower.
+            let mut begin = Some(submitted);
+            let time = || begin.take().unwrap_or_else(clock::now);
+            let run = AssertUnwindSafe(|| job.run(&mut press, time));
             match catch_unwind(run) {
                 // The stream may have ended meanwhile.
                 Ok(done) => drop(waiting.send(done)),

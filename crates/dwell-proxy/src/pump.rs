@@ -108,7 +108,7 @@ impl<'a> Pump<'a> {
             press,
             metrics,
             up: Uplink::new(sender),
-            receiver: Receiver::new(Limits::default()),
+            receiver: Receiver::new(Limits::in_order()),
             sent: [0; 7],
             received: [0; 4],
             source_ended: false,

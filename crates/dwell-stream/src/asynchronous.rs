@@ -63,6 +63,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
             let now = (self.clock)();
             let wire = self.sender.wire(now);
             if wire.is_empty() {
+                self.sender.unblocked();
                 if self.sender.press(&mut self.press, &mut self.clock).is_none() {
                     return Poll::Ready(Ok(()));
                 }

@@ -244,6 +244,7 @@ impl Blocks {
         if self.queue.is_empty() && self.open.is_empty() && !self.finishing {
             self.next_index = index;
             self.open = out.bytes;
+            self.steering.reopened();
         } else {
             let state = State::Raw(out.bytes);
             self.queue.push_front(Waiting { index, original_len, check, state });
@@ -338,8 +339,9 @@ impl Blocks {
         for (at, block) in reachable.enumerate() {
             match block.state {
                 State::InPress => {}
-                State::Raw(_) if !self.steering.lets_raw_go(now, block.original_len) => {
-                    return None;
+                State::Raw(_) => {
+                    let (len, is_full) = (block.original_len, block.original_len >= self.block_len);
+                    return self.steering.lets_raw_go(now, len, is_full).then_some(at);
                 }
                 _ => return Some(at),
             }

@@ -5,7 +5,7 @@ use dwell_base::Instant;
 use dwell_codec::CodecSpec;
 
 use crate::bound::{Bound, CodecPoint};
-use crate::estimates::Estimates;
+use crate::estimates::{Estimate, Estimates};
 use crate::link::Link;
 use crate::press::Pressing;
 
@@ -89,13 +89,23 @@ impl Hull {
     }
 
     /// Whether a block that could be compressed may go as it is: if that is part of the plan, or
-    /// the link would have to wait for the codec.
-    pub(crate) fn lets_raw_go(&self, now: Instant, len: usize, link: &Link) -> bool {
-        if link.rate().is_none() || self.shares.raw > RAW_SHARE_MIN {
+    /// the link would be through with it sooner than with what any codec makes of it.
+    pub(crate) fn lets_raw_go(
+        &self,
+        now: Instant,
+        (len, is_full): (usize, bool),
+        link: &Link,
+    ) -> bool {
+        let Some(rate) = link.rate().filter(|_| self.shares.raw <= RAW_SHARE_MIN) else {
+            return true;
+        };
+        let (len, drain_ns) = (len as f64, link.drain_ns(now));
+        // What comes in small pieces over an idle link is not a matter of throughput.
+        if !is_full && drain_ns == 0.0 {
             return true;
         }
-        let press_ns = self.planned_cost_ns() * len as f64;
-        link.drain_ns(now) < press_ns
+        let raw_ns = len / rate * 1e9;
+        self.estimates.all().iter().all(|codec| done_ns(codec, len, drain_ns, rate) > raw_ns)
     }
 
     /// With what a block is compressed. If the plan is to compress nothing: nothing while the link
@@ -127,12 +137,19 @@ impl Hull {
 
     /// Where the link is worth so much that the plan has raw blocks, it must not become idle while
     /// a block is compressed: then this codec, or a cheaper one, or none.
+    ///
+    /// Otherwise a cheaper one is used, if the link would be through with that sooner.
     fn in_time(&self, planned: usize, now: Instant, link: &Link, len: usize) -> Option<usize> {
-        if self.shares.raw <= RAW_SHARE_MIN || link.rate().is_none() {
-            return Some(planned);
+        let Some(rate) = link.rate() else { return Some(planned) };
+        let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
+        if self.shares.raw <= RAW_SHARE_MIN {
+            let len = len as f64;
+            if all[planned].cost_ns * len <= drain_ns {
+                return Some(planned);
+            }
+            let done = |at: &usize| done_ns(&all[*at], len, drain_ns, rate);
+            return (0..=planned).min_by(|a, b| done(a).total_cmp(&done(b)));
         }
-        let drain_ns = link.drain_ns(now);
-        let all = self.estimates.all();
         (0..=planned).rev().find(|&at| all[at].cost_ns * len as f64 <= drain_ns)
     }
 
@@ -175,10 +192,10 @@ impl Hull {
         let affordable = all.get(at)?.cost_ns <= EXPLORE_COST_MAX * all[planned].cost_ns;
         affordable.then_some(at)
     }
+}
 
-    /// What the plan's codecs cost on average, in nanoseconds a byte.
-    fn planned_cost_ns(&self) -> f64 {
-        let all = self.estimates.all().iter();
-        all.zip(&self.shares.codecs).map(|(estimate, share)| estimate.cost_ns * share).sum()
-    }
+/// When the link would be through with a block of `len` bytes that is compressed now, in
+/// nanoseconds from when it is through with what it has: `drain_ns`.
+fn done_ns(codec: &Estimate, len: f64, drain_ns: f64, rate: f64) -> f64 {
+    (codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
 }

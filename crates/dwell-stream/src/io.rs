@@ -80,6 +80,9 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
     pub fn pump(&mut self) -> io::Result<Wait> {
         loop {
             let busy = self.send()?;
+            if !busy {
+                self.sender.unblocked();
+            }
             if self.sender.press(&mut self.press, &mut self.clock).is_none() {
                 return Ok(if busy { Wait::Writable } else { Wait::Nothing });
             }

@@ -115,8 +115,9 @@ impl Link {
         }
         let at_least = bytes as f64 * 1e9 / ns as f64;
         if self.rate.is_none_or(|rate| rate < at_least) {
-            self.rate = Some(at_least * GROWTH);
-            self.measured = false;
+            // What was measured is nearly right: a late look at the clock must not spoil it.
+            let growth = if self.measured { 1.0 } else { GROWTH };
+            self.rate = Some(at_least * growth);
         }
     }
 

@@ -33,6 +33,14 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The default ones, but for streams whose blocks come in order: at no time more than
+    /// `output_len` and two blocks are held.
+    pub fn in_order() -> Self {
+        Self { reorder: 0, ..Self::default() }
+    }
+}
+
 /// What an empty output keeps of its memory, in bytes.
 const OUTPUT_KEPT: usize = 64 << 10;
 

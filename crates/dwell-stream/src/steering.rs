@@ -57,11 +57,11 @@ impl Steering {
 
     /// Whether an admitted block of this length may nevertheless go as it is, now that the link
     /// could take it.
-    pub(crate) fn lets_raw_go(&self, now: Instant, len: usize) -> bool {
+    pub(crate) fn lets_raw_go(&self, now: Instant, len: usize, is_full: bool) -> bool {
         match &self.rule {
             Rule::Raw | Rule::Mix(_) => true,
             Rule::All(_) | Rule::Switch(_) => false,
-            Rule::Hull(hull) => hull.lets_raw_go(now, len, &self.link),
+            Rule::Hull(hull) => hull.lets_raw_go(now, (len, is_full), &self.link),
         }
     }
 
@@ -71,6 +71,11 @@ impl Steering {
         if let Rule::Hull(hull) = &mut self.rule {
             hull.went_raw();
         }
+    }
+
+    /// An admitted block is open again, and will be asked for anew.
+    pub(crate) fn reopened(&mut self) {
+        self.backoff.passed_by();
     }
 
     /// The link is busy, and there is nothing that could be compressed meanwhile although the

@@ -148,7 +148,7 @@ async fn receive_stream<F: FnMut(&Progress)>(
     writer: &Writer,
     meter: &mut Meter<F>,
 ) -> Result<(Progress, [u8; 32]), Failure> {
-    let mut receiver = Receiver::new(Limits::default());
+    let mut receiver = Receiver::new(Limits::in_order());
     let mut unpress = Unpress::new();
     let mut bytes = vec![0; PIECE_BYTES];
     while !receiver.is_finished() {

@@ -119,6 +119,6 @@ mod tests {
         let pipe = Progress { total: None, ..progress };
         assert_eq!(line(&pipe), "25.0 MB, 2.5 MB/s, ratio 0.200");
         let start = Progress { bytes: 0, link_bytes: 0, ..progress };
-        assert_eq!(line(&start), "0 B of 100.0 MB (0.0 %), 0 B/s, ratio -");
+        assert_eq!(line(&start), "0 B of 100.0 MB (0 %), 0 B/s, ratio -");
     }
 }
