@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -114,7 +114,15 @@ pub(crate) struct Pair {
 
 /// A port that was free a moment ago.
 pub(crate) fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Below those that the kernel gives to connections: another test may make thousands of these
+    // before somebody listens here.
+    let first = 10_000 + (std::process::id() % 20_000) as u16;
+    (0..1_000)
+        .map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed))
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+        .find(|&address| TcpListener::bind(address).is_ok())
+        .expect("a port is free")
 }
 
 impl Pair {
