@@ -1,10 +1,10 @@
 //! Who a peer is, and the keys that datagrams are sealed with.
 //!
-//! **Key pairs** ([`keyed`]): each node has one, and knows its peers' public keys. Noise makes
-//! fresh keys of them and of ephemeral ones, which are forgotten after minutes; [`gate`] keeps
+//! **Key pairs** (`keyed`): each node has one, and knows its peers' public keys. Noise makes
+//! fresh keys of them and of ephemeral ones, which are forgotten after minutes; `gate` keeps
 //! strangers and floods away from the arithmetic.
 //!
-//! **A pre-shared key** ([`salted`]): both ends exchange fresh salts in sealed hellos; from key
+//! **A pre-shared key** (`salted`): both ends exchange fresh salts in sealed hellos; from key
 //! and salts both derive the keys of a [`Session`], one per direction. A session is installed
 //! only on a hello that echoes a salt of ours that was never used before, so that a replayed
 //! hello can't bring an old session, and with it old nonces, back to life.

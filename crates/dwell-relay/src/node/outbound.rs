@@ -132,7 +132,7 @@ impl Node {
         }
     }
 
-    /// A worker is done with a [`PressJob`] that was [`Pressing::Pending`]: `result` is the
+    /// A worker is done with a [`PressJob`](super::PressJob) that was [`Pressing::Pending`](super::Pressing::Pending): `result` is the
     /// compressed packet, or nothing if it did not become smaller.
     pub fn pressed(&mut self, ticket: Ticket, result: Result<Option<&[u8]>, ()>, took_ns: u64) {
         let Ticket { peer, generation, id, codec } = ticket;
