@@ -18,6 +18,7 @@ mod openvpn;
 mod others;
 mod pinger;
 mod record;
+mod replay;
 mod report;
 mod results;
 mod statistics;
@@ -39,6 +40,7 @@ Examples:
   dwell bench link --json runs.jsonl --resume             go on where it was interrupted
   dwell bench idle --openvpn                              what a tunnel adds to a ping
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
+  dwell bench replay site.pcap                            whether `dwell trace replay` tells the truth
   dwell bench stream --quick                              compressed TCP streams
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
@@ -63,6 +65,7 @@ enum What {
     Link(link::Link),
     Idle(idle::Idle),
     Ceiling(ceiling::Ceiling),
+    Replay(replay::Replay),
     Stream(Box<stream::Stream>),
 }
 
@@ -76,6 +79,7 @@ impl Bench {
             What::Link(command) => command.run(),
             What::Idle(command) => command.run(),
             What::Ceiling(command) => command.run(),
+            What::Replay(command) => command.run(),
             What::Stream(command) => command.run(),
         }
     }
