@@ -138,8 +138,10 @@ fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings
     RelaySettings {
         scheme: dwell.scheme.clone(),
         codec: dwell.codec.clone().unwrap_or(usual.codec),
-        sealed: dwell.security == Security::Psk,
+        sealed: dwell.security != Security::None,
+        keyed: dwell.security == Security::Keys,
         rate,
+        extra: dwell.block_packets.map_or(usual.extra, |m| format!("block_packets = {m}\n")),
         ..RelaySettings::default()
     }
 }
