@@ -205,6 +205,25 @@ impl Node {
         }
     }
 
+    /// This node has another address now: tells the peer. A peer with keys knows us by any sealed
+    /// datagram; one without by hellos only.
+    pub fn moved_away(&mut self, env: &mut impl Env, index: usize) {
+        let now = env.now();
+        let Some(peer) = self.peers.get_mut(index).filter(|peer| !peer.removed) else { return };
+        if peer.handshake.current().is_none() {
+            return; // it is being called anyway
+        }
+        if peer.handshake.is_keyed() {
+            peer.probed(now);
+            peer.spoke(now);
+            let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
+            send_control(peer, index, env, &probe);
+        } else {
+            peer.handshake.renew();
+            say_hello(peer, index, env, now);
+        }
+    }
+
     /// Tells every peer that this node is going.
     pub fn close(&mut self, env: &mut impl Env, reason: CloseReason) {
         for (index, peer) in self.peers.iter_mut().enumerate() {

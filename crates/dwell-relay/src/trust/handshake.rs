@@ -120,6 +120,14 @@ impl Handshake {
         }
     }
 
+    /// Asks for a new session; the present one serves until it is there.
+    pub(crate) fn renew(&mut self) {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.renew(),
+            Method::Keyed(keyed) => keyed.want(),
+        }
+    }
+
     /// Forgets all sessions: the peer said that it is going.
     pub(crate) fn forget(&mut self) {
         match &mut self.0 {

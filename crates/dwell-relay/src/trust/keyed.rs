@@ -140,7 +140,8 @@ impl Keyed {
         self.want();
     }
 
-    fn want(&mut self) {
+    /// Asks for a new session, if it is not being asked for.
+    pub(super) fn want(&mut self) {
         if !self.wanted {
             (self.wanted, self.tries) = (true, 0);
         }
