@@ -7,11 +7,14 @@
 mod bed;
 mod ceiling;
 mod contender;
+mod deadlines;
 mod download;
+mod faults;
 mod flood;
 mod idle;
 mod link;
 mod link_rate;
+mod loss;
 mod machine;
 mod messages;
 mod openvpn;
@@ -40,6 +43,9 @@ Examples:
   dwell bench idle --openvpn                              what a tunnel adds to a ping
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
   dwell bench stream --quick                              compressed TCP streams
+  dwell bench loss                                        a link that loses packets
+  dwell bench faults --security keys                      how soon traffic goes on after a fault
+  dwell bench deadlines                                   packets held back, and those too late
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
 machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
@@ -64,6 +70,9 @@ enum What {
     Idle(idle::Idle),
     Ceiling(ceiling::Ceiling),
     Stream(Box<stream::Stream>),
+    Loss(loss::Loss),
+    Faults(faults::Faults),
+    Deadlines(deadlines::Deadlines),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -77,6 +86,9 @@ impl Bench {
             What::Idle(command) => command.run(),
             What::Ceiling(command) => command.run(),
             What::Stream(command) => command.run(),
+            What::Loss(command) => command.run(),
+            What::Faults(command) => command.run(),
+            What::Deadlines(command) => command.run(),
         }
     }
 }

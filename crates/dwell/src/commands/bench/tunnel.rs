@@ -106,6 +106,14 @@ impl Tunnel {
         }
     }
 
+    /// What the receiving relay says of itself.
+    pub(super) fn receiver_status(&self) -> anyhow::Result<Option<Status>> {
+        match self {
+            Self::Dwell(relays) => Ok(Some(relays.ingress.status()?)),
+            Self::Off | Self::Other(_) => Ok(None),
+        }
+    }
+
     /// Bytes that the sender's end of it has carried; `None` where there is no tunnel.
     pub(super) fn carried_bytes(&self, bed: &Bed<'_>) -> anyhow::Result<Option<u64>> {
         match self {
@@ -138,8 +146,10 @@ fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings
     RelaySettings {
         scheme: dwell.scheme.clone(),
         codec: dwell.codec.clone().unwrap_or(usual.codec),
-        sealed: dwell.security == Security::Psk,
+        sealed: dwell.security != Security::None,
+        keyed: dwell.security == Security::Keys,
         rate,
+        extra: if dwell.retransmit { String::new() } else { "retransmit = false".to_owned() },
         ..RelaySettings::default()
     }
 }
