@@ -1,6 +1,8 @@
 //! One run: relays, traffic, a fault, and what became of the traffic.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -56,11 +58,11 @@ impl Scene<'_> {
         let (there, back) = (there?, back?);
         ensure!(is_equal?, "bytes of the download were altered");
         relays.stop()?;
-        let (struck, download_resumed_ns) = played;
+        let (struck, progress) = played;
         Ok(Aftermath {
             there: one_way(&there, struck)?,
             back: one_way(&back, struck)?,
-            download_resumed_ns,
+            download_resumed_ns: download_resumed_ns(&progress, struck.cleared)?,
             download_bytes,
         })
     }
@@ -79,8 +81,8 @@ impl Scene<'_> {
         Ok(Relays::start(bed.lab, &bed.pair, &Programs::this().dwell, &settings)?)
     }
 
-    /// Lets it happen, and waits until everything goes on: when it was, and how long the
-    /// download took.
+    /// Lets it happen, and waits until everything goes on: when it was, and when more of the
+    /// download had come.
     fn act(
         &self,
         bed: &Bed<'_>,
@@ -88,23 +90,37 @@ impl Scene<'_> {
         relays: &mut Relays,
         downloads: &Downloads,
         streams: &[Stream; 2],
-    ) -> anyhow::Result<(Struck, u64)> {
+    ) -> anyhow::Result<(Struck, Vec<Instant>)> {
         bed.sleep(WARM_UP)?;
         ensure!(downloads.received_bytes() > 0, "nothing is downloaded");
         ensure!(streams.iter().all(|stream| stream.received() > 0), "no datagram arrives");
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let watching = scope.spawn(|| downloads.watch(&stop));
+            let struck = self.strike(bed, trap, relays, downloads, streams);
+            stop.store(true, Ordering::Relaxed);
+            let progress = watching.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+            Ok((struck?, progress))
+        })
+    }
+
+    fn strike(
+        &self,
+        bed: &Bed<'_>,
+        trap: &mut Trap,
+        relays: &mut Relays,
+        downloads: &Downloads,
+        streams: &[Stream; 2],
+    ) -> anyhow::Result<Struck> {
         let struck = trap.strike(&bed.pair, relays)?;
         let before = downloads.received_bytes();
         let end = Instant::now() + PATIENCE;
-        let mut download_resumed = None;
         loop {
             bed.check()?;
-            if download_resumed.is_none() && downloads.received_bytes() > before {
-                download_resumed = Some(struck.cleared.elapsed());
-            }
             let is_back = streams.iter().all(|stream| stream.has_resumed_after(struck.cleared));
-            if let Some(took) = download_resumed.filter(|_| is_back) {
+            if is_back && downloads.received_bytes() > before {
                 bed.sleep(AFTER)?;
-                return Ok((struck, u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)));
+                return Ok(struck);
             }
             ensure!(
                 Instant::now() < end,
@@ -112,9 +128,15 @@ impl Scene<'_> {
                 relays.ingress.log(),
                 relays.egress.log()
             );
-            std::thread::sleep(GLANCE);
+            thread::sleep(GLANCE);
         }
     }
+}
+
+/// From a moment until more of the download had come.
+fn download_resumed_ns(progress: &[Instant], cleared: Instant) -> anyhow::Result<u64> {
+    let first = progress.iter().find(|at| **at > cleared).context("the download stands still")?;
+    Ok(u64::try_from((*first - cleared).as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn streams(bed: &Bed<'_>) -> anyhow::Result<[Stream; 2]> {
