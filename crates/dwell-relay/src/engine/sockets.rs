@@ -22,7 +22,7 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// The peers that don't answer, the paths and the routes are looked after this often.
 const LOOK_AFTER_NS: u64 = 10 * SECOND_NS;
 /// Sockets that broke are made anew this often at most.
-const REOPEN_NS: u64 = SECOND_NS;
+const REOPEN_NS: u64 = SECOND_NS / 4;
 /// A datagram must carry a packet of 1280 bytes, or IPv6 would not work inside. Paths that take
 /// less have to cut datagrams.
 const DATAGRAM_MIN: u16 = 1280 + (DATA_HEADER_LEN + SEAL_TAG_LEN + RECORD_HEADER_LEN) as u16;

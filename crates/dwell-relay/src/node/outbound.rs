@@ -193,10 +193,7 @@ impl Node {
             }
             let peer = &mut self.peers[index];
             if due.probe {
-                peer.probed(now);
-                peer.spoke(now);
-                let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
-                send_control(peer, index, env, &probe);
+                probe(peer, index, env, now);
             }
             if due.report {
                 let report = Control::Report(peer.report(now));
@@ -214,10 +211,7 @@ impl Node {
             return; // it is being called anyway
         }
         if peer.handshake.is_keyed() {
-            peer.probed(now);
-            peer.spoke(now);
-            let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
-            send_control(peer, index, env, &probe);
+            probe(peer, index, env, now);
         } else {
             peer.handshake.renew();
             say_hello(peer, index, env, now);
@@ -286,6 +280,14 @@ fn refuse_too_big(env: &mut impl Env, packet: &[u8], info: &PacketInfo, max: u16
 /// Keeps a TCP connection's segments within `mtu`.
 pub(super) fn clamp(packet: &mut [u8], mtu: u16) {
     clamp_mss(packet, mtu.saturating_sub(TCP_V4_BYTES), mtu.saturating_sub(TCP_V6_BYTES));
+}
+
+/// Asks a peer for a sign of life.
+pub(super) fn probe(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
+    peer.probed(now);
+    peer.spoke(now);
+    let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
+    send_control(peer, index, env, &probe);
 }
 
 fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {

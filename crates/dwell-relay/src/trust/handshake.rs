@@ -208,6 +208,13 @@ impl Handshake {
         session.is_some_and(|session| session.accept(sequence_low))
     }
 
+    /// See [`Keyed::hurry`].
+    pub(crate) fn hurry(&mut self) {
+        if let Method::Keyed(keyed) = &mut self.0 {
+            keyed.hurry();
+        }
+    }
+
     /// See [`Salted::repeat_final`].
     pub(crate) fn repeat_final(
         &mut self,
