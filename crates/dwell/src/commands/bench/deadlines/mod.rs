@@ -30,7 +30,7 @@ Examples:
   dwell bench deadlines --mtu 9000 --rate 50mbit --json deadlines.jsonl
 
 Three classes of packets, each a third of the load in bytes, at random moments: 40 bytes that may
-take 5 ms, 200 bytes that may take 20 ms, and 1500 bytes that may take 100 ms. The sending relay
+take 5 ms, 200 bytes that may take 20 ms, and 1400 bytes that may take 100 ms. The sending relay
 is limited by --rate; a load above 1 begins in the middle of a load of 0.8, as in the paper, and
 only what is sent meanwhile counts.
 
