@@ -70,6 +70,9 @@ pub struct Tally {
     pub duplicates: u64,
     /// Datagrams that are none of the stream, or were altered.
     pub altered: u64,
+    /// How much later than due datagrams were sent, on average: large values mean that the
+    /// machine has no time for the source, and that measurements are void.
+    pub late_mean_ns: u64,
 }
 
 impl Tally {
@@ -123,6 +126,7 @@ struct Shared {
     latest_sent_ns: AtomicU64,
     duplicates: AtomicU64,
     altered: AtomicU64,
+    late_total_ns: AtomicU64,
 }
 
 /// How soon threads notice that it is over.
@@ -158,6 +162,7 @@ impl Stream {
             latest_sent_ns: AtomicU64::new(0),
             duplicates: AtomicU64::new(0),
             altered: AtomicU64::new(0),
+            late_total_ns: AtomicU64::new(0),
         });
         let receive = Arc::clone(&shared);
         let receiver = to.spawn_thread(move || receive.receive(&socket))?;
@@ -196,6 +201,7 @@ impl Stream {
             arrivals,
             duplicates: count(&self.shared.duplicates),
             altered: count(&self.shared.altered),
+            late_mean_ns: count(&self.shared.late_total_ns) / count(&self.shared.sent).max(1),
         })
     }
 }
@@ -218,6 +224,8 @@ impl Shared {
                 }
                 thread::sleep(left.min(GLANCE));
             }
+            let late = self.epoch.elapsed().saturating_sub(due);
+            self.late_total_ns.fetch_add(ns(late), Ordering::Relaxed);
             due += pauses.next();
             self.write(number, self.epoch.elapsed().as_micros() as u32, &mut payload);
             // While there is no route, or no room, it is lost.
@@ -342,6 +350,7 @@ mod tests {
             latest_sent_ns: AtomicU64::new(0),
             duplicates: AtomicU64::new(0),
             altered: AtomicU64::new(0),
+            late_total_ns: AtomicU64::new(0),
         }
     }
 
@@ -381,7 +390,7 @@ mod tests {
             at_ns: at_ms * 1_000_000,
         };
         let arrivals = vec![arrival(0, 0, 1), arrival(1, 10, 400), arrival(3, 300, 410)];
-        let tally = Tally { epoch, sent: 4, arrivals, duplicates: 0, altered: 0 };
+        let tally = Tally { epoch, sent: 4, arrivals, duplicates: 0, altered: 0, late_mean_ns: 0 };
         let at = |ms| epoch + Duration::from_millis(ms);
         assert_eq!(tally.lost(), 1);
         assert_eq!(tally.resumed_after_ns(at(200)), Some(210_000_000));

@@ -226,7 +226,7 @@ fn a_record_in_64_parts_is_joined_and_one_in_more_is_refused() {
         let rx = net.end(1).peer().rx;
         if is_taken {
             assert_eq!((rx.fragments, rx.malformed), (parts as u64, 0));
-            assert_eq!(net.end(1).env.delivered, [packet.clone()]);
+            assert_eq!(net.end(1).env.delivered, std::slice::from_ref(&packet));
         } else {
             assert_eq!((rx.fragments, rx.malformed), (0, parts as u64), "{parts} parts");
             assert!(net.end(1).env.delivered.is_empty());

@@ -36,7 +36,9 @@ only what is sent meanwhile counts.
 
 `datagrams` are those sent for a hundred packets. `late` are packets that the relay sent later than it
 may hold them back, W = max_wait - (X + D), as in the paper; `arrived late` those that took longer than
-max_wait from the source to the receiver, by the clock that both hosts share.
+max_wait from the source to the receiver, by the clock that both hosts share. `sources late`: how
+much later than due packets were sent on average; more than some 100 us mean that the machine had no
+time for them, nor for the relays, and that the run tells nothing.
 
 Exit codes:
   0    all runs are done

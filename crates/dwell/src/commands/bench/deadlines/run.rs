@@ -32,6 +32,8 @@ pub(super) struct Measured {
     pub(super) dropped_packets: u64,
     /// What it takes the way to its peer for.
     pub(super) one_way_ns: Option<u64>,
+    /// How much later than due the sources sent, on average.
+    pub(super) sources_late_ns: u64,
     pub(super) classes: Vec<ClassResult>,
 }
 
@@ -209,6 +211,7 @@ fn measured(
         datagrams: after.tx.frames - before.tx.frames,
         dropped_packets: after.tx.dropped_total().packets - before.tx.dropped_total().packets,
         one_way_ns: after.one_way_ns,
+        sources_late_ns: tallies.iter().map(|(_, tally)| tally.late_mean_ns).max().unwrap_or(0),
         classes,
     })
 }

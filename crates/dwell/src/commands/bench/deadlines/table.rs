@@ -48,6 +48,7 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
         Column::right("excess mean"),
         Column::right("most"),
         Column::right("dropped"),
+        Column::right("sources late"),
     ]);
     let mut schemes: Vec<&str> = Vec::new();
     for run in runs {
@@ -85,6 +86,8 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
                 time(median(&|it| it.received_excess_mean_ns as f64)),
                 time(most(&|it| it.received_excess_max_ns as f64)),
                 all(&|run| run.dropped_packets as f64).map_or_else(String::new, |n| n.to_string()),
+                all(&|run| run.sources_late_ns as f64)
+                    .map_or_else(String::new, |ns| time(Some(ns))),
             ]);
         }
     }
@@ -137,6 +140,7 @@ mod tests {
                 datagrams: 50,
                 dropped_packets: 0,
                 one_way_ns: Some(100_000),
+                sources_late_ns: 90_000,
                 classes: CLASSES.iter().map(|it| class(it.name)).collect(),
             },
         }
