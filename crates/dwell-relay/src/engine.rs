@@ -102,6 +102,8 @@ struct Engine {
     resolver: Resolver,
     /// When peers, paths and routes are looked after.
     look_after_at: Instant,
+    /// When broken sockets are made anew at the earliest.
+    reopen_at: Instant,
     stopping: bool,
     /// Peers whose ports may have something to do.
     touched: Vec<usize>,
@@ -163,6 +165,7 @@ impl Engine {
             tun_retry_at: Instant::FAR_FUTURE,
             resolver,
             look_after_at: Clock::now() + SECOND_NS,
+            reopen_at: Instant::ZERO,
             stopping: false,
             touched: Vec::new(),
         };
@@ -299,8 +302,8 @@ impl Engine {
                     return Ok(());
                 }
             }
-            let deadline =
-                self.node.deadline().min(stop_at).min(self.tun_retry_at).min(self.look_after_at);
+            let deadline = self.node.deadline().min(stop_at).min(self.tun_retry_at);
+            let deadline = deadline.min(self.look_after_at).min(self.reopen_due());
             self.poller
                 .wait(Some(deadline), now, &mut ready)
                 .map_err(RunError::system("wait for events"))?;
@@ -349,6 +352,9 @@ impl Engine {
         }
         if now >= self.look_after_at {
             self.look_after(now);
+        }
+        if now >= self.reopen_due() {
+            self.reopen(now);
         }
     }
 

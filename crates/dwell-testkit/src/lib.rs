@@ -5,17 +5,20 @@
 //! * [`lab`]: hosts as network namespaces that vanish with the process, joined by real
 //!   interfaces, and [`emulator`], which runs the model between two of them;
 //! * [`http`] and [`ping`]: just enough traffic to measure with;
-//! * [`relays`]: a relay at each end of a thin link;
+//! * [`relays`]: a relay at each end of a thin link, and [`faults`] that befall them;
+//! * [`stream`]: numbered datagrams, each checked and timed;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
 pub mod corpus;
 pub mod emulator;
+pub mod faults;
 pub mod http;
 pub mod lab;
 pub mod link;
 pub mod mesh;
 pub mod ping;
 pub mod relays;
+pub mod stream;
 mod sys;
 pub mod virtual_net;
 

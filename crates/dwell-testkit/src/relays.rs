@@ -5,12 +5,13 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dwell_base::Rate;
 use dwell_report::Status;
 use dwell_report::status::PeerState;
+use rustix::process::Signal;
 use thiserror::Error;
 
 use crate::lab::topology::Pair;
@@ -99,6 +100,7 @@ pub enum RelayError {
 #[derive(Debug)]
 pub struct Relay {
     name: String,
+    dwell: PathBuf,
     host: Host,
     process: Process,
     status: PathBuf,
@@ -155,7 +157,7 @@ impl Relays {
         Ok(relays)
     }
 
-    fn wait_until_up(&mut self) -> Result<(), RelayError> {
+    pub(crate) fn wait_until_up(&mut self) -> Result<(), RelayError> {
         self.ingress.wait_for_peer(Duration::from_secs(10))?;
         self.egress.wait_for_peer(Duration::from_secs(10))
     }
@@ -181,13 +183,38 @@ impl Relay {
     ) -> Result<Self, RelayError> {
         let log = folder.join(format!("{name}.log"));
         let failed = |source| RelayError::Io { what: format!("start {name}"), source };
-        let output = std::fs::File::create(&log).map_err(failed)?;
-        let errors = output.try_clone().map_err(failed)?;
-        let mut command = host.command(dwell);
-        command.arg("relay").arg("--config").arg(&config).stdout(output).stderr(errors);
-        let process = Process::spawn(&mut command)?;
+        let errors = std::fs::File::create(&log).map_err(failed)?;
+        let process = spawn(&host, dwell, &config, errors.into())?;
         let status = folder.join(format!("{name}.sock"));
-        Ok(Self { name: name.to_owned(), host, process, status, log, config })
+        let (name, dwell) = (name.to_owned(), dwell.to_owned());
+        Ok(Self { name, dwell, host, process, status, log, config })
+    }
+
+    /// Ends it without a word, as `kill -9` and a power failure do.
+    ///
+    /// # Errors
+    /// If it can't be signalled, or does not end.
+    pub fn kill(&mut self) -> Result<(), RelayError> {
+        self.process.signal(Signal::KILL)?;
+        match self.process.wait_timeout(Duration::from_secs(10))? {
+            Some(_) => Ok(()),
+            None => Err(self.failed(format!("{} outlives SIGKILL", self.name))),
+        }
+    }
+
+    /// Starts it again, once it has ended, with the configuration as it is now. It logs to
+    /// `errors`, or else goes on with its log.
+    ///
+    /// # Errors
+    /// If it can't be started.
+    pub fn restart(&mut self, errors: Option<Stdio>) -> Result<(), RelayError> {
+        let failed = |source| RelayError::Io { what: format!("restart {}", self.name), source };
+        let errors = match errors {
+            Some(errors) => errors,
+            None => std::fs::File::options().append(true).open(&self.log).map_err(failed)?.into(),
+        };
+        self.process = spawn(&self.host, &self.dwell, &self.config, errors)?;
+        Ok(())
     }
 
     /// Where it runs.
@@ -247,6 +274,12 @@ impl Relay {
         let from = log.len().saturating_sub(2000);
         RelayError::Relay { what, log: log.get(from..).unwrap_or(&log).to_owned() }
     }
+}
+
+fn spawn(host: &Host, dwell: &Path, config: &Path, errors: Stdio) -> Result<Process, LabError> {
+    let mut command = host.command(dwell);
+    command.arg("relay").arg("--config").arg(config).stdout(Stdio::null()).stderr(errors);
+    Process::spawn(&mut command)
 }
 
 /// What differs between the two ends.

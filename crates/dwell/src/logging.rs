@@ -1,12 +1,16 @@
 //! What is logged: to standard error, as much as `DWELL_LOG`, `-v` or a configuration asks for.
 
+mod unblocking;
+
 use std::io;
+use std::sync::Mutex;
 
 use anyhow::Context as _;
 use dwell_relay::config::LogLevel;
 use tracing_subscriber::EnvFilter;
 
 use crate::terminal;
+use unblocking::Unblocking;
 
 /// The variable that goes before everything else: a level, or a filter such as
 /// `dwell_relay=debug,info`.
@@ -33,7 +37,7 @@ impl Logging {
         };
         tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(io::stderr)
+            .with_writer(Mutex::new(Unblocking::new(io::stderr())))
             .with_ansi(terminal::wants_colours(&io::stderr()))
             .with_target(false)
             .try_init()

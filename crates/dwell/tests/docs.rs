@@ -158,11 +158,13 @@ fn examples_check() -> anyhow::Result<ExitCode> {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let text = example(&name)?;
         fs::write(folder.0.join(&name), &text)?;
-        for line in text.lines() {
-            let Some(key) = line.strip_prefix("psk_file = ") else { continue };
-            let key = folder.0.join(key.trim_matches('"'));
-            if !key.exists() {
-                succeeds(Command::new(DWELL).arg("genpsk").arg("--out").arg(key))?;
+        for (setting, maker) in [("psk_file", "genpsk"), ("private_key_file", "genkey")] {
+            let values =
+                text.lines().filter_map(|line| line.strip_prefix(setting)?.split('"').nth(1));
+            for key in values.map(|name| folder.0.join(name)) {
+                if !key.exists() {
+                    succeeds(Command::new(DWELL).arg(maker).arg("--out").arg(key))?;
+                }
             }
         }
         names.push(name);

@@ -4,6 +4,7 @@
 //! one system call for many. What the kernel refuses stays here, in order.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 
 use crate::io::udp::{SEGMENTS_MAX, SendOutcome, UdpPort};
 
@@ -31,6 +32,8 @@ pub(crate) struct Flushed {
     pub(crate) blocked: bool,
     /// Datagrams that nobody will get: refused by the network.
     pub(crate) refused: u64,
+    /// No way led from the socket's address to the peer's, for some of them.
+    pub(crate) unreachable: bool,
     /// Datagrams that were too long for the path, and the MTU that it has.
     pub(crate) too_big: u64,
     /// The path's MTU, if it proved to be smaller than believed.
@@ -116,7 +119,10 @@ impl Outbox {
                     flushed.too_big += datagrams(run.len - accepted);
                     flushed.mtu = mtu.or(flushed.mtu);
                 }
-                SendOutcome::Refused(_) => flushed.refused += datagrams(run.len),
+                SendOutcome::Refused(error) => {
+                    flushed.refused += datagrams(run.len);
+                    flushed.unreachable |= error.kind() == ErrorKind::NetworkUnreachable;
+                }
                 SendOutcome::Fatal(error) => return Err(error),
             }
             self.runs.pop_front();

@@ -21,6 +21,8 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// The peers that don't answer, the paths and the routes are looked after this often.
 const LOOK_AFTER_NS: u64 = 10 * SECOND_NS;
+/// Sockets that broke are made anew this often at most.
+const REOPEN_NS: u64 = SECOND_NS / 4;
 /// A datagram must carry a packet of 1280 bytes, or IPv6 would not work inside. Paths that take
 /// less have to cut datagrams.
 const DATAGRAM_MIN: u16 = 1280 + (DATA_HEADER_LEN + SEAL_TAG_LEN + RECORD_HEADER_LEN) as u16;
@@ -61,9 +63,44 @@ impl Engine {
                 self.measure_path(peer);
             }
             Err(error) => {
-                tracing::error!("cannot reach {endpoint}: {error}: trying again");
+                if !std::mem::replace(&mut wire.was_told, true) {
+                    tracing::error!("cannot reach {endpoint}: {error}: trying again");
+                }
+                wire.is_broken = true;
             }
         }
+    }
+
+    /// When [`Self::reopen`] has something to do.
+    pub(super) fn reopen_due(&self) -> Instant {
+        let is_any = self.world.wires.iter().any(|wire| wire.is_broken);
+        if is_any { self.reopen_at } else { Instant::FAR_FUTURE }
+    }
+
+    /// Makes sockets anew that are of no use any more. A connected socket sends from the address
+    /// that this machine had when it was connected: when that is gone, all sending fails. The
+    /// peer is told at once where we are, or it would go on sending there.
+    pub(super) fn reopen(&mut self, now: Instant) {
+        self.reopen_at = now + REOPEN_NS;
+        for peer in 0..self.world.wires.len() {
+            if !self.world.wires[peer].is_broken {
+                continue;
+            }
+            let before = self.local_ip(peer);
+            self.close_socket(peer);
+            self.connect_peer(peer);
+            if let Some(now_at) = self.local_ip(peer).filter(|ip| before != Some(*ip)) {
+                tracing::info!("{} is reached from {now_at} now", self.name(peer));
+                self.node.moved_away(&mut self.world, peer);
+            }
+        }
+        self.flush();
+    }
+
+    /// The address that datagrams to a peer are sent from.
+    fn local_ip(&self, peer: usize) -> Option<std::net::IpAddr> {
+        let socket = self.world.wires[peer].socket.as_ref()?;
+        Some(socket.local_addr().ok()?.ip())
     }
 
     /// The peer is silent. Our own address may have changed, it may be back where it is
@@ -80,6 +117,7 @@ impl Engine {
 
     fn close_socket(&mut self, peer: usize) {
         let wire = &mut self.world.wires[peer];
+        wire.is_broken = false;
         let Some(old) = wire.socket.take() else { return };
         let _ = self.poller.deregister(&old, peer_token(peer));
         wire.forget();

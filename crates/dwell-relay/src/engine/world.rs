@@ -32,6 +32,10 @@ pub(super) struct Wire {
     pub(super) fragments: bool,
     /// The path proved to be this narrow.
     pub(super) narrowed: Option<usize>,
+    /// The socket is of no use any more, perhaps because our address has changed.
+    pub(super) is_broken: bool,
+    /// That was logged, and need not be again until it works.
+    pub(super) was_told: bool,
 }
 
 impl Wire {
@@ -45,6 +49,8 @@ impl Wire {
             errors: BTreeMap::new(),
             fragments: false,
             narrowed: None,
+            is_broken: false,
+            was_told: false,
         }
     }
 
@@ -74,10 +80,16 @@ impl Wire {
                 if flushed.too_big > 0 {
                     self.narrowed = flushed.mtu;
                 }
+                self.was_told &= flushed.blocked || flushed.refused > 0;
+                // No way there, or no address any more to send from: another socket will tell.
+                self.is_broken |= flushed.unreachable;
                 self.blocked = flushed.blocked;
             }
             Err(error) => {
-                tracing::warn!("sending failed: {error}");
+                if !std::mem::replace(&mut self.was_told, true) {
+                    tracing::warn!("sending failed: {error}: trying with another socket");
+                }
+                self.is_broken = true;
                 self.forget();
                 self.blocked = false;
             }

@@ -96,6 +96,7 @@ impl Node {
                     Err(OpenError::Replayed) => peer.rx.replayed += 1,
                     Err(OpenError::Session | OpenError::Seal) => {
                         peer.rx.auth_failed += 1;
+                        peer.handshake.hurry();
                         repeat_final(env, now, index, peer);
                     }
                 }

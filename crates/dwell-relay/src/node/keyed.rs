@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use dwell_base::Instant;
 use dwell_report::status::PeerState;
 use dwell_wire::header::DATA_HEADER_LEN;
-use dwell_wire::{Control, Cookie, DataHeader, Hello, Initiation, Response};
+use dwell_wire::{Cookie, DataHeader, Hello, Initiation, Response};
 
 use super::env::{Destination, Env, NodeEvent};
-use super::link::send_control;
+use super::outbound::probe;
 use super::{Node, enter};
 use crate::trust::{Answer, GateCounts, HELLO_LEN_MAX, Opened, Responded, Verdict};
 
@@ -53,7 +53,14 @@ impl Node {
         let answer =
             peer.handshake.answer(now, initiation.sender, examined.state, &payload, &mut out);
         match answer {
-            Answer::Replayed => self.drops.hello_replayed += 1,
+            Answer::Replayed => {
+                self.drops.hello_replayed += 1;
+                // Perhaps it was started again, and its clock is behind: then it does not know
+                // our session, and will not answer.
+                if peer.may_ask(now) {
+                    probe(peer, index, env, now);
+                }
+            }
             Answer::Malformed => self.drops.malformed_datagram += 1,
             // The peer is moved when it proves to have got this.
             Answer::Written(len) if peer.endpoint == Some(source) => {
@@ -83,11 +90,7 @@ impl Node {
                 self.installed(env, now, index, source, &hello);
                 // The peer may not send by the new session before it hears from us by it. The
                 // answer to this is awaited, and asked for again.
-                let peer = &mut self.peers[index];
-                peer.probed(now);
-                peer.spoke(now);
-                let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
-                send_control(peer, index, env, &probe);
+                probe(&mut self.peers[index], index, env, now);
             }
         }
     }

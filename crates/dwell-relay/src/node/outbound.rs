@@ -193,15 +193,28 @@ impl Node {
             }
             let peer = &mut self.peers[index];
             if due.probe {
-                peer.probed(now);
-                peer.spoke(now);
-                let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
-                send_control(peer, index, env, &probe);
+                probe(peer, index, env, now);
             }
             if due.report {
                 let report = Control::Report(peer.report(now));
                 send_control(peer, index, env, &report);
             }
+        }
+    }
+
+    /// This node has another address now: tells the peer. A peer with keys knows us by any sealed
+    /// datagram; one without by hellos only.
+    pub fn moved_away(&mut self, env: &mut impl Env, index: usize) {
+        let now = env.now();
+        let Some(peer) = self.peers.get_mut(index).filter(|peer| !peer.removed) else { return };
+        if peer.handshake.current().is_none() {
+            return; // it is being called anyway
+        }
+        if peer.handshake.is_keyed() {
+            probe(peer, index, env, now);
+        } else {
+            peer.handshake.renew();
+            say_hello(peer, index, env, now);
         }
     }
 
@@ -267,6 +280,14 @@ fn refuse_too_big(env: &mut impl Env, packet: &[u8], info: &PacketInfo, max: u16
 /// Keeps a TCP connection's segments within `mtu`.
 pub(super) fn clamp(packet: &mut [u8], mtu: u16) {
     clamp_mss(packet, mtu.saturating_sub(TCP_V4_BYTES), mtu.saturating_sub(TCP_V6_BYTES));
+}
+
+/// Asks a peer for a sign of life.
+pub(super) fn probe(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
+    peer.probed(now);
+    peer.spoke(now);
+    let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
+    send_control(peer, index, env, &probe);
 }
 
 fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {

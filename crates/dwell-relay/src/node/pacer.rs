@@ -22,12 +22,14 @@ pub enum Pacing {
 /// Frames may leave this much ahead of their time: it saves a wake-up for each of them on
 /// fast links, and is less than one frame on links below 12 Mbit/s.
 const AHEAD_NS: u64 = 500 * MICRO_NS;
-/// The same two if packets have deadlines: what left ahead of its time waits in the link, where
-/// nobody sees it.
+/// The same if packets have deadlines: what left ahead of its time waits in the link, where nobody
+/// sees it.
 const AHEAD_EXACT_NS: u64 = 50 * MICRO_NS;
-const CATCH_UP_EXACT_NS: u64 = 50 * MICRO_NS;
 /// A wake-up that comes late may be made up for, up to this much of the link's time.
 const CATCH_UP_NS: u64 = 2 * MILLI_NS;
+/// The same if packets have deadlines. Less would be more exact, but on a machine that wakes us late
+/// now and then the link would lose that time for good, and all that waits would be late for it.
+const CATCH_UP_EXACT_NS: u64 = MILLI_NS;
 /// The link is never believed to be busy for longer than this, or than one frame takes.
 const DEBT_NS_MAX: u64 = SECOND_NS;
 /// The rate is measured over at least this long.

@@ -11,6 +11,7 @@ use dwell_policy::{
 };
 use dwell_report::Histogram;
 use dwell_report::status::{PeerReport, PeerState, RxStatus};
+use dwell_wire::block::{BLOCK_HEADER_LEN, FRAGMENTS_MAX};
 use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
 use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 use dwell_wire::{Hello, ReplayWindow, Report};
@@ -212,12 +213,17 @@ impl Peer {
     }
 
     fn configure_port(&mut self) -> Result<(), ConfigError> {
+        let cut_bytes_max = self.cut_bytes_max();
         let config = &self.config;
         let mut scheme = if self.codec_accepted() { config.scheme } else { Scheme::none() };
         if self.is_to_chunk() {
             // Filling datagrams needs no codec.
             let timers = self.deadlines.timers();
             scheme = timers.map_or(config.scheme, |timers| config.scheme.with_class_timers(timers));
+        }
+        if let Trigger::Waiting { bytes_max, .. } = &mut scheme.trigger {
+            // Pressing what may not fit through the path would be for nothing.
+            *bytes_max = (*bytes_max).min(u32::try_from(cut_bytes_max).unwrap_or(u32::MAX));
         }
         let mut exceptions = config.exceptions.clone();
         exceptions.push(NEVER_PRESSED);
@@ -335,6 +341,11 @@ impl Peer {
     pub(crate) fn part_bytes_max(&self) -> usize {
         let taken = fragment_record_len(0) + RESENT_RECORD_LEN;
         self.units_bytes_max().saturating_sub(taken).max(1)
+    }
+
+    /// How many bytes a block may have, pressed: no record has more than so many parts.
+    pub(crate) fn cut_bytes_max(&self) -> usize {
+        FRAGMENTS_MAX * self.part_bytes_max() - RECORD_HEADER_LEN - BLOCK_HEADER_LEN
     }
 
     fn frame_cost(&self) -> FrameCost {
@@ -499,6 +510,11 @@ impl Peer {
 
     fn dead_at(&self, patience: Patience) -> Instant {
         self.unanswered_since.map_or(Instant::FAR_FUTURE, |since| since + patience.dead_after_ns)
+    }
+
+    /// True if the peer was not asked just now.
+    pub(crate) fn may_ask(&self, now: Instant) -> bool {
+        self.handshake.current().is_some() && now >= self.probed_at + PROBE_AGAIN_NS
     }
 
     pub(crate) fn probed(&mut self, now: Instant) {

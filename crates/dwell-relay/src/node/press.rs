@@ -5,8 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use dwell_codec::CodecId;
 use dwell_policy::{Gather, Outcome, PacketId};
 use dwell_wire::PacketInfo;
-use dwell_wire::block::{BLOCK_HEADER_LEN, FRAGMENTS_MAX};
-use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
+use dwell_wire::header::PRESSED_HEADER_LEN;
 use dwell_wire::regroup::{grown_bytes_max, regroup};
 
 use super::env::{Env, PressJob, Pressing, Ticket};
@@ -156,9 +155,7 @@ pub(super) fn keep_pressed(
     let regrouped_len = peer.regrouped_len.filter(|_| is_block);
     let declared = regrouped_len.unwrap_or(declared);
     // The format has no room for what grew, whatever headers are saved, nor for more parts.
-    let cut_bytes_max =
-        FRAGMENTS_MAX * peer.part_bytes_max() - RECORD_HEADER_LEN - BLOCK_HEADER_LEN;
-    if !gains || bytes.len() >= usize::from(declared) || bytes.len() > cut_bytes_max {
+    if !gains || bytes.len() >= usize::from(declared) || bytes.len() > peer.cut_bytes_max() {
         return Outcome::NotSmaller;
     }
     let codec = codec as u8;

@@ -120,6 +120,14 @@ impl Handshake {
         }
     }
 
+    /// Asks for a new session; the present one serves until it is there.
+    pub(crate) fn renew(&mut self) {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.renew(),
+            Method::Keyed(keyed) => keyed.want(),
+        }
+    }
+
     /// Forgets all sessions: the peer said that it is going.
     pub(crate) fn forget(&mut self) {
         match &mut self.0 {
@@ -198,6 +206,13 @@ impl Handshake {
             Method::Keyed(keyed) => keyed.session_of(header),
         };
         session.is_some_and(|session| session.accept(sequence_low))
+    }
+
+    /// See [`Keyed::hurry`].
+    pub(crate) fn hurry(&mut self) {
+        if let Method::Keyed(keyed) = &mut self.0 {
+            keyed.hurry();
+        }
     }
 
     /// See [`Salted::repeat_final`].

@@ -85,6 +85,7 @@ pub(super) struct Keyed {
     attempt: Option<Attempt>,
     tries: u32,
     initial_at: Instant,
+    asked_at: Instant,
     wanted: bool,
     cookie: Option<([u8; MAC_LEN], Instant)>,
     /// Of the latest initiation that was answered.
@@ -114,6 +115,7 @@ impl Keyed {
             attempt: None,
             tries: 0,
             initial_at: Instant::ZERO,
+            asked_at: Instant::ZERO,
             wanted: true,
             cookie: None,
             peer_time: 0,
@@ -140,10 +142,17 @@ impl Keyed {
         self.want();
     }
 
-    fn want(&mut self) {
+    /// Asks for a new session, if it is not being asked for.
+    pub(super) fn want(&mut self) {
         if !self.wanted {
             (self.wanted, self.tries) = (true, 0);
         }
+    }
+
+    /// Something came that no session opens: the peer seems to be there again, with a session that
+    /// we have given up. Then it is asked as often as at first.
+    pub(super) fn hurry(&mut self) {
+        self.initial_at = self.initial_at.min(self.asked_at + RETRY_NS);
     }
 
     /// When an initiation is due, or a session's keys are to be forgotten.
@@ -186,7 +195,7 @@ impl Keyed {
         }
         self.tries = self.tries.saturating_add(1);
         let retry_ns = if self.tries <= TRIES_FAST { RETRY_NS } else { RETRY_SLOW_NS };
-        self.initial_at = now + retry_ns;
+        (self.asked_at, self.initial_at) = (now, now + retry_ns);
         // A clock that was set back must not make us a replay of ourselves.
         self.own_time = unix_ns.max(self.own_time + 1);
         let PairKeys { private, peer, psk } = &self.keys;

@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use enter::enter;
 pub use error::LabError;
 pub use host::Host;
+pub(crate) use host::has_ipv6;
 pub use process::Process;
 pub use shape::Shape;
 

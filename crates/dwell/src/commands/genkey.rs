@@ -35,7 +35,13 @@ impl Genkey {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let line = base64_of(&key_file::random()?) + "\n";
         let then = match &self.out {
-            Some(path) => format!("`dwell pubkey {}` prints what the peers need", path.display()),
+            Some(path) => {
+                let file = path.display();
+                format!(
+                    "name it in the configuration, private_key_file = \"{file}\" under [node]; \
+                     `dwell pubkey {file}` prints what the peers write as public_key"
+                )
+            }
             None => String::new(),
         };
         key_file::hand_out(&line, self.out.as_deref(), &then)?;

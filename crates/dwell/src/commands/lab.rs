@@ -133,6 +133,7 @@ impl Lab {
             scheme: self.scheme.clone(),
             codec: self.codec.clone(),
             rate: self.rate_for_relays(),
+            keyed: true,
             ..RelaySettings::default()
         };
         Ok(Some(Relays::start(lab, pair, dwell, &settings)?))

@@ -12,8 +12,8 @@ use dwell_codec::Compressor;
 use dwell_report::status::{PeerState, PeerStatus};
 use dwell_testkit::LinkSpec;
 use dwell_testkit::virtual_net::{self, NodeId, VirtualNet};
-use dwell_wire::BodyWriter;
 use dwell_wire::header::DATA_HEADER_LEN;
+use dwell_wire::{BodyWriter, Record, Records};
 
 use crate::config::Secret;
 use crate::node::*;
@@ -55,6 +55,8 @@ pub(super) struct TestEnv {
     pub(super) worker: Option<Vec<(Ticket, Vec<u8>)>>,
     /// How far the clock that shows UTC is ahead of the other one.
     pub(super) clock_ahead_ns: u64,
+    /// The most bytes that were given to the press at once.
+    pub(super) pressed_bytes_max: usize,
 }
 
 impl Env for TestEnv {
@@ -71,6 +73,7 @@ impl Env for TestEnv {
             worker.push((job.ticket, job.packet.to_vec()));
             return Pressing::Pending;
         }
+        self.pressed_bytes_max = self.pressed_bytes_max.max(job.packet.len());
         // A modelled cost: 2 ns a byte.
         let took_ns = 2 * job.packet.len() as u64;
         match self.compressor.compress(job.packet, job.out) {
@@ -118,6 +121,10 @@ pub(super) struct End {
     pub(super) traffic: Traffic,
     /// Where the other end's datagrams come from.
     pub(super) heard_from: SocketAddr,
+    /// The most parts of a record that were sent; without seals only.
+    pub(super) parts_max: usize,
+    /// While it sleeps: what came for it.
+    pub(super) asleep: Option<Vec<Vec<u8>>>,
 }
 
 /// What a source makes.
@@ -161,6 +168,7 @@ impl End {
             link_open: true,
             worker: None,
             clock_ahead_ns: 1_700_000_000_000_000_000,
+            pressed_bytes_max: 0,
         };
         Self {
             side,
@@ -174,7 +182,19 @@ impl End {
             made_at: Vec::new(),
             traffic: Traffic::default(),
             heard_from: ADDRESSES[1 - side].parse().expect("an address"),
+            parts_max: 0,
+            asleep: None,
         }
+    }
+
+    /// Ends its sleep: it finds what came for it, and that time went on.
+    pub(super) fn wake(&mut self, now: Instant, out: &mut virtual_net::Outbox) {
+        for datagram in self.asleep.take().unwrap_or_default() {
+            virtual_net::Node::receive(self, now, 0, &datagram, out);
+        }
+        self.env.now.set(now);
+        self.node.timers(&mut self.env);
+        self.after(out);
     }
 
     pub(super) fn source(&mut self, start: Instant, packets: u64, spacing_ns: u64) {
@@ -228,6 +248,7 @@ impl End {
     pub(super) fn after(&mut self, out: &mut virtual_net::Outbox) {
         self.node.assert_invariants();
         for datagram in self.env.sent.drain(..) {
+            self.parts_max = self.parts_max.max(parts_of(&datagram));
             out.send(0, &datagram);
         }
     }
@@ -235,6 +256,16 @@ impl End {
     pub(super) fn is_up(&self) -> bool {
         self.peer().state == PeerState::Up
     }
+}
+
+/// In how many parts the record was cut that a datagram without seal has a part of.
+fn parts_of(datagram: &[u8]) -> usize {
+    let Some(body) = datagram.get(DATA_HEADER_LEN..) else { return 0 };
+    let parts = Records::new(body).filter_map(|record| match record {
+        Ok(Record::Fragment(fragment)) => Some(usize::from(fragment.last) + 1),
+        _ => None,
+    });
+    parts.max().unwrap_or(0)
 }
 
 /// IPv4 and UDP around a payload.
@@ -280,6 +311,10 @@ pub(super) fn number_of(packet: &[u8]) -> u64 {
 
 impl virtual_net::Node for End {
     fn receive(&mut self, now: Instant, _: usize, datagram: &[u8], out: &mut virtual_net::Outbox) {
+        if let Some(came) = &mut self.asleep {
+            came.push(datagram.to_vec());
+            return;
+        }
         self.env.now.set(now);
         let source = self.heard_from;
         let mut bytes = datagram.to_vec();
@@ -306,6 +341,9 @@ impl virtual_net::Node for End {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        if self.asleep.is_some() {
+            return None;
+        }
         let source = if self.to_make > 0 { self.next_at } else { Instant::FAR_FUTURE };
         Some(self.node.deadline().min(source)).filter(|at| *at != Instant::FAR_FUTURE)
     }

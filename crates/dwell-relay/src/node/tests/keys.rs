@@ -223,9 +223,9 @@ fn a_restarted_node_is_heard_at_once_even_if_its_clock_was_set_back() {
         let mut fresh = End::new(1, &keyed(1, "10mbit", "packet"), 555);
         fresh.env.clock_ahead_ns -= back_ns;
         net.net.with_node(net.ends[1], |end, _, _| *end = fresh);
-        // With its clock set back it is a replay to its peer, which has to find out by itself
-        // that it is gone, and then asks.
-        net.run_to(if back_ns == 0 { 2_500 } else { 40_000 });
+        // With its clock set back it is a replay to its peer, which has doubts then, finds out
+        // that it does not answer any more, and asks itself.
+        net.run_to(if back_ns == 0 { 2_500 } else { 7_500 });
         assert!(net.end(0).is_up() && net.end(1).is_up(), "set back by {back_ns} ns");
         let now = net.net.now().as_ns() / MILLI_NS;
         net.start_sources(now, 100, MILLI_NS);
@@ -233,6 +233,83 @@ fn a_restarted_node_is_heard_at_once_even_if_its_clock_was_set_back() {
         assert_eq!(net.end(1).env.delivered.len(), 100);
         net.assert_nothing_altered_or_doubled();
     }
+}
+
+#[test]
+fn clocks_that_jump_under_load_disturb_nobody() {
+    const YEAR_NS: u64 = 31_557_600 * 1_000_000_000;
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 16);
+    net.run_to(1_000);
+    net.start_sources(1_000, 20_000, 20 * MILLI_NS); // for 400 s
+    let mut seen = Vec::new();
+    for second in 2..402 {
+        net.run_to(second * 1_000);
+        let mut jump = |side: usize, by: fn(u64) -> u64| {
+            net.net.with_node(net.ends[side], |end, _, _| {
+                end.env.clock_ahead_ns = by(end.env.clock_ahead_ns);
+            });
+        };
+        match second {
+            60 => jump(0, |ahead_ns| ahead_ns + YEAR_NS),
+            150 => jump(1, |ahead_ns| ahead_ns - YEAR_NS),
+            200 => jump(0, |ahead_ns| ahead_ns - 2 * YEAR_NS),
+            300 => jump(1, |ahead_ns| ahead_ns + YEAR_NS / 2),
+            _ => {}
+        }
+        if let Some(now) = salts(&net, 0).filter(|now| seen.last() != Some(now)) {
+            seen.push(now);
+        }
+    }
+    net.run_to(403_000);
+    assert!((4..=6).contains(&seen.len()), "{} sessions in 400 s", seen.len());
+    net.assert_nothing_altered_or_doubled();
+    for side in [0, 1] {
+        assert_eq!(net.end(side).env.delivered.len(), 20_000);
+        assert_eq!(net.end(side).peer().tx.send_errors["unconnected"], 0);
+        assert_eq!(net.end(side).node.drops().hello_replayed, 0);
+    }
+}
+
+#[test]
+fn who_wakes_after_a_long_sleep_is_asked_at_once() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 18);
+    net.run_to(1_000);
+    net.start_sources(1_000, 3_000, 10 * MILLI_NS); // to the 31st second
+    net.run_to(2_000);
+    net.net.with_node(net.ends[1], |end, _, _| end.asleep = Some(Vec::new()));
+    net.run_to(12_900);
+    // It was given up, and is asked every five seconds only: next in the 17th.
+    assert!(!net.end(0).is_up());
+    net.net.with_node(net.ends[1], |end, now, out| end.wake(now, out));
+    net.run_to(13_200);
+    assert!(net.end(0).is_up() && net.end(1).is_up());
+    assert_eq!(salts(&net, 0), salts(&net, 1));
+    net.run_to(33_000);
+    net.assert_nothing_altered_or_doubled();
+}
+
+#[test]
+fn old_initiations_that_are_sent_again_end_no_session() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 17);
+    net.run_to(1_000);
+    let before = salts(&net, 0);
+    let replays = |net: &Net| net.end(1).node.drops().hello_replayed;
+    net.start_sources(1_000, 500, 20 * MILLI_NS);
+    // Of another time than that of the session: an hour ago.
+    let mut old = End::new(0, &keyed(0, "10mbit", "packet"), 556);
+    old.env.clock_ahead_ns -= 3_600_000_000_000;
+    old.node.timers(&mut old.env);
+    let old = old.env.sent.remove(0);
+    for at in 0..100 {
+        net.net.inject((net.ends[0], 0), &old);
+        net.run_to(1_100 + at * 100);
+    }
+    net.run_to(12_000);
+    assert_eq!(replays(&net), 100);
+    assert_eq!(salts(&net, 0), before, "the session is the same");
+    assert_eq!(net.end(1).env.delivered.len(), 500);
+    let control = net.end(1).peer().tx.control_datagrams;
+    assert!(control < 60, "{control} datagrams of its own in 12 s");
 }
 
 #[test]

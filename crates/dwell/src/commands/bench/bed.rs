@@ -8,8 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use dwell_testkit::LinkSpec;
 use dwell_testkit::lab::topology::{self, Pair, PairSpec};
-use dwell_testkit::lab::{Lab, LabError};
+use dwell_testkit::lab::{Lab, LabError, Shape};
 use rustix::net::sockopt::set_tcp_congestion;
 
 use super::link_rate::LinkRate;
@@ -46,6 +47,23 @@ impl<'a> Bed<'a> {
             Some(rate) => PairSpec::thin(rate, delay_ns),
             None => PairSpec::default(),
         };
+        Self::with(lab, rate, spec)
+    }
+
+    /// With a medium behind the shaped devices that loses a share of the packets each way, by
+    /// chance, and can be cut.
+    pub(super) fn emulated(
+        lab: &'a mut Lab,
+        rate: LinkRate,
+        delay_ns: u64,
+        loss: f64,
+    ) -> Result<Self, LabError> {
+        let medium = LinkSpec::new().with_delay_ns(delay_ns).with_loss(loss);
+        let medium = Some([medium.clone().with_seed(1), medium.with_seed(2)]);
+        Self::with(lab, rate, PairSpec { shape: rate.0.map(Shape::new), medium })
+    }
+
+    fn with(lab: &'a mut Lab, rate: LinkRate, spec: PairSpec) -> Result<Self, LabError> {
         let pair = topology::pair(lab, spec)?;
         // What TCP learned of the way with one contender must not help the next.
         for host in [&pair.client, &pair.server] {

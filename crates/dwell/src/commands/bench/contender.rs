@@ -28,18 +28,31 @@ pub(super) struct Dwell {
     pub(super) security: Security,
     /// Whether its name says how it is protected, because others are otherwise.
     pub(super) tells_security: bool,
+    /// Whether lost blocks are sent again, as is usual.
+    pub(super) retransmit: bool,
 }
 
 /// How datagrams are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Security {
-    /// Encrypted and authenticated with a fresh key
-    Psk,
-    /// Encrypted and authenticated with key pairs
+    /// Encrypted and authenticated; the relays know each other's public keys
     Keys,
+    /// Encrypted and authenticated with a fresh key that both have
+    Psk,
     /// In the clear
     None,
+}
+
+impl Security {
+    /// As it is written on the command line.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Psk => "psk",
+            Self::None => "none",
+        }
+    }
 }
 
 /// A variant of OpenVPN: `gcm`, `gcm+lz4`, `none+lzo`.
@@ -79,7 +92,16 @@ pub(super) fn dwell_variants(
 ) -> Vec<Contender> {
     let variant = |scheme: &String, codec: Option<&String>| {
         let (scheme, codec) = (scheme.clone(), codec.cloned());
-        Contender::Dwell(Dwell { scheme, codec, block_packets: None, security, tells_security })
+        let block_packets = None;
+        let retransmit = true;
+        Contender::Dwell(Dwell {
+            scheme,
+            codec,
+            block_packets,
+            security,
+            tells_security,
+            retransmit,
+        })
     };
     let mut all = Vec::new();
     for scheme in schemes {
@@ -137,10 +159,13 @@ impl fmt::Display for Dwell {
         if let Some(codec) = &self.codec {
             write!(f, "/{codec}")?;
         }
+        if !self.retransmit {
+            f.write_str(" once")?;
+        }
         match self.security {
             _ if !self.tells_security => Ok(()),
+            Security::Keys => f.write_str(" keyed"),
             Security::Psk => f.write_str(" sealed"),
-            Security::Keys => f.write_str(" keys"),
             Security::None => f.write_str(" plain"),
         }
     }
@@ -211,7 +236,8 @@ mod tests {
     fn security_is_told_where_it_differs() {
         let dwell =
             |security| dwell_variants(&["none".to_owned()], &[], security, true)[0].to_string();
-        assert_eq!([dwell(Security::Psk), dwell(Security::None)], ["none sealed", "none plain"]);
+        let names = [Security::Keys, Security::Psk, Security::None].map(dwell);
+        assert_eq!(names, ["none keyed", "none sealed", "none plain"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use dwell_testkit::lab::LabError;
@@ -17,6 +17,8 @@ use super::tunnel::server;
 const PORT: u16 = 8080;
 /// How soon everybody notices that it is over.
 const GLANCE: Duration = Duration::from_millis(100);
+/// How often progress is looked for.
+const LOOK: Duration = Duration::from_millis(2);
 /// What is written and read at once.
 const PIECE_BYTES: usize = 128 << 10;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n";
@@ -63,6 +65,20 @@ impl Downloads {
 
     pub(super) fn received_bytes(&self) -> u64 {
         self.state.received_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Looks again and again until told to stop; returns when more had come, each time.
+    pub(super) fn watch(&self, stop: &AtomicBool) -> Vec<Instant> {
+        let (mut progress, mut bytes) = (Vec::new(), self.received_bytes());
+        while !stop.load(Ordering::Relaxed) {
+            let now = self.received_bytes();
+            if now > bytes {
+                progress.push(Instant::now());
+                bytes = now;
+            }
+            thread::sleep(LOOK);
+        }
+        progress
     }
 
     /// Ends them; false if anything that came was not what was sent.

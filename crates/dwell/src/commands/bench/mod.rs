@@ -7,11 +7,14 @@
 mod bed;
 mod ceiling;
 mod contender;
+mod deadlines;
 mod download;
+mod faults;
 mod flood;
 mod idle;
 mod link;
 mod link_rate;
+mod loss;
 mod machine;
 mod messages;
 mod openvpn;
@@ -42,6 +45,9 @@ Examples:
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
   dwell bench replay site.pcap                            whether `dwell trace replay` tells the truth
   dwell bench stream --quick                              compressed TCP streams
+  dwell bench loss                                        a link that loses packets
+  dwell bench faults --security keys                      how soon traffic goes on after a fault
+  dwell bench deadlines                                   packets held back, and those too late
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
 machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
@@ -67,6 +73,9 @@ enum What {
     Ceiling(ceiling::Ceiling),
     Replay(replay::Replay),
     Stream(Box<stream::Stream>),
+    Loss(loss::Loss),
+    Faults(faults::Faults),
+    Deadlines(deadlines::Deadlines),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -81,6 +90,9 @@ impl Bench {
             What::Ceiling(command) => command.run(),
             What::Replay(command) => command.run(),
             What::Stream(command) => command.run(),
+            What::Loss(command) => command.run(),
+            What::Faults(command) => command.run(),
+            What::Deadlines(command) => command.run(),
         }
     }
 }

@@ -84,6 +84,8 @@ pub(super) struct Measured {
     /// run has failed; early versions recorded such runs too.
     pub(super) verified: bool,
     pub(super) ping_p50_ns: Option<u64>,
+    #[serde(default)]
+    pub(super) ping_p95_ns: Option<u64>,
     pub(super) ping_p99_ns: Option<u64>,
     pub(super) pings: u64,
     pub(super) pings_lost: u64,
@@ -115,6 +117,17 @@ pub(super) struct RelayAccounts {
     pub(super) pressed_to_bytes: u64,
     pub(super) not_smaller: u64,
     pub(super) press_ns: u64,
+    /// Datagrams that were sent again.
+    #[serde(default)]
+    pub(super) resent_datagrams: u64,
+    /// By the receiving relay: datagrams that never came in time, those of them that came when
+    /// they were sent again, and those that did not.
+    #[serde(default)]
+    pub(super) lost_datagrams: u64,
+    #[serde(default)]
+    pub(super) recovered_datagrams: u64,
+    #[serde(default)]
+    pub(super) unrecovered_datagrams: u64,
     /// Since the first second of the run.
     pub(super) later_arrived_packets: u64,
     pub(super) later_tried: u64,

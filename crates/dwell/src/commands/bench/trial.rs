@@ -92,6 +92,7 @@ struct Snapshot {
     cpu_ns: Option<[u64; 2]>,
     own_cpu_ns: u64,
     status: Option<Status>,
+    receiver: Option<Status>,
 }
 
 fn observe(
@@ -117,6 +118,7 @@ fn observe(
         link_bytes: to.link_bytes.saturating_sub(from.link_bytes),
         verified: false,
         ping_p50_ns: pings.quantile_ns(0.5),
+        ping_p95_ns: pings.quantile_ns(0.95),
         ping_p99_ns: pings.quantile_ns(0.99),
         pings: pings.replies.len() as u64,
         pings_lost: pings.lost().unwrap_or(0),
@@ -127,7 +129,8 @@ fn observe(
         relay: match (&from.status, &first_second, &to.status) {
             (Some(from), Some(first_second), Some(to)) => accounts(from, first_second, to),
             _ => None,
-        },
+        }
+        .map(|accounts| with_losses(accounts, from.receiver.as_ref(), to.receiver.as_ref())),
     };
     Ok(Seen { from, to, measured })
 }
@@ -152,6 +155,7 @@ impl Snapshot {
             cpu_ns: tunnel.cpu_ns()?,
             own_cpu_ns: cpu_ns(std::process::id())?,
             status: tunnel.status()?,
+            receiver: tunnel.receiver_status()?,
         })
     }
 }
@@ -176,12 +180,32 @@ fn accounts(from: &Status, first_second: &Status, to: &Status) -> Option<RelayAc
         pressed_to_bytes: between(|tx| tx.pressed_to_bytes),
         not_smaller: between(|tx| tx.not_smaller),
         press_ns: between(|tx| tx.press_ns),
+        resent_datagrams: between(|tx| tx.resent_datagrams),
         later_arrived_packets: later(|tx| tx.arrived.packets),
         later_tried: later(|tx| tx.tried),
         believed_bps: peer.rate_bps,
         sojourn_p50_ns: c.sojourn.p50_ns,
         sojourn_p99_ns: c.sojourn.p99_ns,
+        ..RelayAccounts::default()
     })
+}
+
+/// What the receiver saw of losses, between two moments.
+fn with_losses(
+    accounts: RelayAccounts,
+    from: Option<&Status>,
+    to: Option<&Status>,
+) -> RelayAccounts {
+    let rx = |status: Option<&Status>| {
+        status.and_then(|status| status.peers.first()).map(|peer| peer.rx.clone())
+    };
+    let (Some(from), Some(to)) = (rx(from), rx(to)) else { return accounts };
+    RelayAccounts {
+        lost_datagrams: to.lost_datagrams.saturating_sub(from.lost_datagrams),
+        recovered_datagrams: to.recovered_datagrams.saturating_sub(from.recovered_datagrams),
+        unrecovered_datagrams: to.unrecovered_datagrams.saturating_sub(from.unrecovered_datagrams),
+        ..accounts
+    }
 }
 
 #[cfg(test)]

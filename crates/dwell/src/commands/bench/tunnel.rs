@@ -106,6 +106,14 @@ impl Tunnel {
         }
     }
 
+    /// What the receiving relay says of itself.
+    pub(super) fn receiver_status(&self) -> anyhow::Result<Option<Status>> {
+        match self {
+            Self::Dwell(relays) => Ok(Some(relays.ingress.status()?)),
+            Self::Off | Self::Other(_) => Ok(None),
+        }
+    }
+
     /// Bytes that the sender's end of it has carried; `None` where there is no tunnel.
     pub(super) fn carried_bytes(&self, bed: &Bed<'_>) -> anyhow::Result<Option<u64>> {
         match self {
@@ -128,6 +136,18 @@ impl Tunnel {
     }
 }
 
+/// Lines for the relays' configuration.
+fn more_lines(dwell: &Dwell) -> String {
+    let mut lines = String::new();
+    if let Some(packets) = dwell.block_packets {
+        lines.push_str(&format!("block_packets = {packets}\n"));
+    }
+    if !dwell.retransmit {
+        lines.push_str("retransmit = false\n");
+    }
+    lines
+}
+
 fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings {
     let usual = RelaySettings::default();
     let rate = match (belief, bed.rate.0) {
@@ -141,7 +161,7 @@ fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings
         sealed: dwell.security != Security::None,
         keyed: dwell.security == Security::Keys,
         rate,
-        extra: dwell.block_packets.map_or(usual.extra, |m| format!("block_packets = {m}\n")),
+        extra: more_lines(dwell),
         ..RelaySettings::default()
     }
 }

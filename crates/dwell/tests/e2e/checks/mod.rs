@@ -1,6 +1,7 @@
 //! The checks by name.
 
 mod downloads;
+mod faults;
 mod hostile;
 mod idle;
 mod keys;
@@ -11,7 +12,10 @@ mod mtu;
 mod programs;
 mod proxy;
 mod replay;
+mod schemes;
 mod sites;
+
+use dwell_testkit::faults::Fault;
 
 use crate::harness::Check;
 
@@ -44,6 +48,23 @@ pub(crate) const ALL: &[Check] = &[
     ("tcp_keeps_within_the_mtu", mtu::mss),
     ("a_bad_link_sealed", |lab| links::bad_link(lab, true)),
     ("a_bad_link_plain", |lab| links::bad_link(lab, false)),
+    ("every_scheme_is_checked", schemes::all_are_there),
+    ("a_bad_link_with_none", |lab| schemes::over_a_bad_link(lab, "none")),
+    ("a_bad_link_with_all", |lab| schemes::over_a_bad_link(lab, "all")),
+    ("a_bad_link_with_packet", |lab| schemes::over_a_bad_link(lab, "packet")),
+    ("a_bad_link_with_flow", |lab| schemes::over_a_bad_link(lab, "flow")),
+    ("a_bad_link_with_service", |lab| schemes::over_a_bad_link(lab, "service")),
+    ("a_bad_link_with_host_pair", |lab| schemes::over_a_bad_link(lab, "host-pair")),
+    ("a_bad_link_with_edge", |lab| schemes::over_a_bad_link(lab, "edge")),
+    ("a_bad_link_with_basicq", |lab| schemes::over_a_bad_link(lab, "basicq")),
+    ("a_bad_link_with_chumq", |lab| schemes::over_a_bad_link(lab, "chumq")),
+    ("a_bad_link_with_chumq_cea", |lab| schemes::over_a_bad_link(lab, "chumq+cea")),
+    ("a_bad_link_with_chutq_dcf", |lab| schemes::over_a_bad_link(lab, "chutq-dcf")),
+    ("a_bad_link_with_chutq_dcf_cea", |lab| schemes::over_a_bad_link(lab, "chutq-dcf+cea")),
+    ("a_bad_link_with_chutq_tpf", |lab| schemes::over_a_bad_link(lab, "chutq-tpf")),
+    ("a_bad_link_with_chutq_tpf_cea", |lab| schemes::over_a_bad_link(lab, "chutq-tpf+cea")),
+    ("a_bad_link_with_chutq_cef", |lab| schemes::over_a_bad_link(lab, "chutq-cef")),
+    ("a_bad_link_with_chutq_cef_cea", |lab| schemes::over_a_bad_link(lab, "chutq-cef+cea")),
     ("a_replay_agrees_with_the_relay_none", |lab| replay::agrees(lab, "none")),
     ("a_replay_agrees_with_the_relay_all", |lab| replay::agrees(lab, "all")),
     ("a_replay_agrees_with_the_relay_packet", |lab| replay::agrees(lab, "packet")),
@@ -62,6 +83,20 @@ pub(crate) const ALL: &[Check] = &[
     ("a_stopped_relay_leaves_cleanly", life::stop_under_load),
     ("a_killed_relay_is_gone_around", life::fail_open),
     ("a_killed_relay_is_waited_for", life::fail_closed),
+    ("after_kill_ingress_with_keys", |lab| faults::survives(lab, Fault::KillIngress, true)),
+    ("after_kill_egress_with_keys", |lab| faults::survives(lab, Fault::KillEgress, true)),
+    ("after_freeze_with_keys", |lab| faults::survives(lab, Fault::Freeze, true)),
+    ("after_link_down_with_keys", |lab| faults::survives(lab, Fault::LinkDown, true)),
+    ("after_address_with_keys", |lab| faults::survives(lab, Fault::Address, true)),
+    ("after_log_full_with_keys", |lab| faults::survives(lab, Fault::LogFull, true)),
+    ("after_log_closed_with_keys", |lab| faults::survives(lab, Fault::LogClosed, true)),
+    ("after_log_unread_with_keys", |lab| faults::survives(lab, Fault::LogUnread, true)),
+    ("after_reload_with_keys", |lab| faults::survives(lab, Fault::Reload, true)),
+    ("after_kill_ingress_with_psk", |lab| faults::survives(lab, Fault::KillIngress, false)),
+    ("after_kill_egress_with_psk", |lab| faults::survives(lab, Fault::KillEgress, false)),
+    ("after_freeze_with_psk", |lab| faults::survives(lab, Fault::Freeze, false)),
+    ("after_link_down_with_psk", |lab| faults::survives(lab, Fault::LinkDown, false)),
+    ("after_address_with_psk", |lab| faults::survives(lab, Fault::Address, false)),
     ("operators_commands", life::commands),
     ("proxies_carry_curl", proxy::curl),
     ("proxies_carry_rsync", proxy::rsync),

@@ -1,0 +1,316 @@
+//! What befalls two relays at the ends of a thin link, in the middle of their work.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, PipeReader, Write as _};
+use std::path::PathBuf;
+use std::process::Command;
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::lab::topology::{Pair, THIN_DEVICE};
+use crate::lab::{Host, Lab, LabError};
+use crate::relays::{Relay, RelayError, Relays};
+
+/// Something that goes wrong, or is changed under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// `kill -9` of the clients' relay; a supervisor starts it again.
+    KillIngress,
+    /// The same of the servers' relay.
+    KillEgress,
+    /// The servers' relay is stopped for a while and goes on, as a machine that sleeps.
+    Freeze,
+    /// The link loses everything for a while; nobody is told.
+    LinkDown,
+    /// The clients' relay gets another address.
+    Address,
+    /// The disk that the servers' relay logs to is full.
+    LogFull,
+    /// The pipe that it logs to is closed at the other end.
+    LogClosed,
+    /// Nobody reads the pipe that it logs to.
+    LogUnread,
+    /// Both relays get another scheme and another codec, four times.
+    Reload,
+}
+
+impl Fault {
+    /// All there are.
+    pub const ALL: [Self; 9] = [
+        Self::KillIngress,
+        Self::KillEgress,
+        Self::Freeze,
+        Self::LinkDown,
+        Self::Address,
+        Self::LogFull,
+        Self::LogClosed,
+        Self::LogUnread,
+        Self::Reload,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KillIngress => "kill-ingress",
+            Self::KillEgress => "kill-egress",
+            Self::Freeze => "freeze",
+            Self::LinkDown => "link-down",
+            Self::Address => "address",
+            Self::LogFull => "log-full",
+            Self::LogClosed => "log-closed",
+            Self::LogUnread => "log-unread",
+            Self::Reload => "reload",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|fault| fault.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("\"{text}\" is no fault; there are {names}")
+        })
+    }
+}
+
+/// How long things last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultTiming {
+    /// From the death of a relay until it is started again.
+    pub restart: Duration,
+    /// How long the link is down, or a relay frozen.
+    pub outage: Duration,
+}
+
+impl Default for FaultTiming {
+    /// As `packaging/dwell.service` restarts, and an outage that is longer than a peer's patience.
+    fn default() -> Self {
+        Self { restart: Duration::from_secs(2), outage: Duration::from_secs(10) }
+    }
+}
+
+/// When a fault began, and when its cause was gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Struck {
+    /// The beginning.
+    pub began: Instant,
+    /// From here on nothing is wrong any more; of faults that stay, the beginning.
+    pub cleared: Instant,
+}
+
+/// A fault that is going to come.
+#[derive(Debug)]
+pub struct Trap {
+    fault: Fault,
+    timing: FaultTiming,
+    /// The reading end of the pipe that is logged to.
+    pipe: Option<PipeReader>,
+    /// The disk that is logged to.
+    disk: Option<PathBuf>,
+}
+
+const DISK_BYTES: u32 = 64 << 10;
+/// So many reports are asked for while nothing takes the log: far more than a pipe holds.
+const REPORTS: usize = 1_000;
+/// The relays' configurations one after another: scheme and codec.
+const RELOADS: [(&str, &str); 4] =
+    [("packet", "lz4"), ("chutq-dcf", "zstd:1"), ("flow", "deflate:1"), ("edge", "zstd:3")];
+/// The address that the clients' relay gets.
+const NEW_ADDRESS: &str = "10.0.0.9/24";
+const OLD_ADDRESS: &str = "10.0.0.1/24";
+
+impl Trap {
+    /// Makes ready what the fault needs; relays may be restarted for it. The pair must be joined
+    /// by an emulated link.
+    ///
+    /// # Errors
+    /// If a relay does not come back.
+    pub fn set(
+        lab: &Lab,
+        fault: Fault,
+        timing: FaultTiming,
+        relays: &mut Relays,
+    ) -> Result<Self, RelayError> {
+        let mut trap = Self { fault, timing, pipe: None, disk: None };
+        match fault {
+            Fault::LogClosed | Fault::LogUnread => {
+                let (reader, writer) = io::pipe().map_err(io("make a pipe"))?;
+                trap.pipe = Some(reader);
+                relog(relays, writer.into())?;
+            }
+            Fault::LogFull => {
+                let disk = lab.directory().join("disk");
+                let log = small_disk(&disk)?;
+                trap.disk = Some(disk);
+                relog(relays, log.into())?;
+            }
+            _ => {}
+        }
+        Ok(trap)
+    }
+
+    /// Lets it happen; returns when the cause is gone.
+    ///
+    /// # Errors
+    /// If it can't be made to happen.
+    pub fn strike(&mut self, pair: &Pair, relays: &mut Relays) -> Result<Struck, RelayError> {
+        let began = Instant::now();
+        let mut cleared = began;
+        match self.fault {
+            Fault::KillIngress => cleared = self.kill(&mut relays.ingress)?,
+            Fault::KillEgress => cleared = self.kill(&mut relays.egress)?,
+            Fault::Freeze => {
+                relays.egress.process().signal(Signal::STOP)?;
+                thread::sleep(self.timing.outage);
+                relays.egress.process().signal(Signal::CONT)?;
+                cleared = Instant::now();
+            }
+            Fault::LinkDown => {
+                if let Some(link) = &pair.link {
+                    link.cut(true);
+                    thread::sleep(self.timing.outage);
+                    cleared = Instant::now();
+                    link.cut(false);
+                }
+            }
+            Fault::Address => {
+                move_house(&pair.ingress)?;
+                cleared = Instant::now();
+            }
+            Fault::LogFull => {
+                fill(&self.disk.clone().unwrap_or_default())?;
+                talk(&mut relays.egress)?;
+            }
+            Fault::LogClosed => {
+                self.pipe = None;
+                talk(&mut relays.egress)?;
+            }
+            Fault::LogUnread => talk(&mut relays.egress)?,
+            Fault::Reload => {
+                for (scheme, codec) in RELOADS {
+                    for relay in [&mut relays.egress, &mut relays.ingress] {
+                        reload(relay, scheme, codec)?;
+                    }
+                    thread::sleep(Duration::from_millis(500));
+                }
+            }
+        }
+        Ok(Struck { began, cleared })
+    }
+
+    fn kill(&self, relay: &mut Relay) -> Result<Instant, RelayError> {
+        relay.kill()?;
+        thread::sleep(self.timing.restart);
+        let cleared = Instant::now();
+        relay.restart(None)?;
+        Ok(cleared)
+    }
+}
+
+/// Lets no packet go past the relays, even when one of them is gone with its routes.
+///
+/// # Errors
+/// If the routes can't be set.
+pub fn close_plain_ways(pair: &Pair) -> Result<(), LabError> {
+    for (host, v4, v6) in [
+        (&pair.ingress, "10.2.0.0/24", "fd00:2::/64"),
+        (&pair.egress, "10.1.0.0/24", "fd00:1::/64"),
+    ] {
+        host.output("ip", &["route", "add", "unreachable", v4, "metric", "1000"])?;
+        if crate::lab::has_ipv6() {
+            host.output("ip", &["-6", "route", "add", "unreachable", v6, "metric", "1000"])?;
+        }
+    }
+    Ok(())
+}
+
+/// Starts the servers' relay again with another log.
+fn relog(relays: &mut Relays, errors: std::process::Stdio) -> Result<(), RelayError> {
+    relays.egress.process().stop()?;
+    relays.egress.restart(Some(errors))?;
+    relays.wait_until_up()
+}
+
+/// A file on a disk of a few pages.
+fn small_disk(place: &std::path::Path) -> Result<File, RelayError> {
+    // Of an earlier fault; its file is gone with the mount.
+    let _ = Command::new("umount").arg(place).stderr(std::process::Stdio::null()).status();
+    fs::create_dir_all(place).map_err(io("make a folder"))?;
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", &format!("size={DISK_BYTES}"), "none"]).arg(place);
+    let status = mount.status().map_err(io("mount a small disk"))?;
+    if !status.success() {
+        return Err(io("mount a small disk")(io::Error::other(status.to_string())));
+    }
+    let open = File::options().append(true).create(true).open(place.join("log"));
+    open.map_err(io("open a log"))
+}
+
+/// Fills a disk to its last byte.
+fn fill(disk: &std::path::Path) -> Result<(), RelayError> {
+    let mut file = File::create(disk.join("filler")).map_err(io("make a file"))?;
+    for piece in [4096, 1] {
+        while file.write(&vec![0; piece]).is_ok_and(|len| len > 0) {}
+    }
+    Ok(())
+}
+
+/// Makes a relay log much.
+fn talk(relay: &mut Relay) -> Result<(), RelayError> {
+    for _ in 0..REPORTS {
+        relay.process().signal(Signal::USR1)?;
+        // Signals of a kind that wait are one signal.
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+fn move_house(host: &Host) -> Result<(), LabError> {
+    host.output("ip", &["address", "del", OLD_ADDRESS, "dev", THIN_DEVICE])?;
+    host.address(THIN_DEVICE, NEW_ADDRESS)
+}
+
+fn reload(relay: &mut Relay, scheme: &str, codec: &str) -> Result<(), RelayError> {
+    let text = fs::read_to_string(relay.config()).map_err(io("read a configuration"))?;
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| match line.split_once(" = ") {
+            Some(("scheme", _)) => format!("scheme = \"{scheme}\""),
+            Some(("codec", _)) => format!("codec = \"{codec}\""),
+            _ => line.to_owned(),
+        })
+        .collect();
+    fs::write(relay.config(), lines.join("\n") + "\n").map_err(io("write a configuration"))?;
+    Ok(relay.process().signal(Signal::HUP)?)
+}
+
+fn io(what: &str) -> impl FnOnce(io::Error) -> RelayError {
+    let what = what.to_owned();
+    move |source| RelayError::Io { what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for fault in Fault::ALL {
+            assert_eq!(fault.to_string().parse(), Ok(fault));
+        }
+        assert!("fire".parse::<Fault>().is_err_and(|why| why.contains("kill-ingress")));
+    }
+}

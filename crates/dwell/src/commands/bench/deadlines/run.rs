@@ -1,0 +1,217 @@
+//! One run: three sources, two relays, and what was late.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use dwell_base::Rate;
+use dwell_report::Status;
+use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
+use dwell_testkit::stream::{Spacing, Stream, StreamSpec, Tally};
+use serde::{Deserialize, Serialize};
+
+use super::super::bed::Bed;
+use super::super::tunnel::Programs;
+use super::classes::{CLASSES, Class, HEADER_BYTES, per_second};
+
+/// What a run is about.
+pub(super) struct Trial<'a> {
+    pub(super) scheme: &'a str,
+    pub(super) load: f64,
+    pub(super) rate: Rate,
+    pub(super) overhead_bytes: u32,
+    pub(super) window: Duration,
+    pub(super) seed: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measured {
+    /// What the relay sent in the window.
+    pub(super) sent_packets: u64,
+    pub(super) datagrams: u64,
+    pub(super) dropped_packets: u64,
+    /// What it takes the way to its peer for.
+    pub(super) one_way_ns: Option<u64>,
+    /// How much later than due the sources sent, on average.
+    pub(super) sources_late_ns: u64,
+    pub(super) classes: Vec<ClassResult>,
+}
+
+/// What became of a class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ClassResult {
+    pub(super) name: String,
+    pub(super) max_wait_ns: u64,
+    /// For how long a packet could be held back: W.
+    pub(super) hold_ns: u64,
+    /// By the relay's account, of what it sent in the window.
+    pub(super) sent: u64,
+    pub(super) late: u64,
+    pub(super) excess_mean_ns: u64,
+    /// Since the relay's start.
+    pub(super) excess_max_ns: u64,
+    /// By the receiver's, of what its source sent in the window: packets that came, and those of
+    /// them that took longer than `max_wait`.
+    pub(super) received: u64,
+    pub(super) received_late: u64,
+    pub(super) received_excess_mean_ns: u64,
+    pub(super) received_excess_max_ns: u64,
+}
+
+impl Measured {
+    pub(super) fn datagrams_per_hundred(&self) -> f64 {
+        100.0 * self.datagrams as f64 / self.sent_packets.max(1) as f64
+    }
+}
+
+impl ClassResult {
+    pub(super) fn late_percent(&self) -> f64 {
+        100.0 * self.late as f64 / self.sent.max(1) as f64
+    }
+
+    pub(super) fn received_late_percent(&self) -> f64 {
+        100.0 * self.received_late as f64 / self.received.max(1) as f64
+    }
+}
+
+/// Before an overload, and while nothing is watched.
+const CALM_LOAD: f64 = 0.8;
+const WARM_UP: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_millis(300);
+
+impl Trial<'_> {
+    pub(super) fn run(&self, bed: &Bed<'_>) -> anyhow::Result<Measured> {
+        bed.check()?;
+        let relays = Relays::start(bed.lab, &bed.pair, &Programs::this().dwell, &self.settings())?;
+        let steady = self.sources(bed, self.calm(), 0)?;
+        let watched = self.watch(bed, &relays);
+        // What the overload left behind must leave.
+        let drain = Duration::from_secs_f64((self.load - 1.0).max(0.0) * 5.0);
+        bed.sleep(drain.min(Duration::from_secs(3)))?;
+        let mut tallies = finish(steady)?;
+        let (moments, statuses, extra) = watched?;
+        tallies.extend(extra);
+        let mut relays = relays;
+        relays.stop()?;
+        for (_, tally) in &tallies {
+            ensure!(tally.altered == 0, "{} packets were altered", tally.altered);
+            ensure!(tally.duplicates == 0, "{} packets came twice", tally.duplicates);
+        }
+        measured(&statuses, &tallies, moments)
+    }
+
+    /// The load outside of the window.
+    fn calm(&self) -> f64 {
+        if self.load > 1.0 { CALM_LOAD } else { self.load }
+    }
+
+    fn settings(&self) -> RelaySettings {
+        let classes: String = CLASSES.iter().map(Class::config).collect();
+        RelaySettings {
+            scheme: self.scheme.to_owned(),
+            codec: "lz4".to_owned(),
+            rate: RelayRate::Fixed(self.rate),
+            keyed: true,
+            extra: format!(
+                "link_overhead = {}\nchunk_press = false\nqueue_time = \"5s\"\n\
+                 queue_packets = 500000\nqueue_bytes = \"64MiB\"\n\n{classes}",
+                self.overhead_bytes
+            ),
+            ..RelaySettings::default()
+        }
+    }
+
+    /// Sources of all classes for this load, on the ports with this offset.
+    fn sources(&self, bed: &Bed<'_>, load: f64, offset: u16) -> anyhow::Result<Vec<Source>> {
+        let bps = load * self.rate.as_bps() as f64;
+        let source = |class: &'static Class| -> anyhow::Result<Source> {
+            let seed = self.seed * 100 + u64::from(class.port + offset);
+            let spec = StreamSpec {
+                to: ([10, 2, 0, 2], class.port + offset).into(),
+                payload_bytes: class.packet_bytes - HEADER_BYTES,
+                spacing: Spacing::Poisson(per_second(class, bps), seed),
+            };
+            Ok((class, Stream::start(&bed.pair.client, &bed.pair.server, spec)?))
+        };
+        CLASSES.iter().map(source).collect()
+    }
+
+    fn watch(&self, bed: &Bed<'_>, relays: &Relays) -> anyhow::Result<Watched> {
+        bed.sleep(WARM_UP)?;
+        let before = relays.ingress.status()?;
+        let from = Instant::now();
+        let more = self.load - self.calm();
+        let extra = if more > 0.0 { self.sources(bed, more, 1)? } else { Vec::new() };
+        bed.sleep_until(from + self.window)?;
+        let after = relays.ingress.status()?;
+        Ok(([from, from + self.window], [before, after], finish(extra)?))
+    }
+}
+
+type Source = (&'static Class, Stream);
+type Watched = ([Instant; 2], [Status; 2], Vec<(&'static Class, Tally)>);
+
+fn finish(sources: Vec<Source>) -> anyhow::Result<Vec<(&'static Class, Tally)>> {
+    // What is left in queues may come later than a short grace allows: it is then not counted as
+    // received at all, so all get what an overload needs.
+    let grace = GRACE + Duration::from_millis(1500);
+    let threads: Vec<_> = sources
+        .into_iter()
+        .map(|(class, stream)| (class, std::thread::spawn(move || stream.finish(grace))))
+        .collect();
+    let mut tallies = Vec::new();
+    for (class, thread) in threads {
+        let tally = thread.join().map_err(|_| anyhow::anyhow!("a source panicked"))??;
+        tallies.push((class, tally));
+    }
+    Ok(tallies)
+}
+
+fn measured(
+    [before, after]: &[Status; 2],
+    tallies: &[(&'static Class, Tally)],
+    [from, to]: [Instant; 2],
+) -> anyhow::Result<Measured> {
+    let peer = |status: &Status| status.peers.first().cloned().context("the relay has no peer");
+    let (before, after) = (peer(before)?, peer(after)?);
+    let mut classes = Vec::new();
+    for class in &CLASSES {
+        let named = |peer: &dwell_report::status::PeerStatus| {
+            peer.deadlines.iter().find(|it| it.class == class.name).cloned()
+        };
+        let a = named(&before).unwrap_or_default();
+        let b = named(&after).with_context(|| format!("the relay has no class {}", class.name))?;
+        let excess_ns = |it: &dwell_report::status::DeadlineStatus| it.excess_mean_ns * it.late;
+        let late = b.late - a.late;
+        let of_class = tallies.iter().filter(|(of, _)| of.name == class.name);
+        let delays: Vec<u64> = of_class
+            .flat_map(|(_, tally)| tally.sent_between(from, to))
+            .map(dwell_testkit::stream::Arrival::delay_ns)
+            .collect();
+        ensure!(!delays.is_empty(), "no packet of the class {} arrived", class.name);
+        let over = delays.iter().filter_map(|delay_ns| delay_ns.checked_sub(b.max_wait_ns + 1));
+        let over: Vec<u64> = over.collect();
+        let mean = |sum: u64, count: u64| sum.checked_div(count).unwrap_or(0);
+        classes.push(ClassResult {
+            name: class.name.to_owned(),
+            max_wait_ns: b.max_wait_ns,
+            hold_ns: b.hold_ns,
+            sent: b.packets - a.packets,
+            late,
+            excess_mean_ns: mean(excess_ns(&b).saturating_sub(excess_ns(&a)), late),
+            excess_max_ns: b.excess_max_ns,
+            received: delays.len() as u64,
+            received_late: over.len() as u64,
+            received_excess_mean_ns: mean(over.iter().sum(), over.len() as u64),
+            received_excess_max_ns: over.iter().copied().max().unwrap_or(0),
+        });
+    }
+    Ok(Measured {
+        sent_packets: after.tx.sent.packets - before.tx.sent.packets,
+        datagrams: after.tx.frames - before.tx.frames,
+        dropped_packets: after.tx.dropped_total().packets - before.tx.dropped_total().packets,
+        one_way_ns: after.one_way_ns,
+        sources_late_ns: tallies.iter().map(|(_, tally)| tally.late_mean_ns).max().unwrap_or(0),
+        classes,
+    })
+}
