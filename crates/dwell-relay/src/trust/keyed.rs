@@ -140,6 +140,14 @@ impl Keyed {
         self.want();
     }
 
+    /// See [`Handshake::set_offer`](super::Handshake::set_offer).
+    pub(super) fn set_offer(&mut self, offer: Offer) {
+        if offer != self.offer {
+            self.offer = offer;
+            self.want();
+        }
+    }
+
     fn want(&mut self) {
         if !self.wanted {
             (self.wanted, self.tries) = (true, 0);

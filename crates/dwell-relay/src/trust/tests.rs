@@ -101,7 +101,7 @@ impl End {
             psk: psk.map(secret),
         };
         let mut random = sources(u64::from(own));
-        let offer = Offer { datagram_max: 1472, codecs: 6 };
+        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false };
         Self {
             identity: Identity::new(&secret(own), &mut random),
             handshake: Handshake::new(&security, offer, random()),
