@@ -250,6 +250,9 @@ hub: dropped: queue_packets 40
 hub: not pressed: no_time 150, not_smaller 5
 hub: refused: auth_failed 2
 hub: incomplete: timed_out 1
+hub: carried on from it, unopened: 70, 40.0 kB
+hub: carried on to it, unopened: 30, 12.0 kB
+hub: forwarded from it, raw or restored: 15, 1.5 kB
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
         assert_eq!(status_text(&example()), expected);

@@ -65,7 +65,7 @@ pub(super) fn send_frame(
     let room = peer.units_bytes_max();
     match units[..] {
         [id] if unit_len(store, id, on_link) > room => {
-            send_cut(peer, index, (store, id), scratch, env, now)
+            send_cut(peer, index, (store, id), scratch, env, now);
         }
         _ => {
             let mut unwritten = 0;

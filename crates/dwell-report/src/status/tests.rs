@@ -235,6 +235,10 @@ const EXAMPLE_JSON: &str = r#"{
         "control_bytes": 900,
         "resent_datagrams": 9,
         "resent_bytes": 13000,
+        "carried": {
+          "packets": 30,
+          "bytes": 12000
+        },
         "send_errors": {
           "ENOBUFS": 0
         }
@@ -253,6 +257,15 @@ const EXAMPLE_JSON: &str = r#"{
           "packets": 900,
           "bytes": 90000
         },
+        "carried": {
+          "packets": 70,
+          "bytes": 40000
+        },
+        "forwarded": {
+          "packets": 15,
+          "bytes": 1500
+        },
+        "hop_limit": 0,
         "lost_datagrams": 10,
         "recovered_datagrams": 4,
         "unrecovered_datagrams": 1,

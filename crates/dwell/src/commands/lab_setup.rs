@@ -72,7 +72,7 @@ pub(super) fn relay_rate_text(rate: RelayRate) -> String {
     }
 }
 
-fn probability(text: &str) -> Result<f64, String> {
+pub(super) fn probability(text: &str) -> Result<f64, String> {
     // The emulator's own reading of it, which takes the whole text as one word.
     let word: String = text.split_whitespace().collect();
     LinkSpec::from_str(&format!("loss {word}"))

@@ -6,6 +6,7 @@
 
 mod bed;
 mod ceiling;
+mod chain;
 mod contender;
 mod download;
 mod flood;
@@ -40,6 +41,7 @@ Examples:
   dwell bench idle --openvpn                              what a tunnel adds to a ping
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
   dwell bench stream --quick                              compressed TCP streams
+  dwell bench chain                                       which relay of a chain presses how much
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
 machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
@@ -64,6 +66,7 @@ enum What {
     Idle(idle::Idle),
     Ceiling(ceiling::Ceiling),
     Stream(Box<stream::Stream>),
+    Chain(chain::Chain),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -77,6 +80,7 @@ impl Bench {
             What::Idle(command) => command.run(),
             What::Ceiling(command) => command.run(),
             What::Stream(command) => command.run(),
+            What::Chain(command) => command.run(),
         }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) const ALL: &[Check] = &[
     ("ssh_copies_a_tree", programs::ssh),
     ("a_parking_lot_of_four_relays", sites::parking_lot),
     ("a_star_of_four_relays", sites::star),
+    ("a_relay_between_two_opens_nothing_packet", |lab| sites::transit(lab, "packet")),
+    ("a_relay_between_two_opens_nothing_edge", |lab| sites::transit(lab, "edge")),
     ("pings_around_the_mtu", mtu::ping_sizes),
     ("too_big_packets_are_answered", mtu::too_big),
     ("tcp_keeps_within_the_mtu", mtu::mss),
