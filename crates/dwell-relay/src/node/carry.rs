@@ -36,8 +36,7 @@ impl Node {
         let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));
         // Nobody knows its classes: it is pressed already, and may be sent again.
         let treatment = Treatment { exempt: true, ..Treatment::default() };
-        let id = self.store.insert(data, treatment);
-        self.store.press(id, pressed_of(carried, onward), data);
+        let id = self.store.insert_pressed(data, pressed_of(carried, onward), treatment);
         let mut hasher = DefaultHasher::new();
         (self.flow_seed, carried.label).hash(&mut hasher);
         let arrival = Packet {

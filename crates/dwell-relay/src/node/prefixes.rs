@@ -53,17 +53,11 @@ impl Routes {
 
     fn find(&self, label: &Label) -> Option<usize> {
         let all = IpNet::new(label.address(), label.bits()).ok()?;
-        let mut within = Vec::new();
-        for (net, owner) in &self.entries {
-            if net.contains(&all) {
-                let peer = *owner;
-                return peer.filter(|_| within.iter().all(|other| *other == peer));
-            }
-            if all.contains(net) {
-                within.push(*owner);
-            }
-        }
-        None
+        // The longest that has all of them, and those before it that have a part.
+        let at = self.entries.iter().position(|(net, _)| net.contains(&all))?;
+        let (longer, peer) = (&self.entries[..at], self.entries[at].1?);
+        let mut parts = longer.iter().filter(|(net, _)| all.contains(net));
+        parts.all(|(_, owner)| *owner == Some(peer)).then_some(peer)
     }
 }
 

@@ -69,6 +69,18 @@ impl Store {
         PacketId(at)
     }
 
+    /// Keeps what came pressed.
+    pub(crate) fn insert_pressed(
+        &mut self,
+        data: &[u8],
+        pressed: Pressed,
+        treatment: Treatment,
+    ) -> PacketId {
+        let id = self.insert(data, treatment);
+        self.places[id.0 as usize].codec = Some(pressed);
+        id
+    }
+
     /// The bytes to send, and how they are pressed if they are.
     pub(crate) fn get(&self, id: PacketId) -> (&[u8], Option<Pressed>) {
         let place = &self.places[id.0 as usize];

@@ -224,6 +224,24 @@ fn a_responder_does_not_send_before_it_hears_that_the_session_is_wanted() {
 }
 
 #[test]
+fn what_a_node_offers_reaches_its_peer_and_a_change_renews_the_session() {
+    let (mut a, mut b) = (End::new(1, 2, None), End::new(2, 1, None));
+    for (now, carries) in [(at(0), false), (at(20_000), true), (at(40_000), false)] {
+        let offer = Offer { datagram_max: 1472, codecs: 6, carries };
+        a.handshake.set_offer(offer);
+        let first = a.initial(now).expect("a new session is wanted");
+        a.unix_ns += 1;
+        let answer = b.answer(now, &first).expect("b answers");
+        assert!(a.responded(now, &answer));
+        let sealed = a.seal(b"by the new one");
+        let (_, began) = b.open(now, &sealed).expect("it opens");
+        assert_eq!(began.map(|hello| hello.carries()), Some(carries));
+        a.handshake.set_offer(offer);
+        assert_eq!(a.initial(now), None, "nothing has changed");
+    }
+}
+
+#[test]
 fn other_keys_make_no_session() {
     // Another psk: the response can't be read.
     let (mut a, mut b) = (End::new(1, 2, Some(8)), End::new(2, 1, Some(9)));

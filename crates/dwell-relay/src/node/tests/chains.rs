@@ -10,7 +10,7 @@ use super::row::*;
 const MANY: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random: 0.3 };
 
 fn load(to: [usize; 2], traffic: Traffic) -> Load {
-    Load { to, packets: 1_500, spacing_ns: 500 * MICRO_NS, traffic, ttl: 64 }
+    Load { to, packets: 1_500, spacing_ns: 500 * MICRO_NS, traffic, ttl: 64, full: false }
 }
 
 /// Rows of three, `lines` for each of them.
@@ -39,9 +39,16 @@ fn busy(row: &mut Row, start_ms: u64) {
 
 #[test]
 fn the_middle_opens_nothing_and_the_ends_have_all() {
-    for name in
-        ["packet", "all", "flow", "service", "host-pair", "edge", "edge\"\nregroup = false #"]
-    {
+    for name in [
+        "packet",
+        "all",
+        "flow",
+        "service",
+        "host-pair",
+        "edge",
+        "edge\"\nregroup = false #",
+        "edge\"\nblock_bytes = 30000 #",
+    ] {
         let lines = scheme(name);
         let mut row = row([&lines, &lines, &lines], &link(), 1);
         busy(&mut row, 200);
@@ -211,6 +218,30 @@ fn a_block_for_two_peers_is_restored() {
     let (_, late) = row.check();
     let hub = row.station(1).peer(0);
     assert!(late == 0 && hub.rx.pressed == 0 && hub.rx.carried.packets > 50, "{:?}", hub.rx);
+}
+
+#[test]
+fn what_is_too_long_for_the_next_link_is_restored() {
+    let lines = scheme("edge\"\nblock_bytes = 60000\nqueue_time = \"2s\"\nqueue_packets = 9000 #");
+    let mut row = row([&lines, &lines, &lines], &link(), 11);
+    row.run_to(200);
+    // Raw packets fit, and so do 64 parts of blocks, unless they are very long.
+    row.with(1, |station| station.node.set_path_datagram_max(1, 576));
+    let packets = Traffic { payload_max: 480, six: false, random: 0.8, ..MANY };
+    row.load(
+        0,
+        Load { packets: 5_000, spacing_ns: 20 * MICRO_NS, full: true, ..load([2, 2], packets) },
+    );
+    row.run_to(5_000);
+    let (came, late) = row.check();
+    row.assert_accounts();
+    assert!(came > 1_500 && late == 0, "{came}, {late}");
+    let (left, right) = (row.station(1).peer(0), row.station(1).peer(1));
+    assert!(left.rx.carried.packets > 0 && left.rx.pressed > 200, "{:?}", left.rx);
+    assert_eq!(left.rx.forwarded.packets, left.rx.packets.packets, "all others go the short way");
+    assert_eq!(row.station(1).routed, 0);
+    assert_eq!(right.tx.carried.packets, left.rx.carried.packets);
+    assert!(row.station(2).peer(0).rx.fragments > 100);
 }
 
 #[test]

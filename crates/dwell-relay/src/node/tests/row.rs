@@ -77,6 +77,8 @@ pub(super) struct Load {
     pub(super) traffic: Traffic,
     /// The time to live that packets begin with.
     pub(super) ttl: u8,
+    /// All packets have the longest payload.
+    pub(super) full: bool,
 }
 
 /// A node, its kernel, and its site.
@@ -122,7 +124,8 @@ impl Station {
     fn make_packet(&mut self, load: &Load) -> Vec<u8> {
         let Traffic { flows, six, payload_max, random } = load.traffic;
         let number = self.made.len();
-        let mut payload = vec![0; 9 + self.rng.below(payload_max - 9) as usize];
+        let len = if load.full { payload_max } else { 9 + self.rng.below(payload_max - 9) };
+        let mut payload = vec![0; len as usize];
         if self.rng.chance(random) {
             self.rng.fill(&mut payload);
         } else {

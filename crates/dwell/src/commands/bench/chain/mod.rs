@@ -65,14 +65,15 @@ pub(super) struct Chain {
     #[arg(long, value_name = "BYTES", default_value = "500")]
     #[arg(value_parser = clap::value_parser!(u16).range(100..=1280))]
     packet: u16,
-    /// The share of each packet that is text; the rest is random: 0.3 or 30%
-    #[arg(long, value_name = "SHARE", default_value = "0.3", value_parser = probability)]
+    /// The share of each packet that is text; the rest is random: 0.7 or 70%
+    #[arg(long, value_name = "SHARE", default_value = "0.7", value_parser = probability)]
     text: f64,
     /// The scheme of all relays
     #[arg(long, default_value = "packet", value_parser = schemes())]
     scheme: String,
-    /// What they press with
-    #[arg(long, default_value = "zstd:1", value_parser = codec)]
+    /// What they press with; a slow one, as the paper's takes five times as long as a packet on the
+    /// link, so that it is worth asking which packets to press
+    #[arg(long, default_value = "zstd:19", value_parser = codec)]
     codec: String,
     /// Also runs in which each relay opens what came pressed, as without `transit`
     #[arg(long)]

@@ -84,14 +84,15 @@ fn shares(runs: &[&ChainRun], at: usize) -> Option<Summary> {
 /// Whether the share falls from node to node, as in the paper.
 fn verdict(runs: &[&ChainRun]) -> String {
     let medians: Vec<f64> = (0..).map_while(|at| shares(runs, at)).map(|it| it.median).collect();
-    let rises = medians.windows(2).position(|pair| pair[1] >= pair[0]);
-    match rises {
+    let falls = medians.first() > medians.last();
+    match medians.windows(2).position(|pair| pair[1] >= pair[0]) {
         None => "The share falls from node to node, as in the paper.\n".to_owned(),
-        Some(at) => format!(
-            "The share does not fall from R{} to R{}, unlike in the paper.\n",
+        Some(at) if falls => format!(
+            "The share falls from the first node to the last, but not from R{} to R{}.\n",
             at + 1,
             at + 2
         ),
+        Some(_) => "The share does not fall along the chain, unlike in the paper.\n".to_owned(),
     }
 }
 
@@ -182,7 +183,9 @@ mod tests {
     #[test]
     fn a_share_that_rises_is_told() {
         let text = all(&[run([100, 90, 95])]);
-        assert!(text.contains("does not fall from R2 to R3"), "{text}");
+        assert!(text.contains("to the last, but not from R2 to R3"), "{text}");
+        let text = all(&[run([90, 80, 95])]);
+        assert!(text.contains("does not fall along the chain"), "{text}");
     }
 
     #[test]
