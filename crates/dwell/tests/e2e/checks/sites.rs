@@ -21,22 +21,25 @@ use crate::site::{self, DWELL, balanced};
 
 /// Each site fetches from the one behind the next gateway, and the first from the last: what goes
 /// the whole way meets what enters and leaves on the way.
-pub(super) fn parking_lot(lab: &mut Lab) -> anyhow::Result<()> {
+pub(super) fn parking_lot(lab: &mut Lab, transit: bool) -> anyhow::Result<()> {
     let layout = Layout::chain(4);
-    let network = Network::start(lab, &layout, &settings())?;
+    let network = Network::start(lab, &layout, &RelaySettings { transit, ..settings() })?;
     network.fetch_all(&[(0, 3), (0, 1), (1, 2), (2, 3)])?;
     let statuses = network.statuses()?;
     for (n, status) in statuses.iter().enumerate() {
         for peer in &status.peers {
             println!(
-                "gateway{}: {} of {} packets pressed to {}",
+                "gateway{}: {} of {} packets pressed to {}, {} came pressed",
                 n + 1,
                 peer.tx.pressed.packets,
                 peer.tx.sent.packets,
-                peer.name
+                peer.name,
+                peer.tx.carried.packets
             );
         }
     }
+    let carried: u64 = statuses.iter().flat_map(|s| &s.peers).map(|p| p.rx.carried.packets).sum();
+    ensure!((carried > 0) == transit, "{carried} were carried on: {statuses:#?}");
     // Downloads of text go from the later sites to the earlier ones.
     let pressed: u64 = statuses.iter().flat_map(|s| &s.peers).map(|p| p.tx.pressed.packets).sum();
     ensure!(pressed > 0, "text was not pressed: {statuses:#?}");
