@@ -92,6 +92,52 @@ fn hostile_links_do_no_harm() {
     }
 }
 
+/// Rows of four whose nodes have unlike schemes, traffic of all kinds, links of all kinds.
+#[test]
+fn whatever_the_schemes_all_packets_are_what_they_were() {
+    const SCHEMES: [&str; 9] = [
+        "none",
+        "all",
+        "packet",
+        "flow",
+        "service",
+        "host-pair",
+        "edge",
+        "basicq",
+        "chutq-dcf+cea",
+    ];
+    for seed in 0..12_u64 {
+        let mut rng = dwell_base::Rng::from_seed(seed);
+        let bad = |rng: &mut dwell_base::Rng| if rng.chance(0.5) { 0.01 } else { 0.0 };
+        let hostile = link()
+            .with_loss(bad(&mut rng))
+            .with_reorder(bad(&mut rng))
+            .with_duplicate(bad(&mut rng));
+        let lines: Vec<_> = (0..4)
+            .map(|_| {
+                let name = SCHEMES[rng.below(SCHEMES.len() as u64) as usize];
+                format!("{}\nretransmit = {}", scheme(name), rng.chance(0.7))
+            })
+            .collect();
+        let mut plans: Vec<_> = (0..4).map(|at| Plan::in_row(at, 4, &lines[at])).collect();
+        plans[1 + rng.below(2) as usize].transit = rng.chance(0.8);
+        let mut row = Row::new(&plans, &hostile, seed);
+        row.run_to(8_000);
+        for at in 0..4 {
+            let to = [0, 1].map(|_| (at + 1 + rng.below(3) as usize) % 4);
+            let traffic = Traffic { payload_max: 100 + rng.below(1200), ..MANY };
+            let spacing_ns = (200 + rng.below(800)) * MICRO_NS;
+            row.load(at, Load { packets: 800, spacing_ns, ..load(to, traffic) });
+        }
+        row.run_to(14_000);
+        let (came, late) = row.check();
+        row.assert_accounts();
+        assert!(came > 500, "{seed}, {lines:?}: {came} came");
+        let is_clean = hostile == link();
+        assert!(late == 0 || !is_clean, "{seed}, {lines:?}: {late} late");
+    }
+}
+
 #[test]
 fn the_middle_presses_what_came_raw() {
     for name in ["packet", "edge", "flow"] {
