@@ -87,6 +87,9 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     let mut one = |name, help, value: f64| page.counter(name, help, &label, value);
     let help = "Bytes that pressing took off the link.";
     one("dwell_saved_bytes_total", help, f(tx.saved_bytes()));
+    let help = "Pressed packets and blocks of other peers that were queued unopened.";
+    one("dwell_carried_units_total", help, f(tx.carried.packets));
+    one("dwell_carried_bytes_total", "Their bytes.", f(tx.carried.bytes));
     one("dwell_frames_total", "Datagrams sent with packets.", f(tx.frames));
     one("dwell_wire_bytes_total", "Bytes on the link, overhead included.", f(tx.link_bytes));
     one("dwell_presses_total", "Packets or blocks given to the press.", f(tx.presses));
@@ -159,6 +162,12 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
     one("dwell_received_bytes_total", "Their bytes, restored.", rx.packets.bytes);
     one("dwell_restored_packets_total", "Packets that came pressed.", rx.pressed);
     one("dwell_restored_blocks_total", "Blocks of several packets.", rx.blocks);
+    let help = "Pressed packets and blocks that went on to another peer unopened.";
+    one("dwell_received_carried_units_total", help, rx.carried.packets);
+    one("dwell_received_carried_bytes_total", "Their bytes.", rx.carried.bytes);
+    let help = "Packets that went to another peer without passing the interface.";
+    one("dwell_received_forwarded_packets_total", help, rx.forwarded.packets);
+    one("dwell_received_forwarded_bytes_total", "Their bytes.", rx.forwarded.bytes);
     let help = "Datagrams of the present session that never came.";
     page.gauge("dwell_lost_datagrams", help, &label, f(rx.lost_datagrams));
     for (reason, count) in [
@@ -168,6 +177,7 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
         ("decode_failed", rx.decode_failed),
         ("skipped_record", rx.skipped_records),
         ("not_allowed", rx.not_allowed),
+        ("hop_limit", rx.hop_limit),
     ] {
         let label = [("peer", name), ("reason", reason)];
         let help = "What came from the peer and was refused.";

@@ -224,6 +224,10 @@ pub struct TxStatus {
     /// What the link carried for them.
     #[serde(default)]
     pub resent_bytes: u64,
+    /// Pressed packets and blocks of other peers that came into the queue unopened, and the bytes
+    /// of their records as they came. In the queue each counts as one packet.
+    #[serde(default)]
+    pub carried: Count,
     /// Datagrams that the operating system did not take, by error.
     pub send_errors: BTreeMap<String, u64>,
 }
@@ -321,6 +325,16 @@ pub struct RxStatus {
     pub dropped_records: BTreeMap<String, u64>,
     /// Packets delivered, with their original bytes.
     pub packets: Count,
+    /// Pressed packets and blocks that went on to another peer unopened, and the bytes of their
+    /// records. What is in them is not in `packets`.
+    #[serde(default)]
+    pub carried: Count,
+    /// Of the packets, those that went to another peer without passing the interface.
+    #[serde(default)]
+    pub forwarded: Count,
+    /// Pressed packets and blocks that had gone too far, and were dropped.
+    #[serde(default)]
+    pub hop_limit: u64,
     /// Datagrams that never came: gaps in the sequence numbers.
     pub lost_datagrams: u64,
     /// Of the datagrams that were missing, those that came when they were sent again.

@@ -152,13 +152,14 @@ fn received(status: &Status) -> Table {
 }
 
 /// What came from a peer and was not accepted, by reason.
-fn refused(rx: &RxStatus) -> [(&'static str, u64); 5] {
+fn refused(rx: &RxStatus) -> [(&'static str, u64); 6] {
     [
         ("replayed", rx.replayed),
         ("auth_failed", rx.auth_failed),
         ("malformed", rx.malformed),
         ("decode_failed", rx.decode_failed),
         ("not_allowed", rx.not_allowed),
+        ("hop_limit", rx.hop_limit),
     ]
 }
 
@@ -180,6 +181,17 @@ fn notes(peer: &PeerStatus) -> String {
     for (what, reasons) in notes {
         if let Some(reasons) = reasons {
             let _ = writeln!(out, "{}: {what}: {reasons}", peer.name);
+        }
+    }
+    let (rx, tx) = (&peer.rx, &peer.tx);
+    for (what, count) in [
+        ("carried on from it, unopened", rx.carried),
+        ("carried on to it, unopened", tx.carried),
+        ("forwarded from it, raw or restored", rx.forwarded),
+    ] {
+        if count.packets > 0 {
+            let (units, bytes) = (human::count(count.packets), human::bytes(count.bytes));
+            let _ = writeln!(out, "{}: {what}: {units}, {bytes}", peer.name);
         }
     }
     for class in &peer.deadlines {
@@ -238,6 +250,9 @@ hub: dropped: queue_packets 40
 hub: not pressed: no_time 150, not_smaller 5
 hub: refused: auth_failed 2
 hub: incomplete: timed_out 1
+hub: carried on from it, unopened: 70, 40.0 kB
+hub: carried on to it, unopened: 30, 12.0 kB
+hub: forwarded from it, raw or restored: 15, 1.5 kB
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
         assert_eq!(status_text(&example()), expected);

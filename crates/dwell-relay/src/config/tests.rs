@@ -133,6 +133,8 @@ fn every_key_reaches_its_field() {
         log = "trace"
         keepalive = "1s"
         dead_after = "300ms"
+        transit = true
+        local = ["10.1.0.0/16"]
 
         [metrics]
         listen = "127.0.0.1:9478"
@@ -180,6 +182,8 @@ fn every_key_reaches_its_field() {
             log: LogLevel::Trace,
             keepalive_ns: SECOND_NS,
             dead_after_ns: 300_000_000,
+            transit: true,
+            local: vec!["10.1.0.0/16".parse().unwrap()],
         }
     );
     assert_eq!(

@@ -1,7 +1,7 @@
 //! From the TUN to the link.
 
 use dwell_base::Instant;
-use dwell_policy::{Action, Admission, ClassKey, Outcome, Packet, Trigger};
+use dwell_policy::{Action, Admission, ClassKey, Gather, Outcome, Packet, Trigger};
 use dwell_report::status::PeerState;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
@@ -45,10 +45,28 @@ impl Node {
             refuse_too_big(env, packet, &info, packet_max);
             return None;
         }
+        self.enqueue(env, index, packet, &info).then_some(index)
+    }
+
+    /// Puts a packet into a peer's port; false if it finds no room there. It fits a datagram to the
+    /// peer, which is connected.
+    pub(super) fn enqueue(
+        &mut self,
+        env: &mut impl Env,
+        index: usize,
+        packet: &mut [u8],
+        info: &PacketInfo,
+    ) -> bool {
+        let peer = &self.peers[index];
         if info.tcp_syn {
-            clamp(packet, self.tun_mtu.min(packet_max));
+            clamp(packet, self.tun_mtu.min(peer.packet_max()));
         }
-        let class = class_of(&self.classes, &info);
+        let gather = peer.port.config().scheme.gather;
+        // A node that carries blocks on can do so only if all of one go the same way from there.
+        let by_prefix = gather == Gather::Edge && peer.carries();
+        let edge = self.outbound.entry_of(info.dst).filter(|_| by_prefix).unwrap_or_default();
+        let peer = &mut self.peers[index];
+        let class = class_of(&self.classes, info);
         let source = ClassKey::new(info.protocol, info.src_port);
         let destination = ClassKey::new(info.protocol, info.dst_port);
         let mut treatment = treatment(&self.classes, class);
@@ -63,15 +81,15 @@ impl Node {
             source: if by_class { NEVER_PRESSED } else { source },
             destination,
             flow: info.flow_hash,
-            group: group_of(peer.port.config().scheme.gather, &info, self.flow_seed),
+            group: group_of(gather, info, self.flow_seed, edge as u64),
             hold_ns: peer.deadlines.hold_ns(class),
             pressed: false,
         };
         if let Admission::Dropped(_) = peer.port.arrive(env.now(), arrival) {
             self.store.remove(id);
-            return None;
+            return false;
         }
-        Some(index)
+        true
     }
 
     /// Lets a peer's port press and send what it can.
@@ -127,6 +145,7 @@ impl Node {
 
     /// [`Node::pump`] for every peer.
     pub fn pump_all(&mut self, env: &mut impl Env) {
+        self.handed.clear();
         for index in 0..self.peers.len() {
             self.pump(env, index);
         }

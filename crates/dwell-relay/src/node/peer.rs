@@ -6,15 +6,17 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::{CodecId, supported_bitmap};
 use dwell_policy::{
-    ClassKey, ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Scheme,
-    Trigger,
+    ClassKey, ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Queues,
+    Scheme, Trigger,
 };
 use dwell_report::Histogram;
-use dwell_report::status::{PeerReport, PeerState, RxStatus};
+use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
 use dwell_wire::block::{BLOCK_HEADER_LEN, FRAGMENTS_MAX};
 use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
-use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
-use dwell_wire::{Hello, ReplayWindow, Report};
+use dwell_wire::record::{
+    RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, carried_record_len, fragment_record_len,
+};
+use dwell_wire::{Carried, Hello, ReplayWindow, Report, Unit};
 
 use super::deadlines::Deadlines;
 use super::order::{Order, Waits};
@@ -77,6 +79,8 @@ pub(crate) struct Extra {
     pub(crate) unwritten: u64,
     pub(crate) resent_datagrams: u64,
     pub(crate) resent_bytes: u64,
+    /// What other peers sent pressed, and went into the port unopened.
+    pub(crate) carried: Count,
 }
 
 pub(crate) struct Peer {
@@ -144,8 +148,7 @@ impl Peer {
         let mut fragment_id = [0; 4];
         random(&mut fragment_id);
         config.exceptions.sort_unstable();
-        let offer = Offer { datagram_max: u16::MAX, codecs: supported_bitmap() };
-        let handshake = Handshake::new(&config.security, offer, random);
+        let handshake = Handshake::new(&config.security, offer(false), random);
         let mut peer = Self {
             generation,
             endpoint,
@@ -300,6 +303,38 @@ impl Peer {
     /// Whether the peer can decode this; believed of a peer that was never heard.
     pub(crate) fn decodes(&self, codec: CodecId) -> bool {
         self.hello.is_none_or(|hello| hello.decodes(codec as u8))
+    }
+
+    /// Whether this node carries on what the peer sends pressed: the peer is told so.
+    pub(crate) fn set_transit(&mut self, transit: bool) {
+        self.handshake.set_offer(offer(transit));
+    }
+
+    /// Whether the peer carries on what is sent to it pressed.
+    pub(crate) fn carries(&self) -> bool {
+        self.hello.is_some_and(|hello| hello.carries())
+    }
+
+    /// Whether packets can be sent to it.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.handshake.current().is_some() && self.state == PeerState::Up
+    }
+
+    /// Whether this can go to the peer unopened.
+    pub(crate) fn can_carry(&self, carried: &Carried<'_>) -> bool {
+        let (codec, is_known) = match carried.unit {
+            Unit::Pressed(pressed) => (pressed.codec, pressed.epoch == 0),
+            Unit::Block(block) => (block.codec, !block.is_of_later_version()),
+        };
+        // Where some packets are held back longer than others, nobody knows for how long these may.
+        let is_sorted = self.is_chunked()
+            && self.deadlines.any()
+            && self.port.config().scheme.queues != Queues::One;
+        let decodes = self.hello.is_some_and(|hello| hello.decodes(codec));
+        let len = carried_record_len(carried);
+        let fits =
+            len <= self.units_bytes_max() || len.div_ceil(self.part_bytes_max()) <= FRAGMENTS_MAX;
+        self.is_connected() && decodes && is_known && !is_sorted && fits
     }
 
     /// True if packets from or to such a port must not be pressed.
@@ -541,6 +576,11 @@ impl Peer {
             delivery_bps: u64::try_from(bps).unwrap_or(u64::MAX),
         }
     }
+}
+
+/// What a peer is told.
+fn offer(carries: bool) -> Offer {
+    Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), carries }
 }
 
 fn pacing(config: &PeerConfig) -> Pacing {

@@ -89,6 +89,7 @@ fn tx_status(peer: &Peer) -> TxStatus {
         control_bytes: extra.control_bytes,
         resent_datagrams: extra.resent_datagrams,
         resent_bytes: extra.resent_bytes,
+        carried: extra.carried,
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(peer.port.accounts())
     }

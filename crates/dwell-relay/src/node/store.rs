@@ -1,6 +1,7 @@
 //! Where the bytes of waiting packets live.
 
 use dwell_policy::PacketId;
+use dwell_wire::Label;
 
 /// A packet's place. Places are made as they are needed and used again, so that memory
 /// follows the longest queue and nothing is allocated once it was reached.
@@ -32,6 +33,18 @@ pub(crate) struct Pressed {
     pub(crate) is_block: bool,
     /// What was pressed is not these packets as they were, but rearranged.
     pub(crate) is_regrouped: bool,
+    /// It is all packets of a frame, the others of which have places too.
+    pub(crate) is_frame: bool,
+    /// Where it goes beyond the next node, if that node can carry it on.
+    pub(crate) onward: Option<Onward>,
+}
+
+/// How far a pressed packet or block goes, and where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Onward {
+    /// Links that it may still take.
+    pub(crate) hop_limit: u8,
+    pub(crate) label: Label,
 }
 
 /// The packets that wait in the ports of a node, by the names that the core knows them by.
@@ -54,6 +67,18 @@ impl Store {
         place.codec = None;
         place.treatment = treatment;
         PacketId(at)
+    }
+
+    /// Keeps what came pressed.
+    pub(crate) fn insert_pressed(
+        &mut self,
+        data: &[u8],
+        pressed: Pressed,
+        treatment: Treatment,
+    ) -> PacketId {
+        let id = self.insert(data, treatment);
+        self.places[id.0 as usize].codec = Some(pressed);
+        id
     }
 
     /// The bytes to send, and how they are pressed if they are.

@@ -96,6 +96,7 @@ fn example_tx() -> TxStatus {
         control_bytes: 900,
         resent_datagrams: 9,
         resent_bytes: 13_000,
+        carried: count(30, 12_000),
         send_errors: map([("ENOBUFS", 0)]),
     }
 }
@@ -110,6 +111,9 @@ fn example_rx() -> RxStatus {
         fragments: 7,
         dropped_records: map([("timed_out", 1)]),
         packets: count(900, 90_000),
+        carried: count(70, 40_000),
+        forwarded: count(15, 1500),
+        hop_limit: 0,
         lost_datagrams: 10,
         recovered_datagrams: 4,
         unrecovered_datagrams: 1,
@@ -231,6 +235,10 @@ const EXAMPLE_JSON: &str = r#"{
         "control_bytes": 900,
         "resent_datagrams": 9,
         "resent_bytes": 13000,
+        "carried": {
+          "packets": 30,
+          "bytes": 12000
+        },
         "send_errors": {
           "ENOBUFS": 0
         }
@@ -249,6 +257,15 @@ const EXAMPLE_JSON: &str = r#"{
           "packets": 900,
           "bytes": 90000
         },
+        "carried": {
+          "packets": 70,
+          "bytes": 40000
+        },
+        "forwarded": {
+          "packets": 15,
+          "bytes": 1500
+        },
+        "hop_limit": 0,
         "lost_datagrams": 10,
         "recovered_datagrams": 4,
         "unrecovered_datagrams": 1,

@@ -6,6 +6,7 @@
 
 mod bed;
 mod ceiling;
+mod chain;
 mod contender;
 mod deadlines;
 mod download;
@@ -48,6 +49,7 @@ Examples:
   dwell bench loss                                        a link that loses packets
   dwell bench faults --security keys                      how soon traffic goes on after a fault
   dwell bench deadlines                                   packets held back, and those too late
+  dwell bench chain                                       which relay of a chain presses how much
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
 machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
@@ -76,6 +78,7 @@ enum What {
     Loss(loss::Loss),
     Faults(faults::Faults),
     Deadlines(deadlines::Deadlines),
+    Chain(chain::Chain),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -93,6 +96,7 @@ impl Bench {
             What::Loss(command) => command.run(),
             What::Faults(command) => command.run(),
             What::Deadlines(command) => command.run(),
+            What::Chain(command) => command.run(),
         }
     }
 }
