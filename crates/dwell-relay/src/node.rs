@@ -8,6 +8,7 @@
 //! Packets are dropped for named reasons only, and everything from the network is hostile
 //! until its seal was verified.
 
+mod bottleneck;
 mod deadlines;
 mod env;
 mod inbound;
@@ -20,6 +21,7 @@ mod peer;
 mod prefixes;
 mod press;
 mod reassembly;
+mod reports;
 mod resend;
 mod status;
 mod store;
@@ -263,10 +265,10 @@ impl Node {
         self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// True if a peer's link has a configured rate, so that each packet should be pumped by
-    /// itself.
+    /// True if datagrams to a peer leave at a rate that is configured or was found beyond the next
+    /// hop, so that each packet should be pumped by itself.
     pub fn is_paced(&self, peer: usize) -> bool {
-        matches!(self.peers[peer].pacer.pacing(), Pacing::Fixed(_))
+        self.peers[peer].pacer.is_paced()
     }
 
     /// How many bytes of packets the kernel's send buffer for a peer should hold, if the peer's

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use dwell_base::Instant;
 use dwell_report::status::PeerState;
 use dwell_wire::header::DATA_HEADER_LEN;
-use dwell_wire::{Control, Cookie, DataHeader, Hello, Initiation, Response};
+use dwell_wire::{Cookie, DataHeader, Hello, Initiation, Response};
 
 use super::env::{Destination, Env, NodeEvent};
 use super::link::send_control;
@@ -84,9 +84,7 @@ impl Node {
                 // The peer may not send by the new session before it hears from us by it. The
                 // answer to this is awaited, and asked for again.
                 let peer = &mut self.peers[index];
-                peer.probed(now);
-                peer.spoke(now);
-                let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
+                let probe = peer.probe(now, index);
                 send_control(peer, index, env, &probe);
             }
         }

@@ -191,7 +191,8 @@ fn send_body(
     fill: impl FnOnce(&mut BodyWriter<'_>) -> Result<(), Full>,
 ) -> Option<usize> {
     let room = peer.units_bytes_max();
-    let Peer { handshake, kept, pacer, rtt_ns, .. } = peer;
+    let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
+    let Peer { handshake, kept, pacer, rtt_ns, bottleneck, extra, .. } = peer;
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
@@ -203,7 +204,12 @@ fn send_body(
         let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
         kept.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }
+    let number = session.next_sequence();
     let len = session.seal(datagram, body_len);
+    extra.datagrams += 1;
+    if listens {
+        bottleneck.sent(now, number, header_bytes + len as u64);
+    }
     if !env.commit(index, len, pacer.burst_bytes()) {
         pacer.blocked(now);
     }

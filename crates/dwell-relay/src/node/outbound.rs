@@ -9,7 +9,6 @@ use dwell_wire::{CloseReason, Control, PacketInfo};
 
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame};
-use super::pacer::Pacing;
 use super::peer::{NEVER_PRESSED, Peer};
 use super::press::{Bench, group_of, keep_pressed, press_block, press_frame, press_packet};
 use super::store::Treatment;
@@ -81,10 +80,13 @@ impl Node {
     pub fn pump(&mut self, env: &mut impl Env, index: usize) {
         let Self { peers, store, scratch, block, .. } = self;
         let peer = &mut peers[index];
+        if peer.pacer.found().is_some() {
+            peer.forget_old_bottleneck(env.now());
+        }
         peer.port.set_rate(peer.pacer.rate());
         // Without pacing, single packets that are not to be pressed are moved before the link is
         // offered: they came in one batch, and the small ones share datagrams.
-        let paced = matches!(peer.pacer.pacing(), Pacing::Fixed(_));
+        let paced = peer.pacer.is_paced();
         let link_first = paced || peer.port.config().scheme.trigger != Trigger::Immediate;
         loop {
             let now = env.now();
@@ -193,9 +195,7 @@ impl Node {
             }
             let peer = &mut self.peers[index];
             if due.probe {
-                peer.probed(now);
-                peer.spoke(now);
-                let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
+                let probe = peer.probe(now, index);
                 send_control(peer, index, env, &probe);
             }
             if due.report {
@@ -232,6 +232,7 @@ impl Node {
         self.release(env, env.now(), index);
         let peer = &mut self.peers[index];
         peer.handshake.forget();
+        peer.reports.end_session();
         peer.kept.clear();
         peer.port.clear(|id| self.store.remove(id));
         if enter(&mut peer.state, PeerState::Down) {
