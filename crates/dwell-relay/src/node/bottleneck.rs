@@ -141,6 +141,8 @@ pub(crate) struct Bottleneck {
     samples: VecDeque<Sample>,
     base: Base,
     held: Option<Held>,
+    /// When the latest report came, also of a session before.
+    heard_at: Instant,
     /// The queue beyond was not ours: it is left alone until then.
     alone_until: Instant,
     back_off_ns: u64,
@@ -167,8 +169,7 @@ impl Bottleneck {
 
     /// Forgets what was found if the peer has said nothing for long.
     pub(crate) fn forget_old(&mut self, now: Instant) {
-        let heard_at = self.samples.back().map_or(Instant::ZERO, |sample| sample.heard_at);
-        if self.held.is_some() && now.since_ns(heard_at) > FORGET_NS {
+        if self.held.is_some() && now.since_ns(self.heard_at) > FORGET_NS {
             self.held = None;
         }
     }
@@ -214,11 +215,11 @@ impl Bottleneck {
         }
         let refused = heard.refused_at;
         let is_local = refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS);
-        let last_heard = self.samples.back().map_or(Instant::ZERO, |last| last.heard_at);
-        let refused_since = refused.is_some_and(|at| at > last_heard);
+        let refused_since = refused.is_some_and(|at| at > self.heard_at);
         self.local_reports = if refused_since { self.local_reports + 1 } else { 0 };
         self.see_to_clocks(sample.delay_ns);
         let is_least = self.base.least().is_some_and(|least| sample.delay_ns < least - FALLS_NS);
+        self.heard_at = now;
         self.samples.push_back(sample);
         self.base.add(now, sample.delay_ns);
         match self.held {

@@ -147,6 +147,19 @@ fn a_peer_that_lies_harms_little() {
     }
 }
 
+/// Sessions with keys are renewed every two minutes.
+#[test]
+fn a_new_session_changes_nothing() {
+    let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(5));
+    let mut model = Model::new(&Terms { link, ..Terms::default() });
+    for second in 3..12 {
+        let mut seen = model.watch(second * 1_000, second * 1_000 + 900);
+        assert_eq!(seen.held, 1.0);
+        assert!(seen.queue_ns(0.9) < 50 * MILLI_NS);
+        model.renew();
+    }
+}
+
 #[test]
 fn what_was_found_is_forgotten_after_silence() {
     let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(5));

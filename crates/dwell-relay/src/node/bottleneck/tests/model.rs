@@ -161,6 +161,8 @@ pub(super) struct Model {
     /// The queue in the relay.
     port: VecDeque<(usize, u64, u64)>,
     number: u64,
+    /// The last number of the session before.
+    renewed_at: u64,
     link: LinkModel<Packet>,
     back: LinkModel<Heard>,
     acks: LinkModel<Answer>,
@@ -190,6 +192,7 @@ impl Model {
             others: vec![Flow::new(); terms.cross_flows],
             port: VecDeque::new(),
             number: 0,
+            renewed_at: 0,
             link: LinkModel::new(terms.link.clone().with_seed(terms.seed)),
             back: LinkModel::new(terms.back.clone().with_seed(terms.seed + 100)),
             acks: LinkModel::new(LinkSpec::new().with_delay_ns(terms.back.delay_ns)),
@@ -253,6 +256,15 @@ impl Model {
         self.bottleneck.probed(self.now, self.now, came_at_ns);
     }
 
+    /// A new session: what is on its way still counts for the one before.
+    pub(super) fn renew(&mut self) {
+        self.bottleneck.begin_session();
+        self.bottleneck.forget_old(self.now);
+        self.renewed_at = self.number;
+        self.came_bytes = 0;
+        (self.highest, self.reported) = (0, 0);
+    }
+
     fn peer_clock_ns(&self, at: Instant) -> u64 {
         self.ahead_ns + at.as_ns() + (at.as_ns() as f64 * self.drift) as u64
     }
@@ -261,11 +273,13 @@ impl Model {
         while let Some(delivered) = self.link.pop(self.now) {
             let answer = match delivered.packet {
                 Packet::Ours { flow, number, serial } => {
-                    if number > self.highest {
-                        self.highest = number;
-                        self.highest_at = delivered.at;
+                    if let Some(number) = number.checked_sub(self.renewed_at) {
+                        if number > self.highest {
+                            self.highest = number;
+                            self.highest_at = delivered.at;
+                        }
+                        self.came_bytes += delivered.len as u64;
                     }
-                    self.came_bytes += delivered.len as u64;
                     Answer { is_ours: true, flow, serial }
                 }
                 Packet::Other { flow, serial } => Answer { is_ours: false, flow, serial },
@@ -348,7 +362,7 @@ impl Model {
             let Some((flow, serial, bytes)) = self.port.pop_front() else { return };
             self.number += 1;
             let bytes = bytes + HEADER_BYTES;
-            self.bottleneck.sent(self.now, self.number, bytes);
+            self.bottleneck.sent(self.now, self.number - self.renewed_at, bytes);
             self.pacer.sent(self.now, bytes);
             let packet = Packet::Ours { flow, number: self.number, serial };
             self.link.push(self.now, bytes as usize, packet);
