@@ -9,6 +9,7 @@
 //! until its seal was verified.
 
 mod bottleneck;
+mod classes;
 mod deadlines;
 mod env;
 mod inbound;
@@ -307,7 +308,7 @@ impl Node {
 
     fn remove_peer(&mut self, index: usize) {
         let peer = &mut self.peers[index];
-        peer.port.clear(|id| self.store.remove(id));
+        outbound::clear(peer, &mut self.store);
         // A result may still come; it knows only the first packet of its block.
         for &id in peer.port.block().iter().skip(1) {
             self.store.remove(id);

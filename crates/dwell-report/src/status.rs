@@ -165,6 +165,9 @@ pub struct PeerStatus {
     /// Classes whose packets may be held back, and how well that was kept.
     #[serde(default)]
     pub deadlines: Vec<DeadlineStatus>,
+    /// What became of the packets of each class that the configuration names.
+    #[serde(default)]
+    pub traffic: Vec<ClassTraffic>,
     /// What was learned of the traffic to the peer, by class.
     pub classes: Vec<ClassStatus>,
 }
@@ -403,6 +406,25 @@ pub struct DeadlineStatus {
     pub excess_mean_ns: u64,
     /// By how much, at the most.
     pub excess_max_ns: u64,
+}
+
+/// What became of the packets of a class that the configuration names, to and from a peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassTraffic {
+    /// The class, by its name in the configuration.
+    pub class: String,
+    /// Packets that came for the peer.
+    pub arrived: Count,
+    /// Those that were sent.
+    pub sent: Count,
+    /// Of these, those that were sent pressed; their bytes as they came.
+    pub pressed: Count,
+    /// Packets of the class that came from the peer.
+    pub received: Count,
+    /// Those that were dropped, by reason; every reason is there, if only with zero.
+    pub dropped: BTreeMap<String, u64>,
+    /// The time from a packet's arrival to its sending.
+    pub sojourn: HistogramSummary,
 }
 
 /// What was learned of a class of packets.

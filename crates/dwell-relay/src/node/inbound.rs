@@ -18,7 +18,7 @@ use super::outbound::clamp;
 use super::peer::Peer;
 use super::prefixes::Prefixes;
 use super::{LEN_MAX, Node, enter};
-use crate::config::Security;
+use crate::config::{ClassConfig, Security, class_of};
 use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened, Session};
 
 /// Hellos may grow (docs/wire.md, section 4): bodies up to this length are read.
@@ -194,6 +194,7 @@ impl Node {
         let peer = &mut self.peers[index];
         let mut egress = Egress {
             prefixes: &mut self.inbound,
+            classes: &self.classes,
             decompressor: &mut self.decompressor,
             scratch: &mut self.scratch,
             block: &mut self.block,
@@ -335,6 +336,7 @@ fn repeat_final(env: &mut impl Env, now: Instant, index: usize, peer: &mut Peer)
 /// What it takes to hand a record's packet to the TUN.
 struct Egress<'a> {
     prefixes: &'a mut Prefixes,
+    classes: &'a [ClassConfig],
     decompressor: &'a mut Decompressor,
     scratch: &'a mut [u8],
     block: &'a mut Vec<u8>,
@@ -472,6 +474,9 @@ impl Egress<'_> {
         if self.prefixes.peer_of(info.src) != Some(self.index) {
             peer.rx.not_allowed += 1;
             return None;
+        }
+        if !self.classes.is_empty() {
+            peer.classes.received(class_of(self.classes, &info), packet.len());
         }
         Some(info)
     }

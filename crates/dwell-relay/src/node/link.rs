@@ -1,13 +1,14 @@
 //! What goes on the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::PacketId;
+use dwell_policy::{Frame, PacketId};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::record::RESENT_RECORD_LEN;
 use dwell_wire::{Block, BodyWriter, Control, Fragment, Full};
 
+use super::classes::Classes;
 use super::env::Env;
 use super::peer::Peer;
 use super::store::Store;
@@ -70,14 +71,34 @@ pub(super) fn send_frame(
         }
     }
     peer.frame_units = units;
-    let Peer { port, sojourn, deadlines, .. } = peer;
+    let Peer { port, sojourn, deadlines, classes, .. } = peer;
     let frame = port.frame();
+    if !classes.is_empty() {
+        count_classes(classes, frame, store);
+    }
     let units = frame.units.iter().map(|unit| (unit.id, unit.sojourn_ns));
     let followers = frame.followers.iter().map(|packet| (packet.id, packet.sojourn_ns));
     for (id, sojourn_ns) in units.chain(followers) {
         sojourn.record(sojourn_ns);
         deadlines.sent(store.treatment(id).class.map(usize::from), sojourn_ns);
         store.remove(id);
+    }
+}
+
+/// A block's packets stand behind its unit, one after another.
+fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
+    let mut followers = frame.followers.iter();
+    for unit in &frame.units {
+        let (mut first_bytes, pressed) = (unit.original_bytes, unit.pressed_here);
+        for packet in followers.by_ref().take(unit.followers as usize) {
+            first_bytes = first_bytes.saturating_sub(packet.original_bytes);
+            classes.sent(
+                store.class(packet.id),
+                (packet.original_bytes, pressed),
+                packet.sojourn_ns,
+            );
+        }
+        classes.sent(store.class(unit.id), (first_bytes, pressed), unit.sojourn_ns);
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the TUN to the link.
 
 use dwell_base::Instant;
-use dwell_policy::{Action, Admission, ClassKey, Outcome, Packet, Trigger};
+use dwell_policy::{Action, Admission, ClassKey, DropReason, Outcome, Packet, Trigger};
 use dwell_report::status::PeerState;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
@@ -11,7 +11,7 @@ use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame};
 use super::peer::{NEVER_PRESSED, Peer};
 use super::press::{Bench, group_of, keep_pressed, press_block, press_frame, press_packet};
-use super::store::Treatment;
+use super::store::{Store, Treatment};
 use super::{Node, enter};
 use crate::config::{ClassConfig, Config, class_of};
 use crate::trust::HELLO_LEN_MAX;
@@ -55,6 +55,7 @@ impl Node {
         // a whole.
         let by_class = treatment.exempt;
         treatment.exempt |= peer.is_exception(source, destination);
+        peer.classes.arrived(class, packet.len());
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
@@ -66,7 +67,8 @@ impl Node {
             hold_ns: peer.deadlines.hold_ns(class),
             pressed: false,
         };
-        if let Admission::Dropped(_) = peer.port.arrive(env.now(), arrival) {
+        if let Admission::Dropped(reason) = peer.port.arrive(env.now(), arrival) {
+            peer.classes.dropped(class, reason);
             self.store.remove(id);
             return None;
         }
@@ -113,7 +115,10 @@ impl Node {
                 Some(Action::PressBlock) => {
                     press_block(peer, index, store, &mut Bench { out: scratch, block }, env);
                 }
-                Some(Action::Drop(id, _)) => store.remove(id),
+                Some(Action::Drop(id, reason)) => {
+                    peer.classes.dropped(store.class(id), reason);
+                    store.remove(id);
+                }
                 None => break,
             }
         }
@@ -183,7 +188,7 @@ impl Node {
             peer.reassembly.expire(now);
             peer.kept.expire(now, peer.rtt_ns);
             if peer.gives_up_scheme(now) {
-                peer.port.clear(|id| self.store.remove(id));
+                clear(peer, &mut self.store);
                 peer.take_up_scheme();
             }
             self.chase_missing(env, now, index);
@@ -234,11 +239,20 @@ impl Node {
         peer.handshake.forget();
         peer.reports.end_session();
         peer.kept.clear();
-        peer.port.clear(|id| self.store.remove(id));
+        clear(peer, &mut self.store);
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index));
         }
     }
+}
+
+/// Drops what waits for a peer.
+pub(super) fn clear(peer: &mut Peer, store: &mut Store) {
+    let Peer { port, classes, .. } = peer;
+    port.clear(|id| {
+        classes.dropped(store.class(id), DropReason::Cleared);
+        store.remove(id);
+    });
 }
 
 fn treatment(classes: &[ClassConfig], class: Option<usize>) -> Treatment {

@@ -16,6 +16,7 @@ use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_reco
 use dwell_wire::{Control, Hello, Report};
 
 use super::bottleneck::{Bottleneck, Heard};
+use super::classes::Classes;
 use super::deadlines::Deadlines;
 use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
@@ -102,6 +103,8 @@ pub(crate) struct Peer {
     /// How long the block in the press is, if it was rearranged.
     pub(crate) regrouped_len: Option<u16>,
     pub(crate) deadlines: Deadlines,
+    /// Accounts by class.
+    pub(crate) classes: Classes,
     /// When held-back packets go at the latest, if the link waits for that.
     pub(crate) hold_until: Option<Instant>,
     /// The units of the frame that is being sent; storage that is used again.
@@ -158,6 +161,7 @@ impl Peer {
             old_scheme: None,
             regrouped_len: None,
             deadlines: Deadlines::default(),
+            classes: Classes::default(),
             hold_until: None,
             frame_units: Vec::new(),
             fragment_id: u32::from_be_bytes(fragment_id),
@@ -180,6 +184,7 @@ impl Peer {
         };
         peer.listen_for_bottleneck();
         peer.deadlines.configure(classes);
+        peer.classes.configure(classes);
         peer.pacer.set_exact(peer.is_to_chunk());
         peer.refresh_deadlines();
         peer.configure_port()?;
@@ -200,6 +205,7 @@ impl Peer {
         self.listen_for_bottleneck();
         self.pacer.set_exact(self.is_to_chunk());
         self.deadlines.configure(classes);
+        self.classes.configure(classes);
         self.refresh_deadlines();
         self.configure_port()?;
         if other_codec {

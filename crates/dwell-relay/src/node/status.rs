@@ -71,6 +71,7 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         bottleneck_bps: peer.pacer.found().map(|found| found.rate.as_bps()),
         beyond_ns: peer.bottleneck.queue_ns(),
         deadlines: peer.deadlines.status(),
+        traffic: peer.classes.status(),
         one_way_ns: peer.deadlines.one_way_ns(config.one_way_delay_ns),
         classes: peer.port.learned_classes().take(CLASSES_MAX).map(ClassStatus::learned).collect(),
     }

@@ -2,10 +2,10 @@
 
 use dwell_base::Rate;
 use dwell_base::time::MILLI_NS;
-use dwell_report::status::PeerStatus;
+use dwell_report::status::{ClassTraffic, PeerStatus};
 use dwell_testkit::LinkSpec;
 
-use super::harness::{Net, config_with, good_link, pair};
+use super::harness::{Net, Traffic, config, config_with, good_link, pair};
 
 /// Twenty seconds of 15 Mbit/s from one end, over what is 10 Mbit/s somewhere; what the sender and
 /// the receiver say then.
@@ -50,15 +50,55 @@ fn a_path_with_room_is_not_slowed_down() {
 #[test]
 fn the_peer_s_queue_and_losses_are_told() {
     let link = good_link().with_rate(Rate::from_mbps(8)).with_loss(0.02);
-    let (from, to, net) = pressed_hard("auto", &link, 1);
-    let told = to.rx.reported;
-    assert!(told.is_none_or(|told| told.datagrams < 1_000), "only one end sends");
+    let (from, _, _) = pressed_hard("auto", &link, 1);
     let lost = from.tx.peer_lost_datagrams;
     let all = from.tx.peer_got_datagrams + lost;
     assert!(lost * 50 > all / 2 && lost * 50 < all * 10, "{lost} of {all}");
     assert!(from.tx.datagrams >= all);
-    // What waits at the one end is told to the other with the next report of what came from there.
-    drop(net);
+}
+
+#[test]
+fn a_queue_is_told_to_the_other_end() {
+    let configs = [0, 1].map(|end| config(end, true, "2mbit", "none"));
+    let mut net = Net::new(&configs, &good_link(), 1);
+    net.run_to(1_000);
+    // More than the one end can send; the other sends a little, and is told of what came.
+    net.net.with_node(net.ends[0], |end, _, _| end.source(at(1_000), 10_000, MILLI_NS));
+    net.net.with_node(net.ends[1], |end, _, _| end.source(at(1_000), 100, 80 * MILLI_NS));
+    net.run_to(8_000);
+    let there = net.end(1).peer().rx.reported.expect("it was told what came");
+    assert!(there.waiting_bytes > 10_000, "{there:?}");
+    assert!(there.waiting_ns > 40 * MILLI_NS, "{there:?}");
+}
+
+/// What each class sent, dropped and got adds up to what all did.
+#[test]
+fn classes_are_counted() {
+    let classes = "[[class]]\nname = \"low\"\nports = [\"udp/1000-1009\"]\n\
+                   [[class]]\nname = \"rest\"\n";
+    for scheme in ["packet", "edge"] {
+        let lines = format!("scheme = \"{scheme}\"\n{classes}");
+        let configs = [0, 1].map(|end| config_with(end, true, "2mbit", &lines));
+        let mut net = Net::new(&configs, &good_link(), 1);
+        net.set_traffic(Traffic { flows: 20, ..Traffic::default() });
+        net.run_to(1_000);
+        net.net.with_node(net.ends[0], |end, _, _| end.source(at(1_000), 3_000, MILLI_NS));
+        net.run_to(8_000);
+        let (from, to) = (net.end(0).peer(), net.end(1).peer());
+        let names: Vec<_> = from.traffic.iter().map(|class| class.class.as_str()).collect();
+        assert_eq!(names, ["low", "rest"]);
+        let sum = |of: &dyn Fn(&ClassTraffic) -> u64| from.traffic.iter().map(of).sum::<u64>();
+        assert_eq!(sum(&|class| class.arrived.packets), from.tx.arrived.packets);
+        assert_eq!(sum(&|class| class.sent.packets), from.tx.sent.packets);
+        assert_eq!(sum(&|class| class.sent.bytes), from.tx.sent.bytes);
+        assert_eq!(sum(&|class| class.pressed.packets), from.tx.pressed.packets);
+        assert_eq!(sum(&|class| class.dropped.values().sum()), from.tx.dropped_total().packets);
+        assert_eq!(sum(&|class| class.sojourn.count), from.tx.sojourn.count);
+        assert!(from.tx.pressed.packets > 500 && from.tx.dropped_total().packets > 100);
+        let received: u64 = to.traffic.iter().map(|class| class.received.packets).sum();
+        assert_eq!(received, to.rx.packets.packets);
+        assert!(to.traffic.iter().all(|class| class.received.packets > 500));
+    }
 }
 
 #[test]
