@@ -230,7 +230,12 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
             Record::Pressed(Pressed { codec: op >> 4, epoch: z & 15, original_len, data })
         }
         6 if z.is_multiple_of(2) => {
-            Record::Control(Control::Probe { sender_time_ns: time, id: u32::from(z) })
+            let report_every_ms = u16::from(op);
+            Record::Control(Control::Probe {
+                sender_time_ns: time,
+                id: u32::from(z),
+                report_every_ms,
+            })
         }
         6 if z % 4 == 1 => Record::Fragment(Fragment {
             id: u32::from(y),

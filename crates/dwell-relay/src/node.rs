@@ -8,7 +8,9 @@
 //! Packets are dropped for named reasons only, and everything from the network is hostile
 //! until its seal was verified.
 
+mod bottleneck;
 mod carry;
+mod classes;
 mod deadlines;
 mod egress;
 mod env;
@@ -22,6 +24,7 @@ mod peer;
 mod prefixes;
 mod press;
 mod reassembly;
+mod reports;
 mod resend;
 mod status;
 mod store;
@@ -278,10 +281,10 @@ impl Node {
         self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// True if a peer's link has a configured rate, so that each packet should be pumped by
-    /// itself.
+    /// True if datagrams to a peer leave at a rate that is configured or was found beyond the next
+    /// hop, so that each packet should be pumped by itself.
     pub fn is_paced(&self, peer: usize) -> bool {
-        matches!(self.peers[peer].pacer.pacing(), Pacing::Fixed(_))
+        self.peers[peer].pacer.is_paced()
     }
 
     /// How many bytes of packets the kernel's send buffer for a peer should hold, if the peer's
@@ -323,7 +326,7 @@ impl Node {
 
     fn remove_peer(&mut self, index: usize) {
         let peer = &mut self.peers[index];
-        peer.port.clear(|id| self.store.remove(id));
+        outbound::clear(peer, &mut self.store);
         // A result may still come; it knows only the first packet of its block.
         for &id in peer.port.block().iter().skip(1) {
             self.store.remove(id);

@@ -293,8 +293,10 @@ impl Security {
 /// How fast the link to a peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateConfig {
-    /// To be found out.
+    /// To be found out: by back-pressure of the local device, and from what the peer reports.
     Auto,
+    /// To be found out by back-pressure of the local device only.
+    Local,
     /// Packets never wait here.
     Unlimited,
     /// This fast.

@@ -331,7 +331,7 @@ fn values_that_make_no_sense_are_told_with_what_does() {
     for (line, expected) in [
         ("rate = \"0mbit\"", ", `rate`: a rate must be between 1bit and 1000gbit, not \"0mbit\""),
         ("rate = \"10\"", "is no unit of rate"),
-        ("rate = \"fast\"", "; or \"auto\" or \"unlimited\""),
+        ("rate = \"fast\"", "; or \"auto\", \"local\" or \"unlimited\""),
         ("rate = 10", "a rate with its unit such as \"10mbit\", not a number"),
         (
             "scheme = \"packets\"",

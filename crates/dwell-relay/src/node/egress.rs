@@ -7,6 +7,7 @@ use dwell_wire::{Block, BlockPackets, Fragment, PacketInfo, Pressed, Record, Rec
 use super::env::Env;
 use super::outbound::clamp;
 use super::{LEN_MAX, Node};
+use crate::config::class_of;
 
 impl Node {
     /// A record with packets, of the present session or not.
@@ -194,6 +195,10 @@ impl Node {
         if self.inbound.peer_of(info.src) != Some(index) {
             self.peers[index].rx.not_allowed += 1;
             return None;
+        }
+        if !self.classes.is_empty() {
+            let class = class_of(&self.classes, &info);
+            self.peers[index].classes.received(class, packet.len());
         }
         Some(info)
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
-use dwell_report::status::{PeerReport, PeerState};
+use dwell_report::status::PeerState;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::HELLO_NONCE_LEN;
 use dwell_wire::{Control, DataHeader, Datagram, Record, Records, reconstruct_sequence};
@@ -13,7 +13,7 @@ use super::link::{send_again, send_control};
 use super::peer::Peer;
 use super::{Node, enter};
 use crate::config::Security;
-use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened};
+use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened, Session};
 
 /// Hellos may grow (docs/wire.md, section 4): bodies up to this length are read.
 const HELLO_READ_MAX: usize = 512;
@@ -127,6 +127,9 @@ impl Node {
         // Only those of the present session have an order among each other.
         let session = peer.handshake.current().filter(|_| opened.current);
         let highest = session.map(|session| session.window().highest());
+        if let Some(window) = session.map(Session::window) {
+            peer.reports.came(now, window.highest(), window.lost());
+        }
         let resent = match Records::new(body).next() {
             Some(Ok(Record::Resent { sequence_low })) => Some(sequence_low),
             _ => None,
@@ -145,7 +148,9 @@ impl Node {
                 let placed = peer.order.resent(reconstruct_sequence(number, sequence_low), body);
                 if placed.is_some() {
                     // The datagram that was believed lost may only be late.
-                    peer.handshake.accept_resent(header, sequence_low);
+                    if peer.handshake.accept_resent(header, sequence_low) {
+                        peer.reports.came_again();
+                    }
                 }
                 placed.unwrap_or(false)
             }
@@ -209,7 +214,9 @@ impl Node {
             }
             peer.records += 1;
             match record {
-                Record::Control(control) => note_control(peer, now, &control, &mut asked),
+                Record::Control(control) => {
+                    note_control(peer, (now, is_present), &control, &mut asked);
+                }
                 Record::Resent { .. } => {}
                 Record::Skipped { .. } => peer.rx.skipped_records += 1,
                 _ => self.take_in(env, (now, is_present), index, &record),
@@ -308,26 +315,27 @@ fn repeat_final(env: &mut impl Env, now: Instant, index: usize, peer: &mut Peer)
     }
 }
 
-fn note_control(peer: &mut Peer, now: Instant, control: &Control, asked: &mut Asked) {
+fn note_control(
+    peer: &mut Peer,
+    (now, is_present): (Instant, bool),
+    control: &Control,
+    asked: &mut Asked,
+) {
     match *control {
         Control::KeepAlive => {}
-        Control::Probe { sender_time_ns, id } => {
+        Control::Probe { sender_time_ns, id, report_every_ms } => {
             let receiver_time_ns = now.as_ns();
             asked.reply = Some(Control::ProbeReply { sender_time_ns, id, receiver_time_ns });
+            if is_present {
+                peer.reports.wanted(report_every_ms);
+            }
         }
-        Control::ProbeReply { sender_time_ns, .. } => {
-            peer.measured_rtt(now.since_ns(Instant::from_ns(sender_time_ns)));
+        Control::ProbeReply { sender_time_ns, receiver_time_ns, .. } => {
+            peer.answered(now, Instant::from_ns(sender_time_ns), receiver_time_ns);
         }
-        Control::Report(report) => {
-            peer.reported = Some(PeerReport {
-                datagrams: report.datagrams,
-                bytes: report.bytes,
-                records: report.records,
-                lost: report.lost,
-                duplicates: report.duplicates,
-                delivery_bps: report.delivery_bps,
-            });
-        }
+        // One on the session before counts otherwise.
+        Control::Report(report) if is_present => peer.heard_report(now, &report),
+        Control::Report(_) => {}
         Control::Close { .. } => asked.close = true,
         Control::Missing(numbers) => asked.missing = Some(numbers),
         Control::Gone(numbers) => numbers.iter().for_each(|number| peer.order.gone(number)),

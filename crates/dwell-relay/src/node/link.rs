@@ -1,7 +1,7 @@
 //! What goes on the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::PacketId;
+use dwell_policy::{Frame, PacketId};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::control::Numbers;
@@ -9,6 +9,7 @@ use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::record::{RESENT_RECORD_LEN, block_record_len, raw_record_len};
 use dwell_wire::{self as wire, Block, BodyWriter, Carried, Control, Fragment, Full, Unit};
 
+use super::classes::Classes;
 use super::env::Env;
 use super::peer::Peer;
 use super::store::{Onward, Pressed, Store};
@@ -82,14 +83,34 @@ pub(super) fn send_frame(
         }
     }
     peer.frame_units = units;
-    let Peer { port, sojourn, deadlines, .. } = peer;
+    let Peer { port, sojourn, deadlines, classes, .. } = peer;
     let frame = port.frame();
+    if !classes.is_empty() {
+        count_classes(classes, frame, store);
+    }
     let units = frame.units.iter().map(|unit| (unit.id, unit.sojourn_ns));
     let followers = frame.followers.iter().map(|packet| (packet.id, packet.sojourn_ns));
     for (id, sojourn_ns) in units.chain(followers) {
         sojourn.record(sojourn_ns);
         deadlines.sent(store.treatment(id).class.map(usize::from), sojourn_ns);
         store.remove(id);
+    }
+}
+
+/// A block's packets stand behind its unit, one after another.
+fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
+    let mut followers = frame.followers.iter();
+    for unit in &frame.units {
+        let (mut first_bytes, pressed) = (unit.original_bytes, unit.pressed_here);
+        for packet in followers.by_ref().take(unit.followers as usize) {
+            first_bytes = first_bytes.saturating_sub(packet.original_bytes);
+            classes.sent(
+                store.class(packet.id),
+                (packet.original_bytes, pressed),
+                packet.sojourn_ns,
+            );
+        }
+        classes.sent(store.class(unit.id), (first_bytes, pressed), unit.sojourn_ns);
     }
 }
 
@@ -209,7 +230,8 @@ fn send_body(
     fill: impl FnOnce(&mut BodyWriter<'_>) -> Result<(), Full>,
 ) -> Option<usize> {
     let room = peer.units_bytes_max();
-    let Peer { handshake, kept, pacer, rtt_ns, .. } = peer;
+    let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
+    let Peer { handshake, kept, pacer, rtt_ns, bottleneck, extra, .. } = peer;
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
@@ -221,7 +243,12 @@ fn send_body(
         let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
         kept.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }
+    let number = session.next_sequence();
     let len = session.seal(datagram, body_len);
+    extra.datagrams += 1;
+    if listens {
+        bottleneck.sent(now, number, header_bytes + len as u64);
+    }
     if !env.commit(index, len, pacer.burst_bytes()) {
         pacer.blocked(now);
     }

@@ -92,6 +92,11 @@ impl Store {
         self.places[id.0 as usize].treatment
     }
 
+    /// The packet's class, by its index.
+    pub(crate) fn class(&self, id: PacketId) -> Option<usize> {
+        self.treatment(id).class.map(usize::from)
+    }
+
     /// Puts a packet's pressed form in its place.
     pub(crate) fn press(&mut self, id: PacketId, pressed: Pressed, bytes: &[u8]) {
         let place = &mut self.places[id.0 as usize];

@@ -196,11 +196,15 @@ fn section_7_control() {
         duplicates: 2,
         highest_sequence: 10_005,
         delivery_bps: 10_000_000,
+        highest_at_ns: 6_000_000_000,
+        missing: 8,
+        waiting_bytes: 6_000,
+        waiting_ns: 4_800_000,
     };
     let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns: 5_000_000 };
     let examples = [
         ("control-keep-alive", Control::KeepAlive),
-        ("control-probe", Control::Probe { sender_time_ns, id }),
+        ("control-probe", Control::Probe { sender_time_ns, id, report_every_ms: 50 }),
         ("control-probe-reply", reply),
         ("control-report", Control::Report(report)),
         ("control-close", Control::Close { reason: CloseReason::Reload }),
