@@ -20,6 +20,28 @@ pub(crate) struct Model {
     pub(crate) buffer: f64,
     /// What one byte costs with each codec, in nanoseconds.
     pub(crate) cost_ns: fn(CodecSpec) -> f64,
+    /// Somebody else has the processor for the second half of each slice of this length.
+    pub(crate) slice_ns: Option<u64>,
+}
+
+impl Model {
+    /// When work of `work_ns` that begins now is done.
+    fn after(self, now: Instant, work_ns: u64) -> Instant {
+        let Some(slice_ns) = self.slice_ns else { return now + work_ns };
+        let (mut at, mut left, half) = (now.as_ns(), work_ns, slice_ns / 2);
+        loop {
+            let into = at % slice_ns;
+            if into >= half {
+                at += slice_ns - into;
+                continue;
+            }
+            let step = left.min(half - into);
+            (at, left) = (at + step, left - step);
+            if left == 0 {
+                return Instant::from_ns(at);
+            }
+        }
+    }
 }
 
 /// About what a processor of 2023 needs for English text.
@@ -90,11 +112,12 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             && let Some(job) = sender.next_job(now)
         {
             let ns = ((model.cost_ns)(job.codec()) * job.original_len() as f64) as u64;
-            let mut readings = [now, now + ns].into_iter();
+            let end = model.after(now, ns);
+            let mut readings = [now, end].into_iter();
             let done = job.run(&mut press, || readings.next().unwrap());
-            under_way = Some((now + ns, done));
+            under_way = Some((end, done));
             if !threaded {
-                now = now + ns;
+                now = end;
                 continue;
             }
         }
@@ -105,6 +128,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             (Some(a), None) | (None, Some(a)) => a,
             (None, None) => now,
         };
+        now = model.after(now, 0);
     }
     let seconds = transport.empty_at().as_ns() as f64 / 1e9;
     Run { rate: data.len() as f64 / seconds, sender }
@@ -168,7 +192,7 @@ mod tests {
     }
 
     fn model(mbit: f64) -> Model {
-        Model { link: mbit * MBIT, buffer: 128e3, cost_ns }
+        Model { link: mbit * MBIT, buffer: 128e3, cost_ns, slice_ns: None }
     }
 
     const SINGLE: [Strategy; 4] = [Strategy::Raw, Strategy::All, Strategy::Switch, Strategy::Mix];
@@ -185,20 +209,25 @@ mod tests {
         (rates, single, all)
     }
 
-    /// What the papers and the design promise, at rates in all three zones. Virtual time: the same
+    /// What the papers, the design and docs/streams.md promise, at rates in all three zones. Virtual time: the same
     /// on every machine, but for what the libraries' versions change in the ratios.
     #[test]
     fn strategies_reach_what_they_promise() {
         for mbit in [5.0, 50.0, 200.0, 400.0, 700.0, 1000.0, 2000.0] {
             let data = book(if mbit < 300.0 { 8 << 20 } else { 24 << 20 });
             let (rates, single, all) = rates(mbit, &data);
+            eprintln!(
+                "{mbit} {single:.0} {all:.0} {:.3?} hull {:.3}",
+                rates.iter().map(|(k, v)| (k.name(), v / single)).collect::<Vec<_>>(),
+                rates[&Strategy::Hull] / all
+            );
             let told = format!("{mbit} Mbit/s: bounds {single:.0} and {all:.0}, {rates:.1?}");
             let of = |strategy| rates[&strategy];
             for mixing in [Strategy::Mix, Strategy::MixInOrder, Strategy::MixOutOfOrder] {
-                assert!(of(mixing) > 0.94 * single, "{mixing} at {told}");
+                assert!(of(mixing) > 0.98 * single, "{mixing} at {told}");
                 assert!(of(mixing) < 1.01 * single, "{mixing} at {told}");
             }
-            assert!(of(Strategy::Hull) > 0.9 * all, "hull at {told}");
+            assert!(of(Strategy::Hull) > 0.95 * all, "hull at {told}");
             for other in SINGLE {
                 assert!(of(Strategy::Hull) > 0.98 * of(other), "hull and {other} at {told}");
             }
@@ -206,6 +235,29 @@ mod tests {
                 of(Strategy::Switch) > 0.85 * of(Strategy::Raw).max(of(Strategy::All)),
                 "{told}"
             );
+        }
+    }
+
+    /// What is interrupted takes longer than it should: the shares must be those of the time that it
+    /// takes, and not of the time that the codecs need.
+    #[test]
+    fn a_processor_that_is_shared_is_not_overrated() {
+        for (slice_ms, mbit) in
+            [(0.5, 100.0), (2.0, 20.0), (2.0, 400.0), (8.0, 100.0), (8.0, 200.0)]
+        {
+            let data = book(if mbit < 300.0 { 8 << 20 } else { 24 << 20 });
+            let slice_ns = Some((slice_ms * 1e6) as u64);
+            let shared = Model { slice_ns, ..model(mbit) };
+            let slower = Model { cost_ns: |spec| 2.0 * cost_ns(spec), ..shared };
+            let config = Config::default();
+            let all = bound(&config, &config.codecs, slower, &data) / MBIT;
+            let rate = |strategy| run(&Config::new(strategy), shared, &data).rate / MBIT;
+            let hull = rate(Strategy::Hull);
+            let told = format!("{mbit} Mbit/s in slices of {slice_ms} ms: {hull:.1} of {all:.1}");
+            assert!(hull > 0.9 * all, "{told}");
+            for other in SINGLE {
+                assert!(hull > 0.95 * rate(other), "{other}, {told}");
+            }
         }
     }
 
