@@ -22,6 +22,7 @@ mod report;
 mod results;
 mod statistics;
 mod stream;
+mod tcpcomp;
 mod trial;
 mod tunnel;
 mod verdict;
@@ -40,6 +41,7 @@ Examples:
   dwell bench idle --openvpn                              what a tunnel adds to a ping
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
   dwell bench stream --quick                              compressed TCP streams
+  dwell bench tcpcomp                                     segments that TCPComp saves
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
 machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
@@ -64,6 +66,8 @@ enum What {
     Idle(idle::Idle),
     Ceiling(ceiling::Ceiling),
     Stream(Box<stream::Stream>),
+    #[command(name = "tcpcomp")]
+    TcpComp(tcpcomp::TcpComp),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -77,6 +81,7 @@ impl Bench {
             What::Idle(command) => command.run(),
             What::Ceiling(command) => command.run(),
             What::Stream(command) => command.run(),
+            What::TcpComp(command) => command.run(),
         }
     }
 }

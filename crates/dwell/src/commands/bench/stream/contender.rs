@@ -5,6 +5,7 @@ use std::fmt;
 use dwell_stream::{Config, Strategy};
 
 use super::pipes::Pipe;
+use super::record::Setting;
 
 /// A way of getting bytes across.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,9 +17,12 @@ pub(super) enum Contender {
 }
 
 impl Contender {
-    /// TCP as it is.
-    pub(super) fn plain() -> Self {
-        Self::Stream(Box::new(Config::new(Strategy::Plain)))
+    /// TCP as it is, with as much in its buffers as the others have.
+    pub(super) fn plain(setting: Setting) -> Self {
+        let mut config = Config::new(Strategy::Plain);
+        config.block_len = setting.block_bytes;
+        config.buffer_len = setting.buffer_bytes;
+        Self::Stream(Box::new(config))
     }
 
     /// The codec, if it has one and no more.
