@@ -74,6 +74,13 @@ impl Slowdown {
         self.estimated_ns = FORGET_TIMES * self.estimated_ns + estimated_ns;
     }
 
+    /// A block went by without being compressed: as long as nothing is measured, the last
+    /// interruption must not be believed in for ever.
+    fn passed_by(&mut self) {
+        let excess_ns = self.took_ns - self.estimated_ns;
+        self.took_ns = self.estimated_ns + FORGET_TIMES * excess_ns;
+    }
+
     fn factor(self) -> f64 {
         if self.estimated_ns > 0.0 {
             (self.took_ns / self.estimated_ns).clamp(1.0, SLOWDOWN_MAX)
@@ -152,6 +159,7 @@ impl Hull {
         self.since_explored += 1;
         let planned = self.most_behind().and_then(|at| self.in_time(at, now, link, block.len));
         let Some(planned) = planned else {
+            self.slowdown.passed_by();
             let curious = self.since_explored > CURIOUS_AFTER;
             if curious {
                 self.since_explored = 0;
