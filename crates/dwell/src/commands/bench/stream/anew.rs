@@ -1,20 +1,17 @@
-//! Text that does not repeat itself: compressors with long memories would know it by heart.
-
-use std::collections::HashMap;
+//! Originals that are told anew: so that they can be long, and no compressor with a long memory
+//! knows them by heart.
 
 use dwell_base::Rng;
 use dwell_testkit::corpus;
 
-/// Text whose every word follows the two before it somewhere in the originals. Long passages do
-/// not come twice, so that a window of megabytes finds little more than one of 64 KiB.
+/// Texts one after the other, over and over, each time with other letters in place of the letters.
+/// To a compressor each time is as hard as the first: nothing of the times before comes again.
 #[derive(Debug)]
-pub(super) struct Mixture {
-    words: Vec<&'static [u8]>,
-    /// Where a pair of words is followed by what.
-    followers: HashMap<[&'static [u8]; 2], Vec<usize>>,
+pub(super) struct Anew {
+    originals: Vec<u8>,
 }
 
-/// Some of this program's sources, to mix others from.
+/// Some of this program's sources.
 const SOURCES: [&str; 12] = [
     include_str!("../ceiling.rs"),
     include_str!("../idle.rs"),
@@ -30,58 +27,70 @@ const SOURCES: [&str; 12] = [
     include_str!("../../proxy/options.rs"),
 ];
 
-impl Mixture {
-    /// English prose.
-    pub(super) fn of_books() -> Self {
-        let books = [corpus::BOOK, corpus::ALICE];
-        Self::of(books.into_iter().flat_map(|book| book.split_inclusive(u8::is_ascii_whitespace)))
+impl Anew {
+    /// Two English books, of 0.9 MB.
+    pub(super) fn books() -> Self {
+        Self { originals: [corpus::BOOK, corpus::ALICE].concat() }
     }
 
-    /// Program text: a word ends with whatever is no letter.
-    pub(super) fn of_sources() -> Self {
-        let is_end = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_' && *byte != b' ';
-        Self::of(SOURCES.into_iter().flat_map(|text| text.as_bytes().split_inclusive(is_end)))
-    }
-
-    fn of(words: impl Iterator<Item = &'static [u8]>) -> Self {
-        let words: Vec<&[u8]> = words.collect();
-        let mut followers: HashMap<[&[u8]; 2], Vec<usize>> = HashMap::new();
-        for (at, pair) in words.windows(2).enumerate() {
-            followers.entry([pair[0], pair[1]]).or_default().push(at + 2);
-        }
-        Self { words, followers }
+    /// Program text.
+    pub(super) fn sources() -> Self {
+        Self { originals: SOURCES.concat().into_bytes() }
     }
 
     /// So many bytes; the same for the same seed.
     pub(super) fn bytes(&self, len: usize, seed: u64) -> Vec<u8> {
-        let Self { words, followers } = self;
         let mut rng = Rng::from_seed(seed);
-        let mut out = Vec::with_capacity(len + 64);
-        let mut at = rng.below(words.len() as u64 - 2) as usize;
+        let mut out = Vec::with_capacity(len);
         while out.len() < len {
-            out.extend_from_slice(words[at]);
-            let next = followers.get(&[words[at], words.get(at + 1).copied().unwrap_or_default()]);
-            // From the place after the pair, somewhere where the same pair stands.
-            let choice = next.map(|places| places[rng.below(places.len() as u64) as usize] - 1);
-            at = choice.filter(|&at| at + 1 < words.len()).unwrap_or(0);
+            let letters = exchanged(&mut rng);
+            let rest = len - out.len();
+            out.extend(self.originals.iter().take(rest).map(|&byte| letters[usize::from(byte)]));
         }
-        out.truncate(len);
         out
     }
 }
 
+/// Another letter for each, small and capital alike; all other bytes stay.
+fn exchanged(rng: &mut Rng) -> [u8; 256] {
+    let mut order: [u8; 26] = std::array::from_fn(|at| at as u8);
+    for at in (1..order.len()).rev() {
+        order.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    std::array::from_fn(|at| {
+        let byte = at as u8;
+        let first = if byte.is_ascii_uppercase() { b'A' } else { b'a' };
+        if byte.is_ascii_alphabetic() { first + order[usize::from(byte - first)] } else { byte }
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn it_is_the_same_for_the_same_seed_and_does_not_repeat_itself() {
-        for mixture in [Mixture::of_books(), Mixture::of_sources()] {
-            let text = mixture.bytes(1 << 20, 1);
-            assert_eq!(text.len(), 1 << 20);
-            assert!(text == mixture.bytes(1 << 20, 1) && text != mixture.bytes(1 << 20, 2));
-            let passages: std::collections::HashSet<&[u8]> = text.chunks(400).collect();
-            assert!(passages.len() * 100 > text.len().div_ceil(400) * 99);
+        for text in [Anew::books(), Anew::sources()] {
+            let len = 3 * text.originals.len();
+            let bytes = text.bytes(len, 1);
+            assert!(bytes == text.bytes(len, 1) && bytes != text.bytes(len, 2));
+            // What the first time is made of, in the times after it.
+            let (first, later) = bytes.split_at(text.originals.len());
+            let known: HashSet<&[u8]> = first.windows(24).collect();
+            let passages: Vec<&[u8]> = later.chunks_exact(24).collect();
+            let again = passages.iter().filter(|&&passage| known.contains(passage)).count();
+            assert!(again * 50 < passages.len(), "{again} of {}", passages.len());
         }
+    }
+
+    #[test]
+    fn letters_are_exchanged_one_for_one() {
+        let letters = exchanged(&mut Rng::from_seed(1));
+        let different: HashSet<u8> = letters.into_iter().collect();
+        assert_eq!(different.len(), 256);
+        assert_eq!(letters[usize::from(b' ')], b' ');
+        assert_eq!(letters[usize::from(b'A')].to_ascii_lowercase(), letters[usize::from(b'a')]);
     }
 }

@@ -10,12 +10,12 @@ use anyhow::{Context as _, ensure};
 use dwell_base::Rng;
 use dwell_testkit::corpus;
 
-use super::anew::Mixture;
+use super::anew::Anew;
 
 /// What is sent, made here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Workload {
-    /// English prose that does not repeat itself
+    /// English prose
     Text,
     /// Random bytes
     Random,
@@ -25,7 +25,7 @@ pub(super) enum Workload {
     Coordinates,
     /// An XML catalogue of papers
     Xml,
-    /// A tar archive of program sources, mixed anew from this program's own
+    /// A tar archive of program sources
     Sources,
     /// This program itself
     Binary,
@@ -87,7 +87,7 @@ impl Workload {
 impl Content {
     pub(super) fn made(workload: Workload, seed: u64) -> anyhow::Result<Self> {
         let body = match workload {
-            Workload::Text => Mixture::of_books().bytes(BODY_BYTES, seed),
+            Workload::Text => Anew::books().bytes(BODY_BYTES, seed),
             Workload::Random => corpus::incompressible(BODY_BYTES, seed),
             Workload::Hybrid => hybrid(seed),
             Workload::Coordinates => coordinates(BODY_BYTES, seed),
@@ -129,7 +129,7 @@ fn beginning_of(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// Half a megabyte of prose, half a megabyte of noise, and so on.
 fn hybrid(seed: u64) -> Vec<u8> {
-    let text = Mixture::of_books().bytes(BODY_BYTES / 2, seed);
+    let text = Anew::books().bytes(BODY_BYTES / 2, seed);
     let random = corpus::incompressible(BODY_BYTES / 2, seed);
     let turns = text.chunks(TURN_BYTES).zip(random.chunks(TURN_BYTES));
     turns.flat_map(|(text, noise)| [text, noise]).flatten().copied().collect()
@@ -166,7 +166,8 @@ fn coordinates(len: usize, seed: u64) -> Vec<u8> {
 
 /// Records of papers, whose titles and abstracts are prose.
 fn catalogue(len: usize, seed: u64) -> Vec<u8> {
-    let words = Mixture::of_books();
+    let prose_of_all = Anew::books().bytes(len, seed);
+    let mut prose_left = &prose_of_all[..];
     let mut rng = Rng::from_seed(seed);
     let mut names = |count: u64| -> String {
         const FIRST: [&str; 8] = ["Ada", "Bengt", "Chidi", "Dana", "Emre", "Fatou", "Goro", "Hana"];
@@ -183,9 +184,10 @@ fn catalogue(len: usize, seed: u64) -> Vec<u8> {
     text.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<catalogue>\n");
     while text.len() < len {
         let mut prose = |len| {
-            let bytes = words.bytes(len, numbers.below(u64::MAX));
+            let (bytes, rest) = prose_left.split_at(prose_left.len().min(len));
+            prose_left = rest;
             let clean = |c: char| if c.is_control() || "<>&".contains(c) { ' ' } else { c };
-            String::from_utf8_lossy(&bytes).trim().chars().map(clean).collect::<String>()
+            String::from_utf8_lossy(bytes).trim().chars().map(clean).collect::<String>()
         };
         let (title, about) = (prose(60), prose(115));
         let (volume, page) = (1 + numbers.below(60), 1 + numbers.below(900));
@@ -193,7 +195,8 @@ fn catalogue(len: usize, seed: u64) -> Vec<u8> {
         let _ = write!(
             text,
             "  <article key=\"journals/net/{:08x}\" mdate=\"20{:02}-{:02}-{:02}\">\n{authors}    \
-             <title>{title}.</title>\n    <abstract>{about}</abstract>\n    <pages>{page}-{}</pages>\n    <year>{}</year>\n    \
+             <title>{title}.</title>\n    <abstract>{about}</abstract>\n    \
+             <pages>{page}-{}</pages>\n    <year>{}</year>\n    \
              <volume>{volume}</volume>\n    <journal>Journal of Networks and Their \
              Measurement</journal>\n    <ee>https://papers.example/net/{volume}/{page}</ee>\n  \
              </article>\n",
@@ -212,12 +215,15 @@ fn catalogue(len: usize, seed: u64) -> Vec<u8> {
 /// Files of program text, each after a header of tar's.
 fn archive(len: usize, seed: u64) -> Vec<u8> {
     const BLOCK_BYTES: usize = 512;
-    let words = Mixture::of_sources();
+    // Headers and padding make up for what it is too short.
+    let sources = Anew::sources().bytes(len, seed);
+    let mut left = &sources[..];
     let mut rng = Rng::from_seed(seed);
     let mut bytes = Vec::with_capacity(len + (64 << 10));
     let mut number = 0;
     while bytes.len() < len {
-        let file = words.bytes(500 + rng.below(12_000) as usize, rng.below(u64::MAX));
+        let (file, rest) = left.split_at(left.len().min(500 + rng.below(12_000) as usize));
+        left = rest;
         let mut header = [0; BLOCK_BYTES];
         let mut put = |at: usize, field: &str| {
             header[at..at + field.len()].copy_from_slice(field.as_bytes());
@@ -231,7 +237,7 @@ fn archive(len: usize, seed: u64) -> Vec<u8> {
         let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum::<u32>() + 8 * 32;
         header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         bytes.extend_from_slice(&header);
-        bytes.extend_from_slice(&file);
+        bytes.extend_from_slice(file);
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
         number += 1;
     }
@@ -265,7 +271,7 @@ mod tests {
             ("coordinates", coordinates(len, 1), 1.8..2.6),
             ("xml", catalogue(len, 1), 3.5..5.0),
             ("sources", archive(len, 1), 2.5..6.0),
-            ("text", Mixture::of_books().bytes(len, 1), 1.8..2.8),
+            ("text", Anew::books().bytes(len, 1), 1.8..2.8),
         ] {
             let factor = factor(&body);
             assert!(body.len() == len && range.contains(&factor), "{name}: {factor}");
