@@ -217,11 +217,6 @@ mod tests {
         for mbit in [5.0, 50.0, 200.0, 400.0, 700.0, 1000.0, 2000.0] {
             let data = book(if mbit < 300.0 { 8 << 20 } else { 24 << 20 });
             let (rates, single, all) = rates(mbit, &data);
-            eprintln!(
-                "{mbit} {single:.0} {all:.0} {:.3?} hull {:.3}",
-                rates.iter().map(|(k, v)| (k.name(), v / single)).collect::<Vec<_>>(),
-                rates[&Strategy::Hull] / all
-            );
             let told = format!("{mbit} Mbit/s: bounds {single:.0} and {all:.0}, {rates:.1?}");
             let of = |strategy| rates[&strategy];
             for mixing in [Strategy::Mix, Strategy::MixInOrder, Strategy::MixOutOfOrder] {

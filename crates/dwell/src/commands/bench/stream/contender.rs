@@ -10,19 +10,18 @@ use super::record::Setting;
 /// A way of getting bytes across.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Contender {
-    /// One of ours, plain TCP included.
+    /// One of ours; also plain TCP, written segment by segment.
     Stream(Box<Config>),
+    /// Plain TCP, written as programs do: as much as it takes.
+    Tcp(Setting),
     /// Another program's.
     Pipe(Pipe),
 }
 
 impl Contender {
-    /// TCP as it is, with as much in its buffers as the others have.
-    pub(super) fn plain(setting: Setting) -> Self {
-        let mut config = Config::new(Strategy::Plain);
-        config.block_len = setting.block_bytes;
-        config.buffer_len = setting.buffer_bytes;
-        Self::Stream(Box::new(config))
+    /// TCP in segments, as those strategies that fill segments.
+    pub(super) fn plain_in_segments(setting: Setting) -> Self {
+        Self::Stream(Box::new(setting.config(Strategy::Plain)))
     }
 
     /// The codec, if it has one and no more.
@@ -45,6 +44,7 @@ impl fmt::Display for Contender {
                 write!(f, "{}/{}", config.strategy, config.codec)
             }
             Self::Stream(config) => config.strategy.fmt(f),
+            Self::Tcp(_) => Strategy::Plain.fmt(f),
             Self::Pipe(pipe) => f.write_str(pipe.name()),
         }
     }

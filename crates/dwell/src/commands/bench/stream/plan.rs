@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use dwell_base::Rate;
 use dwell_codec::CodecSpec;
-use dwell_stream::{Config, Strategy};
+use dwell_stream::Strategy;
 
 use super::super::link_rate::LinkRate;
 use super::contender::Contender;
@@ -218,15 +218,17 @@ impl Shape {
 
     /// Every strategy, with every codec if it has one; plain TCP first.
     fn contenders(&self, setting: Setting) -> anyhow::Result<Vec<Contender>> {
-        let mut all = vec![Contender::plain(setting)];
+        let in_segments = self.strategies.iter().any(|strategy| strategy.is_segmented());
+        let mut all = vec![match in_segments {
+            true => Contender::plain_in_segments(setting),
+            false => Contender::Tcp(setting),
+        }];
         for &strategy in self.strategies.iter().filter(|&&it| it != Strategy::Plain) {
             let has_codec = !matches!(strategy, Strategy::Hull | Strategy::Raw);
             let codecs =
                 if has_codec { self.codecs.iter().map(Some).collect() } else { vec![None] };
             for codec in codecs {
-                let mut config = Config::new(strategy);
-                config.block_len = setting.block_bytes;
-                config.buffer_len = setting.buffer_bytes;
+                let mut config = setting.config(strategy);
                 config.codec = *codec.unwrap_or(&config.codec);
                 config.check()?;
                 all.push(Contender::Stream(Box::new(config)));

@@ -18,6 +18,8 @@ use super::record::StreamAccounts;
 
 /// How soon it notices that it is over.
 const GLANCE: Duration = Duration::from_millis(50);
+/// What plain TCP is given at once.
+const WRITE_BYTES: usize = 64 << 10;
 /// How often the sender's fill is looked at, as in the paper.
 const FILL_EVERY: Duration = Duration::from_millis(100);
 
@@ -182,6 +184,42 @@ impl Pump {
             self.looks += 1.0;
         }
     }
+}
+
+/// Sends the body over and over as most programs do: whatever TCP takes, without any sender.
+pub(super) fn send_as_it_is(
+    mut stream: TcpStream,
+    not_sent_len: u32,
+    body: &[u8],
+    stop: &AtomicBool,
+) -> anyhow::Result<StreamAccounts> {
+    stream.set_nodelay(true)?;
+    // So that it does not wait for ever if nobody reads any more.
+    stream.set_write_timeout(Some(GLANCE))?;
+    SockRef::from(&stream).set_tcp_notsent_lowat(not_sent_len)?;
+    let (mut at, mut bytes) = (0, 0);
+    while !stop.load(Ordering::Relaxed) {
+        let end = body.len().min(at + WRITE_BYTES);
+        match stream.write(&body[at..end]) {
+            Ok(len) => {
+                at = (at + len) % body.len();
+                bytes += len as u64;
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            // At the end the receiver just goes.
+            Err(_) if stop.load(Ordering::Relaxed) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(StreamAccounts {
+        framed_bytes: bytes,
+        wire_bytes: bytes,
+        raw_bytes: bytes,
+        thread_cpu_ns: thread_cpu_ns(),
+        efficiency: 1.0,
+        ..StreamAccounts::default()
+    })
 }
 
 /// A thread that compresses, and what rings when it has.

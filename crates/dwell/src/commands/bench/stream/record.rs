@@ -25,6 +25,16 @@ pub(super) struct Setting {
     pub(super) buffer_bytes: usize,
 }
 
+impl Setting {
+    /// The usual configuration of a stream, with these lengths.
+    pub(super) fn config(self, strategy: dwell_stream::Strategy) -> dwell_stream::Config {
+        let mut config = dwell_stream::Config::new(strategy);
+        config.block_len = self.block_bytes;
+        config.buffer_len = self.buffer_bytes;
+        config
+    }
+}
+
 impl Default for Setting {
     fn default() -> Self {
         let usual = dwell_stream::Config::default();

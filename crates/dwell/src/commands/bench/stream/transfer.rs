@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use dwell_stream::{Config, Limits, Receiver, Strategy, StreamReader};
+use dwell_stream::{Limits, Receiver, Strategy, StreamReader};
 use dwell_testkit::lab::topology::THIN_DEVICE;
 use socket2::SockRef;
 
@@ -18,7 +18,7 @@ use super::super::machine;
 use super::contender::Contender;
 use super::content::Content;
 use super::pipes;
-use super::pump::Pump;
+use super::pump::{self, Pump};
 use super::record::{Measured, StreamAccounts};
 
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 2], 9000);
@@ -82,7 +82,21 @@ pub(super) fn run(
     times: Times,
 ) -> anyhow::Result<Measured> {
     match contender {
-        Contender::Stream(config) => stream(bed, config, content, times),
+        Contender::Stream(config) => {
+            let is_plain = config.strategy == Strategy::Plain;
+            let config = config.clone();
+            let send = move |stream, body: &[u8], stop: &AtomicBool| {
+                Pump::new(stream, &config)?.run(body, stop)
+            };
+            stream(bed, is_plain, content, times, send)
+        }
+        Contender::Tcp(setting) => {
+            let not_sent_len = setting.config(Strategy::Plain).not_sent_len();
+            let send = move |stream, body: &[u8], stop: &AtomicBool| {
+                pump::send_as_it_is(stream, not_sent_len, body, stop)
+            };
+            stream(bed, true, content, times, send)
+        }
         Contender::Pipe(pipe) => {
             let mut running = pipes::start(*pipe, bed, &content.body, folder)?;
             let state = Arc::new(State::new(content.period_bytes));
@@ -108,23 +122,27 @@ pub(super) fn run(
     }
 }
 
+/// `send` gets the connection, what to send over and over, and when to stop.
 fn stream(
     bed: &Bed<'_>,
-    config: &Config,
+    is_plain: bool,
     content: &Content,
     times: Times,
+    send: impl FnOnce(TcpStream, &[u8], &AtomicBool) -> anyhow::Result<StreamAccounts> + Send + 'static,
 ) -> anyhow::Result<Measured> {
     let state = Arc::new(State::new(content.period_bytes));
     let address = SocketAddr::from(ADDRESS);
     let listener = bed.pair.egress.run(|| TcpListener::bind(address))?;
     let listener = listener.context("the sender can't listen")?;
     let sending = {
-        let (state, body, config) = (Arc::clone(&state), Arc::clone(&content.body), config.clone());
-        bed.pair.egress.spawn_thread(move || send(&listener, &config, &body, &state))?
+        let (state, body) = (Arc::clone(&state), Arc::clone(&content.body));
+        bed.pair.egress.spawn_thread(move || {
+            let (stream, _) = listener.accept()?;
+            send(stream, &body, &state.stop)
+        })?
     };
     let receiving = {
         let (state, body) = (Arc::clone(&state), Arc::clone(&content.body));
-        let is_plain = config.strategy == Strategy::Plain;
         bed.pair.ingress.spawn_thread(move || receive(address, is_plain, &body, &state))?
     };
     let measured = watch(bed, &state, times, || 0);
@@ -185,16 +203,6 @@ fn watch(
         cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns),
         stream: None,
     })
-}
-
-fn send(
-    listener: &TcpListener,
-    config: &Config,
-    body: &[u8],
-    state: &State,
-) -> anyhow::Result<StreamAccounts> {
-    let (stream, _) = listener.accept()?;
-    Pump::new(stream, config)?.run(body, &state.stop)
 }
 
 fn receive(address: SocketAddr, is_plain: bool, body: &[u8], state: &State) -> io::Result<()> {
