@@ -27,6 +27,7 @@ mod report;
 mod results;
 mod statistics;
 mod stream;
+mod tcpcomp;
 mod trial;
 mod tunnel;
 mod verdict;
@@ -50,6 +51,7 @@ Examples:
   dwell bench faults --security keys                      how soon traffic goes on after a fault
   dwell bench deadlines                                   packets held back, and those too late
   dwell bench chain                                       which relay of a chain presses how much
+  dwell bench tcpcomp                                     segments that TCPComp saves
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
 machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
@@ -79,6 +81,8 @@ enum What {
     Faults(faults::Faults),
     Deadlines(deadlines::Deadlines),
     Chain(chain::Chain),
+    #[command(name = "tcpcomp")]
+    TcpComp(tcpcomp::TcpComp),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -97,6 +101,7 @@ impl Bench {
             What::Faults(command) => command.run(),
             What::Deadlines(command) => command.run(),
             What::Chain(command) => command.run(),
+            What::TcpComp(command) => command.run(),
         }
     }
 }
