@@ -291,6 +291,27 @@ fn what_is_too_long_for_the_next_link_is_restored() {
 }
 
 #[test]
+fn what_routers_must_answer_is_left_to_the_kernel() {
+    let lines = scheme("none");
+    let mut row = row([&lines, &lines, &lines], &link(), 12);
+    row.run_to(200);
+    row.load(0, Load { packets: 50, ttl: 1, ..load([2, 2], MANY) });
+    row.run_to(1_000);
+    let middle = row.station(1);
+    assert_eq!((middle.expired, middle.peer(0).rx.forwarded.packets), (50, 0));
+    // Too long for the next link: the sender is told, by way of the link that it came by.
+    row.with(1, |station| station.node.set_path_datagram_max(1, 900));
+    let long = Traffic { payload_max: 1_000, ..MANY };
+    row.load(0, Load { packets: 50, full: true, ..load([2, 2], long) });
+    row.run_to(2_000);
+    let middle = row.station(1);
+    assert_eq!(middle.peer(1).tx.send_errors["too_big"], 50);
+    assert_eq!((middle.peer(0).rx.forwarded.packets, row.station(2).came.len()), (0, 0));
+    assert_eq!(row.station(0).came.len(), 50, "of ICMP");
+    row.assert_accounts();
+}
+
+#[test]
 fn what_the_next_peer_cannot_decode_is_restored() {
     let lines = scheme("edge");
     let mut row = row([&lines, &lines, &lines], &link(), 7);

@@ -49,6 +49,7 @@ fn nodes(runs: &[&ChainRun]) -> Table {
         Column::right("min..max"),
         Column::right("Table 3").unit("%"),
         Column::right("to"),
+        Column::right("press").unit("µs"),
         Column::right("dropped").unit("‰"),
         Column::right("opened here"),
     ]);
@@ -66,6 +67,7 @@ fn nodes(runs: &[&ChainRun]) -> Table {
             format!("{:.1}..{:.1}", share.min * 100.0, share.max * 100.0),
             paper.map_or_else(|| human::NOTHING.to_owned(), |share| format!("{share:.1}")),
             ratio(of(|node| node.pressed_to_bytes as f64), of(|node| node.pressed_bytes as f64)),
+            format!("{:.0}", of(|node| node.press_ns as f64 / 1e3 / node.tried.max(1) as f64)),
             format!("{:.1}", of(|node| node.dropped as f64 * 1e3 / node.arrived.max(1) as f64)),
             human::count(of(|node| node.opened as f64) as u64),
         ]);
@@ -152,6 +154,8 @@ mod tests {
             arrived: 1000,
             carried: 100,
             pressed,
+            tried: 200,
+            press_ns: 24_000_000,
             pressed_bytes: 100,
             pressed_to_bytes: 90,
             ..NodeCounts::default()
@@ -173,7 +177,8 @@ mod tests {
         let text = all(&[run([160, 120, 100]), run([150, 110, 90]), run([170, 130, 80])]);
         let row = text.lines().find(|line| line.starts_with("R2")).unwrap_or_default();
         let cells: Vec<_> = row.split_whitespace().collect();
-        let expected = ["R2", "1,000", "10.0", "12.0", "11.0..13.0", "11.7", "0.900", "0.0", "0"];
+        let expected =
+            ["R2", "1,000", "10.0", "12.0", "11.0..13.0", "11.7", "0.900", "120", "0.0", "0"];
         assert_eq!(cells, expected);
         assert!(text.contains("falls from node to node") && !text.contains("anew"), "{text}");
         let row = text.lines().find(|line| line.starts_with("site1")).unwrap_or_default();
