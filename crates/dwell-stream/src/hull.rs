@@ -137,13 +137,16 @@ impl Hull {
         let Some(rate) = link.rate().filter(|_| self.shares.raw <= RAW_SHARE_MIN) else {
             return true;
         };
-        let (len, drain_ns) = (len as f64, link.drain_ns(now));
+        let (len, drain_ns, slowdown) = (len as f64, link.drain_ns(now), self.slowdown.factor());
         // What comes in small pieces over an idle link is not a matter of throughput.
         if !is_full && drain_ns == 0.0 {
             return true;
         }
         let raw_ns = len / rate * 1e9;
-        self.estimates.all().iter().all(|codec| done_ns(codec, len, drain_ns, rate) > raw_ns)
+        self.estimates
+            .all()
+            .iter()
+            .all(|codec| done_ns(codec, slowdown, len, drain_ns, rate) > raw_ns)
     }
 
     /// With what a block is compressed. If the plan is to compress nothing: nothing while the link
@@ -181,15 +184,16 @@ impl Hull {
     fn in_time(&self, planned: usize, now: Instant, link: &Link, len: usize) -> Option<usize> {
         let Some(rate) = link.rate() else { return Some(planned) };
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
+        let slowdown = self.slowdown.factor();
         if self.shares.raw <= RAW_SHARE_MIN {
             let len = len as f64;
-            if all[planned].cost_ns * len <= drain_ns {
+            if slowdown * all[planned].cost_ns * len <= drain_ns {
                 return Some(planned);
             }
-            let done = |at: &usize| done_ns(&all[*at], len, drain_ns, rate);
+            let done = |at: &usize| done_ns(&all[*at], slowdown, len, drain_ns, rate);
             return (0..=planned).min_by(|a, b| done(a).total_cmp(&done(b)));
         }
-        (0..=planned).rev().find(|&at| all[at].cost_ns * len as f64 <= drain_ns)
+        (0..=planned).rev().find(|&at| slowdown * all[at].cost_ns * len as f64 <= drain_ns)
     }
 
     pub(crate) fn pressed(&mut self, pressing: &Pressing) {
@@ -240,7 +244,8 @@ impl Hull {
 }
 
 /// When the link would be through with a block of `len` bytes that is compressed now, in
-/// nanoseconds from when it is through with what it has: `drain_ns`.
-fn done_ns(codec: &Estimate, len: f64, drain_ns: f64, rate: f64) -> f64 {
-    (codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
+/// nanoseconds from when it is through with what it has: `drain_ns`. Compressing takes `slowdown`
+/// times as long as the codec needs.
+fn done_ns(codec: &Estimate, slowdown: f64, len: f64, drain_ns: f64, rate: f64) -> f64 {
+    (slowdown * codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
 }
