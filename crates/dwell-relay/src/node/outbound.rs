@@ -8,7 +8,7 @@ use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
 use super::env::{Destination, Env, NodeEvent, Ticket};
-use super::link::{offer_link, send_control, send_frame};
+use super::link::{offer_link, send_control, send_frame, send_missing};
 use super::pacer::Pacing;
 use super::peer::{NEVER_PRESSED, Peer};
 use super::press::{Bench, group_of, keep_pressed, press_block, press_frame, press_packet};
@@ -82,6 +82,10 @@ impl Node {
         let Self { peers, store, scratch, block, .. } = self;
         let peer = &mut peers[index];
         peer.port.set_rate(peer.pacer.rate());
+        if !peer.again.is_empty() {
+            let now = env.now();
+            send_missing(peer, index, env, now);
+        }
         // Without pacing, single packets that are not to be pressed are moved before the link is
         // offered: they came in one batch, and the small ones share datagrams.
         let paced = matches!(peer.pacer.pacing(), Pacing::Fixed(_));
@@ -246,6 +250,7 @@ impl Node {
         let peer = &mut self.peers[index];
         peer.handshake.forget();
         peer.kept.clear();
+        peer.again.clear();
         peer.port.clear(|id| self.store.remove(id));
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index));
