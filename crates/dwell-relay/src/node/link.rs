@@ -174,7 +174,10 @@ fn send_cut(
     }
 }
 
-/// Sends datagrams again that the peer misses; says which ones it will not get.
+/// So many of the datagrams that the peer misses may wait for the link.
+const AGAIN_MAX: usize = 256;
+
+/// The peer misses these datagrams: they go again before anything else does.
 pub(super) fn send_again(
     peer: &mut Peer,
     index: usize,
@@ -182,14 +185,28 @@ pub(super) fn send_again(
     now: Instant,
     missing: &Numbers,
 ) {
-    let mut gone = Numbers::default();
     for number in missing.iter() {
-        if peer.pacer.is_blocked() {
-            break; // the peer asks for the rest again
+        // What there is no room for the peer asks for again.
+        if peer.again.len() < AGAIN_MAX && !peer.again.contains(&number) {
+            peer.again.push_back(number);
         }
+    }
+    send_missing(peer, index, env, now);
+}
+
+/// Sends datagrams again that the peer misses, as far as the link takes them; says which ones it
+/// will not get.
+pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
+    let mut gone = Numbers::default();
+    while !peer.pacer.is_blocked() {
+        let Some(number) = peer.again.pop_front() else { break };
         let low = number as u32;
         let Some(body) = peer.kept.again(low) else {
-            gone.add(number);
+            if !gone.add(number) {
+                send_control(peer, index, env, &Control::Gone(gone));
+                gone = Numbers::default();
+                gone.add(number);
+            }
             continue;
         };
         let body = body.to_vec();

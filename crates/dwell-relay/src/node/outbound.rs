@@ -8,7 +8,7 @@ use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
 use super::env::{Destination, Env, NodeEvent, Ticket};
-use super::link::{offer_link, send_control, send_frame};
+use super::link::{offer_link, send_control, send_frame, send_missing};
 use super::peer::{NEVER_PRESSED, Peer};
 use super::press::{Bench, group_of, keep_pressed, press_block, press_frame, press_packet};
 use super::store::{Store, Treatment};
@@ -104,6 +104,10 @@ impl Node {
             peer.forget_old_bottleneck(env.now());
         }
         peer.port.set_rate(peer.pacer.rate());
+        if !peer.again.is_empty() {
+            let now = env.now();
+            send_missing(peer, index, env, now);
+        }
         // Without pacing, single packets that are not to be pressed are moved before the link is
         // offered: they came in one batch, and the small ones share datagrams.
         let paced = peer.pacer.is_paced();
@@ -273,6 +277,7 @@ impl Node {
         peer.handshake.forget();
         peer.reports.end_session();
         peer.kept.clear();
+        peer.again.clear();
         clear(peer, &mut self.store);
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index));

@@ -1,5 +1,6 @@
 //! One peer of a node: its port, its sessions, its accounts.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
@@ -119,6 +120,8 @@ pub(crate) struct Peer {
     pub(crate) reassembly: Reassemblies,
     /// What was sent and may be sent again; what came and what is missing.
     pub(crate) kept: Kept,
+    /// Numbers of datagrams that the peer misses and the link has not taken yet.
+    pub(crate) again: VecDeque<u64>,
     pub(crate) order: Order,
     pub(crate) rx: RxStatus,
     pub(crate) extra: Extra,
@@ -171,6 +174,7 @@ impl Peer {
             fragment_id: u32::from_be_bytes(fragment_id),
             reassembly: Reassemblies::default(),
             kept: Kept::default(),
+            again: VecDeque::new(),
             order: Order::default(),
             rx: RxStatus::default(),
             extra: Extra::default(),
@@ -502,6 +506,7 @@ impl Peer {
         self.hello = Some(*hello);
         self.reassembly.begin();
         self.kept.clear();
+        self.again.clear();
         self.order.reset();
         self.refresh_deadlines();
         self.refresh_port();

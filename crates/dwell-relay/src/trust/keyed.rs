@@ -27,6 +27,8 @@ const RETRY_NS: u64 = SECOND_NS;
 const TRIES_FAST: u32 = 5;
 /// ... so that a path with a long round trip is not asked anew before it could answer.
 const RETRY_SLOW_NS: u64 = 5 * SECOND_NS;
+/// If the peer was fast to answer before, it is not believed to be far away for so many tries.
+const TRIES_FAST_KNOWN: u32 = 60;
 /// A peer's initiations are answered at most once in this time.
 const ANSWER_GAP_NS: u64 = 20 * MILLI_NS;
 /// So many responses to one initiation are looked at: each costs a key agreement.
@@ -86,6 +88,7 @@ pub(super) struct Keyed {
     tries: u32,
     initial_at: Instant,
     asked_at: Instant,
+    tries_fast: u32,
     wanted: bool,
     cookie: Option<([u8; MAC_LEN], Instant)>,
     /// Of the latest initiation that was answered.
@@ -116,6 +119,7 @@ impl Keyed {
             tries: 0,
             initial_at: Instant::ZERO,
             asked_at: Instant::ZERO,
+            tries_fast: TRIES_FAST,
             wanted: true,
             cookie: None,
             peer_time: 0,
@@ -202,7 +206,7 @@ impl Keyed {
             return None;
         }
         self.tries = self.tries.saturating_add(1);
-        let retry_ns = if self.tries <= TRIES_FAST { RETRY_NS } else { RETRY_SLOW_NS };
+        let retry_ns = if self.tries <= self.tries_fast { RETRY_NS } else { RETRY_SLOW_NS };
         (self.asked_at, self.initial_at) = (now, now + retry_ns);
         // A clock that was set back must not make us a replay of ourselves.
         self.own_time = unix_ns.max(self.own_time + 1);
@@ -265,6 +269,8 @@ impl Keyed {
             return Responded::Rejected;
         };
         let Ok(hello) = parse_offer(&payload[..len]) else { return Responded::Rejected };
+        let is_near = now.since_ns(self.asked_at) < RETRY_NS / 2;
+        self.tries_fast = if is_near { TRIES_FAST_KNOWN } else { TRIES_FAST };
         let (tag_in, tag_out) = (attempt.index as u8, response.sender as u8);
         let agreed = agreed(Role::Initiator, &mut attempt.state, tag_in, tag_out);
         self.replace(now, Session::agreed(&agreed, now));

@@ -271,20 +271,46 @@ fn clocks_that_jump_under_load_disturb_nobody() {
 }
 
 #[test]
-fn who_wakes_after_a_long_sleep_is_asked_at_once() {
+fn after_a_cut_a_peer_that_was_near_is_called_every_second() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 19);
+    net.run_to(1_000);
+    net.start_sources(1_000, 5_000, 10 * MILLI_NS); // to the 51st second
+    for link in net.links {
+        net.net.set_link(link, good_link().with_loss(1.0));
+    }
+    net.run_to(31_900);
+    assert!(!net.end(0).is_up() && !net.end(1).is_up());
+    for link in net.links {
+        net.net.set_link(link, good_link());
+    }
+    net.run_to(33_000);
+    assert!(net.end(0).is_up() && net.end(1).is_up());
+}
+
+#[test]
+fn who_wakes_after_a_long_sleep_is_asked_soon() {
     let mut net = keyed_pair("10mbit", "packet", &good_link(), 18);
     net.run_to(1_000);
-    net.start_sources(1_000, 3_000, 10 * MILLI_NS); // to the 31st second
+    net.start_sources(1_000, 9_000, 10 * MILLI_NS); // to the 91st second
     net.run_to(2_000);
     net.net.with_node(net.ends[1], |end, _, _| end.asleep = Some(Vec::new()));
-    net.run_to(12_900);
-    // It was given up, and is asked every five seconds only: next in the 17th.
+    net.run_to(71_000);
+    // It was given up, and is asked every five seconds only.
+    let asked_ms = (71_000..77_000).step_by(100).find(|&ms| {
+        let asked = |net: &Net| net.end(1).asleep.as_ref().map_or(0, Vec::len);
+        let before = asked(&net);
+        net.run_to(ms);
+        asked(&net) > before
+    });
+    let asked_ms = asked_ms.expect("it is asked");
+    net.run_to(asked_ms + 1_200);
     assert!(!net.end(0).is_up());
     net.net.with_node(net.ends[1], |end, now, out| end.wake(now, out));
-    net.run_to(13_200);
+    // At once, or a second later if the first answers were to calls of long ago.
+    net.run_to(asked_ms + 2_700);
     assert!(net.end(0).is_up() && net.end(1).is_up());
     assert_eq!(salts(&net, 0), salts(&net, 1));
-    net.run_to(33_000);
+    net.run_to(93_000);
     net.assert_nothing_altered_or_doubled();
 }
 
