@@ -281,25 +281,24 @@ impl Bottleneck {
 
     /// Whether a queue stands beyond, so that the bottleneck is there.
     fn look_out(&mut self, now: Instant) {
-        let Some(first) = self
-            .samples
-            .iter()
-            .rev()
-            .position(|sample| now.since_ns(sample.heard_at) >= ENTER_SPAN_NS)
-        else {
-            return;
-        };
-        let samples = first + 1;
-        let (Some(queue_ns), Some((_, came_bps))) = (self.standing_ns(samples), self.rates_bps())
-        else {
-            return;
-        };
+        let Some((_, came_bps)) = self.rates_bps() else { return };
         let is_possible = (RATE_MIN_BPS..RATE_MAX_BPS).contains(&came_bps);
-        let stands = queue_ns > ENTER_NS.max(2 * held::target_ns(came_bps));
-        if samples >= ENTER_SAMPLES && stands && is_possible && now >= self.alone_until {
+        if !is_possible || now < self.alone_until {
+            return;
+        }
+        let long_ns = ENTER_NS.max(2 * held::target_ns(came_bps));
+        let stood_ns = self.stood_ns(now, ENTER_SPAN_NS, ENTER_SAMPLES);
+        if stood_ns.is_some_and(|ns| ns > long_ns) {
             self.held = Some(Held::new(now, came_bps));
             self.follow(now, false);
         }
+    }
+
+    /// The queue that stood for so long, by so many reports at least.
+    fn stood_ns(&self, now: Instant, span_ns: u64, samples_min: usize) -> Option<u64> {
+        let is_before = |sample: &Sample| now.since_ns(sample.heard_at) >= span_ns;
+        let samples = self.samples.iter().rev().position(is_before)? + 1;
+        self.standing_ns(samples).filter(|_| samples >= samples_min)
     }
 
     /// The bottleneck is beyond: sets the pace.

@@ -17,6 +17,8 @@ const GAIN_MIN: f64 = -0.4;
 const GAIN_MAX: f64 = 0.25;
 /// The first step upwards; each one that meets no queue is followed by one twice as large.
 const GAIN_UP: f64 = 0.04;
+/// A step that was not taken after this has to be begun anew.
+const STEP_LAGS: u64 = 6;
 /// So many such steps in a row, 14 times the rate in all, and there is no bottleneck.
 const STEPS_MAX: u32 = 14;
 /// The link's rate is believed to fall and to rise by no more than this from report to report.
@@ -87,6 +89,7 @@ pub(super) struct Held {
     gain: f64,
     /// Steps upwards that met no queue, and when the latest was.
     steps: u32,
+    step_bps: f64,
     stepped_at: Instant,
     /// When the queue is emptied next, and until when it is.
     refresh_at: Instant,
@@ -108,6 +111,7 @@ impl Held {
             sure_bps: rate_bps,
             gain: 0.0,
             steps: 0,
+            step_bps: rate_bps,
             stepped_at: now,
             refresh_at: now + REFRESH_FIRST_NS,
             refresh_until: Instant::ZERO,
@@ -128,7 +132,7 @@ impl Held {
         let verdict = if look.queue_ns <= target_ns / 2 {
             self.rise(look)
         } else {
-            self.steps = 0;
+            (self.steps, self.step_bps) = (0, self.rate_bps);
             match self.learn(look) {
                 Verdict::Ours => self.prove(look, target_ns),
                 not_ours => not_ours,
@@ -141,18 +145,18 @@ impl Held {
     /// There is no queue: the link carries at least what was sent.
     fn rise(&mut self, look: &Look) -> Verdict {
         self.proof = None;
-        // Only who is held back sends more than the rate: by the gain.
-        if look.sent_bps <= self.rate_bps * (1.0 + GAIN_UP / 4.0) {
-            // Who sends little says nothing about the link.
-            if look.sent_bps < self.rate_bps * (1.0 - NEAR) {
-                self.steps = 0;
-            }
-            return Verdict::Ours;
+        let since_step_ns = look.now.since_ns(self.stepped_at);
+        if since_step_ns > STEP_LAGS * look.lag_ns {
+            // Who does not take the room that there is says nothing about the link.
+            (self.steps, self.step_bps, self.stepped_at) = (0, self.rate_bps, look.now);
         }
-        self.rate_bps = look.sent_bps.min(self.rate_bps * RISE_MAX);
-        self.sure_bps = self.sure_bps.max(self.rate_bps);
-        if look.now.since_ns(self.stepped_at) >= look.lag_ns {
-            self.stepped_at = look.now;
+        if look.sent_bps > self.rate_bps * (1.0 + GAIN_UP / 4.0) {
+            self.rate_bps = look.sent_bps.min(self.rate_bps * RISE_MAX);
+            self.sure_bps = self.sure_bps.max(self.rate_bps);
+        }
+        let is_step = self.rate_bps >= self.step_bps * (1.0 + GAIN_UP / 2.0);
+        if is_step && since_step_ns >= look.lag_ns {
+            (self.step_bps, self.stepped_at) = (self.rate_bps, look.now);
             self.steps += 1;
         }
         if self.steps > STEPS_MAX { Verdict::Unlimited } else { Verdict::Ours }

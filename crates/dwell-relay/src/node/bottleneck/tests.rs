@@ -27,7 +27,7 @@ fn assert_follows(terms: &Terms, what: &str) {
         for (phase, mbps) in [20, 5, 12].into_iter().enumerate() {
             let begin = phase as u64 * 10_000;
             let mut seen = model.watch(begin + 3_000, begin + 10_000);
-            let link = mbps as f64 * 1e6 - terms.cross_bps as f64;
+            let link = f64::from(mbps) * 1e6 - terms.cross_bps as f64;
             let off = |bps: f64| bps / link - 1.0;
             let (least, most) = (off(seen.rates_bps[0]), off(*seen.rates_bps.last().unwrap()));
             let came = off(seen.came_bps);
