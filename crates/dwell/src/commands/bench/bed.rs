@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use dwell_base::Rate;
 use dwell_testkit::lab::topology::{self, Pair, PairSpec};
 use dwell_testkit::lab::{Lab, LabError};
 use rustix::net::sockopt::set_tcp_congestion;
@@ -46,6 +47,15 @@ impl<'a> Bed<'a> {
             Some(rate) => PairSpec::thin(rate, delay_ns),
             None => PairSpec::default(),
         };
+        Self::with(lab, spec, rate)
+    }
+
+    /// The slow link is behind a router, where neither end sees it.
+    pub(super) fn routed(lab: &'a mut Lab, rate: Rate) -> Result<Self, LabError> {
+        Self::with(lab, PairSpec::routed(rate), LinkRate(Some(rate)))
+    }
+
+    fn with(lab: &'a mut Lab, spec: PairSpec, rate: LinkRate) -> Result<Self, LabError> {
         let pair = topology::pair(lab, spec)?;
         // What TCP learned of the way with one contender must not help the next.
         for host in [&pair.client, &pair.server] {

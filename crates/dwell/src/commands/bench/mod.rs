@@ -21,6 +21,7 @@ mod record;
 mod report;
 mod results;
 mod statistics;
+mod steps;
 mod stream;
 mod trial;
 mod tunnel;
@@ -39,6 +40,7 @@ Examples:
   dwell bench link --json runs.jsonl --resume             go on where it was interrupted
   dwell bench idle --openvpn                              what a tunnel adds to a ping
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
+  dwell bench steps --scheme packet,edge                  a link that changes, behind a router
   dwell bench stream --quick                              compressed TCP streams
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
@@ -63,6 +65,7 @@ enum What {
     Link(link::Link),
     Idle(idle::Idle),
     Ceiling(ceiling::Ceiling),
+    Steps(steps::Steps),
     Stream(Box<stream::Stream>),
 }
 
@@ -76,6 +79,7 @@ impl Bench {
             What::Link(command) => command.run(),
             What::Idle(command) => command.run(),
             What::Ceiling(command) => command.run(),
+            What::Steps(command) => command.run(),
             What::Stream(command) => command.run(),
         }
     }

@@ -12,6 +12,7 @@ mod programs;
 mod proxy;
 mod replay;
 mod sites;
+mod steps;
 
 use crate::harness::Check;
 
@@ -44,6 +45,8 @@ pub(crate) const ALL: &[Check] = &[
     ("tcp_keeps_within_the_mtu", mtu::mss),
     ("a_bad_link_sealed", |lab| links::bad_link(lab, true)),
     ("a_bad_link_plain", |lab| links::bad_link(lab, false)),
+    ("a_changing_link_behind_a_router_is_found", steps::found),
+    ("a_link_behind_a_router_is_not_felt", steps::not_found),
     ("a_replay_agrees_with_the_relay_none", |lab| replay::agrees(lab, "none")),
     ("a_replay_agrees_with_the_relay_all", |lab| replay::agrees(lab, "all")),
     ("a_replay_agrees_with_the_relay_packet", |lab| replay::agrees(lab, "packet")),
