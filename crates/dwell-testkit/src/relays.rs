@@ -20,8 +20,10 @@ use crate::lab::{Host, Lab, LabError, Process};
 /// How fast the relays believe the link to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayRate {
-    /// To be found by back-pressure.
+    /// To be found by back-pressure and from reports.
     Auto,
+    /// To be found by back-pressure only.
+    Local,
     /// Never busy.
     Unlimited,
     /// Configured.
@@ -33,6 +35,7 @@ impl fmt::Display for RelayRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
+            Self::Local => f.write_str("local"),
             Self::Unlimited => f.write_str("unlimited"),
             Self::Fixed(rate) => write!(f, "{}bit", rate.as_bps()),
         }

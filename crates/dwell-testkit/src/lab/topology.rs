@@ -32,6 +32,75 @@ pub struct Pair {
     pub server: Host,
     /// The thin link, if it is an emulated one. Its first direction is ingress → egress.
     pub link: Option<EmulatedLink>,
+    /// A router in the middle of the thin link, if there is one.
+    pub router: Option<Router>,
+}
+
+/// A router between ingress and egress, whose ports are shaped: to both of them the link seems fast.
+///
+/// Ingress and egress take each other for neighbours; the router answers for both (proxy ARP).
+#[derive(Debug)]
+pub struct Router {
+    host: Host,
+}
+
+const ROUTER_PORTS: [&str; 2] = ["port0", "port1"];
+
+impl Router {
+    fn build(lab: &mut Lab, ends: [(&Host, &str); 2], shape: &Shape) -> Result<Self, LabError> {
+        let router = Self { host: lab.host("router")? };
+        for (port, end) in ROUTER_PORTS.into_iter().zip(ends) {
+            lab.veth((&router.host, port), end)?;
+            router.host.sysctl(&format!("net/ipv4/conf/{port}/proxy_arp"), "1")?;
+            // It need not wait for a better answer.
+            router.host.sysctl(&format!("net/ipv4/neigh/{port}/proxy_delay"), "0")?;
+        }
+        router.host.forwarding(true)?;
+        router.shape(shape)?;
+        Ok(router)
+    }
+
+    /// What leads where, once the ends have their addresses.
+    fn connect(&self) -> Result<(), LabError> {
+        let other = |port: usize| ROUTER_PORTS[1 - port];
+        let route = |version: &str, prefix: &str, more: &[&str]| {
+            self.host.output("ip", &[&[version, "route", "replace", prefix], more].concat())
+        };
+        for (port, end) in ["10.0.0.1", "10.0.0.2"].into_iter().enumerate() {
+            let device = ROUTER_PORTS[port];
+            route("-4", &format!("{end}/32"), &["dev", device])?;
+            let site = format!("10.{}.0.0/24", port + 1);
+            route("-4", &site, &["via", end, "dev", device, "onlink"])?;
+        }
+        if has_ipv6() {
+            for (port, end) in ["fd00::1", "fd00::2"].into_iter().enumerate() {
+                let device = ROUTER_PORTS[port];
+                route("-6", &format!("{end}/128"), &["dev", device])?;
+                let site = format!("fd00:{}::/64", port + 1);
+                route("-6", &site, &["via", end, "dev", device, "onlink"])?;
+                self.host.sysctl(&format!("net/ipv6/conf/{device}/proxy_ndp"), "1")?;
+                let answers = ["-6", "neigh", "add", "proxy", end, "dev", other(port)];
+                self.host.output("ip", &answers)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shapes what leaves both ports.
+    ///
+    /// # Errors
+    /// If `tc` fails.
+    pub fn shape(&self, shape: &Shape) -> Result<(), LabError> {
+        ROUTER_PORTS.iter().try_for_each(|port| self.host.shape(port, shape))
+    }
+
+    /// Bytes that left towards the ingress.
+    ///
+    /// # Errors
+    /// If the counter can't be read.
+    pub fn bytes_to_ingress(&self) -> Result<u64, LabError> {
+        self.host.tx_bytes(ROUTER_PORTS[0])
+    }
 }
 
 /// What the thin link of a [`Pair`] is like.
@@ -43,6 +112,9 @@ pub struct PairSpec {
     /// What lies between the thin devices, ingress → egress and back; `None` is a plain
     /// cable. A rate in here is a bottleneck further on, which the hosts do not see.
     pub medium: Option<[LinkSpec; 2]>,
+    /// A router in the middle of the link, and how it shapes its ports: a bottleneck that the hosts
+    /// do not see, made by the kernel. Not together with a medium.
+    pub router: Option<Shape>,
 }
 
 /// The device of ingress and egress on the thin link.
@@ -56,13 +128,19 @@ impl PairSpec {
         Self {
             shape: Some(Shape::new(rate)),
             medium: (delay_ns > 0).then(|| [delayed.clone(), delayed]),
+            router: None,
         }
     }
 
     /// All by the emulator, its queue included: what the hosts see is a fast link with a
     /// bottleneck somewhere behind it.
     pub fn emulated(there: LinkSpec, back: LinkSpec) -> Self {
-        Self { shape: None, medium: Some([there, back]) }
+        Self { shape: None, medium: Some([there, back]), router: None }
+    }
+
+    /// Two plain cables and a router between them that is shaped to this rate.
+    pub fn routed(rate: Rate) -> Self {
+        Self { router: Some(Shape::new(rate)), ..Self::default() }
     }
 }
 
@@ -74,7 +152,9 @@ pub fn pair(lab: &mut Lab, spec: PairSpec) -> Result<Pair, LabError> {
     lab.veth((&client, "eth0"), (&ingress, "eth0"))?;
     lab.veth((&egress, "eth0"), (&server, "eth0"))?;
     let thin = [(&ingress, THIN_DEVICE), (&egress, THIN_DEVICE)];
+    let router = spec.router.map(|shape| Router::build(lab, thin, &shape)).transpose()?;
     let link = match spec.medium {
+        _ if router.is_some() => None,
         Some([there, back]) => Some(lab.emulated_link(thin[0], thin[1], there, back)?),
         None => lab.veth(thin[0], thin[1]).map(|()| None)?,
     };
@@ -82,7 +162,7 @@ pub fn pair(lab: &mut Lab, spec: PairSpec) -> Result<Pair, LabError> {
         ingress.shape(THIN_DEVICE, &shape)?;
         egress.shape(THIN_DEVICE, &shape)?;
     }
-    let pair = Pair { client, ingress, egress, server, link };
+    let pair = Pair { client, ingress, egress, server, link, router };
     pair.number()?;
     pair.connect()?;
     Ok(pair)
@@ -107,6 +187,7 @@ impl Pair {
     }
 
     fn connect(&self) -> Result<(), LabError> {
+        self.router.as_ref().map_or(Ok(()), Router::connect)?;
         self.ingress.forwarding(true)?;
         self.egress.forwarding(true)?;
         let v4 = |site: u8, host: u8| IpAddr::from([10, site, 0, host]);

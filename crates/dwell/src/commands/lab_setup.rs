@@ -40,6 +40,7 @@ impl LinkArgs {
         PairSpec {
             shape: Some(Shape::new(self.rate)),
             medium: Some([medium.clone().with_seed(1), medium.with_seed(2)]),
+            router: None,
         }
     }
 }
@@ -57,9 +58,13 @@ pub(super) fn codec(text: &str) -> Result<String, String> {
 pub(super) fn relay_rate(text: &str) -> Result<RelayRate, String> {
     match text {
         "auto" => Ok(RelayRate::Auto),
+        "local" => Ok(RelayRate::Local),
         "unlimited" => Ok(RelayRate::Unlimited),
         rate => rate.parse().map(RelayRate::Fixed).map_err(|error| {
-            format!("{error}, or \"auto\" for what back-pressure tells, or \"unlimited\"")
+            format!(
+                "{error}, or \"auto\" for what back-pressure and the peer tell, \"local\" for \
+                 back-pressure only, or \"unlimited\""
+            )
         }),
     }
 }
@@ -67,6 +72,7 @@ pub(super) fn relay_rate(text: &str) -> Result<RelayRate, String> {
 pub(super) fn relay_rate_text(rate: RelayRate) -> String {
     match rate {
         RelayRate::Auto => "auto".to_owned(),
+        RelayRate::Local => "local".to_owned(),
         RelayRate::Unlimited => "unlimited".to_owned(),
         RelayRate::Fixed(rate) => rate.to_string(),
     }

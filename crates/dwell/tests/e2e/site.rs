@@ -47,6 +47,15 @@ impl Site {
         Self::new(lab, PairSpec::thin(Rate::from_mbps(10), 0), settings)
     }
 
+    /// With a router in the middle that is shaped to this rate.
+    pub(crate) fn routed(
+        lab: &mut Lab,
+        rate: Rate,
+        settings: &RelaySettings,
+    ) -> anyhow::Result<Self> {
+        Self::new(lab, PairSpec::routed(rate), settings)
+    }
+
     /// With an emulated link: the same both ways, but for the chances.
     pub(crate) fn emulated(
         lab: &mut Lab,

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use dwell_base::Rate;
 use dwell_testkit::LinkSpec;
 use dwell_testkit::lab::topology::{self, Pair, PairSpec};
 use dwell_testkit::lab::{Lab, LabError, Shape};
@@ -50,6 +51,11 @@ impl<'a> Bed<'a> {
         Self::with(lab, rate, spec)
     }
 
+    /// The slow link is behind a router, where neither end sees it.
+    pub(super) fn routed(lab: &'a mut Lab, rate: Rate) -> Result<Self, LabError> {
+        Self::with(lab, LinkRate(Some(rate)), PairSpec::routed(rate))
+    }
+
     /// With a medium behind the shaped devices that loses a share of the packets each way, by
     /// chance, and can be cut.
     pub(super) fn emulated(
@@ -60,7 +66,7 @@ impl<'a> Bed<'a> {
     ) -> Result<Self, LabError> {
         let medium = LinkSpec::new().with_delay_ns(delay_ns).with_loss(loss);
         let medium = Some([medium.clone().with_seed(1), medium.with_seed(2)]);
-        Self::with(lab, rate, PairSpec { shape: rate.0.map(Shape::new), medium })
+        Self::with(lab, rate, PairSpec { shape: rate.0.map(Shape::new), medium, router: None })
     }
 
     fn with(lab: &'a mut Lab, rate: LinkRate, spec: PairSpec) -> Result<Self, LabError> {

@@ -26,6 +26,7 @@ mod replay;
 mod report;
 mod results;
 mod statistics;
+mod steps;
 mod stream;
 mod tcpcomp;
 mod trial;
@@ -46,6 +47,7 @@ Examples:
   dwell bench idle --openvpn                              what a tunnel adds to a ping
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
   dwell bench replay site.pcap                            whether `dwell trace replay` tells the truth
+  dwell bench steps --scheme packet,edge                  a link that changes, behind a router
   dwell bench stream --quick                              compressed TCP streams
   dwell bench loss                                        a link that loses packets
   dwell bench faults --security keys                      how soon traffic goes on after a fault
@@ -76,6 +78,7 @@ enum What {
     Idle(idle::Idle),
     Ceiling(ceiling::Ceiling),
     Replay(replay::Replay),
+    Steps(steps::Steps),
     Stream(Box<stream::Stream>),
     Loss(loss::Loss),
     Faults(faults::Faults),
@@ -96,6 +99,7 @@ impl Bench {
             What::Idle(command) => command.run(),
             What::Ceiling(command) => command.run(),
             What::Replay(command) => command.run(),
+            What::Steps(command) => command.run(),
             What::Stream(command) => command.run(),
             What::Loss(command) => command.run(),
             What::Faults(command) => command.run(),

@@ -21,8 +21,10 @@ use super::{openvpn, wireguard};
 )]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Belief {
-    /// They find out by back-pressure
+    /// They find out by back-pressure, and from what the peer reports
     Auto,
+    /// They find out by back-pressure only
+    Local,
     /// The link's rate is in their configuration
     Configured,
 }
@@ -152,6 +154,7 @@ fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings
     let usual = RelaySettings::default();
     let rate = match (belief, bed.rate.0) {
         (Belief::Auto, _) => RelayRate::Auto,
+        (Belief::Local, _) => RelayRate::Local,
         (Belief::Configured, Some(rate)) => RelayRate::Fixed(rate),
         (Belief::Configured, None) => RelayRate::Unlimited,
     };

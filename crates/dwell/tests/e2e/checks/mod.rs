@@ -14,6 +14,7 @@ mod proxy;
 mod replay;
 mod schemes;
 mod sites;
+mod steps;
 
 use dwell_testkit::faults::Fault;
 
@@ -68,6 +69,8 @@ pub(crate) const ALL: &[Check] = &[
     ("a_bad_link_with_chutq_tpf_cea", |lab| schemes::over_a_bad_link(lab, "chutq-tpf+cea")),
     ("a_bad_link_with_chutq_cef", |lab| schemes::over_a_bad_link(lab, "chutq-cef")),
     ("a_bad_link_with_chutq_cef_cea", |lab| schemes::over_a_bad_link(lab, "chutq-cef+cea")),
+    ("a_changing_link_behind_a_router_is_found", steps::found),
+    ("a_link_behind_a_router_is_not_felt", steps::not_found),
     ("a_replay_agrees_with_the_relay_none", |lab| replay::agrees(lab, "none")),
     ("a_replay_agrees_with_the_relay_all", |lab| replay::agrees(lab, "all")),
     ("a_replay_agrees_with_the_relay_packet", |lab| replay::agrees(lab, "packet")),
