@@ -1,16 +1,17 @@
 //! What must hold of `dwell-wire` for any bytes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dwell_wire::checksum::{checksum, transport_checksum};
 use dwell_wire::header::{self, RECORD_HEADER_LEN};
 use dwell_wire::packet::{destination, service_class};
 use dwell_wire::record::{
-    RESENT_RECORD_LEN, block_record_len, fragment_record_len, pressed_record_len, raw_record_len,
+    RESENT_RECORD_LEN, block_record_len, carried_record_len, fragment_record_len,
+    pressed_record_len, raw_record_len,
 };
 use dwell_wire::{
-    Block, BlockPackets, BodyWriter, Control, Datagram, Fragment, Full, Hello, Initiation,
-    PacketInfo, Pressed, Record, Records, Response, icmp, keyed, mss, regroup,
+    Block, BlockPackets, BodyWriter, Carried, Control, Datagram, Fragment, Full, Hello, Initiation,
+    Label, PacketInfo, Pressed, Record, Records, Response, Unit, hop, icmp, keyed, mss, regroup,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -71,6 +72,7 @@ fn check_records(body: &[u8]) {
             Record::Control(control) => RECORD_HEADER_LEN + control.body_len(),
             Record::Block(block) => block_record_len(block.data.len()),
             Record::Fragment(fragment) => fragment_record_len(fragment.data.len()),
+            Record::Carried(carried) => carried_record_len(&carried),
             // It may have more bytes than are known.
             Record::Resent { .. } => RESENT_RECORD_LEN,
             Record::Skipped { len, .. } => RECORD_HEADER_LEN + len,
@@ -103,6 +105,7 @@ fn write(writer: &mut BodyWriter<'_>, record: Record<'_>) -> Option<Result<(), F
         Record::Block(block) => Some(writer.block(&block)),
         Record::Fragment(fragment) => Some(writer.fragment(&fragment)),
         Record::Resent { sequence_low } => Some(writer.resent(sequence_low)),
+        Record::Carried(carried) => Some(writer.carried(&carried)),
         Record::Skipped { .. } => None,
     }
 }
@@ -119,8 +122,26 @@ pub fn packet(bytes: &[u8]) {
         assert_eq!(service_class(&info) >> 16, u32::from(info.protocol));
         assert_eq!(PacketInfo::parse(&packet[..info.total_len], u64::from(mtu)), Ok(info));
     }
+    check_forward(packet);
     check_clamp(packet, mss_max, info.ok());
     check_too_big(packet, mtu, info.ok());
+}
+
+/// Forwarding changes one byte and IPv4's checksum, and leaves the sum over the header what it was.
+fn check_forward(before: &[u8]) {
+    let mut after = before.to_vec();
+    if !hop::forward(&mut after) {
+        assert_eq!(before, after);
+        return;
+    }
+    let (at, checksum_at) = if before[0] >> 4 == 4 { (8, 10..12) } else { (7, 0..0) };
+    assert_eq!(after[at], before[at] - 1);
+    for (index, (old, new)) in before.iter().zip(&after).enumerate() {
+        assert!(old == new || index == at || checksum_at.contains(&index));
+    }
+    if at == 8 {
+        assert_eq!(checksum(&before[..20]) % 0xffff, checksum(&after[..20]) % 0xffff);
+    }
 }
 
 fn check_clamp(before: &[u8], mss_max: u16, info: Option<PacketInfo>) {
@@ -209,7 +230,12 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
             Record::Pressed(Pressed { codec: op >> 4, epoch: z & 15, original_len, data })
         }
         6 if z.is_multiple_of(2) => {
-            Record::Control(Control::Probe { sender_time_ns: time, id: u32::from(z) })
+            let report_every_ms = u16::from(op);
+            Record::Control(Control::Probe {
+                sender_time_ns: time,
+                id: u32::from(z),
+                report_every_ms,
+            })
         }
         6 if z % 4 == 1 => Record::Fragment(Fragment {
             id: u32::from(y),
@@ -221,6 +247,21 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
             let original_len = (len as u16).wrapping_add(u16::from(z)).wrapping_sub(16);
             let (codec, flags) = (op >> 4, z & 15);
             Record::Block(Block { codec, flags, original_len, data: &filler[..len] })
+        }
+        7 if z % 4 == 1 => {
+            let (hop_limit, bits) = (x, z);
+            let address = match x % 2 {
+                0 => IpAddr::from(Ipv4Addr::from_bits(time as u32)),
+                _ => IpAddr::from(Ipv6Addr::from_bits(u128::from(time) << 64)),
+            };
+            let original_len = (len as u16).wrapping_add(u16::from(y)).wrapping_sub(16);
+            let data = &filler[..len];
+            let unit = if op < 128 {
+                Unit::Pressed(Pressed { codec: op >> 4, epoch: y & 15, original_len, data })
+            } else {
+                Unit::Block(Block { codec: op >> 4, flags: y & 15, original_len, data })
+            };
+            Record::Carried(Carried { hop_limit, label: Label::new(address, bits), unit })
         }
         7 if z.is_multiple_of(2) => Record::Resent { sequence_low: time as u32 },
         _ => Record::Control(Control::Close { reason: x.into() }),

@@ -57,18 +57,24 @@ pub struct Packet {
     /// A hash of its flow (5-tuple). Equal flows must have equal hashes.
     pub flow: u64,
     /// A hash of what [`Gather`](crate::Gather) names: packets of equal groups may be pressed
-    /// together. Packets of one flow must be of one group.
+    /// together. Packets of one flow must be of one group; of what was pressed upstream, it is that
+    /// of the packets in it, or [`Packet::ANY_GROUP`].
     pub group: u64,
     /// How long it may be held back to fill a frame, in nanoseconds: W of Sawabe et al.
     /// [`Packet::NEVER_HELD`] for a packet that goes at once.
     pub hold_ns: u64,
-    /// It is pressed already (by a node upstream) and must not be pressed again.
+    /// It is pressed already (by a node upstream) and must not be pressed again. It may be a block of
+    /// several packets; here it counts as one.
     pub pressed: bool,
 }
 
 impl Packet {
     /// The [`hold_ns`](Self::hold_ns) of a packet that is not held back.
     pub const NEVER_HELD: u64 = 0;
+
+    /// The [`group`](Self::group) of what may hold packets of any group: where blocks keep their order,
+    /// it overtakes nothing and is not overtaken.
+    pub const ANY_GROUP: u64 = u64::MAX;
 
     /// The class whose port names the service: the lower of the two port numbers.
     pub fn service(&self) -> ClassKey {

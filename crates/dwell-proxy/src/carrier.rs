@@ -20,10 +20,6 @@ use crate::hello::{HELLO_BYTES_MAX, Hello, HelloError};
 use crate::message::{Message, MessageError};
 use crate::target::{Host, Target};
 
-/// What the kernel holds of what it has not sent yet; so the rest waits where it can still be
-/// compressed. Half of a sender's buffer.
-const NOT_SENT_BYTES: u32 = 128 << 10;
-
 /// Why a connection between the two proxies can't be had, or used any longer.
 #[derive(Debug, Error)]
 pub(crate) enum CarrierError {
@@ -267,7 +263,8 @@ pub(crate) fn tune(tcp: &TcpStream, between_proxies: bool) -> io::Result<()> {
         .with_retries(4);
     socket.set_tcp_keepalive(&keepalive)?;
     if between_proxies {
-        socket.set_tcp_notsent_lowat(NOT_SENT_BYTES)?;
+        // So the rest waits where it can still be compressed. All streams have the usual buffer.
+        socket.set_tcp_notsent_lowat(dwell_stream::Config::default().not_sent_len())?;
     }
     Ok(())
 }

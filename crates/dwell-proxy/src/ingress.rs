@@ -101,15 +101,16 @@ impl Running {
         status
     }
 
-    /// Takes programs in at one door, as long as there is room for their streams: others wait in
-    /// the kernel's queue.
+    /// Takes programs in at one door, as long as there is room for their streams: one more waits
+    /// here, others in the kernel's queue. A door at which nobody waits takes no room from the
+    /// others.
     async fn serve(self: Arc<Self>, door: Arc<Door>, listener: TcpListener) {
         loop {
-            let Ok(permit) = self.room.acquire().await else { return };
-            // It is returned by the task, which can't borrow it.
-            permit.forget();
             match listener.accept().await {
                 Ok((local, from)) => {
+                    let Ok(permit) = self.room.acquire().await else { return };
+                    // It is returned by the task, which can't borrow it.
+                    permit.forget();
                     let (this, door) = (Arc::clone(&self), Arc::clone(&door));
                     tokio::spawn(async move {
                         let _room = Room(&this.room);
@@ -117,7 +118,6 @@ impl Running {
                     });
                 }
                 Err(error) => {
-                    self.room.add_permits(1);
                     self.engine.complain(|| format!("a connection can't be accepted: {error}"));
                     // One that went away at once, or no descriptors: others will be freed.
                     tokio::time::sleep(Duration::from_millis(20)).await;

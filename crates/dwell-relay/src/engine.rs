@@ -339,6 +339,7 @@ impl Engine {
         for peer in std::mem::take(&mut self.touched) {
             self.node.pump(&mut self.world, peer);
         }
+        self.node.pump_handed(&mut self.world);
         self.flush();
         if !self.world.events.is_empty() {
             self.on_events();

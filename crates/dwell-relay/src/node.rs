@@ -8,7 +8,11 @@
 //! Packets are dropped for named reasons only, and everything from the network is hostile
 //! until its seal was verified.
 
+mod bottleneck;
+mod carry;
+mod classes;
 mod deadlines;
+mod egress;
 mod env;
 mod inbound;
 mod keyed;
@@ -20,6 +24,7 @@ mod peer;
 mod prefixes;
 mod press;
 mod reassembly;
+mod reports;
 mod resend;
 mod status;
 mod store;
@@ -37,17 +42,18 @@ use dwell_base::Instant;
 use dwell_codec::Decompressor;
 use dwell_policy::ConfigError;
 use dwell_report::status::PeerState;
+use ipnet::IpNet;
 
 use crate::config::{ClassConfig, Config, FailMode, PeerConfig, Secret};
 use crate::trust::{Identity, RandomSource};
 use peer::Peer;
-use prefixes::Prefixes;
+use prefixes::{Prefixes, Routes};
 use store::Store;
 
 /// The longest packet or datagram that IP and UDP know.
 const LEN_MAX: usize = 65_535;
-/// More than the header of any record.
-const RECORD_ROOM: usize = 16;
+/// More than the headers of any record.
+const RECORD_ROOM: usize = 48;
 
 /// What a node drops before a packet belongs to a peer, or a datagram to a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +78,12 @@ pub struct Node {
     /// One table per direction: each remembers its last answer.
     outbound: Prefixes,
     inbound: Prefixes,
+    /// Whether what came from one peer for another goes on without the TUN, and where to.
+    transit: bool,
+    local: Vec<IpNet>,
+    routes: Routes,
+    /// Peers that were handed something by others, and are to be pumped.
+    handed: Vec<usize>,
     store: Store,
     decompressor: Decompressor,
     /// A press result, a record that is cut, or restored packets on their way.
@@ -114,6 +126,10 @@ impl Node {
             peers: Vec::new(),
             outbound: Prefixes::default(),
             inbound: Prefixes::default(),
+            transit: config.node.transit,
+            local: local_of(config),
+            routes: Routes::default(),
+            handed: Vec::new(),
             store: Store::default(),
             decompressor: Decompressor::new(),
             scratch: vec![0; LEN_MAX + RECORD_ROOM].into_boxed_slice(),
@@ -152,6 +168,7 @@ impl Node {
         self.patience = patience(config);
         self.classes.clone_from(&config.classes);
         self.identify(config, random);
+        (self.transit, self.local) = (config.node.transit, local_of(config));
         for index in 0..self.peers.len() {
             let name = &self.peers[index].config.name;
             if !config.peers.iter().any(|peer| &peer.name == name) {
@@ -172,6 +189,7 @@ impl Node {
                 let peer = &mut self.peers[index];
                 // A peer that moved stays where it is, unless it is configured to be elsewhere.
                 let moved = peer.config.endpoint != new.endpoint;
+                peer.set_transit(config.node.transit);
                 peer.reconfigure(new.clone(), &config.classes)?;
                 if let Some(endpoint) = endpoint.filter(|_| moved) {
                     peer.set_endpoint(endpoint);
@@ -263,10 +281,10 @@ impl Node {
         self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// True if a peer's link has a configured rate, so that each packet should be pumped by
-    /// itself.
+    /// True if datagrams to a peer leave at a rate that is configured or was found beyond the next
+    /// hop, so that each packet should be pumped by itself.
     pub fn is_paced(&self, peer: usize) -> bool {
-        matches!(self.peers[peer].pacer.pacing(), Pacing::Fixed(_))
+        self.peers[peer].pacer.is_paced()
     }
 
     /// How many bytes of packets the kernel's send buffer for a peer should hold, if the peer's
@@ -300,12 +318,15 @@ impl Node {
         random: RandomSource,
     ) -> Result<Peer, ConfigError> {
         self.generations += 1;
-        Peer::new(self.generations, config.clone(), &self.classes, endpoint, random)
+        let mut peer =
+            Peer::new(self.generations, config.clone(), &self.classes, endpoint, random)?;
+        peer.set_transit(self.transit);
+        Ok(peer)
     }
 
     fn remove_peer(&mut self, index: usize) {
         let peer = &mut self.peers[index];
-        peer.port.clear(|id| self.store.remove(id));
+        outbound::clear(peer, &mut self.store);
         // A result may still come; it knows only the first packet of its block.
         for &id in peer.port.block().iter().skip(1) {
             self.store.remove(id);
@@ -320,6 +341,7 @@ impl Node {
         let peers = self.peers.iter().enumerate().filter(|(_, peer)| !peer.removed);
         let entries =
             peers.flat_map(|(at, peer)| peer.config.prefixes.iter().map(move |net| (*net, at)));
+        self.routes = Routes::new(self.local.iter().copied(), entries.clone());
         self.outbound = Prefixes::new(entries);
         self.inbound = self.outbound.clone();
     }
@@ -328,6 +350,11 @@ impl Node {
 /// Changes a peer's state; true if it was another one.
 fn enter(state: &mut PeerState, new: PeerState) -> bool {
     std::mem::replace(state, new) != new
+}
+
+/// The networks at the node itself.
+fn local_of(config: &Config) -> Vec<IpNet> {
+    config.node.addresses.iter().chain(&config.node.local).copied().collect()
 }
 
 fn patience(config: &Config) -> Patience {

@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 
 use crate::Status;
 use crate::histogram::BUCKETS_NS;
-use crate::status::{ClassStatus, Count, DeadlineStatus, HistogramSummary, PeerState, PeerStatus};
+use crate::status::{
+    ClassStatus, ClassTraffic, Count, DeadlineStatus, HistogramSummary, PeerState, PeerStatus,
+};
 
 /// What HTTP calls the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -23,6 +25,7 @@ pub fn metrics_text(status: &Status) -> String {
         of_receiving(&mut page, peer);
         peer.classes.iter().for_each(|class| of_class(&mut page, peer, class));
         peer.deadlines.iter().for_each(|class| of_deadline(&mut page, peer, class));
+        peer.traffic.iter().for_each(|class| of_traffic(&mut page, peer, class));
     }
     page.text()
 }
@@ -57,6 +60,15 @@ fn of_peer(page: &mut Page, peer: &PeerStatus) {
     };
     let seconds = |ns: u64| ns as f64 / 1e9;
     maybe("dwell_link_rate_bps", "The link's rate, in bits per second.", peer.rate_bps.map(f));
+    let help = "The rate of a link beyond the next hop, if the slowest one is there.";
+    maybe("dwell_bottleneck_rate_bps", help, peer.bottleneck_bps.map(f));
+    let help = "The queue on the way to the peer, as its reports tell.";
+    maybe("dwell_beyond_seconds", help, peer.beyond_ns.map(seconds));
+    let there = peer.rx.reported;
+    let help = "What waits at the peer for its link to here, by its own account.";
+    maybe("dwell_peer_waiting_bytes", help, there.map(|there| f(there.waiting_bytes)));
+    let help = "How long a packet that arrives at the peer would wait there.";
+    maybe("dwell_peer_waiting_seconds", help, there.map(|there| seconds(there.waiting_ns)));
     maybe("dwell_rtt_seconds", "The latest round trip.", peer.rtt_ns.map(seconds));
     let help = "What a datagram is believed to take to the peer, D.";
     maybe("dwell_one_way_seconds", help, peer.one_way_ns.map(seconds));
@@ -87,6 +99,9 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     let mut one = |name, help, value: f64| page.counter(name, help, &label, value);
     let help = "Bytes that pressing took off the link.";
     one("dwell_saved_bytes_total", help, f(tx.saved_bytes()));
+    let help = "Pressed packets and blocks of other peers that were queued unopened.";
+    one("dwell_carried_units_total", help, f(tx.carried.packets));
+    one("dwell_carried_bytes_total", "Their bytes.", f(tx.carried.bytes));
     one("dwell_frames_total", "Datagrams sent with packets.", f(tx.frames));
     one("dwell_wire_bytes_total", "Bytes on the link, overhead included.", f(tx.link_bytes));
     one("dwell_presses_total", "Packets or blocks given to the press.", f(tx.presses));
@@ -98,6 +113,12 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     let help = "Datagrams without packets: handshakes, probes, reports.";
     one("dwell_control_datagrams_total", help, f(tx.control_datagrams));
     one("dwell_control_bytes_total", "Their bytes.", f(tx.control_bytes));
+    let help = "Datagrams sent in sessions, whatever was in them.";
+    one("dwell_datagrams_total", help, f(tx.datagrams));
+    let help = "Datagrams that the peer got, by its reports.";
+    one("dwell_peer_got_datagrams_total", help, f(tx.peer_got_datagrams));
+    let help = "Datagrams that were lost on the way to the peer, by its reports.";
+    one("dwell_peer_lost_datagrams_total", help, f(tx.peer_lost_datagrams));
     for (reason, count) in &tx.dropped {
         let label = [("peer", name), ("reason", reason)];
         let help = "Packets for the peer that were dropped.";
@@ -111,16 +132,59 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
         let label = [("peer", name), ("reason", reason)];
         page.counter("dwell_send_errors_total", "What could not be sent.", &label, count);
     }
-    times(page, &label, &tx.sojourn);
+    let help = "From a packet's arrival to its sending: what the relay adds to its way.";
+    times(page, ("dwell_sojourn_seconds", help), &label, &tx.sojourn);
+}
+
+/// The packets of a class that the configuration names.
+fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
+    let (peer, name) = (peer.name.as_str(), class.class.as_str());
+    let label = [("peer", peer), ("class", name)];
+    let bytes_help = "Their bytes, as they were before pressing.";
+    let mut both = |packets, bytes, help, count: Count| {
+        page.counter(packets, help, &label, count.packets);
+        page.counter(bytes, bytes_help, &label, count.bytes);
+    };
+    let help = "Packets of the class that arrived for the peer.";
+    both(
+        "dwell_traffic_arrived_packets_total",
+        "dwell_traffic_arrived_bytes_total",
+        help,
+        class.arrived,
+    );
+    let help = "Packets of the class that were sent.";
+    both("dwell_traffic_sent_packets_total", "dwell_traffic_sent_bytes_total", help, class.sent);
+    let help = "Packets of the class that were sent pressed.";
+    both(
+        "dwell_traffic_pressed_packets_total",
+        "dwell_traffic_pressed_bytes_total",
+        help,
+        class.pressed,
+    );
+    let help = "Packets of the class that came from the peer.";
+    both(
+        "dwell_traffic_received_packets_total",
+        "dwell_traffic_received_bytes_total",
+        help,
+        class.received,
+    );
+    for (reason, &count) in &class.dropped {
+        let label = [("peer", peer), ("class", name), ("reason", reason)];
+        let help = "Packets of the class that were dropped.";
+        page.counter("dwell_traffic_dropped_packets_total", help, &label, count);
+    }
+    let help = "From arrival to sending of the class's packets.";
+    times(page, ("dwell_traffic_sojourn_seconds", help), &label, &class.sojourn);
 }
 
 /// How long packets waited, as a histogram: those of several relays can be added.
-fn times(page: &mut Page, label: &[(&str, &str)], times: &HistogramSummary) {
-    let kind = (
-        "dwell_sojourn_seconds",
-        "histogram",
-        "From a packet's arrival to its sending: what the relay adds to its way.",
-    );
+fn times(
+    page: &mut Page,
+    (name, help): (&'static str, &str),
+    label: &[(&str, &str)],
+    times: &HistogramSummary,
+) {
+    let kind = (name, "histogram", help);
     let seconds = |ns: u64| ns as f64 / 1e9;
     let mut bucket = |bound: &str, count: u64| {
         let mut labels = label.to_vec();
@@ -159,8 +223,13 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
     one("dwell_received_bytes_total", "Their bytes, restored.", rx.packets.bytes);
     one("dwell_restored_packets_total", "Packets that came pressed.", rx.pressed);
     one("dwell_restored_blocks_total", "Blocks of several packets.", rx.blocks);
-    let help = "Datagrams of the present session that never came.";
-    page.gauge("dwell_lost_datagrams", help, &label, f(rx.lost_datagrams));
+    let help = "Pressed packets and blocks that went on to another peer unopened.";
+    one("dwell_received_carried_units_total", help, rx.carried.packets);
+    one("dwell_received_carried_bytes_total", "Their bytes.", rx.carried.bytes);
+    let help = "Packets that went to another peer without passing the interface.";
+    one("dwell_received_forwarded_packets_total", help, rx.forwarded.packets);
+    one("dwell_received_forwarded_bytes_total", "Their bytes.", rx.forwarded.bytes);
+    one("dwell_lost_datagrams_total", "Datagrams that never came.", rx.lost_datagrams);
     for (reason, count) in [
         ("replayed", rx.replayed),
         ("auth_failed", rx.auth_failed),
@@ -168,16 +237,11 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
         ("decode_failed", rx.decode_failed),
         ("skipped_record", rx.skipped_records),
         ("not_allowed", rx.not_allowed),
+        ("hop_limit", rx.hop_limit),
     ] {
         let label = [("peer", name), ("reason", reason)];
         let help = "What came from the peer and was refused.";
         page.counter("dwell_received_refused_total", help, &label, count);
-    }
-    if let Some(report) = rx.reported {
-        let help = "Datagrams of the present session that the peer misses.";
-        page.gauge("dwell_peer_lost_datagrams", help, &label, f(report.lost));
-        let help = "Datagrams of the present session that the peer got.";
-        page.gauge("dwell_peer_got_datagrams", help, &label, f(report.datagrams));
     }
 }
 
@@ -292,6 +356,12 @@ mod tests {
             state: PeerState::Up,
             rtt_ns: Some(42_000_000),
             tx,
+            traffic: vec![ClassTraffic {
+                class: "meters".to_owned(),
+                sent: Count { packets: 9, bytes: 900 },
+                dropped: BTreeMap::from([("queue_full".to_owned(), 2)]),
+                ..ClassTraffic::default()
+            }],
             ..PeerStatus::default()
         };
         let two = PeerStatus { name: "two".to_owned(), ..PeerStatus::default() };
@@ -308,6 +378,10 @@ mod tests {
             "dwell_peer_up{peer=\"hub\"} 1",
             "dwell_peer_up{peer=\"two\"} 0",
             "dwell_bypassed_packets_total{peer=\"hub\",reason=\"exception\"} 7",
+            "dwell_peer_lost_datagrams_total{peer=\"hub\"} 0",
+            "dwell_traffic_sent_bytes_total{peer=\"hub\",class=\"meters\"} 900",
+            "dwell_traffic_dropped_packets_total{peer=\"hub\",class=\"meters\",reason=\"queue_full\"} 2",
+            "dwell_traffic_sojourn_seconds_count{peer=\"hub\",class=\"meters\"} 0",
             "dwell_sojourn_seconds_bucket{peer=\"hub\",le=\"0.0001\"} 1",
             "dwell_sojourn_seconds_bucket{peer=\"hub\",le=\"10\"} 1",
             "dwell_sojourn_seconds_bucket{peer=\"hub\",le=\"+Inf\"} 4",

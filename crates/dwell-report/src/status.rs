@@ -155,9 +155,19 @@ pub struct PeerStatus {
     /// round trip.
     #[serde(default)]
     pub one_way_ns: Option<u64>,
+    /// The rate of a link beyond the next hop, if the slowest one is there by the peer's reports.
+    #[serde(default)]
+    pub bottleneck_bps: Option<u64>,
+    /// How much longer than at its best a datagram took to the peer of late: the queue that stands
+    /// on the way. None before there were reports to tell.
+    #[serde(default)]
+    pub beyond_ns: Option<u64>,
     /// Classes whose packets may be held back, and how well that was kept.
     #[serde(default)]
     pub deadlines: Vec<DeadlineStatus>,
+    /// What became of the packets of each class that the configuration names.
+    #[serde(default)]
+    pub traffic: Vec<ClassTraffic>,
     /// What was learned of the traffic to the peer, by class.
     pub classes: Vec<ClassStatus>,
 }
@@ -224,6 +234,19 @@ pub struct TxStatus {
     /// What the link carried for them.
     #[serde(default)]
     pub resent_bytes: u64,
+    /// Pressed packets and blocks of other peers that came into the queue unopened, and the bytes
+    /// of their records as they came. In the queue each counts as one packet.
+    #[serde(default)]
+    pub carried: Count,
+    /// Datagrams sent in sessions, whatever was in them.
+    #[serde(default)]
+    pub datagrams: u64,
+    /// Those that the peer says it got, in all sessions.
+    #[serde(default)]
+    pub peer_got_datagrams: u64,
+    /// Those that it says it lost, in all sessions.
+    #[serde(default)]
+    pub peer_lost_datagrams: u64,
     /// Datagrams that the operating system did not take, by error.
     pub send_errors: BTreeMap<String, u64>,
 }
@@ -321,7 +344,17 @@ pub struct RxStatus {
     pub dropped_records: BTreeMap<String, u64>,
     /// Packets delivered, with their original bytes.
     pub packets: Count,
-    /// Datagrams that never came: gaps in the sequence numbers.
+    /// Pressed packets and blocks that went on to another peer unopened, and the bytes of their
+    /// records. What is in them is not in `packets`.
+    #[serde(default)]
+    pub carried: Count,
+    /// Of the packets, those that went to another peer without passing the interface.
+    #[serde(default)]
+    pub forwarded: Count,
+    /// Pressed packets and blocks that had gone too far, and were dropped.
+    #[serde(default)]
+    pub hop_limit: u64,
+    /// Datagrams that never came, in all sessions: gaps in the sequence numbers.
     pub lost_datagrams: u64,
     /// Of the datagrams that were missing, those that came when they were sent again.
     #[serde(default)]
@@ -345,7 +378,8 @@ pub struct RxStatus {
     pub reported: Option<PeerReport>,
 }
 
-/// What a peer received from this node, by its own account.
+/// What a peer received from this node in the present session, by its own account, and what waits
+/// there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerReport {
     /// Datagrams with packets that it accepted.
@@ -360,6 +394,12 @@ pub struct PeerReport {
     pub duplicates: u64,
     /// The rate at which datagrams arrived since its report before.
     pub delivery_bps: u64,
+    /// What waits there for its link to this node.
+    #[serde(default)]
+    pub waiting_bytes: u64,
+    /// How long a packet that arrives there would wait.
+    #[serde(default)]
+    pub waiting_ns: u64,
 }
 
 /// Packets of a class with a deadline, on their way to a peer.
@@ -380,6 +420,25 @@ pub struct DeadlineStatus {
     pub excess_mean_ns: u64,
     /// By how much, at the most.
     pub excess_max_ns: u64,
+}
+
+/// What became of the packets of a class that the configuration names, to and from a peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassTraffic {
+    /// The class, by its name in the configuration.
+    pub class: String,
+    /// Packets that came for the peer.
+    pub arrived: Count,
+    /// Those that were sent.
+    pub sent: Count,
+    /// Of these, those that were sent pressed; their bytes as they came.
+    pub pressed: Count,
+    /// Packets of the class that came from the peer.
+    pub received: Count,
+    /// Those that were dropped, by reason; every reason is there, if only with zero.
+    pub dropped: BTreeMap<String, u64>,
+    /// The time from a packet's arrival to its sending.
+    pub sojourn: HistogramSummary,
 }
 
 /// What was learned of a class of packets.

@@ -152,13 +152,14 @@ fn received(status: &Status) -> Table {
 }
 
 /// What came from a peer and was not accepted, by reason.
-fn refused(rx: &RxStatus) -> [(&'static str, u64); 5] {
+fn refused(rx: &RxStatus) -> [(&'static str, u64); 6] {
     [
         ("replayed", rx.replayed),
         ("auth_failed", rx.auth_failed),
         ("malformed", rx.malformed),
         ("decode_failed", rx.decode_failed),
         ("not_allowed", rx.not_allowed),
+        ("hop_limit", rx.hop_limit),
     ]
 }
 
@@ -181,6 +182,48 @@ fn notes(peer: &PeerStatus) -> String {
         if let Some(reasons) = reasons {
             let _ = writeln!(out, "{}: {what}: {reasons}", peer.name);
         }
+    }
+    let (rx, tx) = (&peer.rx, &peer.tx);
+    for (what, count) in [
+        ("carried on from it, unopened", rx.carried),
+        ("carried on to it, unopened", tx.carried),
+        ("forwarded from it, raw or restored", rx.forwarded),
+    ] {
+        if count.packets > 0 {
+            let (units, bytes) = (human::count(count.packets), human::bytes(count.bytes));
+            let _ = writeln!(out, "{}: {what}: {units}, {bytes}", peer.name);
+        }
+    }
+    if let Some(bps) = peer.bottleneck_bps {
+        let queue = optional(peer.beyond_ns, human::duration);
+        let _ = writeln!(
+            out,
+            "{}: a link further on carries {}; {queue} of queue stand there",
+            peer.name,
+            human::rate(bps)
+        );
+    }
+    if let Some(there) = peer.rx.reported.filter(|there| there.waiting_bytes > 0) {
+        let _ = writeln!(
+            out,
+            "{}: {} wait there for the link to here, for {}",
+            peer.name,
+            human::bytes(there.waiting_bytes),
+            human::duration(there.waiting_ns)
+        );
+    }
+    for class in &peer.traffic {
+        let _ = writeln!(
+            out,
+            "{}: class {}: {} packets sent, {} pressed, {} dropped, {} received; p99 {}",
+            peer.name,
+            class.class,
+            human::count(class.sent.packets),
+            human::count(class.pressed.packets),
+            human::count(class.dropped.values().sum()),
+            human::count(class.received.packets),
+            optional(class.sojourn.p99_ns_if_any(), human::duration),
+        );
     }
     for class in &peer.deadlines {
         let _ = writeln!(
@@ -238,6 +281,11 @@ hub: dropped: queue_packets 40
 hub: not pressed: no_time 150, not_smaller 5
 hub: refused: auth_failed 2
 hub: incomplete: timed_out 1
+hub: carried on from it, unopened: 70, 40.0 kB
+hub: carried on to it, unopened: 30, 12.0 kB
+hub: forwarded from it, raw or restored: 15, 1.5 kB
+hub: 12.0 kB wait there for the link to here, for 9.6 ms
+hub: class meters: 70 packets sent, 60 pressed, 5 dropped, 5 received; p99 28.1 ms
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
         assert_eq!(status_text(&example()), expected);
@@ -252,6 +300,18 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
         assert_eq!(shown(RateSource::Measured, Some(1000)), "~1 kbit/s");
         assert_eq!(shown(RateSource::Measured, None), "measuring");
         assert_eq!(shown(RateSource::Unlimited, None), "unlimited");
+    }
+
+    #[test]
+    fn a_link_further_on_is_told() {
+        let beyond = PeerStatus {
+            name: "hub".into(),
+            bottleneck_bps: Some(5_000_000),
+            beyond_ns: Some(9_000_000),
+            ..PeerStatus::default()
+        };
+        let expected = "hub: a link further on carries 5 Mbit/s; 9.0 ms of queue stand there\n";
+        assert_eq!(notes(&beyond), expected);
     }
 
     #[test]

@@ -11,6 +11,7 @@
  *             n = write(fd, bytes, len)
  *             dwell_sender_wrote(s, now(), n)
  *             if n < len: dwell_sender_blocked(s, now()), break
+ *         if all of it was taken: dwell_sender_unblocked(s)
  *         if dwell_sender_press(s, now) == 0 and blocked: wait until fd is writable
  *
  * Times are nanoseconds of a monotonic clock of the caller's. A null pointer instead of a sender
@@ -56,6 +57,9 @@ const uint8_t *dwell_sender_wire(dwell_sender *sender, uint64_t now_ns, size_t *
 int dwell_sender_wrote(dwell_sender *sender, uint64_t now_ns, size_t len);
 /* The transport takes no more at present. */
 void dwell_sender_blocked(dwell_sender *sender, uint64_t now_ns);
+/* The transport takes bytes again, or has taken all there was: what could only wait for a better
+ * moment while it was busy goes now, or is compressed now. */
+void dwell_sender_unblocked(dwell_sender *sender);
 /* Compresses one block if that is of use now: 1, or 0 if not. */
 int dwell_sender_press(dwell_sender *sender, uint64_t (*now_ns)(void));
 /* Whether the end has been taken by the transport. */

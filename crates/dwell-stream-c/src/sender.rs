@@ -181,6 +181,18 @@ pub unsafe extern "C" fn dwell_sender_blocked(sender: *mut dwell_sender, now_ns:
 /// See the header.
 ///
 /// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_unblocked(sender: *mut dwell_sender) {
+    // SAFETY: by the function's own condition.
+    if let Some(this) = unsafe { sender.as_mut() } {
+        this.sender.unblocked();
+    }
+}
+
+/// See the header.
+///
+/// # Safety
 /// `sender` must be null or a sender; `now_ns` must be null or a function that can be called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dwell_sender_press(

@@ -33,6 +33,7 @@ static int transfer(const char *strategy) {
         CHECK(taken >= 0);
         CHECK(dwell_sender_wrote(sender, now_ns(), (size_t)taken) == 0);
         if ((size_t)taken < len) dwell_sender_blocked(sender, now_ns());
+        else dwell_sender_unblocked(sender);
         dwell_sender_press(sender, now_ns);
         size_t have = 0;
         const uint8_t *data = dwell_receiver_data(receiver, &have);
@@ -69,6 +70,7 @@ int main(void) {
     CHECK(dwell_sender_new("zip", NULL, 0, why, sizeof why) == NULL);
     CHECK(strstr(why, "\"zip\" is no strategy") && strlen(why) < sizeof why);
     CHECK(dwell_sender_new("all", "zstd:99", 0, NULL, 0) == NULL);
+    dwell_sender_unblocked(NULL);
     dwell_sender_free(NULL);
     puts("all is well");
     return 0;

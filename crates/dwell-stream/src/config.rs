@@ -69,6 +69,14 @@ impl Config {
         Ok(())
     }
 
+    /// What the transport should hold at most of what it has not sent, in bytes; for
+    /// `TCP_NOTSENT_LOWAT`. Half of [`Config::buffer_len`]: what TCP holds can't be compressed any
+    /// more, and with less it would run empty while a full buffer is compressed.
+    pub const fn not_sent_len(&self) -> u32 {
+        // A buffer that `check` lets pass is no longer than 64 MiB.
+        (self.buffer_len / 2) as u32
+    }
+
     /// Checks that a sender can be made of it.
     ///
     /// # Errors
@@ -135,6 +143,14 @@ mod tests {
         for strategy in Strategy::ALL {
             assert_eq!(Config::new(strategy).check(), Ok(()), "{strategy}");
         }
+    }
+
+    #[test]
+    fn the_transport_holds_half_of_what_the_sender_may() {
+        let mut config = Config::default();
+        assert_eq!(config.not_sent_len(), 128 << 10);
+        config.buffer_len = BUFFER_LEN_MAX;
+        assert_eq!(config.not_sent_len(), 32 << 20);
     }
 
     #[test]

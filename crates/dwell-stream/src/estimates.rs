@@ -64,6 +64,8 @@ impl Estimates {
         let here = &mut self.codecs[at];
         let (cost_before, saving_before) = (here.cost_ns, here.saving);
         let cost_gain = if first || cost_ns < here.cost_ns { gain } else { GAIN_UP };
+        // The first too: it may be the one that was interrupted, and a codec that is thought to be
+        // slow is hardly used, and so not measured again.
         here.cost_ns += cost_gain * (cost_ns.min(OUTLIER * here.cost_ns) - here.cost_ns);
         let saving = here.saving + gain * (1.0 - ratio - here.saving);
         here.saving = saving.clamp(SAVING_MIN, SAVING_MAX);

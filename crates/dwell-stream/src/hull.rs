@@ -22,6 +22,11 @@ const FORGET: f64 = 0.95;
 /// How far one observation moves the correction, and how far it may go.
 const STEP: f64 = 0.02;
 const CORRECTION_MIN: f64 = 0.7;
+/// Past times are forgotten at this rate, block by block: some tens of blocks are a few turns of the
+/// system's scheduler.
+const FORGET_TIMES: f64 = 0.98;
+/// Compressing is never taken to be slowed down more.
+const SLOWDOWN_MAX: f64 = 20.0;
 /// Below this share, raw blocks are not part of the plan.
 const RAW_SHARE_MIN: f64 = 0.005;
 
@@ -36,6 +41,7 @@ pub(crate) struct Hull {
     /// right, and at the optimum link and processor are both full: which of them is not, tells
     /// where to go.
     correction: f64,
+    slowdown: Slowdown,
     since_explored: u32,
     explore_heavier: bool,
     /// Whether the probes of an incompressible stream try the cheapest codec next, or another.
@@ -51,6 +57,37 @@ pub(crate) struct Block {
     pub(crate) probing: bool,
     /// The link has enough to do.
     pub(crate) busy: bool,
+}
+
+/// How many times longer compressing takes than the codecs need, because the thread is interrupted.
+/// The estimates leave interruptions out, as these say nothing of a codec; but the shares must fit
+/// into the time that there is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slowdown {
+    took_ns: f64,
+    estimated_ns: f64,
+}
+
+impl Slowdown {
+    fn measured(&mut self, took_ns: f64, estimated_ns: f64) {
+        self.took_ns = FORGET_TIMES * self.took_ns + took_ns;
+        self.estimated_ns = FORGET_TIMES * self.estimated_ns + estimated_ns;
+    }
+
+    /// A block went by without being compressed: as long as nothing is measured, the last
+    /// interruption must not be believed in for ever.
+    fn passed_by(&mut self) {
+        let excess_ns = self.took_ns - self.estimated_ns;
+        self.took_ns = self.estimated_ns + FORGET_TIMES * excess_ns;
+    }
+
+    fn factor(self) -> f64 {
+        if self.estimated_ns > 0.0 {
+            (self.took_ns / self.estimated_ns).clamp(1.0, SLOWDOWN_MAX)
+        } else {
+            1.0
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +107,7 @@ impl Hull {
             counts: vec![0.0; len],
             shares: Shares { raw: 1.0, codecs: first },
             correction: 1.0,
+            slowdown: Slowdown::default(),
             since_explored: 0,
             explore_heavier: true,
             probe_cheapest: true,
@@ -99,13 +137,16 @@ impl Hull {
         let Some(rate) = link.rate().filter(|_| self.shares.raw <= RAW_SHARE_MIN) else {
             return true;
         };
-        let (len, drain_ns) = (len as f64, link.drain_ns(now));
+        let (len, drain_ns, slowdown) = (len as f64, link.drain_ns(now), self.slowdown.factor());
         // What comes in small pieces over an idle link is not a matter of throughput.
         if !is_full && drain_ns == 0.0 {
             return true;
         }
         let raw_ns = len / rate * 1e9;
-        self.estimates.all().iter().all(|codec| done_ns(codec, len, drain_ns, rate) > raw_ns)
+        self.estimates
+            .all()
+            .iter()
+            .all(|codec| done_ns(codec, slowdown, len, drain_ns, rate) > raw_ns)
     }
 
     /// With what a block is compressed. If the plan is to compress nothing: nothing while the link
@@ -121,6 +162,7 @@ impl Hull {
         self.since_explored += 1;
         let planned = self.most_behind().and_then(|at| self.in_time(at, now, link, block.len));
         let Some(planned) = planned else {
+            self.slowdown.passed_by();
             let curious = self.since_explored > CURIOUS_AFTER;
             if curious {
                 self.since_explored = 0;
@@ -142,28 +184,35 @@ impl Hull {
     fn in_time(&self, planned: usize, now: Instant, link: &Link, len: usize) -> Option<usize> {
         let Some(rate) = link.rate() else { return Some(planned) };
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
+        let slowdown = self.slowdown.factor();
         if self.shares.raw <= RAW_SHARE_MIN {
             let len = len as f64;
-            if all[planned].cost_ns * len <= drain_ns {
+            if slowdown * all[planned].cost_ns * len <= drain_ns {
                 return Some(planned);
             }
-            let done = |at: &usize| done_ns(&all[*at], len, drain_ns, rate);
+            let done = |at: &usize| done_ns(&all[*at], slowdown, len, drain_ns, rate);
             return (0..=planned).min_by(|a, b| done(a).total_cmp(&done(b)));
         }
-        (0..=planned).rev().find(|&at| all[at].cost_ns * len as f64 <= drain_ns)
+        (0..=planned).rev().find(|&at| slowdown * all[at].cost_ns * len as f64 <= drain_ns)
     }
 
     pub(crate) fn pressed(&mut self, pressing: &Pressing) {
         self.estimates.measured(pressing);
+        if let Some(codec) = self.estimates.all().iter().find(|it| it.spec == pressing.codec) {
+            let estimated_ns = codec.cost_ns * pressing.original_len as f64;
+            self.slowdown.measured(pressing.took_ns as f64, estimated_ns);
+        }
     }
 
     /// Solves for the shares, by what is known now.
     fn plan(&mut self, link: &Link) {
         let Some(rate) = link.rate() else { return };
-        let mut points = vec![CodecPoint::new(OVERHEAD_NS, 1.0)];
+        let slowdown = self.slowdown.factor();
+        let cost = |own_ns: f64| slowdown * own_ns + OVERHEAD_NS;
+        let mut points = vec![CodecPoint::new(cost(0.0), 1.0)];
         points.extend(self.estimates.all().iter().map(|estimate| {
             let point = estimate.point();
-            CodecPoint::new(point.cost_ns + OVERHEAD_NS, point.ratio)
+            CodecPoint::new(cost(point.cost_ns), point.ratio)
         }));
         let bound = Bound::of(rate * self.correction, &points);
         self.shares.raw = bound.shares[0];
@@ -195,7 +244,8 @@ impl Hull {
 }
 
 /// When the link would be through with a block of `len` bytes that is compressed now, in
-/// nanoseconds from when it is through with what it has: `drain_ns`.
-fn done_ns(codec: &Estimate, len: f64, drain_ns: f64, rate: f64) -> f64 {
-    (codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
+/// nanoseconds from when it is through with what it has: `drain_ns`. Compressing takes `slowdown`
+/// times as long as the codec needs.
+fn done_ns(codec: &Estimate, slowdown: f64, len: f64, drain_ns: f64, rate: f64) -> f64 {
+    (slowdown * codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
 }

@@ -17,6 +17,7 @@
 //!     while wire(now) is not empty:
 //!         write it; wrote(now, n)
 //!         if the transport takes no more: blocked(now), and out of this loop
+//!     if it took all: unblocked()
 //!     if press(...) did something: again from the top   (the kernel sends meanwhile)
 //!     otherwise: wait until the transport is writable (only if blocked), or the application
 //!     has more (only if there is room)
@@ -27,7 +28,7 @@
 //! says [`None`], nothing will change before more is accepted, or the transport takes more.
 //!
 //! The less the transport hoards, the more of what waits can be pressed. For TCP on Linux set
-//! `TCP_NOTSENT_LOWAT` to about half of [`Config::buffer_len`], and `TCP_NODELAY`.
+//! `TCP_NOTSENT_LOWAT` to [`Config::not_sent_len`], and `TCP_NODELAY`.
 //!
 //! # Driving a receiver
 //! Feed it what the transport gives; it takes no more while its output is not consumed, which is

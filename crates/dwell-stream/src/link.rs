@@ -7,7 +7,13 @@ const WINDOW_NS: u64 = 1_000_000;
 /// Fewest bytes over which a rate is measured.
 const WINDOW_BYTES: u64 = 16 << 10;
 /// So many are enough, however short the time.
-const WINDOW_BYTES_ENOUGH: u64 = 256 << 10;
+const WINDOW_BYTES_ENOUGH: u64 = 1 << 20;
+/// The same if the link may have been idle meanwhile: what the transport holds may have become more,
+/// as with TCP's window, and must not be taken for what the link has carried.
+const BROKEN_WINDOW_NS: u64 = 5_000_000;
+const BROKEN_WINDOW_BYTES_ENOUGH: u64 = 4 << 20;
+/// If the link may have been idle in all windows for so long, its rate is not known any more.
+const BROKEN_NS_MAX: u64 = 500_000_000;
 /// If the transport took more than this share of its capacity between two refusals, it may have been
 /// empty meanwhile, and the link idle: then that says nothing about the link.
 const GAP_MAX: f64 = 0.6;
@@ -34,6 +40,10 @@ pub(crate) struct Link {
     refused_at: u64,
     /// Time and bytes at a refusal, or when a window without one began.
     mark: Option<Mark>,
+    /// For how long, since the rate was last measured, the link may have been idle in all windows; and
+    /// the most that it has carried in one of them.
+    broken_ns: u64,
+    seen: f64,
     /// What is thought to wait in the transport, in bytes, and when that was so.
     level: f64,
     level_at: Instant,
@@ -47,6 +57,8 @@ struct Mark {
     written: u64,
     /// Whether the transport was full then.
     full: bool,
+    /// Whether it may have been empty since.
+    broken: bool,
 }
 
 impl Link {
@@ -58,6 +70,8 @@ impl Link {
             written: 0,
             refused_at: 0,
             mark: None,
+            broken_ns: 0,
+            seen: 0.0,
             level: 0.0,
             level_at: Instant::ZERO,
             capacity: 0.0,
@@ -89,7 +103,7 @@ impl Link {
         self.level = self.level_now(now) + len as f64;
         self.level_at = now;
         self.written += len as u64;
-        let begin = Mark { at: now, written: self.written, full: false };
+        let begin = Mark { at: now, written: self.written, full: false, broken: false };
         let mark = *self.mark.get_or_insert(begin);
         let bytes = self.written - mark.written;
         let ns = now.since_ns(mark.at);
@@ -106,18 +120,22 @@ impl Link {
         self.mark = Some(begin);
     }
 
-    /// The link may have been idle since the mark, but has carried what was written since.
-    fn note_at_least(&mut self, now: Instant) {
-        let Some(mark) = self.mark.filter(|mark| mark.full) else { return };
-        let (bytes, ns) = (self.written - mark.written, now.since_ns(mark.at));
-        if bytes < WINDOW_BYTES || ns == 0 {
-            return;
-        }
-        let at_least = bytes as f64 * 1e9 / ns as f64;
-        if self.rate.is_none_or(|rate| rate < at_least) {
-            // What was measured is nearly right: a late look at the clock must not spoil it.
-            let growth = if self.measured { 1.0 } else { GROWTH };
+    /// The link may have been idle in a window, but has carried this much.
+    fn carried(&mut self, at_least: f64, ns: u64) {
+        self.seen = self.seen.max(at_least);
+        self.broken_ns += ns;
+        // What was measured is nearly right: a late look at the clock must not spoil it.
+        let growth = if self.measured { 1.0 } else { GROWTH };
+        let Some(rate) = self.rate.filter(|&rate| rate >= at_least) else {
             self.rate = Some(at_least * growth);
+            return;
+        };
+        if self.broken_ns > BROKEN_NS_MAX {
+            // Whoever comes late again and again, as the processor is shared, would never learn that
+            // the link is slower than was thought.
+            self.rate = Some(rate.min(self.seen * GROWTH));
+            self.measured = false;
+            (self.broken_ns, self.seen) = (0, 0.0);
         }
     }
 
@@ -130,8 +148,13 @@ impl Link {
         if self.rate.is_none() {
             return self.capacity;
         }
-        // A rate that is thought too low makes the level too high: so not at once.
-        let gain = if level > self.capacity { 0.2 } else { 0.02 };
+        // A rate that is thought too low makes the level too high: so not at once, and hardly at all
+        // while the rate is a guess.
+        let gain = match (level > self.capacity, self.measured) {
+            (true, true) => 0.2,
+            (true, false) => 0.002,
+            (false, _) => 0.02,
+        };
         self.capacity + gain * (level - self.capacity)
     }
 
@@ -156,28 +179,37 @@ impl Link {
         self.capacity = self.capacity_after(level);
         self.level = self.capacity;
         self.level_at = now;
-        let here = Mark { at: now, written: self.written, full: true };
+        let here = Mark { at: now, written: self.written, full: true, broken: false };
         let gap = (self.written - self.refused_at) as f64;
         self.refused_at = self.written;
-        let unbroken = gap <= GAP_MAX * self.capacity;
-        let Some(mark) = self.mark.filter(|mark| mark.full && unbroken) else {
-            self.note_at_least(now);
+        let Some(mut mark) = self.mark.filter(|mark| mark.full) else {
             self.mark = Some(here);
             return;
         };
+        mark.broken |= gap > GAP_MAX * self.capacity;
         let (bytes, ns) = (self.written - mark.written, now.since_ns(mark.at));
-        let long_enough = ns >= WINDOW_NS && bytes >= WINDOW_BYTES;
-        if !(long_enough || bytes >= WINDOW_BYTES_ENOUGH) || ns == 0 {
+        let (window_ns, enough) = match mark.broken {
+            true => (BROKEN_WINDOW_NS, BROKEN_WINDOW_BYTES_ENOUGH),
+            false => (WINDOW_NS, WINDOW_BYTES_ENOUGH),
+        };
+        let long_enough = ns >= window_ns && bytes >= WINDOW_BYTES;
+        if !(long_enough || bytes >= enough) || ns == 0 {
+            self.mark = Some(mark);
             return;
         }
+        self.mark = Some(here);
         let sample = bytes as f64 * 1e9 / ns as f64;
+        if mark.broken {
+            self.carried(sample, ns);
+            return;
+        }
         self.rate = Some(match self.rate {
             Some(rate) if self.measured => rate + GAIN * (sample - rate),
             _ => sample,
         });
         self.measured = true;
         self.measurements += 1;
-        self.mark = Some(here);
+        (self.broken_ns, self.seen) = (0, 0.0);
     }
 
     /// Nothing waits to be sent any more: what follows says nothing about the link.
@@ -224,6 +256,40 @@ mod tests {
         }
         let rate = link.rate().unwrap();
         assert!(rate > 5e6 && link.measured_rate().is_none(), "{rate}");
+    }
+
+    /// TCP's window grows, or a shaper's queue takes a burst.
+    #[test]
+    fn what_the_transport_takes_at_once_was_not_carried_at_once() {
+        let mut link = Link::new();
+        link.wrote(at(0), 20_000);
+        link.blocked(at(0));
+        link.wrote(at(0) + 100_000, 400_000);
+        link.blocked(at(0) + 100_000);
+        for tick in 1..=20 {
+            link.wrote(at(10 * tick), 20_000);
+            link.blocked(at(10 * tick));
+            assert!(link.rate().is_none_or(|rate| rate < 1e8), "{link:?}");
+        }
+    }
+
+    /// A thread that shares its processor finds the transport empty each time that it looks.
+    #[test]
+    fn a_rate_that_nothing_confirms_is_given_up() {
+        let mut link = Link::new();
+        link.wrote(at(0), 100_000);
+        link.blocked(at(0));
+        for tick in 1..=5 {
+            link.wrote(at(2 * tick), 50_000);
+            link.blocked(at(2 * tick));
+        }
+        assert!((link.measured_rate().unwrap() - 25e6).abs() < 1e6, "{link:?}");
+        for tick in 1..=100 {
+            link.wrote(at(100 + 10 * tick), 100_000);
+            link.blocked(at(100 + 10 * tick));
+        }
+        let rate = link.rate().unwrap();
+        assert!(rate < 16e6 && link.measured_rate().is_none(), "{link:?}");
     }
 
     #[test]

@@ -20,6 +20,29 @@ pub(crate) struct Model {
     pub(crate) buffer: f64,
     /// What one byte costs with each codec, in nanoseconds.
     pub(crate) cost_ns: fn(CodecSpec) -> f64,
+    /// In turns the processor is the sender's for the first time, and somebody else's for the second.
+    pub(crate) turns_ns: Option<(u64, u64)>,
+}
+
+impl Model {
+    /// When work of `work_ns` that begins now is done.
+    fn after(self, now: Instant, work_ns: u64) -> Instant {
+        let Some((own_ns, others_ns)) = self.turns_ns else { return now + work_ns };
+        let (mut at, mut left) = (now.as_ns(), work_ns);
+        loop {
+            // It begins with the end of a turn: so the first block is interrupted.
+            let into = (at + own_ns - own_ns / 16) % (own_ns + others_ns);
+            if into >= own_ns {
+                at += own_ns + others_ns - into;
+                continue;
+            }
+            let step = left.min(own_ns - into);
+            (at, left) = (at + step, left - step);
+            if left == 0 {
+                return Instant::from_ns(at);
+            }
+        }
+    }
 }
 
 /// About what a processor of 2023 needs for English text.
@@ -90,11 +113,12 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             && let Some(job) = sender.next_job(now)
         {
             let ns = ((model.cost_ns)(job.codec()) * job.original_len() as f64) as u64;
-            let mut readings = [now, now + ns].into_iter();
+            let end = model.after(now, ns);
+            let mut readings = [now, end].into_iter();
             let done = job.run(&mut press, || readings.next().unwrap());
-            under_way = Some((now + ns, done));
+            under_way = Some((end, done));
             if !threaded {
-                now = now + ns;
+                now = end;
                 continue;
             }
         }
@@ -105,6 +129,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             (Some(a), None) | (None, Some(a)) => a,
             (None, None) => now,
         };
+        now = model.after(now, 0);
     }
     let seconds = transport.empty_at().as_ns() as f64 / 1e9;
     Run { rate: data.len() as f64 / seconds, sender }
@@ -168,7 +193,7 @@ mod tests {
     }
 
     fn model(mbit: f64) -> Model {
-        Model { link: mbit * MBIT, buffer: 128e3, cost_ns }
+        Model { link: mbit * MBIT, buffer: 128e3, cost_ns, turns_ns: None }
     }
 
     const SINGLE: [Strategy; 4] = [Strategy::Raw, Strategy::All, Strategy::Switch, Strategy::Mix];
@@ -185,7 +210,7 @@ mod tests {
         (rates, single, all)
     }
 
-    /// What the papers and the design promise, at rates in all three zones. Virtual time: the same
+    /// What the papers, the design and docs/streams.md promise, at rates in all three zones. Virtual time: the same
     /// on every machine, but for what the libraries' versions change in the ratios.
     #[test]
     fn strategies_reach_what_they_promise() {
@@ -195,10 +220,10 @@ mod tests {
             let told = format!("{mbit} Mbit/s: bounds {single:.0} and {all:.0}, {rates:.1?}");
             let of = |strategy| rates[&strategy];
             for mixing in [Strategy::Mix, Strategy::MixInOrder, Strategy::MixOutOfOrder] {
-                assert!(of(mixing) > 0.94 * single, "{mixing} at {told}");
+                assert!(of(mixing) > 0.98 * single, "{mixing} at {told}");
                 assert!(of(mixing) < 1.01 * single, "{mixing} at {told}");
             }
-            assert!(of(Strategy::Hull) > 0.9 * all, "hull at {told}");
+            assert!(of(Strategy::Hull) > 0.95 * all, "hull at {told}");
             for other in SINGLE {
                 assert!(of(Strategy::Hull) > 0.98 * of(other), "hull and {other} at {told}");
             }
@@ -209,11 +234,40 @@ mod tests {
         }
     }
 
+    /// What is interrupted takes longer than it should: the shares must be those of the time that it
+    /// takes, and not of the time that the codecs need. Where others have the processor for longer
+    /// than the transport has something to send, the link is less than it seems to be; that is not
+    /// known here, and costs up to 15 %.
+    #[test]
+    fn a_processor_that_is_shared_is_not_overrated() {
+        for (own_ms, others_ms, mbit, of_best) in [
+            (0.25, 0.25, 100.0, 1.0),
+            (1.0, 1.0, 20.0, 1.0),
+            (1.0, 1.0, 400.0, 0.95),
+            (4.0, 4.0, 100.0, 0.98),
+            (4.0, 4.0, 200.0, 0.95),
+            (4.0, 4.0, 400.0, 0.92),
+            (4.0, 20.0, 50.0, 0.98),
+            (4.0, 20.0, 200.0, 0.84),
+        ] {
+            let data = book(if mbit < 300.0 { 8 << 20 } else { 24 << 20 });
+            let turns_ns = Some(((own_ms * 1e6) as u64, (others_ms * 1e6) as u64));
+            let shared = Model { turns_ns, ..model(mbit) };
+            let rate = |strategy| run(&Config::new(strategy), shared, &data).rate / MBIT;
+            let (hull, others) = (rate(Strategy::Hull), SINGLE.map(rate));
+            let best = others.into_iter().fold(0.0, f64::max);
+            let told =
+                format!("{mbit} Mbit/s, {own_ms} of {others_ms} ms: {hull:.1}, {others:.1?}");
+            assert!(hull > of_best * best, "{told}");
+        }
+    }
+
     /// Where the link is faster than any codec, mixing must not stand in its way.
     #[test]
     fn a_link_faster_than_the_codecs_is_left_alone() {
         for mbit in [4000.0, 20_000.0] {
-            let data = book(48 << 20);
+            // Long enough that what is lost until the rate is known hardly counts.
+            let data = book(192 << 20);
             let rate = |strategy| run(&Config::new(strategy), model(mbit), &data).rate / MBIT;
             let (raw, hull) = (rate(Strategy::Raw), rate(Strategy::Hull));
             assert!(hull > 0.95 * raw, "{mbit}: {hull} of {raw}");

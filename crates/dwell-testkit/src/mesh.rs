@@ -60,12 +60,12 @@ fn psk(folder: &Path, link: usize) -> PathBuf {
 
 /// The configuration of the relay on gateway `n`.
 fn node(network: &Sites, n: usize, folder: &Path, settings: &RelaySettings) -> String {
-    let RelaySettings { scheme, codec, offload, extra, .. } = settings;
+    let RelaySettings { scheme, codec, offload, transit, extra, .. } = settings;
     let mut text = String::new();
     let _ = write!(
         text,
         "[node]\nname = \"{name}\"\naddresses = [\"{v4}/32\", \"{v6}/128\"]\noffload = {offload}\n\
-         status = \"{folder}/{name}.sock\"\n\n\
+         transit = {transit}\nstatus = \"{folder}/{name}.sock\"\n\n\
          [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n",
         name = network.gateways[n].name(),
         v4 = address(n),

@@ -52,6 +52,8 @@ pub struct RelaySettings {
     pub sealed: bool,
     /// If sealed: with key pairs instead of a key that both have.
     pub keyed: bool,
+    /// Whether relays between others carry on what came pressed.
+    pub transit: bool,
     /// Whether the kernel may hand over uncut packets.
     pub offload: bool,
     /// More lines for `[defaults]`.
@@ -66,6 +68,7 @@ impl Default for RelaySettings {
             rate: RelayRate::Auto,
             sealed: true,
             keyed: false,
+            transit: false,
             offload: true,
             extra: String::new(),
         }

@@ -11,7 +11,7 @@
 //! it.
 
 pub mod class;
-mod cut;
+pub mod cut;
 pub mod input;
 pub mod lane;
 pub mod link;
@@ -65,6 +65,8 @@ pub struct Settings {
     pub limit: QueueLimit,
     /// Packets below this size are not pressed.
     pub press_bytes_min: u32,
+    /// Whether the headers of a block's packets are regrouped by field before they are pressed.
+    pub regroup: bool,
     /// A result at or above this ratio is not worth its time.
     pub poor_ratio: Ratio,
     /// Classes that are never pressed.
@@ -93,6 +95,7 @@ impl Settings {
             dictionaries: Vec::new(),
             limit: QueueLimit::default(),
             press_bytes_min: 64,
+            regroup: true,
             poor_ratio: LearnedConfig::default().poor_ratio,
             exceptions: Vec::new(),
             classes: Vec::new(),
@@ -211,6 +214,7 @@ impl Replay {
                 rate: settings.link.rate,
                 press: Box::new(press),
                 waits_ns_max: settings.classes.iter().map(|class| class.wait_ns_max).collect(),
+                regroup: settings.regroup,
             })?)
         };
         let bare = Group {

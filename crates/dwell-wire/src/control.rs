@@ -4,7 +4,10 @@ use crate::error::WireError;
 use crate::reader::Reader;
 
 /// Bytes of the longest control body that this version writes (a report).
-pub const CONTROL_BODY_MAX: usize = 1 + 7 * 8;
+pub const CONTROL_BODY_MAX: usize = 1 + REPORT_FIELDS * 8;
+/// Numbers in a report, and in one of a version that knew no more.
+const REPORT_FIELDS: usize = 11;
+const REPORT_FIELDS_MIN: usize = 7;
 
 const KEEP_ALIVE: u8 = 1;
 const PROBE: u8 = 2;
@@ -25,6 +28,9 @@ pub enum Control {
         sender_time_ns: u64,
         /// The sender's name for the probe.
         id: u32,
+        /// How often the sender wants to have reports while datagrams come from it, in milliseconds;
+        /// zero if it does not care, or is of a version that could not say so.
+        report_every_ms: u16,
     },
     /// Answers a [`Control::Probe`].
     ProbeReply {
@@ -103,6 +109,16 @@ pub struct Report {
     pub highest_sequence: u64,
     /// The rate at which datagrams arrived since the last report, in bits per second.
     pub delivery_bps: u64,
+    /// When the datagram with the highest number came, by the receiver's clock, in nanoseconds; only
+    /// differences mean anything. Zero, as the fields after this one, if the receiver is of a version
+    /// that does not say so.
+    pub highest_at_ns: u64,
+    /// Numbers below the highest that have not come, but may yet.
+    pub missing: u64,
+    /// What waits at the receiver for its link to the sender, in bytes on that link.
+    pub waiting_bytes: u64,
+    /// How long a packet that arrives there now would wait, in nanoseconds.
+    pub waiting_ns: u64,
 }
 
 /// Why a session ends.
@@ -141,7 +157,7 @@ impl Control {
     pub const fn body_len(&self) -> usize {
         match self {
             Self::KeepAlive | Self::Unknown { .. } => 1,
-            Self::Probe { .. } => 1 + 8 + 4,
+            Self::Probe { .. } => 1 + 8 + 4 + 2,
             Self::ProbeReply { .. } => 1 + 8 + 4 + 8,
             Self::Report(_) => CONTROL_BODY_MAX,
             Self::Close { .. } => 2,
@@ -159,10 +175,11 @@ impl Control {
         };
         match *self {
             Self::KeepAlive => put(&[KEEP_ALIVE]),
-            Self::Probe { sender_time_ns, id } => {
+            Self::Probe { sender_time_ns, id, report_every_ms } => {
                 put(&[PROBE]);
                 put(&sender_time_ns.to_be_bytes());
                 put(&id.to_be_bytes());
+                put(&report_every_ms.to_be_bytes());
             }
             Self::ProbeReply { sender_time_ns, id, receiver_time_ns } => {
                 put(&[PROBE_REPLY]);
@@ -185,7 +202,8 @@ impl Control {
         len
     }
 
-    /// Reads the body of a control record. Bytes after the known fields are ignored.
+    /// Reads the body of a control record. Bytes after the known fields are ignored, and fields that
+    /// earlier versions did not have are zero if they are not there.
     ///
     /// # Errors
     /// [`WireError::ControlLength`] if there is no subtype, or a field of a known subtype is
@@ -197,21 +215,17 @@ impl Control {
     fn read(mut rest: Reader<'_>) -> Option<Self> {
         Some(match rest.u8()? {
             KEEP_ALIVE => Self::KeepAlive,
-            PROBE => Self::Probe { sender_time_ns: rest.u64()?, id: rest.u32()? },
+            PROBE => Self::Probe {
+                sender_time_ns: rest.u64()?,
+                id: rest.u32()?,
+                report_every_ms: rest.u16().unwrap_or(0),
+            },
             PROBE_REPLY => Self::ProbeReply {
                 sender_time_ns: rest.u64()?,
                 id: rest.u32()?,
                 receiver_time_ns: rest.u64()?,
             },
-            REPORT => Self::Report(Report {
-                datagrams: rest.u64()?,
-                bytes: rest.u64()?,
-                records: rest.u64()?,
-                lost: rest.u64()?,
-                duplicates: rest.u64()?,
-                highest_sequence: rest.u64()?,
-                delivery_bps: rest.u64()?,
-            }),
+            REPORT => Self::Report(Report::read(&mut rest)?),
             CLOSE => Self::Close { reason: rest.u8()?.into() },
             MISSING => Self::Missing(Numbers { first: rest.u64()?, bits: rest.u64()? }),
             GONE => Self::Gone(Numbers { first: rest.u64()?, bits: rest.u64()? }),
@@ -222,7 +236,7 @@ impl Control {
 
 impl Report {
     /// In the order of the wire.
-    const fn fields(&self) -> [u64; 7] {
+    const fn fields(&self) -> [u64; REPORT_FIELDS] {
         [
             self.datagrams,
             self.bytes,
@@ -231,7 +245,52 @@ impl Report {
             self.duplicates,
             self.highest_sequence,
             self.delivery_bps,
+            self.highest_at_ns,
+            self.missing,
+            self.waiting_bytes,
+            self.waiting_ns,
         ]
+    }
+
+    fn read(rest: &mut Reader<'_>) -> Option<Self> {
+        let mut fields = [0; REPORT_FIELDS];
+        for (at, field) in fields.iter_mut().enumerate() {
+            *field = match rest.u64() {
+                Some(field) => field,
+                None if at >= REPORT_FIELDS_MIN => break,
+                None => return None,
+            };
+        }
+        Some(Self::from_fields(fields))
+    }
+
+    const fn from_fields(fields: [u64; REPORT_FIELDS]) -> Self {
+        let [
+            datagrams,
+            bytes,
+            records,
+            lost,
+            duplicates,
+            highest_sequence,
+            delivery_bps,
+            highest_at_ns,
+            missing,
+            waiting_bytes,
+            waiting_ns,
+        ] = fields;
+        Self {
+            datagrams,
+            bytes,
+            records,
+            lost,
+            duplicates,
+            highest_sequence,
+            delivery_bps,
+            highest_at_ns,
+            missing,
+            waiting_bytes,
+            waiting_ns,
+        }
     }
 }
 
@@ -243,21 +302,13 @@ pub(crate) mod tests {
 
     /// Any control message that can be told from every other one on the wire.
     pub(crate) fn any_control() -> impl Strategy<Value = Control> {
-        let report = any::<[u64; 7]>().prop_map(|f| {
-            Control::Report(Report {
-                datagrams: f[0],
-                bytes: f[1],
-                records: f[2],
-                lost: f[3],
-                duplicates: f[4],
-                highest_sequence: f[5],
-                delivery_bps: f[6],
-            })
-        });
+        let report = any::<[u64; REPORT_FIELDS]>()
+            .prop_map(|fields| Control::Report(Report::from_fields(fields)));
         prop_oneof![
             Just(Control::KeepAlive),
-            any::<(u64, u32)>()
-                .prop_map(|(sender_time_ns, id)| Control::Probe { sender_time_ns, id }),
+            any::<(u64, u32, u16)>().prop_map(|(sender_time_ns, id, report_every_ms)| {
+                Control::Probe { sender_time_ns, id, report_every_ms }
+            }),
             any::<(u64, u32, u64)>().prop_map(|(sender_time_ns, id, receiver_time_ns)| {
                 Control::ProbeReply { sender_time_ns, id, receiver_time_ns }
             }),
@@ -267,6 +318,23 @@ pub(crate) mod tests {
             any::<(u64, u64)>().prop_map(|(first, bits)| Control::Gone(Numbers { first, bits })),
             (8u8..).prop_map(|subtype| Control::Unknown { subtype }),
         ]
+    }
+
+    impl Control {
+        /// The same with the fields as zero that came later.
+        fn without_later_fields(self) -> Self {
+            match self {
+                Self::Probe { sender_time_ns, id, .. } => {
+                    Self::Probe { sender_time_ns, id, report_every_ms: 0 }
+                }
+                Self::Report(report) => {
+                    let mut fields = report.fields();
+                    fields[REPORT_FIELDS_MIN..].fill(0);
+                    Self::Report(Report::from_fields(fields))
+                }
+                other => other,
+            }
+        }
     }
 
     #[test]
@@ -292,8 +360,18 @@ pub(crate) mod tests {
             prop_assert_eq!(len, control.body_len());
             let body = [&buf[..len], &more].concat();
             prop_assert_eq!(Control::parse(&body), Ok(control));
-            for short in 1..len {
+            let needed = match control {
+                Control::Probe { .. } => len - 2,
+                Control::Report(_) => 1 + REPORT_FIELDS_MIN * 8,
+                _ => len,
+            };
+            for short in 1..needed {
                 prop_assert_eq!(Control::parse(&body[..short]), Err(WireError::ControlLength));
+            }
+            // What an earlier version sent, or a part of a field that it did not know.
+            for short in needed..len {
+                let found = Control::parse(&body[..short]).map(|found| found.without_later_fields());
+                prop_assert_eq!(found, Ok(control.without_later_fields()));
             }
         }
     }

@@ -29,6 +29,9 @@ pub enum WireError {
     /// A fragment that is empty, of a record in too many parts, or beyond the last of them.
     #[error("a fragment is empty or none of its record's")]
     Fragment,
+    /// A carried unit without a hop limit, with no right label, or of something that is not carried.
+    #[error("a carried unit has no hop limit, no right label, or nothing that can be carried")]
+    Carried,
     /// A control message of a known subtype is shorter than its fields.
     #[error("a control message is shorter than its fields")]
     ControlLength,

@@ -9,6 +9,9 @@ pub const HELLO_BODY_LEN: usize = 38;
 pub const SALT_LEN: usize = 16;
 /// Flag, bit 0: the sender has installed the session of these two salts; there is no answer.
 pub const HELLO_FINAL: u16 = 1;
+/// Flag, bit 1: the sender carries pressed units on unopened, and asks for them as
+/// [`Carried`](crate::Carried).
+pub const HELLO_CARRIES: u16 = 2;
 
 /// What one node tells the other when a session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub struct Hello {
     /// The codecs that the sender can decode: bit *i*, counted from the lowest, for codec
     /// id *i*.
     pub codecs: u16,
-    /// [`HELLO_FINAL`]; the other bits are sent as zero and ignored on receipt.
+    /// [`HELLO_FINAL`] and [`HELLO_CARRIES`]; the other bits are sent as zero and ignored on receipt.
     pub flags: u16,
 }
 
@@ -60,6 +63,11 @@ impl Hello {
     /// Whether the sender can decode the codec of this id.
     pub const fn decodes(&self, codec: u8) -> bool {
         codec < 16 && self.codecs >> codec & 1 == 1
+    }
+
+    /// Whether the sender carries pressed units on unopened.
+    pub const fn carries(&self) -> bool {
+        self.flags & HELLO_CARRIES != 0
     }
 }
 

@@ -11,11 +11,13 @@
 //! nothing is allocated.
 
 pub mod block;
+pub mod carried;
 pub mod checksum;
 pub mod control;
 pub mod error;
 pub mod header;
 pub mod hello;
+pub mod hop;
 pub mod icmp;
 pub mod keyed;
 pub mod mss;
@@ -28,6 +30,7 @@ mod ip;
 mod reader;
 
 pub use block::{Block, BlockPackets, Fragment};
+pub use carried::{Carried, Label, Unit};
 pub use control::{CloseReason, Control, Numbers, Report};
 pub use error::{Full, PacketError, WireError};
 pub use header::{DataHeader, Datagram, Kind};

@@ -1,6 +1,7 @@
 //! Records: what a body is made of (`docs/wire.md` sections 5 and 6).
 
 use crate::block::{BLOCK_HEADER_LEN, Block, FRAGMENT_HEADER_LEN, Fragment};
+use crate::carried::{Carried, carried_extra_len};
 use crate::control::{CONTROL_BODY_MAX, Control};
 use crate::error::{Full, WireError};
 use crate::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
@@ -18,6 +19,8 @@ pub const TYPE_BLOCK: u8 = 4;
 pub const TYPE_FRAGMENT: u8 = 5;
 /// The record type that says which datagram is being sent again.
 pub const TYPE_RESENT: u8 = 6;
+/// The record type of what is carried on unopened.
+pub const TYPE_CARRIED: u8 = 8;
 
 /// Bytes that the record takes which marks a datagram as sent again.
 pub const RESENT_RECORD_LEN: usize = RECORD_HEADER_LEN + 4;
@@ -50,6 +53,11 @@ pub const fn block_record_len(data_len: usize) -> usize {
     RECORD_HEADER_LEN + BLOCK_HEADER_LEN + data_len
 }
 
+/// Bytes that a carried unit takes in a body, or in its fragments.
+pub const fn carried_record_len(carried: &Carried<'_>) -> usize {
+    carried_extra_len(&carried.label) + pressed_record_len(carried.data().0.len())
+}
+
 /// Bytes that a fragment of `data_len` bytes takes in a body.
 pub const fn fragment_record_len(data_len: usize) -> usize {
     RECORD_HEADER_LEN + FRAGMENT_HEADER_LEN + data_len
@@ -70,7 +78,7 @@ pub struct Pressed<'a> {
 }
 
 impl<'a> Pressed<'a> {
-    fn parse(body: &'a [u8]) -> Result<Self, WireError> {
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
         let mut rest = Reader(body);
         let coding = rest.u8().ok_or(WireError::Truncated)?;
         let original_len = rest.u16().ok_or(WireError::Truncated)?;
@@ -79,6 +87,11 @@ impl<'a> Pressed<'a> {
             return Err(WireError::PressedLength);
         }
         Ok(Self { codec: coding >> 4, epoch: coding & 0x0f, original_len, data })
+    }
+
+    pub(crate) fn header(&self) -> [u8; PRESSED_HEADER_LEN] {
+        let [high, low] = self.original_len.to_be_bytes();
+        [self.codec << 4 | self.epoch & 0x0f, high, low]
     }
 }
 
@@ -105,9 +118,11 @@ pub enum Record<'a> {
         /// The low half of that datagram's sequence number.
         sequence_low: u32,
     },
+    /// A pressed packet or block that goes further than to the next node.
+    Carried(Carried<'a>),
     /// A type that this version does not implement: count it and go on.
     Skipped {
-        /// The type, 7 to 15.
+        /// The type, 7 or 9 to 15.
         record_type: u8,
         /// Bytes of its body.
         len: usize,
@@ -117,7 +132,20 @@ pub enum Record<'a> {
 impl Record<'_> {
     /// Whether it holds packets, or a part of one that does.
     pub const fn has_packets(&self) -> bool {
-        matches!(self, Self::Raw(_) | Self::Pressed(_) | Self::Block(_) | Self::Fragment(_))
+        match self {
+            Self::Raw(_) | Self::Pressed(_) | Self::Block(_) => true,
+            Self::Fragment(_) | Self::Carried(_) => true,
+            Self::Control(_) | Self::Resent { .. } | Self::Skipped { .. } => false,
+        }
+    }
+
+    /// Whether it is a block whose sender keeps the datagram for a while, to send it again.
+    pub const fn is_kept(&self) -> bool {
+        match self {
+            Self::Block(block) => block.is_kept(),
+            Self::Carried(carried) => carried.is_kept(),
+            _ => false,
+        }
     }
 }
 
@@ -159,6 +187,7 @@ impl<'a> Records<'a> {
                 let sequence_low = Reader(body).u32().ok_or(WireError::Truncated)?;
                 Ok(Record::Resent { sequence_low })
             }
+            TYPE_CARRIED => Carried::parse(body).map(Record::Carried),
             _ => Ok(Record::Skipped { record_type, len: body.len() }),
         }
     }
@@ -242,8 +271,8 @@ impl<'a> BodyWriter<'a> {
         if !presses(original_len, data) {
             return Err(Full);
         }
-        let [high, low] = original_len.to_be_bytes();
-        self.append(TYPE_PRESSED, &[codec << 4 | epoch & 0x0f, high, low], data)
+        let header = Pressed { codec, epoch, original_len, data }.header();
+        self.append(TYPE_PRESSED, &header, data)
     }
 
     /// Appends a control message.
@@ -265,6 +294,19 @@ impl<'a> BodyWriter<'a> {
             return Err(Full);
         }
         self.append(TYPE_BLOCK, &block.header(), block.data)
+    }
+
+    /// Appends what is carried on: [`carried_record_len`] bytes.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room, or its data are empty or not smaller than the original, or
+    /// it may take no more links.
+    pub fn carried(&mut self, carried: &Carried<'_>) -> Result<(), Full> {
+        let (data, original_len) = carried.data();
+        if !presses(original_len, data) {
+            return Err(Full);
+        }
+        self.append(TYPE_CARRIED, carried.header()?.as_slice(), data)
     }
 
     /// Appends a fragment: [`fragment_record_len`] bytes.
@@ -326,6 +368,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::carried::tests::any_label;
+    use crate::carried::{Label, Unit};
     use crate::control::tests::any_control;
 
     /// A record that owns its bytes.
@@ -337,6 +381,7 @@ mod tests {
         Block { codec: u8, flags: u8, original_len: u16, data: Vec<u8> },
         Fragment { id: u32, index: u8, last: u8, data: Vec<u8> },
         Resent(u32),
+        Carried { hop_limit: u8, label: Label, unit: Box<Owned> },
     }
 
     impl Owned {
@@ -351,6 +396,7 @@ mod tests {
                     Record::Block(block) => writer.block(&block),
                     Record::Fragment(fragment) => writer.fragment(&fragment),
                     Record::Resent { sequence_low } => writer.resent(sequence_low),
+                    Record::Carried(carried) => writer.carried(&carried),
                     other => panic!("{other:?}"),
                 },
             }
@@ -364,6 +410,7 @@ mod tests {
                 Self::Block { data, .. } => block_record_len(data.len()),
                 Self::Fragment { data, .. } => fragment_record_len(data.len()),
                 Self::Resent(_) => RESENT_RECORD_LEN,
+                Self::Carried { label, unit, .. } => unit.len() + carried_extra_len(label),
             }
         }
 
@@ -381,6 +428,14 @@ mod tests {
                     Record::Fragment(Fragment { id, index, last, data })
                 }
                 &Self::Resent(sequence_low) => Record::Resent { sequence_low },
+                &Self::Carried { hop_limit, label, ref unit } => {
+                    let unit = match unit.borrow() {
+                        Record::Pressed(pressed) => Unit::Pressed(pressed),
+                        Record::Block(block) => Unit::Block(block),
+                        other => panic!("{other:?}"),
+                    };
+                    Record::Carried(Carried { hop_limit, label, unit })
+                }
             }
         }
     }
@@ -391,17 +446,26 @@ mod tests {
         (len, any::<u8>()).prop_map(|(len, fill)| vec![fill; len])
     }
 
-    fn any_record() -> impl Strategy<Value = Owned> {
+    fn any_unit() -> impl Strategy<Value = Owned> {
         prop_oneof![
-            any_bytes().prop_map(Owned::Raw),
             (0u8..16, 0u8..16, any_bytes(), 1u16..5000).prop_map(|(codec, epoch, data, saved)| {
                 let original_len = data.len() as u16 + saved;
                 Owned::Pressed { codec, epoch, original_len, data }
             }),
-            any_control().prop_map(Owned::Control),
             (0u8..16, 0u8..16, any_bytes(), 1u16..5000).prop_map(|(codec, flags, data, saved)| {
                 let original_len = data.len() as u16 + saved;
                 Owned::Block { codec, flags, original_len, data }
+            }),
+        ]
+    }
+
+    fn any_record() -> impl Strategy<Value = Owned> {
+        prop_oneof![
+            any_bytes().prop_map(Owned::Raw),
+            any_unit(),
+            any_control().prop_map(Owned::Control),
+            (1u8.., any_label(), any_unit()).prop_map(|(hop_limit, label, unit)| {
+                Owned::Carried { hop_limit, label, unit: Box::new(unit) }
             }),
             (any::<u32>(), 1u8..64, any::<u8>(), any_bytes()).prop_map(
                 |(id, last, index, data)| {
@@ -488,7 +552,7 @@ mod tests {
 
     #[test]
     fn unknown_types_are_skipped() {
-        for record_type in 7..16u8 {
+        for record_type in [7].into_iter().chain(9..16u8) {
             let body = [record_type << 4, 2, 9, 9, 0x10, 1, 0x45];
             let records: Vec<_> = Records::new(&body).collect();
             let skipped = Record::Skipped { record_type, len: 2 };

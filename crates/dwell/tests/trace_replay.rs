@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use dwell_base::Rng;
 use dwell_report::Status;
@@ -261,4 +261,41 @@ fn the_good_part_of_a_broken_capture_counts() {
     let output = dwell(&["replay", capture.to_str().unwrap(), "--rate=5mbit", "--scheme=none"]);
     let said = told(&output);
     assert!(output.status.success() && said.contains("what is before it counts"), "{said}");
+}
+
+#[test]
+fn an_interrupted_replay_shows_what_was_read() {
+    use std::io::Write as _;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dwell"))
+        .args(["trace", "replay", "--json", "--rate=100mbit", "--scheme=none,edge", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("dwell runs");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures/nfs-write.pcap");
+    let whole = fs::read(data).expect("a capture");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    let pid = child.id().to_string();
+    // As long as somebody reads, there is more.
+    let writer = std::thread::spawn(move || {
+        pipe.write_all(&whole).expect("someone reads");
+        for n in 0u64.. {
+            if n == 100 {
+                let killed = Command::new("kill").args(["-INT", &pid]).status();
+                assert!(killed.expect("kill runs").success());
+            }
+            if pipe.write_all(&whole[24..]).is_err() {
+                break;
+            }
+        }
+    });
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("the writer ends");
+    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(value["is_interrupted"], true);
+    let lanes = value["lanes"].as_array().expect("lanes");
+    assert_eq!(lanes.len(), 3);
+    let status: Status = serde_json::from_value(value["status"].clone()).expect("a status");
+    assert!(status.peers.iter().all(|peer| peer.tx.balances() && peer.tx.arrived.packets > 50));
 }

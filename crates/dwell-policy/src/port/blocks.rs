@@ -135,6 +135,7 @@ impl Blocks {
         let group = Some(self.queue.groups.join(key));
         let mut node = Node::new(packet.id, packet.bytes, now, state);
         (node.class, node.flow, node.group) = (class, packet.flow, group);
+        node.is_fence = packet.group == Packet::ANY_GROUP;
         self.bytes += u64::from(packet.bytes);
         self.units_bytes += unit_bytes(common, &node);
         let at = self.queue.keep(node);
@@ -328,7 +329,8 @@ impl Blocks {
         if barred.is_some_and(|group| queue.groups.members(group) == queue.units()) {
             return None; // it is all of one group
         }
-        queue.iter().find(|&at| {
+        let up_to_fence = |&at: &u32| barred.is_none() || !queue.node(at).is_fence;
+        queue.iter().take_while(up_to_fence).find(|&at| {
             let node = queue.node(at);
             node.state != State::InPress && (barred.is_none() || node.group != barred)
         })

@@ -4,6 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
 /// Where to put what comes.
 #[derive(Clone, Debug)]
 pub enum Place {
@@ -95,17 +98,30 @@ impl PartFile {
         if self.replace {
             fs::rename(&self.part, &self.path)?;
         } else {
-            // Unlike renaming, this replaces nothing that came meanwhile.
-            fs::hard_link(&self.part, &self.path).or_else(|error| match error.kind() {
-                io::ErrorKind::AlreadyExists => Err(error),
-                // A file system without links.
-                _ => fs::rename(&self.part, &self.path),
-            })?;
-            let _ = fs::remove_file(&self.part);
+            rename_to_nothing(&self.part, &self.path)?;
         }
         self.complete = true;
         Ok(())
     }
+}
+
+/// Renames, but replaces nothing that came meanwhile.
+fn rename_to_nothing(part: &Path, path: &Path) -> io::Result<()> {
+    match renameat_with(CWD, part, CWD, path, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        // An older kernel, or a file system that can't.
+        Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => reserve_and_rename(part, path),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same by making the name first, which fails if it is there, and replacing what was made.
+fn reserve_and_rename(part: &Path, path: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(path)?;
+    fs::rename(part, path).inspect_err(|_| {
+        // It is empty, and ours.
+        let _ = fs::remove_file(path);
+    })
 }
 
 impl Write for Output {
@@ -207,6 +223,24 @@ mod tests {
         output.complete().unwrap_err();
         assert_eq!(fs::read(&path).unwrap(), b"mine");
         assert_eq!(folder.files(), ["a"]);
+    }
+
+    #[test]
+    fn what_came_meanwhile_is_kept_where_names_are_reserved() {
+        let folder = Folder::new("reserve");
+        let (part, path) = (folder.0.join("part"), folder.0.join("a"));
+        fs::write(&part, "new").unwrap();
+        fs::write(&path, "mine").unwrap();
+        for rename in [rename_to_nothing, reserve_and_rename] {
+            assert_eq!(rename(&part, &path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read(&path).unwrap(), b"mine");
+        }
+        fs::remove_file(&path).unwrap();
+        reserve_and_rename(&part, &path).unwrap();
+        assert_eq!(
+            (folder.files(), fs::read(&path).unwrap()),
+            (vec!["a".to_owned()], b"new".to_vec())
+        );
     }
 
     #[test]

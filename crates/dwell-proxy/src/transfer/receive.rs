@@ -1,5 +1,6 @@
 //! The receiving end of a transfer.
 
+use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::thread;
@@ -10,6 +11,7 @@ use dwell_stream::{BLOCK_LEN_MAX, Limits, Receiver, Unpress};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::output::{Output, Place};
 use super::{Meter, PIECE_BYTES, PIECES_MAX, Progress, Summary, TransferError};
@@ -34,6 +36,8 @@ pub struct Receive {
     pub handshake: Duration,
 }
 
+/// So many may be about to show at once that they know the key.
+const HANDSHAKES_MAX: usize = 64;
 /// The longest that is waited for what was begun to be removed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -115,18 +119,37 @@ async fn receive_file(
     Ok(Summary { name: what, progress, sha256 })
 }
 
-/// The first who knows the key; others are told off.
+/// The first who knows the key; others are told off. All who have connected are heard at once, so
+/// that one who says nothing keeps nobody waiting; if they become too many, who has waited longest
+/// goes.
 async fn accept(
     job: &Receive,
     tls: Option<std::sync::Arc<rustls::ServerConfig>>,
     listener: &TcpListener,
 ) -> Result<Carrier, TransferError> {
-    let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
+    let mut heard = JoinSet::new();
+    let mut waiting = VecDeque::new();
     loop {
-        let (tcp, peer) = listener.accept().await.map_err(RunError::from)?;
-        match Carrier::accept(tcp, peer, tls.clone(), &hello, job.handshake).await {
-            Ok(carrier) => return Ok(carrier),
-            Err(error) => tracing::warn!("{peer} is sent away: {error}"),
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (tcp, peer) = accepted.map_err(RunError::from)?;
+                waiting.retain(|task: &AbortHandle| !task.is_finished());
+                if waiting.len() == HANDSHAKES_MAX
+                    && let Some(oldest) = waiting.pop_front()
+                {
+                    oldest.abort();
+                }
+                let (tls, time) = (tls.clone(), job.handshake);
+                waiting.push_back(heard.spawn(async move {
+                    let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
+                    (peer, Carrier::accept(tcp, peer, tls, &hello, time).await)
+                }));
+            }
+            Some(ended) = heard.join_next() => match ended {
+                Ok((_, Ok(carrier))) => return Ok(carrier),
+                Ok((peer, Err(error))) => tracing::warn!("{peer} is sent away: {error}"),
+                Err(_) => tracing::warn!("somebody is sent away, as too many have connected"),
+            },
         }
     }
 }

@@ -6,14 +6,15 @@ use std::rc::Rc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
-use dwell_codec::Compressor;
-use dwell_relay::config::{Config, Secret};
+use dwell_codec::{CodecSpec, Compressor};
+use dwell_relay::config::Config;
 use dwell_relay::node::{Destination, Env, Node, NodeEvent, PressJob, Pressing};
 use dwell_relay::trust::RandomSource;
 use dwell_report::status::{PeerState, PeerStatus};
 use dwell_testkit::virtual_net::{self, Outbox};
 
 use crate::packet::{self, Arrivals};
+use crate::setup::Setup;
 
 /// Where both sides are, as the network knows it.
 pub(crate) type Addresses = Rc<[Cell<SocketAddr>; 2]>;
@@ -26,7 +27,8 @@ pub(crate) fn addresses() -> Addresses {
 /// What is around a node.
 struct World {
     now: Instant,
-    compressor: Compressor,
+    /// One for each codec that was asked for.
+    compressors: Vec<(CodecSpec, Compressor)>,
     room: Vec<u8>,
     /// Datagrams, and where to if not to the peer.
     sent: Vec<(Option<SocketAddr>, Vec<u8>)>,
@@ -45,7 +47,15 @@ impl Env for World {
     fn press(&mut self, job: PressJob<'_>) -> Pressing {
         // A modelled cost, so that a seed gives the same run everywhere: 5 ns a byte.
         let took_ns = 5 * job.packet.len() as u64;
-        match self.compressor.compress(job.packet, job.out) {
+        if !self.compressors.iter().any(|(codec, _)| *codec == job.codec) {
+            let Ok(compressor) = Compressor::new(job.codec, None) else { return Pressing::Failed };
+            self.compressors.push((job.codec, compressor));
+        }
+        let mut all = self.compressors.iter_mut();
+        let Some((_, compressor)) = all.find(|(codec, _)| *codec == job.codec) else {
+            return Pressing::Failed;
+        };
+        match compressor.compress(job.packet, job.out) {
             Ok(len) => Pressing::Done { len, took_ns },
             Err(_) => Pressing::Failed,
         }
@@ -79,6 +89,7 @@ impl Env for World {
 pub(crate) struct End {
     pub(crate) side: usize,
     seed: u64,
+    setup: Setup,
     node: Node,
     world: World,
     addresses: Addresses,
@@ -99,15 +110,14 @@ impl End {
     pub(crate) fn new(
         side: usize,
         seed: u64,
-        scheme: &str,
+        setup: Setup,
         addresses: Addresses,
         made: Rc<[Cell<u64>; 2]>,
     ) -> Result<Self, String> {
-        let config = config(side, "300kbit", scheme)?;
-        let compressor = Compressor::new(config.peers[0].codec, None).map_err(|e| e.to_string())?;
+        let config = setup.config(side)?;
         let world = World {
             now: Instant::ZERO,
-            compressor,
+            compressors: Vec::new(),
             room: vec![0; 65_536],
             sent: Vec::new(),
             delivered: Vec::new(),
@@ -115,6 +125,7 @@ impl End {
         Ok(Self {
             side,
             seed,
+            setup,
             node: node(side, seed, 0, &config)?,
             world,
             addresses,
@@ -131,16 +142,17 @@ impl End {
     }
 
     /// Ends without a word, and begins anew.
-    pub(crate) fn restart(&mut self, scheme: &str) -> Result<(), String> {
+    pub(crate) fn restart(&mut self) -> Result<(), String> {
         self.starts += 1;
-        let config = config(self.side, "300kbit", scheme)?;
+        let config = self.setup.config(self.side)?;
         self.node = node(self.side, self.seed, self.starts, &config)?;
         Ok(())
     }
 
-    /// Takes another rate, under load.
-    pub(crate) fn reload(&mut self, scheme: &str, rate: &str) -> Result<(), String> {
-        let config = config(self.side, rate, scheme)?;
+    /// Takes another configuration, under load.
+    pub(crate) fn reload(&mut self, rng: &mut Rng) -> Result<(), String> {
+        self.setup.change(rng);
+        let config = self.setup.config(self.side)?;
         let endpoint = self.node.endpoint(0);
         let mut random = random(self.side, self.seed, self.starts + 1_000);
         self.node.reconfigure(&config, &[endpoint], &mut random).map_err(|e| e.to_string())
@@ -218,17 +230,6 @@ impl virtual_net::Node for End {
     fn next_deadline(&self) -> Option<Instant> {
         Some(self.node.deadline().min(self.next_at))
     }
-}
-
-fn config(side: usize, rate: &str, scheme: &str) -> Result<Config, String> {
-    let text = format!(
-        "[node]\naddresses = [\"10.{own}.0.1/16\"]\n[[peer]]\nname = \"other\"\n\
-         endpoint = \"192.0.2.{other}:7733\"\nprefixes = [\"10.{other}.0.0/16\"]\n\
-         rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"zstd:1\"\npsk_file = \"the.psk\"\n",
-        own = side + 1,
-        other = 2 - side,
-    );
-    Config::parse(&text, "soak.toml", &|_| Ok(Secret::new([5; 32]))).map_err(|e| e.to_string())
 }
 
 fn random(side: usize, seed: u64, start: u64) -> impl FnMut() -> RandomSource {

@@ -5,7 +5,9 @@
 //! `./x soak` runs it at length, `./x test` briefly. Each run has a pair of nodes with the real
 //! codecs, a source at either end that works in shifts (bursts, trickles, nights), and *weather*:
 //! every few minutes the link changes its rate, delay, loss, order, duplication and damage, or is
-//! cut; and every now and then a node is restarted, reconfigured, or found at another address.
+//! cut; and every now and then a node is restarted, reconfigured (another rate, perhaps another scheme
+//! and codec), or found at another address. Half of the runs have key pairs, whose sessions are renewed
+//! every two minutes, the others a key that both ends have.
 //!
 //! Checked all along: the nodes' invariants after each event; every packet that comes out is bit for
 //! bit one that went in, and comes out once; in still weather packets arrive. Checked every hour: the
@@ -14,6 +16,7 @@
 mod end;
 mod packet;
 mod run;
+mod setup;
 mod weather;
 
 use std::process::ExitCode;
@@ -26,16 +29,19 @@ struct Options {
     hours: f64,
     seeds: std::ops::Range<u64>,
     schemes: Vec<String>,
+    /// All runs with keys, or none.
+    keyed: Option<bool>,
 }
 
 const USAGE: &str = "\
 Runs pairs of relays for a long time in virtual time.
 
-Usage: soak [--hours H] [--seeds A..B] [--scheme NAME[,NAME...]]
+Usage: soak [--hours H] [--seeds A..B] [--scheme NAME[,NAME...]] [--security KIND]
 
   --hours H        virtual hours of each run (24)
   --seeds A..B     a run for each seed and scheme (1..3)
-  --scheme NAMES   these schemes only (all that the relay knows)
+  --scheme NAMES   begin with these schemes only (all that the relay knows)
+  --security KIND  keys or psk (both, by turns)
 
 Exit codes: 0 all is well, 1 a check failed, 2 wrong arguments.";
 
@@ -52,13 +58,17 @@ fn main() -> ExitCode {
         }
     };
     let mut failed = 0;
-    for scheme in &options.schemes {
+    for (number, scheme) in (0..).zip(&options.schemes) {
         for seed in options.seeds.clone() {
-            match run::run(scheme, seed, options.hours) {
-                Ok(summary) => println!("{scheme:<10} seed {seed:<3} {summary}"),
+            // With one seed, too, some schemes run with keys and some without.
+            let keyed = options.keyed.unwrap_or((seed ^ number) & 1 == 0);
+            let name =
+                format!("{scheme:<10} {:<4} seed {seed:<3}", if keyed { "keys" } else { "psk" });
+            match run::run(&setup::Setup::new(scheme, keyed), seed, options.hours) {
+                Ok(summary) => println!("{name} {summary}"),
                 Err(message) => {
                     failed += 1;
-                    println!("{scheme:<10} seed {seed:<3} FAILED: {message}");
+                    println!("{name} FAILED: {message}");
                 }
             }
         }
@@ -70,7 +80,7 @@ impl Options {
     /// None if help is asked for.
     fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let schemes = SCHEMES.iter().map(|scheme| (*scheme).to_owned()).collect();
-        let mut options = Self { hours: 24.0, seeds: 1..3, schemes };
+        let mut options = Self { hours: 24.0, seeds: 1..3, schemes, keyed: None };
         while let Some(flag) = arguments.next() {
             if flag == "--help" || flag == "-h" {
                 return Ok(None);
@@ -88,6 +98,13 @@ impl Options {
                     let (from, to) = value.split_once("..").ok_or_else(wrong)?;
                     let number = |text: &str| text.parse().map_err(|_| wrong());
                     options.seeds = number(from)?..number(to)?;
+                }
+                "--security" => {
+                    options.keyed = match value.as_str() {
+                        "keys" => Some(true),
+                        "psk" => Some(false),
+                        _ => return Err(wrong()),
+                    };
                 }
                 "--scheme" => {
                     options.schemes = value.split(',').map(str::to_owned).collect();

@@ -10,6 +10,7 @@ use dwell_base::{Instant, Rng};
 use dwell_testkit::virtual_net::{DirectionId, NodeId, VirtualNet};
 
 use crate::end::{Addresses, End, addresses};
+use crate::setup::Setup;
 use crate::weather::{Incident, Spell};
 
 const HOUR_NS: u64 = 3_600 * SECOND_NS;
@@ -50,8 +51,7 @@ impl fmt::Display for Summary {
     }
 }
 
-struct Run<'a> {
-    scheme: &'a str,
+struct Run {
     net: VirtualNet<End>,
     ends: [NodeId; 2],
     links: [DirectionId; 2],
@@ -61,9 +61,9 @@ struct Run<'a> {
 }
 
 /// Runs a pair for so many virtual hours; the error says what went wrong and when.
-pub(crate) fn run(scheme: &str, seed: u64, hours: f64) -> Result<Summary, String> {
+pub(crate) fn run(setup: &Setup, seed: u64, hours: f64) -> Result<Summary, String> {
     let until_ns = (hours * HOUR_NS as f64) as u64;
-    let mut run = Run::new(scheme, seed)?;
+    let mut run = Run::new(setup, seed)?;
     run.summary.hours = hours;
     let mut next_check_ns = 0;
     while run.now_ns() < until_ns {
@@ -79,18 +79,18 @@ pub(crate) fn run(scheme: &str, seed: u64, hours: f64) -> Result<Summary, String
     run.finish()
 }
 
-impl<'a> Run<'a> {
-    fn new(scheme: &'a str, seed: u64) -> Result<Self, String> {
+impl Run {
+    fn new(setup: &Setup, seed: u64) -> Result<Self, String> {
         let mut rng = Rng::stream(seed, 1);
         let (addresses, made) = (addresses(), Rc::new([Cell::new(0), Cell::new(0)]));
         let mut net = VirtualNet::new();
         let mut end = |side| -> Result<NodeId, String> {
-            Ok(net.add(End::new(side, seed, scheme, addresses.clone(), made.clone())?))
+            Ok(net.add(End::new(side, seed, setup.clone(), addresses.clone(), made.clone())?))
         };
         let ends = [end(0)?, end(1)?];
         let fair = Spell::next(&mut rng).link;
         let links = net.connect((ends[0], 0), (ends[1], 0), fair.clone(), fair.with_seed(seed));
-        Ok(Self { scheme, net, ends, links, addresses, rng, summary: Summary::default() })
+        Ok(Self { net, ends, links, addresses, rng, summary: Summary::default() })
     }
 
     fn now_ns(&self) -> u64 {
@@ -146,22 +146,21 @@ impl<'a> Run<'a> {
     }
 
     fn happen(&mut self, incident: Incident) -> Result<(), String> {
-        let scheme = self.scheme;
-        let rate = ["64kbit", "300kbit", "5mbit"][self.rng.below(3) as usize];
         match incident {
             Incident::Quiet => Ok(()),
             Incident::Killed { side } => {
                 self.summary.restarts += 1;
                 self.net.with_node(self.ends[side], |end, _, out| {
-                    end.restart(scheme)?;
+                    end.restart()?;
                     end.settle(out);
                     Ok(())
                 })
             }
             Incident::Reloaded { side } => {
                 self.summary.reloads += 1;
-                self.net.with_node(self.ends[side], |end, _, out| {
-                    end.reload(scheme, rate)?;
+                let Self { net, rng, ends, .. } = self;
+                net.with_node(ends[side], |end, _, out| {
+                    end.reload(rng)?;
                     end.settle(out);
                     Ok(())
                 })

@@ -115,6 +115,12 @@ pub struct NodeConfig {
     pub keepalive_ns: u64,
     /// A peer that owes an answer for this long is dead.
     pub dead_after_ns: u64,
+    /// Whether what came from one peer for another goes on without the kernel, and unopened if it came
+    /// pressed.
+    pub transit: bool,
+    /// Networks at this node, beside those of its addresses: nothing for them goes to a peer that
+    /// has a shorter prefix.
+    pub local: Vec<IpNet>,
 }
 
 /// The longest name that Linux takes for an interface.
@@ -287,8 +293,10 @@ impl Security {
 /// How fast the link to a peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateConfig {
-    /// To be found out.
+    /// To be found out: by back-pressure of the local device, and from what the peer reports.
     Auto,
+    /// To be found out by back-pressure of the local device only.
+    Local,
     /// Packets never wait here.
     Unlimited,
     /// This fast.
@@ -338,6 +346,8 @@ impl Default for NodeConfig {
             log: LogLevel::Info,
             keepalive_ns: 20 * SECOND_NS,
             dead_after_ns: 5 * SECOND_NS,
+            transit: false,
+            local: Vec::new(),
         }
     }
 }

@@ -34,7 +34,7 @@ const TABLES: [&str; 5] = ["node", "defaults", "peer", "class", "metrics"];
 pub const METRICS_KEYS: [&str; 1] = ["listen"];
 
 /// The keys of `[node]`.
-pub const NODE_KEYS: [&str; 12] = [
+pub const NODE_KEYS: [&str; 14] = [
     "name",
     "tun",
     "addresses",
@@ -47,6 +47,8 @@ pub const NODE_KEYS: [&str; 12] = [
     "log",
     "keepalive",
     "dead_after",
+    "transit",
+    "local",
 ];
 
 /// The keys of `[[peer]]`. Those after the first four may also stand in `[defaults]`.
@@ -284,6 +286,10 @@ fn read_node(
         value::duration_ns(value, 100 * MILLI_NS..=600 * SECOND_NS)
     });
     set(&mut node.dead_after_ns, dead_after);
+    set(&mut node.transit, table.get("transit", errors, value::boolean));
+    if let Some(list) = table.get_list("local", "[\"10.1.0.0/16\"]", errors, value::prefix) {
+        node.local = list.into_iter().map(|prefix| prefix.value).collect();
+    }
     node
 }
 

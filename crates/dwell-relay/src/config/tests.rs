@@ -133,6 +133,8 @@ fn every_key_reaches_its_field() {
         log = "trace"
         keepalive = "1s"
         dead_after = "300ms"
+        transit = true
+        local = ["10.1.0.0/16"]
 
         [metrics]
         listen = "127.0.0.1:9478"
@@ -180,6 +182,8 @@ fn every_key_reaches_its_field() {
             log: LogLevel::Trace,
             keepalive_ns: SECOND_NS,
             dead_after_ns: 300_000_000,
+            transit: true,
+            local: vec!["10.1.0.0/16".parse().unwrap()],
         }
     );
     assert_eq!(
@@ -327,7 +331,7 @@ fn values_that_make_no_sense_are_told_with_what_does() {
     for (line, expected) in [
         ("rate = \"0mbit\"", ", `rate`: a rate must be between 1bit and 1000gbit, not \"0mbit\""),
         ("rate = \"10\"", "is no unit of rate"),
-        ("rate = \"fast\"", "; or \"auto\" or \"unlimited\""),
+        ("rate = \"fast\"", "; or \"auto\", \"local\" or \"unlimited\""),
         ("rate = 10", "a rate with its unit such as \"10mbit\", not a number"),
         (
             "scheme = \"packets\"",

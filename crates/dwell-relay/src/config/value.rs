@@ -346,12 +346,14 @@ pub(super) fn codec(value: &DeValue<'_>) -> Read<CodecSpec> {
 pub(super) fn rate(value: &DeValue<'_>) -> Read<RateConfig> {
     match value.as_str() {
         Some("auto") => Ok(RateConfig::Auto),
+        Some("local") => Ok(RateConfig::Local),
         Some("unlimited") => Ok(RateConfig::Unlimited),
         Some(_) => parse::<Rate>(value, "10mbit")
             .map(RateConfig::Fixed)
-            .map_err(|error| format!("{error}; or \"auto\" or \"unlimited\"")),
+            .map_err(|error| format!("{error}; or \"auto\", \"local\" or \"unlimited\"")),
         None => Err(format!(
-            "must be \"auto\", \"unlimited\" or a rate with its unit such as \"10mbit\", not {}",
+            "must be \"auto\", \"local\", \"unlimited\" or a rate with its unit such as \"10mbit\", \
+             not {}",
             describe(value)
         )),
     }

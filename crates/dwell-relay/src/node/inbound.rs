@@ -1,25 +1,19 @@
-//! From the network to the TUN.
+//! From the network to the records of a datagram.
 
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
-use dwell_codec::{CodecId, Decompressor};
-use dwell_report::status::{PeerReport, PeerState};
+use dwell_report::status::PeerState;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::HELLO_NONCE_LEN;
-use dwell_wire::{
-    Block, BlockPackets, Control, DataHeader, Datagram, Fragment, PacketInfo, Pressed, Record,
-    Records, reconstruct_sequence,
-};
+use dwell_wire::{Control, DataHeader, Datagram, Record, Records, reconstruct_sequence};
 
 use super::env::{Destination, Env, NodeEvent};
 use super::link::{send_again, send_control};
-use super::outbound::clamp;
 use super::peer::Peer;
-use super::prefixes::Prefixes;
-use super::{LEN_MAX, Node, enter};
+use super::{Node, enter};
 use crate::config::Security;
-use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened};
+use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened, Session};
 
 /// Hellos may grow (docs/wire.md, section 4): bodies up to this length are read.
 const HELLO_READ_MAX: usize = 512;
@@ -44,8 +38,19 @@ enum Part {
 
 impl Node {
     /// A datagram came in. `peer` is known if it came through the socket that is connected to
-    /// that peer's endpoint.
+    /// that peer's endpoint. The driver calls [`Node::pump_handed`] when it has read what there was.
     pub fn datagram(
+        &mut self,
+        env: &mut impl Env,
+        peer: Option<usize>,
+        source: SocketAddr,
+        datagram: &mut [u8],
+    ) {
+        self.take_datagram(env, peer, source, datagram);
+        self.pump_paced(env);
+    }
+
+    fn take_datagram(
         &mut self,
         env: &mut impl Env,
         peer: Option<usize>,
@@ -122,6 +127,9 @@ impl Node {
         // Only those of the present session have an order among each other.
         let session = peer.handshake.current().filter(|_| opened.current);
         let highest = session.map(|session| session.window().highest());
+        if let Some(window) = session.map(Session::window) {
+            peer.reports.came(now, window.highest(), window.lost());
+        }
         let resent = match Records::new(body).next() {
             Some(Ok(Record::Resent { sequence_low })) => Some(sequence_low),
             _ => None,
@@ -140,7 +148,9 @@ impl Node {
                 let placed = peer.order.resent(reconstruct_sequence(number, sequence_low), body);
                 if placed.is_some() {
                     // The datagram that was believed lost may only be late.
-                    peer.handshake.accept_resent(header, sequence_low);
+                    if peer.handshake.accept_resent(header, sequence_low) {
+                        peer.reports.came_again();
+                    }
                 }
                 placed.unwrap_or(false)
             }
@@ -187,24 +197,15 @@ impl Node {
         (body, is_present): (&[u8], bool),
         part: Part,
     ) {
-        let peer = &mut self.peers[index];
-        let mut egress = Egress {
-            prefixes: &mut self.inbound,
-            decompressor: &mut self.decompressor,
-            scratch: &mut self.scratch,
-            block: &mut self.block,
-            mtu: self.tun_mtu,
-            flow_seed: self.flow_seed,
-            index,
-        };
         let mut asked = Asked::default();
-        let data_records = peer.data_records;
+        let data_records = self.peers[index].data_records;
         for record in Records::new(body) {
+            let peer = &mut self.peers[index];
             let Ok(record) = record else {
                 peer.rx.malformed += u64::from(part != Part::Packets);
                 break;
             };
-            if is_present && matches!(record, Record::Block(block) if block.is_kept()) {
+            if is_present && record.is_kept() {
                 peer.order.activate(now);
             }
             let is_packets = record.has_packets();
@@ -213,27 +214,15 @@ impl Node {
             }
             peer.records += 1;
             match record {
-                Record::Raw(packet) => {
-                    peer.data_records += 1;
-                    egress.raw(env, peer, packet);
+                Record::Control(control) => {
+                    note_control(peer, (now, is_present), &control, &mut asked);
                 }
-                Record::Pressed(pressed) => {
-                    peer.data_records += 1;
-                    egress.pressed(env, peer, &pressed);
-                }
-                Record::Block(block) => {
-                    peer.data_records += 1;
-                    egress.block(env, peer, &block);
-                }
-                Record::Fragment(fragment) => {
-                    peer.data_records += 1;
-                    egress.fragment(env, peer, (now, is_present), &fragment);
-                }
-                Record::Control(control) => note_control(peer, now, &control, &mut asked),
                 Record::Resent { .. } => {}
                 Record::Skipped { .. } => peer.rx.skipped_records += 1,
+                _ => self.take_in(env, (now, is_present), index, &record),
             }
         }
+        let peer = &mut self.peers[index];
         if peer.data_records > data_records {
             peer.handshake.carried(now);
         }
@@ -326,171 +315,27 @@ fn repeat_final(env: &mut impl Env, now: Instant, index: usize, peer: &mut Peer)
     }
 }
 
-/// What it takes to hand a record's packet to the TUN.
-struct Egress<'a> {
-    prefixes: &'a mut Prefixes,
-    decompressor: &'a mut Decompressor,
-    scratch: &'a mut [u8],
-    block: &'a mut Vec<u8>,
-    mtu: u16,
-    flow_seed: u64,
-    index: usize,
-}
-
-impl Egress<'_> {
-    fn raw(&mut self, env: &mut impl Env, peer: &mut Peer, packet: &[u8]) {
-        let Some(info) = self.accept(peer, packet) else { return };
-        peer.rx.raw += 1;
-        peer.rx.packets.packets += 1;
-        peer.rx.packets.bytes += packet.len() as u64;
-        if info.tcp_syn {
-            let copy = &mut self.scratch[..packet.len()];
-            copy.copy_from_slice(packet);
-            clamp(copy, self.mtu);
-            env.deliver(copy);
-        } else {
-            env.deliver(packet);
-        }
-    }
-
-    fn pressed(&mut self, env: &mut impl Env, peer: &mut Peer, pressed: &Pressed<'_>) {
-        let codec = if pressed.epoch == 0 { Some(pressed.codec) } else { None };
-        let Some(len) = self.restore(codec, pressed.data, pressed.original_len) else {
-            peer.rx.decode_failed += 1;
-            return;
-        };
-        let scratch = std::mem::take(&mut self.scratch);
-        self.restored(env, peer, &mut scratch[..len]);
-        self.scratch = scratch;
-    }
-
-    fn block(&mut self, env: &mut impl Env, peer: &mut Peer, block: &Block<'_>) {
-        let codec = if block.is_of_later_version() { None } else { Some(block.codec) };
-        let Some(len) = self.restore(codec, block.data, block.original_len) else {
-            peer.rx.decode_failed += 1;
-            return;
-        };
-        let scratch = std::mem::take(&mut self.scratch);
-        if block.is_regrouped() {
-            self.regrouped(env, peer, &scratch[..len]);
-            self.scratch = scratch;
-            return;
-        }
-        peer.rx.blocks += 1;
-        let mut rest = &mut scratch[..len];
-        while !rest.is_empty() {
-            let Some(Ok(len)) = BlockPackets::new(rest).next().map(|found| found.map(<[u8]>::len))
-            else {
-                peer.rx.malformed += 1;
-                break;
-            };
-            let (packet, behind) = std::mem::take(&mut rest).split_at_mut(len);
-            self.restored(env, peer, packet);
-            rest = behind;
-        }
-        self.scratch = scratch;
-    }
-
-    /// The packets of a block that was rearranged.
-    fn regrouped(&mut self, env: &mut impl Env, peer: &mut Peer, rearranged: &[u8]) {
-        let block = std::mem::take(self.block);
-        let mut packets = block;
-        packets.resize(LEN_MAX, 0);
-        match dwell_wire::regroup::restore(rearranged, &mut packets) {
-            Err(_) => peer.rx.decode_failed += 1,
-            Ok(restored) => {
-                peer.rx.blocks += 1;
-                let mut rest = &mut packets[..restored.bytes()];
-                for &len in restored.lens() {
-                    let (packet, behind) = std::mem::take(&mut rest).split_at_mut(len.into());
-                    self.restored(env, peer, packet);
-                    rest = behind;
-                }
-            }
-        }
-        *self.block = packets;
-    }
-
-    fn fragment(
-        &mut self,
-        env: &mut impl Env,
-        peer: &mut Peer,
-        (now, is_present): (Instant, bool),
-        fragment: &Fragment<'_>,
-    ) {
-        peer.rx.fragments += 1;
-        let Some(joined) = peer.reassembly.insert(now, is_present, fragment) else { return };
-        let mut records = Records::new(&joined);
-        match (records.next(), records.next()) {
-            (Some(Ok(Record::Raw(packet))), None) => self.raw(env, peer, packet),
-            (Some(Ok(Record::Pressed(pressed))), None) => self.pressed(env, peer, &pressed),
-            (Some(Ok(Record::Block(block))), None) => {
-                if is_present && block.is_kept() {
-                    peer.order.activate(now);
-                }
-                self.block(env, peer, &block);
-            }
-            _ => peer.rx.malformed += 1,
-        }
-    }
-
-    /// Restores pressed bytes into the scratch; `None` if that can't be done.
-    fn restore(&mut self, codec: Option<u8>, data: &[u8], original_len: u16) -> Option<usize> {
-        let codec = CodecId::from_wire(codec?)?;
-        let len = usize::from(original_len);
-        // The decoder can't write beyond what the record declares.
-        let out = &mut self.scratch[..len];
-        let decoded = self.decompressor.decompress(codec, None, data, out);
-        (decoded == Ok(len)).then_some(len)
-    }
-
-    /// Hands over a packet that came pressed.
-    fn restored(&mut self, env: &mut impl Env, peer: &mut Peer, packet: &mut [u8]) {
-        let Some(info) = self.accept(peer, packet) else { return };
-        peer.rx.pressed += 1;
-        peer.rx.packets.packets += 1;
-        peer.rx.packets.bytes += packet.len() as u64;
-        if info.tcp_syn {
-            clamp(packet, self.mtu);
-        }
-        env.deliver(packet);
-    }
-
-    /// Only whole IP packets from addresses that belong to the peer come in.
-    fn accept(&mut self, peer: &mut Peer, packet: &[u8]) -> Option<PacketInfo> {
-        let info = PacketInfo::parse(packet, self.flow_seed);
-        let Some(info) = info.ok().filter(|info| info.total_len == packet.len()) else {
-            peer.rx.malformed += 1;
-            return None;
-        };
-        if self.prefixes.peer_of(info.src) != Some(self.index) {
-            peer.rx.not_allowed += 1;
-            return None;
-        }
-        Some(info)
-    }
-}
-
-fn note_control(peer: &mut Peer, now: Instant, control: &Control, asked: &mut Asked) {
+fn note_control(
+    peer: &mut Peer,
+    (now, is_present): (Instant, bool),
+    control: &Control,
+    asked: &mut Asked,
+) {
     match *control {
         Control::KeepAlive => {}
-        Control::Probe { sender_time_ns, id } => {
+        Control::Probe { sender_time_ns, id, report_every_ms } => {
             let receiver_time_ns = now.as_ns();
             asked.reply = Some(Control::ProbeReply { sender_time_ns, id, receiver_time_ns });
+            if is_present {
+                peer.reports.wanted(report_every_ms);
+            }
         }
-        Control::ProbeReply { sender_time_ns, .. } => {
-            peer.measured_rtt(now.since_ns(Instant::from_ns(sender_time_ns)));
+        Control::ProbeReply { sender_time_ns, receiver_time_ns, .. } => {
+            peer.answered(now, Instant::from_ns(sender_time_ns), receiver_time_ns);
         }
-        Control::Report(report) => {
-            peer.reported = Some(PeerReport {
-                datagrams: report.datagrams,
-                bytes: report.bytes,
-                records: report.records,
-                lost: report.lost,
-                duplicates: report.duplicates,
-                delivery_bps: report.delivery_bps,
-            });
-        }
+        // One on the session before counts otherwise.
+        Control::Report(report) if is_present => peer.heard_report(now, &report),
+        Control::Report(_) => {}
         Control::Close { .. } => asked.close = true,
         Control::Missing(numbers) => asked.missing = Some(numbers),
         Control::Gone(numbers) => numbers.iter().for_each(|number| peer.order.gone(number)),

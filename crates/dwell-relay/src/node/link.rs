@@ -1,16 +1,27 @@
 //! What goes on the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::PacketId;
+use dwell_policy::{Frame, PacketId};
 use dwell_wire::block::FRAGMENTS_MAX;
+use dwell_wire::carried::carried_extra_len;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::DATA_HEADER_LEN;
-use dwell_wire::record::RESENT_RECORD_LEN;
-use dwell_wire::{Block, BodyWriter, Control, Fragment, Full};
+use dwell_wire::record::{RESENT_RECORD_LEN, block_record_len, raw_record_len};
+use dwell_wire::{self as wire, Block, BodyWriter, Carried, Control, Fragment, Full, Unit};
 
+use super::classes::Classes;
 use super::env::Env;
 use super::peer::Peer;
-use super::store::Store;
+use super::store::{Onward, Pressed, Store};
+
+/// What the two ends of the link agreed on.
+#[derive(Clone, Copy, Debug)]
+struct OnLink {
+    /// Datagrams with blocks are kept.
+    kept: bool,
+    /// The peer carries on.
+    carries: bool,
+}
 
 pub(super) fn offer_link(peer: &mut Peer, now: Instant) {
     // Without a session there is nobody to send to; what came out of the press meanwhile waits.
@@ -46,21 +57,23 @@ pub(super) fn send_frame(
         return;
     }
     peer.pacer.sent(now, peer.port.frame().link_bytes);
-    let kept = peer.keeps();
+    let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
     let units = std::mem::take(&mut peer.frame_units);
     let mut units = peer.copy_units(units);
-    if store.get(units[0]).1.is_some_and(|pressed| pressed.is_block) && peer.is_chunked() {
+    if store.get(units[0]).1.is_some_and(|pressed| pressed.is_frame) {
         units.truncate(1); // the frame was pressed as a whole
     }
     let room = peer.units_bytes_max();
     match units[..] {
-        [id] if unit_len(store, id) > room => send_cut(peer, index, (store, id), scratch, env, now),
+        [id] if unit_len(store, id, on_link) > room => {
+            send_cut(peer, index, (store, id), scratch, env, now);
+        }
         _ => {
             let mut unwritten = 0;
             let keep = may_keep(peer, store);
             send_body(peer, index, env, now, keep, |body| {
                 for &id in &units {
-                    let written = write_unit(body, store, id, kept);
+                    let written = write_unit(body, store, id, on_link);
                     debug_assert!(written.is_ok(), "the core knows what a frame has room for");
                     unwritten += u64::from(written.is_err());
                 }
@@ -70,8 +83,11 @@ pub(super) fn send_frame(
         }
     }
     peer.frame_units = units;
-    let Peer { port, sojourn, deadlines, .. } = peer;
+    let Peer { port, sojourn, deadlines, classes, .. } = peer;
     let frame = port.frame();
+    if !classes.is_empty() {
+        count_classes(classes, frame, store);
+    }
     let units = frame.units.iter().map(|unit| (unit.id, unit.sojourn_ns));
     let followers = frame.followers.iter().map(|packet| (packet.id, packet.sojourn_ns));
     for (id, sojourn_ns) in units.chain(followers) {
@@ -81,29 +97,51 @@ pub(super) fn send_frame(
     }
 }
 
+/// A block's packets stand behind its unit, one after another.
+fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
+    let mut followers = frame.followers.iter();
+    for unit in &frame.units {
+        let (mut first_bytes, pressed) = (unit.original_bytes, unit.pressed_here);
+        for packet in followers.by_ref().take(unit.followers as usize) {
+            first_bytes = first_bytes.saturating_sub(packet.original_bytes);
+            classes.sent(
+                store.class(packet.id),
+                (packet.original_bytes, pressed),
+                packet.sojourn_ns,
+            );
+        }
+        classes.sent(store.class(unit.id), (first_bytes, pressed), unit.sojourn_ns);
+    }
+}
+
 /// Bytes of the record that a unit becomes.
-fn unit_len(store: &Store, id: PacketId) -> usize {
+fn unit_len(store: &Store, id: PacketId, on_link: OnLink) -> usize {
     let (bytes, pressed) = store.get(id);
-    let header = if pressed.is_some() { dwell_wire::block::BLOCK_HEADER_LEN } else { 0 };
-    dwell_wire::header::RECORD_HEADER_LEN + header + bytes.len()
+    let Some(pressed) = pressed else { return raw_record_len(bytes.len()) };
+    let onward = pressed.onward.filter(|_| on_link.carries);
+    let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));
+    block_record_len(bytes.len()) + extra
 }
 
 fn write_unit(
     body: &mut BodyWriter<'_>,
     store: &Store,
     id: PacketId,
-    kept: bool,
+    on_link: OnLink,
 ) -> Result<(), Full> {
-    let (bytes, pressed) = store.get(id);
-    match pressed {
-        None => body.raw(bytes),
-        Some(p) if p.is_block => body.block(&Block {
-            codec: p.codec,
-            flags: Block::flags(p.is_regrouped, kept),
-            original_len: p.original_len,
-            data: bytes,
-        }),
-        Some(p) => body.pressed(p.codec, p.epoch, p.original_len, bytes),
+    let (data, pressed) = store.get(id);
+    let Some(p) = pressed else { return body.raw(data) };
+    let Pressed { codec, epoch, original_len, .. } = p;
+    let unit = if p.is_block {
+        let flags = Block::flags(p.is_regrouped, on_link.kept);
+        Unit::Block(Block { codec, flags, original_len, data })
+    } else {
+        Unit::Pressed(wire::Pressed { codec, epoch, original_len, data })
+    };
+    match (p.onward.filter(|_| on_link.carries), &unit) {
+        (Some(Onward { hop_limit, label }), _) => body.carried(&Carried { hop_limit, label, unit }),
+        (None, Unit::Block(block)) => body.block(block),
+        (None, Unit::Pressed(_)) => body.pressed(codec, epoch, original_len, data),
     }
 }
 
@@ -116,7 +154,8 @@ fn send_cut(
     now: Instant,
 ) {
     let mut record = BodyWriter::new(scratch);
-    let written = write_unit(&mut record, store, id, peer.keeps());
+    let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
+    let written = write_unit(&mut record, store, id, on_link);
     let len = record.len();
     let part_len = peer.part_bytes_max();
     let keep = may_keep(peer, store);
@@ -208,7 +247,8 @@ fn send_body(
     fill: impl FnOnce(&mut BodyWriter<'_>) -> Result<(), Full>,
 ) -> Option<usize> {
     let room = peer.units_bytes_max();
-    let Peer { handshake, kept, pacer, rtt_ns, .. } = peer;
+    let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
+    let Peer { handshake, kept, pacer, rtt_ns, bottleneck, extra, .. } = peer;
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
@@ -220,7 +260,12 @@ fn send_body(
         let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
         kept.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }
+    let number = session.next_sequence();
     let len = session.seal(datagram, body_len);
+    extra.datagrams += 1;
+    if listens {
+        bottleneck.sent(now, number, header_bytes + len as u64);
+    }
     if !env.commit(index, len, pacer.burst_bytes()) {
         pacer.blocked(now);
     }

@@ -1,7 +1,7 @@
 //! From the TUN to the link.
 
 use dwell_base::Instant;
-use dwell_policy::{Action, Admission, ClassKey, Outcome, Packet, Trigger};
+use dwell_policy::{Action, Admission, ClassKey, DropReason, Gather, Outcome, Packet, Trigger};
 use dwell_report::status::PeerState;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
@@ -9,10 +9,9 @@ use dwell_wire::{CloseReason, Control, PacketInfo};
 
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame, send_missing};
-use super::pacer::Pacing;
 use super::peer::{NEVER_PRESSED, Peer};
 use super::press::{Bench, group_of, keep_pressed, press_block, press_frame, press_packet};
-use super::store::Treatment;
+use super::store::{Store, Treatment};
 use super::{Node, enter};
 use crate::config::{ClassConfig, Config, class_of};
 use crate::trust::HELLO_LEN_MAX;
@@ -45,10 +44,28 @@ impl Node {
             refuse_too_big(env, packet, &info, packet_max);
             return None;
         }
+        self.enqueue(env, index, packet, &info).then_some(index)
+    }
+
+    /// Puts a packet into a peer's port; false if it finds no room there. It fits a datagram to the
+    /// peer, which is connected.
+    pub(super) fn enqueue(
+        &mut self,
+        env: &mut impl Env,
+        index: usize,
+        packet: &mut [u8],
+        info: &PacketInfo,
+    ) -> bool {
+        let peer = &self.peers[index];
         if info.tcp_syn {
-            clamp(packet, self.tun_mtu.min(packet_max));
+            clamp(packet, self.tun_mtu.min(peer.packet_max()));
         }
-        let class = class_of(&self.classes, &info);
+        let gather = peer.port.config().scheme.gather;
+        // A node that carries blocks on can do so only if all of one go the same way from there.
+        let by_prefix = gather == Gather::Edge && peer.carries();
+        let edge = self.outbound.entry_of(info.dst).filter(|_| by_prefix).unwrap_or_default();
+        let peer = &mut self.peers[index];
+        let class = class_of(&self.classes, info);
         let source = ClassKey::new(info.protocol, info.src_port);
         let destination = ClassKey::new(info.protocol, info.dst_port);
         let mut treatment = treatment(&self.classes, class);
@@ -56,6 +73,7 @@ impl Node {
         // a whole.
         let by_class = treatment.exempt;
         treatment.exempt |= peer.is_exception(source, destination);
+        peer.classes.arrived(class, packet.len());
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
@@ -63,15 +81,16 @@ impl Node {
             source: if by_class { NEVER_PRESSED } else { source },
             destination,
             flow: info.flow_hash,
-            group: group_of(peer.port.config().scheme.gather, &info, self.flow_seed),
+            group: group_of(gather, info, self.flow_seed, edge as u64),
             hold_ns: peer.deadlines.hold_ns(class),
             pressed: false,
         };
-        if let Admission::Dropped(_) = peer.port.arrive(env.now(), arrival) {
+        if let Admission::Dropped(reason) = peer.port.arrive(env.now(), arrival) {
+            peer.classes.dropped(class, reason);
             self.store.remove(id);
-            return None;
+            return false;
         }
-        Some(index)
+        true
     }
 
     /// Lets a peer's port press and send what it can.
@@ -81,6 +100,9 @@ impl Node {
     pub fn pump(&mut self, env: &mut impl Env, index: usize) {
         let Self { peers, store, scratch, block, .. } = self;
         let peer = &mut peers[index];
+        if peer.pacer.found().is_some() {
+            peer.forget_old_bottleneck(env.now());
+        }
         peer.port.set_rate(peer.pacer.rate());
         if !peer.again.is_empty() {
             let now = env.now();
@@ -88,7 +110,7 @@ impl Node {
         }
         // Without pacing, single packets that are not to be pressed are moved before the link is
         // offered: they came in one batch, and the small ones share datagrams.
-        let paced = matches!(peer.pacer.pacing(), Pacing::Fixed(_));
+        let paced = peer.pacer.is_paced();
         let link_first = paced || peer.port.config().scheme.trigger != Trigger::Immediate;
         loop {
             let now = env.now();
@@ -115,7 +137,10 @@ impl Node {
                 Some(Action::PressBlock) => {
                     press_block(peer, index, store, &mut Bench { out: scratch, block }, env);
                 }
-                Some(Action::Drop(id, _)) => store.remove(id),
+                Some(Action::Drop(id, reason)) => {
+                    peer.classes.dropped(store.class(id), reason);
+                    store.remove(id);
+                }
                 None => break,
             }
         }
@@ -131,6 +156,7 @@ impl Node {
 
     /// [`Node::pump`] for every peer.
     pub fn pump_all(&mut self, env: &mut impl Env) {
+        self.handed.clear();
         for index in 0..self.peers.len() {
             self.pump(env, index);
         }
@@ -185,7 +211,7 @@ impl Node {
             peer.reassembly.expire(now);
             peer.kept.expire(now, peer.rtt_ns);
             if peer.gives_up_scheme(now) {
-                peer.port.clear(|id| self.store.remove(id));
+                clear(peer, &mut self.store);
                 peer.take_up_scheme();
             }
             self.chase_missing(env, now, index);
@@ -249,13 +275,23 @@ impl Node {
         self.release(env, env.now(), index);
         let peer = &mut self.peers[index];
         peer.handshake.forget();
+        peer.reports.end_session();
         peer.kept.clear();
         peer.again.clear();
-        peer.port.clear(|id| self.store.remove(id));
+        clear(peer, &mut self.store);
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index));
         }
     }
+}
+
+/// Drops what waits for a peer.
+pub(super) fn clear(peer: &mut Peer, store: &mut Store) {
+    let Peer { port, classes, .. } = peer;
+    port.clear(|id| {
+        classes.dropped(store.class(id), DropReason::Cleared);
+        store.remove(id);
+    });
 }
 
 fn treatment(classes: &[ClassConfig], class: Option<usize>) -> Treatment {
@@ -287,11 +323,9 @@ pub(super) fn clamp(packet: &mut [u8], mtu: u16) {
     clamp_mss(packet, mtu.saturating_sub(TCP_V4_BYTES), mtu.saturating_sub(TCP_V6_BYTES));
 }
 
-/// Asks a peer for a sign of life.
+/// Asks the peer for a sign of life.
 pub(super) fn probe(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
-    peer.probed(now);
-    peer.spoke(now);
-    let probe = Control::Probe { sender_time_ns: now.as_ns(), id: index as u32 };
+    let probe = peer.probe(now, index);
     send_control(peer, index, env, &probe);
 }
 

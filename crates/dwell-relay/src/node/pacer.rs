@@ -3,17 +3,20 @@
 //! The queue must be ours: what waits in the kernel can't be pressed any more. With a
 //! configured rate the pacer hands out frames at that rate. Without one it watches the
 //! socket: while the kernel refuses datagrams the link is busy, and what the kernel takes
-//! between refusals is the link's rate.
+//! between refusals is the link's rate. If [`bottleneck`](super::bottleneck) found a slower link
+//! further on, frames are handed out at that link's rate as well.
 
 use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
+
+use super::bottleneck::Found;
 
 /// How a link's readiness is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
     /// The link's rate is configured.
     Fixed(Rate),
-    /// By back-pressure of the socket.
+    /// By back-pressure of the socket, and from what the peer reports.
     Auto,
     /// The link is never busy.
     Unlimited,
@@ -53,8 +56,11 @@ const BURST_BYTES_MAX: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Pacer {
     pacing: Pacing,
-    /// Fixed: when the link will have sent what it was given.
+    /// When the link will have sent what it was given, if its rate is configured or was found
+    /// beyond the next hop.
     free_at: Instant,
+    /// Auto: the bottleneck beyond the next hop, if it is there.
+    found: Option<Found>,
     /// Auto: the socket refused a datagram and has not become writable since.
     blocked: bool,
     blocked_at: Option<Instant>,
@@ -73,6 +79,7 @@ impl Pacer {
         Self {
             pacing,
             free_at: Instant::ZERO,
+            found: None,
             blocked: false,
             blocked_at: None,
             sample_start: None,
@@ -113,10 +120,31 @@ impl Pacer {
 
     /// When the link will be ready, if time alone decides.
     pub fn ready_at(&self) -> Instant {
+        if self.is_paced() { self.free_at.before_ns(self.ahead_ns) } else { Instant::ZERO }
+    }
+
+    /// True if frames are handed out at a rate, so that time decides.
+    pub fn is_paced(&self) -> bool {
         match self.pacing {
-            Pacing::Fixed(_) => self.free_at.before_ns(self.ahead_ns),
-            Pacing::Auto | Pacing::Unlimited => Instant::ZERO,
+            Pacing::Fixed(_) => true,
+            Pacing::Auto => self.found.is_some(),
+            Pacing::Unlimited => false,
         }
+    }
+
+    /// There is a slower link beyond the next hop, or none any more.
+    pub(super) fn set_found(&mut self, found: Option<Found>) {
+        self.found = found;
+    }
+
+    /// The rate of a slower link beyond the next hop, if there is one.
+    pub(super) fn found(&self) -> Option<Found> {
+        self.found.filter(|_| self.pacing == Pacing::Auto)
+    }
+
+    /// When the socket last refused a datagram.
+    pub(super) fn blocked_at(&self) -> Option<Instant> {
+        self.blocked_at
     }
 
     /// True while the socket refuses datagrams.
@@ -128,7 +156,11 @@ impl Pacer {
     pub fn rate(&self) -> Option<Rate> {
         match self.pacing {
             Pacing::Fixed(rate) => Some(rate),
-            Pacing::Auto => self.measured.filter(|_| self.blocked_at.is_some()),
+            Pacing::Auto => {
+                let local = self.measured.filter(|_| self.blocked_at.is_some());
+                let beyond = self.found.map(|found| found.rate);
+                [local, beyond].into_iter().flatten().min()
+            }
             Pacing::Unlimited => None,
         }
     }
@@ -153,7 +185,12 @@ impl Pacer {
     /// A frame was given to the link.
     pub fn sent(&mut self, now: Instant, link_bytes: u64) {
         self.sample_bytes += link_bytes;
-        if let Pacing::Fixed(rate) = self.pacing {
+        let pace = match self.pacing {
+            Pacing::Fixed(rate) => Some(rate),
+            Pacing::Auto => self.found.map(|found| found.pace),
+            Pacing::Unlimited => None,
+        };
+        if let Some(rate) = pace {
             let start = self.free_at.max(now.before_ns(self.catch_up_ns));
             // Control datagrams don't wait for the link. However many there are, packets get
             // their turn.

@@ -7,20 +7,25 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::{CodecId, supported_bitmap};
 use dwell_policy::{
-    ClassKey, ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Scheme,
-    Trigger,
+    ClassKey, ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Queues,
+    Scheme, Trigger,
 };
 use dwell_report::Histogram;
-use dwell_report::status::{PeerReport, PeerState, RxStatus};
+use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
 use dwell_wire::block::{BLOCK_HEADER_LEN, FRAGMENTS_MAX};
 use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
-use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
-use dwell_wire::{Hello, ReplayWindow, Report};
+use dwell_wire::record::{
+    RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, carried_record_len, fragment_record_len,
+};
+use dwell_wire::{Carried, Control, Hello, Report, Unit};
 
+use super::bottleneck::{Bottleneck, Heard};
+use super::classes::Classes;
 use super::deadlines::Deadlines;
 use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
 use super::reassembly::Reassemblies;
+use super::reports::{ASK_AGAIN_NS, Reports};
 use super::resend::Kept;
 use crate::config::{ClassConfig, PeerConfig, RateConfig};
 use crate::trust::{Handshake, Offer, RandomSource, Session};
@@ -36,9 +41,6 @@ pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
 const PROBE_AGAIN_NS: u64 = SECOND_NS;
 /// While packets come in, the round trip is measured this often.
 const MEASURE_NS: u64 = 10 * SECOND_NS;
-/// While packets come in, the peer is told so this often.
-const REPORT_NS: u64 = SECOND_NS;
-
 /// What waits under an old scheme may leave for so long before it is dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 
@@ -78,6 +80,10 @@ pub(crate) struct Extra {
     pub(crate) unwritten: u64,
     pub(crate) resent_datagrams: u64,
     pub(crate) resent_bytes: u64,
+    /// What other peers sent pressed, and went into the port unopened.
+    pub(crate) carried: Count,
+    /// All that were sent in sessions, whatever was in them.
+    pub(crate) datagrams: u64,
 }
 
 pub(crate) struct Peer {
@@ -87,6 +93,8 @@ pub(crate) struct Peer {
     pub(crate) endpoint: Option<SocketAddr>,
     pub(crate) port: Port,
     pub(crate) pacer: Pacer,
+    /// What is known of the way beyond the next hop.
+    pub(crate) bottleneck: Bottleneck,
     pub(crate) handshake: Handshake,
     pub(crate) state: PeerState,
     pub(crate) removed: bool,
@@ -101,6 +109,8 @@ pub(crate) struct Peer {
     /// How long the block in the press is, if it was rearranged.
     pub(crate) regrouped_len: Option<u16>,
     pub(crate) deadlines: Deadlines,
+    /// Accounts by class.
+    pub(crate) classes: Classes,
     /// When held-back packets go at the latest, if the link waits for that.
     pub(crate) hold_until: Option<Instant>,
     /// The units of the frame that is being sent; storage that is used again.
@@ -123,16 +133,11 @@ pub(crate) struct Peer {
     unanswered_since: Option<Instant>,
     spoke_at: Instant,
     probed_at: Instant,
-    reported_at: Instant,
-    reported_data: u64,
-    reported_bytes: u64,
-    /// What had been received when the session began: reports count from there.
-    session_base: RxStatus,
+    pub(crate) reports: Reports,
     pub(crate) records: u64,
     /// Records that carried packets: only they are worth a report, or two idle peers would
     /// report each other's reports for ever.
     pub(crate) data_records: u64,
-    session_records: u64,
 }
 
 impl Peer {
@@ -147,13 +152,13 @@ impl Peer {
         let mut fragment_id = [0; 4];
         random(&mut fragment_id);
         config.exceptions.sort_unstable();
-        let offer = Offer { datagram_max: u16::MAX, codecs: supported_bitmap() };
-        let handshake = Handshake::new(&config.security, offer, random);
+        let handshake = Handshake::new(&config.security, offer(false), random);
         let mut peer = Self {
             generation,
             endpoint,
             port: Port::new(PortConfig::default())?,
             pacer: Pacer::new(pacing(&config)),
+            bottleneck: Bottleneck::default(),
             handshake,
             state: PeerState::Connecting,
             removed: false,
@@ -163,6 +168,7 @@ impl Peer {
             old_scheme: None,
             regrouped_len: None,
             deadlines: Deadlines::default(),
+            classes: Classes::default(),
             hold_until: None,
             frame_units: Vec::new(),
             fragment_id: u32::from_be_bytes(fragment_id),
@@ -179,16 +185,14 @@ impl Peer {
             unanswered_since: None,
             spoke_at: Instant::ZERO,
             probed_at: Instant::ZERO,
-            reported_at: Instant::ZERO,
-            reported_data: 0,
-            reported_bytes: 0,
-            session_base: RxStatus::default(),
+            reports: Reports::default(),
             records: 0,
             data_records: 0,
-            session_records: 0,
             config,
         };
+        peer.listen_for_bottleneck();
         peer.deadlines.configure(classes);
+        peer.classes.configure(classes);
         peer.pacer.set_exact(peer.is_to_chunk());
         peer.refresh_deadlines();
         peer.configure_port()?;
@@ -206,8 +210,10 @@ impl Peer {
         let other_codec = config.codec != self.config.codec;
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
+        self.listen_for_bottleneck();
         self.pacer.set_exact(self.is_to_chunk());
         self.deadlines.configure(classes);
+        self.classes.configure(classes);
         self.refresh_deadlines();
         self.configure_port()?;
         if other_codec {
@@ -287,8 +293,59 @@ impl Peer {
         self.deadlines.refresh(self.config.one_way_delay_ns, frame_ns)
     }
 
-    /// The peer answered a probe.
-    pub(crate) fn measured_rtt(&mut self, rtt_ns: u64) {
+    /// Whether the peer's reports tell of a bottleneck beyond the next hop.
+    pub(crate) fn listens(&self) -> bool {
+        self.config.rate == RateConfig::Auto
+    }
+
+    fn listen_for_bottleneck(&mut self) {
+        self.reports.want(self.listens());
+        if !self.listens() {
+            self.bottleneck.forget();
+            self.pacer.set_found(None);
+        }
+    }
+
+    /// The peer reported on the present session.
+    pub(crate) fn heard_report(&mut self, now: Instant, report: &Report) {
+        if !self.reports.heard(report) {
+            return;
+        }
+        self.reported = Some(Reports::told(report));
+        // Who does not say when it came can't tell of a queue.
+        if !self.listens() || report.highest_at_ns == 0 {
+            return;
+        }
+        let headers = report.datagrams.saturating_mul(self.link_bytes(0));
+        let heard = Heard {
+            highest: report.highest_sequence,
+            highest_at_ns: report.highest_at_ns,
+            bytes: report.bytes.saturating_add(headers),
+            refused_at: self.pacer.blocked_at(),
+        };
+        self.bottleneck.heard(now, &heard);
+        self.pacer.set_found(self.bottleneck.found());
+    }
+
+    /// The peer answered a probe that was sent then, and that came there then, by its clock.
+    pub(crate) fn answered(&mut self, now: Instant, sent_at: Instant, came_at_ns: u64) {
+        if sent_at > now {
+            return; // no probe of ours
+        }
+        self.reports.answered(sent_at);
+        if self.listens() {
+            self.bottleneck.probed(now, sent_at, came_at_ns);
+        }
+        self.measured_rtt(now.since_ns(sent_at));
+    }
+
+    /// What was found may be too old to be true.
+    pub(crate) fn forget_old_bottleneck(&mut self, now: Instant) {
+        self.bottleneck.forget_old(now);
+        self.pacer.set_found(self.bottleneck.found());
+    }
+
+    fn measured_rtt(&mut self, rtt_ns: u64) {
         self.rtt_ns = Some(rtt_ns);
         self.deadlines.measured(rtt_ns);
         if self.refresh_deadlines() {
@@ -304,6 +361,38 @@ impl Peer {
     /// Whether the peer can decode this; believed of a peer that was never heard.
     pub(crate) fn decodes(&self, codec: CodecId) -> bool {
         self.hello.is_none_or(|hello| hello.decodes(codec as u8))
+    }
+
+    /// Whether this node carries on what the peer sends pressed: the peer is told so.
+    pub(crate) fn set_transit(&mut self, transit: bool) {
+        self.handshake.set_offer(offer(transit));
+    }
+
+    /// Whether the peer carries on what is sent to it pressed.
+    pub(crate) fn carries(&self) -> bool {
+        self.hello.is_some_and(|hello| hello.carries())
+    }
+
+    /// Whether packets can be sent to it.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.handshake.current().is_some() && self.state == PeerState::Up
+    }
+
+    /// Whether this can go to the peer unopened.
+    pub(crate) fn can_carry(&self, carried: &Carried<'_>) -> bool {
+        let (codec, is_known) = match carried.unit {
+            Unit::Pressed(pressed) => (pressed.codec, pressed.epoch == 0),
+            Unit::Block(block) => (block.codec, !block.is_of_later_version()),
+        };
+        // Where some packets are held back longer than others, nobody knows for how long these may.
+        let is_sorted = self.is_chunked()
+            && self.deadlines.any()
+            && self.port.config().scheme.queues != Queues::One;
+        let decodes = self.hello.is_some_and(|hello| hello.decodes(codec));
+        let len = carried_record_len(carried);
+        let fits =
+            len <= self.units_bytes_max() || len.div_ceil(self.part_bytes_max()) <= FRAGMENTS_MAX;
+        self.is_connected() && decodes && is_known && !is_sorted && fits
     }
 
     /// True if packets from or to such a port must not be pressed.
@@ -403,6 +492,8 @@ impl Peer {
         if self.endpoint.replace(endpoint) != Some(endpoint) {
             // Another way, of which nothing was measured.
             self.deadlines.forget();
+            self.bottleneck.forget();
+            self.pacer.set_found(None);
             self.rtt_ns = None;
             self.refresh_deadlines();
         }
@@ -420,10 +511,8 @@ impl Peer {
         self.refresh_deadlines();
         self.refresh_port();
         self.heard(now);
-        self.reported_data = self.data_records;
-        self.reported_bytes = self.rx.bytes;
-        self.session_base = self.rx.clone();
-        self.session_records = self.records;
+        self.reports.begin_session(now, &self.rx, (self.records, self.data_records));
+        self.bottleneck.begin_session();
         !self.codec_accepted()
     }
 
@@ -458,10 +547,10 @@ impl Peer {
         if self.handshake.current().is_none() {
             return Due::default();
         }
-        let report = self.data_records > self.reported_data && now >= self.reported_at + REPORT_NS;
+        let report = self.report_at().is_some_and(|at| now >= at);
         // Who hears packets all the time has no reason to ask, but wants the round trip.
         let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
-        let measure = (report && due_again) || now >= self.measure_at();
+        let measure = (report && due_again) || now >= self.measure_at() || now >= self.ask_at();
         Due {
             probe: now >= self.probe_at(patience) || measure,
             report,
@@ -481,9 +570,7 @@ impl Peer {
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
             at = at.min(self.measure_at()).min(self.order.deadline(self.waits()));
-            if self.data_records > self.reported_data {
-                at = at.min(self.reported_at + REPORT_NS);
-            }
+            at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
         }
         at
     }
@@ -522,35 +609,40 @@ impl Peer {
         self.handshake.current().is_some() && now >= self.probed_at + PROBE_AGAIN_NS
     }
 
-    pub(crate) fn probed(&mut self, now: Instant) {
-        self.probed_at = now;
+    fn report_at(&self) -> Option<Instant> {
+        self.reports.due_at(&self.rx, self.data_records, self.pacer.rate())
     }
 
-    /// The report that goes out now: what was received in this session, and the rate at which
-    /// it came since the last report.
-    pub(crate) fn report(&mut self, now: Instant) -> Report {
-        let took_ns = now.since_ns(self.reported_at).max(1);
-        let bytes = self.rx.bytes - self.reported_bytes;
-        self.reported_at = now;
-        self.reported_data = self.data_records;
-        self.reported_bytes = self.rx.bytes;
-        let bps = u128::from(bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
-        let (base, window) = (&self.session_base, self.handshake.current().map(Session::window));
-        Report {
-            datagrams: self.rx.datagrams - base.datagrams,
-            bytes: self.rx.bytes - base.bytes,
-            records: self.records - self.session_records,
-            lost: window.map_or(0, ReplayWindow::lost),
-            duplicates: self.rx.replayed - base.replayed,
-            highest_sequence: window.map_or(0, ReplayWindow::highest),
-            delivery_bps: u64::try_from(bps).unwrap_or(u64::MAX),
-        }
+    /// When the peer is to be told how often we want reports.
+    fn ask_at(&self) -> Instant {
+        let must = self.reports.must_ask();
+        if must { self.probed_at + ASK_AGAIN_NS } else { Instant::FAR_FUTURE }
     }
+
+    /// The report that goes out now.
+    pub(crate) fn report(&mut self, now: Instant) -> Report {
+        let report = self.reports.report(now, &self.rx, (self.records, self.data_records));
+        let waiting_bytes = self.port.backlog_bytes();
+        Report { waiting_bytes, waiting_ns: self.port.waiting_ns(), ..report }
+    }
+
+    /// A probe that goes out now.
+    pub(crate) fn probe(&mut self, now: Instant, index: usize) -> Control {
+        self.probed_at = now;
+        self.spoke(now);
+        let report_every_ms = self.reports.wish_ms();
+        Control::Probe { sender_time_ns: now.as_ns(), id: index as u32, report_every_ms }
+    }
+}
+
+/// What a peer is told.
+fn offer(carries: bool) -> Offer {
+    Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), carries }
 }
 
 fn pacing(config: &PeerConfig) -> Pacing {
     match config.rate {
-        RateConfig::Auto => Pacing::Auto,
+        RateConfig::Auto | RateConfig::Local => Pacing::Auto,
         RateConfig::Unlimited => Pacing::Unlimited,
         RateConfig::Fixed(rate) => Pacing::Fixed(rate),
     }

@@ -1,16 +1,19 @@
 //! The press: packets and blocks of them to the codec, and its results back into the store.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 
 use dwell_codec::CodecId;
 use dwell_policy::{Gather, Outcome, PacketId};
-use dwell_wire::PacketInfo;
+use dwell_wire::carried::carried_extra_len;
 use dwell_wire::header::PRESSED_HEADER_LEN;
+use dwell_wire::packet::destination;
 use dwell_wire::regroup::{grown_bytes_max, regroup};
+use dwell_wire::{Label, PacketInfo};
 
 use super::env::{Env, PressJob, Pressing, Ticket};
 use super::peer::Peer;
-use super::store::{Pressed, Store};
+use super::store::{Onward, Pressed, Store};
 
 /// Buffers that the press works with.
 pub(super) struct Bench<'a> {
@@ -20,13 +23,18 @@ pub(super) struct Bench<'a> {
     pub(super) block: &'a mut Vec<u8>,
 }
 
-/// What is pressed together has the same group.
-pub(super) fn group_of(gather: Gather, info: &PacketInfo, seed: u64) -> u64 {
+/// Links that what is pressed here may take: a loop that no label shows must end.
+const HOP_LIMIT: u8 = 16;
+/// Of addresses of IPv6 a label names the part that networks are told apart by.
+const LABEL_BITS_V6: u8 = 64;
+
+/// What is pressed together has the same group. `edge` tells apart where packets leave that go to
+/// the same peer, if that matters.
+pub(super) fn group_of(gather: Gather, info: &PacketInfo, seed: u64, edge: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     seed.hash(&mut hasher);
     match gather {
-        // All packets to a peer leave at the same egress.
-        Gather::Edge => return 0,
+        Gather::Edge => return edge,
         Gather::Service => {
             // As in the flow: fragments have no ports, so that all go the same way.
             let port = if info.fragment { 0 } else { info.dst_port };
@@ -93,6 +101,24 @@ fn gather<'p>(
     false
 }
 
+/// Where what is pressed of these packets goes beyond the peer, if that can carry it on.
+fn onward<'p>(peer: &Peer, packets: impl Iterator<Item = &'p [u8]>) -> Option<Onward> {
+    if !peer.carries() {
+        return None;
+    }
+    let label = Label::of_all(packets.filter_map(destination))?;
+    let label = match label.address() {
+        IpAddr::V4(_) => label,
+        IpAddr::V6(_) => Label::new(label.address(), label.bits().min(LABEL_BITS_V6)),
+    };
+    Some(Onward { hop_limit: HOP_LIMIT, label })
+}
+
+/// What a label adds to the bytes that were pressed.
+fn extra_bytes(onward: Option<Onward>) -> u32 {
+    onward.map_or(0, |onward| carried_extra_len(&onward.label) as u32)
+}
+
 fn give(
     peer: &mut Peer,
     (index, id): (usize, PacketId),
@@ -149,18 +175,30 @@ pub(super) fn keep_pressed(
         all => all.iter().map(|&id| store.get(id).0.len()).sum(),
     };
     let Ok(declared) = u16::try_from(original_len) else { return Outcome::NotSmaller };
-    let len = bytes.len() as u32;
+    let onward = match block {
+        [] => onward(peer, std::iter::once(store.get(id).0)),
+        all => onward(peer, all.iter().map(|&id| store.get(id).0)),
+    };
+    let len = bytes.len() as u32 + extra_bytes(onward);
     let gains = peer.port.config().frame.gains(len, (packets as u32, u32::from(declared)));
     let is_block = packets > 1;
     let regrouped_len = peer.regrouped_len.filter(|_| is_block);
     let declared = regrouped_len.unwrap_or(declared);
     // The format has no room for what grew, whatever headers are saved, nor for more parts.
-    if !gains || bytes.len() >= usize::from(declared) || bytes.len() > peer.cut_bytes_max() {
+    if !gains || bytes.len() >= usize::from(declared) || len as usize > peer.cut_bytes_max() {
         return Outcome::NotSmaller;
     }
     let codec = codec as u8;
     let is_regrouped = regrouped_len.is_some();
-    let pressed = Pressed { codec, epoch: 0, original_len: declared, is_block, is_regrouped };
+    let pressed = Pressed {
+        codec,
+        epoch: 0,
+        original_len: declared,
+        is_block,
+        is_regrouped,
+        is_frame: false,
+        onward,
+    };
     store.press(id, pressed, bytes);
     Outcome::Smaller(len)
 }
@@ -204,14 +242,22 @@ pub(super) fn press_frame(
     });
     let (outcome, took_ns) = match reply {
         Pressing::Done { len: Some(len), took_ns } => {
-            let gains = peer.port.config().frame.gains(len as u32, (packets, bytes));
+            let onward = onward(peer, units.iter().map(|unit| store.get(unit.id).0));
+            let unit_len = len as u32 + extra_bytes(onward);
+            let gains = peer.port.config().frame.gains(unit_len, (packets, bytes));
             if gains {
-                let codec = peer.config.codec.id as u8;
-                let is_block = true;
-                let pressed = Pressed { codec, epoch: 0, original_len, is_block, is_regrouped };
+                let pressed = Pressed {
+                    codec: peer.config.codec.id as u8,
+                    epoch: 0,
+                    original_len,
+                    is_block: true,
+                    is_regrouped,
+                    is_frame: true,
+                    onward,
+                };
                 store.press(first, pressed, &bench.out[..len]);
             }
-            (if gains { Outcome::Smaller(len as u32) } else { Outcome::NotSmaller }, took_ns)
+            (if gains { Outcome::Smaller(unit_len) } else { Outcome::NotSmaller }, took_ns)
         }
         Pressing::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
         Pressing::Failed | Pressing::Pending => (Outcome::Failed, 0),

@@ -12,8 +12,8 @@ const RECORDS_MAX: usize = 64;
 const BYTES_MAX: usize = 512 << 10;
 /// ... and for how long one is waited for.
 const WAIT_NS: u64 = 2 * SECOND_NS;
-/// No record is longer than a packet can be, and its header.
-const RECORD_BYTES_MAX: usize = super::LEN_MAX + 8;
+/// No record is longer than a packet can be, and its headers.
+const RECORD_BYTES_MAX: usize = super::LEN_MAX + super::RECORD_ROOM;
 
 /// Why a record that came in fragments was dropped; how many of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

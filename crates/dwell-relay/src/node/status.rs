@@ -6,12 +6,10 @@ use dwell_base::Instant;
 use dwell_report::status::{
     ClassStatus, PeerStatus, RateSource, RxStatus, Status, TunStatus, TxStatus,
 };
-use dwell_wire::ReplayWindow;
 
 use super::Node;
 use super::pacer::Pacing;
 use super::peer::Peer;
-use crate::trust::Session;
 
 /// Classes told of each peer: the document must fit into a socket's buffer.
 const CLASSES_MAX: usize = 64;
@@ -70,7 +68,10 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         since_heard_ns: peer.heard_at.map(|at| now.since_ns(at)),
         tx: tx_status(peer),
         rx: rx_status(peer),
+        bottleneck_bps: peer.pacer.found().map(|found| found.rate.as_bps()),
+        beyond_ns: peer.bottleneck.queue_ns(),
         deadlines: peer.deadlines.status(),
+        traffic: peer.classes.status(),
         one_way_ns: peer.deadlines.one_way_ns(config.one_way_delay_ns),
         classes: peer.port.learned_classes().take(CLASSES_MAX).map(ClassStatus::learned).collect(),
     }
@@ -89,13 +90,16 @@ fn tx_status(peer: &Peer) -> TxStatus {
         control_bytes: extra.control_bytes,
         resent_datagrams: extra.resent_datagrams,
         resent_bytes: extra.resent_bytes,
+        carried: extra.carried,
+        datagrams: extra.datagrams,
+        peer_got_datagrams: peer.reports.path().got,
+        peer_lost_datagrams: peer.reports.path().lost,
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(peer.port.accounts())
     }
 }
 
 fn rx_status(peer: &Peer) -> RxStatus {
-    let lost = peer.handshake.current().map(Session::window).map_or(0, ReplayWindow::lost);
     let drops = peer.reassembly.drops();
     let dropped = [
         ("timed_out", drops.timed_out),
@@ -103,7 +107,7 @@ fn rx_status(peer: &Peer) -> RxStatus {
         ("malformed", drops.malformed),
     ];
     RxStatus {
-        lost_datagrams: lost,
+        lost_datagrams: peer.reports.lost(),
         recovered_datagrams: peer.order.counts.recovered,
         unrecovered_datagrams: peer.order.counts.given_up,
         dropped_records: dropped.map(|(name, count)| (name.to_owned(), count)).into(),

@@ -1,6 +1,7 @@
 //! Where the bytes of waiting packets live.
 
 use dwell_policy::PacketId;
+use dwell_wire::Label;
 
 /// A packet's place. Places are made as they are needed and used again, so that memory
 /// follows the longest queue and nothing is allocated once it was reached.
@@ -32,6 +33,18 @@ pub(crate) struct Pressed {
     pub(crate) is_block: bool,
     /// What was pressed is not these packets as they were, but rearranged.
     pub(crate) is_regrouped: bool,
+    /// It is all packets of a frame, the others of which have places too.
+    pub(crate) is_frame: bool,
+    /// Where it goes beyond the next node, if that node can carry it on.
+    pub(crate) onward: Option<Onward>,
+}
+
+/// How far a pressed packet or block goes, and where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Onward {
+    /// Links that it may still take.
+    pub(crate) hop_limit: u8,
+    pub(crate) label: Label,
 }
 
 /// The packets that wait in the ports of a node, by the names that the core knows them by.
@@ -56,6 +69,18 @@ impl Store {
         PacketId(at)
     }
 
+    /// Keeps what came pressed.
+    pub(crate) fn insert_pressed(
+        &mut self,
+        data: &[u8],
+        pressed: Pressed,
+        treatment: Treatment,
+    ) -> PacketId {
+        let id = self.insert(data, treatment);
+        self.places[id.0 as usize].codec = Some(pressed);
+        id
+    }
+
     /// The bytes to send, and how they are pressed if they are.
     pub(crate) fn get(&self, id: PacketId) -> (&[u8], Option<Pressed>) {
         let place = &self.places[id.0 as usize];
@@ -65,6 +90,11 @@ impl Store {
     /// How the packet is treated.
     pub(crate) fn treatment(&self, id: PacketId) -> Treatment {
         self.places[id.0 as usize].treatment
+    }
+
+    /// The packet's class, by its index.
+    pub(crate) fn class(&self, id: PacketId) -> Option<usize> {
+        self.treatment(id).class.map(usize::from)
     }
 
     /// Puts a packet's pressed form in its place.

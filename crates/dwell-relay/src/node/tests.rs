@@ -1,8 +1,11 @@
 //! Nodes over hostile virtual networks, in virtual time.
 
+mod beyond;
 mod blocks;
+mod chains;
 mod chunks;
 mod harness;
 mod keys;
 mod lost;
 mod pairs;
+mod row;

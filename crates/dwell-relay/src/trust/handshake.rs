@@ -2,6 +2,7 @@
 
 use dwell_base::Instant;
 use dwell_wire::header::HELLO_NONCE_LEN;
+use dwell_wire::hello::HELLO_CARRIES;
 use dwell_wire::{Cookie, DataHeader, Hello, Response};
 use snow::HandshakeState;
 use zeroize::Zeroizing;
@@ -27,17 +28,24 @@ pub enum Heard {
 }
 
 /// What the two ends tell each other beside what makes the keys.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) datagram_max: u16,
     pub(crate) codecs: u16,
+    /// Pressed units are carried on.
+    pub(crate) carries: bool,
 }
 
 impl Offer {
     /// In the form of a hello without salts.
     pub(super) fn to_hello(self) -> Hello {
-        let Self { datagram_max, codecs } = self;
-        Hello { salt: [0; 16], echo: [0; 16], datagram_max, codecs, flags: 0 }
+        let Self { datagram_max, codecs, .. } = self;
+        Hello { salt: [0; 16], echo: [0; 16], datagram_max, codecs, flags: self.flags() }
+    }
+
+    /// The flags of hellos.
+    pub(super) fn flags(self) -> u16 {
+        if self.carries { HELLO_CARRIES } else { 0 }
     }
 }
 
@@ -87,6 +95,14 @@ impl Handshake {
                 Method::Keyed(Box::new(Keyed::new(keys, &own, offer, random)))
             }
         })
+    }
+
+    /// What the peer is told from now on: if it is something else, a new session is asked for.
+    pub(crate) fn set_offer(&mut self, offer: Offer) {
+        match &mut self.0 {
+            Method::Salted(salted) => salted.set_offer(offer),
+            Method::Keyed(keyed) => keyed.set_offer(offer),
+        }
     }
 
     /// True if datagrams are sealed.

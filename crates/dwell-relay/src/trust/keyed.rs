@@ -146,6 +146,14 @@ impl Keyed {
         self.want();
     }
 
+    /// See [`Handshake::set_offer`](super::Handshake::set_offer).
+    pub(super) fn set_offer(&mut self, offer: Offer) {
+        if offer != self.offer {
+            self.offer = offer;
+            self.want();
+        }
+    }
+
     /// Asks for a new session, if it is not being asked for.
     pub(super) fn want(&mut self) {
         if !self.wanted {

@@ -100,6 +100,12 @@ impl Salted {
         }
     }
 
+    /// See [`Handshake::set_offer`](super::Handshake::set_offer).
+    pub(super) fn set_offer(&mut self, offer: Offer) {
+        self.wanted |= offer != self.offer;
+        self.offer = offer;
+    }
+
     /// True if datagrams are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
         self.shared.is_some()
@@ -246,7 +252,8 @@ impl Salted {
         flags: u16,
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> usize {
-        let Offer { datagram_max, codecs } = self.offer;
+        let Offer { datagram_max, codecs, .. } = self.offer;
+        let flags = flags | self.offer.flags();
         let body = Hello { salt, echo, datagram_max, codecs, flags }.encode();
         let Some(key) = &self.hello_key else {
             out[0] = Kind::HelloPlain.first_byte();
@@ -287,7 +294,7 @@ mod tests {
 
     fn end(seed: u64, key: Option<&[u8; 32]>) -> Salted {
         let mut rng = Rng::from_seed(seed);
-        let offer = Offer { datagram_max: 1472, codecs: 6 };
+        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false };
         Salted::new(key.map_or(Key::None, Key::Shared), offer, Box::new(move |b| rng.fill(b)))
     }
 

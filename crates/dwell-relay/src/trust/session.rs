@@ -175,7 +175,12 @@ impl Session {
         self.heard
     }
 
-    /// The low half of the number that the next datagram gets.
+    /// The number that the next datagram gets.
+    pub fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Its low half.
     pub fn next_sequence_low(&self) -> u32 {
         self.next_sequence as u32
     }

@@ -101,7 +101,7 @@ impl End {
             psk: psk.map(secret),
         };
         let mut random = sources(u64::from(own));
-        let offer = Offer { datagram_max: 1472, codecs: 6 };
+        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false };
         Self {
             identity: Identity::new(&secret(own), &mut random),
             handshake: Handshake::new(&security, offer, random()),
@@ -221,6 +221,24 @@ fn a_responder_does_not_send_before_it_hears_that_the_session_is_wanted() {
     let first = a.initial(at(0)).unwrap();
     b.answer(at(0), &first).unwrap();
     assert!(b.handshake.current().is_none());
+}
+
+#[test]
+fn what_a_node_offers_reaches_its_peer_and_a_change_renews_the_session() {
+    let (mut a, mut b) = (End::new(1, 2, None), End::new(2, 1, None));
+    for (now, carries) in [(at(0), false), (at(20_000), true), (at(40_000), false)] {
+        let offer = Offer { datagram_max: 1472, codecs: 6, carries };
+        a.handshake.set_offer(offer);
+        let first = a.initial(now).expect("a new session is wanted");
+        a.unix_ns += 1;
+        let answer = b.answer(now, &first).expect("b answers");
+        assert!(a.responded(now, &answer));
+        let sealed = a.seal(b"by the new one");
+        let (_, began) = b.open(now, &sealed).expect("it opens");
+        assert_eq!(began.map(|hello| hello.carries()), Some(carries));
+        a.handshake.set_offer(offer);
+        assert_eq!(a.initial(now), None, "nothing has changed");
+    }
 }
 
 #[test]

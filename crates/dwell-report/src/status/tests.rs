@@ -47,6 +47,8 @@ pub(crate) fn example() -> Status {
             tx: example_tx(),
             rx: example_rx(),
             one_way_ns: Some(21_000_000),
+            bottleneck_bps: None,
+            beyond_ns: Some(1_000_000),
             deadlines: vec![DeadlineStatus {
                 class: "meters".to_owned(),
                 max_wait_ns: 50_000_000,
@@ -55,6 +57,15 @@ pub(crate) fn example() -> Status {
                 late: 2,
                 excess_mean_ns: 40_000,
                 excess_max_ns: 60_000,
+            }],
+            traffic: vec![ClassTraffic {
+                class: "meters".to_owned(),
+                arrived: count(75, 7_500),
+                sent: count(70, 7_000),
+                pressed: count(60, 6_000),
+                received: count(5, 500),
+                dropped: map([("queue_packets", 5)]),
+                sojourn: HistogramSummary { count: 70, p99_ns: 28_060_000, ..Default::default() },
             }],
             classes: vec![ClassStatus {
                 class: "tcp/443".into(),
@@ -96,6 +107,10 @@ fn example_tx() -> TxStatus {
         control_bytes: 900,
         resent_datagrams: 9,
         resent_bytes: 13_000,
+        carried: count(30, 12_000),
+        datagrams: 621,
+        peer_got_datagrams: 600,
+        peer_lost_datagrams: 10,
         send_errors: map([("ENOBUFS", 0)]),
     }
 }
@@ -110,6 +125,9 @@ fn example_rx() -> RxStatus {
         fragments: 7,
         dropped_records: map([("timed_out", 1)]),
         packets: count(900, 90_000),
+        carried: count(70, 40_000),
+        forwarded: count(15, 1500),
+        hop_limit: 0,
         lost_datagrams: 10,
         recovered_datagrams: 4,
         unrecovered_datagrams: 1,
@@ -126,6 +144,8 @@ fn example_rx() -> RxStatus {
             lost: 10,
             duplicates: 0,
             delivery_bps: 9_500_000,
+            waiting_bytes: 12_000,
+            waiting_ns: 9_600_000,
         }),
     }
 }
@@ -231,6 +251,13 @@ const EXAMPLE_JSON: &str = r#"{
         "control_bytes": 900,
         "resent_datagrams": 9,
         "resent_bytes": 13000,
+        "carried": {
+          "packets": 30,
+          "bytes": 12000
+        },
+        "datagrams": 621,
+        "peer_got_datagrams": 600,
+        "peer_lost_datagrams": 10,
         "send_errors": {
           "ENOBUFS": 0
         }
@@ -249,6 +276,15 @@ const EXAMPLE_JSON: &str = r#"{
           "packets": 900,
           "bytes": 90000
         },
+        "carried": {
+          "packets": 70,
+          "bytes": 40000
+        },
+        "forwarded": {
+          "packets": 15,
+          "bytes": 1500
+        },
+        "hop_limit": 0,
         "lost_datagrams": 10,
         "recovered_datagrams": 4,
         "unrecovered_datagrams": 1,
@@ -264,10 +300,14 @@ const EXAMPLE_JSON: &str = r#"{
           "records": 930,
           "lost": 10,
           "duplicates": 0,
-          "delivery_bps": 9500000
+          "delivery_bps": 9500000,
+          "waiting_bytes": 12000,
+          "waiting_ns": 9600000
         }
       },
       "one_way_ns": 21000000,
+      "bottleneck_bps": null,
+      "beyond_ns": 1000000,
       "deadlines": [
         {
           "class": "meters",
@@ -277,6 +317,57 @@ const EXAMPLE_JSON: &str = r#"{
           "late": 2,
           "excess_mean_ns": 40000,
           "excess_max_ns": 60000
+        }
+      ],
+      "traffic": [
+        {
+          "class": "meters",
+          "arrived": {
+            "packets": 75,
+            "bytes": 7500
+          },
+          "sent": {
+            "packets": 70,
+            "bytes": 7000
+          },
+          "pressed": {
+            "packets": 60,
+            "bytes": 6000
+          },
+          "received": {
+            "packets": 5,
+            "bytes": 500
+          },
+          "dropped": {
+            "queue_packets": 5
+          },
+          "sojourn": {
+            "count": 70,
+            "min_ns": 0,
+            "mean_ns": 0,
+            "p50_ns": 0,
+            "p90_ns": 0,
+            "p99_ns": 28060000,
+            "max_ns": 0,
+            "at_most": [
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0,
+              0
+            ]
+          }
         }
       ],
       "classes": [

@@ -26,7 +26,7 @@ const TCP_CWR: u8 = 0x80;
 /// Cuts `packet` into packets of at most `max` bytes and gives each to `each`, in order; a
 /// packet that fits goes as it is. False if it can't be cut. `info` is what was read of it,
 /// and `piece` room that is used again.
-pub(crate) fn cut(
+pub fn cut(
     packet: &[u8],
     info: &PacketInfo,
     max: usize,

@@ -8,6 +8,7 @@ use dwell_policy::{
     PortConfig, Trigger,
 };
 use dwell_report::Histogram;
+use dwell_wire::regroup::grown_bytes_max;
 
 use super::press::{Job, Press};
 use super::timeline::Timeline;
@@ -43,6 +44,8 @@ pub struct LaneSetup {
     pub press: Box<dyn Press>,
     /// By class with a deadline: how long its packets may wait, in nanoseconds.
     pub waits_ns_max: Vec<u64>,
+    /// Whether the headers of a block's packets are regrouped by field, as relays do it.
+    pub regroup: bool,
 }
 
 /// What became of the packets of a class with a deadline.
@@ -72,6 +75,7 @@ pub struct Lane {
     gather: Gather,
     holds: bool,
     keeps_bytes: bool,
+    regroups: bool,
     waits_ns_max: Vec<u64>,
     now_ns: u64,
     transmitter_ns: u64,
@@ -116,6 +120,7 @@ impl Lane {
             gather: scheme.gather,
             holds: matches!(scheme.trigger, Trigger::Chunk { .. }),
             keeps_bytes: scheme.press != dwell_policy::Press::Never,
+            regroups: setup.regroup,
             waits_ns_max: setup.waits_ns_max,
             now_ns: 0,
             transmitter_ns: NEVER_NS,
@@ -214,12 +219,12 @@ impl Lane {
                 Action::Press(id) => {
                     self.ids.clear();
                     self.ids.push(id);
-                    self.press();
+                    self.press(false);
                 }
                 Action::PressBlock => {
                     self.ids.clear();
                     self.ids.extend_from_slice(self.port.block());
-                    self.press();
+                    self.press(self.regroups);
                 }
                 Action::Send => self.send(),
                 Action::Drop(id, _) => self.drop_packet(id),
@@ -232,18 +237,36 @@ impl Lane {
         self.port.assert_invariants();
     }
 
-    /// Presses the packets in `ids` together.
-    fn press(&mut self) {
-        let Some(&first) = self.ids.first() else { return };
+    /// Puts the packets in `ids` into `block`, and tells how many bytes they have.
+    fn gather(&mut self, regroup: bool) -> usize {
+        let bytes = |id: &PacketId| self.packets.get(*id).bytes.as_deref().unwrap_or_default();
+        let raw = self.ids.iter().map(|id| bytes(id).len()).sum();
         self.block.clear();
-        for &id in &self.ids {
-            self.block.extend_from_slice(self.packets.get(id).bytes.as_deref().unwrap_or_default());
+        if regroup {
+            let packets: Vec<&[u8]> = self.ids.iter().map(bytes).collect();
+            self.block.resize(raw + grown_bytes_max(packets.len()), 0);
+            let fits = |&len: &usize| len <= usize::from(u16::MAX);
+            if let Some(len) = dwell_wire::regroup::regroup(&packets, &mut self.block).filter(fits) {
+                self.block.truncate(len);
+                return raw;
+            }
+            self.block.clear();
         }
+        for id in &self.ids {
+            self.block.extend_from_slice(bytes(id));
+        }
+        raw
+    }
+
+    /// Presses the packets in `ids` together.
+    fn press(&mut self, regroup: bool) {
+        let Some(&first) = self.ids.first() else { return };
+        let raw = self.gather(regroup);
         let frame = &self.port.config().frame;
-        let (packets, raw) = (self.ids.len() as u32, self.block.len());
+        let packets = self.ids.len() as u32;
         // One byte less than the packets, with a header: what doesn't fit is not smaller.
         let header = frame.pressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
-        let room = raw.saturating_sub(header + 1);
+        let room = self.block.len().saturating_sub(header + 1);
         let class = self.packets.get(first).service;
         let pressed = self.press.press(Job { class, bytes: &self.block, room });
         let gains = |len: usize| frame.gains(len as u32, (packets, raw as u32));

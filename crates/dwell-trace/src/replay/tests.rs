@@ -280,6 +280,7 @@ fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], hold_ns: u64
         rate: Rate::from_mbps(2),
         press: Box::new(Constant { ratio: RATIO, time_ns: TIME_NS }),
         waits_ns_max: vec![hold_ns],
+        regroup: false,
     })
     .unwrap();
     for &(at_ns, bytes) in arrivals {

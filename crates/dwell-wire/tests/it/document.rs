@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
-    Block, BodyWriter, CloseReason, Control, DataHeader, Datagram, Fragment, Hello, Initiation,
-    Numbers, Pressed, Record, Records, Report, Response, WireError, keyed, reconstruct_sequence,
+    Block, BodyWriter, Carried, CloseReason, Control, DataHeader, Datagram, Fragment, Hello,
+    Initiation, Label, Numbers, Pressed, Record, Records, Report, Response, Unit, WireError, keyed,
+    reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -48,6 +49,7 @@ fn assert_records(body: &[u8], expected: &[Record<'_>]) {
             Record::Block(block) => writer.block(block),
             Record::Fragment(fragment) => writer.fragment(fragment),
             Record::Resent { sequence_low } => writer.resent(*sequence_low),
+            Record::Carried(carried) => writer.carried(carried),
             Record::Skipped { .. } => panic!("cannot be written"),
         }
         .unwrap();
@@ -60,6 +62,8 @@ fn assert_records(body: &[u8], expected: &[Record<'_>]) {
 fn no_example_is_left_out() {
     let known = [
         "hex block",
+        "hex carried-block",
+        "hex carried-packet",
         "hex control-close",
         "hex control-gone",
         "hex control-keep-alive",
@@ -192,11 +196,15 @@ fn section_7_control() {
         duplicates: 2,
         highest_sequence: 10_005,
         delivery_bps: 10_000_000,
+        highest_at_ns: 6_000_000_000,
+        missing: 8,
+        waiting_bytes: 6_000,
+        waiting_ns: 4_800_000,
     };
     let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns: 5_000_000 };
     let examples = [
         ("control-keep-alive", Control::KeepAlive),
-        ("control-probe", Control::Probe { sender_time_ns, id }),
+        ("control-probe", Control::Probe { sender_time_ns, id, report_every_ms: 50 }),
         ("control-probe-reply", reply),
         ("control-report", Control::Report(report)),
         ("control-close", Control::Close { reason: CloseReason::Reload }),
@@ -217,4 +225,17 @@ fn section_8_blocks_and_fragments() {
     assert_records(&hex("fragment"), &[Record::Fragment(fragment)]);
     let packet = Record::Raw(&[0x45, 0, 0, 0x54]);
     assert_records(&hex("resent"), &[Record::Resent { sequence_low: 10_000 }, packet]);
+}
+
+#[test]
+fn section_8_5_carried() {
+    let label = |address: &str, bits| Label::new(address.parse().unwrap(), bits);
+    let data: &[u8] = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
+    let pressed = Pressed { codec: 2, epoch: 0, original_len: 1500, data };
+    let (hop_limit, unit) = (16, Unit::Pressed(pressed));
+    let packet = Carried { hop_limit, label: label("10.2.3.4", 32), unit };
+    assert_records(&hex("carried-packet"), &[Record::Carried(packet)]);
+    let unit = Unit::Block(Block { codec: 2, flags: 2, original_len: 5700, data });
+    let block = Carried { hop_limit: 15, label: label("fd00:2::", 36), unit };
+    assert_records(&hex("carried-block"), &[Record::Carried(block)]);
 }

@@ -135,6 +135,7 @@ fn endpoint(peer: &PeerConfig) -> Option<String> {
 fn rate(rate: RateConfig) -> String {
     match rate {
         RateConfig::Auto => "auto".to_owned(),
+        RateConfig::Local => "local".to_owned(),
         RateConfig::Unlimited => "unlimited".to_owned(),
         RateConfig::Fixed(rate) => rate.to_string(),
     }
@@ -208,7 +209,7 @@ impl Peer {
             rate: rate(peer.rate),
             rate_bps: match peer.rate {
                 RateConfig::Fixed(rate) => Some(rate.as_bps()),
-                RateConfig::Auto | RateConfig::Unlimited => None,
+                RateConfig::Auto | RateConfig::Local | RateConfig::Unlimited => None,
             },
         }
     }

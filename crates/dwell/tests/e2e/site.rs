@@ -140,7 +140,8 @@ pub(crate) fn balanced(status: &Status) -> anyhow::Result<()> {
     for peer in &status.peers {
         ensure!(peer.tx.balances(), "the accounts do not balance: {:#?}", peer.tx);
     }
-    // What came out of the TUN went to a peer's port, or was dropped for a reason.
+    // What came out of the TUN, or from one peer for another, went to a peer's port, or was dropped
+    // for a reason.
     let sum = |of: fn(&PeerStatus) -> u64| status.peers.iter().map(of).sum::<u64>();
     let refused = |peer: &PeerStatus| {
         let errors = &peer.tx.send_errors;
@@ -148,8 +149,9 @@ pub(crate) fn balanced(status: &Status) -> anyhow::Result<()> {
     };
     let dropped = status.drops["malformed_packet"] + status.drops["no_route"];
     let known = sum(|peer| peer.tx.arrived.packets) + sum(refused) + dropped;
-    let read = status.tun.rx_packets;
-    ensure!(read == known, "{read} packets came in, and {known} are accounted for: {status:#?}");
+    let passed = sum(|peer| peer.rx.forwarded.packets + peer.rx.carried.packets);
+    let came = status.tun.rx_packets + passed;
+    ensure!(came == known, "{came} packets came in, and {known} are accounted for: {status:#?}");
     Ok(())
 }
 

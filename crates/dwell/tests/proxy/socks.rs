@@ -115,3 +115,15 @@ fn other_protocols_are_turned_away() {
     assert_eq!(pair.statuses()[0].streams.client_errors, 3);
     assert!(pair.log("ingress").contains("another protocol than SOCKS version 5"));
 }
+
+/// Where there is room for one stream only, each door has it in turn.
+#[test]
+fn no_door_keeps_room_from_another() {
+    let target = echo();
+    let pair = Pair::new(target, &[], &["--streams-max", "1"]);
+    for _ in 0..3 {
+        assert_eq!(exchange(pair.connect(), b"by the forward").unwrap(), b"by the forward");
+        let stream = connect(pair.socks, &target.to_string()).unwrap();
+        assert_eq!(exchange(stream, b"by SOCKS").unwrap(), b"by SOCKS");
+    }
+}

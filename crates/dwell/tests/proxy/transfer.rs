@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -130,6 +131,20 @@ fn a_wrong_key_is_of_no_use() {
     let (code, said) = receiver.end();
     assert_eq!(code, 0);
     assert!(said.contains("is sent away"), "{said}");
+}
+
+/// Strangers may be patient, and many.
+#[test]
+fn who_says_nothing_keeps_no_sender_waiting() {
+    let folder = Folder::new();
+    let mut receiver = Receiver::start(&folder.0, &["file", "--handshake-time", "1h"]);
+    let silent: Vec<TcpStream> =
+        (0..70).map(|_| TcpStream::connect(&receiver.words[0]).unwrap()).collect();
+    let sent = receiver.sender("/dev/null").output().unwrap();
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    let (code, said) = receiver.end();
+    assert!(code == 0 && said.contains("too many have connected"), "{said}");
+    drop(silent);
 }
 
 #[test]

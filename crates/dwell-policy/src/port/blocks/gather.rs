@@ -70,6 +70,7 @@ impl Gatherer {
         for at in queue.iter_from(first).take(REACH_UNITS) {
             let node = queue.node(at);
             match node.state {
+                _ if node.is_fence => break,
                 _ if node.group != group => (),
                 State::Raw if !self.passed.contains(&node.flow) => {
                     let fits = bytes + node.bytes <= room.bytes && members.len() < room.packets;
@@ -105,6 +106,13 @@ impl Gatherer {
         runs.clear();
         for at in queue.iter_from(queue.edge()) {
             let node = queue.node(at);
+            if node.is_fence {
+                // Nothing from behind it may come before it.
+                runs.retain(|run| run.packets >= packets);
+                if let Some(run) = runs.first() {
+                    return Some(run.first);
+                }
+            }
             let full = |&group: &GroupId| queue.groups.is_full(group);
             let Some(group) = node.group.filter(full) else { continue };
             let known = runs.iter().position(|run| run.group == group);

@@ -43,6 +43,8 @@ pub(super) struct Node {
     pub(super) arrived: Instant,
     pub(super) group: Option<GroupId>,
     pub(super) state: State,
+    /// It may hold packets of any group.
+    pub(super) is_fence: bool,
     /// It was put back.
     pub(super) returned: bool,
     /// How many packets follow the first in its block, and the first of them.
@@ -67,6 +69,7 @@ impl Node {
             arrived,
             group: None,
             state,
+            is_fence: false,
             returned: false,
             followers: 0,
             first_follower: NONE,

@@ -523,3 +523,59 @@ proptest! {
         }
     }
 }
+
+/// What may hold packets of any group, and everything else by its group.
+fn assert_fenced(sent: &[u32], fences: &[u32]) {
+    let place = |id: u32| sent.iter().position(|&other| other == id);
+    for &fence in fences {
+        let Some(at) = place(fence) else { continue };
+        assert!(sent[..at].iter().all(|&id| id < fence), "{fence} was overtaken: {sent:?}");
+        assert!(sent[at..].iter().all(|&id| id >= fence), "{fence} overtook: {sent:?}");
+    }
+}
+
+proptest! {
+    /// Where blocks keep their order, nothing goes past what may hold packets of any group.
+    #[test]
+    fn nothing_passes_what_may_be_of_any_group(
+        steps in prop::collection::vec(step(), 1..200),
+        (packets, lead) in (1u32..5, 0u32..6),
+        unfinished in prop::sample::select(vec![Unfinished::Pass, Unfinished::Wait]),
+        waiting in any::<bool>(),
+    ) {
+        let order = BlockOrder::Strict;
+        let rules = BlockRules { order, unfinished, place: BlockPlace::Front, ..BlockRules::PAPER };
+        let mut port = with(packets, lead, rules);
+        if waiting {
+            let scheme = Scheme::waiting(Gather::Flow, 6_000);
+            let config = PortConfig { scheme, ..port.config().clone() };
+            port.configure(config).unwrap();
+        }
+        let (mut sent, mut fences) = (Vec::new(), Vec::new());
+        for (id, step) in (0..).zip(&steps) {
+            match *step {
+                Step::Arrive { group, pressed } => {
+                    let group = if pressed { Packet::ANY_GROUP } else { group };
+                    if pressed {
+                        fences.push(id);
+                    }
+                    let _ = port.arrive(NOW, Packet { pressed, ..packet(id, group) });
+                }
+                Step::Pressed { smaller } => {
+                    if let Some(&first) = port.block().first() {
+                        let smaller = if smaller { Outcome::Smaller(900) } else { Outcome::NotSmaller };
+                        port.pressed(first, smaller, 600_000);
+                    }
+                }
+                Step::LinkReady | Step::PutBack { .. } => port.link_ready(),
+            }
+            while let Some(action) = port.poll(NOW) {
+                if action == Action::Send {
+                    sent.extend(frame_ids(&port));
+                }
+            }
+            port.assert_invariants();
+        }
+        assert_fenced(&sent, &fences);
+    }
+}

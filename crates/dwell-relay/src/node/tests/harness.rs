@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use dwell_base::time::MILLI_NS;
 use dwell_base::{Instant, Rate, Rng};
-use dwell_codec::Compressor;
+use dwell_codec::{CodecSpec, Compressor};
 use dwell_report::status::{PeerState, PeerStatus};
 use dwell_testkit::LinkSpec;
 use dwell_testkit::virtual_net::{self, NodeId, VirtualNet};
@@ -47,6 +47,8 @@ pub(super) struct TestEnv {
     pub(super) compressor: Compressor,
     pub(super) room: Vec<u8>,
     pub(super) sent: Vec<Vec<u8>>,
+    /// The peers that they are for.
+    pub(super) sent_to: Vec<usize>,
     pub(super) delivered: Vec<Vec<u8>>,
     pub(super) delivered_at: Vec<Instant>,
     pub(super) events: Vec<NodeEvent>,
@@ -86,13 +88,18 @@ impl Env for TestEnv {
         &mut self.room
     }
 
-    fn commit(&mut self, _: usize, len: usize, _: u64) -> bool {
+    fn commit(&mut self, peer: usize, len: usize, _: u64) -> bool {
         self.sent.push(self.room[..len].to_vec());
+        self.sent_to.push(peer);
         self.link_open
     }
 
-    fn hello(&mut self, _: Destination, datagram: &[u8]) {
+    fn hello(&mut self, to: Destination, datagram: &[u8]) {
         self.sent.push(datagram.to_vec());
+        self.sent_to.push(match to {
+            Destination::Peer(peer) => peer,
+            Destination::Address(_) => 0,
+        });
     }
 
     fn deliver(&mut self, packet: &[u8]) {
@@ -146,22 +153,25 @@ impl Default for Traffic {
     }
 }
 
-impl End {
-    pub(super) fn new(side: usize, config: &Config, seed: u64) -> Self {
-        let mut seeds = seed;
-        let mut random = || -> RandomSource {
-            seeds += 1;
-            let mut rng = Rng::stream(seeds, side as u64);
-            Box::new(move |bytes| rng.fill(bytes))
-        };
-        let endpoint = Some(ADDRESSES[1 - side].parse().expect("an address"));
-        let node = Node::new(config, &[endpoint], &mut random).expect("a good configuration");
-        let compressor = Compressor::new(config.peers[0].codec, None).expect("lz4 is built in");
-        let env = TestEnv {
+/// Sources of what only looks random.
+pub(super) fn random_sources(seed: u64, stream: u64) -> impl FnMut() -> RandomSource {
+    let mut seeds = seed;
+    move || {
+        seeds += 1;
+        let mut rng = Rng::stream(seeds, stream);
+        Box::new(move |bytes| rng.fill(bytes))
+    }
+}
+
+impl TestEnv {
+    pub(super) fn new(codec: CodecSpec) -> Self {
+        let compressor = Compressor::new(codec, None).expect("it is built in");
+        Self {
             now: Rc::new(Cell::new(Instant::ZERO)),
             compressor,
             room: vec![0; 65_536],
             sent: Vec::new(),
+            sent_to: Vec::new(),
             delivered: Vec::new(),
             delivered_at: Vec::new(),
             events: Vec::new(),
@@ -169,7 +179,16 @@ impl End {
             worker: None,
             clock_ahead_ns: 1_700_000_000_000_000_000,
             pressed_bytes_max: 0,
-        };
+        }
+    }
+}
+
+impl End {
+    pub(super) fn new(side: usize, config: &Config, seed: u64) -> Self {
+        let mut random = random_sources(seed, side as u64);
+        let endpoint = Some(ADDRESSES[1 - side].parse().expect("an address"));
+        let node = Node::new(config, &[endpoint], &mut random).expect("a good configuration");
+        let env = TestEnv::new(config.peers[0].codec);
         Self {
             side,
             node,
@@ -247,6 +266,7 @@ impl End {
 
     pub(super) fn after(&mut self, out: &mut virtual_net::Outbox) {
         self.node.assert_invariants();
+        self.env.sent_to.clear();
         for datagram in self.env.sent.drain(..) {
             self.parts_max = self.parts_max.max(parts_of(&datagram));
             out.send(0, &datagram);

@@ -463,3 +463,29 @@ fn another_key_of_the_peer_or_of_the_node_ends_the_session() {
         assert!(!net.end(0).is_up() && !net.end(1).is_up());
     }
 }
+
+/// Sessions are renewed every two minutes; accounts of the path go on.
+#[test]
+fn losses_are_counted_over_renewals() {
+    let link = good_link().with_loss(0.05);
+    let mut net = keyed_pair("10mbit", "none", &link, 3);
+    net.run_to(1_000);
+    let first = salts(&net, 0);
+    net.start_sources(1_000, 20_000, 20 * MILLI_NS);
+    let mut before = (0, 0);
+    for second in (10..=400).step_by(10) {
+        net.run_to(second * 1_000);
+        let tx = net.end(0).peer().tx;
+        let now = (tx.peer_got_datagrams, tx.peer_lost_datagrams);
+        assert!(now.0 >= before.0 && now.1 >= before.1, "{now:?} after {before:?}");
+        before = now;
+    }
+    assert_ne!(salts(&net, 0), first, "the session was never renewed");
+    let (tx, rx) = (net.end(0).peer().tx, net.end(1).peer().rx);
+    let (got, lost) = before;
+    // What was lost of the present session is seen only after some 2000 numbers.
+    let share = lost as f64 / (got + lost) as f64;
+    assert!((0.03..0.06).contains(&share), "{share} of {}", got + lost);
+    assert!(got + lost <= tx.datagrams && (got + lost) * 100 > tx.datagrams * 95, "{tx:?}");
+    assert!(rx.lost_datagrams.abs_diff(lost) < 100, "{} and {lost}", rx.lost_datagrams);
+}

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use dwell_policy::{Gather, Scheme};
 use serde::{Deserialize, Serialize};
 
 /// Something that carries packets over the link.
@@ -22,6 +23,8 @@ pub(super) struct Dwell {
     pub(super) scheme: String,
     /// The scheme `none` needs none.
     pub(super) codec: Option<String>,
+    /// How many packets a block has; as many as wait, without.
+    pub(super) block_packets: Option<u32>,
     pub(super) security: Security,
     /// Whether its name says how it is protected, because others are otherwise.
     pub(super) tells_security: bool,
@@ -89,7 +92,16 @@ pub(super) fn dwell_variants(
 ) -> Vec<Contender> {
     let variant = |scheme: &String, codec: Option<&String>| {
         let (scheme, codec) = (scheme.clone(), codec.cloned());
-        Contender::Dwell(Dwell { scheme, codec, security, tells_security, retransmit: true })
+        let block_packets = None;
+        let retransmit = true;
+        Contender::Dwell(Dwell {
+            scheme,
+            codec,
+            block_packets,
+            security,
+            tells_security,
+            retransmit,
+        })
     };
     let mut all = Vec::new();
     for scheme in schemes {
@@ -102,6 +114,29 @@ pub(super) fn dwell_variants(
     let mut seen = std::collections::HashSet::new();
     all.retain(|contender| seen.insert(contender.clone()));
     all
+}
+
+/// Every scheme of blocks also with blocks of so many packets, behind the one that takes as many as
+/// wait.
+pub(super) fn with_block_packets(contenders: Vec<Contender>, packets: &[u32]) -> Vec<Contender> {
+    let mut all = Vec::new();
+    for contender in contenders {
+        let sized = match &contender {
+            Contender::Dwell(dwell) if makes_blocks(&dwell.scheme) => packets,
+            _ => &[],
+        };
+        all.push(contender.clone());
+        for &packets in sized {
+            let Contender::Dwell(dwell) = &contender else { continue };
+            let block_packets = Some(packets);
+            all.push(Contender::Dwell(Dwell { block_packets, ..dwell.clone() }));
+        }
+    }
+    all
+}
+
+fn makes_blocks(scheme: &str) -> bool {
+    Scheme::preset(scheme).is_ok_and(|scheme| scheme.gather != Gather::Packet)
 }
 
 impl fmt::Display for Contender {
@@ -118,6 +153,9 @@ impl fmt::Display for Contender {
 impl fmt::Display for Dwell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.scheme)?;
+        if let Some(packets) = self.block_packets {
+            write!(f, " of {packets}")?;
+        }
         if let Some(codec) = &self.codec {
             write!(f, "/{codec}")?;
         }
@@ -180,6 +218,18 @@ mod tests {
         let names: Vec<_> = all.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["none", "all/lz4", "all/zstd:1", "packet/lz4", "packet/zstd:1"]);
         assert_eq!((all[0].codec(), all[1].codec()), (None, Some("lz4")));
+    }
+
+    #[test]
+    fn blocks_can_have_a_number_of_packets() {
+        let schemes = ["none", "packet", "edge", "chumq"].map(str::to_owned);
+        let all = dwell_variants(&schemes, &["lz4".to_owned()], Security::Psk, false);
+        let all = with_block_packets(all, &[5, 10]);
+        let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+        let edges = ["edge/lz4", "edge of 5/lz4", "edge of 10/lz4"];
+        assert_eq!(names[..2], ["none", "packet/lz4"]);
+        assert_eq!(names[2..5], edges);
+        assert_eq!(names.len(), 6, "{names:?}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use dwell_testkit::lab::{self, Lab};
 
 use super::Outcome;
 use super::bed::Bed;
-use super::contender::{Contender, Security, dwell_variants};
+use super::contender::{Contender, Security, dwell_variants, with_block_packets};
 use super::link_rate::LinkRate;
 use super::machine;
 use super::others::Others;
@@ -29,6 +29,8 @@ use crate::terminal;
 const AFTER_HELP: &str = "\
 Examples:
   dwell bench link --rate 10mbit --workload text --runs 3    two minutes
+  dwell bench link --rate 10mbit --workload many --scheme packet,flow,edge --block-packets 5,10
+                                                             blocks of several packets
   dwell bench link --json runs.jsonl                         the whole matrix
   dwell bench link --json runs.jsonl --resume --openvpn      OpenVPN in addition
   dwell bench link --json runs.jsonl --report                only print what is in the file
@@ -54,6 +56,10 @@ pub(super) struct Link {
     #[arg(long, value_name = "CODEC,...", default_value = "lz4,zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
+    /// Schemes of blocks also take part with so many packets in each block, beside as many as wait
+    #[arg(long, value_name = "COUNT,...", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=64))]
+    block_packets: Vec<u32>,
     /// What is carried
     #[arg(long, value_name = "WORKLOAD,...", default_value = "text,random,half,telemetry")]
     #[arg(value_delimiter = ',')]
@@ -122,7 +128,8 @@ impl Link {
             return Ok(Outcome { failed, is_interrupted: false }.exit_code());
         }
         let mut contenders = vec![Contender::Off];
-        contenders.extend(dwell_variants(&self.scheme, &self.codec, self.security, false));
+        let variants = dwell_variants(&self.scheme, &self.codec, self.security, false);
+        contenders.extend(with_block_packets(variants, &self.block_packets));
         contenders.extend(self.others.contenders(&OPENVPN_USUAL)?);
         let programs = self.others.programs()?;
         let mut lab = lab::enter()?;

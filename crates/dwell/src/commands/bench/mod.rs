@@ -6,6 +6,7 @@
 
 mod bed;
 mod ceiling;
+mod chain;
 mod contender;
 mod deadlines;
 mod download;
@@ -21,10 +22,12 @@ mod openvpn;
 mod others;
 mod pinger;
 mod record;
+mod replay;
 mod report;
 mod results;
 mod statistics;
 mod stream;
+mod tcpcomp;
 mod trial;
 mod tunnel;
 mod verdict;
@@ -42,10 +45,13 @@ Examples:
   dwell bench link --json runs.jsonl --resume             go on where it was interrupted
   dwell bench idle --openvpn                              what a tunnel adds to a ping
   dwell bench ceiling --openvpn                           how fast it is with nothing to press
+  dwell bench replay site.pcap                            whether `dwell trace replay` tells the truth
   dwell bench stream --quick                              compressed TCP streams
   dwell bench loss                                        a link that loses packets
   dwell bench faults --security keys                      how soon traffic goes on after a fault
   dwell bench deadlines                                   packets held back, and those too late
+  dwell bench chain                                       which relay of a chain presses how much
+  dwell bench tcpcomp                                     segments that TCPComp saves
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
 machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
@@ -69,10 +75,14 @@ enum What {
     Link(link::Link),
     Idle(idle::Idle),
     Ceiling(ceiling::Ceiling),
+    Replay(replay::Replay),
     Stream(Box<stream::Stream>),
     Loss(loss::Loss),
     Faults(faults::Faults),
     Deadlines(deadlines::Deadlines),
+    Chain(chain::Chain),
+    #[command(name = "tcpcomp")]
+    TcpComp(tcpcomp::TcpComp),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -85,10 +95,13 @@ impl Bench {
             What::Link(command) => command.run(),
             What::Idle(command) => command.run(),
             What::Ceiling(command) => command.run(),
+            What::Replay(command) => command.run(),
             What::Stream(command) => command.run(),
             What::Loss(command) => command.run(),
             What::Faults(command) => command.run(),
             What::Deadlines(command) => command.run(),
+            What::Chain(command) => command.run(),
+            What::TcpComp(command) => command.run(),
         }
     }
 }

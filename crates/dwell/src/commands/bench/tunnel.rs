@@ -136,6 +136,18 @@ impl Tunnel {
     }
 }
 
+/// Lines for the relays' configuration.
+fn more_lines(dwell: &Dwell) -> String {
+    let mut lines = String::new();
+    if let Some(packets) = dwell.block_packets {
+        lines.push_str(&format!("block_packets = {packets}\n"));
+    }
+    if !dwell.retransmit {
+        lines.push_str("retransmit = false\n");
+    }
+    lines
+}
+
 fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings {
     let usual = RelaySettings::default();
     let rate = match (belief, bed.rate.0) {
@@ -149,7 +161,7 @@ fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings
         sealed: dwell.security != Security::None,
         keyed: dwell.security == Security::Keys,
         rate,
-        extra: if dwell.retransmit { String::new() } else { "retransmit = false".to_owned() },
+        extra: more_lines(dwell),
         ..RelaySettings::default()
     }
 }

@@ -22,6 +22,8 @@ pub(super) enum Workload {
     Random,
     /// Both at once, on a connection each
     Half,
+    /// Twenty downloads at once, each of other prose
+    Many,
     /// Short UDP messages, three times as many as the link carries
     Telemetry,
 }
@@ -32,6 +34,7 @@ impl Workload {
             Self::Text => "text",
             Self::Random => "random",
             Self::Half => "half",
+            Self::Many => "many",
             Self::Telemetry => "telemetry",
         }
     }
@@ -40,13 +43,16 @@ impl Workload {
     pub(super) fn unit(self) -> (&'static str, f64) {
         match self {
             Self::Telemetry => ("messages/s", 1.0),
-            Self::Text | Self::Random | Self::Half => ("Mbit/s", 1e6 / 8.0),
+            Self::Text | Self::Random | Self::Half | Self::Many => ("Mbit/s", 1e6 / 8.0),
         }
     }
 }
 
 /// How much of a download is made before it begins anew.
 const BODY_BYTES: usize = 4 << 20;
+/// Of many downloads: how many, and how much of each is made.
+const MANY: u64 = 20;
+const MANY_BODY_BYTES: usize = 1 << 20;
 
 /// What a workload carries, made once for all runs.
 #[derive(Clone, Debug)]
@@ -64,6 +70,10 @@ impl Content {
             Workload::Text => Self::Bodies(vec![text()]),
             Workload::Random => Self::Bodies(vec![random()]),
             Workload::Half => Self::Bodies(vec![text(), random()]),
+            Workload::Many => {
+                let other = |n| Arc::new(corpus::text(MANY_BODY_BYTES, seed.wrapping_add(n)));
+                Self::Bodies((0..MANY).map(other).collect())
+            }
             Workload::Telemetry => Self::Script(Arc::new(Script::new(rate, time, seed))),
         }
     }

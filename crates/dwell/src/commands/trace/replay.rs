@@ -134,6 +134,9 @@ struct PortArgs {
     /// So many packets in each block, in place of as many as wait
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=64))]
     block_packets: Option<u32>,
+    /// Leave the headers of a block's packets as they are (`regroup = false` of a relay)
+    #[arg(long)]
+    no_regroup: bool,
     /// Packets of fewer bytes are not pressed
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     press_min: u32,
@@ -287,6 +290,7 @@ impl Replay {
                 ..limit
             },
             press_bytes_min: port.press_min,
+            regroup: !port.no_regroup,
             poor_ratio: port.poor_ratio.unwrap_or(LearnedConfig::default().poor_ratio),
             exceptions: self.except.clone(),
             classes: self.class.clone(),

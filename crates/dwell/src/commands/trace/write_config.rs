@@ -154,6 +154,9 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
         }
         Some(_) => {}
     }
+    if !settings.regroup {
+        text.push_str("regroup = false\n");
+    }
 }
 
 /// A class with a deadline, if relays can say what it is known by: protocols and ports that must

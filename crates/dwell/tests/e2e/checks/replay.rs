@@ -37,12 +37,12 @@ pub(super) fn agrees(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
     let rate = RelayRate::Fixed(Rate::from_mbps(RATE_MBPS));
     let settings = RelaySettings { scheme: scheme.into(), rate, ..RelaySettings::default() };
     let site = Site::thin(lab, &settings)?;
-    let packets = packets();
+    let mut packets = packets();
+    let before = tx(&site.settled()?[0])?;
+    send(&site, &mut packets)?;
+    let after = tx(&site.settled()?[0])?;
     let file = site.folder.join("sent.pcap");
     fs::write(&file, pcap(&packets))?;
-    let before = tx(&site.settled()?[0])?;
-    send(&site, &packets)?;
-    let after = tx(&site.settled()?[0])?;
     let replayed = replay(&file, scheme)?;
     println!("{}", compare("arrived", &replayed, &after, &before, 0, |tx| tx.arrived.packets)?);
     println!("{}", compare("sent", &replayed, &after, &before, 0, |tx| tx.sent.packets)?);
@@ -84,8 +84,8 @@ fn ends(sent: &Sent) -> (SocketAddrV4, SocketAddrV4) {
     (SocketAddrV4::new(CLIENT, sent.ports.0), SocketAddrV4::new(SERVER, sent.ports.1))
 }
 
-/// Sends each at its time.
-fn send(site: &Site, packets: &[Sent]) -> anyhow::Result<()> {
+/// Sends each at its time, or as soon as the machine lets us, and takes down when that was.
+fn send(site: &Site, packets: &mut [Sent]) -> anyhow::Result<()> {
     let injector = Injector::on(&site.pair.client)?;
     let start = Instant::now();
     for packet in packets {
@@ -94,6 +94,7 @@ fn send(site: &Site, packets: &[Sent]) -> anyhow::Result<()> {
             std::thread::sleep(wait);
         }
         let (from, to) = ends(packet);
+        packet.at = start.elapsed();
         injector.send(from, to, &packet.payload)?;
     }
     Ok(())

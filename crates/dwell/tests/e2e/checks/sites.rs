@@ -1,40 +1,45 @@
 //! More than two relays: chains, with traffic that enters and leaves under way, and stars.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use dwell_base::Rate;
 use dwell_report::Status;
+use dwell_testkit::corpus;
 use dwell_testkit::http::{self, Contents};
 use dwell_testkit::lab::Lab;
 use dwell_testkit::lab::sites::{Layout, Sites, sites};
 use dwell_testkit::lab::topology::PairSpec;
 use dwell_testkit::mesh::Mesh;
-use dwell_testkit::{corpus, relays};
+use dwell_testkit::relays::RelaySettings;
 
 use crate::harness::has_ipv6;
 use crate::site::{self, DWELL, balanced};
 
 /// Each site fetches from the one behind the next gateway, and the first from the last: what goes
 /// the whole way meets what enters and leaves on the way.
-pub(super) fn parking_lot(lab: &mut Lab) -> anyhow::Result<()> {
+pub(super) fn parking_lot(lab: &mut Lab, transit: bool) -> anyhow::Result<()> {
     let layout = Layout::chain(4);
-    let network = Network::start(lab, &layout)?;
+    let network = Network::start(lab, &layout, &RelaySettings { transit, ..settings() })?;
     network.fetch_all(&[(0, 3), (0, 1), (1, 2), (2, 3)])?;
     let statuses = network.statuses()?;
     for (n, status) in statuses.iter().enumerate() {
         for peer in &status.peers {
             println!(
-                "gateway{}: {} of {} packets pressed to {}",
+                "gateway{}: {} of {} packets pressed to {}, {} came pressed",
                 n + 1,
                 peer.tx.pressed.packets,
                 peer.tx.sent.packets,
-                peer.name
+                peer.name,
+                peer.tx.carried.packets
             );
         }
     }
+    let carried: u64 = statuses.iter().flat_map(|s| &s.peers).map(|p| p.rx.carried.packets).sum();
+    ensure!((carried > 0) == transit, "{carried} were carried on: {statuses:#?}");
     // Downloads of text go from the later sites to the earlier ones.
     let pressed: u64 = statuses.iter().flat_map(|s| &s.peers).map(|p| p.tx.pressed.packets).sum();
     ensure!(pressed > 0, "text was not pressed: {statuses:#?}");
@@ -43,10 +48,37 @@ pub(super) fn parking_lot(lab: &mut Lab) -> anyhow::Result<()> {
 
 /// The branches fetch from each other, over the hub.
 pub(super) fn star(lab: &mut Lab) -> anyhow::Result<()> {
-    let network = Network::start(lab, &Layout::star(3))?;
+    let network = Network::start(lab, &Layout::star(3), &settings())?;
     network.fetch_all(&[(1, 2), (2, 3), (3, 1), (0, 1)])?;
     network.statuses()?;
     Ok(())
+}
+
+/// Relays between others open nothing that goes further, and nobody notices.
+pub(super) fn transit(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
+    let settings = RelaySettings { transit: true, scheme: scheme.to_owned(), ..settings() };
+    let network = Network::start(lab, &Layout::chain(3), &settings)?;
+    // From one end to the other only: all that the middle gets is for others.
+    network.fetch_all(&[(0, 2), (0, 2), (2, 0)])?;
+    network.send_messages(0, 2)?;
+    let statuses = network.statuses()?;
+    for peer in &statuses[1].peers {
+        let rx = &peer.rx;
+        println!(
+            "from {}: {} carried on, {} raw ones forwarded, {} opened",
+            peer.name, rx.carried.packets, rx.forwarded.packets, rx.pressed
+        );
+        ensure!(rx.carried.packets > 0, "nothing was carried on: {peer:#?}");
+        ensure!(rx.forwarded.packets > 0, "nothing went on raw: {peer:#?}");
+        ensure!(rx.pressed == 0, "the middle opened something: {peer:#?}");
+    }
+    ensure!(statuses[0].peers[0].rx.pressed > 0, "nothing came pressed: {:#?}", statuses[0]);
+    ensure!(statuses[2].peers[0].rx.pressed > 0, "nothing came pressed: {:#?}", statuses[2]);
+    Ok(())
+}
+
+fn settings() -> RelaySettings {
+    RelaySettings { offload: false, ..site::settings() }
 }
 
 /// Sites with relays at 10 Mbit/s, and an HTTP server at each.
@@ -57,13 +89,13 @@ struct Network {
     _servers: Vec<http::Server>,
 }
 
+const MESSAGES: usize = 200;
 const FILES: [&str; 2] = ["/text", "/random"];
 
 impl Network {
-    fn start(lab: &mut Lab, layout: &Layout) -> anyhow::Result<Self> {
+    fn start(lab: &mut Lab, layout: &Layout, settings: &RelaySettings) -> anyhow::Result<Self> {
         let network = sites(lab, layout, &PairSpec::thin(Rate::from_mbps(10), 0))?;
-        let settings = relays::RelaySettings { offload: false, ..site::settings() };
-        let mesh = Mesh::start(lab, &network, Path::new(DWELL), &settings)?;
+        let mesh = Mesh::start(lab, &network, Path::new(DWELL), settings)?;
         let files = [corpus::text(150_000, 1), corpus::incompressible(60_000, 1)];
         let paths = FILES.map(str::to_owned);
         let contents = paths.into_iter().zip(files.map(Arc::new)).collect();
@@ -99,6 +131,40 @@ impl Network {
             let fetched = thread.join().map_err(|_| anyhow::anyhow!("panicked"))?;
             let fetched = fetched?.with_context(what)?;
             ensure!(fetched.is_as_expected, "{} came out changed", what());
+        }
+        Ok(())
+    }
+
+    /// Sends messages in bursts, which have to wait for the link, from one site to another. They come
+    /// as they were sent, and in order.
+    fn send_messages(&self, from: usize, to: usize) -> anyhow::Result<()> {
+        let text = corpus::text(64 << 10, 3);
+        let message = move |n: usize| {
+            [&(n as u32).to_be_bytes()[..], &text[n * 100 % 60_000..][..200 + n % 1000]].concat()
+        };
+        for address in addresses(to) {
+            let to_address = SocketAddr::new(address, 9000);
+            let socket = self.sites.sites[to].run(|| UdpSocket::bind(to_address))??;
+            socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+            let message = message.clone();
+            let sent = message.clone();
+            let sender = self.sites.sites[from].spawn_thread(move || -> std::io::Result<()> {
+                let any = if to_address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                let socket = UdpSocket::bind(any)?;
+                for n in 0..MESSAGES {
+                    if n % 40 == 0 {
+                        std::thread::sleep(Duration::from_millis(200));
+                    }
+                    socket.send_to(&sent(n), to_address)?;
+                }
+                Ok(())
+            })?;
+            let mut room = [0; 2048];
+            for n in 0..MESSAGES {
+                let len = socket.recv(&mut room).with_context(|| format!("message {n}"))?;
+                ensure!(room[..len] == message(n), "message {n} came out changed, or of order");
+            }
+            sender.join().map_err(|_| anyhow::anyhow!("panicked"))???;
         }
         Ok(())
     }

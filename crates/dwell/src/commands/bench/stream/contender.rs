@@ -5,20 +5,23 @@ use std::fmt;
 use dwell_stream::{Config, Strategy};
 
 use super::pipes::Pipe;
+use super::record::Setting;
 
 /// A way of getting bytes across.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Contender {
-    /// One of ours, plain TCP included.
+    /// One of ours; also plain TCP, written segment by segment.
     Stream(Box<Config>),
+    /// Plain TCP, written as programs do: as much as it takes.
+    Tcp(Setting),
     /// Another program's.
     Pipe(Pipe),
 }
 
 impl Contender {
-    /// TCP as it is.
-    pub(super) fn plain() -> Self {
-        Self::Stream(Box::new(Config::new(Strategy::Plain)))
+    /// TCP in segments, as those strategies that fill segments.
+    pub(super) fn plain_in_segments(setting: Setting) -> Self {
+        Self::Stream(Box::new(setting.config(Strategy::Plain)))
     }
 
     /// The codec, if it has one and no more.
@@ -41,6 +44,7 @@ impl fmt::Display for Contender {
                 write!(f, "{}/{}", config.strategy, config.codec)
             }
             Self::Stream(config) => config.strategy.fmt(f),
+            Self::Tcp(_) => Strategy::Plain.fmt(f),
             Self::Pipe(pipe) => f.write_str(pipe.name()),
         }
     }

@@ -1,50 +1,58 @@
 //! `dwell bench stream`: compressed TCP streams over a link, strategy against strategy.
 
+mod anew;
 mod contender;
+mod content;
+mod matrix;
+mod overview;
 mod pipes;
-mod prose;
+mod plan;
+mod pump;
 mod record;
+mod results;
 mod rival;
 mod speed;
 mod table;
 mod transfer;
+mod verdict;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use dwell_base::Rate;
+use anyhow::ensure;
 use dwell_base::time::parse_duration_ns;
-use dwell_stream::{Config, Strategy};
-use dwell_testkit::corpus;
-use dwell_testkit::lab::{self, Lab};
+use dwell_codec::CodecSpec;
+use dwell_stream::Strategy;
+use dwell_testkit::lab;
 
-use self::contender::Contender;
-use self::record::{Conditions, StreamRun};
-use self::speed::Speed;
+use self::content::Workload;
+use self::matrix::Matrix;
+use self::plan::{Field, Part, Shape, Source};
+use self::record::{Conditions, Setting, StreamRun};
 use super::Outcome;
-use super::bed::Bed;
 use super::link_rate::LinkRate;
-use super::record::{Journal, Origin, unix_seconds};
-use crate::commands::lab_setup::codec;
-use crate::commands::progress::Progress;
+use super::record::{Journal, Origin};
 use crate::terminal;
+
+pub(super) use self::table::numbers as table_of_numbers;
 
 const AFTER_HELP: &str = "\
 Examples:
-  dwell bench stream --quick                                 three rates, once: two minutes
-  dwell bench stream --json runs.jsonl                       the whole matrix: about an hour
+  dwell bench stream --quick                                 a little of everything: four minutes
+  dwell bench stream --json runs.jsonl                       everything: about an hour and a half
+  dwell bench stream --json runs.jsonl --resume              go on where it was interrupted
+  dwell bench stream --part mixing --workload text,xml       hull mixing against the others
   dwell bench stream --rate 50mbit --strategy mix,hull --codec deflate --file data.tar
-  dwell bench stream --rate 6mbit --delay 50ms --strategy tcpcomp,kernel-level
+  dwell bench stream --rate 6mbit --delay 50ms --strategy tcpcomp,kernel-level --codec deflate
   dwell bench stream --json runs.jsonl --report              only print what is in the file
 
 For each rate and workload every contender sends for a while in each round, each round in another
 order. `plain` is TCP as it is, and always takes part: what it carries is the link's rate in the
-bounds. `/est` is the share of the Estimated Maximum of Pu and Singaravelu, for the contender's one
-codec and raw; `/bound` that of the linear programme with all codecs. Both are made of what the
-codecs take and give on this machine, which is measured before.
+bounds. `/best` is the share of the best of plain, raw, and everything compressed or mixed with one
+codec; `/est` that of the Estimated Maximum of Pu and Singaravelu, for the contender's one codec and
+raw; `/bound` that of the linear programme with all codecs; `/bound+tx` the same, where sending takes
+the processor the time that it takes plain TCP. They are made of what the codecs take and give on
+this machine, which is measured before.
 
 Exit codes:
   0    all runs are done
@@ -56,49 +64,51 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Stream {
-    /// Strategies; docs/streams.md tells what they are
+    /// Parts of the whole [default: all, unless options below choose something else]
+    #[arg(long, value_name = "PART,...", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["strategy", "codec", "delay", "competing", "block", "buffer"])]
+    part: Vec<Part>,
+    /// Strategies; docs/streams.md tells what they are [default: all, switch, mix, mix-2in,
+    /// mix-2out, hull]
     #[arg(long, value_name = "STRATEGY,...", value_delimiter = ',')]
-    #[arg(default_value = "all,switch,mix,mix-2in,mix-2out,hull")]
-    strategy: Vec<Strategy>,
-    /// Codecs, for the strategies that have one
-    #[arg(long, value_name = "CODEC,...", value_delimiter = ',', value_parser = codec)]
-    #[arg(default_value = "lz4,zstd:1,deflate:6")]
-    codec: Vec<String>,
-    /// What is sent, made here [default: text,random,hybrid]
+    strategy: Option<Vec<Strategy>>,
+    /// Codecs, for the strategies that have one [default: lz4, zstd:1, deflate:6]
+    #[arg(long, value_name = "CODEC,...", value_delimiter = ',')]
+    codec: Option<Vec<CodecSpec>>,
+    /// What is sent, made here
     #[arg(long, value_name = "WORKLOAD,...", value_delimiter = ',')]
     workload: Option<Vec<Workload>>,
     /// Files to be sent, over and over, as further workloads
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// How fast the link is: rates, or `unlimited` for a plain cable [default:
-    /// 5,20,50,100,200,500mbit,1gbit,unlimited]
+    /// How fast the link is: rates, or `unlimited` for a plain cable
     #[arg(long, value_name = "RATE,...", value_delimiter = ',')]
     rate: Option<Vec<LinkRate>>,
     /// How long a packet is on its way, each way
-    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_duration_ns)]
-    delay: u64,
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
+    delay: Option<u64>,
     /// Another stream takes half of the link
     #[arg(long)]
     competing: bool,
     /// `zstd --adapt` and `ssh -C` do not take part
     #[arg(long)]
     no_others: bool,
-    /// Bytes that are compressed at once
-    #[arg(long, value_name = "BYTES", default_value = "65536")]
-    block: usize,
-    /// Bytes that wait in the sender at most
-    #[arg(long, value_name = "BYTES", default_value = "262144")]
-    buffer: usize,
+    /// Bytes that are compressed at once [default: 65536]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
+    block: Option<Vec<usize>>,
+    /// Bytes that wait in the sender at most [default: 262144]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
+    buffer: Option<Vec<usize>>,
     /// How many rounds [default: 3]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
-    /// How long each run is watched, after a second of warm-up [default: 2]
+    /// How long each run is watched at least, after a warm-up [default: 1]
     #[arg(long, value_parser = super::link::seconds)]
     seconds: Option<f64>,
     /// What texts and random bytes are made from
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Other defaults: 10mbit,100mbit,1gbit, text only, one round of a second
+    /// Fewer of everything, one round of half a second
     #[arg(long)]
     quick: bool,
     /// Write each run to this file as a line of JSON
@@ -112,77 +122,6 @@ pub(super) struct Stream {
     report: bool,
 }
 
-/// What is sent, made here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Workload {
-    /// English prose that does not repeat itself
-    Text,
-    /// Random bytes
-    Random,
-    /// Prose and random bytes in turns of half a megabyte
-    Hybrid,
-    /// Sentences of GPS receivers
-    Telemetry,
-    /// Nothing but the files
-    None,
-}
-
-/// Bytes to be sent over and over, and what they are called.
-#[derive(Clone, Debug)]
-struct Content {
-    name: String,
-    body: Arc<Vec<u8>>,
-}
-
-/// What is measured unless told otherwise; the rates in Mbit/s.
-const FULL_MBIT: [u64; 7] = [5, 20, 50, 100, 200, 500, 1000];
-const FULL_WORKLOADS: [Workload; 3] = [Workload::Text, Workload::Random, Workload::Hybrid];
-/// The same in a hurry.
-const QUICK_MBIT: [u64; 3] = [10, 100, 1000];
-const QUICK_WORKLOADS: [Workload; 1] = [Workload::Text];
-
-/// How much of a workload there is before it begins anew, and how much is read of a file.
-const BODY_BYTES: usize = 16 << 20;
-/// Before a run is watched.
-const WARM_UP: Duration = Duration::from_secs(1);
-/// Starting and stopping, for the plan.
-const AROUND: Duration = Duration::from_millis(300);
-
-impl Content {
-    fn made(workload: Workload, seed: u64) -> Option<Self> {
-        let (name, body) = match workload {
-            Workload::Text => ("text", prose::prose(BODY_BYTES, seed)),
-            Workload::Random => ("random", corpus::incompressible(BODY_BYTES, seed)),
-            Workload::Hybrid => ("hybrid", hybrid(seed)),
-            Workload::Telemetry => ("telemetry", corpus::telemetry_messages(60_000, seed).concat()),
-            Workload::None => return None,
-        };
-        Some(Self { name: name.to_owned(), body: Arc::new(body) })
-    }
-
-    fn read(path: &std::path::Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let mut body = std::fs::read(path).with_context(|| format!("{shown} can't be read"))?;
-        body.truncate(BODY_BYTES);
-        ensure!(!body.is_empty(), "{shown} is empty: name a file with something in it");
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        Ok(Self { name, body: Arc::new(body) })
-    }
-}
-
-/// Half a megabyte of prose, half a megabyte of noise, and so on.
-fn hybrid(seed: u64) -> Vec<u8> {
-    const TURN_BYTES: usize = 512 << 10;
-    let text = prose::prose(BODY_BYTES / 2, seed);
-    let random = corpus::incompressible(BODY_BYTES / 2, seed);
-    text.chunks(TURN_BYTES)
-        .zip(random.chunks(TURN_BYTES))
-        .flat_map(|(a, b)| [a, b])
-        .flatten()
-        .copied()
-        .collect()
-}
-
 impl Stream {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         if self.report {
@@ -190,210 +129,95 @@ impl Stream {
             terminal::print(&table::all(&runs))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let contents = self.contents()?;
-        let contenders = self.contenders()?;
+        let fields = self.fields()?;
         let mut lab = lab::enter()?;
         let (journal, runs) = Journal::open::<StreamRun>(self.json.as_deref(), self.resume)?;
         let mut matrix = Matrix {
             origin: Origin::this(),
-            conditions: self.conditions(),
-            contenders,
+            conditions: Conditions {
+                seconds: self.seconds.unwrap_or(if self.quick { 0.5 } else { 1.0 }),
+                seed: self.seed,
+            },
             rounds: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
             runs,
             journal,
             outcome: Outcome::default(),
         };
-        matrix.fill(&mut lab, &self.rates(), &contents)?;
+        matrix.fill(&mut lab, &fields)?;
         terminal::print(&table::all(&matrix.runs))?;
         Ok(matrix.outcome.exit_code())
     }
 
-    fn rates(&self) -> Vec<LinkRate> {
-        let mbit: &[u64] = if self.quick { &QUICK_MBIT } else { &FULL_MBIT };
-        let unlimited = (!self.quick).then_some(LinkRate(None));
-        let usual = || {
-            let limited = mbit.iter().map(|&mbit| LinkRate(Some(Rate::from_mbps(mbit))));
-            limited.chain(unlimited).collect()
+    /// What is to be done, in this order.
+    fn fields(&self) -> anyhow::Result<Vec<Field>> {
+        let mut shapes = if self.chooses() {
+            vec![self.own_shape()]
+        } else {
+            let parts = if self.part.is_empty() { &Part::ALL[..] } else { &self.part };
+            parts.iter().map(|part| part.shape(self.quick)).collect()
         };
-        self.rate.clone().unwrap_or_else(usual)
-    }
-
-    fn conditions(&self) -> Conditions {
-        Conditions {
-            delay_ns: self.delay,
-            competing: self.competing,
-            block_bytes: self.block,
-            buffer_bytes: self.buffer,
-            seconds: self.seconds.unwrap_or(if self.quick { 1.0 } else { 2.0 }),
-            seed: self.seed,
-        }
-    }
-
-    fn contents(&self) -> anyhow::Result<Vec<Content>> {
-        let usual: &[Workload] = if self.quick { &QUICK_WORKLOADS } else { &FULL_WORKLOADS };
-        let workloads = self.workload.as_deref().unwrap_or(usual);
-        let made = workloads.iter().filter_map(|&what| Content::made(what, self.seed));
-        let mut contents: Vec<_> = made.collect();
-        for path in &self.file {
-            contents.push(Content::read(path)?);
-        }
-        ensure!(!contents.is_empty(), "there is nothing to send: name a workload or a file");
-        Ok(contents)
-    }
-
-    /// Every strategy, with every codec if it has one; plain TCP first.
-    fn contenders(&self) -> anyhow::Result<Vec<Contender>> {
-        let mut all = vec![Contender::plain()];
-        for &strategy in self.strategy.iter().filter(|&&strategy| strategy != Strategy::Plain) {
-            let has_codec = !matches!(strategy, Strategy::Hull | Strategy::Raw);
-            let codecs = if has_codec { self.codec.iter().map(Some).collect() } else { vec![None] };
-            for codec in codecs {
-                let mut config = Config::new(strategy);
-                config.block_len = self.block;
-                config.buffer_len = self.buffer;
-                if let Some(codec) = codec {
-                    config.codec = codec.parse()?;
-                }
-                config.check()?;
-                all.push(Contender::Stream(Box::new(config)));
+        let mut fields = Vec::new();
+        for shape in &mut shapes {
+            if let Some(rates) = &self.rate {
+                shape.rates.clone_from(rates);
             }
-        }
-        if !self.no_others {
-            all.extend(pipes::installed().into_iter().map(Contender::Pipe));
-        }
-        Ok(all)
-    }
-}
-
-/// The runs to do, and those that are done.
-struct Matrix {
-    origin: Origin,
-    conditions: Conditions,
-    contenders: Vec<Contender>,
-    rounds: u32,
-    runs: Vec<StreamRun>,
-    journal: Journal,
-    outcome: Outcome,
-}
-
-impl Matrix {
-    fn fill(
-        &mut self,
-        lab: &mut Lab,
-        rates: &[LinkRate],
-        contents: &[Content],
-    ) -> anyhow::Result<()> {
-        for run in &self.runs {
+            if self.workload.is_some() || !self.file.is_empty() {
+                shape.sources = self.sources();
+            }
+            shape.others &= !self.no_others;
             ensure!(
-                run.conditions == self.conditions && run.origin == self.origin,
-                "the runs in the file were done otherwise ({:?}, {:?}); choose another file",
-                run.conditions,
-                run.origin
+                !shape.sources.is_empty(),
+                "there is nothing to send: name a workload or a file"
             );
+            fields.extend(shape.fields()?);
         }
-        let missing = rates
-            .iter()
-            .flat_map(|&rate| contents.iter().map(move |content| (rate, content)))
-            .map(|(rate, content)| self.missing(rate, &content.name).len())
-            .sum::<usize>();
-        let each = WARM_UP + AROUND + Duration::from_secs_f64(self.conditions.seconds);
-        let mut progress = Progress::new(missing, each * missing as u32);
-        for content in contents {
-            let speeds =
-                speed::measure(&self.contenders, self.conditions.block_bytes, &content.body);
-            for &rate in rates {
-                self.fill_field(lab, rate, content, &speeds, &mut |what| {
-                    progress.done(each, what);
-                })?;
-                if self.outcome.is_interrupted {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+        Ok(plan::merge(fields))
     }
 
-    /// Who has still to run in which round, in the order of running.
-    fn missing(&self, rate: LinkRate, workload: &str) -> Vec<(u32, Contender)> {
-        let count = self.contenders.len();
-        let is_done = |round: u32, contender: &Contender| {
-            let name = contender.to_string();
-            self.runs.iter().any(|run| {
-                run.rate == rate
-                    && run.workload == workload
-                    && run.contender == name
-                    && run.round == round
-            })
-        };
-        (0..self.rounds)
-            .flat_map(|round| (0..count).map(move |at| (round, (at + round as usize) % count)))
-            .map(|(round, at)| (round, self.contenders[at].clone()))
-            .filter(|(round, contender)| !is_done(*round, contender))
-            .collect()
+    /// Whether something is to be measured that is not one of the parts.
+    fn chooses(&self) -> bool {
+        let matters = self.strategy.is_some() || self.codec.is_some() || self.delay.is_some();
+        let sizes = self.block.is_some() || self.buffer.is_some();
+        let what = self.rate.is_some() || self.workload.is_some() || !self.file.is_empty();
+        matters || sizes || self.competing || (what && self.part.is_empty())
     }
 
-    fn fill_field(
-        &mut self,
-        lab: &mut Lab,
-        rate: LinkRate,
-        content: &Content,
-        speeds: &[Speed],
-        done: &mut dyn FnMut(&str),
-    ) -> anyhow::Result<()> {
-        let missing = self.missing(rate, &content.name);
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let folder = lab.directory();
-        let bed = Bed::new(lab, rate, self.conditions.delay_ns)?;
-        for (round, contender) in missing {
-            let what = format!("{rate}, {}, {contender}, round {}", content.name, round + 1);
-            let run = || -> anyhow::Result<_> {
-                bed.check()?;
-                let rival = self.rival(&bed)?;
-                let measured =
-                    transfer::run(&bed, &contender, content, &folder, self.conditions.seconds);
-                drop(rival);
-                measured
+    /// What the options say, and otherwise the usual.
+    fn own_shape(&self) -> Shape {
+        let usual = Setting::default();
+        let delay_ns = self.delay.unwrap_or(0);
+        let blocks = self.block.clone().unwrap_or_else(|| vec![usual.block_bytes]);
+        let buffers = self.buffer.clone().unwrap_or_else(|| vec![usual.buffer_bytes]);
+        let setting = |block_bytes: usize| {
+            let of = move |buffer_bytes| Setting {
+                delay_ns,
+                competing: self.competing,
+                block_bytes,
+                buffer_bytes,
             };
-            match run() {
-                Ok(measured) => {
-                    done(&format!("{what}: {:.1} Mbit/s", measured.goodput_bps() / 1e6));
-                    let run = StreamRun {
-                        at_unix_seconds: unix_seconds(),
-                        origin: self.origin.clone(),
-                        conditions: self.conditions.clone(),
-                        rate,
-                        workload: content.name.clone(),
-                        contender: contender.to_string(),
-                        codec: contender.codec(),
-                        round,
-                        speeds: speeds.to_vec(),
-                        measured,
-                    };
-                    self.journal.add(&run)?;
-                    self.runs.push(run);
-                }
-                Err(error) => {
-                    let is_interrupted = bed.check().is_err();
-                    if !self.outcome.goes_on_after(&error, &what, is_interrupted) {
-                        return Ok(());
-                    }
-                    done(&format!("{what}: failed"));
-                }
-            }
+            buffers.iter().copied().map(of).collect::<Vec<_>>()
+        };
+        let strategies = [
+            Strategy::All,
+            Strategy::Switch,
+            Strategy::Mix,
+            Strategy::MixInOrder,
+            Strategy::MixOutOfOrder,
+            Strategy::Hull,
+        ];
+        Shape {
+            rates: plan::full_rates(self.quick),
+            sources: plan::made(self.quick),
+            settings: blocks.into_iter().flat_map(setting).collect(),
+            strategies: self.strategy.clone().unwrap_or_else(|| strategies.to_vec()),
+            codecs: self.codec.clone().unwrap_or_else(plan::usual_codecs),
+            others: true,
         }
-        Ok(())
     }
 
-    /// Who takes half of the link, if somebody is to.
-    fn rival(&self, bed: &Bed<'_>) -> anyhow::Result<Option<rival::Rival>> {
-        if !self.conditions.competing {
-            return Ok(None);
-        }
-        let Some(bps) = bed.rate.bps() else {
-            anyhow::bail!("half of an unlimited link is not known: name rates with --competing");
-        };
-        rival::Rival::start(bed, Rate::clamped_bps(bps / 2)).map(Some)
+    fn sources(&self) -> Vec<Source> {
+        let workloads = self.workload.iter().flatten().filter(|&&it| it != Workload::None);
+        let made = workloads.map(|&workload| Source::Made(workload));
+        made.chain(self.file.iter().cloned().map(Source::File)).collect()
     }
 }

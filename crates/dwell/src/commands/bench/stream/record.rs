@@ -6,17 +6,45 @@ use super::super::link_rate::LinkRate;
 use super::super::record::Origin;
 use super::speed::Speed;
 
-/// How a run was done: runs may be compared if this is the same.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// How all runs of a file were done: runs may be compared if this is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Conditions {
+    /// How long a run is watched, at least.
+    pub(super) seconds: f64,
+    pub(super) seed: u64,
+}
+
+/// What is set at both ends and on the way, besides the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Setting {
     /// The link's delay each way.
     pub(super) delay_ns: u64,
-    /// Whether another stream took half of the link.
+    /// Whether another stream takes half of the link.
     pub(super) competing: bool,
     pub(super) block_bytes: usize,
     pub(super) buffer_bytes: usize,
-    pub(super) seconds: f64,
-    pub(super) seed: u64,
+}
+
+impl Setting {
+    /// The usual configuration of a stream, with these lengths.
+    pub(super) fn config(self, strategy: dwell_stream::Strategy) -> dwell_stream::Config {
+        let mut config = dwell_stream::Config::new(strategy);
+        config.block_len = self.block_bytes;
+        config.buffer_len = self.buffer_bytes;
+        config
+    }
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        let usual = dwell_stream::Config::default();
+        Self {
+            delay_ns: 0,
+            competing: false,
+            block_bytes: usual.block_len,
+            buffer_bytes: usual.buffer_len,
+        }
+    }
 }
 
 /// One run.
@@ -27,6 +55,8 @@ pub(super) struct StreamRun {
     pub(super) origin: Origin,
     #[serde(flatten)]
     pub(super) conditions: Conditions,
+    #[serde(flatten)]
+    pub(super) setting: Setting,
     #[serde(rename = "rate_bps")]
     pub(super) rate: LinkRate,
     pub(super) workload: String,
@@ -63,6 +93,8 @@ pub(super) struct StreamAccounts {
     pub(super) pressed_original_bytes: u64,
     pub(super) pressed_bytes: u64,
     pub(super) press_ns: u64,
+    /// CPU time of the thread that sends, and compresses unless another one does.
+    pub(super) thread_cpu_ns: u64,
     pub(super) segments: u64,
     pub(super) failures: u64,
     pub(super) efficiency: f64,

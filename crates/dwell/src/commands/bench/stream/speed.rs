@@ -22,22 +22,30 @@ const SAMPLE_BYTES: usize = 4 << 20;
 /// How long a codec is watched at least; the best of several passes counts.
 const WATCH: Duration = Duration::from_millis(300);
 
-/// Measures the codecs of these contenders, and those of hull mixing, each once.
-pub(super) fn measure(contenders: &[Contender], block_len: usize, body: &[u8]) -> Vec<Speed> {
+/// Measures the codecs of these contenders, and those of hull mixing, each once; not those that are
+/// known.
+pub(super) fn measure_missing(
+    known: &mut Vec<Speed>,
+    contenders: &[Contender],
+    block_len: usize,
+    body: &[u8],
+) {
     let mut specs = Config::new(Strategy::Hull).codecs;
     for contender in contenders {
-        if let Contender::Stream(config) = contender {
+        if let Contender::Stream(config) = contender
+            && contender.codec().is_some()
+        {
             specs.push(config.codec);
         }
     }
     specs.sort();
     specs.dedup();
+    specs.retain(|spec| known.iter().all(|speed| speed.codec != spec.to_string()));
     let sample = &body[..body.len().min(SAMPLE_BYTES)];
-    let measured = specs.into_iter().filter_map(|spec| {
+    known.extend(specs.into_iter().filter_map(|spec| {
         let point = measure_one(spec, block_len, sample)?;
         Some(Speed { codec: spec.to_string(), point })
-    });
-    measured.collect()
+    }));
 }
 
 fn measure_one(spec: CodecSpec, block_len: usize, sample: &[u8]) -> Option<CodecPoint> {

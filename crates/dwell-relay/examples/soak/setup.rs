@@ -1,0 +1,68 @@
+//! What a relay of the pair is told.
+
+use std::path::Path;
+
+use dwell_base::Rng;
+use dwell_relay::config::{Config, ReadSecretError, SCHEMES, Secret};
+use dwell_relay::trust::public_key;
+
+/// What may change at a reload.
+const RATES: [&str; 4] = ["64kbit", "300kbit", "5mbit", "auto"];
+const CODECS: [&str; 3] = ["zstd:1", "lz4", "deflate:6"];
+
+/// A configuration in short.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    scheme: String,
+    codec: &'static str,
+    rate: &'static str,
+    /// Key pairs, and sessions that are renewed every two minutes; or a key that both have.
+    keyed: bool,
+}
+
+impl Setup {
+    pub(crate) fn new(scheme: &str, keyed: bool) -> Self {
+        Self { scheme: scheme.to_owned(), codec: CODECS[0], rate: RATES[1], keyed }
+    }
+
+    /// Another rate; every other time another scheme and codec as well.
+    pub(crate) fn change(&mut self, rng: &mut Rng) {
+        fn any<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+            of[rng.below(of.len() as u64) as usize]
+        }
+        self.rate = any(rng, &RATES);
+        if rng.chance(0.5) {
+            any(rng, &SCHEMES).clone_into(&mut self.scheme);
+            self.codec = any(rng, &CODECS);
+        }
+    }
+
+    pub(crate) fn config(&self, side: usize) -> Result<Config, String> {
+        let Self { scheme, codec, rate, keyed } = self;
+        let (own, other) = (side + 1, 2 - side);
+        let private =
+            if *keyed { format!("private_key_file = \"{own}\"\n") } else { String::new() };
+        let security = if *keyed {
+            let public = public_key(&secret(other as u8)).ok_or("a key is none")?;
+            format!("public_key = \"{public}\"\n")
+        } else {
+            "psk_file = \"5\"\n".to_owned()
+        };
+        let text = format!(
+            "[node]\naddresses = [\"10.{own}.0.1/16\"]\n{private}[[peer]]\nname = \"other\"\n\
+             endpoint = \"192.0.2.{other}:7733\"\nprefixes = [\"10.{other}.0.0/16\"]\n\
+             rate = \"{rate}\"\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\n{security}",
+        );
+        Config::parse(&text, "soak.toml", &read).map_err(|e| e.to_string())
+    }
+}
+
+/// The key in a file of this name is the name's first byte, 32 times.
+fn read(path: &Path) -> Result<Secret, ReadSecretError> {
+    let name = path.as_os_str().as_encoded_bytes();
+    Ok(secret(name.last().map_or(0, |digit| digit & 15)))
+}
+
+fn secret(byte: u8) -> Secret {
+    Secret::new([byte; 32])
+}

@@ -1,0 +1,334 @@
+//! A bottleneck beyond the next hop, found from what the peer reports.
+//!
+//! A slow link further on pushes nobody back: its queue fills, and what waits there can't be pressed
+//! any more. But the peer tells what came and when, and so two things are known of the datagrams
+//! between two reports: at what rate they came, and for how much longer than usual they were on
+//! their way. While a queue stands beyond, datagrams come at the rate of the link behind it. So the
+//! relay sends at that rate itself, a little below it until that queue is short: then the queue is
+//! here.
+//!
+//! What is taken from others: delivery rate as the measure of the link, and pacing by it, from BBR
+//! (Cardwell et al., draft-ietf-ccwg-bbr, sections 4.1 and 5.5); the one-way delay above its recent
+//! minimum as the measure of the queue, and a small target for it, from LEDBAT (RFC 6817, sections
+//! 2.4 and 3.4); and that a queue stands only if even the least delay of a while is long, from CoDel
+//! (RFC 8289, section 3.2), so that jitter is not mistaken for one. Losses mean nothing here: paths
+//! lose by chance, and the TCP inside sees to those that its own excess makes.
+//!
+//! It is pure: sendings, reports and times are arguments. Nothing is found, and nothing is held
+//! back, before a queue of more than [`ENTER_NS`] has stood for [`ENTER_SPAN_NS`]. If sending less does
+//! not shorten the queue, it is not of our making, and the relay gives up for a while: a TCP beside
+//! the tunnel that fills the queue by itself would otherwise get the whole link.
+//!
+//! A peer can lie in its reports, at its own cost: the rate to it changes by bounded steps, never
+//! below [`RATE_MIN_BPS`], and never above what is really sent.
+
+mod held;
+mod marks;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate};
+
+use held::{Held, Look, Verdict};
+use marks::Marks;
+
+/// A queue that delays by less is nobody's trouble.
+const ENTER_NS: u64 = 20 * MILLI_NS;
+/// It must stand for so long, and be seen in so many reports.
+const ENTER_SPAN_NS: u64 = 400 * MILLI_NS;
+const ENTER_SAMPLES: usize = 4;
+/// While the relay paces, the queue is the least that was seen in so many reports.
+const HELD_SAMPLES: usize = 3;
+/// Rates are measured over at least this long, ...
+const RATE_SPAN_NS: u64 = 200 * MILLI_NS;
+/// ... and not over more than this, in which there was a pause.
+const RATE_SPAN_NS_MAX: u64 = 3 * SECOND_NS;
+/// Reports to look back on.
+const SAMPLES_MAX: usize = 32;
+/// The least delay is that of the last two to three of these: paths change, and clocks drift
+/// apart, by a tenth of a millisecond a second at the worst.
+const BASE_SPAN_NS: u64 = 10 * SECOND_NS;
+/// Nothing is on its way for so long: the peer has another clock than before.
+const OTHER_CLOCK_NS: u64 = 10 * SECOND_NS;
+/// A delay that is the least by more than this says that there was still a queue.
+const FALLS_NS: i64 = MILLI_NS as i64;
+/// Above this, a queue is that of a busy receiver rather than of a link: with pacing its sender would
+/// only be busier.
+const RATE_MAX_BPS: f64 = 400e6;
+/// The relay is never slowed down below this.
+const RATE_MIN_BPS: f64 = 32e3;
+/// While the local device pushes back, it is the bottleneck.
+const LOCAL_NS: u64 = SECOND_NS;
+/// ... and also if it does so while the relay paces, between so many reports in a row.
+const LOCAL_REPORTS: u32 = 3;
+/// Without reports for so long nothing is known any more.
+const FORGET_NS: u64 = 10 * SECOND_NS;
+/// If a queue is not ours it is left alone for so long; twice as long each time, up to the maximum.
+const BACK_OFF_NS: u64 = 5 * SECOND_NS;
+const BACK_OFF_NS_MAX: u64 = 80 * SECOND_NS;
+
+/// What a report tells, in bytes on the link: whatever headers the pacer counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    /// The highest number that came, in the present session.
+    pub(crate) highest: u64,
+    /// When it came, by the peer's clock: only differences mean anything.
+    pub(crate) highest_at_ns: u64,
+    /// What came in the session.
+    pub(crate) bytes: u64,
+    /// When the local device last pushed back.
+    pub(crate) refused_at: Option<Instant>,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// What the link beyond carries.
+    pub(crate) rate: Rate,
+    /// How fast to send, so that its queue becomes or stays short.
+    pub(crate) pace: Rate,
+}
+
+/// The latest datagram that a report knows of.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    heard_at: Instant,
+    sent_at: Instant,
+    /// All that was sent up to it, and all that came.
+    sent_bytes: u64,
+    came_bytes: u64,
+    came_at_ns: u64,
+    highest: u64,
+    /// The way to the peer, and what one clock is ahead of the other.
+    delay_ns: i64,
+}
+
+/// The least delay of late, in buckets of time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    buckets: [Option<(Instant, i64)>; 3],
+}
+
+impl Base {
+    fn add(&mut self, now: Instant, delay_ns: i64) {
+        let [.., newest] = &mut self.buckets;
+        match newest {
+            Some((since, least)) if now.since_ns(*since) < BASE_SPAN_NS => {
+                *least = delay_ns.min(*least);
+            }
+            _ => {
+                self.buckets.rotate_left(1);
+                self.buckets[2] = Some((now, delay_ns));
+            }
+        }
+        for bucket in &mut self.buckets {
+            *bucket = bucket.filter(|(since, _)| now.since_ns(*since) < 3 * BASE_SPAN_NS);
+        }
+    }
+
+    fn least(&self) -> Option<i64> {
+        self.buckets.iter().flatten().map(|&(_, least)| least).min()
+    }
+}
+
+/// What is known of the way to one peer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bottleneck {
+    marks: Marks,
+    samples: VecDeque<Sample>,
+    base: Base,
+    held: Option<Held>,
+    /// When the latest report came, also of a session before.
+    heard_at: Instant,
+    /// The queue beyond was not ours: it is left alone until then.
+    alone_until: Instant,
+    back_off_ns: u64,
+    local_reports: u32,
+}
+
+impl Bottleneck {
+    /// A datagram was sent, with this number in the present session.
+    #[inline]
+    pub(crate) fn sent(&mut self, now: Instant, number: u64, link_bytes: u64) {
+        self.marks.sent(now, number, link_bytes);
+    }
+
+    /// A new session, whose numbers and accounts begin anew.
+    pub(crate) fn begin_session(&mut self) {
+        self.marks.clear();
+        self.samples.clear();
+    }
+
+    /// Another way to the peer, or another peer: nothing is known.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Forgets what was found if the peer has said nothing for long.
+    pub(crate) fn forget_old(&mut self, now: Instant) {
+        if self.held.is_some() && now.since_ns(self.heard_at) > FORGET_NS {
+            self.held = None;
+        }
+    }
+
+    /// The rate beyond the next hop, if the slowest link is there.
+    pub(crate) fn found(&self) -> Option<Found> {
+        let rate = |bps: f64| Rate::clamped_bps(bps.max(RATE_MIN_BPS) as u64);
+        let found =
+            |held: &Held| Found { rate: rate(held.rate_bps()), pace: rate(held.pace_bps()) };
+        self.held.as_ref().map(found)
+    }
+
+    /// How much longer than at its best the way to the peer took of late, in nanoseconds.
+    pub(crate) fn queue_ns(&self) -> Option<u64> {
+        self.standing_ns(HELD_SAMPLES)
+    }
+
+    /// A probe came to the peer: what is on its way takes no less than it did.
+    pub(crate) fn probed(&mut self, now: Instant, sent_at: Instant, came_at_ns: u64) {
+        let delay_ns = came_at_ns.wrapping_sub(sent_at.as_ns()) as i64;
+        self.see_to_clocks(delay_ns);
+        self.base.add(now, delay_ns);
+    }
+
+    /// The peer's clock may have begun anew.
+    fn see_to_clocks(&mut self, delay_ns: i64) {
+        if self.base.least().is_some_and(|least| delay_ns.abs_diff(least) > OTHER_CLOCK_NS) {
+            self.base = Base::default();
+            self.samples.clear();
+        }
+    }
+
+    /// A report came.
+    pub(crate) fn heard(&mut self, now: Instant, heard: &Heard) {
+        let Some(sample) = self.sample(now, heard) else { return };
+        if self.samples.back().is_some_and(|last| sample.sent_at.since_ns(last.sent_at) > FORGET_NS)
+        {
+            self.held = None;
+            self.samples.clear();
+        }
+        if self.samples.len() == SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        let refused = heard.refused_at;
+        let is_local = refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS);
+        let refused_since = refused.is_some_and(|at| at > self.heard_at);
+        self.local_reports = if refused_since { self.local_reports + 1 } else { 0 };
+        self.see_to_clocks(sample.delay_ns);
+        let is_least = self.base.least().is_some_and(|least| sample.delay_ns < least - FALLS_NS);
+        self.heard_at = now;
+        self.samples.push_back(sample);
+        self.base.add(now, sample.delay_ns);
+        match self.held {
+            Some(_) if self.local_reports >= LOCAL_REPORTS => self.held = None,
+            Some(_) => self.follow(now, is_least),
+            None if !is_local => self.look_out(now),
+            None => {}
+        }
+    }
+
+    /// What the report says of a datagram of which is known when it was sent; none if it says
+    /// nothing new, or nothing that could be true.
+    fn sample(&self, now: Instant, heard: &Heard) -> Option<Sample> {
+        let mark = self.marks.at(heard.highest)?;
+        if let Some(last) = self.samples.back() {
+            let is_newer = heard.highest > last.highest
+                && heard.highest_at_ns > last.came_at_ns
+                && heard.bytes >= last.came_bytes
+                && mark.at > last.sent_at;
+            if !is_newer {
+                return None;
+            }
+        }
+        Some(Sample {
+            heard_at: now,
+            sent_at: mark.at,
+            sent_bytes: mark.bytes,
+            came_bytes: heard.bytes,
+            came_at_ns: heard.highest_at_ns,
+            highest: heard.highest,
+            delay_ns: heard.highest_at_ns.wrapping_sub(mark.at.as_ns()) as i64,
+        })
+    }
+
+    /// The least delay above the base in the latest reports.
+    fn standing_ns(&self, samples: usize) -> Option<u64> {
+        let base = self.base.least()?;
+        let latest = self.samples.iter().rev().take(samples);
+        let least = latest.map(|sample| sample.delay_ns).min()?;
+        Some(u64::try_from(least.saturating_sub(base)).unwrap_or(0))
+    }
+
+    /// What was sent, and what came of it, in bits per second.
+    fn rates_bps(&self) -> Option<(f64, f64)> {
+        let last = self.samples.back()?;
+        let span = |first: &&Sample| last.came_at_ns.saturating_sub(first.came_at_ns);
+        let first = self.samples.iter().rev().find(|first| span(first) >= RATE_SPAN_NS)?;
+        let (came_ns, sent_ns) = (span(&first), last.sent_at.since_ns(first.sent_at));
+        if came_ns > RATE_SPAN_NS_MAX || sent_ns == 0 {
+            return None;
+        }
+        let sent_bytes = last.sent_bytes - first.sent_bytes;
+        // No more can have come than was sent, whatever the peer says; but what was sent before may
+        // have come late.
+        let came_bytes = (last.came_bytes - first.came_bytes).min(sent_bytes * 5 / 4);
+        let bps = |bytes: u64, ns: u64| bytes as f64 * 8e9 / ns as f64;
+        Some((bps(sent_bytes, sent_ns), bps(came_bytes, came_ns)))
+    }
+
+    /// Whether a queue stands beyond, so that the bottleneck is there.
+    fn look_out(&mut self, now: Instant) {
+        let Some((_, came_bps)) = self.rates_bps() else { return };
+        let is_possible = (RATE_MIN_BPS..RATE_MAX_BPS).contains(&came_bps);
+        if !is_possible || now < self.alone_until {
+            return;
+        }
+        let long_ns = ENTER_NS.max(2 * held::target_ns(came_bps));
+        let stood_ns = self.stood_ns(now, ENTER_SPAN_NS, ENTER_SAMPLES);
+        if stood_ns.is_some_and(|ns| ns > long_ns) {
+            self.held = Some(Held::new(now, came_bps));
+            self.follow(now, false);
+        }
+    }
+
+    /// The queue that stood for so long, by so many reports at least.
+    fn stood_ns(&self, now: Instant, span_ns: u64, samples_min: usize) -> Option<u64> {
+        let is_before = |sample: &Sample| now.since_ns(sample.heard_at) >= span_ns;
+        let samples = self.samples.iter().rev().position(is_before)? + 1;
+        self.standing_ns(samples).filter(|_| samples >= samples_min)
+    }
+
+    /// The bottleneck is beyond: sets the pace.
+    fn follow(&mut self, now: Instant, is_least: bool) {
+        let (Some(held), Some(last)) = (self.held.as_ref(), self.samples.back()) else { return };
+        let (Some((sent_bps, came_bps)), Some(queue_ns)) =
+            (self.rates_bps(), self.standing_ns(HELD_SAMPLES))
+        else {
+            return;
+        };
+        let before = self.samples.iter().rev().nth(1).map_or(last.sent_at, |before| before.sent_at);
+        self.marks.set_lag(now.since_ns(before));
+        let lag_ns = now.since_ns(before).saturating_sub(queue_ns);
+        let mut held = held.clone();
+        let verdict = held.update(&Look { now, sent_bps, came_bps, queue_ns, lag_ns, is_least });
+        let took_ns = now.since_ns(held.since);
+        self.held = Some(held);
+        match verdict {
+            Verdict::Ours => {}
+            Verdict::Unlimited => self.held = None,
+            Verdict::NotOurs => {
+                self.held = None;
+                if took_ns > BACK_OFF_NS_MAX {
+                    self.back_off_ns = 0; // it was ours for long
+                }
+                self.back_off_ns = (self.back_off_ns * 2).clamp(BACK_OFF_NS, BACK_OFF_NS_MAX);
+                self.alone_until = now + self.back_off_ns;
+                self.base = Base::default();
+                self.base.add(now, last.delay_ns);
+            }
+        }
+    }
+}

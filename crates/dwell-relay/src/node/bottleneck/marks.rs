@@ -1,0 +1,65 @@
+//! When datagrams were sent: a mark for each that follows the last mark by a while.
+
+use std::collections::VecDeque;
+
+use dwell_base::Instant;
+use dwell_base::time::MILLI_NS;
+
+/// Marks to keep.
+const MARKS_MAX: usize = 512;
+/// Marks are at least this far from each other, ...
+const SPACING_NS_MIN: u64 = MILLI_NS;
+/// ... and so far that this many are enough until a report comes.
+const MARKS_IN_LAG: u64 = 128;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) number: u64,
+    pub(super) at: Instant,
+    /// All bytes of the session up to this datagram.
+    pub(super) bytes: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    marks: VecDeque<Mark>,
+    bytes: u64,
+    next_at: Instant,
+    spacing_ns: u64,
+}
+
+impl Marks {
+    #[inline]
+    pub(super) fn sent(&mut self, now: Instant, number: u64, link_bytes: u64) {
+        self.bytes += link_bytes;
+        if now >= self.next_at {
+            self.mark(now, number);
+        }
+    }
+
+    fn mark(&mut self, now: Instant, number: u64) {
+        if self.marks.len() == MARKS_MAX {
+            self.marks.pop_front();
+        }
+        self.marks.push_back(Mark { number, at: now, bytes: self.bytes });
+        self.next_at = now + self.spacing_ns.max(SPACING_NS_MIN);
+    }
+
+    /// The mark at this number, or the latest before it.
+    pub(super) fn at(&self, number: u64) -> Option<Mark> {
+        // What comes from the peer may be any number; beyond the last mark there are a few.
+        let behind = self.marks.partition_point(|mark| mark.number <= number);
+        self.marks.get(behind.checked_sub(1)?).copied()
+    }
+
+    /// A report comes so long after what it tells of was sent.
+    pub(super) fn set_lag(&mut self, lag_ns: u64) {
+        self.spacing_ns = lag_ns / MARKS_IN_LAG;
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.marks.clear();
+        self.bytes = 0;
+        self.next_at = Instant::ZERO;
+    }
+}

@@ -1,0 +1,173 @@
+//! The estimator and the pacer over a modelled bottleneck, in virtual time.
+
+mod model;
+
+use dwell_base::Rate;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_testkit::LinkSpec;
+
+use super::{FORGET_NS, Heard, RATE_MIN_BPS};
+use model::{Model, Terms};
+
+/// A link that steps 20 → 5 → 12 Mbit/s, ten seconds each.
+fn steps() -> LinkSpec {
+    LinkSpec::new()
+        .with_rate(Rate::from_mbps(20))
+        .with_rate_step(10 * SECOND_NS, Rate::from_mbps(5))
+        .with_rate_step(20 * SECOND_NS, Rate::from_mbps(12))
+        .with_delay_ns(10 * MILLI_NS)
+}
+
+/// Runs through the steps; 3 s after each the found rate is within a tenth of the link's, the link
+/// is busy, and the queue beyond is short.
+fn assert_follows(terms: &Terms, what: &str) {
+    for seed in 1..=4 {
+        let mut model = Model::new(&Terms { seed, ..terms.clone() });
+        model.probe();
+        for (phase, mbps) in [20, 5, 12].into_iter().enumerate() {
+            let begin = phase as u64 * 10_000;
+            let mut seen = model.watch(begin + 3_000, begin + 10_000);
+            let link = f64::from(mbps) * 1e6 - terms.cross_bps as f64;
+            let off = |bps: f64| bps / link - 1.0;
+            let (least, most) = (off(seen.rates_bps[0]), off(*seen.rates_bps.last().unwrap()));
+            let came = off(seen.came_bps);
+            let queue_ms = seen.queue_ns(0.95) / MILLI_NS;
+            assert!(least > -0.1 && most < 0.1, "{what}, seed {seed}: {least:+.3} .. {most:+.3}");
+            assert!(queue_ms < 50, "{what}, seed {seed}: {queue_ms} ms stand beyond");
+            assert!(
+                came > -0.08 - terms.link.loss,
+                "{what}, seed {seed}: {came:+.3} of the link used"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_link_beyond_is_found_and_followed() {
+    let terms = Terms { link: steps(), ..Terms::default() };
+    assert_follows(&terms, "plain");
+    // Without reports the same link has a queue that nobody presses.
+    let mut deaf = Model::new(&Terms { listens: false, ..terms });
+    assert!(deaf.watch(3_000, 10_000).queue_ns(0.5) > 50 * MILLI_NS);
+}
+
+#[test]
+fn jitter_does_not_mislead() {
+    let link = steps().with_jitter_ns(8 * MILLI_NS);
+    assert_follows(&Terms { link, ..Terms::default() }, "jitter");
+}
+
+#[test]
+fn losses_do_not_mislead() {
+    for loss in [0.001, 0.01, 0.03] {
+        let link = steps().with_loss(loss);
+        assert_follows(&Terms { link, flows: 8, ..Terms::default() }, "loss");
+    }
+}
+
+#[test]
+fn reordered_lost_and_late_reports_do_not_mislead() {
+    let back = LinkSpec::new()
+        .with_delay_ns(10 * MILLI_NS)
+        .with_jitter_ns(5 * MILLI_NS)
+        .with_loss(0.2)
+        .with_reorder(0.2);
+    assert_follows(&Terms { link: steps(), back, ..Terms::default() }, "reports");
+}
+
+#[test]
+fn traffic_beside_takes_its_part() {
+    assert_follows(&Terms { link: steps(), cross_bps: 1_000_000, ..Terms::default() }, "cross");
+}
+
+#[test]
+fn a_long_path_is_followed_too() {
+    let link = steps().with_delay_ns(80 * MILLI_NS);
+    let back = LinkSpec::new().with_delay_ns(80 * MILLI_NS);
+    assert_follows(&Terms { link, back, flows: 8, ..Terms::default() }, "long");
+}
+
+#[test]
+fn a_path_without_a_bottleneck_is_left_alone() {
+    for jitter_ms in [0, 5, 15] {
+        for mbps in [1, 20, 200] {
+            let link = LinkSpec::new()
+                .with_delay_ns(20 * MILLI_NS)
+                .with_jitter_ns(jitter_ms * MILLI_NS)
+                .with_loss(0.005)
+                .with_rate(Rate::from_mbps(1000));
+            let offered_bps = mbps * 1_000_000;
+            let mut model = Model::new(&Terms { link, offered_bps, ..Terms::default() });
+            let seen = model.watch(0, 20_000);
+            assert_eq!(seen.held, 0.0, "jitter of {jitter_ms} ms at {mbps} Mbit/s");
+        }
+    }
+}
+
+/// A TCP beside the tunnel fills the queue whatever we do; it does not get all of the link.
+#[test]
+fn a_queue_that_others_fill_is_left_to_them() {
+    for seed in 1..=4 {
+        let link = LinkSpec::new().with_rate(Rate::from_mbps(10)).with_delay_ns(10 * MILLI_NS);
+        let terms = Terms { link, cross_flows: 1, flows: 1, seed, ..Terms::default() };
+        let listening = Model::new(&terms).watch(5_000, 60_000);
+        let deaf = Model::new(&Terms { listens: false, ..terms }).watch(5_000, 60_000);
+        assert!(listening.came_bps > 0.5 * deaf.came_bps, "seed {seed}");
+    }
+}
+
+/// The way becomes longer, by another route: the relay finds out that no queue is the reason.
+#[test]
+fn a_longer_way_is_no_queue() {
+    let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(100));
+    let terms = Terms { link, offered_bps: 10_000_000, ..Terms::default() };
+    let mut model = Model::new(&terms);
+    assert_eq!(model.watch(0, 5_000).held, 0.0);
+    model.set_delay_ns(60 * MILLI_NS);
+    model.watch(5_000, 9_000);
+    assert_eq!(model.watch(9_000, 20_000).held, 0.0);
+}
+
+/// Whatever a peer says, some traffic passes, and the pace moves by bounded steps.
+#[test]
+fn a_peer_that_lies_harms_little() {
+    let lies: [fn(&mut Heard); 5] = [
+        |heard| heard.bytes = 0,
+        |heard| heard.bytes = heard.bytes.wrapping_mul(1 << 40),
+        |heard| heard.highest_at_ns *= 3,
+        |heard| heard.highest = u64::MAX,
+        |heard| (heard.bytes, heard.highest_at_ns) = (heard.bytes / 1_000, heard.highest_at_ns * 2),
+    ];
+    for lie in lies {
+        let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(20));
+        let mut model = Model::new(&Terms { link, ..Terms::default() });
+        model.lie = Some(lie);
+        let seen = model.watch(0, 20_000);
+        assert!(seen.came_bps > RATE_MIN_BPS / 2.0);
+    }
+}
+
+/// Sessions with keys are renewed every two minutes.
+#[test]
+fn a_new_session_changes_nothing() {
+    let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(5));
+    let mut model = Model::new(&Terms { link, ..Terms::default() });
+    for second in 3..12 {
+        let mut seen = model.watch(second * 1_000, second * 1_000 + 900);
+        assert_eq!(seen.held, 1.0);
+        assert!(seen.queue_ns(0.9) < 50 * MILLI_NS);
+        model.renew();
+    }
+}
+
+#[test]
+fn what_was_found_is_forgotten_after_silence() {
+    let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(5));
+    let mut model = Model::new(&Terms { link, ..Terms::default() });
+    assert!(model.watch(2_000, 3_000).held > 0.9);
+    let now = model.now;
+    model.bottleneck.forget_old(now + FORGET_NS / 2);
+    assert!(model.bottleneck.found().is_some());
+    model.bottleneck.forget_old(now + 2 * FORGET_NS);
+    assert!(model.bottleneck.found().is_none());
+}

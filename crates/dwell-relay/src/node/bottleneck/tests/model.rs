@@ -1,0 +1,371 @@
+//! Connections behind a relay, a bottleneck beyond, and the peer that reports.
+
+use std::collections::VecDeque;
+
+use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate, Rng};
+use dwell_testkit::LinkSpec;
+use dwell_testkit::link::LinkModel;
+
+use super::super::{Bottleneck, Heard};
+use crate::node::pacer::{Pacer, Pacing};
+
+/// The longest packet; the shortest has half as many.
+const PACKET_BYTES: u64 = 1_400;
+/// Bytes that a datagram costs on the link beside the packet.
+const HEADER_BYTES: u64 = 50;
+const STEP_NS: u64 = 200 * MICRO_NS;
+const REPORT_NS: u64 = 50 * MILLI_NS;
+/// How much may wait in the relay.
+const PORT_NS: u64 = 100 * MILLI_NS;
+
+#[derive(Clone)]
+pub(super) struct Terms {
+    pub(super) link: LinkSpec,
+    /// The way of reports. Acknowledgements take as long, and are never lost.
+    pub(super) back: LinkSpec,
+    pub(super) flows: usize,
+    /// Traffic beside the tunnel that reacts to nothing.
+    pub(super) cross_bps: u64,
+    /// Connections beside the tunnel that fill any queue.
+    pub(super) cross_flows: usize,
+    /// What the programs behind the relay send at the most, all together.
+    pub(super) offered_bps: u64,
+    pub(super) listens: bool,
+    pub(super) seed: u64,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            link: LinkSpec::new().with_delay_ns(10 * MILLI_NS),
+            back: LinkSpec::new().with_delay_ns(10 * MILLI_NS),
+            flows: 2,
+            cross_bps: 0,
+            cross_flows: 0,
+            offered_bps: u64::MAX,
+            listens: true,
+            seed: 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Packet {
+    /// Of a connection behind the relay: its datagram's number.
+    Ours {
+        flow: usize,
+        number: u64,
+        serial: u64,
+    },
+    /// Of a connection beside it.
+    Other {
+        flow: usize,
+        serial: u64,
+    },
+    Cross,
+}
+
+#[derive(Clone, Copy)]
+struct Answer {
+    is_ours: bool,
+    flow: usize,
+    serial: u64,
+}
+
+/// A connection that grows until it loses something, as Reno.
+#[derive(Clone, Default)]
+struct Flow {
+    window: f64,
+    threshold: f64,
+    /// What is on its way, by serial numbers.
+    out: VecDeque<u64>,
+    serial: u64,
+    /// Losses up to here are one.
+    recover: u64,
+    heard_at: Instant,
+}
+
+impl Flow {
+    fn new() -> Self {
+        Self { window: 10.0, threshold: 1e9, ..Self::default() }
+    }
+
+    fn may_send(&self) -> bool {
+        (self.out.len() as f64) < self.window
+    }
+
+    fn send(&mut self) -> u64 {
+        self.serial += 1;
+        self.out.push_back(self.serial);
+        self.serial
+    }
+
+    fn acknowledged(&mut self, now: Instant, serial: u64) {
+        self.heard_at = now;
+        // What is three behind is lost.
+        while self.out.front().is_some_and(|&first| first + 3 < serial) {
+            let lost = self.out.pop_front().unwrap_or_default();
+            self.lost(lost);
+        }
+        self.out.retain(|&out| out != serial);
+        self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
+    }
+
+    fn lost(&mut self, serial: u64) {
+        if serial > self.recover {
+            self.recover = self.serial;
+            self.window = (self.window * 0.7).max(2.0);
+            self.threshold = self.window;
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if !self.out.is_empty() && now.since_ns(self.heard_at) > SECOND_NS {
+            self.out.clear();
+            self.heard_at = now;
+            self.threshold = (self.window / 2.0).max(2.0);
+            self.window = 2.0;
+        }
+    }
+}
+
+/// What was seen for a while.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// What was found, ascending; the link's rate if nothing was.
+    pub(super) rates_bps: Vec<f64>,
+    pub(super) queues_ns: Vec<u64>,
+    /// What came of ours, on average.
+    pub(super) came_bps: f64,
+    /// The part of the time in which a bottleneck was believed to be.
+    pub(super) held: f64,
+}
+
+impl Seen {
+    pub(super) fn queue_ns(&mut self, share: f64) -> u64 {
+        self.queues_ns.sort_unstable();
+        let at = (self.queues_ns.len() - 1) as f64 * share;
+        self.queues_ns[at as usize]
+    }
+}
+
+pub(super) struct Model {
+    terms: Terms,
+    pub(super) now: Instant,
+    pub(super) bottleneck: Bottleneck,
+    pacer: Pacer,
+    rng: Rng,
+    flows: Vec<Flow>,
+    others: Vec<Flow>,
+    /// The queue in the relay.
+    port: VecDeque<(usize, u64, u64)>,
+    number: u64,
+    /// The last number of the session before.
+    renewed_at: u64,
+    link: LinkModel<Packet>,
+    back: LinkModel<Heard>,
+    acks: LinkModel<Answer>,
+    cross_due: f64,
+    offered: f64,
+    // The peer.
+    highest: u64,
+    highest_at: Instant,
+    came_bytes: u64,
+    reported_at: Instant,
+    reported: u64,
+    /// What the peer's clock is ahead, and how much faster it is.
+    ahead_ns: u64,
+    pub(super) drift: f64,
+    /// What a peer that lies makes of its reports.
+    pub(super) lie: Option<fn(&mut Heard)>,
+}
+
+impl Model {
+    pub(super) fn new(terms: &Terms) -> Self {
+        Self {
+            now: Instant::from_ns(MILLI_NS),
+            bottleneck: Bottleneck::default(),
+            pacer: Pacer::new(Pacing::Auto),
+            rng: Rng::stream(terms.seed, 5),
+            flows: vec![Flow::new(); terms.flows],
+            others: vec![Flow::new(); terms.cross_flows],
+            port: VecDeque::new(),
+            number: 0,
+            renewed_at: 0,
+            link: LinkModel::new(terms.link.clone().with_seed(terms.seed)),
+            back: LinkModel::new(terms.back.clone().with_seed(terms.seed + 100)),
+            acks: LinkModel::new(LinkSpec::new().with_delay_ns(terms.back.delay_ns)),
+            cross_due: 0.0,
+            offered: 0.0,
+            highest: 0,
+            highest_at: Instant::ZERO,
+            came_bytes: 0,
+            reported_at: Instant::ZERO,
+            reported: 0,
+            ahead_ns: 77 * SECOND_NS,
+            drift: 50e-6,
+            lie: None,
+            terms: terms.clone(),
+        }
+    }
+
+    /// From now on the link has this delay.
+    pub(super) fn set_delay_ns(&mut self, delay_ns: u64) {
+        let spec = self.link.spec().clone().with_delay_ns(delay_ns);
+        self.link.set_spec(self.now, spec);
+    }
+
+    /// Runs up to `from_ms`, and watches until `to_ms`.
+    pub(super) fn watch(&mut self, from_ms: u64, to_ms: u64) -> Seen {
+        let (from, to) = (Instant::from_ns(from_ms * MILLI_NS), Instant::from_ns(to_ms * MILLI_NS));
+        while self.now < from {
+            self.step();
+        }
+        let (mut seen, came_before, begin) = (Seen::default(), self.came_bytes, self.now);
+        let mut held = 0;
+        while self.now < to {
+            self.step();
+            let link = self.link.rate().unwrap_or(Rate::from_mbps(1000));
+            let found = self.bottleneck.found();
+            held += u64::from(found.is_some());
+            seen.rates_bps.push(found.map_or(link, |found| found.rate).as_bps() as f64);
+            seen.queues_ns.push(link.transmission_ns(self.link.backlog_bytes()));
+        }
+        seen.rates_bps.sort_by(f64::total_cmp);
+        seen.held = held as f64 / seen.rates_bps.len() as f64;
+        let took_ns = self.now.since_ns(begin) as f64;
+        seen.came_bps = (self.came_bytes - came_before) as f64 * 8e9 / took_ns;
+        seen
+    }
+
+    fn step(&mut self) {
+        self.now = self.now + STEP_NS;
+        self.arrive();
+        self.report();
+        self.answers();
+        self.beside();
+        self.offer();
+        self.send();
+    }
+
+    /// A probe, as there is when a session begins.
+    pub(super) fn probe(&mut self) {
+        let came_at = self.now + self.terms.link.delay_ns + self.terms.link.jitter_ns / 2;
+        let came_at_ns = self.peer_clock_ns(came_at);
+        self.bottleneck.probed(self.now, self.now, came_at_ns);
+    }
+
+    /// A new session: what is on its way still counts for the one before.
+    pub(super) fn renew(&mut self) {
+        self.bottleneck.begin_session();
+        self.bottleneck.forget_old(self.now);
+        self.renewed_at = self.number;
+        self.came_bytes = 0;
+        (self.highest, self.reported) = (0, 0);
+    }
+
+    fn peer_clock_ns(&self, at: Instant) -> u64 {
+        self.ahead_ns + at.as_ns() + (at.as_ns() as f64 * self.drift) as u64
+    }
+
+    fn arrive(&mut self) {
+        while let Some(delivered) = self.link.pop(self.now) {
+            let answer = match delivered.packet {
+                Packet::Ours { flow, number, serial } => {
+                    if let Some(number) = number.checked_sub(self.renewed_at) {
+                        if number > self.highest {
+                            self.highest = number;
+                            self.highest_at = delivered.at;
+                        }
+                        self.came_bytes += delivered.len as u64;
+                    }
+                    Answer { is_ours: true, flow, serial }
+                }
+                Packet::Other { flow, serial } => Answer { is_ours: false, flow, serial },
+                Packet::Cross => continue,
+            };
+            self.acks.push(self.now, 80, answer);
+        }
+    }
+
+    fn report(&mut self) {
+        if self.highest > self.reported && self.now.since_ns(self.reported_at) >= REPORT_NS {
+            (self.reported, self.reported_at) = (self.highest, self.now);
+            let mut heard = Heard {
+                highest: self.highest,
+                highest_at_ns: self.peer_clock_ns(self.highest_at),
+                bytes: self.came_bytes,
+                refused_at: None,
+            };
+            if let Some(lie) = self.lie {
+                lie(&mut heard);
+            }
+            self.back.push(self.now, 150, heard);
+        }
+    }
+
+    fn answers(&mut self) {
+        while let Some(delivered) = self.acks.pop(self.now) {
+            let Answer { is_ours, flow, serial } = delivered.packet;
+            let flows = if is_ours { &mut self.flows } else { &mut self.others };
+            flows[flow].acknowledged(self.now, serial);
+        }
+        while let Some(delivered) = self.back.pop(self.now) {
+            if self.terms.listens {
+                self.bottleneck.heard(self.now, &delivered.packet);
+                self.pacer.set_found(self.bottleneck.found());
+            }
+        }
+    }
+
+    fn beside(&mut self) {
+        self.cross_due += self.terms.cross_bps as f64 * STEP_NS as f64 / 8e9;
+        while self.cross_due >= PACKET_BYTES as f64 {
+            self.cross_due -= PACKET_BYTES as f64;
+            self.link.push(self.now, PACKET_BYTES as usize, Packet::Cross);
+        }
+        for flow in 0..self.others.len() {
+            self.others[flow].tick(self.now);
+            while self.others[flow].may_send() {
+                let serial = self.others[flow].send();
+                let packet = Packet::Other { flow, serial };
+                self.link.push(self.now, PACKET_BYTES as usize, packet);
+            }
+        }
+    }
+
+    /// The programs send as much as their windows allow.
+    fn offer(&mut self) {
+        let offered = self.terms.offered_bps as f64 * STEP_NS as f64 / 8e9;
+        self.offered = (self.offered + offered).min(20.0 * PACKET_BYTES as f64);
+        let rate = self.pacer.rate().unwrap_or(Rate::from_mbps(1000));
+        let room = (rate.bytes_in_ns(PORT_NS) / PACKET_BYTES).max(12) as usize;
+        let first = self.rng.below(self.flows.len() as u64) as usize;
+        for at in 0..self.flows.len() {
+            let flow = (first + at) % self.flows.len();
+            self.flows[flow].tick(self.now);
+            while self.flows[flow].may_send() && self.offered >= PACKET_BYTES as f64 {
+                self.offered -= PACKET_BYTES as f64;
+                let serial = self.flows[flow].send();
+                // A queue that is full drops, as the port does.
+                if self.port.len() < room {
+                    let bytes = PACKET_BYTES - self.rng.below(PACKET_BYTES / 2);
+                    self.port.push_back((flow, serial, bytes));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        while !self.port.is_empty() && self.pacer.ready(self.now) {
+            let Some((flow, serial, bytes)) = self.port.pop_front() else { return };
+            self.number += 1;
+            let bytes = bytes + HEADER_BYTES;
+            self.bottleneck.sent(self.now, self.number - self.renewed_at, bytes);
+            self.pacer.sent(self.now, bytes);
+            let packet = Packet::Ours { flow, number: self.number, serial };
+            self.link.push(self.now, bytes as usize, packet);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What becomes of the packets of each class that the configuration names, on the way to and from
+//! one peer. Nothing is counted where no classes are.
+
+use dwell_policy::DropReason;
+use dwell_report::Histogram;
+use dwell_report::status::{ClassTraffic, Count};
+
+use crate::config::ClassConfig;
+
+/// The accounts of one class.
+#[derive(Clone)]
+struct Class {
+    name: String,
+    arrived: Count,
+    sent: Count,
+    pressed: Count,
+    received: Count,
+    dropped: [u64; DropReason::ALL.len()],
+    /// Made when the first packet is sent: it takes some memory.
+    sojourn: Option<Box<Histogram>>,
+}
+
+/// The accounts of all classes, in the order of the configuration.
+#[derive(Clone, Default)]
+pub(crate) struct Classes {
+    classes: Vec<Class>,
+}
+
+impl Classes {
+    /// Takes the classes of a configuration. Accounts of those that stay are kept.
+    pub(crate) fn configure(&mut self, classes: &[ClassConfig]) {
+        let mut before = std::mem::take(&mut self.classes);
+        self.classes.extend(classes.iter().map(|class| {
+            match before.iter().position(|known| known.name == class.name) {
+                Some(at) => before.swap_remove(at),
+                None => Class {
+                    name: class.name.clone(),
+                    arrived: Count::default(),
+                    sent: Count::default(),
+                    pressed: Count::default(),
+                    received: Count::default(),
+                    dropped: [0; DropReason::ALL.len()],
+                    sojourn: None,
+                },
+            }
+        }));
+    }
+
+    /// True if there is nothing to count.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.classes.is_empty()
+    }
+
+    fn of(&mut self, class: Option<usize>) -> Option<&mut Class> {
+        self.classes.get_mut(class?)
+    }
+
+    /// A packet came for the peer.
+    pub(crate) fn arrived(&mut self, class: Option<usize>, bytes: usize) {
+        if let Some(class) = self.of(class) {
+            add(&mut class.arrived, bytes as u64);
+        }
+    }
+
+    /// A packet was dropped.
+    pub(crate) fn dropped(&mut self, class: Option<usize>, reason: DropReason) {
+        if let Some(class) = self.of(class) {
+            class.dropped[reason as usize] += 1;
+        }
+    }
+
+    /// A packet was sent, of so many bytes as it came, so long after that.
+    pub(crate) fn sent(
+        &mut self,
+        class: Option<usize>,
+        (bytes, pressed): (u32, bool),
+        sojourn_ns: u64,
+    ) {
+        let Some(class) = self.of(class) else { return };
+        add(&mut class.sent, bytes.into());
+        if pressed {
+            add(&mut class.pressed, bytes.into());
+        }
+        class.sojourn.get_or_insert_with(|| Box::new(Histogram::new())).record(sojourn_ns);
+    }
+
+    /// A packet came from the peer.
+    pub(crate) fn received(&mut self, class: Option<usize>, bytes: usize) {
+        if let Some(class) = self.of(class) {
+            add(&mut class.received, bytes as u64);
+        }
+    }
+
+    /// For reports.
+    pub(crate) fn status(&self) -> Vec<ClassTraffic> {
+        let status = |class: &Class| ClassTraffic {
+            class: class.name.clone(),
+            arrived: class.arrived,
+            sent: class.sent,
+            pressed: class.pressed,
+            received: class.received,
+            dropped: DropReason::ALL
+                .iter()
+                .zip(class.dropped)
+                .map(|(reason, count)| (reason.name().to_owned(), count))
+                .collect(),
+            sojourn: class.sojourn.as_ref().map(|times| times.summary()).unwrap_or_default(),
+        };
+        self.classes.iter().map(status).collect()
+    }
+}
+
+fn add(count: &mut Count, bytes: u64) {
+    count.packets += 1;
+    count.bytes += bytes;
+}

@@ -1,0 +1,205 @@
+//! From records to packets: what came pressed is restored, and handed to the TUN.
+
+use dwell_base::Instant;
+use dwell_codec::CodecId;
+use dwell_wire::{Block, BlockPackets, Fragment, PacketInfo, Pressed, Record, Records, Unit};
+
+use super::env::Env;
+use super::outbound::clamp;
+use super::{LEN_MAX, Node};
+use crate::config::class_of;
+
+impl Node {
+    /// A record with packets, of the present session or not.
+    pub(super) fn take_in(
+        &mut self,
+        env: &mut impl Env,
+        (now, is_present): (Instant, bool),
+        index: usize,
+        record: &Record<'_>,
+    ) {
+        self.peers[index].data_records += 1;
+        match record {
+            Record::Fragment(fragment) => {
+                self.fragment(env, (now, is_present), index, fragment);
+            }
+            whole => {
+                self.whole(env, index, whole);
+            }
+        }
+    }
+
+    /// A record that is no part of one; false if it holds no packets.
+    fn whole(&mut self, env: &mut impl Env, index: usize, record: &Record<'_>) -> bool {
+        match record {
+            Record::Raw(packet) => self.raw(env, index, packet),
+            Record::Pressed(pressed) => self.restore_packet(env, index, pressed),
+            Record::Block(block) => self.restore_block(env, index, block),
+            Record::Carried(carried) if self.carry(env, index, carried) => {}
+            Record::Carried(carried) => match &carried.unit {
+                Unit::Pressed(pressed) => self.restore_packet(env, index, pressed),
+                Unit::Block(block) => self.restore_block(env, index, block),
+            },
+            _ => return false,
+        }
+        true
+    }
+
+    fn fragment(
+        &mut self,
+        env: &mut impl Env,
+        (now, is_present): (Instant, bool),
+        index: usize,
+        fragment: &Fragment<'_>,
+    ) {
+        let peer = &mut self.peers[index];
+        peer.rx.fragments += 1;
+        let Some(joined) = peer.reassembly.insert(now, is_present, fragment) else { return };
+        let mut records = Records::new(&joined);
+        let (Some(Ok(record)), None) = (records.next(), records.next()) else {
+            peer.rx.malformed += 1;
+            return;
+        };
+        if is_present && record.is_kept() {
+            peer.order.activate(now);
+        }
+        if matches!(record, Record::Fragment(_)) || !self.whole(env, index, &record) {
+            self.peers[index].rx.malformed += 1;
+        }
+    }
+
+    fn raw(&mut self, env: &mut impl Env, index: usize, packet: &[u8]) {
+        let Some(info) = self.accept(index, packet) else { return };
+        self.peers[index].rx.raw += 1;
+        if !info.tcp_syn && !self.transit {
+            self.count_in(index, packet);
+            env.deliver(packet);
+            return;
+        }
+        // What is changed on its way is a copy.
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let copy = &mut scratch[..packet.len()];
+        copy.copy_from_slice(packet);
+        self.hand_over(env, index, copy, &info);
+        self.scratch = scratch;
+    }
+
+    fn restore_packet(&mut self, env: &mut impl Env, index: usize, pressed: &Pressed<'_>) {
+        let codec = if pressed.epoch == 0 { Some(pressed.codec) } else { None };
+        let Some(len) = self.restore(codec, pressed.data, pressed.original_len) else {
+            self.peers[index].rx.decode_failed += 1;
+            return;
+        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.restored(env, index, &mut scratch[..len]);
+        self.scratch = scratch;
+    }
+
+    fn restore_block(&mut self, env: &mut impl Env, index: usize, block: &Block<'_>) {
+        let codec = if block.is_of_later_version() { None } else { Some(block.codec) };
+        let Some(len) = self.restore(codec, block.data, block.original_len) else {
+            self.peers[index].rx.decode_failed += 1;
+            return;
+        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        if block.is_regrouped() {
+            self.regrouped(env, index, &scratch[..len]);
+        } else {
+            self.one_after_another(env, index, &mut scratch[..len]);
+        }
+        self.scratch = scratch;
+    }
+
+    /// The packets of a block that was not rearranged.
+    fn one_after_another(&mut self, env: &mut impl Env, index: usize, mut rest: &mut [u8]) {
+        self.peers[index].rx.blocks += 1;
+        while !rest.is_empty() {
+            let Some(Ok(len)) = BlockPackets::new(rest).next().map(|found| found.map(<[u8]>::len))
+            else {
+                self.peers[index].rx.malformed += 1;
+                break;
+            };
+            let (packet, behind) = std::mem::take(&mut rest).split_at_mut(len);
+            self.restored(env, index, packet);
+            rest = behind;
+        }
+    }
+
+    /// The packets of a block that was rearranged.
+    fn regrouped(&mut self, env: &mut impl Env, index: usize, rearranged: &[u8]) {
+        let mut packets = std::mem::take(&mut self.block);
+        packets.resize(LEN_MAX, 0);
+        match dwell_wire::regroup::restore(rearranged, &mut packets) {
+            Err(_) => self.peers[index].rx.decode_failed += 1,
+            Ok(restored) => {
+                self.peers[index].rx.blocks += 1;
+                let mut rest = &mut packets[..restored.bytes()];
+                for &len in restored.lens() {
+                    let (packet, behind) = std::mem::take(&mut rest).split_at_mut(len.into());
+                    self.restored(env, index, packet);
+                    rest = behind;
+                }
+            }
+        }
+        self.block = packets;
+    }
+
+    /// Restores pressed bytes into the scratch; `None` if that can't be done.
+    fn restore(&mut self, codec: Option<u8>, data: &[u8], original_len: u16) -> Option<usize> {
+        let codec = CodecId::from_wire(codec?)?;
+        let len = usize::from(original_len);
+        // The decoder can't write beyond what the record declares.
+        let out = &mut self.scratch[..len];
+        let decoded = self.decompressor.decompress(codec, None, data, out);
+        (decoded == Ok(len)).then_some(len)
+    }
+
+    /// Hands over a packet that came pressed.
+    fn restored(&mut self, env: &mut impl Env, index: usize, packet: &mut [u8]) {
+        let Some(info) = self.accept(index, packet) else { return };
+        self.peers[index].rx.pressed += 1;
+        self.hand_over(env, index, packet, &info);
+    }
+
+    /// Hands a packet to the peer that it is for, if this node is on its way; else to the TUN.
+    fn hand_over(
+        &mut self,
+        env: &mut impl Env,
+        index: usize,
+        packet: &mut [u8],
+        info: &PacketInfo,
+    ) {
+        self.count_in(index, packet);
+        if self.forward(env, index, packet, info) {
+            return;
+        }
+        if info.tcp_syn {
+            clamp(packet, self.tun_mtu);
+        }
+        env.deliver(packet);
+    }
+
+    fn count_in(&mut self, index: usize, packet: &[u8]) {
+        let packets = &mut self.peers[index].rx.packets;
+        packets.packets += 1;
+        packets.bytes += packet.len() as u64;
+    }
+
+    /// Only whole IP packets from addresses that belong to the peer come in.
+    fn accept(&mut self, index: usize, packet: &[u8]) -> Option<PacketInfo> {
+        let info = PacketInfo::parse(packet, self.flow_seed);
+        let Some(info) = info.ok().filter(|info| info.total_len == packet.len()) else {
+            self.peers[index].rx.malformed += 1;
+            return None;
+        };
+        if self.inbound.peer_of(info.src) != Some(index) {
+            self.peers[index].rx.not_allowed += 1;
+            return None;
+        }
+        if !self.classes.is_empty() {
+            let class = class_of(&self.classes, &info);
+            self.peers[index].classes.received(class, packet.len());
+        }
+        Some(info)
+    }
+}

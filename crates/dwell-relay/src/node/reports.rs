@@ -1,0 +1,309 @@
+//! What the two ends tell each other of what came: our reports to a peer, and the peer's to us.
+
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate};
+use dwell_report::status::{PeerReport, RxStatus};
+use dwell_wire::Report;
+
+/// While packets come in, the peer is told so this often, ...
+const REPORT_NS: u64 = SECOND_NS;
+/// ... or more often, if it asked for that, within these limits.
+const REPORT_NS_MIN: u64 = 20 * MILLI_NS;
+/// So much must have come for an earlier report: it takes about a hundredth of that.
+const REPORT_AFTER_BYTES: u64 = 12_500;
+/// And it takes no more than this part of our own link to the peer, if its rate is known.
+const REPORT_LINK_PART: u64 = 50;
+const REPORT_LINK_BYTES: u64 = 160;
+/// What is asked of a peer that is to tell of a bottleneck.
+const WANTED_MS: u16 = 50;
+/// Until it has answered, it is asked again after this.
+pub(super) const ASK_AGAIN_NS: u64 = 250 * MILLI_NS;
+
+/// What came in the present session.
+#[derive(Clone, Copy, Debug, Default)]
+struct Came {
+    highest: u64,
+    highest_at: Instant,
+    /// Numbers accepted, also of datagrams that came in others that were sent again.
+    accepted: u64,
+    /// Numbers that left the window without.
+    lost: u64,
+}
+
+impl Came {
+    fn missing(&self) -> u64 {
+        self.highest.saturating_sub(self.accepted.saturating_add(self.lost))
+    }
+}
+
+/// What had been counted when the session began: reports count from there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    datagrams: u64,
+    bytes: u64,
+    replayed: u64,
+    records: u64,
+}
+
+/// What is counted over all sessions; it never goes down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Path {
+    /// Datagrams that the peer got, and that it lost, by its reports.
+    pub(crate) got: u64,
+    pub(crate) lost: u64,
+}
+
+/// What the two ends tell each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reports {
+    reported_at: Instant,
+    /// What was told in the latest report.
+    reported_data: u64,
+    reported_bytes: u64,
+    before: Before,
+    came: Came,
+    lost_before: u64,
+    /// How often the peer wants reports.
+    wanted_ns: Option<u64>,
+    /// Whether we want reports often, and what the peer knows of it.
+    wants: bool,
+    told_ms: u16,
+    session_at: Instant,
+    latest: Option<Report>,
+    path_before: Path,
+}
+
+impl Reports {
+    /// A session begins.
+    pub(crate) fn begin_session(
+        &mut self,
+        now: Instant,
+        rx: &RxStatus,
+        (records, data): (u64, u64),
+    ) {
+        self.end_session();
+        self.reported_data = data;
+        self.reported_bytes = rx.bytes;
+        self.before =
+            Before { datagrams: rx.datagrams, bytes: rx.bytes, replayed: rx.replayed, records };
+        self.wanted_ns = None;
+        self.told_ms = 0;
+        self.session_at = now;
+    }
+
+    /// A session ends: what is missing is not going to come.
+    pub(crate) fn end_session(&mut self) {
+        self.lost_before = self.lost();
+        self.lost_before += self.came.missing();
+        self.came = Came::default();
+        self.path_before = self.path();
+        if let Some(report) = self.latest.take() {
+            self.path_before.lost = self.path_before.lost.saturating_add(report.missing);
+        }
+    }
+
+    /// A datagram of the present session came, whose window has these figures now.
+    #[inline]
+    pub(crate) fn came(&mut self, now: Instant, highest: u64, lost: u64) {
+        let came = &mut self.came;
+        if highest > came.highest {
+            (came.highest, came.highest_at) = (highest, now);
+        }
+        came.accepted += 1;
+        came.lost = lost;
+    }
+
+    /// A datagram that was missing came in another one.
+    pub(crate) fn came_again(&mut self) {
+        self.came.accepted += 1;
+    }
+
+    /// Datagrams from the peer that never came, in all sessions.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost_before + self.came.lost
+    }
+
+    /// The peer asks for reports this often.
+    pub(crate) fn wanted(&mut self, every_ms: u16) {
+        let every_ns = u64::from(every_ms) * MILLI_NS;
+        self.wanted_ns = (every_ms > 0).then(|| every_ns.clamp(REPORT_NS_MIN, REPORT_NS));
+    }
+
+    /// Whether we want reports often.
+    pub(crate) fn want(&mut self, often: bool) {
+        self.wants = often;
+    }
+
+    /// What to ask for in probes.
+    pub(crate) fn wish_ms(&self) -> u16 {
+        if self.wants { WANTED_MS } else { 0 }
+    }
+
+    /// True if the peer does not know yet what we want.
+    pub(crate) fn must_ask(&self) -> bool {
+        self.told_ms != self.wish_ms()
+    }
+
+    /// The peer answered a probe of this time; what was asked for in it has not changed since.
+    pub(crate) fn answered(&mut self, probed_at: Instant) {
+        if probed_at >= self.session_at {
+            self.told_ms = self.wish_ms();
+        }
+    }
+
+    /// When the next report is due; none if nothing came that is worth one.
+    pub(crate) fn due_at(&self, rx: &RxStatus, data: u64, rate: Option<Rate>) -> Option<Instant> {
+        if data <= self.reported_data {
+            return None;
+        }
+        let early = self.wanted_ns.filter(|_| rx.bytes - self.reported_bytes >= REPORT_AFTER_BYTES);
+        let affordable =
+            |rate: Rate| rate.transmission_ns(REPORT_LINK_BYTES * REPORT_LINK_PART).min(REPORT_NS);
+        let every_ns = early.map_or(REPORT_NS, |every_ns| every_ns.max(rate.map_or(0, affordable)));
+        Some(self.reported_at + every_ns)
+    }
+
+    /// The report that goes out now: what was received in this session, and the rate at which
+    /// it came since the last report.
+    pub(crate) fn report(
+        &mut self,
+        now: Instant,
+        rx: &RxStatus,
+        (records, data): (u64, u64),
+    ) -> Report {
+        let took_ns = now.since_ns(self.reported_at).max(1);
+        let bytes = rx.bytes - self.reported_bytes;
+        self.reported_at = now;
+        self.reported_data = data;
+        self.reported_bytes = rx.bytes;
+        let bps = u128::from(bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
+        Report {
+            datagrams: rx.datagrams - self.before.datagrams,
+            bytes: rx.bytes - self.before.bytes,
+            records: records - self.before.records,
+            lost: self.came.lost,
+            duplicates: rx.replayed - self.before.replayed,
+            highest_sequence: self.came.highest,
+            delivery_bps: u64::try_from(bps).unwrap_or(u64::MAX),
+            highest_at_ns: self.came.highest_at.as_ns(),
+            missing: self.came.missing(),
+            ..Report::default()
+        }
+    }
+
+    /// The peer's report on the present session. False if a later one came before.
+    pub(crate) fn heard(&mut self, report: &Report) -> bool {
+        let is_later = |last: &Report| {
+            report.highest_sequence >= last.highest_sequence
+                && report.datagrams >= last.datagrams
+                && report.lost >= last.lost
+        };
+        let is_news = self.latest.as_ref().is_none_or(is_later);
+        if is_news {
+            self.latest = Some(*report);
+        }
+        is_news
+    }
+
+    /// What the peer got and lost in all sessions.
+    pub(crate) fn path(&self) -> Path {
+        let Path { got, lost } = self.path_before;
+        let latest = self.latest.unwrap_or_default();
+        Path { got: got.saturating_add(latest.datagrams), lost: lost.saturating_add(latest.lost) }
+    }
+
+    /// For reports to people.
+    pub(crate) fn told(report: &Report) -> PeerReport {
+        PeerReport {
+            datagrams: report.datagrams,
+            bytes: report.bytes,
+            records: report.records,
+            lost: report.lost,
+            duplicates: report.duplicates,
+            delivery_bps: report.delivery_bps,
+            waiting_bytes: report.waiting_bytes,
+            waiting_ns: report.waiting_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_ms(ms: u64) -> Instant {
+        Instant::from_ns(ms * MILLI_NS)
+    }
+
+    #[test]
+    fn losses_are_counted_over_sessions() {
+        let (mut reports, rx) = (Reports::default(), RxStatus::default());
+        reports.begin_session(at_ms(0), &rx, (0, 0));
+        for number in [1, 2, 5] {
+            reports.came(at_ms(number), number, 0);
+        }
+        let report = reports.report(at_ms(9), &rx, (0, 0));
+        assert_eq!((report.highest_sequence, report.missing, report.lost), (5, 2, 0));
+        assert_eq!(report.highest_at_ns, 5 * MILLI_NS);
+        reports.came_again(); // 3
+        reports.begin_session(at_ms(10), &rx, (0, 0));
+        assert_eq!(reports.lost(), 1, "4 is not going to come any more");
+        reports.came(at_ms(20), 3_000, 900);
+        assert_eq!(reports.lost(), 901);
+    }
+
+    #[test]
+    fn what_the_peer_tells_is_added_up() {
+        let (mut reports, rx) = (Reports::default(), RxStatus::default());
+        let told = |datagrams, lost, missing| Report {
+            datagrams,
+            lost,
+            missing,
+            highest_sequence: datagrams,
+            ..Report::default()
+        };
+        assert!(reports.heard(&told(100, 3, 2)));
+        assert!(!reports.heard(&told(90, 3, 1)), "it was overtaken");
+        assert_eq!(reports.path(), Path { got: 100, lost: 3 });
+        reports.begin_session(at_ms(0), &rx, (0, 0));
+        assert_eq!(reports.path(), Path { got: 100, lost: 5 });
+        reports.heard(&told(10, 0, 0));
+        assert_eq!(reports.path(), Path { got: 110, lost: 5 });
+        reports.heard(&told(u64::MAX, u64::MAX, 0));
+        assert_eq!(reports.path(), Path { got: u64::MAX, lost: u64::MAX });
+    }
+
+    #[test]
+    fn reports_come_as_often_as_the_peer_wants_if_there_is_enough_to_tell() {
+        let (mut reports, mut rx) = (Reports::default(), RxStatus::default());
+        reports.begin_session(at_ms(0), &rx, (0, 0));
+        reports.report(at_ms(1_000), &rx, (0, 0));
+        assert_eq!(reports.due_at(&rx, 0, None), None, "nothing came");
+        rx.bytes = 20_000;
+        assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(2_000)));
+        reports.wanted(50);
+        assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(1_050)));
+        reports.wanted(1);
+        assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(1_020)));
+        // 160 bytes are a fiftieth of what 100 kbit/s carry in 640 ms.
+        let thin = Rate::from_bps(100_000);
+        assert_eq!(reports.due_at(&rx, 1, thin), Some(at_ms(1_640)));
+        rx.bytes = 5_000;
+        assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(2_000)), "too little to tell of");
+    }
+
+    #[test]
+    fn a_wish_is_told_in_every_session() {
+        let (mut reports, rx) = (Reports::default(), RxStatus::default());
+        assert!(!reports.must_ask());
+        reports.want(true);
+        reports.begin_session(at_ms(10), &rx, (0, 0));
+        assert!(reports.must_ask());
+        reports.answered(at_ms(9));
+        assert!(reports.must_ask(), "the answer was to a probe of the session before");
+        reports.answered(at_ms(11));
+        assert!(!reports.must_ask());
+        reports.want(false);
+        assert!(reports.must_ask());
+    }
+}

@@ -1,0 +1,102 @@
+//! What a run along a chain found, as a line of JSON. Field names are the format, with units in them.
+
+use dwell_base::Rate;
+use serde::{Deserialize, Serialize};
+
+use super::super::record::Origin;
+
+/// How a run was done: runs may be compared if this is the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Conditions {
+    pub(super) relays: usize,
+    #[serde(rename = "rate_bps")]
+    pub(super) rate: Rate,
+    /// What is sent into each link, of what it carries.
+    pub(super) load: f64,
+    /// Of IP packets.
+    pub(super) packet_bytes: usize,
+    /// The share of the payloads that is text; the rest is random.
+    pub(super) text: f64,
+    pub(super) scheme: String,
+    pub(super) codec: String,
+    pub(super) seconds: f64,
+    pub(super) seed: u64,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ChainRun {
+    pub(super) at_unix_seconds: u64,
+    #[serde(flatten)]
+    pub(super) origin: Origin,
+    #[serde(flatten)]
+    pub(super) conditions: Conditions,
+    /// Whether relays between others carry on what came pressed.
+    pub(super) transit: bool,
+    pub(super) round: u32,
+    /// The relays that have a link further on, in their order.
+    pub(super) nodes: Vec<NodeCounts>,
+    /// The target traffic, then the cross traffic of each node.
+    pub(super) flows: Vec<FlowCounts>,
+}
+
+/// What a relay did in the window, on the link to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct NodeCounts {
+    /// Packets that came to the queue.
+    pub(super) arrived: u64,
+    /// Of these, those that came pressed and were not opened. Blocks count once.
+    pub(super) carried: u64,
+    pub(super) tried: u64,
+    pub(super) pressed: u64,
+    pub(super) pressed_bytes: u64,
+    pub(super) pressed_to_bytes: u64,
+    pub(super) press_ns: u64,
+    pub(super) dropped: u64,
+    /// What the link carried.
+    pub(super) link_bytes: u64,
+    /// Packets from the relay before that were opened here: those for this relay's site, and, without
+    /// transit, all others that came pressed.
+    pub(super) opened: u64,
+}
+
+/// How the packets of a flow fared in the whole run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct FlowCounts {
+    pub(super) flow: String,
+    pub(super) sent: u64,
+    /// Each compared with what was sent.
+    pub(super) received: u64,
+    pub(super) altered: u64,
+    /// Came behind a later one.
+    pub(super) late: u64,
+    /// One-way delays in the window.
+    pub(super) delay_p50_ns: Option<u64>,
+    pub(super) delay_p99_ns: Option<u64>,
+}
+
+impl NodeCounts {
+    /// N_c / N_i: of the packets that came, those that were pressed here.
+    pub(super) fn share(&self) -> f64 {
+        self.pressed as f64 / self.arrived.max(1) as f64
+    }
+
+    pub(super) fn carried_share(&self) -> f64 {
+        self.carried as f64 / self.arrived.max(1) as f64
+    }
+
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self {
+            arrived: self.arrived - before.arrived,
+            carried: self.carried - before.carried,
+            tried: self.tried - before.tried,
+            pressed: self.pressed - before.pressed,
+            pressed_bytes: self.pressed_bytes - before.pressed_bytes,
+            pressed_to_bytes: self.pressed_to_bytes - before.pressed_to_bytes,
+            press_ns: self.press_ns - before.press_ns,
+            dropped: self.dropped - before.dropped,
+            link_bytes: self.link_bytes - before.link_bytes,
+            opened: self.opened - before.opened,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `dwell trace replay` tells what relays do: real captures by tcpreplay through both, if this
+//! machine permits labs.
+
+// Nothing here is for others, and clippy takes a test's helpers for ordinary code.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// How far apart the two may be, ...
+const BOUND: f64 = 0.1;
+/// ... beside what single packets at the edge of a full queue come to.
+const SLACK: [(&str, f64); 3] =
+    [("dropped_packets", 20.0), ("saved_bytes", 3000.0), ("link_bytes", 3000.0)];
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
+    command.args(arguments).env_remove("DWELL_LOG").stdin(Stdio::null()).output().unwrap()
+}
+
+/// Whether this can be tried here; says why not.
+fn is_possible() -> bool {
+    let output = run(&["lab", "--", "true"]);
+    if !output.status.success() {
+        println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
+        return false;
+    }
+    let is_missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
+    if let Some(program) = ["tcpreplay", "tcpdump"].iter().find(is_missing) {
+        println!("skipped: {program} is not installed");
+        return false;
+    }
+    true
+}
+
+#[test]
+fn captures_are_pressed_and_dropped_by_relays_as_the_replay_says() {
+    if !is_possible() {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures");
+    let names = ["ftp-ipv6.pcap", "mixed-vlan-mpls.pcap", "nfs-write.pcap", "redis-stream.pcap"];
+    let files = names.map(|name| folder.join(name).to_str().unwrap().to_owned());
+    let mut arguments = vec!["bench", "replay", "--json", "--runs", "1"];
+    arguments.extend(["--scheme", "none,packet,edge"]);
+    arguments.extend(files.iter().map(String::as_str));
+    let output = run(&arguments);
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let runs: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(runs.len(), 3);
+    for run in &runs {
+        let number = |side: &str, field: &str| run[side][field].as_f64().unwrap();
+        assert!(number("relayed", "dropped_packets") > 20.0, "the link carries it all: {run}");
+        for (field, slack) in SLACK {
+            let (replayed, relayed) = (number("replayed", field), number("relayed", field));
+            let room = BOUND * relayed + slack;
+            assert!((replayed - relayed).abs() <= room, "{field} more than {room} apart: {run}");
+        }
+    }
+    let saved = |run: &Value| run["relayed"]["saved_bytes"].as_u64().unwrap();
+    assert!(saved(&runs[0]) == 0 && saved(&runs[2]) > saved(&runs[1]), "{runs:?}");
+}
