@@ -68,8 +68,13 @@ fn check_records(body: &[u8]) {
         let len = match record {
             Record::Raw(packet) => raw_record_len(packet.len()),
             Record::Pressed(pressed) => pressed_record_len(pressed.data.len()),
-            // It may have had more fields than are known.
-            Record::Control(control) => RECORD_HEADER_LEN + control.body_len(),
+            // It may have had more fields than are known, or fewer.
+            Record::Control(control) => {
+                used += RECORD_HEADER_LEN + control.body_len_min();
+                assert!(used <= body.len());
+                check_rewrite(record, RECORD_HEADER_LEN + control.body_len());
+                continue;
+            }
             Record::Block(block) => block_record_len(block.data.len()),
             Record::Fragment(fragment) => fragment_record_len(fragment.data.len()),
             Record::Carried(carried) => carried_record_len(&carried),

@@ -165,6 +165,15 @@ impl Control {
         }
     }
 
+    /// Bytes that such a body has at least: earlier versions left out the later fields.
+    pub const fn body_len_min(&self) -> usize {
+        match self {
+            Self::Probe { .. } => 1 + 8 + 4,
+            Self::Report(_) => 1 + REPORT_FIELDS_MIN * 8,
+            _ => self.body_len(),
+        }
+    }
+
     /// Writes the body into the first [`body_len`](Self::body_len) bytes of `out`; returns
     /// how many these are. An [`Control::Unknown`] has nothing but its subtype.
     pub fn encode(&self, out: &mut [u8; CONTROL_BODY_MAX]) -> usize {
@@ -360,11 +369,7 @@ pub(crate) mod tests {
             prop_assert_eq!(len, control.body_len());
             let body = [&buf[..len], &more].concat();
             prop_assert_eq!(Control::parse(&body), Ok(control));
-            let needed = match control {
-                Control::Probe { .. } => len - 2,
-                Control::Report(_) => 1 + REPORT_FIELDS_MIN * 8,
-                _ => len,
-            };
+            let needed = control.body_len_min();
             for short in 1..needed {
                 prop_assert_eq!(Control::parse(&body[..short]), Err(WireError::ControlLength));
             }
