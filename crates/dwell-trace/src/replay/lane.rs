@@ -246,7 +246,8 @@ impl Lane {
             let packets: Vec<&[u8]> = self.ids.iter().map(bytes).collect();
             self.block.resize(raw + grown_bytes_max(packets.len()), 0);
             let fits = |&len: &usize| len <= usize::from(u16::MAX);
-            if let Some(len) = dwell_wire::regroup::regroup(&packets, &mut self.block).filter(fits) {
+            if let Some(len) = dwell_wire::regroup::regroup(&packets, &mut self.block).filter(fits)
+            {
                 self.block.truncate(len);
                 return raw;
             }

@@ -306,11 +306,8 @@ fn mac(text: &str, key: &str) -> Option<Mac> {
 }
 
 fn ensure_installed(program: &str) -> anyhow::Result<()> {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let found =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     ensure!(
         found.is_ok(),
         "{program} is not installed: install it, for instance: sudo apt install {program}"
