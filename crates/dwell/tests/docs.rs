@@ -235,13 +235,16 @@ fn quick_start() -> anyhow::Result<ExitCode> {
                 _ => continue,
             }
             commands += 1;
-            // The one step that the page leaves to the reader: the key goes to the other site.
-            if command.contains("genpsk") {
-                fs::copy(sites[0].folder.join("pair.psk"), sites[1].folder.join("pair.psk"))?;
+            // The step that the page leaves to the reader: the other site is told the key.
+            if command.contains("pubkey") {
+                let own = usize::from(place == "site-b");
+                let key = sites[own].folder.join("private.key");
+                let public = succeeds(Command::new(DWELL).arg("pubkey").arg(key))?;
+                sites[1 - own].tell(public.trim())?;
             }
         }
     }
-    ensure!(commands >= 6, "only {commands} commands of README.md were found");
+    ensure!(commands >= 10, "only {commands} commands of README.md were found");
     let status = succeeds(sites[0].host.command(DWELL).args(["status", "site-a"]))?;
     ensure!(status.contains("  up  "), "site B is not up:\n{status}");
     for site in &mut sites {
@@ -254,6 +257,16 @@ fn quick_start() -> anyhow::Result<ExitCode> {
 }
 
 impl Site {
+    /// Writes the other site's public key where the example has one.
+    fn tell(&self, public: &str) -> anyhow::Result<()> {
+        let config = self.folder.join("relay.toml");
+        let text = fs::read_to_string(&config)?;
+        let shown =
+            text.lines().find_map(|line| line.strip_prefix("public_key = ")?.split('"').nth(1));
+        let shown = shown.context("the example has no public key")?.to_owned();
+        Ok(fs::write(config, text.replace(&shown, public))?)
+    }
+
     fn does(&mut self, line: &str) -> anyhow::Result<()> {
         let folder = self.folder.to_str().context("a folder with a strange name")?;
         let line = line.replace(FOLDER, folder);
