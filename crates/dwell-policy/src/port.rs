@@ -142,6 +142,13 @@ impl Port {
         self.common.config.rate = rate;
     }
 
+    /// So many bytes the link takes at once, once it is ready: they don't wait for each other.
+    /// What is pressed when the link is about to get to it ([`Trigger::Waiting`](crate::Trigger))
+    /// is pressed so much earlier. Zero in the beginning.
+    pub fn set_burst_bytes(&mut self, burst_bytes: u64) {
+        self.common.burst_bytes = burst_bytes;
+    }
+
     /// Event: a packet arrived.
     #[inline]
     pub fn arrive(&mut self, now: Instant, packet: Packet) -> Admission {

@@ -271,7 +271,7 @@ impl Blocks {
     fn gather_due(&mut self, common: &mut Common, room: Room, lead_ns: u64) {
         let Some(rate) = common.config.rate else { return };
         let frame_bytes = u64::from(common.config.frame.units_bytes_max).max(1);
-        let lead_bytes = rate.bytes_in_ns(lead_ns).max(frame_bytes);
+        let lead_bytes = rate.bytes_in_ns(lead_ns).max(frame_bytes) + common.burst_bytes;
         let Self { queue, members, gatherer, .. } = self;
         while let Some((first, ahead_bytes)) =
             first_due(queue, lead_bytes, |node| unit_bytes(common, node))

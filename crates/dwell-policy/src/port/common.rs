@@ -17,6 +17,8 @@ pub(super) struct Common {
     pub(super) accounts: Accounts,
     pub(super) frame: Frame,
     pub(super) link_idle: bool,
+    /// What the link takes at once.
+    pub(super) burst_bytes: u64,
     /// Those of the configuration, sorted.
     exceptions: Vec<ClassKey>,
     back_off: BackOffConfig,
@@ -44,6 +46,7 @@ impl Common {
             accounts: Accounts::default(),
             frame: Frame::default(),
             link_idle: true,
+            burst_bytes: 0,
             exceptions: Vec::new(),
             back_off: BackOffConfig::default(),
         }

@@ -104,6 +104,7 @@ impl Node {
             peer.forget_old_bottleneck(env.now());
         }
         peer.port.set_rate(peer.pacer.rate());
+        peer.port.set_burst_bytes(peer.pacer.at_once_bytes());
         if !peer.again.is_empty() {
             let now = env.now();
             send_missing(peer, index, env, now);

@@ -51,6 +51,8 @@ const BUFFER_BYTES_MIN: u64 = 3_456;
 const BUFFER_BYTES_MAX: u64 = 1 << 20;
 /// What one system call can carry.
 const BURST_BYTES_MAX: u64 = 64 << 10;
+/// To look further ahead costs more than it brings: fast links have room for late presses.
+const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 /// The pacing state of one link.
 #[derive(Clone, Debug)]
@@ -172,6 +174,15 @@ impl Pacer {
                 (self.buffer_bytes / 2).min(BURST_BYTES_MAX)
             }
             _ => BURST_BYTES_MAX,
+        }
+    }
+
+    /// What the link can take at once when it is ready again: with back-pressure, all that finds
+    /// room in the kernel's send buffer.
+    pub fn at_once_bytes(&self) -> u64 {
+        match self.pacing {
+            Pacing::Auto if self.blocked_at.is_some() => self.buffer_bytes.min(AT_ONCE_BYTES_MAX),
+            _ => 0,
         }
     }
 

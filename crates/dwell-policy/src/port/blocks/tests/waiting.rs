@@ -67,6 +67,25 @@ fn nothing_is_pressed_before_the_link_is_near() {
 }
 
 #[test]
+fn what_the_link_takes_at_once_is_pressed_before() {
+    let mut port = port(Gather::Edge, 6_000);
+    port.set_burst_bytes(4_000);
+    arrive(&mut port, 0, &[1]);
+    press(&mut port, 90);
+    arrive(&mut port, 1, &[1]);
+    press(&mut port, 90);
+    // 2710 bytes are ahead: more than 2 ms of link time, but the link may take them at once.
+    assert_eq!(arrive(&mut port, 2, &[1]), [Action::Press(PacketId(2))]);
+    press(&mut port, 90);
+    assert_eq!(arrive(&mut port, 3, &[1]), [Action::Press(PacketId(3))]);
+    press(&mut port, 90);
+    // Behind 5420 bytes, too, some; behind 6775 the others gather.
+    assert_eq!(arrive(&mut port, 4, &[1]), [Action::Press(PacketId(4))]);
+    press(&mut port, 90);
+    assert_eq!(arrive(&mut port, 5, &[1; 3]), []);
+}
+
+#[test]
 fn a_large_block_is_counted_with_its_fragments() {
     let mut port = port(Gather::Edge, 6_000);
     port.set_rate(Some(Rate::from_mbps(1)));
