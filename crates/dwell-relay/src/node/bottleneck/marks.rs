@@ -9,6 +9,8 @@ use dwell_base::time::MILLI_NS;
 const MARKS_MAX: usize = 512;
 /// Marks are at least this far from each other, ...
 const SPACING_NS_MIN: u64 = MILLI_NS;
+/// ... no further than this, ...
+const SPACING_NS_MAX: u64 = 40 * MILLI_NS;
 /// ... and so far that this many are enough until a report comes.
 const MARKS_IN_LAG: u64 = 128;
 
@@ -39,10 +41,21 @@ impl Marks {
 
     fn mark(&mut self, now: Instant, number: u64) {
         if self.marks.len() == MARKS_MAX {
-            self.marks.pop_front();
+            self.thin();
         }
         self.marks.push_back(Mark { number, at: now, bytes: self.bytes });
         self.next_at = now + self.spacing_ns.max(SPACING_NS_MIN);
+    }
+
+    /// No report told of any of them yet: the way is long, or its queue is. Every second one is
+    /// enough then, and they must reach further back.
+    fn thin(&mut self) {
+        let mut keep = true;
+        self.marks.retain(|_| {
+            keep = !keep; // the newest stays
+            keep
+        });
+        self.spacing_ns = (2 * self.spacing_ns.max(SPACING_NS_MIN)).min(SPACING_NS_MAX);
     }
 
     /// The mark at this number, or the latest before it.
@@ -54,7 +67,7 @@ impl Marks {
 
     /// A report comes so long after what it tells of was sent.
     pub(super) fn set_lag(&mut self, lag_ns: u64) {
-        self.spacing_ns = lag_ns / MARKS_IN_LAG;
+        self.spacing_ns = (lag_ns / MARKS_IN_LAG).min(SPACING_NS_MAX);
     }
 
     pub(super) fn clear(&mut self) {
