@@ -87,20 +87,20 @@ fn a_long_path_is_followed_too() {
     assert_follows(&Terms { link, back, flows: 8, ..Terms::default() }, "long");
 }
 
-/// Over a satellite: what reports tell of was sent 0.6 s before.
+/// Over a satellite: what reports tell of was sent 0.6 s before. (Few connections would not keep the
+/// link busy: after a loss they take minutes to grow again.)
 #[test]
 fn a_very_long_path_is_followed_too() {
     let link = LinkSpec::new().with_rate(Rate::from_mbps(20)).with_delay_ns(300 * MILLI_NS);
     let back = LinkSpec::new().with_delay_ns(300 * MILLI_NS);
     for seed in 1..=4 {
         let terms =
-            Terms { link: link.clone(), back: back.clone(), flows: 8, seed, ..Terms::default() };
+            Terms { link: link.clone(), back: back.clone(), flows: 32, seed, ..Terms::default() };
         let mut seen = Model::new(&terms).watch(20_000, 40_000);
         assert!(seen.held > 0.5, "seed {seed}: known for {} of the time", seen.held);
         let queue_ms = seen.queue_ns(0.5) / MILLI_NS;
         assert!(queue_ms < 60, "seed {seed}: {queue_ms} ms stand beyond");
-        // A connection that steps back here takes a minute to come back, with pacing or without.
-        assert!(seen.came_bps > 0.5 * 20e6, "seed {seed}: {} came", seen.came_bps);
+        assert!(seen.came_bps > 0.7 * 20e6, "seed {seed}: {} came", seen.came_bps);
     }
 }
 
