@@ -76,3 +76,31 @@ impl Marks {
         self.next_at = Instant::ZERO;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first report may tell of what was sent long ago, however much was sent since.
+    #[test]
+    fn marks_reach_back_before_any_report_came() {
+        let mut marks = Marks::default();
+        for number in 1..=10_000 {
+            marks.sent(Instant::from_ns(number * MILLI_NS), number, 1_000);
+            assert!(marks.marks.len() <= MARKS_MAX);
+        }
+        for number in [4_000, 5_000, 9_000, 9_999] {
+            let mark = marks.at(number).expect("there is a mark");
+            assert!(number - mark.number <= 40, "{number}: {mark:?}");
+            assert_eq!(
+                (mark.at, mark.bytes / 1_000),
+                (Instant::from_ns(mark.number * MILLI_NS), mark.number)
+            );
+        }
+        // Reports came, and their lag is short.
+        marks.set_lag(10 * MILLI_NS);
+        marks.sent(Instant::from_ns(11_000 * MILLI_NS), 11_000, 1_000);
+        marks.sent(Instant::from_ns(11_001 * MILLI_NS), 11_001, 1_000);
+        assert_eq!(marks.at(11_000).map(|mark| mark.number), Some(11_000));
+    }
+}
