@@ -193,7 +193,8 @@ impl Port {
     }
 
     /// Event: the frame of the last [`Action::Send`] was pressed as a whole, before it was sent.
-    /// Its packets were let past the press before, and are counted as pressed now.
+    /// Its packets were let past the press before, and are counted as pressed now; none of them came
+    /// pressed.
     pub fn frame_pressed(&mut self, outcome: Outcome, took_ns: u64) {
         self.common.frame_pressed(outcome, took_ns);
     }

@@ -166,6 +166,7 @@ impl Node {
         random: &mut dyn FnMut() -> RandomSource,
     ) -> Result<(), ConfigError> {
         self.patience = patience(config);
+        self.store.reclass(&moved_classes(&self.classes, &config.classes));
         self.classes.clone_from(&config.classes);
         self.identify(config, random);
         (self.transit, self.local) = (config.node.transit, local_of(config));
@@ -350,6 +351,12 @@ impl Node {
 /// Changes a peer's state; true if it was another one.
 fn enter(state: &mut PeerState, new: PeerState) -> bool {
     std::mem::replace(state, new) != new
+}
+
+/// Where each class is now, by its name.
+fn moved_classes(before: &[ClassConfig], now: &[ClassConfig]) -> Vec<Option<u8>> {
+    let at = |old: &ClassConfig| now.iter().position(|class| class.name == old.name);
+    before.iter().map(|old| at(old).and_then(|at| u8::try_from(at).ok())).collect()
 }
 
 /// The networks at the node itself.

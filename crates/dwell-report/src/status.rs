@@ -234,8 +234,9 @@ pub struct TxStatus {
     /// What the link carried for them.
     #[serde(default)]
     pub resent_bytes: u64,
-    /// Pressed packets and blocks of other peers that came into the queue unopened, and the bytes
-    /// of their records as they came. In the queue each counts as one packet.
+    /// Pressed packets and blocks of other peers that came for the queue unopened, whether they
+    /// found room there or not, and the bytes of their records as they came. In the queue each counts
+    /// as one packet.
     #[serde(default)]
     pub carried: Count,
     /// Datagrams sent in sessions, whatever was in them.
@@ -344,11 +345,13 @@ pub struct RxStatus {
     pub dropped_records: BTreeMap<String, u64>,
     /// Packets delivered, with their original bytes.
     pub packets: Count,
-    /// Pressed packets and blocks that went on to another peer unopened, and the bytes of their
-    /// records. What is in them is not in `packets`.
+    /// Pressed packets and blocks that came for another peer and went to its queue unopened, whether
+    /// they found room there or not, and the bytes of their records. What is in them is not in
+    /// `packets`.
     #[serde(default)]
     pub carried: Count,
-    /// Of the packets, those that went to another peer without passing the interface.
+    /// Of the packets, those that went to another peer's queue without passing the interface, whether
+    /// they found room there or not.
     #[serde(default)]
     pub forwarded: Count,
     /// Pressed packets and blocks that had gone too far, and were dropped.

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, PipeReader, Write as _};
+use std::io::{self, PipeReader, PipeWriter, Write as _};
 use std::path::PathBuf;
 use std::process::Command;
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
 use crate::lab::topology::{Pair, THIN_DEVICE};
@@ -116,13 +117,14 @@ pub struct Struck {
 pub struct Trap {
     fault: Fault,
     timing: FaultTiming,
-    /// The reading end of the pipe that is logged to.
-    pipe: Option<PipeReader>,
+    /// The pipe that is logged to.
+    pipe: Option<(PipeReader, PipeWriter)>,
     /// The disk that is logged to.
     disk: Option<PathBuf>,
 }
 
 const DISK_BYTES: u32 = 64 << 10;
+const PAGE_BYTES: u64 = 4096;
 /// So many reports are asked for while nothing takes the log: far more than a pipe holds.
 const REPORTS: usize = 1_000;
 /// The relays' configurations one after another: scheme and codec.
@@ -148,8 +150,9 @@ impl Trap {
         match fault {
             Fault::LogClosed | Fault::LogUnread => {
                 let (reader, writer) = io::pipe().map_err(io("make a pipe"))?;
-                trap.pipe = Some(reader);
-                relog(relays, writer.into())?;
+                let theirs = writer.try_clone().map_err(io("make a pipe"))?;
+                trap.pipe = Some((reader, writer));
+                relog(relays, theirs.into())?;
             }
             Fault::LogFull => {
                 let disk = lab.directory().join("disk");
@@ -179,26 +182,32 @@ impl Trap {
                 cleared = Instant::now();
             }
             Fault::LinkDown => {
-                if let Some(link) = &pair.link {
-                    link.cut(true);
-                    thread::sleep(self.timing.outage);
-                    cleared = Instant::now();
-                    link.cut(false);
-                }
+                let link = pair.link.as_ref();
+                let link = link.ok_or_else(|| failed("cut the link", "it is not emulated"))?;
+                link.cut(true);
+                thread::sleep(self.timing.outage);
+                cleared = Instant::now();
+                link.cut(false);
             }
             Fault::Address => {
                 move_house(&pair.ingress)?;
                 cleared = Instant::now();
             }
             Fault::LogFull => {
-                fill(&self.disk.clone().unwrap_or_default())?;
+                let disk = self.disk.clone().unwrap_or_default();
+                fill(&disk)?;
+                let before = log_bytes(&disk)?;
                 talk(&mut relays.egress)?;
+                check_full(&disk, before)?;
             }
             Fault::LogClosed => {
-                self.pipe = None;
+                self.pipe = None; // the relay's end is open
                 talk(&mut relays.egress)?;
             }
-            Fault::LogUnread => talk(&mut relays.egress)?,
+            Fault::LogUnread => {
+                talk(&mut relays.egress)?;
+                self.check_unread()?;
+            }
             Fault::Reload => {
                 for (scheme, codec) in RELOADS {
                     for relay in [&mut relays.egress, &mut relays.ingress] {
@@ -209,6 +218,19 @@ impl Trap {
             }
         }
         Ok(Struck { began, cleared })
+    }
+
+    /// The pipe takes nothing more: what the relay logged since was left out.
+    fn check_unread(&self) -> Result<(), RelayError> {
+        let what = "fill the pipe that a relay logs to";
+        let (_, writer) = self.pipe.as_ref().ok_or_else(|| failed(what, "there is none"))?;
+        let mut fds = [PollFd::new(writer, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&at_once)).map_err(|error| io(what)(error.into()))?;
+        if fds[0].revents().contains(PollFlags::OUT) {
+            return Err(failed(what, "it still takes more: the relay logged too little"));
+        }
+        Ok(())
     }
 
     fn kill(&self, relay: &mut Relay) -> Result<Instant, RelayError> {
@@ -268,6 +290,25 @@ fn fill(disk: &std::path::Path) -> Result<(), RelayError> {
     Ok(())
 }
 
+fn log_bytes(disk: &std::path::Path) -> Result<u64, RelayError> {
+    let file = fs::metadata(disk.join("log")).map_err(io("look at a log"))?;
+    Ok(file.len())
+}
+
+/// There was a log; since the disk is full it took no more than the rest of its last page.
+fn check_full(disk: &std::path::Path, before: u64) -> Result<(), RelayError> {
+    let what = "fill the disk that a relay logs to";
+    let grew = log_bytes(disk)?.saturating_sub(before);
+    if before == 0 || grew > PAGE_BYTES {
+        return Err(failed(what, &format!("the log had {before} bytes, and {grew} were added")));
+    }
+    let mut file = File::options().append(true).open(disk.join("filler")).map_err(io(what))?;
+    match file.write_all(&[0]) {
+        Err(_) => Ok(()),
+        Ok(()) => Err(failed(what, "there is room again")),
+    }
+}
+
 /// Makes a relay log much.
 fn talk(relay: &mut Relay) -> Result<(), RelayError> {
     for _ in 0..REPORTS {
@@ -295,6 +336,10 @@ fn reload(relay: &mut Relay, scheme: &str, codec: &str) -> Result<(), RelayError
         .collect();
     fs::write(relay.config(), lines.join("\n") + "\n").map_err(io("write a configuration"))?;
     Ok(relay.process().signal(Signal::HUP)?)
+}
+
+fn failed(what: &str, why: &str) -> RelayError {
+    io(what)(io::Error::other(why.to_owned()))
 }
 
 fn io(what: &str) -> impl FnOnce(io::Error) -> RelayError {

@@ -116,7 +116,8 @@ impl Chunks {
     }
 
     pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
-        common.accounts.bypass(Bypass::Scheme);
+        let bypass = if packet.pressed { Bypass::AlreadyPressed } else { Bypass::Scheme };
+        common.accounts.bypass(bypass);
         self.queues.arrive(now, Entry::new(common, now, packet));
     }
 

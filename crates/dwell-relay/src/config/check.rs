@@ -138,6 +138,7 @@ impl Config {
             warnings.extend(without_security(peer));
             warnings.extend(never_waits(peer));
         }
+        warnings.extend(self.carried_past_site());
         let deadline = self.classes.iter().find(|class| class.max_wait_ns.is_some());
         let holds = |peer: &PeerConfig| matches!(peer.scheme.trigger, Trigger::Chunk { .. });
         match (deadline, self.peers.iter().find(|peer| holds(peer))) {
@@ -162,6 +163,23 @@ impl Config {
             ));
         }
         warnings
+    }
+
+    /// Transit goes by prefixes alone: it does not know which networks the kernel has other routes to.
+    fn carried_past_site(&self) -> Option<String> {
+        if !self.node.transit || !self.node.local.is_empty() {
+            return None;
+        }
+        let is_default = |prefix: &IpNet| prefix.prefix_len() == 0;
+        let with_default = |peer: &&PeerConfig| peer.prefixes.iter().any(is_default);
+        let peer = self.peers.iter().find(with_default)?;
+        let prefix = peer.prefixes.iter().find(|prefix| is_default(prefix))?;
+        Some(format!(
+            "with transit, all that comes for {prefix} goes on to \"{}\", and that is all but this \
+             node's own `addresses`: if there are hosts at this site, name their networks under \
+             [node], for instance local = [\"10.1.0.0/16\"]",
+            peer.name
+        ))
     }
 
     fn routing_loop(&self, peer: &PeerConfig) -> Option<String> {

@@ -511,6 +511,10 @@ fn what_is_probably_not_meant_is_a_warning() {
     assert_eq!(with("rate = \"unlimited\"\nscheme = \"all\""), "");
     let all = MINIMAL.replace("10.0.0.0/8", "0.0.0.0/0");
     assert!(warnings(&format!("{all}endpoint = \"hub:1\"")).contains("by a route of its own"));
+    let transit = |lines: &str| warnings(&format!("[node]\ntransit = true\n{lines}\n{all}"));
+    assert!(transit("").contains("name their networks"), "{}", transit(""));
+    assert!(!transit("local = [\"10.1.0.0/16\"]").contains("name their networks"));
+    assert!(!warnings(&all).contains("name their networks"));
     let bare = MINIMAL.replace("psk_file = \"hub\"", "security = \"none\"");
     assert!(warnings(&bare).contains("whoever sends to this node's port first takes its place"));
     let known = format!("{bare}endpoint = \"198.51.100.7:1\"");

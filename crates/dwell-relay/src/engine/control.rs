@@ -33,7 +33,7 @@ impl Engine {
     }
 
     pub(super) fn reload(&mut self) {
-        let config = match Config::load(&self.path) {
+        let mut config = match Config::load(&self.path) {
             Ok(config) => config,
             Err(error) => {
                 tracing::error!("the configuration is not taken, the old one stays: {error}");
@@ -51,15 +51,9 @@ impl Engine {
                  only; the rest is taken"
             );
         }
-        let endpoints = addresses(&config);
-        self.node.farewell(&mut self.world, &config);
-        self.flush();
-        if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
-            tracing::error!("the configuration is not taken whole: {error}");
-        }
+        // What stays until a restart stays for the node as well.
         let kept = self.config.node.clone();
-        self.config = config;
-        self.config.node = NodeConfig {
+        config.node = NodeConfig {
             tun: kept.tun,
             addresses: kept.addresses,
             listen: kept.listen,
@@ -67,8 +61,15 @@ impl Engine {
             status: kept.status,
             metrics: kept.metrics,
             user: kept.user,
-            ..self.config.node.clone()
+            ..config.node
         };
+        let endpoints = addresses(&config);
+        self.node.farewell(&mut self.world, &config);
+        self.flush();
+        if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
+            tracing::error!("the configuration is not taken whole: {error}");
+        }
+        self.config = config;
         self.connect_peers();
         self.look_up_names();
         self.touched = (0..self.node.peer_count()).collect();

@@ -6,6 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::io::privilege;
 
 /// Gives one document to each who connects; the socket's file goes with it.
 #[derive(Debug)]
@@ -13,7 +20,14 @@ pub(super) struct StatusSocket {
     listener: UnixListener,
     path: PathBuf,
     made_folder: bool,
+    /// Held by each thread that writes to a slow reader, and once here.
+    slow_readers: Arc<()>,
 }
+
+/// A document that does not fit into a socket's buffer is written by a thread of its own: for no
+/// longer than this, and for no more readers at a time.
+const PATIENCE: Duration = Duration::from_secs(5);
+const SLOW_READERS_MAX: usize = 4;
 
 impl StatusSocket {
     /// Listens at `path`; a socket there that nobody serves any more is replaced.
@@ -30,7 +44,8 @@ impl StatusSocket {
         listener.set_nonblocking(true)?;
         // What it tells is nobody's business but the operator's.
         fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-        Ok(Self { listener, path: path.to_owned(), made_folder })
+        let slow_readers = Arc::new(());
+        Ok(Self { listener, path: path.to_owned(), made_folder, slow_readers })
     }
 
     /// Makes it another user's, so that he can remove it.
@@ -42,16 +57,75 @@ impl StatusSocket {
         }
     }
 
-    /// Serves everybody who waits. A reader who does not read gets what fits into the
-    /// socket's buffer: the relay waits for nobody.
+    /// Serves everybody who waits. The relay waits for nobody: what does not fit into the socket's
+    /// buffer is written by a thread, for [`PATIENCE`] at the most.
     pub(super) fn serve(&self, document: impl Fn() -> Vec<u8>) {
-        while let Ok((mut stream, _)) = self.listener.accept() {
-            let sent = stream.set_nonblocking(true).and_then(|()| stream.write_all(&document()));
-            if let Err(error) = sent {
-                tracing::debug!("a status reader went away: {error}");
+        while let Ok((stream, _)) = self.listener.accept() {
+            if let Err(error) = self.give(stream, document()) {
+                tracing::debug!("a status reader got a part, or nothing: {error}");
             }
         }
     }
+
+    fn give(&self, mut stream: UnixStream, mut document: Vec<u8>) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        let len = write_now(&mut stream, &document)?;
+        document.drain(..len);
+        if document.is_empty() {
+            return Ok(());
+        }
+        // Only this thread makes more of them.
+        if Arc::strong_count(&self.slow_readers) > SLOW_READERS_MAX {
+            return Err(io::Error::other("too many read slowly"));
+        }
+        let counted = Arc::clone(&self.slow_readers);
+        let thread = std::thread::Builder::new().name("dwell-status".into());
+        thread.spawn(move || {
+            if let Err(error) = privilege::give_up_all() {
+                tracing::warn!("a thread that only writes keeps its privileges: {error}");
+            }
+            if let Err(error) = write_slowly(&mut stream, &document, PATIENCE) {
+                tracing::debug!("a status reader got a part: {error}");
+            }
+            drop(counted);
+        })?;
+        Ok(())
+    }
+}
+
+/// Writes what the socket takes at once.
+fn write_now(stream: &mut UnixStream, document: &[u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < document.len() {
+        match stream.write(&document[done..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(len) => done += len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all, if the reader takes it within this time.
+fn write_slowly(stream: &mut UnixStream, document: &[u8], patience: Duration) -> io::Result<()> {
+    let end = Instant::now() + patience;
+    let mut done = write_now(stream, document)?;
+    while done < document.len() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        let mut fds = [PollFd::new(stream, PollFlags::OUT)];
+        match poll(&mut fds, Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        done += write_now(stream, &document[done..])?;
+    }
+    Ok(())
 }
 
 /// A socket that nobody serves; nothing else is ever replaced.
@@ -75,7 +149,42 @@ impl Drop for StatusSocket {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
+
+    fn bound(name: &str) -> (PathBuf, StatusSocket) {
+        let file = format!("dwell-{name}-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let socket = StatusSocket::bind(&path).unwrap();
+        (path, socket)
+    }
+
+    #[test]
+    fn a_document_larger_than_any_buffer_comes_whole() {
+        let (path, socket) = bound("large");
+        let document: Vec<u8> = (0..8_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let mut reader = UnixStream::connect(&path).unwrap();
+        socket.serve(|| document.clone()); // waits for nobody
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).unwrap();
+        assert!(got == document, "{} of {} bytes", got.len(), document.len());
+    }
+
+    #[test]
+    fn who_does_not_read_holds_few_threads_and_not_for_ever() {
+        let (path, socket) = bound("stuck");
+        let document = vec![7; 8_000_000];
+        let readers: Vec<_> =
+            (0..3 * SLOW_READERS_MAX).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        socket.serve(|| document.clone());
+        assert_eq!(Arc::strong_count(&socket.slow_readers), SLOW_READERS_MAX + 1);
+        drop(readers);
+        let (mut ours, _theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let error = write_slowly(&mut ours, &document, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
 
     #[test]
     fn only_abandoned_sockets_are_replaced() {

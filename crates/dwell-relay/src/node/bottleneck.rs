@@ -19,8 +19,9 @@
 //! not shorten the queue, it is not of our making, and the relay gives up for a while: a TCP beside
 //! the tunnel that fills the queue by itself would otherwise get the whole link.
 //!
-//! A peer can lie in its reports, at its own cost: the rate to it changes by bounded steps, never
-//! below [`RATE_MIN_BPS`], and never above what is really sent.
+//! A peer can lie in its reports, at its own cost: the rate to it changes by bounded steps and never
+//! falls below [`RATE_MIN_BPS`], and of what it says that came no more counts than 5/4 of what was
+//! sent.
 
 mod held;
 mod marks;
@@ -205,6 +206,7 @@ impl Bottleneck {
     /// A report came.
     pub(crate) fn heard(&mut self, now: Instant, heard: &Heard) {
         let Some(sample) = self.sample(now, heard) else { return };
+        self.marks.set_lag(now.since_ns(sample.sent_at));
         if self.samples.back().is_some_and(|last| sample.sent_at.since_ns(last.sent_at) > FORGET_NS)
         {
             self.held = None;
@@ -218,7 +220,8 @@ impl Bottleneck {
         let refused_since = refused.is_some_and(|at| at > self.heard_at);
         self.local_reports = if refused_since { self.local_reports + 1 } else { 0 };
         self.see_to_clocks(sample.delay_ns);
-        let is_least = self.base.least().is_some_and(|least| sample.delay_ns < least - FALLS_NS);
+        let is_least =
+            self.base.least().is_some_and(|least| sample.delay_ns < least.saturating_sub(FALLS_NS));
         self.heard_at = now;
         self.samples.push_back(sample);
         self.base.add(now, sample.delay_ns);
@@ -310,7 +313,6 @@ impl Bottleneck {
             return;
         };
         let before = self.samples.iter().rev().nth(1).map_or(last.sent_at, |before| before.sent_at);
-        self.marks.set_lag(now.since_ns(before));
         let lag_ns = now.since_ns(before).saturating_sub(queue_ns);
         let mut held = held.clone();
         let verdict = held.update(&Look { now, sent_bps, came_bps, queue_ns, lag_ns, is_least });

@@ -105,6 +105,11 @@ impl Deadlines {
         found.map_or(0, |class| class.hold_ns)
     }
 
+    /// The shortest W of all that are held back at all.
+    pub(crate) fn hold_min_ns(&self) -> Option<u64> {
+        self.classes.iter().flatten().map(|class| class.hold_ns).filter(|&ns| ns > 0).min()
+    }
+
     /// The timers of queues that tell classes apart; none if no packet is held back.
     pub(crate) fn timers(&self) -> Option<ClassTimers> {
         let mut timers: Vec<u64> =
@@ -176,10 +181,12 @@ mod tests {
         assert_eq!(deadlines.hold_ns(Some(1)), 0);
         assert_eq!(deadlines.hold_ns(Some(2)), 12_900_000);
         assert_eq!(deadlines.hold_ns(None), 0);
+        assert_eq!(deadlines.hold_min_ns(), Some(12_900_000));
         assert!(!deadlines.refresh(None, MILLI_NS + 1_000), "too little to tell");
         assert!(deadlines.refresh(Some(MILLI_NS), MILLI_NS));
         let timers = deadlines.timers().expect("two classes are held");
         assert_eq!(timers.as_slice(), [1_900_000, 16_900_000]);
+        assert_eq!(deadlines.hold_min_ns(), Some(1_900_000));
     }
 
     #[test]

@@ -333,12 +333,14 @@ fn note_control(
         Control::ProbeReply { sender_time_ns, receiver_time_ns, .. } => {
             peer.answered(now, Instant::from_ns(sender_time_ns), receiver_time_ns);
         }
-        // One on the session before counts otherwise.
+        // One on the session before counts otherwise, and its numbers are others.
         Control::Report(report) if is_present => peer.heard_report(now, &report),
-        Control::Report(_) => {}
+        Control::Missing(numbers) if is_present => asked.missing = Some(numbers),
+        Control::Gone(numbers) if is_present => {
+            numbers.iter().for_each(|number| peer.order.gone(number));
+        }
+        Control::Report(_) | Control::Missing(_) | Control::Gone(_) => {}
         Control::Close { .. } => asked.close = true,
-        Control::Missing(numbers) => asked.missing = Some(numbers),
-        Control::Gone(numbers) => numbers.iter().for_each(|number| peer.order.gone(number)),
         Control::Unknown { .. } => peer.rx.skipped_records += 1,
     }
 }

@@ -100,8 +100,11 @@ pub(super) fn send_frame(
 /// A block's packets stand behind its unit, one after another.
 fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
     let mut followers = frame.followers.iter();
+    // A frame that was filled and then pressed as a whole stands in its first unit's place.
+    let stored = |id| store.get(id).1.is_some_and(|pressed| pressed.is_frame);
+    let is_frame = frame.units.first().is_some_and(|unit| stored(unit.id));
     for unit in &frame.units {
-        let (mut first_bytes, pressed) = (unit.original_bytes, unit.pressed_here);
+        let (mut first_bytes, pressed) = (unit.original_bytes, unit.pressed_here || is_frame);
         for packet in followers.by_ref().take(unit.followers as usize) {
             first_bytes = first_bytes.saturating_sub(packet.original_bytes);
             classes.sent(

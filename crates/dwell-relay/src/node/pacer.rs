@@ -30,9 +30,12 @@ const AHEAD_NS: u64 = 500 * MICRO_NS;
 const AHEAD_EXACT_NS: u64 = 50 * MICRO_NS;
 /// A wake-up that comes late may be made up for, up to this much of the link's time.
 const CATCH_UP_NS: u64 = 2 * MILLI_NS;
-/// The same if packets have deadlines. Less would be more exact, but on a machine that wakes us late
+/// The same if packets have deadlines: a part of the shortest time that they are held back for, since
+/// what is made up for waits in the link. Less would be more exact, but on a machine that wakes us late
 /// now and then the link would lose that time for good, and all that waits would be late for it.
-const CATCH_UP_EXACT_NS: u64 = MILLI_NS;
+const CATCH_UP_EXACT_PART: u64 = 4;
+const CATCH_UP_EXACT_NS_MIN: u64 = 50 * MICRO_NS;
+const CATCH_UP_EXACT_NS_MAX: u64 = MILLI_NS;
 /// The link is never believed to be busy for longer than this, or than one frame takes.
 const DEBT_NS_MAX: u64 = SECOND_NS;
 /// The rate is measured over at least this long.
@@ -94,11 +97,15 @@ impl Pacer {
         }
     }
 
-    /// Whether packets have deadlines, so that more wake-ups are worth it.
-    pub fn set_exact(&mut self, exact: bool) {
-        (self.ahead_ns, self.catch_up_ns) = match exact {
-            true => (AHEAD_EXACT_NS, CATCH_UP_EXACT_NS),
-            false => (AHEAD_NS, CATCH_UP_NS),
+    /// The shortest time that packets are held back for, if they have deadlines: more wake-ups are
+    /// worth it then, and less is made up for.
+    pub fn set_exact(&mut self, hold_min_ns: Option<u64>) {
+        (self.ahead_ns, self.catch_up_ns) = match hold_min_ns {
+            Some(hold_ns) => {
+                let part_ns = hold_ns / CATCH_UP_EXACT_PART;
+                (AHEAD_EXACT_NS, part_ns.clamp(CATCH_UP_EXACT_NS_MIN, CATCH_UP_EXACT_NS_MAX))
+            }
+            None => (AHEAD_NS, CATCH_UP_NS),
         };
     }
 
@@ -312,6 +319,29 @@ mod tests {
             ready
         });
         assert!(burst.count() <= 3);
+    }
+
+    /// What a late wake-up lets go at once is bounded by the tightest deadline.
+    #[test]
+    fn the_tightest_deadline_bounds_what_is_made_up_for() {
+        let rate = Rate::from_mbps(1000); // a frame takes 12 µs
+        let now = Instant::from_ns(SECOND_NS);
+        let burst = |hold_min_ns| {
+            let mut pacer = Pacer::new(Pacing::Fixed(rate));
+            pacer.set_exact(hold_min_ns);
+            let sent = (0..1_000).take_while(|_| {
+                let ready = pacer.ready(now);
+                pacer.sent(now, FRAME);
+                ready
+            });
+            sent.count() as u64 * rate.transmission_ns(FRAME)
+        };
+        let (frame_ns, most) =
+            (rate.transmission_ns(FRAME), CATCH_UP_EXACT_NS_MAX + AHEAD_EXACT_NS);
+        assert!(burst(None) > CATCH_UP_NS);
+        assert!((most..=most + frame_ns).contains(&burst(Some(u64::MAX))));
+        assert!(burst(Some(MILLI_NS)) <= 250 * MICRO_NS + AHEAD_EXACT_NS + frame_ns);
+        assert!(burst(Some(0)) <= CATCH_UP_EXACT_NS_MIN + AHEAD_EXACT_NS + frame_ns);
     }
 
     /// A kernel that takes a buffer of 6 kB and drains it at `bps`.

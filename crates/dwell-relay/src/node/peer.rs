@@ -193,7 +193,6 @@ impl Peer {
         peer.listen_for_bottleneck();
         peer.deadlines.configure(classes);
         peer.classes.configure(classes);
-        peer.pacer.set_exact(peer.is_to_chunk());
         peer.refresh_deadlines();
         peer.configure_port()?;
         peer.port.link_busy();
@@ -211,7 +210,6 @@ impl Peer {
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
         self.listen_for_bottleneck();
-        self.pacer.set_exact(self.is_to_chunk());
         self.deadlines.configure(classes);
         self.classes.configure(classes);
         self.refresh_deadlines();
@@ -290,7 +288,10 @@ impl Peer {
     fn refresh_deadlines(&mut self) -> bool {
         let frame_bytes = u64::from(self.frame_bytes()) + self.units_bytes_max() as u64;
         let frame_ns = self.pacer.rate().map_or(0, |rate| rate.transmission_ns(frame_bytes));
-        self.deadlines.refresh(self.config.one_way_delay_ns, frame_ns)
+        let changed = self.deadlines.refresh(self.config.one_way_delay_ns, frame_ns);
+        let hold_min_ns = self.deadlines.hold_min_ns().unwrap_or(u64::MAX);
+        self.pacer.set_exact(self.is_to_chunk().then_some(hold_min_ns));
+        changed
     }
 
     /// Whether the peer's reports tell of a bottleneck beyond the next hop.

@@ -1,9 +1,32 @@
 //! Which peer an inner address belongs to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dwell_wire::Label;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// What no router hands on by its routes alone, whatever prefixes say: "this" network, loopback,
+/// link-local addresses, multicast, and the broadcast. The kernel knows what becomes of them. (RFC 6890,
+/// RFC 4291, sections 2.4 and 2.5.)
+const NEVER_ROUTED: [IpNet; 9] = [
+    v4([0, 0, 0, 0], 8),
+    v4([127, 0, 0, 0], 8),
+    v4([169, 254, 0, 0], 16),
+    v4([224, 0, 0, 0], 4),
+    v4([255, 255, 255, 255], 32),
+    v6(Ipv6Addr::UNSPECIFIED, 128),
+    v6(Ipv6Addr::LOCALHOST, 128),
+    v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+    v6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
+];
+
+const fn v4([a, b, c, d]: [u8; 4], bits: u8) -> IpNet {
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits))
+}
+
+const fn v6(address: Ipv6Addr, bits: u8) -> IpNet {
+    IpNet::V6(Ipv6Net::new_assert(address, bits))
+}
 
 /// Prefixes and the peers that they lead to; the longest match wins.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +76,9 @@ impl Routes {
 
     fn find(&self, label: &Label) -> Option<usize> {
         let all = IpNet::new(label.address(), label.bits()).ok()?;
+        if NEVER_ROUTED.iter().any(|net| net.contains(&all) || all.contains(net)) {
+            return None;
+        }
         // The longest that has all of them, and those before it that have a part.
         let at = self.entries.iter().position(|(net, _)| net.contains(&all))?;
         let (longer, peer) = (&self.entries[..at], self.entries[at].1?);
@@ -158,6 +184,35 @@ mod tests {
         ] {
             assert_eq!(routes.peer_of(&label(text)), peer, "{text}");
             assert_eq!(routes.peer_of(&label(text)), peer, "{text}, from memory");
+        }
+    }
+
+    #[test]
+    fn what_is_not_routed_stays_whatever_prefixes_say() {
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        let all = ["0.0.0.0/0", "::/0", "224.0.1.0/24", "fe80::/64"].map(|text| (net(text), 0));
+        let mut routes = Routes::new([], all);
+        for (text, goes) in [
+            ("0.0.0.0/32", false),
+            ("127.0.0.1/32", false),
+            ("169.254.7.7/32", false),
+            ("224.0.1.9/32", false),
+            ("239.1.1.1/32", false),
+            ("255.255.255.255/32", false),
+            ("::/128", false),
+            ("::1/128", false),
+            ("fe80::1/128", false),
+            ("fe80::/64", false),
+            ("ff02::1/128", false),
+            ("128.0.0.0/1", false), // has some of them
+            ("::/0", false),
+            ("198.51.100.1/32", true),
+            ("192.0.2.0/24", true),
+            ("128.0.0.0/3", true),
+            ("2001:db8::/64", true),
+        ] {
+            let label = Label::new(net(text).addr(), net(text).prefix_len());
+            assert_eq!(routes.peer_of(&label).is_some(), goes, "{text}");
         }
     }
 

@@ -11,7 +11,7 @@ use super::Node;
 use super::pacer::Pacing;
 use super::peer::Peer;
 
-/// Classes told of each peer: the document must fit into a socket's buffer.
+/// Learned classes told of each peer: more than anybody reads.
 const CLASSES_MAX: usize = 64;
 
 impl Node {

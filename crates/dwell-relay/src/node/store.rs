@@ -92,6 +92,15 @@ impl Store {
         self.places[id.0 as usize].treatment
     }
 
+    /// The classes have other indices now: each old one has a new one here, if the class is still
+    /// there.
+    pub(crate) fn reclass(&mut self, new: &[Option<u8>]) {
+        for place in &mut self.places {
+            let class = &mut place.treatment.class;
+            *class = class.and_then(|old| new.get(usize::from(old)).copied().flatten());
+        }
+    }
+
     /// The packet's class, by its index.
     pub(crate) fn class(&self, id: PacketId) -> Option<usize> {
         self.treatment(id).class.map(usize::from)
@@ -114,5 +123,21 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_keeps_its_class_when_others_take_its_index() {
+        let mut store = Store::default();
+        let of = |class| Treatment { class, once: true, ..Treatment::default() };
+        let ids = [Some(0), Some(1), Some(2), None].map(|class| store.insert(&[1], of(class)));
+        // The first is gone, the other two changed places.
+        store.reclass(&[None, Some(1), Some(0)]);
+        assert_eq!(ids.map(|id| store.class(id)), [None, Some(1), Some(0), None]);
+        assert!(ids.iter().all(|&id| store.treatment(id).once));
     }
 }

@@ -3,6 +3,8 @@
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 
+use super::RATE_MIN_BPS;
+
 /// The queue beyond is kept about this long: enough to see that the link is busy, so that what comes
 /// is all that it carries.
 const TARGET_NS: u64 = 10 * MILLI_NS;
@@ -177,7 +179,7 @@ impl Held {
         let bps = self.rate_bps + (aim - self.rate_bps) * share;
         let is_step = look.sent_bps >= came * STEP;
         self.sure_bps = if is_step { bps } else { self.sure_bps.max(bps) };
-        self.rate_bps = bps.max(self.sure_bps * YIELD_MAX);
+        self.rate_bps = bps.max(self.sure_bps * YIELD_MAX).max(RATE_MIN_BPS);
         if bps < self.rate_bps { Verdict::NotOurs } else { Verdict::Ours }
     }
 
@@ -189,7 +191,8 @@ impl Held {
         }
         let anew = Proof { since: look.now, queue_ns: look.queue_ns };
         let proof = self.proof.get_or_insert(anew);
-        if look.queue_ns <= proof.queue_ns / 2 || look.queue_ns > proof.queue_ns * 5 / 4 {
+        let is_longer = look.queue_ns > proof.queue_ns.saturating_add(proof.queue_ns / 4);
+        if look.queue_ns <= proof.queue_ns / 2 || is_longer {
             *proof = anew;
         }
         let took_ns = look.now.since_ns(proof.since);

@@ -9,6 +9,8 @@ use dwell_base::time::MILLI_NS;
 const MARKS_MAX: usize = 512;
 /// Marks are at least this far from each other, ...
 const SPACING_NS_MIN: u64 = MILLI_NS;
+/// ... no further than this, ...
+const SPACING_NS_MAX: u64 = 40 * MILLI_NS;
 /// ... and so far that this many are enough until a report comes.
 const MARKS_IN_LAG: u64 = 128;
 
@@ -39,10 +41,21 @@ impl Marks {
 
     fn mark(&mut self, now: Instant, number: u64) {
         if self.marks.len() == MARKS_MAX {
-            self.marks.pop_front();
+            self.thin();
         }
         self.marks.push_back(Mark { number, at: now, bytes: self.bytes });
         self.next_at = now + self.spacing_ns.max(SPACING_NS_MIN);
+    }
+
+    /// No report told of any of them yet: the way is long, or its queue is. Every second one is
+    /// enough then, and they must reach further back.
+    fn thin(&mut self) {
+        let mut keep = true;
+        self.marks.retain(|_| {
+            keep = !keep; // the newest stays
+            keep
+        });
+        self.spacing_ns = (2 * self.spacing_ns.max(SPACING_NS_MIN)).min(SPACING_NS_MAX);
     }
 
     /// The mark at this number, or the latest before it.
@@ -54,12 +67,40 @@ impl Marks {
 
     /// A report comes so long after what it tells of was sent.
     pub(super) fn set_lag(&mut self, lag_ns: u64) {
-        self.spacing_ns = lag_ns / MARKS_IN_LAG;
+        self.spacing_ns = (lag_ns / MARKS_IN_LAG).min(SPACING_NS_MAX);
     }
 
     pub(super) fn clear(&mut self) {
         self.marks.clear();
         self.bytes = 0;
         self.next_at = Instant::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first report may tell of what was sent long ago, however much was sent since.
+    #[test]
+    fn marks_reach_back_before_any_report_came() {
+        let mut marks = Marks::default();
+        for number in 1..=10_000 {
+            marks.sent(Instant::from_ns(number * MILLI_NS), number, 1_000);
+            assert!(marks.marks.len() <= MARKS_MAX);
+        }
+        for number in [4_000, 5_000, 9_000, 9_999] {
+            let mark = marks.at(number).expect("there is a mark");
+            assert!(number - mark.number <= 40, "{number}: {mark:?}");
+            assert_eq!(
+                (mark.at, mark.bytes / 1_000),
+                (Instant::from_ns(mark.number * MILLI_NS), mark.number)
+            );
+        }
+        // Reports came, and their lag is short.
+        marks.set_lag(10 * MILLI_NS);
+        marks.sent(Instant::from_ns(11_000 * MILLI_NS), 11_000, 1_000);
+        marks.sent(Instant::from_ns(11_001 * MILLI_NS), 11_001, 1_000);
+        assert_eq!(marks.at(11_000).map(|mark| mark.number), Some(11_000));
     }
 }

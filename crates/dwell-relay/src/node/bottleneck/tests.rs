@@ -87,6 +87,46 @@ fn a_long_path_is_followed_too() {
     assert_follows(&Terms { link, back, flows: 8, ..Terms::default() }, "long");
 }
 
+/// Over a satellite: what reports tell of was sent 0.6 s before, and there was much since. (Few
+/// connections would not keep the link busy: after a loss they take minutes to grow again.)
+#[test]
+fn a_very_long_path_is_followed_too() {
+    let link = LinkSpec::new()
+        .with_rate(Rate::from_mbps(200))
+        .with_rate_step(20 * SECOND_NS, Rate::from_mbps(20))
+        .with_delay_ns(300 * MILLI_NS);
+    let back = LinkSpec::new().with_delay_ns(300 * MILLI_NS);
+    for seed in 1..=3 {
+        let (link, back) = (link.clone(), back.clone());
+        let terms =
+            Terms { link, back, flows: 32, offered_bps: 40_000_000, seed, ..Terms::default() };
+        let mut model = Model::new(&terms);
+        assert_eq!(model.watch(10_000, 19_000).held, 0.0, "seed {seed}");
+        let mut seen = model.watch(30_000, 45_000);
+        assert!(seen.held > 0.5, "seed {seed}: known for {} of the time", seen.held);
+        let queue_ms = seen.queue_ns(0.5) / MILLI_NS;
+        assert!(queue_ms < 60, "seed {seed}: {queue_ms} ms stand beyond");
+        assert!(seen.came_bps > 0.7 * 20e6, "seed {seed}: {} came", seen.came_bps);
+    }
+}
+
+/// What waits beyond is suddenly worth many seconds: it is found, and becomes short.
+#[test]
+fn a_hard_step_down_is_followed() {
+    let link = LinkSpec::new()
+        .with_rate(Rate::from_mbps(20))
+        .with_rate_step(10 * SECOND_NS, Rate::clamped_bps(500_000))
+        .with_delay_ns(10 * MILLI_NS);
+    for seed in 1..=4 {
+        let mut model = Model::new(&Terms { link: link.clone(), seed, ..Terms::default() });
+        let mut seen = model.watch(30_000, 60_000);
+        assert!(seen.held > 0.5, "seed {seed}: known for {} of the time", seen.held);
+        let queue_ms = seen.queue_ns(0.5) / MILLI_NS;
+        assert!(queue_ms < 250, "seed {seed}: {queue_ms} ms stand beyond");
+        assert!(seen.came_bps > 0.7 * 500e3, "seed {seed}: {} came", seen.came_bps);
+    }
+}
+
 #[test]
 fn a_path_without_a_bottleneck_is_left_alone() {
     for jitter_ms in [0, 5, 15] {
@@ -131,10 +171,16 @@ fn a_longer_way_is_no_queue() {
 /// Whatever a peer says, some traffic passes, and the pace moves by bounded steps.
 #[test]
 fn a_peer_that_lies_harms_little() {
-    let lies: [fn(&mut Heard); 5] = [
+    let lies: [fn(&mut Heard); 7] = [
         |heard| heard.bytes = 0,
         |heard| heard.bytes = heard.bytes.wrapping_mul(1 << 40),
         |heard| heard.highest_at_ns *= 3,
+        |heard| heard.highest_at_ns = heard.highest_at_ns.wrapping_add(1 << 63),
+        // Delays at the very end of what there is: the model's peer is 77 s ahead, 10 ms away.
+        |heard| {
+            let end = (1 << 63) - 77 * SECOND_NS - 10 * MILLI_NS;
+            heard.highest_at_ns = heard.highest_at_ns.wrapping_add(end);
+        },
         |heard| heard.highest = u64::MAX,
         |heard| (heard.bytes, heard.highest_at_ns) = (heard.bytes / 1_000, heard.highest_at_ns * 2),
     ];

@@ -76,7 +76,9 @@ fn a_queue_is_told_to_the_other_end() {
 fn classes_are_counted() {
     let classes = "[[class]]\nname = \"low\"\nports = [\"udp/1000-1009\"]\n\
                    [[class]]\nname = \"rest\"\n";
-    for scheme in ["packet", "edge"] {
+    let held = "[[class]]\nname = \"low\"\nports = [\"udp/1000-1009\"]\nmax_wait = \"200ms\"\n\
+                [[class]]\nname = \"rest\"\nmax_wait = \"400ms\"\n";
+    for (scheme, classes) in [("packet", classes), ("edge", classes), ("basicq", held)] {
         let lines = format!("scheme = \"{scheme}\"\n{classes}");
         let configs = [0, 1].map(|end| config_with(end, true, "2mbit", &lines));
         let mut net = Net::new(&configs, &good_link(), 1);
@@ -91,7 +93,7 @@ fn classes_are_counted() {
         assert_eq!(sum(&|class| class.arrived.packets), from.tx.arrived.packets);
         assert_eq!(sum(&|class| class.sent.packets), from.tx.sent.packets);
         assert_eq!(sum(&|class| class.sent.bytes), from.tx.sent.bytes);
-        assert_eq!(sum(&|class| class.pressed.packets), from.tx.pressed.packets);
+        assert_eq!(sum(&|class| class.pressed.packets), from.tx.pressed.packets, "{scheme}");
         assert_eq!(sum(&|class| class.dropped.values().sum()), from.tx.dropped_total().packets);
         assert_eq!(sum(&|class| class.sojourn.count), from.tx.sojourn.count);
         assert!(from.tx.pressed.packets > 500 && from.tx.dropped_total().packets > 100);

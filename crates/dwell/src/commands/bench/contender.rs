@@ -135,7 +135,8 @@ pub(super) fn with_block_packets(contenders: Vec<Contender>, packets: &[u32]) ->
     all
 }
 
-fn makes_blocks(scheme: &str) -> bool {
+/// Whether a scheme presses packets together.
+pub(super) fn makes_blocks(scheme: &str) -> bool {
     Scheme::preset(scheme).is_ok_and(|scheme| scheme.gather != Gather::Packet)
 }
 

@@ -233,9 +233,13 @@ impl Chain {
         let after = counts(&mesh.relays)?;
         flows.iter().for_each(Flow::stop_sending);
         wait(DRAIN, interrupted)?;
-        let flows = flows.into_iter().map(Flow::finish).collect::<Result<_, _>>()?;
+        let flows: Vec<record::FlowCounts> =
+            flows.into_iter().map(Flow::finish).collect::<Result<_, _>>()?;
         for relay in &mut mesh.relays {
             relay.process().stop()?;
+        }
+        for flow in &flows {
+            ensure!(flow.altered == 0, "{}: {} packets were altered", flow.flow, flow.altered);
         }
         Ok((after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(), flows))
     }

@@ -77,7 +77,7 @@ impl ClassResult {
 /// Before an overload, and while nothing is watched.
 const CALM_LOAD: f64 = 0.8;
 const WARM_UP: Duration = Duration::from_secs(1);
-const GRACE: Duration = Duration::from_millis(300);
+const GRACE: Duration = Duration::from_millis(1800);
 
 impl Trial<'_> {
     pub(super) fn run(&self, bed: &Bed<'_>) -> anyhow::Result<Measured> {
@@ -88,7 +88,7 @@ impl Trial<'_> {
         // What the overload left behind must leave.
         let drain = Duration::from_secs_f64((self.load - 1.0).max(0.0) * 5.0);
         bed.sleep(drain.min(Duration::from_secs(3)))?;
-        let mut tallies = finish(steady)?;
+        let mut tallies = finish(steady, self.grace())?;
         let (moments, statuses, extra) = watched?;
         tallies.extend(extra);
         let mut relays = relays;
@@ -103,6 +103,12 @@ impl Trial<'_> {
     /// The load outside of the window.
     fn calm(&self) -> f64 {
         if self.load > 1.0 { CALM_LOAD } else { self.load }
+    }
+
+    /// How long what was sent may still come. What an overload leaves in queues takes longer: what
+    /// did not come by then would not be counted as received at all.
+    fn grace(&self) -> Duration {
+        GRACE + self.window.mul_f64((self.load - 1.0).max(0.0))
     }
 
     fn settings(&self) -> RelaySettings {
@@ -144,17 +150,14 @@ impl Trial<'_> {
         let extra = if more > 0.0 { self.sources(bed, more, 1)? } else { Vec::new() };
         bed.sleep_until(from + self.window)?;
         let after = relays.ingress.status()?;
-        Ok(([from, from + self.window], [before, after], finish(extra)?))
+        Ok(([from, from + self.window], [before, after], finish(extra, self.grace())?))
     }
 }
 
 type Source = (&'static Class, Stream);
 type Watched = ([Instant; 2], [Status; 2], Vec<(&'static Class, Tally)>);
 
-fn finish(sources: Vec<Source>) -> anyhow::Result<Vec<(&'static Class, Tally)>> {
-    // What is left in queues may come later than a short grace allows: it is then not counted as
-    // received at all, so all get what an overload needs.
-    let grace = GRACE + Duration::from_millis(1500);
+fn finish(sources: Vec<Source>, grace: Duration) -> anyhow::Result<Vec<(&'static Class, Tally)>> {
     let threads: Vec<_> = sources
         .into_iter()
         .map(|(class, stream)| (class, std::thread::spawn(move || stream.finish(grace))))
