@@ -16,6 +16,8 @@ pub(crate) const MBIT: f64 = 125_000.0;
 pub(crate) struct Model {
     /// Bytes a second.
     pub(crate) link: f64,
+    /// From this time on the link carries so many bytes a second instead.
+    pub(crate) later: Option<(Instant, f64)>,
     /// What the transport holds before it refuses, in bytes.
     pub(crate) buffer: f64,
     /// What one byte costs with each codec, in nanoseconds.
@@ -41,6 +43,32 @@ impl Model {
             if left == 0 {
                 return Instant::from_ns(at);
             }
+        }
+    }
+}
+
+impl Model {
+    /// What the link can carry from one time to a later one, in bytes.
+    fn carries(self, from: Instant, to: Instant) -> f64 {
+        let bytes = |rate: f64, ns: u64| rate * ns as f64 / 1e9;
+        match self.later {
+            Some((change, rate)) if change < to => {
+                let change = change.max(from);
+                bytes(self.link, change.since_ns(from)) + bytes(rate, to.since_ns(change))
+            }
+            _ => bytes(self.link, to.since_ns(from)),
+        }
+    }
+
+    /// When the link has carried so many bytes from a time on.
+    fn carried_at(self, from: Instant, bytes: f64) -> Instant {
+        let after = |at: Instant, bytes: f64, rate: f64| at + (bytes / rate * 1e9) as u64;
+        let Some((change, rate)) = self.later else { return after(from, bytes, self.link) };
+        let change = change.max(from);
+        let before = self.carries(from, change);
+        match bytes <= before {
+            true => after(from, bytes, self.link),
+            false => after(change, bytes - before, rate),
         }
     }
 }
@@ -75,8 +103,7 @@ struct Transport {
 
 impl Transport {
     fn room(&mut self, now: Instant) -> usize {
-        let drained = self.model.link * now.since_ns(self.at) as f64 / 1e9;
-        self.level = (self.level - drained).max(0.0);
+        self.level = (self.level - self.model.carries(self.at, now)).max(0.0);
         self.at = now;
         (self.model.buffer - self.level).max(0.0) as usize
     }
@@ -84,11 +111,11 @@ impl Transport {
     /// When a third is free.
     fn wakes_at(&self) -> Instant {
         let excess = (self.level - self.model.buffer * 2.0 / 3.0).max(0.0);
-        self.at + (excess / self.model.link * 1e9) as u64 + 1
+        self.model.carried_at(self.at, excess) + 1
     }
 
     fn empty_at(&self) -> Instant {
-        self.at + (self.level / self.model.link * 1e9) as u64
+        self.model.carried_at(self.at, self.level)
     }
 }
 
@@ -193,7 +220,7 @@ mod tests {
     }
 
     fn model(mbit: f64) -> Model {
-        Model { link: mbit * MBIT, buffer: 128e3, cost_ns, turns_ns: None }
+        Model { link: mbit * MBIT, later: None, buffer: 128e3, cost_ns, turns_ns: None }
     }
 
     const SINGLE: [Strategy; 4] = [Strategy::Raw, Strategy::All, Strategy::Switch, Strategy::Mix];
@@ -298,6 +325,26 @@ mod tests {
             let run = run(&Config::new(strategy), model(100.0), &data);
             let pressed = run.sender.stats().pressed_original_bytes;
             assert!(pressed > 7 << 20, "{strategy}: {:?}", run.sender.stats());
+        }
+    }
+
+    /// A link that becomes slow, or is so from the beginning, takes a long time between two
+    /// refusals, and has to be known all the same.
+    #[test]
+    fn a_link_that_becomes_slow_is_noticed() {
+        let data = book(12 << 20);
+        let fall = Instant::from_ns(40_000_000);
+        for before in [10.0, 400.0] {
+            let falling = Model { later: Some((fall, 10.0 * MBIT)), ..model(before) };
+            let config = Config::new(Strategy::Hull);
+            let run_of = |strategy| run(&Config::new(strategy), falling, &data);
+            let (hull, switch) = (run_of(Strategy::Hull), run_of(Strategy::Switch));
+            let best = bound(&config, &config.codecs, model(10.0), &data);
+            let told = format!("from {before}: {:.2} of {:.2}", hull.rate / MBIT, best / MBIT);
+            assert!(hull.rate > 0.95 * best, "{told}");
+            // No probes where the link is full of what is compressed.
+            let raw = switch.sender.stats().raw_bytes;
+            assert!(raw < 3 << 20, "from {before}: {raw} bytes raw");
         }
     }
 
