@@ -201,7 +201,7 @@ fn units_can_be_refused() {
         let taken = Receiver::new(Limits::in_order()).feed(&wire, &mut Unpress::new());
         match strategy.is_segmented() {
             true => {
-                assert!(matches!(taken, Err(StreamError::Preamble(_))), "{strategy}: {taken:?}")
+                assert!(matches!(taken, Err(StreamError::Preamble(_))), "{strategy}: {taken:?}");
             }
             false => assert_eq!(taken, Ok(wire.len()), "{strategy}"),
         }
