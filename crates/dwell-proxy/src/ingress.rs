@@ -108,6 +108,11 @@ impl Running {
         loop {
             match listener.accept().await {
                 Ok((local, from)) => {
+                    // Until a stream is open a close means that there was none: it is to look like
+                    // that, also while it waits.
+                    if reset_on_close(&local, true).is_err() {
+                        continue;
+                    }
                     let Ok(permit) = self.room.acquire().await else { return };
                     // It is returned by the task, which can't borrow it.
                     permit.forget();
@@ -127,10 +132,6 @@ impl Running {
     }
 
     async fn welcome(&self, door: &Door, mut local: TcpStream, from: SocketAddr) {
-        // Until a stream is open a close means that there was none: it is to look like that.
-        if reset_on_close(&local, true).is_err() {
-            return;
-        }
         match door {
             Door::Forward { to, .. } => {
                 self.connect(local, Vec::new(), to, false).await;
@@ -256,20 +257,23 @@ impl Running {
         loop {
             self.pool.tidy();
             while self.pool.len() < self.pool.size() {
-                match self.call().await {
+                let why = match self.call().await {
                     Ok(carrier) => {
-                        self.pool.put(carrier);
-                        pause = RETRY.0;
+                        if self.pool.put(carrier) {
+                            pause = RETRY.0;
+                            continue;
+                        }
+                        "the other end closes it as soon as it is made".to_owned()
                     }
                     Err(error) => {
                         self.engine.metrics.connections_failed.add(1);
-                        let egress = &self.egress;
-                        self.engine
-                            .complain(|| format!("no connection to the egress {egress}: {error}"));
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(RETRY.1);
+                        error.to_string()
                     }
-                }
+                };
+                let egress = &self.egress;
+                self.engine.complain(|| format!("no connection to the egress {egress}: {why}"));
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(RETRY.1);
             }
             tokio::time::sleep(TIDY).await;
         }

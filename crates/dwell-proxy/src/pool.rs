@@ -46,15 +46,17 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection whose stream has finished, if there is room for it.
-    pub(crate) fn put(&self, mut carrier: Carrier) {
+    /// Keeps a connection whose stream has finished, if there is room for it. Whether it was fit to
+    /// be kept.
+    pub(crate) fn put(&self, mut carrier: Carrier) -> bool {
         if !carrier.is_quiet() {
-            return;
+            return false;
         }
         let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
         if warm.len() < self.size {
             warm.push_back((Instant::now(), carrier));
         }
+        true
     }
 
     /// Closes those that have waited for too long, or that the other end has closed.

@@ -154,6 +154,9 @@ impl<'a> Pump<'a> {
         if tokio::time::timeout(FAREWELL, telling).await.is_err() {
             // It takes nothing: then a reset says it, past all that waits.
             self.carrier.reset_on_close();
+        } else if self.source_ended {
+            // The other end has had the end of this direction, or is about to, and reads no further.
+            self.carrier.reset_on_close();
         }
     }
 

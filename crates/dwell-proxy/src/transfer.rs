@@ -58,7 +58,8 @@ pub struct Summary {
     pub sha256: [u8; 32],
 }
 
-/// Why a file did not come across. Nothing of it is left at the receiver.
+/// Why a file did not come across. Nothing of it is left at the receiver; unless its sender was cut
+/// off just when it would have been told that all is well.
 #[derive(Debug, Error)]
 pub enum TransferError {
     /// Keys or certificates.

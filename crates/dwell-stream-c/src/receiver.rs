@@ -74,7 +74,9 @@ pub unsafe extern "C" fn dwell_receiver_data(
     let this = unsafe { receiver.as_ref() };
     // SAFETY: by the function's own condition.
     let len = unsafe { len.as_mut() };
-    let (Some(this), Some(len)) = (this, len) else { return std::ptr::null() };
+    let Some(len) = len else { return std::ptr::null() };
+    *len = 0;
+    let Some(this) = this else { return std::ptr::null() };
     *len = this.receiver.data().len();
     this.receiver.data().as_ptr()
 }

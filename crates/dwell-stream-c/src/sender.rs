@@ -140,7 +140,9 @@ pub unsafe extern "C" fn dwell_sender_wire(
     let this = unsafe { sender.as_mut() };
     // SAFETY: by the function's own condition.
     let len = unsafe { len.as_mut() };
-    let (Some(this), Some(len)) = (this, len) else { return std::ptr::null() };
+    let Some(len) = len else { return std::ptr::null() };
+    *len = 0;
+    let Some(this) = this else { return std::ptr::null() };
     let wire = this.sender.wire(Instant::from_ns(now_ns));
     *len = wire.len();
     wire.as_ptr()

@@ -66,6 +66,11 @@ int main(void) {
     dwell_receiver_free(receiver);
     CHECK(dwell_receiver_feed(NULL, (const uint8_t *)"dws", 3) == DWELL_MISUSE);
 
+    size_t none = 7;
+    CHECK(dwell_sender_wire(NULL, now_ns(), &none) == NULL && none == 0);
+    none = 7;
+    CHECK(dwell_receiver_data(NULL, &none) == NULL && none == 0);
+
     char why[60];
     CHECK(dwell_sender_new("zip", NULL, 0, why, sizeof why) == NULL);
     CHECK(strstr(why, "\"zip\" is no strategy") && strlen(why) < sizeof why);

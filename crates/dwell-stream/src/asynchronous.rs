@@ -23,8 +23,9 @@ const READ_LEN: usize = 64 << 10;
 /// It compresses in the task that writes, one block at each poll at most while the transport is
 /// busy: a task with a runtime's thread of its own is best for streams beyond some 100 Mbit/s.
 /// What the transport does not take at once is sent by later polls only: flush when nothing more is
-/// to be written for the time being, as with any buffered writer. `poll_flush` is done when the transport has taken everything; `poll_shutdown` announces the end
-/// first, and then shuts the transport down.
+/// to be written for the time being, as with any buffered writer. `poll_flush` is done when the
+/// transport has taken everything; `poll_shutdown` announces the end first, and then shuts the
+/// transport down.
 #[derive(Debug)]
 pub struct AsyncStreamWriter<W, C> {
     transport: W,

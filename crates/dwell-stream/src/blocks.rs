@@ -247,7 +247,9 @@ impl Blocks {
             self.steering.reopened();
         } else {
             let state = State::Raw(out.bytes);
-            self.queue.push_front(Waiting { index, original_len, check, state });
+            // It may have overtaken one that is being compressed.
+            let at = self.queue.partition_point(|block| block.index < index);
+            self.queue.insert(at, Waiting { index, original_len, check, state });
         }
     }
 

@@ -107,11 +107,16 @@ impl Link {
         let mark = *self.mark.get_or_insert(begin);
         let bytes = self.written - mark.written;
         let ns = now.since_ns(mark.at);
-        if ns < UNREFUSED_NS || bytes < WINDOW_BYTES {
+        // What was full has to take its whole capacity before that tells anything: on a slow link it
+        // takes what has drained in a long time, at once, and then says no, which is a measurement.
+        let enough = match mark.full {
+            true => WINDOW_BYTES.max(self.capacity as u64),
+            false => WINDOW_BYTES,
+        };
+        if ns < UNREFUSED_NS || bytes < enough {
             return;
         }
-        // It took that much and did not say no. (A window that began full may have begun with
-        // room for nothing.)
+        // It took that much and did not say no.
         let at_least = bytes as f64 * 1e9 / ns as f64;
         let guess = at_least * GROWTH;
         if self.rate.is_none_or(|rate| rate < guess) {
@@ -290,6 +295,39 @@ mod tests {
         }
         let rate = link.rate().unwrap();
         assert!(rate < 16e6 && link.measured_rate().is_none(), "{link:?}");
+    }
+
+    /// TCP wakes who writes when half of what may wait has drained, which takes a while here.
+    #[test]
+    fn a_link_that_becomes_slow_is_measured_although_it_seldom_asks() {
+        let mut link = Link::new();
+        link.wrote(at(0), 160_000);
+        link.blocked(at(0));
+        for tick in 1..=50 {
+            link.wrote(at(2 * tick), 50_000);
+            link.blocked(at(2 * tick));
+        }
+        assert!((link.measured_rate().unwrap() - 25e6).abs() < 1e6, "{link:?}");
+        let measurements = link.measurements();
+        for tick in 1..=40 {
+            link.wrote(at(100 + 50 * tick), 64_000);
+            link.blocked(at(100 + 50 * tick));
+        }
+        assert!((link.measured_rate().unwrap() - 1.28e6).abs() < 1e5, "{link:?}");
+        assert!(link.measurements() > measurements + 30, "{link:?}");
+    }
+
+    /// Nothing was known before either.
+    #[test]
+    fn a_link_that_is_slow_from_the_beginning_is_measured() {
+        let mut link = Link::new();
+        link.wrote(at(0), 160_000);
+        link.blocked(at(0));
+        for tick in 1..=10 {
+            link.wrote(at(50 * tick), 64_000);
+            link.blocked(at(50 * tick));
+        }
+        assert!((link.measured_rate().unwrap() - 1.28e6).abs() < 1e3, "{link:?}");
     }
 
     #[test]

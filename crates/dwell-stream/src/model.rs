@@ -16,8 +16,12 @@ pub(crate) const MBIT: f64 = 125_000.0;
 pub(crate) struct Model {
     /// Bytes a second.
     pub(crate) link: f64,
+    /// From this time on the link carries so many bytes a second instead.
+    pub(crate) later: Option<(Instant, f64)>,
     /// What the transport holds before it refuses, in bytes.
     pub(crate) buffer: f64,
+    /// After a refusal nobody asks the transport before it wakes up.
+    pub(crate) patient: bool,
     /// What one byte costs with each codec, in nanoseconds.
     pub(crate) cost_ns: fn(CodecSpec) -> f64,
     /// In turns the processor is the sender's for the first time, and somebody else's for the second.
@@ -41,6 +45,32 @@ impl Model {
             if left == 0 {
                 return Instant::from_ns(at);
             }
+        }
+    }
+}
+
+impl Model {
+    /// What the link can carry from one time to a later one, in bytes.
+    fn carries(self, from: Instant, to: Instant) -> f64 {
+        let bytes = |rate: f64, ns: u64| rate * ns as f64 / 1e9;
+        match self.later {
+            Some((change, rate)) if change < to => {
+                let change = change.max(from);
+                bytes(self.link, change.since_ns(from)) + bytes(rate, to.since_ns(change))
+            }
+            _ => bytes(self.link, to.since_ns(from)),
+        }
+    }
+
+    /// When the link has carried so many bytes from a time on.
+    fn carried_at(self, from: Instant, bytes: f64) -> Instant {
+        let after = |at: Instant, bytes: f64, rate: f64| at + (bytes / rate * 1e9) as u64;
+        let Some((change, rate)) = self.later else { return after(from, bytes, self.link) };
+        let change = change.max(from);
+        let before = self.carries(from, change);
+        match bytes <= before {
+            true => after(from, bytes, self.link),
+            false => after(change, bytes - before, rate),
         }
     }
 }
@@ -71,12 +101,17 @@ struct Transport {
     model: Model,
     level: f64,
     at: Instant,
+    /// Until when nobody asks.
+    asleep_until: Instant,
 }
 
 impl Transport {
+    fn new(model: Model) -> Self {
+        Self { model, level: 0.0, at: Instant::ZERO, asleep_until: Instant::ZERO }
+    }
+
     fn room(&mut self, now: Instant) -> usize {
-        let drained = self.model.link * now.since_ns(self.at) as f64 / 1e9;
-        self.level = (self.level - drained).max(0.0);
+        self.level = (self.level - self.model.carries(self.at, now)).max(0.0);
         self.at = now;
         (self.model.buffer - self.level).max(0.0) as usize
     }
@@ -84,11 +119,11 @@ impl Transport {
     /// When a third is free.
     fn wakes_at(&self) -> Instant {
         let excess = (self.level - self.model.buffer * 2.0 / 3.0).max(0.0);
-        self.at + (excess / self.model.link * 1e9) as u64 + 1
+        self.model.carried_at(self.at, excess) + 1
     }
 
     fn empty_at(&self) -> Instant {
-        self.at + (self.level / self.model.link * 1e9) as u64
+        self.model.carried_at(self.at, self.level)
     }
 }
 
@@ -97,7 +132,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
     let threaded = matches!(config.strategy, Strategy::MixInOrder | Strategy::MixOutOfOrder);
     let mut sender = Sender::new(config).unwrap();
     let mut press = Press::new();
-    let mut transport = Transport { model, level: 0.0, at: Instant::ZERO };
+    let mut transport = Transport::new(model);
     let (mut now, mut rest) = (Instant::ZERO, data);
     let mut under_way: Option<(Instant, Done)> = None;
     while !sender.is_finished() {
@@ -123,7 +158,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             }
         }
         let job_at = under_way.as_ref().map(|(at, _)| *at);
-        let wake_at = refused.then(|| transport.wakes_at());
+        let wake_at = refused.then(|| transport.wakes_at().max(transport.asleep_until));
         now = match (job_at, wake_at) {
             (Some(a), Some(b)) => a.min(b),
             (Some(a), None) | (None, Some(a)) => a,
@@ -137,6 +172,9 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
 
 /// Writes until nothing is left or the transport refuses; says whether it did.
 fn write(sender: &mut Sender, transport: &mut Transport, now: Instant) -> bool {
+    if now < transport.asleep_until {
+        return true;
+    }
     loop {
         let wanted = sender.wire(now).len();
         if wanted == 0 {
@@ -147,6 +185,9 @@ fn write(sender: &mut Sender, transport: &mut Transport, now: Instant) -> bool {
         sender.wrote(now, taken);
         if taken < wanted {
             sender.blocked(now);
+            if transport.model.patient {
+                transport.asleep_until = transport.wakes_at();
+            }
             return true;
         }
     }
@@ -193,7 +234,14 @@ mod tests {
     }
 
     fn model(mbit: f64) -> Model {
-        Model { link: mbit * MBIT, buffer: 128e3, cost_ns, turns_ns: None }
+        Model {
+            link: mbit * MBIT,
+            later: None,
+            buffer: 128e3,
+            patient: false,
+            cost_ns,
+            turns_ns: None,
+        }
     }
 
     const SINGLE: [Strategy; 4] = [Strategy::Raw, Strategy::All, Strategy::Switch, Strategy::Mix];
@@ -301,6 +349,27 @@ mod tests {
         }
     }
 
+    /// A link that becomes slow, or is so from the beginning, takes a long time between two
+    /// refusals, and has to be known all the same.
+    #[test]
+    fn a_link_that_becomes_slow_is_noticed() {
+        let data = book(12 << 20);
+        let fall = Instant::from_ns(40_000_000);
+        for before in [10.0, 400.0] {
+            let later = Some((fall, 10.0 * MBIT));
+            let falling = Model { later, patient: true, ..model(before) };
+            let config = Config::new(Strategy::Hull);
+            let run_of = |strategy| run(&Config::new(strategy), falling, &data);
+            let (hull, switch) = (run_of(Strategy::Hull), run_of(Strategy::Switch));
+            let best = bound(&config, &config.codecs, model(10.0), &data);
+            let told = format!("from {before}: {:.2} of {:.2}", hull.rate / MBIT, best / MBIT);
+            assert!(hull.rate > 0.95 * best, "{told}");
+            // No probes where the link is full of what is compressed: they would be 5 %.
+            let raw = switch.sender.stats().raw_bytes;
+            assert!(raw < 600 << 10, "from {before}: {raw} bytes raw");
+        }
+    }
+
     /// An idle link gets every byte at once, whatever the strategy has learned before.
     #[test]
     fn an_idle_link_is_given_what_there_is_at_once() {
@@ -321,7 +390,7 @@ mod tests {
     fn run_without_end(strategy: Strategy) -> Sender {
         let mut sender = Sender::new(&Config::new(strategy)).unwrap();
         let model = model(50.0);
-        let mut transport = Transport { model, level: 0.0, at: Instant::ZERO };
+        let mut transport = Transport::new(model);
         let (mut now, mut press) = (Instant::ZERO, Press::new());
         let data = book(8 << 20);
         let mut rest = &data[..];

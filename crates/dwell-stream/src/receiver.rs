@@ -25,19 +25,23 @@ pub struct Limits {
     pub block_len: usize,
     /// How many blocks may come before one that precedes them. Default and maximum 64.
     pub reorder: u8,
+    /// Whether streams in units are accepted ([`Strategy::TcpComp`](crate::Strategy::TcpComp),
+    /// [`Strategy::KernelLevel`](crate::Strategy::KernelLevel)). Their bytes are given out before the
+    /// check sum that covers them has come. Default true.
+    pub units: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { output_len: 256 << 10, block_len: BLOCK_LEN_MAX, reorder: 64 }
+        Self { output_len: 256 << 10, block_len: BLOCK_LEN_MAX, reorder: 64, units: true }
     }
 }
 
 impl Limits {
-    /// The default ones, but for streams whose blocks come in order: at no time more than
-    /// `output_len` and two blocks are held.
+    /// The default ones, but only for streams in blocks that come in order: at no time more than
+    /// `output_len` and two blocks are held, and nothing is given out unverified.
     pub fn in_order() -> Self {
-        Self { reorder: 0, ..Self::default() }
+        Self { reorder: 0, units: false, ..Self::default() }
     }
 }
 
@@ -226,6 +230,11 @@ impl Receiver {
             let preamble = Preamble::from_bytes(preamble)?;
             if preamble.block_len() > self.limits.block_len.max(1 << 12) {
                 return Err(StreamError::Preamble("its blocks are longer than is accepted here"));
+            }
+            if preamble.layout != Layout::Blocks && !self.limits.units {
+                return Err(StreamError::Preamble(
+                    "its data come in units, which are not accepted",
+                ));
             }
             if preamble.reorder > self.limits.reorder {
                 return Err(StreamError::Preamble("too much may come out of order"));

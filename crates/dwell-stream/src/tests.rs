@@ -22,7 +22,7 @@ fn transfer(
     let (mut rest, mut got) = (data, Vec::new());
     let mut now = Instant::ZERO;
     let mut jobs = Vec::new();
-    for _ in 0..2_000_000 {
+    for round in 0..2_000_000 {
         if sender.is_finished() {
             receiver.end()?;
             got.extend_from_slice(receiver.data());
@@ -35,7 +35,9 @@ fn transfer(
             sender.finish();
         }
         let wire = sender.wire(now);
-        let len = wire.len().min(next());
+        // Now and then it takes nothing at all.
+        let refuses = round % 2 == 1 && next() % 2 == 0;
+        let len = if refuses { 0 } else { wire.len().min(next()) };
         let taken = receiver.feed(&wire[..len], &mut unpress)?;
         let refused = taken < wire.len();
         sender.wrote(now, taken);
@@ -92,6 +94,40 @@ proptest! {
         prop_assert_eq!(stats.accepted_bytes, len as u64);
         prop_assert_eq!(stats.framed_bytes, len as u64);
     }
+}
+
+/// What overtakes a block that is being compressed, and is refused, is behind it again.
+#[test]
+fn a_block_that_overtook_in_vain_has_its_place_again() {
+    let data = text(5 * 4096);
+    let mut sender = Sender::new(&small(Strategy::MixOutOfOrder)).unwrap();
+    let (mut press, now) = (Press::new(), Instant::ZERO);
+    let mut rest = &data[sender.accept(&data)..];
+    let first = sender.next_job(now).unwrap();
+    let mut receiver = Receiver::new(Limits::default());
+    let (mut unpress, mut got) = (Unpress::new(), Vec::new());
+    assert!(!sender.wire(now).is_empty());
+    sender.wrote(now, 0);
+    sender.blocked(now);
+    let second = sender.next_job(now).unwrap();
+    sender.wire(now);
+    sender.blocked(now);
+    for job in [second, first] {
+        sender.done(job.run(&mut press, || now));
+    }
+    while !sender.is_finished() {
+        rest = &rest[sender.accept(rest)..];
+        if rest.is_empty() {
+            sender.finish();
+        }
+        let taken = receiver.feed(sender.wire(now), &mut unpress).unwrap();
+        sender.wrote(now, taken);
+        got.extend_from_slice(receiver.data());
+        receiver.consume(receiver.data().len());
+        sender.press(&mut press, || now);
+    }
+    assert_eq!(receiver.end(), Ok(()));
+    assert!(got == data);
 }
 
 /// The whole wire of a stream over a transport that takes everything at once.
@@ -155,6 +191,20 @@ fn a_stream_that_is_cut_off_is_told_from_one_that_ends() {
         let mut longer = wire.clone();
         longer.push(0);
         assert_eq!(receive(&longer).1, Err(StreamError::AfterEnd));
+    }
+}
+
+#[test]
+fn units_can_be_refused() {
+    for strategy in FRAMED {
+        let wire = wire_of(&small(strategy), &text(5000));
+        let taken = Receiver::new(Limits::in_order()).feed(&wire, &mut Unpress::new());
+        match strategy.is_segmented() {
+            true => {
+                assert!(matches!(taken, Err(StreamError::Preamble(_))), "{strategy}: {taken:?}");
+            }
+            false => assert_eq!(taken, Ok(wire.len()), "{strategy}"),
+        }
     }
 }
 
@@ -236,8 +286,10 @@ proptest! {
         wire[at] ^= flip;
         let (got, result) = receive(&wire);
         prop_assert!(data.starts_with(&got), "wrong bytes were given out");
-        // All bytes of the preamble that still make sense are promises that hold nevertheless.
-        prop_assert!(result.is_err() || at < crate::frame::PREAMBLE_LEN, "byte {at}");
+        // Bits that a codec does not use make no difference, and all bytes of the preamble that still
+        // make sense are promises that hold nevertheless.
+        let is_harmless = got == data || at < crate::frame::PREAMBLE_LEN;
+        prop_assert!(result.is_err() || is_harmless, "byte {at}");
     }
 
     #[test]

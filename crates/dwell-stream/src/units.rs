@@ -12,7 +12,7 @@ use crate::frame::{Layout, Preamble, ROOM, UNIT_PAYLOAD_MAX, UnitForm, UnitHeade
 use crate::press::{Done, Job};
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
-use crate::tcpcomp::{Decision, FactorFilter};
+use crate::tcpcomp::{Decision, FactorFilter, TcpCompConfig};
 
 /// Segments that are made in advance while the link is busy.
 const READY_MAX: usize = 16;
@@ -76,7 +76,11 @@ impl Units {
             payload_max: (config.mss - header_len).min(longest),
             preamble,
             filter: FactorFilter::new(config.tcpcomp),
-            decision: Decision::new(config.tcpcomp),
+            decision: Decision::new(TcpCompConfig {
+                // What it is compared with tries every segment.
+                backoff: config.tcpcomp.backoff && config.strategy == Strategy::TcpComp,
+                ..config.tcpcomp
+            }),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             out: Vec::new(),

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -60,10 +61,17 @@ impl Output {
         if path.is_dir() {
             return Err(format!("{shown} is a folder: name a file"));
         }
-        if !replace && fs::symlink_metadata(&path).is_ok() {
-            return Err(format!("{shown} exists: use another name, or --force to replace it"));
+        match fs::symlink_metadata(&path) {
+            Ok(_) if !replace => {
+                return Err(format!("{shown} exists: use another name, or --force to replace it"));
+            }
+            // A device, a link, and the like.
+            Ok(there) if !there.is_file() => {
+                return Err(format!("{shown} is no regular file and is not replaced: name a file"));
+            }
+            _ => {}
         }
-        let part = part_path(&path);
+        let part = part_path(&path)?;
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -80,7 +88,26 @@ impl Output {
         }
     }
 
-    /// Puts a complete file where it belongs, as far as the disk can promise.
+    /// Where it is until it is complete; nothing if that is a pipe.
+    pub fn part(&self) -> Option<PathBuf> {
+        match self {
+            Self::Stdout(_) => None,
+            Self::File(part) => Some(part.part.clone()),
+        }
+    }
+
+    /// Waits until everything written is on the disk, which may take a while.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sync(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(out) => out.flush(),
+            Self::File(part) => part.file.sync_all(),
+        }
+    }
+
+    /// Puts a complete file, on the disk by [`Output::sync`], where it belongs.
     ///
     /// # Errors
     /// What the system says; there is nothing left then.
@@ -94,15 +121,24 @@ impl Output {
 
 impl PartFile {
     fn complete(&mut self) -> io::Result<()> {
-        self.file.sync_all()?;
         if self.replace {
             fs::rename(&self.part, &self.path)?;
         } else {
             rename_to_nothing(&self.part, &self.path)?;
         }
         self.complete = true;
+        // It has its name already, and not all file systems can sync a folder.
+        if let Err(error) = sync_folder(&self.path) {
+            tracing::debug!("the folder of {} can't be synced: {error}", self.path.display());
+        }
         Ok(())
     }
+}
+
+/// Makes the name last as well.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Renames, but replaces nothing that came meanwhile.
@@ -148,13 +184,21 @@ impl Drop for PartFile {
     }
 }
 
-/// Hidden, in the same folder, so that it can become the file by another name alone.
-fn part_path(path: &Path) -> PathBuf {
+/// Hidden, in the same folder, so that it can become the file by another name alone; nobody else
+/// comes upon the name, not even one with the same number in another container.
+fn part_path(path: &Path) -> Result<PathBuf, String> {
+    let mut number = [0; 8];
+    SystemRandom::new()
+        .fill(&mut number)
+        .map_err(|_| "the operating system gives no random bytes".to_owned())?;
+    let letters = number.map(|byte| char::from(b'a' + byte % 26));
+    let letters = String::from_iter(letters);
+
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Room for what is added, in a name of 255 bytes at most.
     let cut = name.char_indices().map(|(at, _)| at).take_while(|&at| at <= 200).last();
     let short = &name[..if name.len() > 200 { cut.unwrap_or(0) } else { name.len() }];
-    path.with_file_name(format!(".{short}.dwell-part-{}", std::process::id()))
+    Ok(path.with_file_name(format!(".{short}.dwell-part-{letters}")))
 }
 
 #[cfg(test)]
@@ -241,6 +285,17 @@ mod tests {
             (folder.files(), fs::read(&path).unwrap()),
             (vec!["a".to_owned()], b"new".to_vec())
         );
+    }
+
+    #[test]
+    fn only_files_are_replaced() {
+        let folder = Folder::new("replace");
+        std::os::unix::fs::symlink("elsewhere", folder.0.join("link")).unwrap();
+        for path in ["/dev/null".into(), folder.0.join("link")] {
+            let error = Output::create(&Place::File(path), "", true).unwrap_err();
+            assert!(error.contains("no regular file"), "{error}");
+        }
+        assert_eq!(folder.files(), ["link"]);
     }
 
     #[test]

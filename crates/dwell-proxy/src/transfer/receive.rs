@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub struct Receive {
 
 /// So many may be about to show at once that they know the key.
 const HANDSHAKES_MAX: usize = 64;
+/// How long it is waited after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The longest that is waited for what was begun to be removed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -45,7 +48,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// `begun` who sends what; now and then `tell` is told how far it is.
 ///
 /// # Errors
-/// Nothing is left of the file then.
+/// Nothing is left of the file then. (If it is in its place, there is none, although its sender may
+/// not have heard of that any more.)
 pub fn receive(
     job: Receive,
     ready: impl FnOnce(SocketAddr),
@@ -58,14 +62,10 @@ pub fn receive(
             summary = receive_file(&job, ready, begun, tell, &mut writer) => summary,
             _ = told_to_stop() => Err(TransferError::Interrupted),
         };
-        if let Some(writer) = writer {
-            // Without its sender it ends, and removes what is not complete.
-            drop(writer.pieces);
-            if let Some(gone) = writer.gone {
-                let _ = tokio::time::timeout(FAREWELL, gone).await;
-            }
-        }
-        Ok(result)
+        Ok(match (result, writer) {
+            (Err(error), Some(writer)) => writer.give_up().await.ok_or(error),
+            (result, _) => result,
+        })
     })?
 }
 
@@ -104,8 +104,8 @@ async fn receive_file(
     carrier.say(&Message::Accept).await?;
     let mut meter = Meter::new(bytes, tell);
     let received = receive_stream(&mut carrier, writer, &mut meter).await;
-    let (progress, sha256) = match received {
-        Ok(received) => received,
+    let summary = match received {
+        Ok(summary) => summary,
         Err(Failure::Transfer(error)) => return Err(error),
         Err(Failure::Writer) => {
             let error = writer.error().await;
@@ -115,8 +115,10 @@ async fn receive_file(
             return Err(TransferError::Write { what, error });
         }
     };
-    carrier.say(&Message::Done).await?;
-    Ok(Summary { name: what, progress, sha256 })
+    if let Err(error) = carrier.say(&Message::Done).await {
+        tracing::warn!("{what} is complete, but its sender could not be told: {error}");
+    }
+    Ok(summary)
 }
 
 /// The first who knows the key; others are told off. All who have connected are heard at once, so
@@ -132,7 +134,15 @@ async fn accept(
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                let (tcp, peer) = accepted.map_err(RunError::from)?;
+                let (tcp, peer) = match accepted {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        tracing::warn!("a connection can't be accepted: {error}");
+                        // One that went away at once, or no descriptors: others will be freed.
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                };
                 waiting.retain(|task: &AbortHandle| !task.is_finished());
                 if waiting.len() == HANDSHAKES_MAX
                     && let Some(oldest) = waiting.pop_front()
@@ -168,9 +178,9 @@ impl<E: Into<TransferError>> From<E> for Failure {
 
 async fn receive_stream<F: FnMut(&Progress)>(
     carrier: &mut Carrier,
-    writer: &Writer,
+    writer: &mut Writer,
     meter: &mut Meter<F>,
-) -> Result<(Progress, [u8; 32]), Failure> {
+) -> Result<Summary, Failure> {
     let mut receiver = Receiver::new(Limits::in_order());
     let mut unpress = Unpress::new();
     let mut bytes = vec![0; PIECE_BYTES];
@@ -197,20 +207,22 @@ async fn receive_stream<F: FnMut(&Progress)>(
     let Message::Digest { bytes, sha256 } = carrier.read_message().await? else {
         return Err(TransferError::Connection(MessageError::Body.to_string()).into());
     };
+    let stats = receiver.stats();
+    let progress = meter.at(stats.data_bytes, stats.wire_bytes);
+    let summary = Summary { name: writer.name.clone(), progress, sha256 };
+    writer.expected = Some(summary.clone());
     let (answer, verdict) = oneshot::channel();
     let end = Piece::End { bytes, sha256, answer };
     writer.pieces.send(end).await.map_err(|_| Failure::Writer)?;
     match verdict.await {
-        Ok(true) => {}
+        Ok(true) => Ok(summary),
         Ok(false) => {
             let text = TransferError::Differs.to_string();
             carrier.say(&Message::Refused(Reason::Other, text)).await?;
-            return Err(TransferError::Differs.into());
+            Err(TransferError::Differs.into())
         }
-        Err(_) => return Err(Failure::Writer),
+        Err(_) => Err(Failure::Writer),
     }
-    let stats = receiver.stats();
-    Ok((meter.at(stats.data_bytes, stats.wire_bytes), sha256))
 }
 
 fn cut(error: &io::Error) -> TransferError {
@@ -233,20 +245,43 @@ enum Piece {
 #[derive(Debug)]
 struct Writer {
     pieces: mpsc::Sender<Piece>,
-    /// Why it ended; nothing if it was told to, or was asked already.
-    gone: Option<oneshot::Receiver<io::Result<()>>>,
+    /// Whether it put the file into its place, or why it could not; nothing if it was asked already.
+    gone: Option<oneshot::Receiver<io::Result<bool>>>,
+    /// What it writes, for messages.
+    name: String,
+    /// Where it writes until that has its name; nothing if that is a pipe.
+    part: Option<PathBuf>,
+    /// What is reported if the file comes to its place, once the end has been heard.
+    expected: Option<Summary>,
 }
 
 impl Writer {
     fn start(output: Output) -> io::Result<Self> {
         let (pieces, mut receiver) = mpsc::channel(PIECES_MAX);
         let (tell, gone) = oneshot::channel();
+        let (name, part) = (output.name(), output.part());
         let work = move || {
             // Nobody asks if all went well.
             let _ = tell.send(write(output, &mut receiver));
         };
         thread::Builder::new().name("dwell-write".to_owned()).spawn(work)?;
-        Ok(Self { pieces, gone: Some(gone) })
+        Ok(Self { pieces, gone: Some(gone), name, part, expected: None })
+    }
+
+    /// Ends it before it was told the end, or at least before it has said what came of that. What is
+    /// not complete is removed; but it may be in its place already, and then that is told.
+    async fn give_up(self) -> Option<Summary> {
+        // Without its sender it ends.
+        drop(self.pieces);
+        match tokio::time::timeout(FAREWELL, self.gone?).await {
+            Ok(Ok(Ok(true))) => self.expected,
+            Ok(_) => None,
+            Err(_) => {
+                // The disk does not answer. Whoever has no part can't put it into its place, either.
+                let _ = std::fs::remove_file(self.part?);
+                None
+            }
+        }
     }
 
     async fn error(&mut self) -> io::Error {
@@ -259,7 +294,8 @@ impl Writer {
     }
 }
 
-fn write(mut output: Output, pieces: &mut mpsc::Receiver<Piece>) -> io::Result<()> {
+/// Whether the file is complete and in its place, when nothing more is to be done.
+fn write(mut output: Output, pieces: &mut mpsc::Receiver<Piece>) -> io::Result<bool> {
     let mut digest = digest::Context::new(&SHA256);
     let mut written = 0;
     while let Some(piece) = pieces.blocking_recv() {
@@ -270,14 +306,58 @@ fn write(mut output: Output, pieces: &mut mpsc::Receiver<Piece>) -> io::Result<(
                 written += bytes.len() as u64;
             }
             Piece::End { bytes, sha256, answer } => {
-                let same = bytes == written && digest.finish().as_ref() == sha256;
-                if same {
-                    output.complete()?;
+                if bytes != written || digest.finish().as_ref() != sha256 {
+                    let _ = answer.send(false);
+                    return Ok(false);
                 }
-                let _ = answer.send(same);
-                return Ok(());
+                output.sync()?;
+                // Who has given up says that nothing is left.
+                if answer.is_closed() {
+                    return Ok(false);
+                }
+                output.complete()?;
+                let _ = answer.send(true);
+                return Ok(true);
             }
         }
     }
-    Ok(())
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a file of these bytes, whose end is told by someone who still waits or not.
+    fn written(folder: &std::path::Path, bytes: &[u8], waits: bool) -> io::Result<bool> {
+        let place = Place::Folder(folder.to_path_buf());
+        let output = Output::create(&place, "a", false).unwrap();
+        let (pieces, mut receiver) = mpsc::channel(PIECES_MAX);
+        let (answer, verdict) = oneshot::channel();
+        let verdict = waits.then_some(verdict);
+        let mut sha256 = [0; 32];
+        sha256.copy_from_slice(digest::digest(&SHA256, b"hello").as_ref());
+        pieces.try_send(Piece::Bytes(bytes.to_vec())).unwrap_or_else(|_| panic!());
+        pieces.try_send(Piece::End { bytes: 5, sha256, answer }).unwrap_or_else(|_| panic!());
+        let result = write(output, &mut receiver);
+        if let (Some(mut verdict), Ok(is_complete)) = (verdict, &result) {
+            assert_eq!(verdict.try_recv().ok(), Some(*is_complete));
+        }
+        result
+    }
+
+    #[test]
+    fn what_is_given_up_does_not_come_to_its_place() {
+        let name = format!("dwell-given-up-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let is_empty = || std::fs::read_dir(&folder).unwrap().next().is_none();
+        for (bytes, waits) in [(&b"hello"[..], false), (b"hallo", true), (b"hell", true)] {
+            assert!(!written(&folder, bytes, waits).unwrap());
+            assert!(is_empty(), "{bytes:?}");
+        }
+        assert!(written(&folder, b"hello", true).unwrap());
+        assert_eq!(std::fs::read(folder.join("a")).unwrap(), b"hello");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -52,7 +52,7 @@ enum Piece {
 /// Sends a file, and returns when the receiver has it. Now and then it tells how far it is.
 ///
 /// # Errors
-/// The receiver has nothing then.
+/// The receiver has nothing then, or could not say that it has it.
 pub fn send(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, TransferError> {
     engine::run(async move {
         tokio::select! {

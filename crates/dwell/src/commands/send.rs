@@ -29,7 +29,7 @@ that matters, set the variable DWELL_KEY instead, or use --psk.
 
 Exit codes:
   0    the receiver has it all, and it is what was sent
-  1    it has nothing
+  1    it has nothing, or could not say that it has it all
   2    the command line is wrong
   130  it was interrupted";
 
@@ -53,7 +53,8 @@ pub(crate) struct SendCommand {
     /// The name that the receiver's certificate must bear [default: its host]
     #[arg(long, value_name = "NAME", requires = "cert")]
     receiver_name: Option<String>,
-    /// How to compress: raw, all, switch, mix, mix-2in, mix-2out or hull [default: hull]
+    /// How to compress: raw, all, switch, mix, mix-2in or hull (mix-2out is taken for mix-2in)
+    /// [default: hull]
     #[arg(long, value_parser = strategy)]
     strategy: Option<dwell_stream::Strategy>,
     /// The codecs to use, as lz4,zstd:3 [default: lz4 and zstd from -5 to 9]

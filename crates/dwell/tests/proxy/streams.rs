@@ -144,6 +144,20 @@ fn who_goes_away_unread_is_noticed() {
     wait_until("it is noticed", || pair.statuses().iter().all(|s| s.streams.open == 0));
 }
 
+/// A client that says its end and then goes away, while the server neither answers nor ends.
+#[test]
+fn who_goes_away_after_its_end_is_noticed() {
+    let server = serve(|_stream| thread::sleep(Duration::from_secs(3600)));
+    let pair = Pair::new(server, &[], &[]);
+    let mut client = pair.connect();
+    client.write_all(b"question").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    wait_until("it is open", || pair.statuses().iter().all(|s| s.streams.open == 1));
+    thread::sleep(Duration::from_millis(200));
+    reset(client);
+    wait_until("it is noticed", || pair.statuses().iter().all(|s| s.streams.open == 0));
+}
+
 #[test]
 fn a_cut_is_never_taken_for_an_end() {
     let server = serve(|mut stream| {

@@ -48,17 +48,58 @@ pub(super) fn cpu_ns(process: u32) -> anyhow::Result<u64> {
     let path = Path::new("/proc").join(process.to_string()).join("stat");
     let text = fs::read_to_string(&path)
         .with_context(|| format!("the CPU time of process {process} can't be read"))?;
-    parse_ticks(&text)
-        .map(|ticks| ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second()))
+    parse_stat(&text)
+        .map(|stat| ns(stat.own_ticks))
         .with_context(|| format!("{} is not understood", path.display()))
 }
 
-/// User and system time: the 14th and 15th field. The second is a name that may hold anything.
-fn parse_ticks(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
+/// CPU time that processes and all their descendants have used, including those that have ended.
+pub(super) fn family_cpu_ns(processes: &[u32]) -> u64 {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let stats: Vec<(u32, Stat)> = all
+        .filter_map(|entry| {
+            let process = entry.file_name().to_str()?.parse().ok()?;
+            Some((process, parse_stat(&fs::read_to_string(entry.path().join("stat")).ok()?)?))
+        })
+        .collect();
+    ns(family_ticks(processes, &stats))
+}
+
+fn family_ticks(processes: &[u32], stats: &[(u32, Stat)]) -> u64 {
+    let mut family = processes.to_vec();
+    let mut at = 0;
+    while let Some(&parent) = family.get(at) {
+        let children = stats.iter().filter(|(_, stat)| stat.parent == parent).map(|&(it, _)| it);
+        let new: Vec<u32> = children.filter(|child| !family.contains(child)).collect();
+        family.extend(new);
+        at += 1;
+    }
+    let members = stats.iter().filter(|(process, _)| family.contains(process));
+    members.map(|(_, stat)| stat.own_ticks + stat.children_ticks).sum()
+}
+
+/// What a process' `stat` says of its CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    own_ticks: u64,
+    /// Of children that have ended, and theirs.
+    children_ticks: u64,
+}
+
+fn ns(ticks: u64) -> u64 {
+    ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+/// The parent is the 4th field; user and system time are the 14th and 15th, those of ended children
+/// the 16th and 17th. The second is a name that may hold anything.
+fn parse_stat(stat: &str) -> Option<Stat> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
+    let parent = fields.next()?.parse().ok()?;
+    let mut ticks = fields.skip(9).map_while(|field| field.parse::<u64>().ok());
+    let own_ticks = ticks.next()? + ticks.next()?;
+    let children_ticks = ticks.next()? + ticks.next()?;
+    Some(Stat { parent, own_ticks, children_ticks })
 }
 
 #[cfg(test)]
@@ -67,11 +108,22 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_confuses_nobody() {
-        let stat = "12 (a) b) S 1 12 12 0 -1 4194304 100 0 0 0 70 30 0 0 20 0 1 0 5 6 7";
-        assert_eq!(parse_ticks(stat), Some(100));
-        assert_eq!(parse_ticks("12 (a"), None);
+        let stat = "12 (a) b) S 1 12 12 0 -1 4194304 100 0 0 0 70 30 5 6 20 0 1 0 5 6 7";
+        assert_eq!(parse_stat(stat), Some(Stat { parent: 1, own_ticks: 100, children_ticks: 11 }));
+        assert_eq!(parse_stat("12 (a"), None);
         assert!(cpu_ns(std::process::id()).is_ok());
         assert!(cpu_ns(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_family_is_counted_to_its_last_member() {
+        let stat = |parent, own_ticks| Stat { parent, own_ticks, children_ticks: 1000 };
+        let stats = [(9, stat(7, 1)), (7, stat(3, 10)), (3, stat(1, 100)), (4, stat(1, 5))];
+        assert_eq!(family_ticks(&[3], &stats), 3111);
+        assert_eq!(family_ticks(&[3, 7], &stats), 3111);
+        assert_eq!(family_ticks(&[8], &stats), 0);
+        let own = cpu_ns(std::process::id()).unwrap();
+        assert!(family_cpu_ns(&[std::process::id()]) >= own);
     }
 
     #[test]

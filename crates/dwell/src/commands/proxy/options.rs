@@ -94,8 +94,8 @@ pub(super) struct Options {
     /// Have no status socket
     #[arg(long)]
     no_status: bool,
-    /// How this end compresses: raw, all, switch, mix, mix-2in, mix-2out or hull [default: what
-    /// the other end wishes, or hull]
+    /// How this end compresses: raw, all, switch, mix, mix-2in or hull (mix-2out is taken for
+    /// mix-2in) [default: what the other end wishes, or hull]
     #[arg(long, value_parser = strategy, help_heading = COMPRESSION)]
     strategy: Option<Strategy>,
     /// How the other end is wished to compress, if it does not know better

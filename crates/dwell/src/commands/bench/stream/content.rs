@@ -93,7 +93,7 @@ impl Content {
             Workload::Coordinates => coordinates(BODY_BYTES, seed),
             Workload::Xml => catalogue(BODY_BYTES, seed),
             Workload::Sources => archive(BODY_BYTES, seed),
-            Workload::Binary => beginning_of(Path::new("/proc/self/exe"))?,
+            Workload::Binary => shuffled(&beginning_of(Path::new("/proc/self/exe"))?, seed),
             Workload::Film => corpus::VIDEO.to_vec(),
             Workload::Telemetry => corpus::telemetry_messages(60_000, seed).concat(),
             Workload::None => Vec::new(),
@@ -105,8 +105,8 @@ impl Content {
         Ok(Self { name: workload.name().to_owned(), body: Arc::new(body), period_bytes })
     }
 
-    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let body = beginning_of(path)?;
+    pub(super) fn read(path: &Path, seed: u64) -> anyhow::Result<Self> {
+        let body = shuffled(&beginning_of(path)?, seed);
         let shown = path.display();
         ensure!(!body.is_empty(), "{shown} is empty: name a file with something in it");
         Ok(Self { name: file_name(path), body: Arc::new(body), period_bytes: PERIOD_BYTES })
@@ -116,6 +116,17 @@ impl Content {
 /// What a file is called as a workload.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The pieces of what is not the same everywhere in another order: a run sees only some of them, and
+/// all runs should see about the same mixture.
+fn shuffled(bytes: &[u8], seed: u64) -> Vec<u8> {
+    let mut rng = Rng::from_seed(seed);
+    let mut pieces: Vec<&[u8]> = bytes.chunks(PERIOD_BYTES as usize).collect();
+    for last in (1..pieces.len()).rev() {
+        pieces.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+    pieces.concat()
 }
 
 fn beginning_of(path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -286,6 +297,20 @@ mod tests {
         let second = 512 + size.next_multiple_of(512);
         assert!(text(second, 40).starts_with("project/crates/part0/src/module1.rs"));
         assert_eq!(text(second + 257, 5), "ustar");
+    }
+
+    #[test]
+    fn what_is_shuffled_is_all_there() {
+        let bytes: Vec<u8> = (0..1_000_000_u32).flat_map(|i| (i >> 8).to_le_bytes()).collect();
+        let other = shuffled(&bytes, 1);
+        assert!(other != bytes && other == shuffled(&bytes, 1));
+        let sorted = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            bytes.sort_unstable();
+            bytes
+        };
+        assert!(sorted(&other) == sorted(&bytes));
+        assert!(shuffled(&[], 1).is_empty());
     }
 
     #[test]

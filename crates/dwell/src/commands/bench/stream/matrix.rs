@@ -42,7 +42,7 @@ impl Known {
         }
         let content = match source {
             Source::Made(workload) => Content::made(*workload, seed)?,
-            Source::File(path) => Content::read(path)?,
+            Source::File(path) => Content::read(path, seed)?,
         };
         self.content = Some((source.clone(), content.clone()));
         Ok(content)
@@ -129,8 +129,9 @@ impl Matrix {
                 bed.check()?;
                 let rival = rival(&bed, field)?;
                 let measured = transfer::run(&bed, &contender, &content, &folder, times);
-                drop(rival);
-                measured
+                let measured = measured?;
+                rival.map_or(Ok(()), rival::Rival::finish)?;
+                Ok(measured)
             };
             match run() {
                 Ok(measured) => {

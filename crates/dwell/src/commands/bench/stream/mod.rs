@@ -171,6 +171,11 @@ impl Stream {
             );
             fields.extend(shape.fields()?);
         }
+        if shapes.iter().any(|shape| shape.others) {
+            for complaint in pipes::complaints() {
+                terminal::note(&complaint);
+            }
+        }
         Ok(plan::merge(fields))
     }
 

@@ -26,11 +26,18 @@ const SSH_PORT: u16 = 2222;
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 2], 9002);
 
 impl Pipe {
+    const ALL: [Self; 2] = [Self::ZstdAdapt, Self::Ssh];
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::ZstdAdapt => "zstd --adapt",
             Self::Ssh => "ssh -C",
         }
+    }
+
+    /// Which of its programs are not there.
+    fn missing(self) -> Vec<&'static str> {
+        self.programs().iter().copied().filter(|name| find(name).is_none()).collect()
     }
 
     const fn programs(self) -> &'static [&'static str] {
@@ -43,8 +50,18 @@ impl Pipe {
 
 /// Those whose programs are there.
 pub(super) fn installed() -> Vec<Pipe> {
-    let all = [Pipe::ZstdAdapt, Pipe::Ssh];
-    all.into_iter().filter(|pipe| pipe.programs().iter().all(|name| find(name).is_some())).collect()
+    Pipe::ALL.into_iter().filter(|pipe| pipe.missing().is_empty()).collect()
+}
+
+/// Complains of those whose programs are not there, in a sentence each.
+pub(super) fn complaints() -> Vec<String> {
+    let sentence = |pipe: Pipe| {
+        let (name, missing) = (pipe.name(), pipe.missing());
+        let missing = missing.join(", ");
+        (!missing.is_empty())
+            .then(|| format!("`{name}` does not take part: {missing} can't be found; install it"))
+    };
+    Pipe::ALL.into_iter().filter_map(sentence).collect()
 }
 
 /// Where a program is, also where only root looks.
@@ -65,10 +82,11 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// CPU time of all of them.
+    /// CPU time of all of them, and of what they have started: sshd has a process of its own for
+    /// each session.
     pub(super) fn cpu_ns(&self) -> u64 {
-        let of = |child: &Child| super::super::machine::cpu_ns(child.id()).unwrap_or(0);
-        self.children.iter().map(of).sum()
+        let processes: Vec<u32> = self.children.iter().map(Child::id).collect();
+        super::super::machine::family_cpu_ns(&processes)
     }
 
     /// Ends all of them; call it before the output is dropped.

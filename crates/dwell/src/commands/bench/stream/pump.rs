@@ -189,14 +189,12 @@ impl Pump {
 /// Sends the body over and over as most programs do: whatever TCP takes, without any sender.
 pub(super) fn send_as_it_is(
     mut stream: TcpStream,
-    not_sent_len: u32,
     body: &[u8],
     stop: &AtomicBool,
 ) -> anyhow::Result<StreamAccounts> {
     stream.set_nodelay(true)?;
     // So that it does not wait for ever if nobody reads any more.
     stream.set_write_timeout(Some(GLANCE))?;
-    SockRef::from(&stream).set_tcp_notsent_lowat(not_sent_len)?;
     let (mut at, mut bytes) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
         let end = body.len().min(at + WRITE_BYTES);

@@ -19,6 +19,8 @@ pub(super) struct Speed {
 
 /// How much of the data is compressed at most.
 const SAMPLE_BYTES: usize = 4 << 20;
+/// It is made of pieces that no block is longer than.
+const PIECE_BYTES: usize = 64 << 10;
 /// How long a codec is watched at least; the best of several passes counts.
 const WATCH: Duration = Duration::from_millis(300);
 
@@ -41,11 +43,21 @@ pub(super) fn measure_missing(
     specs.sort();
     specs.dedup();
     specs.retain(|spec| known.iter().all(|speed| speed.codec != spec.to_string()));
-    let sample = &body[..body.len().min(SAMPLE_BYTES)];
+    if specs.is_empty() {
+        return;
+    }
+    let sample = sample(body, SAMPLE_BYTES);
     known.extend(specs.into_iter().filter_map(|spec| {
-        let point = measure_one(spec, block_len, sample)?;
+        let point = measure_one(spec, block_len, &sample)?;
         Some(Speed { codec: spec.to_string(), point })
     }));
+}
+
+/// Pieces from everywhere in the data, as they may change on the way.
+fn sample(body: &[u8], bytes_max: usize) -> Vec<u8> {
+    let pieces: Vec<&[u8]> = body.chunks(PIECE_BYTES).collect();
+    let wanted = pieces.len().min((bytes_max / PIECE_BYTES).max(1));
+    (0..wanted).flat_map(|at| pieces[at * pieces.len() / wanted]).copied().collect()
 }
 
 fn measure_one(spec: CodecSpec, block_len: usize, sample: &[u8]) -> Option<CodecPoint> {
@@ -65,4 +77,21 @@ fn measure_one(spec: CodecSpec, block_len: usize, sample: &[u8]) -> Option<Codec
     }
     let len = sample.len() as f64;
     Some(CodecPoint::new(best_ns as f64 / len, compressed as f64 / len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_from_everywhere() {
+        let body: Vec<u8> = (0..16).flat_map(|piece| vec![piece; PIECE_BYTES]).collect();
+        let pieces = |len| -> Vec<u8> {
+            sample(&body, len * PIECE_BYTES).chunks(PIECE_BYTES).map(|piece| piece[0]).collect()
+        };
+        assert_eq!(pieces(4), [0, 4, 8, 12]);
+        assert_eq!(pieces(100).len(), 16);
+        assert_eq!(sample(&body[..100], 1 << 20), body[..100]);
+        assert!(sample(&[], 1 << 20).is_empty());
+    }
 }

@@ -90,13 +90,7 @@ pub(super) fn run(
             };
             stream(bed, is_plain, content, times, send)
         }
-        Contender::Tcp(setting) => {
-            let not_sent_len = setting.config(Strategy::Plain).not_sent_len();
-            let send = move |stream, body: &[u8], stop: &AtomicBool| {
-                pump::send_as_it_is(stream, not_sent_len, body, stop)
-            };
-            stream(bed, true, content, times, send)
-        }
+        Contender::Tcp(_) => stream(bed, true, content, times, pump::send_as_it_is),
         Contender::Pipe(pipe) => {
             let mut running = pipes::start(*pipe, bed, &content.body, folder)?;
             let state = Arc::new(State::new(content.period_bytes));
