@@ -25,7 +25,6 @@ const RATE_MBPS: u64 = 2;
 const SPAN: Duration = Duration::from_secs(4);
 /// How far apart the two may be.
 const BOUND: f64 = 0.1;
-const ATTEMPTS: u32 = 3;
 
 /// A packet, and when it is sent.
 struct Sent {
@@ -38,20 +37,9 @@ pub(super) fn agrees(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
     let rate = RelayRate::Fixed(Rate::from_mbps(RATE_MBPS));
     let settings = RelaySettings { scheme: scheme.into(), rate, ..RelaySettings::default() };
     let site = Site::thin(lab, &settings)?;
-    // A machine that stalls spoils a run, but not one after the other.
-    for attempt in 1..ATTEMPTS {
-        match once(&site, scheme) {
-            Ok(()) => return Ok(()),
-            Err(error) => println!("attempt {attempt}: {error:#}"),
-        }
-    }
-    once(&site, scheme)
-}
-
-fn once(site: &Site, scheme: &str) -> anyhow::Result<()> {
     let mut packets = packets();
     let before = tx(&site.settled()?[0])?;
-    send(site, &mut packets)?;
+    send(&site, &mut packets)?;
     let after = tx(&site.settled()?[0])?;
     let file = site.folder.join("sent.pcap");
     fs::write(&file, pcap(&packets))?;
