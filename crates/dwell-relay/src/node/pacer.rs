@@ -200,8 +200,10 @@ impl Pacer {
         (self.pacing == Pacing::Auto).then_some(self.buffer_bytes)
     }
 
-    /// A frame was given to the link.
-    pub fn sent(&mut self, now: Instant, link_bytes: u64) {
+    /// A frame was given to the link whose first packet had waited so long. Only for a time in which
+    /// something waited can a wake-up have come late: an idle link saves nothing up, or small packets
+    /// that come to it one by one would never wait for each other.
+    pub fn sent(&mut self, now: Instant, link_bytes: u64, waited_ns: u64) {
         self.sample_bytes += link_bytes;
         let pace = match self.pacing {
             Pacing::Fixed(rate) => Some(rate),
@@ -209,7 +211,7 @@ impl Pacer {
             Pacing::Unlimited => None,
         };
         if let Some(rate) = pace {
-            let start = self.free_at.max(now.before_ns(self.catch_up_ns));
+            let start = self.free_at.max(now.before_ns(self.catch_up_ns.min(waited_ns)));
             // Control datagrams don't wait for the link. However many there are, packets get
             // their turn.
             let free_at = start + rate.transmission_ns(link_bytes);
@@ -298,7 +300,7 @@ mod tests {
         let end = now + SECOND_NS;
         while now < end {
             while pacer.ready(now) {
-                pacer.sent(now, FRAME);
+                pacer.sent(now, FRAME, SECOND_NS);
                 frames += 1;
             }
             now = pacer.ready_at().max(now + 1) + 300 * MICRO_NS; // always late
@@ -311,14 +313,19 @@ mod tests {
     #[test]
     fn idle_time_is_not_saved_up() {
         let mut pacer = Pacer::new(Pacing::Fixed(Rate::from_mbps(10)));
-        pacer.sent(Instant::from_ns(SECOND_NS), FRAME);
+        pacer.sent(Instant::from_ns(SECOND_NS), FRAME, 0);
         let now = Instant::from_ns(10 * SECOND_NS);
-        let burst = (0..100).take_while(|_| {
-            let ready = pacer.ready(now);
-            pacer.sent(now, FRAME);
-            ready
-        });
-        assert!(burst.count() <= 3);
+        let burst = |waited_ns| {
+            let mut pacer = pacer.clone();
+            let sent = (0..100).take_while(|_| {
+                let ready = pacer.ready(now);
+                pacer.sent(now, FRAME, waited_ns);
+                ready
+            });
+            sent.count()
+        };
+        // A frame takes 1.2 ms: the second has to wait, but not if they should have gone before.
+        assert_eq!((burst(0), burst(SECOND_NS)), (1, 3));
     }
 
     /// What a late wake-up lets go at once is bounded by the tightest deadline.
@@ -331,7 +338,7 @@ mod tests {
             pacer.set_exact(hold_min_ns);
             let sent = (0..1_000).take_while(|_| {
                 let ready = pacer.ready(now);
-                pacer.sent(now, FRAME);
+                pacer.sent(now, FRAME, SECOND_NS);
                 ready
             });
             sent.count() as u64 * rate.transmission_ns(FRAME)
@@ -355,7 +362,7 @@ mod tests {
                 now = now + rate.transmission_ns(3_000);
                 pacer.writable();
             } else {
-                pacer.sent(now, FRAME);
+                pacer.sent(now, FRAME, SECOND_NS);
                 room_at = room_at.max(now) + rate.transmission_ns(FRAME);
             }
         }
@@ -382,7 +389,7 @@ mod tests {
         while now < end {
             let buffer = pacer.buffer_bytes().expect("the rate is found by back-pressure");
             while rate.bytes_in_ns(drained_at.since_ns(now)) < buffer {
-                pacer.sent(now, FRAME);
+                pacer.sent(now, FRAME, SECOND_NS);
                 sent += FRAME;
                 drained_at = drained_at.max(now) + rate.transmission_ns(FRAME);
             }

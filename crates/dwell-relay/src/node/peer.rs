@@ -540,7 +540,12 @@ impl Peer {
         let link_bytes = self.link_bytes(datagram_len);
         self.extra.control_datagrams += 1;
         self.extra.control_bytes += link_bytes;
-        self.pacer.sent(now, link_bytes);
+        self.pacer.sent(now, link_bytes, self.late_by_ns_max());
+    }
+
+    /// For how long the link may have been kept from what waits for it, by a wake-up that came late.
+    pub(crate) fn late_by_ns_max(&self) -> u64 {
+        if self.port.is_empty() { 0 } else { u64::MAX }
     }
 
     /// What time asks for.

@@ -35,14 +35,18 @@ fn lost_and_late(net: &Net) -> (u64, u64) {
 
 #[test]
 fn what_was_lost_comes_again_and_in_order() {
+    const SEEDS: u64 = 8;
     for (loss, at_most) in [(0.001, 1), (0.01, 3), (0.03, 8)] {
-        for seed in 0..3 {
+        // How many are late hangs on a handful of second copies that get lost too.
+        let mut late_sum = 0;
+        for seed in 0..SEEDS {
             let link = good_link().with_loss(loss);
             let with = run("scheme = \"edge\"", &link, seed);
             let without = run("scheme = \"edge\"\nretransmit = false", &link, seed);
             let (lost, late) = lost_and_late(&with);
             let (lost_without, _) = lost_and_late(&without);
-            assert!(lost <= at_most && late <= 25, "{loss}, seed {seed}: {lost}, {late}");
+            late_sum += late;
+            assert!(lost <= at_most, "{loss}, seed {seed}: {lost}");
             assert!(loss < 0.01 || lost_without > lost + 1, "{loss}, {seed}: {lost_without}");
             for side in [0, 1] {
                 let (from, to) = (with.end(side).peer(), with.end(1 - side).peer());
@@ -52,6 +56,7 @@ fn what_was_lost_comes_again_and_in_order() {
                 assert_eq!((silent.tx.resent_datagrams, silent.rx.recovered_datagrams), (0, 0));
             }
         }
+        assert!(late_sum <= 20 * SEEDS, "{loss}: {} late", late_sum / SEEDS);
     }
 }
 

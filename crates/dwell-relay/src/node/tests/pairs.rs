@@ -75,7 +75,9 @@ fn hostile_links_lose_packets_but_nothing_else() {
             let lost = from.tx.sent.packets - to.rx.packets.packets;
             assert!(lost > 0 && lost < from.tx.sent.packets / 5, "seed {seed}: {lost} lost");
             let stats = net.net.link_stats(net.links[side]);
-            assert!(to.rx.replayed > 0 && to.rx.replayed <= stats.duplicated);
+            // What is corrupted may name the number of another that came.
+            let twice_max = stats.duplicated + stats.corrupted;
+            assert!(to.rx.replayed > 0 && to.rx.replayed <= twice_max, "seed {seed}");
             assert!(to.rx.auth_failed > 0, "corrupted datagrams are refused");
         }
     }
