@@ -1,6 +1,6 @@
 //! What the core asks of its driver.
 
-use crate::account::DropReason;
+use crate::account::{Bypass, DropReason};
 use crate::packet::PacketId;
 
 /// Something for the driver to do, from [`Port::poll`](crate::Port::poll).
@@ -42,6 +42,8 @@ pub struct FrameUnit {
     pub original_bytes: u32,
     /// It was pressed at this port (its pressed form is to be sent).
     pub pressed_here: bool,
+    /// Why it went past the press; none if it was given to it, whatever came of that.
+    pub bypass: Option<Bypass>,
     /// How many packets of the block follow the first: the next so many of
     /// [`Frame::followers`]. Zero for a single packet.
     pub followers: u32,

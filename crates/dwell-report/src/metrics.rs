@@ -173,6 +173,11 @@ fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
         let help = "Packets of the class that were dropped.";
         page.counter("dwell_traffic_dropped_packets_total", help, &label, count);
     }
+    for (reason, &count) in &class.bypassed {
+        let label = [("peer", peer), ("class", name), ("reason", reason)];
+        let help = "Packets of the class that were sent without being tried.";
+        page.counter("dwell_traffic_bypassed_packets_total", help, &label, count);
+    }
     let help = "From arrival to sending of the class's packets.";
     times(page, ("dwell_traffic_sojourn_seconds", help), &label, &class.sojourn);
 }
@@ -207,7 +212,10 @@ fn of_deadline(page: &mut Page, peer: &PeerStatus, class: &DeadlineStatus) {
     page.gauge("dwell_deadline_max_wait_seconds", help, &label, seconds(class.max_wait_ns));
     let help = "Packets sent of a class with a deadline.";
     page.counter("dwell_deadline_packets_total", help, &label, class.packets);
-    let help = "Packets that waited for longer than their class may: violations.";
+    let help =
+        "Packets that left after their time to be held, for which a frame is kept in reserve.";
+    page.counter("dwell_deadline_past_hold_total", help, &label, class.past_hold);
+    let help = "Packets that left too late for what their class may take: violations.";
     page.counter("dwell_deadline_violations_total", help, &label, class.late);
     let help = "By how much the latest of them was too late.";
     page.gauge("dwell_deadline_excess_max_seconds", help, &label, seconds(class.excess_max_ns));
@@ -360,6 +368,7 @@ mod tests {
                 class: "meters".to_owned(),
                 sent: Count { packets: 9, bytes: 900 },
                 dropped: BTreeMap::from([("queue_full".to_owned(), 2)]),
+                bypassed: BTreeMap::from([("back_off".to_owned(), 4)]),
                 ..ClassTraffic::default()
             }],
             ..PeerStatus::default()
@@ -378,6 +387,7 @@ mod tests {
             "dwell_peer_up{peer=\"hub\"} 1",
             "dwell_peer_up{peer=\"two\"} 0",
             "dwell_bypassed_packets_total{peer=\"hub\",reason=\"exception\"} 7",
+            "dwell_traffic_bypassed_packets_total{peer=\"hub\",class=\"meters\",reason=\"back_off\"} 4",
             "dwell_peer_lost_datagrams_total{peer=\"hub\"} 0",
             "dwell_traffic_sent_bytes_total{peer=\"hub\",class=\"meters\"} 900",
             "dwell_traffic_dropped_packets_total{peer=\"hub\",class=\"meters\",reason=\"queue_full\"} 2",

@@ -417,9 +417,14 @@ pub struct DeadlineStatus {
     pub hold_ns: u64,
     /// Packets sent.
     pub packets: u64,
-    /// Packets that waited for longer than that: violations.
+    /// Packets that waited for longer than that: for a frame that was on the link already, if for no
+    /// longer than that takes.
+    #[serde(default)]
+    pub past_hold: u64,
+    /// Those of them that waited for longer than that too, so that they take more than `max_wait`:
+    /// violations.
     pub late: u64,
-    /// By how much, in the mean over those.
+    /// By how much, in the mean over these.
     pub excess_mean_ns: u64,
     /// By how much, at the most.
     pub excess_max_ns: u64,
@@ -440,6 +445,9 @@ pub struct ClassTraffic {
     pub received: Count,
     /// Those that were dropped, by reason; every reason is there, if only with zero.
     pub dropped: BTreeMap<String, u64>,
+    /// Those that were sent without having been given to the press, by reason, likewise.
+    #[serde(default)]
+    pub bypassed: BTreeMap<String, u64>,
     /// The time from a packet's arrival to its sending.
     pub sojourn: HistogramSummary,
 }

@@ -366,18 +366,22 @@ impl Blocks {
                 sojourn_ns: now.since_ns(packet.arrived),
             });
         }
+        let bypass = match node.state {
+            State::Raw => Some(self.rule.bypass()),
+            State::Exempt(reason) => Some(reason),
+            State::Tried | State::InPress | State::Pressed => None,
+        };
         common.put(FrameUnit {
             id: node.id,
             bytes: node.bytes,
             original_bytes,
             pressed_here: node.state == State::Pressed,
+            bypass,
             followers: node.followers,
             sojourn_ns: now.since_ns(node.arrived),
         });
-        match node.state {
-            State::Raw => common.accounts.bypass(self.rule.bypass()),
-            State::Exempt(reason) => common.accounts.bypass(reason),
-            State::Tried | State::InPress | State::Pressed => (),
+        if let Some(reason) = bypass {
+            common.accounts.bypass(reason);
         }
         self.release(at);
         true

@@ -116,8 +116,7 @@ impl Chunks {
     }
 
     pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
-        let bypass = if packet.pressed { Bypass::AlreadyPressed } else { Bypass::Scheme };
-        common.accounts.bypass(bypass);
+        common.accounts.bypass(bypass(packet.pressed));
         self.queues.arrive(now, Entry::new(common, now, packet));
     }
 
@@ -152,6 +151,7 @@ impl Chunks {
             bytes: entry.bytes,
             original_bytes: entry.bytes,
             pressed_here: false,
+            bypass: Some(bypass(entry.pressed)),
             followers: 0,
             sojourn_ns: now.since_ns(entry.arrived),
         }));
@@ -220,6 +220,11 @@ impl Chunks {
         };
         queued + self.kept
     }
+}
+
+/// Why a packet goes past the press: here nothing is pressed.
+fn bypass(was_pressed: bool) -> Bypass {
+    if was_pressed { Bypass::AlreadyPressed } else { Bypass::Scheme }
 }
 
 /// How much goes into a chunk: what the scheme says, and no more than a frame takes.

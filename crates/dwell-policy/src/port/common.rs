@@ -169,6 +169,7 @@ impl Common {
         let press = &mut self.accounts.press;
         press.tried += u64::from(packets);
         press.bypassed[Bypass::Scheme as usize] -= u64::from(packets);
+        self.frame.units.iter_mut().for_each(|unit| unit.bypass = None);
         let to_bytes = self.book_press(outcome, (packets, bytes), took_ns);
         self.learn(Self::FRAMES, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
         let Some(to_bytes) = to_bytes else { return };

@@ -43,6 +43,7 @@ impl Entry {
             bytes: self.bytes,
             original_bytes: self.original_bytes,
             pressed_here: self.pressed_here,
+            bypass: self.bypass,
             followers: 0,
             sojourn_ns: now.since_ns(self.arrived),
         }
@@ -179,9 +180,10 @@ impl Serial {
             if self.pressing {
                 return None;
             }
-            let entry = self.queue.get(self.ready)?;
+            let entry = self.queue.get_mut(self.ready)?;
             let (id, bytes) = (entry.id, entry.bytes);
             let bypass = bypass(common, entry, self.ready_bytes);
+            entry.bypass = bypass;
             self.cpu_bytes -= u64::from(bytes);
             if let Some(reason) = bypass {
                 common.accounts.bypass(reason);

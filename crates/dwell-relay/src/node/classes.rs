@@ -1,7 +1,7 @@
 //! What becomes of the packets of each class that the configuration names, on the way to and from
 //! one peer. Nothing is counted where no classes are.
 
-use dwell_policy::DropReason;
+use dwell_policy::{Bypass, DropReason};
 use dwell_report::Histogram;
 use dwell_report::status::{ClassTraffic, Count};
 
@@ -16,8 +16,20 @@ struct Class {
     pressed: Count,
     received: Count,
     dropped: [u64; DropReason::ALL.len()],
+    bypassed: [u64; Bypass::ALL.len()],
     /// Made when the first packet is sent: it takes some memory.
     sojourn: Option<Box<Histogram>>,
+}
+
+/// As what a packet was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// Pressed here, alone or with others.
+    Pressed,
+    /// As it came: the press did not make it smaller.
+    Tried,
+    /// As it came: it was not pressed, for this reason.
+    Bypassed(Bypass),
 }
 
 /// The accounts of all classes, in the order of the configuration.
@@ -40,6 +52,7 @@ impl Classes {
                     pressed: Count::default(),
                     received: Count::default(),
                     dropped: [0; DropReason::ALL.len()],
+                    bypassed: [0; Bypass::ALL.len()],
                     sojourn: None,
                 },
             }
@@ -73,13 +86,15 @@ impl Classes {
     pub(crate) fn sent(
         &mut self,
         class: Option<usize>,
-        (bytes, pressed): (u32, bool),
+        (bytes, form): (u32, Form),
         sojourn_ns: u64,
     ) {
         let Some(class) = self.of(class) else { return };
         add(&mut class.sent, bytes.into());
-        if pressed {
-            add(&mut class.pressed, bytes.into());
+        match form {
+            Form::Pressed => add(&mut class.pressed, bytes.into()),
+            Form::Bypassed(reason) => class.bypassed[reason as usize] += 1,
+            Form::Tried => (),
         }
         class.sojourn.get_or_insert_with(|| Box::new(Histogram::new())).record(sojourn_ns);
     }
@@ -102,6 +117,11 @@ impl Classes {
             dropped: DropReason::ALL
                 .iter()
                 .zip(class.dropped)
+                .map(|(reason, count)| (reason.name().to_owned(), count))
+                .collect(),
+            bypassed: Bypass::ALL
+                .iter()
+                .zip(class.bypassed)
                 .map(|(reason, count)| (reason.name().to_owned(), count))
                 .collect(),
             sojourn: class.sojourn.as_ref().map(|times| times.summary()).unwrap_or_default(),

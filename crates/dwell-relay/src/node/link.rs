@@ -9,7 +9,7 @@ use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::record::{RESENT_RECORD_LEN, block_record_len, raw_record_len};
 use dwell_wire::{self as wire, Block, BodyWriter, Carried, Control, Fragment, Full, Unit};
 
-use super::classes::Classes;
+use super::classes::{Classes, Form};
 use super::env::Env;
 use super::peer::Peer;
 use super::store::{Onward, Pressed, Store};
@@ -56,7 +56,9 @@ pub(super) fn send_frame(
         debug_assert!(false, "the link is offered only while there is a session");
         return;
     }
-    peer.pacer.sent(now, peer.port.frame().link_bytes);
+    let frame = peer.port.frame();
+    let waited_ns = frame.units.iter().map(|unit| unit.sojourn_ns).max().unwrap_or(0);
+    peer.pacer.sent(now, frame.link_bytes, waited_ns);
     let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
     let units = std::mem::take(&mut peer.frame_units);
     let mut units = peer.copy_units(units);
@@ -104,16 +106,18 @@ fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
     let stored = |id| store.get(id).1.is_some_and(|pressed| pressed.is_frame);
     let is_frame = frame.units.first().is_some_and(|unit| stored(unit.id));
     for unit in &frame.units {
-        let (mut first_bytes, pressed) = (unit.original_bytes, unit.pressed_here || is_frame);
+        let mut first_bytes = unit.original_bytes;
+        let form = match unit.bypass {
+            _ if unit.pressed_here || is_frame => Form::Pressed,
+            Some(reason) => Form::Bypassed(reason),
+            None => Form::Tried,
+        };
         for packet in followers.by_ref().take(unit.followers as usize) {
             first_bytes = first_bytes.saturating_sub(packet.original_bytes);
-            classes.sent(
-                store.class(packet.id),
-                (packet.original_bytes, pressed),
-                packet.sojourn_ns,
-            );
+            let class = store.class(packet.id);
+            classes.sent(class, (packet.original_bytes, form), packet.sojourn_ns);
         }
-        classes.sent(store.class(unit.id), (first_bytes, pressed), unit.sojourn_ns);
+        classes.sent(store.class(unit.id), (first_bytes, form), unit.sojourn_ns);
     }
 }
 
@@ -221,7 +225,7 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
             let link_bytes = peer.link_bytes(len);
             peer.extra.resent_datagrams += 1;
             peer.extra.resent_bytes += link_bytes;
-            peer.pacer.sent(now, link_bytes);
+            peer.pacer.sent(now, link_bytes, peer.late_by_ns_max());
         }
     }
     if gone.bits != 0 {

@@ -54,6 +54,7 @@ pub(crate) fn example() -> Status {
                 max_wait_ns: 50_000_000,
                 hold_ns: 28_000_000,
                 packets: 70,
+                past_hold: 5,
                 late: 2,
                 excess_mean_ns: 40_000,
                 excess_max_ns: 60_000,
@@ -65,6 +66,7 @@ pub(crate) fn example() -> Status {
                 pressed: count(60, 6_000),
                 received: count(5, 500),
                 dropped: map([("queue_packets", 5)]),
+                bypassed: map([("back_off", 8), ("too_small", 2)]),
                 sojourn: HistogramSummary { count: 70, p99_ns: 28_060_000, ..Default::default() },
             }],
             classes: vec![ClassStatus {
@@ -314,6 +316,7 @@ const EXAMPLE_JSON: &str = r#"{
           "max_wait_ns": 50000000,
           "hold_ns": 28000000,
           "packets": 70,
+          "past_hold": 5,
           "late": 2,
           "excess_mean_ns": 40000,
           "excess_max_ns": 60000
@@ -340,6 +343,10 @@ const EXAMPLE_JSON: &str = r#"{
           },
           "dropped": {
             "queue_packets": 5
+          },
+          "bypassed": {
+            "back_off": 8,
+            "too_small": 2
           },
           "sojourn": {
             "count": 70,

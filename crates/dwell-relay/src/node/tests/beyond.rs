@@ -94,6 +94,9 @@ fn classes_are_counted() {
         assert_eq!(sum(&|class| class.sent.packets), from.tx.sent.packets);
         assert_eq!(sum(&|class| class.sent.bytes), from.tx.sent.bytes);
         assert_eq!(sum(&|class| class.pressed.packets), from.tx.pressed.packets, "{scheme}");
+        for (reason, count) in &from.tx.bypassed {
+            assert_eq!(sum(&|class| class.bypassed[reason]), *count, "{scheme}: {reason}");
+        }
         assert_eq!(sum(&|class| class.dropped.values().sum()), from.tx.dropped_total().packets);
         assert_eq!(sum(&|class| class.sojourn.count), from.tx.sojourn.count);
         assert!(from.tx.pressed.packets > 500 && from.tx.dropped_total().packets > 100);
