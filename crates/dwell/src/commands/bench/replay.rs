@@ -3,6 +3,7 @@
 
 mod account;
 mod scene;
+mod shake;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use self::account::{Account, Agreement, report};
 use self::scene::{Mac, Scene};
+use self::shake::shake;
 use super::Outcome;
 use super::bed::Bed;
 use super::link_rate::LinkRate;
@@ -35,8 +37,9 @@ Examples:
 
 All packets go from the client to the server, in the order and with the gaps of the capture (none
 longer than 10 s), sped up so that it lasts as long as asked. What arrived at the sending relay, and when, is captured and
-replayed: so that what differs is the relay, not how evenly tcpreplay sends. tcpreplay and tcpdump
-must be installed.
+replayed: so that what differs is the relay, not how evenly tcpreplay sends. How far the replay's figures
+are determined at all shows in replays whose packets are moved by up to 0.2 ms (--shaken). tcpreplay and
+tcpdump must be installed.
 
 Exit codes:
   0    all runs are done
@@ -68,6 +71,10 @@ pub(super) struct Replay {
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
+    /// How many replays with moved packets there are for each run
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1000))]
+    shaken: u32,
     /// Print a line of JSON for each run
     #[arg(long)]
     json: bool,
@@ -186,6 +193,7 @@ impl Stage<'_> {
         let after = self.settled(relays)?;
         recorder.stop()?;
         let replayed = self.replay(program, &arrived)?;
+        let shaken = self.shaken(program, &arrived)?;
         let relayed = Account::between(&before, &after)?;
         ensure!(
             replayed.arrived_packets == relayed.arrived_packets,
@@ -193,7 +201,18 @@ impl Stage<'_> {
             relayed.arrived_packets,
             replayed.arrived_packets
         );
-        Ok(Agreement { scheme: self.scheme.to_owned(), replayed, relayed })
+        Ok(Agreement { scheme: self.scheme.to_owned(), replayed, shaken, relayed })
+    }
+
+    /// Replays of the same packets, moved.
+    fn shaken(&self, program: &Path, arrived: &Path) -> anyhow::Result<Vec<Account>> {
+        let moved = self.bed.lab.directory().join("moved.pcap");
+        let replay = |seed| {
+            self.bed.check()?;
+            shake(arrived, &moved, seed)?;
+            self.replay(program, &moved)
+        };
+        (1..=self.asked.shaken.into()).map(replay).collect()
     }
 
     fn send(&self, capture: &Path) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ use dwell_base::Rate;
 use dwell_testkit::lab::{self, Lab};
 use serde::{Deserialize, Serialize};
 
+use self::classes::ClassSet;
 use self::run::{Measured, Trial};
 use super::Outcome;
 use super::bed::Bed;
@@ -28,14 +29,16 @@ Examples:
   dwell bench deadlines                                     a quarter of an hour
   dwell bench deadlines --scheme chumq,chutq-dcf --load 0.8 --runs 1
   dwell bench deadlines --mtu 9000 --rate 50mbit --json deadlines.jsonl
+  dwell bench deadlines --classes ten --scheme chumq+cea,chutq-dcf+cea --rate 5mbit --mtu 4000 --load 0.85
 
-Three classes of packets, each a third of the load in bytes, at random moments: 40 bytes that may
-take 5 ms, 200 bytes that may take 20 ms, and 1400 bytes that may take 100 ms. The sending relay
-is limited by --rate; a load above 1 begins in the middle of a load of 0.8, as in the paper, and
+Packets come at random moments. Unless told otherwise they are of three classes, each a third of the
+load in bytes: 40 bytes that may take 5 ms, 200 bytes that may take 20 ms, and 1400 bytes that may take
+100 ms. The sending relay is limited by --rate; a load above 1 begins in the middle of a load of 0.8, as in the paper, and
 only what is sent meanwhile counts.
 
-`datagrams` are those sent for a hundred packets. `late` are packets that the relay sent later than it
-may hold them back, W = max_wait - (X + D), as in the paper; `arrived late` those that took longer than
+`datagrams` are those sent for a hundred packets. `after W` are packets that the relay sent later than
+W = max_wait - (X + D), for which it may hold them back: what the paper counts; `late` those that it
+sent later than that by more than a frame takes, which X has in reserve; `arrived late` those that took longer than
 max_wait from the source to the receiver, by the clock that both hosts share. `sources late`: how
 much later than due packets were sent on average; more than some 100 us mean that the machine had no
 time for them, nor for the relays, and that the run tells nothing.
@@ -56,6 +59,9 @@ pub(super) struct Deadlines {
         default_value = "none,basicq,chumq,chumq+cea,chutq-dcf,chutq-tpf,chutq-cef,chutq-dcf+cea"
     )]
     scheme: Vec<String>,
+    /// Which classes of packets there are
+    #[arg(long, value_name = "SET", default_value = "three")]
+    classes: ClassSet,
     /// Bytes of packets per second, by what the link carries
     #[arg(long, value_name = "LOAD,...", value_delimiter = ',', value_parser = load)]
     #[arg(default_value = "0.5,0.8,1.2")]
@@ -98,6 +104,8 @@ struct DeadlineRun {
     origin: Origin,
     rate_bps: u64,
     overhead_bytes: u32,
+    #[serde(default)]
+    classes_of: ClassSet,
     mtu: u32,
     load: f64,
     scheme: String,
@@ -157,6 +165,7 @@ impl Deadlines {
                 for at in 0..self.scheme.len() {
                     let scheme = &self.scheme[(at + round as usize) % self.scheme.len()];
                     let trial = Trial {
+                        classes: self.classes,
                         scheme,
                         load,
                         rate: self.rate,
@@ -193,6 +202,7 @@ impl Deadlines {
             origin: Origin::this(),
             rate_bps: self.rate.as_bps(),
             overhead_bytes: self.overhead,
+            classes_of: self.classes,
             mtu,
             load,
             scheme: scheme.to_owned(),

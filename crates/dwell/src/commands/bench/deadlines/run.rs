@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_base::time::MILLI_NS;
 use dwell_report::Status;
 use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec, Tally};
@@ -11,10 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::super::bed::Bed;
 use super::super::tunnel::Programs;
-use super::classes::{CLASSES, Class, HEADER_BYTES, per_second};
+use super::classes::{Class, ClassSet, HEADER_BYTES};
 
 /// What a run is about.
 pub(super) struct Trial<'a> {
+    pub(super) classes: ClassSet,
     pub(super) scheme: &'a str,
     pub(super) load: f64,
     pub(super) rate: Rate,
@@ -46,6 +48,9 @@ pub(super) struct ClassResult {
     pub(super) hold_ns: u64,
     /// By the relay's account, of what it sent in the window.
     pub(super) sent: u64,
+    /// Sent later than W, as the paper counts.
+    pub(super) past_hold: u64,
+    /// Sent too late for `max_wait`.
     pub(super) late: u64,
     pub(super) excess_mean_ns: u64,
     /// Since the relay's start.
@@ -67,6 +72,10 @@ impl Measured {
 impl ClassResult {
     pub(super) fn late_percent(&self) -> f64 {
         100.0 * self.late as f64 / self.sent.max(1) as f64
+    }
+
+    pub(super) fn past_hold_percent(&self) -> f64 {
+        100.0 * self.past_hold as f64 / self.sent.max(1) as f64
     }
 
     pub(super) fn received_late_percent(&self) -> f64 {
@@ -97,7 +106,7 @@ impl Trial<'_> {
             ensure!(tally.altered == 0, "{} packets were altered", tally.altered);
             ensure!(tally.duplicates == 0, "{} packets came twice", tally.duplicates);
         }
-        measured(&statuses, &tallies, moments)
+        measured(self.classes, &statuses, &tallies, moments)
     }
 
     /// The load outside of the window.
@@ -112,7 +121,7 @@ impl Trial<'_> {
     }
 
     fn settings(&self) -> RelaySettings {
-        let classes: String = CLASSES.iter().map(Class::config).collect();
+        let classes: String = self.classes.classes().iter().map(Class::config).collect();
         RelaySettings {
             scheme: self.scheme.to_owned(),
             codec: "lz4".to_owned(),
@@ -135,11 +144,11 @@ impl Trial<'_> {
             let spec = StreamSpec {
                 to: ([10, 2, 0, 2], class.port + offset).into(),
                 payload_bytes: class.packet_bytes - HEADER_BYTES,
-                spacing: Spacing::Poisson(per_second(class, bps), seed),
+                spacing: Spacing::Poisson(self.classes.per_second(class, bps), seed),
             };
             Ok((class, Stream::start(&bed.pair.client, &bed.pair.server, spec)?))
         };
-        CLASSES.iter().map(source).collect()
+        self.classes.classes().iter().map(source).collect()
     }
 
     fn watch(&self, bed: &Bed<'_>, relays: &Relays) -> anyhow::Result<Watched> {
@@ -171,6 +180,7 @@ fn finish(sources: Vec<Source>, grace: Duration) -> anyhow::Result<Vec<(&'static
 }
 
 fn measured(
+    set: ClassSet,
     [before, after]: &[Status; 2],
     tallies: &[(&'static Class, Tally)],
     [from, to]: [Instant; 2],
@@ -178,7 +188,7 @@ fn measured(
     let peer = |status: &Status| status.peers.first().cloned().context("the relay has no peer");
     let (before, after) = (peer(before)?, peer(after)?);
     let mut classes = Vec::new();
-    for class in &CLASSES {
+    for class in set.classes() {
         let named = |peer: &dwell_report::status::PeerStatus| {
             peer.deadlines.iter().find(|it| it.class == class.name).cloned()
         };
@@ -192,14 +202,16 @@ fn measured(
             .map(dwell_testkit::stream::Arrival::delay_ns)
             .collect();
         ensure!(!delays.is_empty(), "no packet of the class {} arrived", class.name);
-        let over = delays.iter().filter_map(|delay_ns| delay_ns.checked_sub(b.max_wait_ns + 1));
+        let max_wait_ns = class.max_wait_ms * MILLI_NS;
+        let over = delays.iter().filter_map(|delay_ns| delay_ns.checked_sub(max_wait_ns + 1));
         let over: Vec<u64> = over.collect();
         let mean = |sum: u64, count: u64| sum.checked_div(count).unwrap_or(0);
         classes.push(ClassResult {
             name: class.name.to_owned(),
-            max_wait_ns: b.max_wait_ns,
+            max_wait_ns,
             hold_ns: b.hold_ns,
             sent: b.packets - a.packets,
+            past_hold: b.past_hold - a.past_hold,
             late,
             excess_mean_ns: mean(excess_ns(&b).saturating_sub(excess_ns(&a)), late),
             excess_max_ns: b.excess_max_ns,

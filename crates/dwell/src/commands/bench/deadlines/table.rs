@@ -5,7 +5,6 @@ use dwell_report::{Column, Table};
 
 use super::super::statistics::Summary;
 use super::DeadlineRun;
-use super::classes::CLASSES;
 use super::run::{ClassResult, Measured};
 
 /// All tables, for a terminal.
@@ -34,14 +33,16 @@ pub(super) fn report(runs: &[DeadlineRun]) -> String {
 }
 
 fn table(runs: &[&DeadlineRun], load: f64) -> Table {
+    let Some(set) = runs.first().map(|run| run.classes_of) else { return Table::new([]) };
     let mut table = Table::new([
         Column::left("scheme"),
         Column::right("datagrams").unit("%"),
         Column::left("class"),
         Column::right("held"),
+        Column::right("after W").unit("%"),
+        Column::right("paper").unit("%"),
         Column::right("late").unit("%"),
         Column::right("least..most"),
-        Column::right("paper").unit("%"),
         Column::right("excess mean"),
         Column::right("most"),
         Column::right("arrived late").unit("%"),
@@ -59,7 +60,7 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
     for scheme in schemes {
         let runs: Vec<&Measured> =
             runs.iter().filter(|run| run.scheme == scheme).map(|run| &run.measured).collect();
-        for (place, class) in CLASSES.iter().enumerate() {
+        for (place, class) in set.classes().iter().enumerate() {
             let of = |value: &dyn Fn(&ClassResult) -> f64| {
                 Summary::of(runs.iter().filter_map(|run| run.classes.get(place)).map(value))
             };
@@ -71,15 +72,16 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
             };
             let span = of(&ClassResult::late_percent)
                 .map(|late| format!("{:.2}..{:.2}", late.min, late.max));
-            let paper = class.paper_percent(scheme).filter(|_| load > 1.0);
+            let paper = set.paper_percent(class.name, scheme, load);
             table.row([
                 if place == 0 { scheme.to_owned() } else { String::new() },
                 all(&Measured::datagrams_per_hundred).map_or_else(String::new, two_digits),
                 class.name.to_owned(),
                 time(median(&|it| it.hold_ns as f64)),
+                median(&ClassResult::past_hold_percent).map_or_else(String::new, two_digits),
+                paper.map_or_else(|| NOTHING.to_owned(), two_digits),
                 median(&ClassResult::late_percent).map_or_else(String::new, two_digits),
                 span.unwrap_or_default(),
-                paper.map_or_else(|| NOTHING.to_owned(), two_digits),
                 time(median(&|it| it.excess_mean_ns as f64)),
                 time(most(&|it| it.excess_max_ns as f64)),
                 median(&ClassResult::received_late_percent).map_or_else(String::new, two_digits),
@@ -106,6 +108,7 @@ fn time(ns: Option<f64>) -> String {
 mod tests {
     use super::super::super::machine::Machine;
     use super::super::super::record::Origin;
+    use super::super::classes::ClassSet;
     use super::*;
 
     fn run(scheme: &str, load: f64, late: u64) -> DeadlineRun {
@@ -114,6 +117,7 @@ mod tests {
             max_wait_ns: 5_000_000,
             hold_ns: 3_000_000,
             sent: 1000,
+            past_hold: late + 100,
             late,
             excess_mean_ns: 2_000,
             excess_max_ns: 9_000,
@@ -130,6 +134,7 @@ mod tests {
             },
             rate_bps: 20_000_000,
             overhead_bytes: 14,
+            classes_of: ClassSet::Three,
             mtu: 1500,
             load,
             scheme: scheme.to_owned(),
@@ -141,7 +146,7 @@ mod tests {
                 dropped_packets: 0,
                 one_way_ns: Some(100_000),
                 sources_late_ns: 90_000,
-                classes: CLASSES.iter().map(|it| class(it.name)).collect(),
+                classes: ClassSet::Three.classes().iter().map(|it| class(it.name)).collect(),
             },
         }
     }
@@ -155,7 +160,9 @@ mod tests {
         let row = overload.lines().find(|line| line.starts_with("chumq")).unwrap_or_default();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[..3], ["chumq", "2.50", "sensing"], "{text}");
-        assert!(row.contains("21.00") && row.contains("20.00..22.00") && row.contains("20.42"));
+        for cell in ["31.00", "20.42", "21.00", "20.00..22.00"] {
+            assert!(row.contains(cell), "{row}");
+        }
     }
 
     #[test]

@@ -47,12 +47,16 @@ impl Account {
 pub(super) struct Agreement {
     pub(super) scheme: String,
     pub(super) replayed: Account,
+    /// The same with packets that were moved.
+    pub(super) shaken: Vec<Account>,
     pub(super) relayed: Account,
 }
 
 impl Agreement {
     pub(super) fn in_a_word(&self) -> String {
-        let of = |of: fn(&Account) -> u64| difference(of(&self.replayed), of(&self.relayed));
+        let of = |of: fn(&Account) -> u64| {
+            difference(of(&self.replayed) as f64, of(&self.relayed) as f64)
+        };
         format!("drops {}, savings {}", of(|a| a.dropped_packets), of(|a| a.saved_bytes))
     }
 }
@@ -73,9 +77,11 @@ pub(super) fn report(agreements: &[Agreement], schemes: &[String]) -> String {
         Column::left("scheme"),
         Column::left("what"),
         Column::right("replay"),
+        Column::right("moved"),
         Column::right("relay"),
         Column::right("min..max"),
         Column::right("apart"),
+        Column::right("moved apart"),
     ]);
     for scheme in schemes {
         let runs = || agreements.iter().filter(|run| run.scheme == *scheme);
@@ -86,28 +92,51 @@ pub(super) fn report(agreements: &[Agreement], schemes: &[String]) -> String {
                 let value = median(values.map(|value| value as f64));
                 value.map_or_else(|| human::NOTHING.to_owned(), |value| format!("{value:.0}"))
             };
-            let (Some(min), Some(max)) = (relayed().min(), relayed().max()) else { continue };
+            let Some(range) = range(relayed()) else { continue };
+            let shaken = || runs().flat_map(|run| &run.shaken).map(of);
             table.row([
                 scheme.clone(),
                 what.to_owned(),
                 middle(&mut replayed()),
+                self::range(shaken()).unwrap_or_else(|| human::NOTHING.to_owned()),
                 middle(&mut relayed()),
-                format!("{min}..{max}"),
-                difference(replayed().sum(), relayed().sum()),
+                range,
+                apart(replayed(), relayed()),
+                apart(shaken(), relayed()),
             ]);
         }
     }
     let mut text = table.to_text();
-    text.push_str("\nmedians; the range is the relays', and `apart` is of all runs together\n");
+    text.push_str(
+        "\nmedians and ranges; `apart` is how far the mean of the replays is from that of the relays: of \
+         those of what arrived, and of those whose packets were moved\n",
+    );
     text
 }
 
-/// How far the replay is from the relay.
-fn difference(replayed: u64, relayed: u64) -> String {
-    if relayed == 0 {
-        return if replayed == 0 { human::NOTHING.to_owned() } else { "all".to_owned() };
+fn range(values: impl Iterator<Item = u64> + Clone) -> Option<String> {
+    Some(format!("{}..{}", values.clone().min()?, values.max()?))
+}
+
+/// How far the mean of replays is from the mean of runs.
+fn apart(replayed: impl Iterator<Item = u64>, relayed: impl Iterator<Item = u64>) -> String {
+    match mean(replayed).zip(mean(relayed)) {
+        Some((replayed, relayed)) => difference(replayed, relayed),
+        None => human::NOTHING.to_owned(),
     }
-    format!("{:+.1} %", (replayed as f64 / relayed as f64 - 1.0) * 100.0)
+}
+
+fn mean(values: impl Iterator<Item = u64>) -> Option<f64> {
+    let values: Vec<u64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<u64>() as f64 / values.len() as f64)
+}
+
+/// How far the replay is from the relay.
+fn difference(replayed: f64, relayed: f64) -> String {
+    if relayed <= 0.0 {
+        return if replayed <= 0.0 { human::NOTHING.to_owned() } else { "all".to_owned() };
+    }
+    format!("{:+.1} %", (replayed / relayed - 1.0) * 100.0)
 }
 
 #[cfg(test)]
@@ -120,13 +149,14 @@ mod tests {
         let run = |replayed, relayed| Agreement {
             scheme: "edge".to_owned(),
             replayed: account(replayed),
+            shaken: vec![account(replayed - 2), account(replayed + 8)],
             relayed: account(relayed),
         };
         let text = report(&[run(10, 8), run(12, 12), run(8, 16)], &["edge".to_owned()]);
         let row = text.lines().find(|line| line.contains("dropped")).unwrap();
         let cells: Vec<_> = row.split_whitespace().collect();
-        assert_eq!(cells[3..], ["10", "12", "8..16", "-16.7", "%"]);
-        assert_eq!(difference(0, 0), human::NOTHING);
+        assert_eq!(cells[3..], ["10", "6..20", "12", "8..16", "-16.7", "%", "+8.3", "%"]);
+        assert_eq!(difference(0.0, 0.0), human::NOTHING);
         assert_eq!(run(10, 8).in_a_word(), format!("drops +25.0 %, savings {}", human::NOTHING));
     }
 }
