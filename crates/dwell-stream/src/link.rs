@@ -10,13 +10,17 @@ const WINDOW_BYTES: u64 = 16 << 10;
 const WINDOW_BYTES_ENOUGH: u64 = 1 << 20;
 /// The same if the link may have been idle meanwhile: what the transport holds may have become more,
 /// as with TCP's window, and must not be taken for what the link has carried.
-const BROKEN_WINDOW_NS: u64 = 5_000_000;
+const BROKEN_WINDOW_NS: u64 = 20_000_000;
+/// The same as long as nothing is known at all.
+const FIRST_WINDOW_NS: u64 = 5_000_000;
 const BROKEN_WINDOW_BYTES_ENOUGH: u64 = 4 << 20;
 /// If the link may have been idle in all windows for so long, its rate is not known any more.
 const BROKEN_NS_MAX: u64 = 500_000_000;
+/// The same if it was a guess all the time.
+const GUESSED_NS_MAX: u64 = 100_000_000;
 /// If the transport took more than this share of its capacity between two refusals, it may have been
 /// empty meanwhile, and the link idle: then that says nothing about the link.
-const GAP_MAX: f64 = 0.6;
+const GAP_MAX: f64 = 0.8;
 /// How far a new measurement moves the estimate.
 const GAIN: f64 = 0.3;
 /// A link that never said no is taken to be this much faster than what it has taken.
@@ -38,8 +42,12 @@ pub(crate) struct Link {
     written: u64,
     /// Bytes at the last refusal.
     refused_at: u64,
+    /// When the first byte was written after that.
+    resumed_at: Option<Instant>,
     /// Time and bytes at a refusal, or when a window without one began.
     mark: Option<Mark>,
+    /// The same at the last refusal.
+    unrefused: Option<Mark>,
     /// For how long, since the rate was last measured, the link may have been idle in all windows; and
     /// the most that it has carried in one of them.
     broken_ns: u64,
@@ -69,7 +77,9 @@ impl Link {
             measurements: 0,
             written: 0,
             refused_at: 0,
+            resumed_at: None,
             mark: None,
+            unrefused: None,
             broken_ns: 0,
             seen: 0.0,
             level: 0.0,
@@ -103,8 +113,10 @@ impl Link {
         self.level = self.level_now(now) + len as f64;
         self.level_at = now;
         self.written += len as u64;
+        self.resumed_at.get_or_insert(now);
         let begin = Mark { at: now, written: self.written, full: false, broken: false };
-        let mark = *self.mark.get_or_insert(begin);
+        self.mark.get_or_insert(begin);
+        let mark = *self.unrefused.get_or_insert(begin);
         let bytes = self.written - mark.written;
         let ns = now.since_ns(mark.at);
         // What was full has to take its whole capacity before that tells anything: on a slow link it
@@ -122,7 +134,7 @@ impl Link {
         if self.rate.is_none_or(|rate| rate < guess) {
             self.grow(at_least);
         }
-        self.mark = Some(begin);
+        (self.mark, self.unrefused) = (Some(begin), Some(begin));
     }
 
     /// The link may have been idle in a window, but has carried this much.
@@ -135,7 +147,8 @@ impl Link {
             self.rate = Some(at_least * growth);
             return;
         };
-        if self.broken_ns > BROKEN_NS_MAX {
+        let patience_ns = if self.measured { BROKEN_NS_MAX } else { GUESSED_NS_MAX };
+        if self.broken_ns > patience_ns {
             // Whoever comes late again and again, as the processor is shared, would never learn that
             // the link is slower than was thought.
             self.rate = Some(rate.min(self.seen * GROWTH));
@@ -144,22 +157,19 @@ impl Link {
         }
     }
 
-    /// What the transport seems to hold, after it was full when this level was expected.
-    fn capacity_after(&self, level: f64) -> f64 {
+    /// What the transport seems to hold, after it was full when this level was expected, and has
+    /// taken `gap` bytes since it was full before.
+    fn capacity_after(&self, level: f64, gap: f64) -> f64 {
         if self.capacity == 0.0 {
             return level;
         }
-        // As long as it is not known what drains, the level says nothing.
-        if self.rate.is_none() {
-            return self.capacity;
+        // As long as it is only guessed what drains, the level says nothing; but there was room for what
+        // was taken at once.
+        if !self.measured {
+            return self.capacity.max(gap);
         }
-        // A rate that is thought too low makes the level too high: so not at once, and hardly at all
-        // while the rate is a guess.
-        let gain = match (level > self.capacity, self.measured) {
-            (true, true) => 0.2,
-            (true, false) => 0.002,
-            (false, _) => 0.02,
-        };
+        // A rate that is thought too low makes the level too high: so not at once.
+        let gain = if level > self.capacity { 0.2 } else { 0.02 };
         self.capacity + gain * (level - self.capacity)
     }
 
@@ -181,12 +191,17 @@ impl Link {
 
     pub(crate) fn blocked(&mut self, now: Instant) {
         let level = self.level_now(now);
-        self.capacity = self.capacity_after(level);
+        let gap = (self.written - self.refused_at) as f64;
+        self.refused_at = self.written;
+        // Who is refused at once has learned nothing new of what there is room for.
+        if let Some(resumed_at) = self.resumed_at.take() {
+            let drained = self.rate.unwrap_or(0.0) * now.since_ns(resumed_at) as f64 / 1e9;
+            self.capacity = self.capacity_after(level, gap - drained);
+        }
         self.level = self.capacity;
         self.level_at = now;
         let here = Mark { at: now, written: self.written, full: true, broken: false };
-        let gap = (self.written - self.refused_at) as f64;
-        self.refused_at = self.written;
+        self.unrefused = Some(here);
         let Some(mut mark) = self.mark.filter(|mark| mark.full) else {
             self.mark = Some(here);
             return;
@@ -194,6 +209,7 @@ impl Link {
         mark.broken |= gap > GAP_MAX * self.capacity;
         let (bytes, ns) = (self.written - mark.written, now.since_ns(mark.at));
         let (window_ns, enough) = match mark.broken {
+            true if self.rate.is_none() => (FIRST_WINDOW_NS, BROKEN_WINDOW_BYTES_ENOUGH),
             true => (BROKEN_WINDOW_NS, BROKEN_WINDOW_BYTES_ENOUGH),
             false => (WINDOW_NS, WINDOW_BYTES_ENOUGH),
         };
@@ -219,7 +235,7 @@ impl Link {
 
     /// Nothing waits to be sent any more: what follows says nothing about the link.
     pub(crate) fn starved(&mut self) {
-        self.mark = None;
+        (self.mark, self.unrefused) = (None, None);
     }
 
     fn level_now(&self, now: Instant) -> f64 {
@@ -295,6 +311,28 @@ mod tests {
         }
         let rate = link.rate().unwrap();
         assert!(rate < 16e6 && link.measured_rate().is_none(), "{link:?}");
+    }
+
+    /// TCP over a shaper: its window grows in bursts at first, then it takes two large segments each time
+    /// that two have left, and who asks between is refused.
+    #[test]
+    fn bursts_at_the_beginning_are_soon_forgotten() {
+        let us = |us: u64| Instant::from_ns(us * 1_000);
+        let mut link = Link::new();
+        for (at_us, len) in [(500, 85_432), (1_300, 156_384), (3_800, 144_800), (6_000, 65_160)] {
+            link.wrote(us(at_us), len);
+            for refused in 1..4 {
+                link.blocked(us(at_us + 200 * refused));
+            }
+        }
+        for tick in 2..60 {
+            link.wrote(us(5_200 * tick), 130_320);
+            for refused in 0..4 {
+                link.blocked(us(5_200 * tick + 300 * refused));
+            }
+        }
+        let rate = link.rate().unwrap_or_default();
+        assert!((24e6..40e6).contains(&rate), "{link:?}");
     }
 
     /// TCP wakes who writes when half of what may wait has drained, which takes a while here.
