@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::effort::packet_hops;
 use crate::outcome::{Bin, GroupOutcome, Outcome};
 use crate::plan::PlanError;
 use crate::scenario::{FigureKind, Point, RunKey, Scenario, Value};
@@ -56,11 +57,9 @@ impl<'s> Task<'s> {
         RunKey::new(self.point.plan_hash, code, self.seed).to_string()
     }
 
-    /// What the run simulates: longer runs take longer.
+    /// How much work it is, in millions of packets on links.
     pub fn effort(&self) -> f64 {
-        let window = self.point.plan.window;
-        let links = self.point.plan.flows.iter().map(|flow| flow.route.len()).sum::<usize>();
-        (window.until_ns + window.drain_ns) as f64 / 1e9 * (links.max(1) as f64).sqrt()
+        packet_hops(&self.point.plan) / 1e6
     }
 }
 

@@ -43,6 +43,19 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
+/// CPU time of all cores that a hypervisor gave to others although it was wanted here, since the
+/// machine's start; zero where nobody tells.
+pub(super) fn stolen_ns() -> u64 {
+    let ticks = parse_stolen(&read("/proc/stat")).unwrap_or(0);
+    ns(ticks)
+}
+
+/// The eighth number of the first line.
+fn parse_stolen(stat: &str) -> Option<u64> {
+    let mut words = stat.lines().next()?.split_whitespace();
+    (words.next()? == "cpu").then(|| words.nth(7)?.parse().ok())?
+}
+
 /// CPU time that a process has used, all its threads, user and system.
 pub(super) fn cpu_ns(process: u32) -> anyhow::Result<u64> {
     let path = Path::new("/proc").join(process.to_string()).join("stat");
@@ -105,6 +118,14 @@ fn parse_stat(stat: &str) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_hypervisor_took_is_read() {
+        let stat = "cpu  2504370 2540996 726564 1683391 22089 0 89859 113142 0 0\ncpu0 1 2 3";
+        assert_eq!(parse_stolen(stat), Some(113_142));
+        assert_eq!(parse_stolen("cpu 1 2 3"), None);
+        assert_eq!(parse_stolen(""), None);
+    }
 
     #[test]
     fn a_name_with_brackets_confuses_nobody() {

@@ -41,7 +41,8 @@ W = max_wait - (X + D), for which it may hold them back: what the paper counts; 
 sent later than that by more than a frame takes, which X has in reserve; `arrived late` those that took longer than
 max_wait from the source to the receiver, by the clock that both hosts share. `sources late`: how
 much later than due packets were sent on average; more than some 100 us mean that the machine had no
-time for them, nor for the relays, and that the run tells nothing.
+time for them, nor for the relays, and that the run tells nothing. `stolen`: the share of the machine's
+time that a hypervisor gave to others although it was wanted here.
 
 Exit codes:
   0    all runs are done
@@ -78,6 +79,9 @@ pub(super) struct Deadlines {
     #[arg(long, value_name = "BYTES", default_value = "14")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1000))]
     overhead: u32,
+    /// Give the relays real-time priority, by chrt
+    #[arg(long)]
+    realtime: bool,
     /// How many rounds
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -108,6 +112,8 @@ struct DeadlineRun {
     classes_of: ClassSet,
     mtu: u32,
     load: f64,
+    #[serde(default)]
+    realtime: bool,
     scheme: String,
     round: u32,
     seconds: f64,
@@ -170,6 +176,7 @@ impl Deadlines {
                         load,
                         rate: self.rate,
                         overhead_bytes: self.overhead,
+                        realtime: self.realtime,
                         window: Duration::from_secs_f64(self.seconds),
                         seed: u64::from(round) + 1,
                     };
@@ -205,6 +212,7 @@ impl Deadlines {
             classes_of: self.classes,
             mtu,
             load,
+            realtime: self.realtime,
             scheme: scheme.to_owned(),
             round,
             seconds: self.seconds,

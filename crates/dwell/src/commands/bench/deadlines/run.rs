@@ -1,5 +1,6 @@
 //! One run: three sources, two relays, and what was late.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -11,6 +12,7 @@ use dwell_testkit::stream::{Spacing, Stream, StreamSpec, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::super::bed::Bed;
+use super::super::machine;
 use super::super::tunnel::Programs;
 use super::classes::{Class, ClassSet, HEADER_BYTES};
 
@@ -21,6 +23,7 @@ pub(super) struct Trial<'a> {
     pub(super) load: f64,
     pub(super) rate: Rate,
     pub(super) overhead_bytes: u32,
+    pub(super) realtime: bool,
     pub(super) window: Duration,
     pub(super) seed: u64,
 }
@@ -36,6 +39,9 @@ pub(super) struct Measured {
     pub(super) one_way_ns: Option<u64>,
     /// How much later than due the sources sent, on average.
     pub(super) sources_late_ns: u64,
+    /// CPU time in the window that a hypervisor gave to others.
+    #[serde(default)]
+    pub(super) stolen_ns: u64,
     pub(super) classes: Vec<ClassResult>,
 }
 
@@ -91,22 +97,28 @@ const GRACE: Duration = Duration::from_millis(1800);
 impl Trial<'_> {
     pub(super) fn run(&self, bed: &Bed<'_>) -> anyhow::Result<Measured> {
         bed.check()?;
-        let relays = Relays::start(bed.lab, &bed.pair, &Programs::this().dwell, &self.settings())?;
+        let mut relays =
+            Relays::start(bed.lab, &bed.pair, &Programs::this().dwell, &self.settings())?;
+        if self.realtime {
+            for relay in [&mut relays.ingress, &mut relays.egress] {
+                hurry(relay.process().id())?;
+            }
+        }
         let steady = self.sources(bed, self.calm(), 0)?;
         let watched = self.watch(bed, &relays);
         // What the overload left behind must leave.
         let drain = Duration::from_secs_f64((self.load - 1.0).max(0.0) * 5.0);
         bed.sleep(drain.min(Duration::from_secs(3)))?;
         let mut tallies = finish(steady, self.grace())?;
-        let (moments, statuses, extra) = watched?;
+        let Watched { moments, statuses, stolen_ns, extra } = watched?;
         tallies.extend(extra);
-        let mut relays = relays;
         relays.stop()?;
         for (_, tally) in &tallies {
             ensure!(tally.altered == 0, "{} packets were altered", tally.altered);
             ensure!(tally.duplicates == 0, "{} packets came twice", tally.duplicates);
         }
-        measured(self.classes, &statuses, &tallies, moments)
+        let measured = measured(self.classes, &statuses, &tallies, moments)?;
+        Ok(Measured { stolen_ns, ..measured })
     }
 
     /// The load outside of the window.
@@ -154,17 +166,38 @@ impl Trial<'_> {
     fn watch(&self, bed: &Bed<'_>, relays: &Relays) -> anyhow::Result<Watched> {
         bed.sleep(WARM_UP)?;
         let before = relays.ingress.status()?;
+        let stolen_ns = machine::stolen_ns();
         let from = Instant::now();
         let more = self.load - self.calm();
         let extra = if more > 0.0 { self.sources(bed, more, 1)? } else { Vec::new() };
         bed.sleep_until(from + self.window)?;
         let after = relays.ingress.status()?;
-        Ok(([from, from + self.window], [before, after], finish(extra, self.grace())?))
+        let stolen_ns = machine::stolen_ns().saturating_sub(stolen_ns);
+        let moments = [from, from + self.window];
+        let extra = finish(extra, self.grace())?;
+        Ok(Watched { moments, statuses: [before, after], stolen_ns, extra })
     }
 }
 
 type Source = (&'static Class, Stream);
-type Watched = ([Instant; 2], [Status; 2], Vec<(&'static Class, Tally)>);
+
+/// What the window showed.
+struct Watched {
+    moments: [Instant; 2],
+    statuses: [Status; 2],
+    stolen_ns: u64,
+    extra: Vec<(&'static Class, Tally)>,
+}
+
+/// Gives a process real-time priority, all its threads.
+fn hurry(process: u32) -> anyhow::Result<()> {
+    let mut command = Command::new("chrt");
+    command.args(["--all-tasks", "--rr", "--pid", "10", &process.to_string()]);
+    let output = command.output().context("chrt can't be started: is util-linux installed?")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "no real-time priority for the relays: {}", said.trim());
+    Ok(())
+}
 
 fn finish(sources: Vec<Source>, grace: Duration) -> anyhow::Result<Vec<(&'static Class, Tally)>> {
     let threads: Vec<_> = sources
@@ -227,6 +260,7 @@ fn measured(
         dropped_packets: after.tx.dropped_total().packets - before.tx.dropped_total().packets,
         one_way_ns: after.one_way_ns,
         sources_late_ns: tallies.iter().map(|(_, tally)| tally.late_mean_ns).max().unwrap_or(0),
+        stolen_ns: 0,
         classes,
     })
 }

@@ -11,11 +11,12 @@ use super::run::{ClassResult, Measured};
 pub(super) fn report(runs: &[DeadlineRun]) -> String {
     let Some(first) = runs.first() else { return "There are no runs.\n".to_owned() };
     let mut text = format!(
-        "\ndwell {} on {}\nlink of {} Mbit/s, {} bytes beside each datagram\n",
+        "\ndwell {} on {}\nlink of {} Mbit/s, {} bytes beside each datagram{}\n",
         first.origin.version,
         first.origin.machine.line(),
         first.rate_bps as f64 / 1e6,
         first.overhead_bytes,
+        if first.realtime { "; relays with real-time priority" } else { "" },
     );
     let mut fields: Vec<(u32, f64)> = Vec::new();
     for run in runs {
@@ -50,6 +51,7 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
         Column::right("most"),
         Column::right("dropped"),
         Column::right("sources late"),
+        Column::right("stolen").unit("%"),
     ]);
     let mut schemes: Vec<&str> = Vec::new();
     for run in runs {
@@ -58,8 +60,10 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
         }
     }
     for scheme in schemes {
-        let runs: Vec<&Measured> =
-            runs.iter().filter(|run| run.scheme == scheme).map(|run| &run.measured).collect();
+        let here: Vec<&DeadlineRun> =
+            runs.iter().filter(|run| run.scheme == scheme).copied().collect();
+        let runs: Vec<&Measured> = here.iter().map(|run| &run.measured).collect();
+        let stolen = stolen_percent(&here);
         for (place, class) in set.classes().iter().enumerate() {
             let of = |value: &dyn Fn(&ClassResult) -> f64| {
                 Summary::of(runs.iter().filter_map(|run| run.classes.get(place)).map(value))
@@ -90,10 +94,19 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
                 all(&|run| run.dropped_packets as f64).map_or_else(String::new, |n| n.to_string()),
                 all(&|run| run.sources_late_ns as f64)
                     .map_or_else(String::new, |ns| time(Some(ns))),
+                stolen.filter(|_| place == 0).map_or_else(String::new, two_digits),
             ]);
         }
     }
     table
+}
+
+/// Of the time of all cores, in all runs together.
+fn stolen_percent(runs: &[&DeadlineRun]) -> Option<f64> {
+    let time = |run: &&DeadlineRun| run.seconds * run.origin.machine.cores as f64;
+    let stolen: u64 = runs.iter().map(|run| run.measured.stolen_ns).sum();
+    let all: f64 = runs.iter().map(time).sum();
+    (all > 0.0).then(|| stolen as f64 / 1e7 / all)
 }
 
 fn two_digits(value: f64) -> String {
@@ -137,6 +150,7 @@ mod tests {
             classes_of: ClassSet::Three,
             mtu: 1500,
             load,
+            realtime: false,
             scheme: scheme.to_owned(),
             round: 0,
             seconds: 1.0,
@@ -146,6 +160,7 @@ mod tests {
                 dropped_packets: 0,
                 one_way_ns: Some(100_000),
                 sources_late_ns: 90_000,
+                stolen_ns: 40_000_000,
                 classes: ClassSet::Three.classes().iter().map(|it| class(it.name)).collect(),
             },
         }
@@ -160,7 +175,7 @@ mod tests {
         let row = overload.lines().find(|line| line.starts_with("chumq")).unwrap_or_default();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[..3], ["chumq", "2.50", "sensing"], "{text}");
-        for cell in ["31.00", "20.42", "21.00", "20.00..22.00"] {
+        for cell in ["31.00", "20.42", "21.00", "20.00..22.00", "2.00"] {
             assert!(row.contains(cell), "{row}");
         }
     }
