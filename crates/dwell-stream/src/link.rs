@@ -10,9 +10,12 @@ const WINDOW_BYTES: u64 = 16 << 10;
 const WINDOW_BYTES_ENOUGH: u64 = 1 << 20;
 /// The same if the link may have been idle meanwhile: what the transport holds may have become more,
 /// as with TCP's window, and must not be taken for what the link has carried.
-const BROKEN_WINDOW_NS: u64 = 20_000_000;
-/// The same as long as nothing is known at all.
-const FIRST_WINDOW_NS: u64 = 5_000_000;
+const BROKEN_WINDOW_NS: u64 = 5_000_000;
+/// Then a window has so many pieces as well, each taken after a refusal: one piece more or less must
+/// not matter.
+const BROKEN_WINDOW_PIECES: u32 = 8;
+/// ... or takes so long, in nanoseconds.
+const BROKEN_WINDOW_NS_ENOUGH: u64 = 40_000_000;
 const BROKEN_WINDOW_BYTES_ENOUGH: u64 = 4 << 20;
 /// If the link may have been idle in all windows for so long, its rate is not known any more.
 const BROKEN_NS_MAX: u64 = 500_000_000;
@@ -67,6 +70,24 @@ struct Mark {
     full: bool,
     /// Whether it may have been empty since.
     broken: bool,
+    /// How often something was taken since, after a refusal.
+    pieces: u32,
+}
+
+impl Mark {
+    /// Whether what was written since, in this time, tells a rate.
+    fn is_long_enough(self, bytes: u64, ns: u64, is_known: bool) -> bool {
+        if ns == 0 {
+            return false;
+        }
+        if !self.broken {
+            return bytes >= WINDOW_BYTES_ENOUGH || (ns >= WINDOW_NS && bytes >= WINDOW_BYTES);
+        }
+        // The first guess is wanted soon.
+        let pieces = !is_known || self.pieces >= BROKEN_WINDOW_PIECES;
+        let time = ns >= BROKEN_WINDOW_NS_ENOUGH || (ns >= BROKEN_WINDOW_NS && pieces);
+        bytes >= BROKEN_WINDOW_BYTES_ENOUGH || (time && bytes >= WINDOW_BYTES)
+    }
 }
 
 impl Link {
@@ -114,7 +135,7 @@ impl Link {
         self.level_at = now;
         self.written += len as u64;
         self.resumed_at.get_or_insert(now);
-        let begin = Mark { at: now, written: self.written, full: false, broken: false };
+        let begin = Mark { at: now, written: self.written, full: false, broken: false, pieces: 0 };
         self.mark.get_or_insert(begin);
         let mark = *self.unrefused.get_or_insert(begin);
         let bytes = self.written - mark.written;
@@ -200,21 +221,16 @@ impl Link {
         }
         self.level = self.capacity;
         self.level_at = now;
-        let here = Mark { at: now, written: self.written, full: true, broken: false };
+        let here = Mark { at: now, written: self.written, full: true, broken: false, pieces: 0 };
         self.unrefused = Some(here);
         let Some(mut mark) = self.mark.filter(|mark| mark.full) else {
             self.mark = Some(here);
             return;
         };
         mark.broken |= gap > GAP_MAX * self.capacity;
+        mark.pieces += u32::from(gap > 0.0);
         let (bytes, ns) = (self.written - mark.written, now.since_ns(mark.at));
-        let (window_ns, enough) = match mark.broken {
-            true if self.rate.is_none() => (FIRST_WINDOW_NS, BROKEN_WINDOW_BYTES_ENOUGH),
-            true => (BROKEN_WINDOW_NS, BROKEN_WINDOW_BYTES_ENOUGH),
-            false => (WINDOW_NS, WINDOW_BYTES_ENOUGH),
-        };
-        let long_enough = ns >= window_ns && bytes >= WINDOW_BYTES;
-        if !(long_enough || bytes >= enough) || ns == 0 {
+        if !mark.is_long_enough(bytes, ns, self.rate.is_some()) {
             self.mark = Some(mark);
             return;
         }
