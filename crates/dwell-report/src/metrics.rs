@@ -215,7 +215,8 @@ fn of_deadline(page: &mut Page, peer: &PeerStatus, class: &DeadlineStatus) {
     let help =
         "Packets that left after their time to be held, for which a frame is kept in reserve.";
     page.counter("dwell_deadline_past_hold_total", help, &label, class.past_hold);
-    let help = "Packets that left too late for what their class may take: violations.";
+    let help =
+        "Packets that were held, and left too late for what their class may take: violations.";
     page.counter("dwell_deadline_violations_total", help, &label, class.late);
     let help = "By how much the latest of them was too late.";
     page.gauge("dwell_deadline_excess_max_seconds", help, &label, seconds(class.excess_max_ns));

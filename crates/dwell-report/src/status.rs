@@ -422,7 +422,7 @@ pub struct DeadlineStatus {
     #[serde(default)]
     pub past_hold: u64,
     /// Those of them that waited for longer than that too, so that they take more than `max_wait`:
-    /// violations.
+    /// violations. Where `hold_ns` is zero nothing is held, and nothing counted.
     pub late: u64,
     /// By how much, in the mean over these.
     pub excess_mean_ns: u64,

@@ -1,5 +1,5 @@
 //! How much work a run is, roughly: for the order in which runs are done, and for how long they will
-//! take together.
+//! take together. Connections are taken to fill the links that they share, whatever their windows.
 
 use crate::plan::{Flow, Plan, Traffic};
 
@@ -17,8 +17,7 @@ pub fn packet_hops(plan: &Plan) -> f64 {
         }
         traffic => offered(traffic, until_ns) * flow.route.len() as f64,
     };
-    let hops: f64 = plan.flows.iter().map(of_flow).sum();
-    if hops.is_finite() { hops } else { 0.0 }
+    plan.flows.iter().map(of_flow).filter(|hops| hops.is_finite()).sum()
 }
 
 fn tcp_flows_by_link(plan: &Plan) -> Vec<f64> {

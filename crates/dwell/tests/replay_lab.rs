@@ -44,7 +44,7 @@ fn captures_are_pressed_and_dropped_by_relays_as_the_replay_says() {
     let names = ["ftp-ipv6.pcap", "mixed-vlan-mpls.pcap", "nfs-write.pcap", "redis-stream.pcap"];
     let files = names.map(|name| folder.join(name).to_str().unwrap().to_owned());
     let mut arguments = vec!["bench", "replay", "--json", "--runs", "1"];
-    arguments.extend(["--scheme", "none,packet,edge"]);
+    arguments.extend(["--scheme", "none,packet,edge", "--shaken", "1"]);
     arguments.extend(files.iter().map(String::as_str));
     let output = run(&arguments);
     assert!(output.status.success(), "{output:?}");
@@ -54,6 +54,9 @@ fn captures_are_pressed_and_dropped_by_relays_as_the_replay_says() {
     for run in &runs {
         let number = |side: &str, field: &str| run[side][field].as_f64().unwrap();
         assert!(number("relayed", "dropped_packets") > 20.0, "the link carries it all: {run}");
+        let shaken = run["shaken"].as_array().unwrap();
+        assert_eq!(shaken.len(), 1);
+        assert_eq!(shaken[0]["arrived_packets"], run["replayed"]["arrived_packets"]);
         for (field, slack) in SLACK {
             let (replayed, relayed) = (number("replayed", field), number("relayed", field));
             let room = BOUND * relayed + slack;

@@ -1,7 +1,7 @@
 //! What goes on the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::{Frame, PacketId};
+use dwell_policy::{Frame, FrameUnit, PacketId, SendCause};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::control::Numbers;
@@ -56,9 +56,8 @@ pub(super) fn send_frame(
         debug_assert!(false, "the link is offered only while there is a session");
         return;
     }
-    let frame = peer.port.frame();
-    let waited_ns = frame.units.iter().map(|unit| unit.sojourn_ns).max().unwrap_or(0);
-    peer.pacer.sent(now, frame.link_bytes, waited_ns);
+    let waited_ns = waited_ns(peer, store);
+    peer.pacer.sent(now, peer.port.frame().link_bytes, waited_ns);
     let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
     let units = std::mem::take(&mut peer.frame_units);
     let mut units = peer.copy_units(units);
@@ -97,6 +96,18 @@ pub(super) fn send_frame(
         deadlines.sent(store.treatment(id).class.map(usize::from), sojourn_ns);
         store.remove(id);
     }
+}
+
+/// For how long the link might have had the port's frame: as long as any of its packets waits, or, if
+/// it goes because one can't be held any longer, since it could not.
+fn waited_ns(peer: &Peer, store: &Store) -> u64 {
+    let frame = peer.port.frame();
+    let held_ns = |id| match frame.cause {
+        SendCause::Timer => peer.deadlines.hold_ns(store.treatment(id).class.map(usize::from)),
+        SendCause::Ready | SendCause::Full => 0,
+    };
+    let waited = |unit: &FrameUnit| unit.sojourn_ns.saturating_sub(held_ns(unit.id));
+    frame.units.iter().map(waited).max().unwrap_or(0)
 }
 
 /// A block's packets stand behind its unit, one after another.

@@ -200,9 +200,9 @@ impl Pacer {
         (self.pacing == Pacing::Auto).then_some(self.buffer_bytes)
     }
 
-    /// A frame was given to the link whose first packet had waited so long. Only for a time in which
-    /// something waited can a wake-up have come late: an idle link saves nothing up, or small packets
-    /// that come to it one by one would never wait for each other.
+    /// A frame was given to the link that might have had it for so long. Only for a time in which
+    /// something waited for it can a wake-up have come late: an idle link saves nothing up, or small
+    /// packets that come to it one by one would never wait for each other.
     pub fn sent(&mut self, now: Instant, link_bytes: u64, waited_ns: u64) {
         self.sample_bytes += link_bytes;
         let pace = match self.pacing {

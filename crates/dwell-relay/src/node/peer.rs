@@ -543,7 +543,8 @@ impl Peer {
         self.pacer.sent(now, link_bytes, self.late_by_ns_max());
     }
 
-    /// For how long the link may have been kept from what waits for it, by a wake-up that came late.
+    /// For how long the link may have been kept from what waits for it, by a wake-up that came late: what
+    /// is held back counts as well, as nobody asks the port when it began to wait for the link.
     pub(crate) fn late_by_ns_max(&self) -> u64 {
         if self.port.is_empty() { 0 } else { u64::MAX }
     }

@@ -12,7 +12,7 @@ pub(super) enum ClassSet {
     Three,
     /// The ten of the paper's Table VI, nine tenths of the bytes of the first one, within 50 to 200 ms
     Ten,
-    /// The same ten, but the relay knows three classes, by their sizes
+    /// The same ten, but the relay is told only three different times, by their sizes
     TenInThree,
 }
 
@@ -94,7 +94,7 @@ impl ClassSet {
     }
 
     /// The paper's share of late packets of a class, in percent: during an overload of the three
-    /// (Table IV), and of the ten at a load of 0.9 (Table VI; of ChuTQ it says that all are in time).
+    /// (Table IV), and of the ten at a load of 0.9 or so (Table VI; of ChuTQ it says that all are in time).
     pub(super) fn paper_percent(self, class: &str, scheme: &str, load: f64) -> Option<f64> {
         let place = self.classes().iter().position(|known| known.name == class)?;
         let row: &[f64] = match (self, scheme) {
@@ -103,7 +103,7 @@ impl ClassSet {
             (Self::Three, "chumq") => &[20.42, 38.33, 99.84],
             (Self::Three, "chutq-dcf") => &[0.0, 0.0, 99.79],
             (Self::Three, "chutq-tpf") => &[99.90, 0.0, 0.0],
-            (Self::Ten | Self::TenInThree, _) if load > 1.0 => return None,
+            (Self::Ten | Self::TenInThree, _) if !(0.8..=1.0).contains(&load) => return None,
             (Self::Ten, "chumq+cea") => {
                 &[0.0, 8.519, 7.316, 6.58, 13.778, 12.622, 10.748, 38.36, 34.04, 33.821]
             }
@@ -157,6 +157,7 @@ mod tests {
         assert_eq!(ClassSet::Three.paper_percent("sensing", "chumq", 1.2), Some(20.42));
         assert_eq!(ClassSet::Three.paper_percent("sensing", "chumq", 0.8), None);
         assert_eq!(ClassSet::Ten.paper_percent("app10", "chumq+cea", 0.9), Some(33.821));
+        assert_eq!(ClassSet::Ten.paper_percent("app10", "chumq+cea", 0.5), None);
         assert_eq!(ClassSet::Ten.paper_percent("app10", "basicq", 0.9), None);
         assert_eq!(ClassSet::Ten.paper_percent("file", "chumq+cea", 0.9), None);
     }

@@ -1,4 +1,4 @@
-//! One run: three sources, two relays, and what was late.
+//! One run: a source for each class, two relays, and what was late.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
