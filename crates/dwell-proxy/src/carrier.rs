@@ -168,6 +168,11 @@ impl Carrier {
         }
     }
 
+    /// How many bytes the kernel holds at most before they are sent: the rest waits where it can still be compressed.
+    pub(crate) fn hold_unsent(&self, len: u32) -> io::Result<()> {
+        SockRef::from(self.tcp()).set_tcp_notsent_lowat(len)
+    }
+
     fn tcp(&self) -> &TcpStream {
         match &self.io {
             Io::Plain(tcp) => tcp,

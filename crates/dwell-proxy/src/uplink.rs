@@ -31,11 +31,14 @@ pub(crate) struct Uplink {
     /// The connection takes nothing at present, which the sender knows.
     blocked: bool,
     finishing: bool,
+    /// What the connection was told to hold of what it has not sent.
+    not_sent_len: u32,
 }
 
 impl Uplink {
     pub(crate) const fn new(sender: Sender) -> Self {
-        Self { sender, job: None, blocked: false, finishing: false }
+        // The connection may come from another stream: so it is told in any case.
+        Self { sender, job: None, blocked: false, finishing: false, not_sent_len: 0 }
     }
 
     /// There is no more to send after what was accepted.
@@ -66,6 +69,7 @@ impl Uplink {
         while self.write(cx, carrier)? {
             moved = true;
         }
+        self.follow_link(carrier)?;
         Ok(self.press(cx, press)? || moved)
     }
 
@@ -109,6 +113,16 @@ impl Uplink {
                 Ok(true)
             }
         }
+    }
+
+    /// Has the connection hold as much as the sender wishes.
+    fn follow_link(&mut self, carrier: &Carrier) -> io::Result<()> {
+        let wanted = self.sender.not_sent_len();
+        if wanted != self.not_sent_len {
+            carrier.hold_unsent(wanted)?;
+            self.not_sent_len = wanted;
+        }
+        Ok(())
     }
 
     fn found_blocked(&mut self) {

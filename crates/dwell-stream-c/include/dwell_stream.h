@@ -60,6 +60,9 @@ void dwell_sender_blocked(dwell_sender *sender, uint64_t now_ns);
 /* The transport takes bytes again, or has taken all there was: what could only wait for a better
  * moment while it was busy goes now, or is compressed now. */
 void dwell_sender_unblocked(dwell_sender *sender);
+/* How many bytes the transport should hold at most that it has not sent, for TCP_NOTSENT_LOWAT: at first
+ * half of the buffer, then it follows the link's rate. Look after dwell_sender_blocked. */
+uint32_t dwell_sender_not_sent_len(const dwell_sender *sender);
 /* Compresses one block if that is of use now: 1, or 0 if not. */
 int dwell_sender_press(dwell_sender *sender, uint64_t (*now_ns)(void));
 /* Whether the end has been taken by the transport. */

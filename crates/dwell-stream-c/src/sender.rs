@@ -195,6 +195,16 @@ pub unsafe extern "C" fn dwell_sender_unblocked(sender: *mut dwell_sender) {
 /// See the header.
 ///
 /// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_not_sent_len(sender: *const dwell_sender) -> u32 {
+    // SAFETY: by the function's own condition.
+    unsafe { sender.as_ref() }.map_or(0, |this| this.sender.not_sent_len())
+}
+
+/// See the header.
+///
+/// # Safety
 /// `sender` must be null or a sender; `now_ns` must be null or a function that can be called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dwell_sender_press(

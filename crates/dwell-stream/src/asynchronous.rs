@@ -48,6 +48,12 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
         self.sender.abort(reason);
     }
 
+    /// What the transport should hold at most of what it has not sent: see
+    /// [`Sender::not_sent_len`].
+    pub fn not_sent_len(&self) -> u32 {
+        self.sender.not_sent_len()
+    }
+
     /// The account so far.
     pub fn stats(&self) -> &SenderStats {
         self.sender.stats()

@@ -7,8 +7,10 @@ use dwell_base::Instant;
 use dwell_codec::CodecId;
 
 use crate::config::Config;
+use crate::depth::Depth;
 use crate::error::AbortReason;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
+use crate::hull::Offer;
 use crate::press::{Done, Job};
 use crate::stats::SenderStats;
 use crate::steering::Steering;
@@ -39,6 +41,9 @@ pub(crate) struct Blocks {
     /// Over all data accepted.
     hasher: Hasher,
     next_index: u64,
+    /// Since when the transport has what it was offered, as long as it has not said how much it takes.
+    offered_at: Option<Instant>,
+    depth: Depth,
     /// The link took no more, and nothing since.
     busy: bool,
     finishing: bool,
@@ -114,6 +119,8 @@ impl Blocks {
             held: 0,
             hasher: Hasher::new(),
             next_index: 0,
+            offered_at: None,
+            depth: Depth::new(config),
             busy: false,
             finishing: false,
             ended: false,
@@ -135,6 +142,10 @@ impl Blocks {
 
     pub(crate) fn held(&self) -> usize {
         self.held
+    }
+
+    pub(crate) fn not_sent_len(&self) -> u32 {
+        self.depth.len()
     }
 
     pub(crate) fn accept(&mut self, bytes: &[u8]) -> usize {
@@ -199,6 +210,11 @@ impl Blocks {
         if self.out.rest().is_empty() {
             self.next_out(now);
         }
+        if !self.out.rest().is_empty() && self.offered_at.is_none() {
+            self.offered_at = Some(now);
+            self.steering.link.offered(now);
+            self.steering.works(now, self.is_full());
+        }
         self.out.rest()
     }
 
@@ -208,6 +224,9 @@ impl Blocks {
             return;
         }
         self.busy = false;
+        if let Some(at) = self.offered_at.take() {
+            self.steering.sending.measured(len, now.since_ns(at));
+        }
         self.stats.wire_bytes += len as u64;
         self.out.at += len;
         self.steering.link.wrote(now, len);
@@ -219,7 +238,7 @@ impl Blocks {
             let out = std::mem::take(&mut self.out);
             self.keep(out.bytes);
             if self.held == 0 {
-                self.steering.link.starved();
+                self.steering.link.starved(now);
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
             }
@@ -232,7 +251,9 @@ impl Blocks {
 
     pub(crate) fn blocked(&mut self, now: Instant) {
         self.busy = true;
-        self.steering.link.blocked(now);
+        self.offered_at = None;
+        self.steering.blocked(now);
+        self.follow_link();
         self.stats.blocked += 1;
         // Nothing of it was taken: so it can be compressed now.
         let Some((index, original_len, check)) = self.out.regret.take() else { return };
@@ -253,7 +274,32 @@ impl Blocks {
         }
     }
 
+    /// Whether the application probably has more than there is room for.
+    fn is_full(&self) -> bool {
+        self.room() < self.block_len
+    }
+
+    /// Has the transport hold as much as suits the link.
+    fn follow_link(&mut self) {
+        let before = self.depth.len();
+        self.depth.follow(self.steering.link.shown_rate(), self.steering.presses());
+        if self.depth.len() != before {
+            self.steering.link.holds(self.depth.len());
+        }
+    }
+
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
+        let job = self.choose_job(now);
+        let is_full = self.is_full();
+        if job.is_some() {
+            self.steering.works(now, is_full);
+        } else if self.busy && is_full {
+            self.steering.waits(now);
+        }
+        job
+    }
+
+    fn choose_job(&mut self, now: Instant) -> Option<Job> {
         let first = self.queue.iter().position(|block| matches!(block.state, State::Raw(_)));
         // Only if the application has left it so: if it is the buffer that is full, the block will
         // be filled when there is room again.
@@ -261,9 +307,6 @@ impl Blocks {
         let left_open = self.open.len() >= ROOM + OPEN_PRESS_MIN && self.room() >= missing;
         if first.is_none() && self.busy && left_open {
             self.close();
-        }
-        if first.is_none() && self.busy && self.room() < self.block_len {
-            self.steering.idle();
         }
         // What the link will ask for next is left to it while it is free.
         let reserved = usize::from(self.in_order_with_thread && !self.busy);
@@ -342,8 +385,10 @@ impl Blocks {
             match block.state {
                 State::InPress => {}
                 State::Raw(_) => {
-                    let (len, is_full) = (block.original_len, block.original_len >= self.block_len);
-                    return self.steering.lets_raw_go(now, len, is_full).then_some(at);
+                    let len = block.original_len;
+                    let is_full = len >= self.block_len;
+                    let offer = Offer { len, is_full, more: self.is_full() };
+                    return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
                 _ => return Some(at),
             }

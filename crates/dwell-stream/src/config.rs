@@ -69,9 +69,10 @@ impl Config {
         Ok(())
     }
 
-    /// What the transport should hold at most of what it has not sent, in bytes; for
+    /// What the transport should hold at most, at first, of what it has not sent, in bytes; for
     /// `TCP_NOTSENT_LOWAT`. Half of [`Config::buffer_len`]: what TCP holds can't be compressed any
-    /// more, and with less it would run empty while a full buffer is compressed.
+    /// more, and with less it would run empty while a full buffer is compressed. Fast links need
+    /// more: [`Sender::not_sent_len`](crate::Sender::not_sent_len) tells how much.
     pub const fn not_sent_len(&self) -> u32 {
         // A buffer that `check` lets pass is no longer than 64 MiB.
         (self.buffer_len / 2) as u32

@@ -4,12 +4,14 @@
 use dwell_base::Instant;
 use dwell_codec::CodecSpec;
 
+use crate::balance::Balance;
 use crate::bound::{Bound, CodecPoint};
 use crate::estimates::{Estimate, Estimates};
 use crate::link::Link;
 use crate::press::Pressing;
+use crate::sending::Sending;
 
-/// What each byte costs besides compressing: copies, the check sum, the kernel. In nanoseconds.
+/// What each byte costs besides compressing and writing: copies, the check sum. In nanoseconds.
 const OVERHEAD_NS: f64 = 0.4;
 /// One of so many blocks is compressed with a neighbour of the best codec, to know it better.
 const EXPLORE_EVERY: u32 = 24;
@@ -19,9 +21,6 @@ const CURIOUS_AFTER: u32 = 200;
 const EXPLORE_COST_MAX: f64 = 6.0;
 /// Past counts are forgotten at this rate, so that shares follow changes.
 const FORGET: f64 = 0.95;
-/// How far one observation moves the correction, and how far it may go.
-const STEP: f64 = 0.02;
-const CORRECTION_MIN: f64 = 0.7;
 /// Past times are forgotten at this rate, block by block: some tens of blocks are a few turns of the
 /// system's scheduler.
 const FORGET_TIMES: f64 = 0.98;
@@ -29,23 +28,35 @@ const FORGET_TIMES: f64 = 0.98;
 const SLOWDOWN_MAX: f64 = 20.0;
 /// Below this share, raw blocks are not part of the plan.
 const RAW_SHARE_MIN: f64 = 0.005;
+/// Where the link would become idle otherwise, so many times more than planned may go as they are;
+/// and no more, as the transport holds more than is reckoned with: in flight and in queues below it.
+const RAW_EXCESS: f64 = 1.5;
 
 /// The steering of hull mixing.
 #[derive(Clone, Debug)]
 pub(crate) struct Hull {
     estimates: Estimates,
-    /// Blocks compressed with each codec, old ones counting less.
+    /// Blocks compressed with each codec, and those that went as they were; old ones count less.
     counts: Vec<f64>,
+    raw_count: f64,
     shares: Shares,
-    /// The link is taken to be so many times faster than measured. The estimates are never quite
-    /// right, and at the optimum link and processor are both full: which of them is not, tells
-    /// where to go.
-    correction: f64,
+    pub(crate) balance: Balance,
     slowdown: Slowdown,
     since_explored: u32,
     explore_heavier: bool,
     /// Whether the probes of an incompressible stream try the cheapest codec next, or another.
     probe_cheapest: bool,
+}
+
+/// What could go as it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// In bytes.
+    pub(crate) len: usize,
+    /// It is as long as a block may be.
+    pub(crate) is_full: bool,
+    /// The application has more than there is room for.
+    pub(crate) more: bool,
 }
 
 /// What is to be compressed.
@@ -105,8 +116,9 @@ impl Hull {
         Self {
             estimates,
             counts: vec![0.0; len],
+            raw_count: 0.0,
             shares: Shares { raw: 1.0, codecs: first },
-            correction: 1.0,
+            balance: Balance::new(),
             slowdown: Slowdown::default(),
             since_explored: 0,
             explore_heavier: true,
@@ -114,33 +126,38 @@ impl Hull {
         }
     }
 
-    /// The link is busy and everything is compressed: heavier codecs could be used.
-    pub(crate) fn idle(&mut self) {
-        self.correction = (self.correction * (1.0 - STEP)).max(CORRECTION_MIN);
+    /// The share of blocks that go as they are, as planned.
+    pub(crate) fn raw_share(&self) -> f64 {
+        self.shares.raw
     }
 
-    /// A block went as it was against the plan, because the link would have become idle.
+    /// A block went as it was: as planned, or because the link would have become idle.
     pub(crate) fn went_raw(&mut self) {
+        self.forget_counts();
+        self.raw_count += 1.0;
         if self.shares.raw <= RAW_SHARE_MIN {
-            self.correction = (self.correction * (1.0 + STEP)).min(1.0 / CORRECTION_MIN);
+            self.balance.link_idle();
         }
     }
 
-    /// Whether a block that could be compressed may go as it is: if that is part of the plan, or
-    /// the link would be through with it sooner than with what any codec makes of it.
-    pub(crate) fn lets_raw_go(
-        &self,
-        now: Instant,
-        (len, is_full): (usize, bool),
-        link: &Link,
-    ) -> bool {
-        let Some(rate) = link.rate().filter(|_| self.shares.raw <= RAW_SHARE_MIN) else {
-            return true;
-        };
-        let (len, drain_ns, slowdown) = (len as f64, link.drain_ns(now), self.slowdown.factor());
+    /// Whether a block that could be compressed may go as it is. If that is part of the plan: if fewer
+    /// have gone than planned, or not many more and the link would become idle while a block is compressed.
+    /// Otherwise if the link would be through with it sooner than with what any codec makes of it.
+    pub(crate) fn lets_raw_go(&self, now: Instant, offer: Offer, link: &Link) -> bool {
+        let Some(rate) = link.rate() else { return true };
+        let drain_ns = link.drain_ns(now);
+        let mixed = self.shares.raw > RAW_SHARE_MIN;
         // What comes in small pieces over an idle link is not a matter of throughput.
-        if !is_full && drain_ns == 0.0 {
+        if drain_ns == 0.0 && (!offer.is_full || (mixed && !offer.more)) {
             return true;
+        }
+        let (len, slowdown) = (offer.len as f64, self.slowdown.factor());
+        if mixed {
+            let planned = self.estimates.all().iter().zip(&self.shares.codecs);
+            let mut planned = planned.filter(|(_, share)| **share > 0.0);
+            let in_time = planned.any(|(codec, _)| slowdown * codec.cost_ns * len <= drain_ns);
+            let share = if in_time { self.shares.raw } else { RAW_EXCESS * self.shares.raw };
+            return self.wants_raw(share);
         }
         let raw_ns = len / rate * 1e9;
         self.estimates
@@ -151,8 +168,13 @@ impl Hull {
 
     /// With what a block is compressed. If the plan is to compress nothing: nothing while the link
     /// is busy, the cheapest otherwise.
-    pub(crate) fn codec(&mut self, now: Instant, link: &Link, block: Block) -> Option<CodecSpec> {
-        self.plan(link);
+    pub(crate) fn codec(
+        &mut self,
+        now: Instant,
+        (link, sending): (&Link, Sending),
+        block: Block,
+    ) -> Option<CodecSpec> {
+        self.plan(link, sending);
         let spec = |hull: &Self, at: usize| Some(hull.estimates.all()[at].spec);
         if block.probing {
             let at = if self.probe_cheapest { 0 } else { self.estimates.all().len() / 2 };
@@ -171,7 +193,7 @@ impl Hull {
         };
         let at = self.neighbour(planned).unwrap_or(planned);
         if at == planned {
-            self.counts.iter_mut().for_each(|count| *count *= FORGET);
+            self.forget_counts();
             self.counts[at] += 1.0;
         }
         spec(self, at)
@@ -205,18 +227,30 @@ impl Hull {
     }
 
     /// Solves for the shares, by what is known now.
-    fn plan(&mut self, link: &Link) {
+    fn plan(&mut self, link: &Link, sending: Sending) {
         let Some(rate) = link.rate() else { return };
         let slowdown = self.slowdown.factor();
-        let cost = |own_ns: f64| slowdown * own_ns + OVERHEAD_NS;
-        let mut points = vec![CodecPoint::new(cost(0.0), 1.0)];
-        points.extend(self.estimates.all().iter().map(|estimate| {
-            let point = estimate.point();
-            CodecPoint::new(cost(point.cost_ns), point.ratio)
-        }));
-        let bound = Bound::of(rate * self.correction, &points);
+        // What is not compressed has to be written, and that takes the same processor.
+        let with_all = |own: CodecPoint| {
+            let rest_ns = OVERHEAD_NS + own.ratio * sending.cost_ns();
+            CodecPoint::new(slowdown * (own.cost_ns + rest_ns), own.ratio)
+        };
+        let mut points = vec![with_all(CodecPoint::RAW)];
+        points.extend(self.estimates.all().iter().map(|estimate| with_all(estimate.point())));
+        let bound = Bound::of(rate * self.balance.correction(), &points);
         self.shares.raw = bound.shares[0];
         self.shares.codecs.copy_from_slice(&bound.shares[1..]);
+    }
+
+    /// Whether fewer blocks than this share have gone as they were.
+    fn wants_raw(&self, share: f64) -> bool {
+        let total = self.counts.iter().sum::<f64>() + self.raw_count;
+        self.raw_count < share * (total + 1.0)
+    }
+
+    fn forget_counts(&mut self) {
+        self.counts.iter_mut().for_each(|count| *count *= FORGET);
+        self.raw_count *= FORGET;
     }
 
     /// The codec that has had the least of its share. If the plan is raw only, none.

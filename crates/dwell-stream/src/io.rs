@@ -127,6 +127,12 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
         self.sender.is_finished()
     }
 
+    /// What the transport should hold at most of what it has not sent: see
+    /// [`Sender::not_sent_len`].
+    pub fn not_sent_len(&self) -> u32 {
+        self.sender.not_sent_len()
+    }
+
     /// The account so far.
     pub fn stats(&self) -> &SenderStats {
         self.sender.stats()

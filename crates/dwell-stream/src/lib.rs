@@ -28,7 +28,7 @@
 //! says [`None`], nothing will change before more is accepted, or the transport takes more.
 //!
 //! The less the transport hoards, the more of what waits can be pressed. For TCP on Linux set
-//! `TCP_NOTSENT_LOWAT` to [`Config::not_sent_len`], and `TCP_NODELAY`.
+//! `TCP_NOTSENT_LOWAT` to [`Sender::not_sent_len`], again whenever that has changed, and `TCP_NODELAY`.
 //!
 //! # Driving a receiver
 //! Feed it what the transport gives; it takes no more while its output is not consumed, which is
@@ -78,9 +78,11 @@
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod backoff;
+mod balance;
 mod blocks;
 mod bound;
 mod config;
+mod depth;
 mod error;
 mod estimates;
 mod frame;
@@ -92,6 +94,7 @@ mod model;
 mod press;
 mod receiver;
 mod sender;
+mod sending;
 mod stats;
 mod steering;
 mod strategy;

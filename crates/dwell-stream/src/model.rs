@@ -144,6 +144,8 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             sender.finish();
         }
         let refused = write(&mut sender, &mut transport, now);
+        let more = sender.not_sent_len() - config.not_sent_len();
+        transport.model.buffer = model.buffer + f64::from(more);
         if under_way.is_none()
             && let Some(job) = sender.next_job(now)
         {
@@ -308,6 +310,19 @@ mod tests {
                 format!("{mbit} Mbit/s, {own_ms} of {others_ms} ms: {hull:.1}, {others:.1?}");
             assert!(hull > of_best * best, "{told}");
         }
+    }
+
+    /// A slow link needs no more in store than what waits can follow; a fast one must not run empty
+    /// while a writer sleeps.
+    #[test]
+    fn a_fast_link_has_more_in_store() {
+        let depth = |strategy, mbit| {
+            run(&Config::new(strategy), model(mbit), &book(24 << 20)).sender.not_sent_len() >> 10
+        };
+        assert_eq!(depth(Strategy::Hull, 5.0), 128);
+        assert_eq!(depth(Strategy::Hull, 2000.0), 512);
+        assert_eq!(depth(Strategy::Mix, 2000.0), 128);
+        assert_eq!(depth(Strategy::Raw, 2000.0), 1024);
     }
 
     /// Where the link is faster than any codec, mixing must not stand in its way.

@@ -157,6 +157,15 @@ impl Sender {
         line!(self, line => line.held())
     }
 
+    /// What the transport should hold at most of what it has not sent, in bytes; for
+    /// `TCP_NOTSENT_LOWAT`. At first [`Config::not_sent_len`]; then it follows the link's rate by
+    /// powers of two, from half of it up to 4 MiB, so that a fast link does not run empty while the writer
+    /// sleeps or compresses. Look after each [`Sender::blocked`], and tell the transport when it has
+    /// changed. With [`Strategy::Mix`](crate::Strategy::Mix) and its like, and in segments, it stays.
+    pub fn not_sent_len(&self) -> u32 {
+        line!(self, line => line.not_sent_len())
+    }
+
     /// The account so far.
     pub fn stats(&self) -> &SenderStats {
         line!(self, line => line.stats())

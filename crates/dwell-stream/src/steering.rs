@@ -5,14 +5,18 @@ use dwell_codec::CodecSpec;
 
 use crate::backoff::Backoff;
 use crate::config::Config;
-use crate::hull::{Block, Hull};
+use crate::hull::{Block, Hull, Offer};
 use crate::link::Link;
 use crate::press::Pressing;
+use crate::sending::Sending;
 use crate::strategy::Strategy;
 use crate::switching::Switching;
 
 /// A result above this share of the original counts as poor for the back-off.
 const POOR_RATIO: f64 = 0.97;
+
+/// From this share of raw blocks on hull mixing compresses only a little.
+const MOSTLY_RAW: f64 = 0.9;
 
 /// The decisions of a strategy, and what they rest on.
 #[derive(Debug)]
@@ -20,6 +24,8 @@ pub(crate) struct Steering {
     rule: Rule,
     backoff: Backoff,
     pub(crate) link: Link,
+    /// What it takes to write to the transport.
+    pub(crate) sending: Sending,
 }
 
 #[derive(Debug)]
@@ -42,7 +48,12 @@ impl Steering {
             Strategy::Hull => Rule::Hull(Box::new(Hull::new(&config.codecs))),
             _ => Rule::Raw,
         };
-        Self { rule, backoff: Backoff::new(), link: Link::new() }
+        Self {
+            rule,
+            backoff: Backoff::new(),
+            link: Link::new(config.not_sent_len()),
+            sending: Sending::new(),
+        }
     }
 
     /// Whether a new block is to be compressed at all, if there is time. Asked once for each.
@@ -55,13 +66,22 @@ impl Steering {
         wanted && self.backoff.admits()
     }
 
-    /// Whether an admitted block of this length may nevertheless go as it is, now that the link
-    /// could take it.
-    pub(crate) fn lets_raw_go(&self, now: Instant, len: usize, is_full: bool) -> bool {
+    /// Whether an admitted block may nevertheless go as it is, now that the link could take it.
+    pub(crate) fn lets_raw_go(&self, now: Instant, offer: Offer) -> bool {
         match &self.rule {
             Rule::Raw | Rule::Mix(_) => true,
             Rule::All(_) | Rule::Switch(_) => false,
-            Rule::Hull(hull) => hull.lets_raw_go(now, (len, is_full), &self.link),
+            Rule::Hull(hull) => hull.lets_raw_go(now, offer, &self.link),
+        }
+    }
+
+    /// Whether more than a little is compressed.
+    pub(crate) fn presses(&self) -> bool {
+        match &self.rule {
+            Rule::Raw => false,
+            Rule::Switch(switching) => switching.is_compressing(),
+            Rule::All(_) | Rule::Mix(_) => true,
+            Rule::Hull(hull) => hull.raw_share() < MOSTLY_RAW,
         }
     }
 
@@ -78,11 +98,26 @@ impl Steering {
         self.backoff.passed_by();
     }
 
-    /// The link is busy, and there is nothing that could be compressed meanwhile although the
-    /// buffer is full.
-    pub(crate) fn idle(&mut self) {
+    /// The link is busy, and there is nothing to do meanwhile although the buffer is full.
+    pub(crate) fn waits(&mut self, now: Instant) {
         if let Rule::Hull(hull) = &mut self.rule {
-            hull.idle();
+            hull.balance.waits(now);
+        }
+    }
+
+    /// Something is compressed, or offered to the transport. `pressed` if the application has more
+    /// than there is room for.
+    pub(crate) fn works(&mut self, now: Instant, pressed: bool) {
+        if let Rule::Hull(hull) = &mut self.rule {
+            hull.balance.works(now, pressed);
+        }
+    }
+
+    /// The transport takes no more.
+    pub(crate) fn blocked(&mut self, now: Instant) {
+        self.link.blocked(now);
+        if let Rule::Hull(hull) = &mut self.rule {
+            hull.balance.refused();
         }
     }
 
@@ -95,7 +130,7 @@ impl Steering {
             Rule::Switch(switching) => Some(switching.codec),
             Rule::Hull(hull) => {
                 let probing = self.backoff.is_probing();
-                hull.codec(now, &self.link, Block { len, probing, busy })
+                hull.codec(now, (&self.link, self.sending), Block { len, probing, busy })
             }
         }
     }

@@ -44,6 +44,10 @@ impl Switching {
         }
     }
 
+    pub(crate) fn is_compressing(&self) -> bool {
+        self.compressing
+    }
+
     /// Whether the next block is compressed. Asked once for each.
     pub(crate) fn admits(&mut self, link: &Link) -> bool {
         self.reconsider(link);

@@ -115,6 +115,10 @@ impl Units {
         self.held
     }
 
+    pub(crate) fn not_sent_len(&self) -> u32 {
+        self.config.not_sent_len()
+    }
+
     pub(crate) fn accept(&mut self, bytes: &[u8]) -> usize {
         let bytes = &bytes[..bytes.len().min(self.room())];
         self.waiting.extend(bytes);

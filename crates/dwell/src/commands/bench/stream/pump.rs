@@ -42,6 +42,7 @@ pub(super) struct Pump {
     clock: Clock,
     worker: Option<(Worker, Arc<OwnedFd>)>,
     buffer_len: usize,
+    not_sent_len: u32,
     fill: f64,
     looks: f64,
     looked: Instant,
@@ -76,6 +77,7 @@ impl Pump {
             clock,
             worker: if has_thread { Some(worker(clock)?) } else { None },
             buffer_len: config.buffer_len,
+            not_sent_len: config.not_sent_len(),
             fill: 0.0,
             looks: 0.0,
             looked: Instant::now(),
@@ -124,9 +126,20 @@ impl Pump {
             self.sender.wrote(self.clock.now(), len);
             if len < wanted {
                 self.sender.blocked(self.clock.now());
+                self.follow_link()?;
                 return Ok(Written::Blocked);
             }
         }
+    }
+
+    /// Has the socket hold as much as the sender wishes.
+    fn follow_link(&mut self) -> io::Result<()> {
+        let wanted = self.sender.not_sent_len();
+        if wanted != self.not_sent_len {
+            SockRef::from(&self.stream).set_tcp_notsent_lowat(wanted)?;
+            self.not_sent_len = wanted;
+        }
+        Ok(())
     }
 
     /// Compresses something, or has it compressed; false if only waiting helps.

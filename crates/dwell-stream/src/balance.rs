@@ -1,0 +1,123 @@
+//! Which of the link and the processor is idle.
+
+use dwell_base::Instant;
+
+/// How fast the correction moves while one of the two is idle: by a factor of e in 1/GAIN seconds.
+const GAIN: f64 = 4.0;
+/// The same at the beginning, and how soon it falls to that: as SLOWING/t after t seconds.
+const GAIN_FIRST: f64 = 15.0;
+const SLOWING: f64 = 2.0;
+/// If the transport has taken everything for so long, in nanoseconds, the link could carry more.
+const UNREFUSED_NS: u64 = 20_000_000;
+/// How far a single event moves it.
+const STEP: f64 = 0.02;
+const CORRECTION_MIN: f64 = 0.5;
+const CORRECTION_MAX: f64 = 2.5;
+
+/// How many times faster the link is to be taken than it was measured. The estimates are never quite right,
+/// and at the optimum link and processor are both full: which of them is not, tells where to go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Balance {
+    correction: f64,
+    began_at: Option<Instant>,
+    /// Since when there is nothing to do but to wait for the link.
+    waiting_since: Option<Instant>,
+    /// Since when the transport has refused nothing, although there was always more; moved on as
+    /// that is taken account of.
+    unrefused_since: Option<Instant>,
+}
+
+impl Balance {
+    pub(crate) const fn new() -> Self {
+        Self { correction: 1.0, began_at: None, waiting_since: None, unrefused_since: None }
+    }
+
+    pub(crate) const fn correction(self) -> f64 {
+        self.correction
+    }
+
+    /// There is nothing to do before the link takes more: it is the processor that is idle.
+    pub(crate) fn waits(&mut self, now: Instant) {
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// Something is done. `pressed` if the application has more than there is room for.
+    pub(crate) fn works(&mut self, now: Instant, pressed: bool) {
+        let gain = self.gain(now);
+        if let Some(since) = self.waiting_since.take() {
+            self.move_for(now.since_ns(since), -gain);
+        }
+        if !pressed {
+            self.unrefused_since = None;
+            return;
+        }
+        let since = *self.unrefused_since.get_or_insert(now);
+        let ns = now.since_ns(since);
+        if ns >= UNREFUSED_NS {
+            self.move_for(ns - UNREFUSED_NS, gain);
+            self.unrefused_since = Some(since + (ns - UNREFUSED_NS));
+        }
+    }
+
+    /// The transport takes no more.
+    pub(crate) fn refused(&mut self) {
+        self.unrefused_since = None;
+    }
+
+    /// Something went as it was against the plan, because the link would have become idle.
+    pub(crate) fn link_idle(&mut self) {
+        self.set(self.correction * (1.0 + STEP));
+    }
+
+    fn gain(&mut self, now: Instant) -> f64 {
+        let began_at = *self.began_at.get_or_insert(now);
+        (SLOWING * 1e9 / now.since_ns(began_at) as f64).clamp(GAIN, GAIN_FIRST)
+    }
+
+    fn move_for(&mut self, ns: u64, gain: f64) {
+        self.set(self.correction * (gain * ns as f64 / 1e9).exp());
+    }
+
+    fn set(&mut self, correction: f64) {
+        self.correction = correction.clamp(CORRECTION_MIN, CORRECTION_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_link_that_takes_everything_is_given_more() {
+        let mut balance = Balance::new();
+        balance.works(at(0), false);
+        for ms in 1000..=1020 {
+            balance.works(at(ms), true);
+        }
+        assert_eq!(balance.correction(), 1.0);
+        for ms in 1020..=1120 {
+            balance.works(at(ms), true);
+        }
+        assert!((balance.correction() - 0.4f64.exp()).abs() < 1e-9, "{balance:?}");
+        // What the application has is all that there is to send.
+        balance.works(at(1200), false);
+        balance.works(at(1300), true);
+        assert!((balance.correction() - 0.4f64.exp()).abs() < 1e-9, "{balance:?}");
+    }
+
+    #[test]
+    fn who_waits_for_the_link_compresses_more() {
+        let mut balance = Balance::new();
+        for cycle in 0..10 {
+            balance.works(at(100 * cycle), true);
+            balance.refused();
+            balance.waits(at(100 * cycle + 80));
+            balance.waits(at(100 * cycle + 90));
+        }
+        assert_eq!(balance.correction(), CORRECTION_MIN);
+    }
+}

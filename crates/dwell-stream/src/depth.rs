@@ -1,0 +1,83 @@
+//! How much the transport should hold of what it has not sent.
+
+use crate::config::Config;
+use crate::strategy::Strategy;
+
+/// What the link carries in so long should lie ready, in nanoseconds: a writer that is asleep, that
+/// compresses, or that shares its processor, comes back some milliseconds later.
+const HOLD_NS: f64 = 8e6;
+/// The most that should lie ready, in bytes. Who compresses has less: TCP wakes a writer when half of
+/// it has drained, and if that were more than what waits in the sender, all of which is compressed
+/// by then, the processor would be idle meanwhile.
+const LEN_MAX: u32 = 4 << 20;
+
+/// A length that follows the link's rate by powers of two.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depth {
+    len: u32,
+    least: u32,
+    /// The most for who compresses.
+    pressing_max: u32,
+    follows: bool,
+}
+
+impl Depth {
+    pub(crate) fn new(config: &Config) -> Self {
+        // Mixing sends raw whatever the transport takes: if that were much more than what waits
+        // here, there would be nothing left to compress.
+        let follows = !matches!(
+            config.strategy,
+            Strategy::Mix | Strategy::MixInOrder | Strategy::MixOutOfOrder
+        );
+        let least = config.not_sent_len();
+        let pressing_max = (2 * config.buffer_len as u32).min(LEN_MAX).max(least);
+        Self { len: least, least, pressing_max, follows }
+    }
+
+    /// In bytes.
+    pub(crate) const fn len(self) -> u32 {
+        self.len
+    }
+
+    /// Follows a link that carries so many bytes a second; `pressing` if much of them is compressed.
+    pub(crate) fn follow(&mut self, rate: f64, pressing: bool) {
+        if !self.follows {
+            return;
+        }
+        let wanted = rate * HOLD_NS / 1e9;
+        let most = if pressing { self.pressing_max } else { LEN_MAX };
+        while wanted >= 2.0 * f64::from(self.len) && self.len <= most / 2 {
+            self.len *= 2;
+        }
+        // Not at the same place, or it would change with every measurement.
+        while (wanted < 0.5 * f64::from(self.len) || self.len > most) && self.len / 2 >= self.least
+        {
+            self.len /= 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_follows_the_link_within_limits() {
+        let mut depth = Depth::new(&Config::default());
+        let mut at = |mbit: f64| {
+            depth.follow(mbit * 125_000.0, false);
+            depth.len() >> 10
+        };
+        assert_eq!([5.0, 200.0, 1000.0, 400.0, 200.0].map(&mut at), [128, 128, 512, 512, 256]);
+        assert_eq!([1e6, 1.0, f64::INFINITY, f64::NAN].map(&mut at), [4096, 128, 4096, 4096]);
+        depth.follow(1e9, true);
+        assert_eq!(depth.len(), 512 << 10);
+    }
+
+    #[test]
+    fn mixing_keeps_what_can_still_be_compressed() {
+        let mut depth = Depth::new(&Config::new(Strategy::Mix));
+        depth.follow(1e9, false);
+        assert_eq!(depth.len(), 128 << 10);
+    }
+}

@@ -1,0 +1,55 @@
+//! What writing to the transport costs.
+
+/// Past writes are forgotten at this rate, write by write.
+const FORGET: f64 = 0.98;
+/// A write counts as so many times the usual at most, and this on top, in nanoseconds: whoever is
+/// interrupted meanwhile has learned nothing of the transport.
+const OUTLIER: f64 = 3.0;
+const CALL_NS: f64 = 10_000.0;
+/// What to think before anything was written: nanoseconds a byte, and how many bytes that is worth.
+const PRIOR_NS: f64 = 0.5;
+const PRIOR_BYTES: f64 = 65_536.0;
+
+/// The processor time that the transport takes for a byte. It is what the kernel needs for its
+/// copy, and on a machine without hardware for it or on the same machine as the receiver all else
+/// that happens to a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    ns: f64,
+    bytes: f64,
+}
+
+impl Sending {
+    pub(crate) const fn new() -> Self {
+        Self { ns: PRIOR_NS * PRIOR_BYTES, bytes: PRIOR_BYTES }
+    }
+
+    /// Nanoseconds a byte.
+    pub(crate) fn cost_ns(self) -> f64 {
+        self.ns / self.bytes
+    }
+
+    /// The transport took so many bytes, in this time.
+    pub(crate) fn measured(&mut self, len: usize, took_ns: u64) {
+        let len = len as f64;
+        let ns = (took_ns as f64).min(OUTLIER * self.cost_ns() * len + CALL_NS);
+        self.ns = FORGET * self.ns + ns;
+        self.bytes = FORGET * self.bytes + len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_follows_what_is_measured_but_no_interruption() {
+        let mut sending = Sending::new();
+        for _ in 0..300 {
+            sending.measured(65_536, 65_536);
+        }
+        assert!((sending.cost_ns() - 1.0).abs() < 0.01, "{sending:?}");
+        sending.measured(65_536, 20_000_000);
+        assert!(sending.cost_ns() < 1.1, "{sending:?}");
+    }
+}
