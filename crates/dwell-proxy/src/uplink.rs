@@ -31,13 +31,13 @@ pub(crate) struct Uplink {
     /// The connection takes nothing at present, which the sender knows.
     blocked: bool,
     finishing: bool,
-    /// What the connection was told to hold of what it has not sent.
+    /// What the connection was told to hold of what it has not sent; zero if nothing yet, as it may have
+    /// had another stream before.
     not_sent_len: u32,
 }
 
 impl Uplink {
     pub(crate) const fn new(sender: Sender) -> Self {
-        // The connection may come from another stream: so it is told in any case.
         Self { sender, job: None, blocked: false, finishing: false, not_sent_len: 0 }
     }
 
@@ -66,6 +66,7 @@ impl Uplink {
         press: &PressPool,
     ) -> io::Result<bool> {
         let mut moved = false;
+        self.follow_link(carrier)?;
         while self.write(cx, carrier)? {
             moved = true;
         }
@@ -120,6 +121,7 @@ impl Uplink {
         let wanted = self.sender.not_sent_len();
         if wanted != self.not_sent_len {
             carrier.hold_unsent(wanted)?;
+            self.sender.transport_holds(wanted);
             self.not_sent_len = wanted;
         }
         Ok(())

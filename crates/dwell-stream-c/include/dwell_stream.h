@@ -61,8 +61,10 @@ void dwell_sender_blocked(dwell_sender *sender, uint64_t now_ns);
  * moment while it was busy goes now, or is compressed now. */
 void dwell_sender_unblocked(dwell_sender *sender);
 /* How many bytes the transport should hold at most that it has not sent, for TCP_NOTSENT_LOWAT: at first
- * half of the buffer, then it follows the link's rate. Look after dwell_sender_blocked. */
+ * half of the buffer, then it follows the link's rate. Look after dwell_sender_blocked; when it has
+ * changed, tell the transport, and then the sender by the other function. */
 uint32_t dwell_sender_not_sent_len(const dwell_sender *sender);
+void dwell_sender_transport_holds(dwell_sender *sender, uint32_t len);
 /* Compresses one block if that is of use now: 1, or 0 if not. */
 int dwell_sender_press(dwell_sender *sender, uint64_t (*now_ns)(void));
 /* Whether the end has been taken by the transport. */

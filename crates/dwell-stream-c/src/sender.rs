@@ -161,6 +161,10 @@ pub unsafe extern "C" fn dwell_sender_wrote(
     let now = Instant::from_ns(now_ns);
     // SAFETY: by the function's own condition.
     let Some(this) = (unsafe { sender.as_mut() }) else { return MISUSE };
+    // Otherwise something would be chosen that nobody has seen.
+    if len == 0 {
+        return 0;
+    }
     if len > this.sender.wire(now).len() {
         return MISUSE;
     }
@@ -200,6 +204,18 @@ pub unsafe extern "C" fn dwell_sender_unblocked(sender: *mut dwell_sender) {
 pub unsafe extern "C" fn dwell_sender_not_sent_len(sender: *const dwell_sender) -> u32 {
     // SAFETY: by the function's own condition.
     unsafe { sender.as_ref() }.map_or(0, |this| this.sender.not_sent_len())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `sender` must be null or a sender.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwell_sender_transport_holds(sender: *mut dwell_sender, len: u32) {
+    // SAFETY: by the function's own condition.
+    if let Some(this) = unsafe { sender.as_mut() } {
+        this.sender.transport_holds(len);
+    }
 }
 
 /// See the header.

@@ -34,6 +34,9 @@ static int transfer(const char *strategy) {
         CHECK(dwell_sender_wrote(sender, now_ns(), (size_t)taken) == 0);
         if ((size_t)taken < len) dwell_sender_blocked(sender, now_ns());
         else dwell_sender_unblocked(sender);
+        uint32_t wished = dwell_sender_not_sent_len(sender);
+        CHECK(wished >= 128 << 10);
+        dwell_sender_transport_holds(sender, wished);
         dwell_sender_press(sender, now_ns);
         size_t have = 0;
         const uint8_t *data = dwell_receiver_data(receiver, &have);
@@ -76,6 +79,8 @@ int main(void) {
     CHECK(strstr(why, "\"zip\" is no strategy") && strlen(why) < sizeof why);
     CHECK(dwell_sender_new("all", "zstd:99", 0, NULL, 0) == NULL);
     dwell_sender_unblocked(NULL);
+    dwell_sender_transport_holds(NULL, 1);
+    CHECK(dwell_sender_not_sent_len(NULL) == 0);
     dwell_sender_free(NULL);
     puts("all is well");
     return 0;

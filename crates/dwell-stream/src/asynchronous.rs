@@ -54,6 +54,16 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
         self.sender.not_sent_len()
     }
 
+    /// The transport was told so: see [`Sender::transport_holds`].
+    pub fn transport_holds(&mut self, len: u32) {
+        self.sender.transport_holds(len);
+    }
+
+    /// The transport, for instance to set its options.
+    pub fn transport(&self) -> &W {
+        &self.transport
+    }
+
     /// The account so far.
     pub fn stats(&self) -> &SenderStats {
         self.sender.stats()

@@ -9,6 +9,8 @@ const GAIN_FIRST: f64 = 15.0;
 const SLOWING: f64 = 2.0;
 /// If the transport has taken everything for so long, in nanoseconds, the link could carry more.
 const UNREFUSED_NS: u64 = 20_000_000;
+/// One wait counts for so long at most, in nanoseconds: the other end may have stopped reading.
+const WAIT_NS_MAX: u64 = 20_000_000;
 /// How far a single event moves it.
 const STEP: f64 = 0.02;
 const CORRECTION_MIN: f64 = 0.5;
@@ -45,7 +47,7 @@ impl Balance {
     pub(crate) fn works(&mut self, now: Instant, pressed: bool) {
         let gain = self.gain(now);
         if let Some(since) = self.waiting_since.take() {
-            self.move_for(now.since_ns(since), -gain);
+            self.move_for(now.since_ns(since).min(WAIT_NS_MAX), -gain);
         }
         if !pressed {
             self.unrefused_since = None;
@@ -112,7 +114,7 @@ mod tests {
     #[test]
     fn who_waits_for_the_link_compresses_more() {
         let mut balance = Balance::new();
-        for cycle in 0..10 {
+        for cycle in 0..20 {
             balance.works(at(100 * cycle), true);
             balance.refused();
             balance.waits(at(100 * cycle + 80));

@@ -44,6 +44,8 @@ pub(crate) struct Blocks {
     /// Since when the transport has what it was offered, as long as it has not said how much it takes.
     offered_at: Option<Instant>,
     depth: Depth,
+    /// The application had more than there was room for, and it has not all gone since.
+    pressed: bool,
     /// The link took no more, and nothing since.
     busy: bool,
     finishing: bool,
@@ -121,6 +123,7 @@ impl Blocks {
             next_index: 0,
             offered_at: None,
             depth: Depth::new(config),
+            pressed: false,
             busy: false,
             finishing: false,
             ended: false,
@@ -168,6 +171,7 @@ impl Blocks {
                 self.close();
             }
         }
+        self.pressed |= self.room() < self.block_len;
         self.stats.accepted_bytes += taken as u64;
         taken
     }
@@ -175,6 +179,7 @@ impl Blocks {
     pub(crate) fn finish(&mut self) {
         if !self.finishing {
             self.finishing = true;
+            self.pressed = false;
             self.close();
         }
     }
@@ -213,7 +218,7 @@ impl Blocks {
         if !self.out.rest().is_empty() && self.offered_at.is_none() {
             self.offered_at = Some(now);
             self.steering.link.offered(now);
-            self.steering.works(now, self.is_full());
+            self.steering.works(now, self.pressed);
         }
         self.out.rest()
     }
@@ -238,6 +243,7 @@ impl Blocks {
             let out = std::mem::take(&mut self.out);
             self.keep(out.bytes);
             if self.held == 0 {
+                self.pressed = false;
                 self.steering.link.starved(now);
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
@@ -253,7 +259,7 @@ impl Blocks {
         self.busy = true;
         self.offered_at = None;
         self.steering.blocked(now);
-        self.follow_link();
+        self.depth.follow(self.steering.link.shown_rate(), self.steering.raw_share());
         self.stats.blocked += 1;
         // Nothing of it was taken: so it can be compressed now.
         let Some((index, original_len, check)) = self.out.regret.take() else { return };
@@ -274,29 +280,23 @@ impl Blocks {
         }
     }
 
-    /// Whether the application probably has more than there is room for.
-    fn is_full(&self) -> bool {
-        self.room() < self.block_len
-    }
-
-    /// Has the transport hold as much as suits the link.
-    fn follow_link(&mut self) {
-        let before = self.depth.len();
-        self.depth.follow(self.steering.link.shown_rate(), self.steering.presses());
-        if self.depth.len() != before {
-            self.steering.link.holds(self.depth.len());
-        }
+    pub(crate) fn transport_holds(&mut self, len: u32) {
+        self.steering.link.holds(len);
     }
 
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
         let job = self.choose_job(now);
-        let is_full = self.is_full();
         if job.is_some() {
-            self.steering.works(now, is_full);
-        } else if self.busy && is_full {
+            self.steering.works(now, self.pressed);
+        } else if self.busy && self.room() < self.block_len && self.all_pressed() {
             self.steering.waits(now);
         }
         job
+    }
+
+    /// Whether all that waits is compressed: what can't be says nothing of how much time there is.
+    fn all_pressed(&self) -> bool {
+        self.queue.iter().all(|block| matches!(block.state, State::Pressed(..)))
     }
 
     fn choose_job(&mut self, now: Instant) -> Option<Job> {
@@ -387,7 +387,7 @@ impl Blocks {
                 State::Raw(_) => {
                     let len = block.original_len;
                     let is_full = len >= self.block_len;
-                    let offer = Offer { len, is_full, more: self.is_full() };
+                    let offer = Offer { len, is_full, more: self.pressed };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
                 _ => return Some(at),

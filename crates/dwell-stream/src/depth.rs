@@ -19,7 +19,14 @@ pub(crate) struct Depth {
     /// The most for who compresses.
     pressing_max: u32,
     follows: bool,
+    /// Hardly anything is compressed.
+    raw: bool,
 }
+
+/// From this share of blocks that go as they are on hardly anything is compressed, and until they are
+/// fewer than that.
+const RAW_FROM: f64 = 0.9;
+const RAW_UNTIL: f64 = 0.7;
 
 impl Depth {
     pub(crate) fn new(config: &Config) -> Self {
@@ -31,7 +38,7 @@ impl Depth {
         );
         let least = config.not_sent_len();
         let pressing_max = (2 * config.buffer_len as u32).min(LEN_MAX).max(least);
-        Self { len: least, least, pressing_max, follows }
+        Self { len: least, least, pressing_max, follows, raw: false }
     }
 
     /// In bytes.
@@ -39,13 +46,14 @@ impl Depth {
         self.len
     }
 
-    /// Follows a link that carries so many bytes a second; `pressing` if much of them is compressed.
-    pub(crate) fn follow(&mut self, rate: f64, pressing: bool) {
+    /// Follows a link that carries so many bytes a second; this share of the blocks goes as it is.
+    pub(crate) fn follow(&mut self, rate: f64, raw_share: f64) {
         if !self.follows {
             return;
         }
         let wanted = rate * HOLD_NS / 1e9;
-        let most = if pressing { self.pressing_max } else { LEN_MAX };
+        self.raw = raw_share > if self.raw { RAW_UNTIL } else { RAW_FROM };
+        let most = if self.raw { LEN_MAX } else { self.pressing_max };
         while wanted >= 2.0 * f64::from(self.len) && self.len <= most / 2 {
             self.len *= 2;
         }
@@ -65,19 +73,23 @@ mod tests {
     fn it_follows_the_link_within_limits() {
         let mut depth = Depth::new(&Config::default());
         let mut at = |mbit: f64| {
-            depth.follow(mbit * 125_000.0, false);
+            depth.follow(mbit * 125_000.0, 1.0);
             depth.len() >> 10
         };
         assert_eq!([5.0, 200.0, 1000.0, 400.0, 200.0].map(&mut at), [128, 128, 512, 512, 256]);
         assert_eq!([1e6, 1.0, f64::INFINITY, f64::NAN].map(&mut at), [4096, 128, 4096, 4096]);
-        depth.follow(1e9, true);
+        depth.follow(1e9, 0.8);
+        assert_eq!(depth.len(), 4 << 20);
+        depth.follow(1e9, 0.6);
+        assert_eq!(depth.len(), 512 << 10);
+        depth.follow(1e9, 0.8);
         assert_eq!(depth.len(), 512 << 10);
     }
 
     #[test]
     fn mixing_keeps_what_can_still_be_compressed() {
         let mut depth = Depth::new(&Config::new(Strategy::Mix));
-        depth.follow(1e9, false);
+        depth.follow(1e9, 1.0);
         assert_eq!(depth.len(), 128 << 10);
     }
 }

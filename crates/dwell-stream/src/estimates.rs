@@ -92,6 +92,7 @@ fn prior(spec: CodecSpec) -> Estimate {
     let table: &[(i32, f64, f64)] = match spec.id {
         CodecId::Lz4 => &[(1, 2.3, 0.40), (8, 1.5, 0.25), (64, 0.8, 0.08)],
         CodecId::Lzo => &[(1, 4.0, 0.42)],
+        CodecId::Bzip2 => &[(1, 80.0, 0.66)],
         CodecId::Zstd => &[
             (-50, 1.5, 0.05),
             (-5, 2.8, 0.42),

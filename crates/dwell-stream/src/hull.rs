@@ -189,7 +189,12 @@ impl Hull {
             if curious {
                 self.since_explored = 0;
             }
-            return if block.busy && !curious { None } else { spec(self, 0) };
+            if block.busy && !curious {
+                return None;
+            }
+            self.forget_counts();
+            self.counts[0] += 1.0;
+            return spec(self, 0);
         };
         let at = self.neighbour(planned).unwrap_or(planned);
         if at == planned {
@@ -232,8 +237,8 @@ impl Hull {
         let slowdown = self.slowdown.factor();
         // What is not compressed has to be written, and that takes the same processor.
         let with_all = |own: CodecPoint| {
-            let rest_ns = OVERHEAD_NS + own.ratio * sending.cost_ns();
-            CodecPoint::new(slowdown * (own.cost_ns + rest_ns), own.ratio)
+            let pressing_ns = slowdown * (own.cost_ns + OVERHEAD_NS);
+            CodecPoint::new(pressing_ns + own.ratio * sending.cost_ns(), own.ratio)
         };
         let mut points = vec![with_all(CodecPoint::RAW)];
         points.extend(self.estimates.all().iter().map(|estimate| with_all(estimate.point())));

@@ -133,6 +133,11 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
         self.sender.not_sent_len()
     }
 
+    /// The transport was told so: see [`Sender::transport_holds`].
+    pub fn transport_holds(&mut self, len: u32) {
+        self.sender.transport_holds(len);
+    }
+
     /// The account so far.
     pub fn stats(&self) -> &SenderStats {
         self.sender.stats()

@@ -30,6 +30,8 @@ const FETCH_NS: u64 = 1_000_000;
 /// How far a new measurement moves the estimate, if it took so long, in nanoseconds; shorter ones less.
 const GAIN: f64 = 0.3;
 const GAIN_NS: f64 = 5e6;
+/// After so long, in nanoseconds, hardly anything is left of what was thought before.
+const GAIN_WHOLE_NS: f64 = 5e8;
 /// A link that never said no is taken to be this much faster than what it has taken.
 const GROWTH: f64 = 1.5;
 /// The same if its rate had been measured before, and that it was used to this share at least.
@@ -97,6 +99,12 @@ impl Mark {
     }
 }
 
+/// How far a window that took so long moves an estimate.
+fn gain(ns: f64) -> f64 {
+    let whole = 1.0 - (-ns / GAIN_WHOLE_NS).exp();
+    whole.max(GAIN * (ns / GAIN_NS).min(1.0))
+}
+
 impl Link {
     /// Of a transport that holds so many bytes before it refuses.
     pub(crate) fn new(capacity: u32) -> Self {
@@ -133,18 +141,20 @@ impl Link {
         self.measurements
     }
 
-    /// What the link has been seen to carry lately, in bytes a second: not more than its rate, and less
-    /// if it was idle meanwhile.
+    /// What the link has been seen to carry lately, in bytes a second, smoothed: less than its rate if it
+    /// was idle meanwhile.
     pub(crate) fn shown_rate(&self) -> f64 {
         self.shown
     }
 
     /// From now on the transport holds so many bytes before it refuses.
     pub(crate) fn holds(&mut self, capacity: u32) {
+        let more = i64::from(capacity) - self.capacity as i64;
         self.capacity = capacity.into();
-        // What it takes more is not carried.
+        // What it takes more, or has to give first, does not count as carried.
+        self.refused_at = self.refused_at.saturating_add_signed(more);
         for mark in [&mut self.mark, &mut self.unrefused].into_iter().flatten() {
-            mark.broken = true;
+            mark.written = mark.written.saturating_add_signed(more);
         }
     }
 
@@ -176,7 +186,7 @@ impl Link {
         let begin = Mark { at: now, written: self.written, full: false, broken: false, pieces: 0 };
         self.mark.get_or_insert(begin);
         let mark = *self.unrefused.get_or_insert(begin);
-        let bytes = self.written - mark.written;
+        let bytes = self.written.saturating_sub(mark.written);
         let ns = now.since_ns(mark.at);
         // What was full has to take its whole capacity before that tells anything: on a slow link it
         // takes what has drained in a long time, at once, and then says no, which is a measurement.
@@ -234,7 +244,7 @@ impl Link {
     }
 
     pub(crate) fn blocked(&mut self, now: Instant) {
-        let gap = (self.written - self.refused_at) as f64;
+        let gap = self.written.saturating_sub(self.refused_at) as f64;
         self.refused_at = self.written;
         self.level = self.capacity;
         self.level_at = now;
@@ -246,14 +256,14 @@ impl Link {
         };
         mark.broken |= gap > GAP_MAX * self.capacity;
         mark.pieces += u32::from(gap > 0.0);
-        let (bytes, ns) = (self.written - mark.written, now.since_ns(mark.at));
+        let (bytes, ns) = (self.written.saturating_sub(mark.written), now.since_ns(mark.at));
         if !mark.is_long_enough(bytes, ns, self.rate.is_some()) {
             self.mark = Some(mark);
             return;
         }
         self.mark = Some(here);
         let sample = bytes as f64 * 1e9 / ns as f64;
-        let gain = GAIN * (ns as f64 / GAIN_NS).min(1.0);
+        let gain = gain(ns as f64);
         self.shown += gain * (sample - self.shown);
         if mark.broken {
             self.carried(sample, ns);
@@ -434,6 +444,42 @@ mod tests {
             link.starved(now + 1_000);
         }
         assert_eq!(link.rate(), None);
+    }
+
+    #[test]
+    fn what_a_deeper_transport_takes_more_is_not_carried() {
+        let mut link = Link::new(100_000);
+        for (tick, len) in [(0, 100_000), (10, 20_000), (20, 20_000), (30, 20_000)] {
+            link.wrote(at(tick), len);
+            link.blocked(at(tick));
+        }
+        link.holds(400_000);
+        link.wrote(at(40), 320_000);
+        link.blocked(at(40));
+        link.wrote(at(50), 20_000);
+        link.blocked(at(50));
+        assert!((link.measured_rate().unwrap() - 2e6).abs() < 1e3, "{link:?}");
+        assert!((link.shown_rate() - 2e6).abs() < 1e6, "{link:?}");
+        link.holds(100_000);
+        // It gives 300 kB before it takes anything.
+        link.wrote(at(210), 20_000);
+        link.blocked(at(210));
+        let rate = link.measured_rate().unwrap();
+        assert!((2e6..2.3e6).contains(&rate), "{link:?}");
+    }
+
+    /// Who stops reading for long and goes on slowly is not the fast link that it was.
+    #[test]
+    fn a_long_window_counts_for_more() {
+        let mut link = Link::new(4 << 20);
+        for tick in 0..100 {
+            link.wrote(at(4 * tick), 2_000_000);
+            link.blocked(at(4 * tick));
+        }
+        assert!(link.measured_rate().unwrap() > 4e8, "{link:?}");
+        link.wrote(at(2400), 2_000_000);
+        link.blocked(at(2400));
+        assert!(link.rate().unwrap() < 2e7, "{link:?}");
     }
 
     #[test]

@@ -158,12 +158,23 @@ impl Sender {
     }
 
     /// What the transport should hold at most of what it has not sent, in bytes; for
-    /// `TCP_NOTSENT_LOWAT`. At first [`Config::not_sent_len`]; then it follows the link's rate by
-    /// powers of two, from half of it up to 4 MiB, so that a fast link does not run empty while the writer
-    /// sleeps or compresses. Look after each [`Sender::blocked`], and tell the transport when it has
-    /// changed. With [`Strategy::Mix`](crate::Strategy::Mix) and its like, and in segments, it stays.
+    /// `TCP_NOTSENT_LOWAT`. At first [`Config::not_sent_len`]; from there it follows the link's rate by
+    /// powers of two, up to twice the buffer while much is compressed and to 4 MiB while hardly anything
+    /// is, so that a fast link does not run empty while the writer sleeps or compresses. With
+    /// [`Strategy::Mix`](crate::Strategy::Mix) and its like, and in segments, it stays.
+    ///
+    /// Look after each [`Sender::blocked`]. When it has changed, tell the transport, and then the sender
+    /// by [`Sender::transport_holds`].
     pub fn not_sent_len(&self) -> u32 {
         line!(self, line => line.not_sent_len())
+    }
+
+    /// The transport holds so many bytes now before it refuses. At first it is thought to be
+    /// [`Config::not_sent_len`]; if that is wrong, the link's rate is measured less well.
+    pub fn transport_holds(&mut self, len: u32) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.transport_holds(len);
+        }
     }
 
     /// The account so far.

@@ -15,9 +15,6 @@ use crate::switching::Switching;
 /// A result above this share of the original counts as poor for the back-off.
 const POOR_RATIO: f64 = 0.97;
 
-/// From this share of raw blocks on hull mixing compresses only a little.
-const MOSTLY_RAW: f64 = 0.9;
-
 /// The decisions of a strategy, and what they rest on.
 #[derive(Debug)]
 pub(crate) struct Steering {
@@ -75,13 +72,13 @@ impl Steering {
         }
     }
 
-    /// Whether more than a little is compressed.
-    pub(crate) fn presses(&self) -> bool {
+    /// Which share of the blocks is to go as it is.
+    pub(crate) fn raw_share(&self) -> f64 {
         match &self.rule {
-            Rule::Raw => false,
-            Rule::Switch(switching) => switching.is_compressing(),
-            Rule::All(_) | Rule::Mix(_) => true,
-            Rule::Hull(hull) => hull.raw_share() < MOSTLY_RAW,
+            Rule::Raw => 1.0,
+            Rule::Switch(switching) if !switching.is_compressing() => 1.0,
+            Rule::Switch(_) | Rule::All(_) | Rule::Mix(_) => 0.0,
+            Rule::Hull(hull) => hull.raw_share(),
         }
     }
 

@@ -137,6 +137,7 @@ impl Pump {
         let wanted = self.sender.not_sent_len();
         if wanted != self.not_sent_len {
             SockRef::from(&self.stream).set_tcp_notsent_lowat(wanted)?;
+            self.sender.transport_holds(wanted);
             self.not_sent_len = wanted;
         }
         Ok(())
