@@ -109,7 +109,7 @@ fn level_of(id: CodecId, choice: u8) -> i32 {
         // Each of zstd's strategies.
         CodecId::Zstd => &[1, -3, 2, 3, 5, 7, 9, 13, 16, 19],
         CodecId::Deflate => &[1, 2, 6, 9, 12],
-        CodecId::Lzo => &[1],
+        CodecId::Lzo | CodecId::Bzip2 => &[1],
     };
     levels[usize::from(choice) % levels.len()]
 }

@@ -24,6 +24,8 @@ enum Engine {
     Deflate(deflate::Encoder),
     #[cfg(feature = "lzo")]
     Lzo(crate::lzo::Encoder),
+    #[cfg(feature = "bzip2")]
+    Bzip2(crate::bzip2::Encoder),
 }
 
 impl Compressor {
@@ -44,6 +46,10 @@ impl Compressor {
             CodecId::Deflate => Engine::Deflate(deflate::Encoder::new(spec.level)?),
             #[cfg(feature = "lzo")]
             CodecId::Lzo => Engine::Lzo(crate::lzo::Encoder::new()),
+            #[cfg(feature = "bzip2")]
+            CodecId::Bzip2 => Engine::Bzip2(crate::bzip2::Encoder::default()),
+            #[cfg(not(feature = "bzip2"))]
+            CodecId::Bzip2 => return Err(CodecError::NotBuiltIn(spec.id)),
             #[cfg(not(feature = "lzo"))]
             CodecId::Lzo => return Err(CodecError::NotBuiltIn(spec.id)),
         };
@@ -86,6 +92,8 @@ impl Compressor {
             Engine::Deflate(encoder) => Ok(encoder.compress(src, dst)),
             #[cfg(feature = "lzo")]
             Engine::Lzo(encoder) => Ok(encoder.compress(src, dst)),
+            #[cfg(feature = "bzip2")]
+            Engine::Bzip2(encoder) => Ok(encoder.compress(src, dst)),
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::{SRC_LEN_MAX, deflate, lz4, zstd};
 
 /// Decodes payloads of all codecs, within the bounds of the given buffer.
 ///
-/// It holds about 170 KiB, made once; decoding allocates nothing, whatever comes in.
+/// It holds about 170 KiB, made once; decoding allocates nothing, whatever comes in
+/// (but 400 KiB for bzip2, in builds that have it).
 pub struct Decompressor {
     zstd: zstd::Decoder,
     deflate: deflate::Decoder,
@@ -57,6 +58,10 @@ impl Decompressor {
             CodecId::Lzo => crate::lzo::decompress(src, dst),
             #[cfg(not(feature = "lzo"))]
             CodecId::Lzo => Err(DecodeError::NotBuiltIn(codec)),
+            #[cfg(feature = "bzip2")]
+            CodecId::Bzip2 => crate::bzip2::decompress(src, dst),
+            #[cfg(not(feature = "bzip2"))]
+            CodecId::Bzip2 => Err(DecodeError::NotBuiltIn(codec)),
         }
     }
 }

@@ -12,11 +12,13 @@ pub enum CodecId {
     Deflate = 3,
     /// LZO1X: for comparison with published results; only in builds with the feature `lzo`.
     Lzo = 4,
+    /// bzip2: the same; only in builds with the feature `bzip2`.
+    Bzip2 = 5,
 }
 
 impl CodecId {
     /// Every codec that there is, in this build or not.
-    pub const ALL: [Self; 4] = [Self::Lz4, Self::Zstd, Self::Deflate, Self::Lzo];
+    pub const ALL: [Self; 5] = [Self::Lz4, Self::Zstd, Self::Deflate, Self::Lzo, Self::Bzip2];
 
     /// The codec with this id on the wire, in this build or not.
     pub fn from_wire(id: u8) -> Option<Self> {
@@ -30,6 +32,7 @@ impl CodecId {
             Self::Zstd => "zstd",
             Self::Deflate => "deflate",
             Self::Lzo => "lzo",
+            Self::Bzip2 => "bzip2",
         }
     }
 
@@ -38,6 +41,7 @@ impl CodecId {
         match self {
             Self::Lz4 | Self::Zstd | Self::Deflate => true,
             Self::Lzo => cfg!(feature = "lzo"),
+            Self::Bzip2 => cfg!(feature = "bzip2"),
         }
     }
 
@@ -71,12 +75,13 @@ mod tests {
             assert_eq!(CodecId::from_wire(codec as u8), Some(codec));
         }
         assert_eq!(CodecId::from_wire(0), None);
-        assert_eq!(CodecId::from_wire(5), None);
+        assert_eq!(CodecId::from_wire(6), None);
     }
 
     #[test]
     fn the_bitmap_names_what_is_built_in() {
         let lzo = if cfg!(feature = "lzo") { 1 << 4 } else { 0 };
-        assert_eq!(supported_bitmap(), 0b1110 | lzo);
+        let bzip2 = if cfg!(feature = "bzip2") { 1 << 5 } else { 0 };
+        assert_eq!(supported_bitmap(), 0b1110 | lzo | bzip2);
     }
 }

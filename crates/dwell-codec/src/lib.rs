@@ -22,6 +22,7 @@
 //! | 2 | `zstd` | the content of one zstd *compressed block*, see below | raw bytes, or zstd's trained format |
 //! | 3 | `deflate` | one raw RFC 1951 stream | none |
 //! | 4 | `lzo` | one LZO1X stream with its end mark | none |
+//! | 5 | `bzip2` | one bzip2 stream without its first four bytes, `BZh1` | none |
 //!
 //! zstd: a packet is one frame of one block. The frame would begin with a magic number, a
 //! frame header and a block header, nine bytes, all known beforehand: the payload is what
@@ -39,6 +40,8 @@
 //! are sent as a compressed block that has RLE literals and no sequences. Packets that zstd
 //! would store are not sent compressed at all.
 
+#[cfg(feature = "bzip2")]
+mod bzip2;
 mod compressor;
 mod decompressor;
 mod deflate;

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::error::CodecError;
 use crate::id::CodecId;
 
-/// A codec and its level: `lz4`, `lz4:8`, `zstd:-3`, `deflate:9`, `lzo`.
+/// A codec and its level: `lz4`, `lz4:8`, `zstd:-3`, `deflate:9`, `lzo`, `bzip2`.
 ///
 /// The level of lz4 is its acceleration: higher is faster and compresses less. For zstd and
 /// deflate higher is slower and compresses more; zstd's negative levels are its fastest.
@@ -44,7 +44,7 @@ impl CodecSpec {
 
 const fn default_level(id: CodecId) -> i32 {
     match id {
-        CodecId::Lz4 | CodecId::Zstd | CodecId::Lzo => 1,
+        CodecId::Lz4 | CodecId::Zstd | CodecId::Lzo | CodecId::Bzip2 => 1,
         CodecId::Deflate => 6,
     }
 }
@@ -57,7 +57,8 @@ fn level_exists(spec: CodecSpec) -> bool {
         // windows, which packets cannot fill.
         CodecId::Zstd => (-50..=19).contains(&spec.level) && spec.level != 0,
         CodecId::Deflate => (1..=12).contains(&spec.level),
-        CodecId::Lzo => spec.level == 1,
+        // Higher levels of bzip2 are for blocks that no packet or piece of a stream fills.
+        CodecId::Lzo | CodecId::Bzip2 => spec.level == 1,
     }
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn levels(id: CodecId) -> &'static str {
         CodecId::Lz4 => "1 to 64 (higher is faster)",
         CodecId::Zstd => "-50 to -1 (lower is faster) or 1 to 19 (higher is slower)",
         CodecId::Deflate => "1 to 12 (higher is slower)",
-        CodecId::Lzo => "only 1",
+        CodecId::Lzo | CodecId::Bzip2 => "only 1",
     }
 }
 
@@ -93,12 +94,12 @@ pub enum ParseSpecError {
     },
 }
 
-fn possible_names() -> &'static str {
-    if cfg!(feature = "lzo") {
-        "lz4, zstd, deflate or lzo, with a level if you like (\"zstd:3\")"
-    } else {
-        "lz4, zstd or deflate, with a level if you like (\"zstd:3\")"
-    }
+fn possible_names() -> String {
+    let mut names: Vec<_> = CodecId::ALL.into_iter().filter(|id| id.is_built_in()).collect();
+    // lz4, zstd and deflate are always there.
+    let last = names.pop().map_or("", CodecId::name);
+    let first: Vec<_> = names.into_iter().map(CodecId::name).collect();
+    format!("{} or {last}, with a level if you like (\"zstd:3\")", first.join(", "))
 }
 
 impl FromStr for CodecSpec {
@@ -195,11 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn lzo_says_how_to_get_it() {
-        if cfg!(feature = "lzo") {
-            assert_eq!(parse("lzo").unwrap().to_string(), "lzo");
-        } else {
-            assert!(parse("lzo").unwrap_err().contains("build dwell with `--features lzo`"));
+    fn what_is_not_built_in_says_how_to_get_it() {
+        for id in [CodecId::Lzo, CodecId::Bzip2] {
+            let name = id.name();
+            if id.is_built_in() {
+                assert_eq!(parse(name).unwrap().to_string(), name);
+            } else {
+                let how = format!("build dwell with `--features {name}`");
+                assert!(parse(name).unwrap_err().contains(&how), "{name}");
+            }
         }
     }
 }

@@ -87,7 +87,9 @@ fn packets_allocate_nothing() {
     let mut payload = vec![0; SRC_LEN_MAX];
     let mut data = vec![0; SRC_LEN_MAX];
     let mut decompressor = Decompressor::new();
-    for setup in common::all_setups() {
+    // The library of bzip2 has no state that could be used again.
+    let setups = common::all_setups().into_iter().filter(|(spec, _)| spec.id.name() != "bzip2");
+    for setup in setups {
         let mut compressor = common::compressor(setup);
         let dictionary = compressor.dictionary().cloned();
         let before = calls();
