@@ -168,7 +168,8 @@ impl Carrier {
         }
     }
 
-    /// How many bytes the kernel holds at most before they are sent: the rest waits where it can still be compressed.
+    /// Sets how many bytes the kernel holds at most that it has not sent: the rest waits where it can
+    /// still be compressed.
     pub(crate) fn hold_unsent(&self, len: u32) -> io::Result<()> {
         SockRef::from(self.tcp()).set_tcp_notsent_lowat(len)
     }
@@ -258,7 +259,8 @@ async fn connect(to: &Target) -> Result<TcpStream, CarrierError> {
 }
 
 /// Without delay, and with probes, so that a peer that is gone without a word is noticed within
-/// two minutes; a connection between the proxies also keeps little in the kernel.
+/// two minutes; a connection between the proxies also keeps little in the kernel,
+/// at first.
 pub(crate) fn tune(tcp: &TcpStream, between_proxies: bool) -> io::Result<()> {
     let socket = SockRef::from(tcp);
     socket.set_tcp_nodelay(true)?;

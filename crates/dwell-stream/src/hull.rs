@@ -166,8 +166,8 @@ impl Hull {
             .all(|codec| done_ns(codec, slowdown, len, drain_ns, rate) > raw_ns)
     }
 
-    /// With what a block is compressed. If the plan is to compress nothing: nothing while the link
-    /// is busy, the cheapest otherwise.
+    /// With what a block is compressed. If the plan is to compress nothing, or nothing planned is done in
+    /// time: nothing while the link is busy, the cheapest otherwise.
     pub(crate) fn codec(
         &mut self,
         now: Instant,
@@ -205,7 +205,7 @@ impl Hull {
     }
 
     /// Where the link is worth so much that the plan has raw blocks, it must not become idle while
-    /// a block is compressed: then this codec, or a cheaper one, or none.
+    /// a block is compressed: then this codec, or a cheaper one, or none of them.
     ///
     /// Otherwise a cheaper one is used, if the link would be through with that sooner.
     fn in_time(&self, planned: usize, now: Instant, link: &Link, len: usize) -> Option<usize> {

@@ -4,7 +4,8 @@
 //! (a TCP connection, a pipe); a [`Receiver`] undoes it. What waits while the transport is busy is
 //! compressed, in the manner of the fine-grain mixing of Pu and Singaravelu ("Fine-Grain Adaptive
 //! Compression in Dynamically Variable Networks"); what the transport could take at once is not
-//! held back. [`Strategy`] names the ways of deciding; the default is [`Strategy::Hull`].
+//! held back, unless there is so much that more gets through if it is. [`Strategy`] names the ways
+//! of deciding; the default is [`Strategy::Hull`].
 //!
 //! Neither end knows sockets, threads or clocks. Time is an argument, and compressing is done when
 //! the driver asks for it, by compressors that the driver owns ([`Press`], one for each thread, not
@@ -28,7 +29,8 @@
 //! says [`None`], nothing will change before more is accepted, or the transport takes more.
 //!
 //! The less the transport hoards, the more of what waits can be pressed. For TCP on Linux set
-//! `TCP_NOTSENT_LOWAT` to [`Sender::not_sent_len`], again whenever that has changed, and `TCP_NODELAY`.
+//! `TCP_NOTSENT_LOWAT` to [`Sender::not_sent_len`], again whenever that has changed,
+//! tell the sender so ([`Sender::transport_holds`]), and set `TCP_NODELAY`.
 //!
 //! # Driving a receiver
 //! Feed it what the transport gives; it takes no more while its output is not consumed, which is
