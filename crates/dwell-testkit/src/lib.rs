@@ -7,6 +7,7 @@
 //! * [`http`] and [`ping`]: just enough traffic to measure with;
 //! * [`relays`]: a relay at each end of a thin link, and [`faults`] that befall them;
 //! * [`stream`]: numbered datagrams, each checked and timed;
+//! * [`stalls`]: how long the machine itself stood still meanwhile;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
 pub mod corpus;
@@ -18,6 +19,7 @@ pub mod link;
 pub mod mesh;
 pub mod ping;
 pub mod relays;
+pub mod stalls;
 pub mod stream;
 mod sys;
 pub mod virtual_net;

@@ -14,6 +14,11 @@ const BOUND: f64 = 0.1;
 /// ... beside what single packets at the edge of a full queue come to.
 const SLACK: [(&str, f64); 3] =
     [("dropped_packets", 20.0), ("saved_bytes", 3000.0), ("link_bytes", 3000.0)];
+const SECONDS: f64 = 5.0;
+/// If the machine stood still for longer, the bench is run again, so often at most. What the link
+/// could not carry meanwhile, in the last one, is allowed for.
+const STALLED_MS_MAX: f64 = 20.0;
+const TRIES: u32 = 3;
 
 fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
@@ -35,6 +40,14 @@ fn is_possible() -> bool {
     true
 }
 
+/// What the bench says of each run.
+fn bench(arguments: &[&str]) -> Vec<Value> {
+    let output = run(arguments);
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 #[test]
 fn captures_are_pressed_and_dropped_by_relays_as_the_replay_says() {
     if !is_possible() {
@@ -46,10 +59,16 @@ fn captures_are_pressed_and_dropped_by_relays_as_the_replay_says() {
     let mut arguments = vec!["bench", "replay", "--json", "--runs", "1"];
     arguments.extend(["--scheme", "none,packet,edge", "--shaken", "1"]);
     arguments.extend(files.iter().map(String::as_str));
-    let output = run(&arguments);
-    assert!(output.status.success(), "{output:?}");
-    let lines = String::from_utf8(output.stdout).unwrap();
-    let runs: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let seconds = SECONDS.to_string();
+    arguments.extend(["--seconds", &seconds]);
+    let stalled_ms = |run: &Value| run["stalled_ms"].as_f64().unwrap();
+    let mut runs = bench(&arguments);
+    for _ in 1..TRIES {
+        if runs.iter().all(|run| stalled_ms(run) <= STALLED_MS_MAX) {
+            break;
+        }
+        runs = bench(&arguments);
+    }
     assert_eq!(runs.len(), 3);
     for run in &runs {
         let number = |side: &str, field: &str| run[side][field].as_f64().unwrap();
@@ -57,9 +76,12 @@ fn captures_are_pressed_and_dropped_by_relays_as_the_replay_says() {
         let shaken = run["shaken"].as_array().unwrap();
         assert_eq!(shaken.len(), 1);
         assert_eq!(shaken[0]["arrived_packets"], run["replayed"]["arrived_packets"]);
+        // The link is busy nearly always.
+        let lost_share = stalled_ms(run) / 1e3 / SECONDS;
         for (field, slack) in SLACK {
             let (replayed, relayed) = (number("replayed", field), number("relayed", field));
-            let room = BOUND * relayed + slack;
+            let carried = if field == "dropped_packets" { "sent_packets" } else { field };
+            let room = BOUND * relayed + slack + lost_share * number("relayed", carried);
             assert!((replayed - relayed).abs() <= room, "{field} more than {room} apart: {run}");
         }
     }

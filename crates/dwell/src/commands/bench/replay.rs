@@ -15,6 +15,7 @@ use dwell_base::Rate;
 use dwell_report::Status;
 use dwell_testkit::lab::{self, Host, Process};
 use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
+use dwell_testkit::stalls::StallWatch;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -38,8 +39,9 @@ Examples:
 All packets go from the client to the server, in the order and with the gaps of the capture (none
 longer than 10 s), sped up so that it lasts as long as asked. What arrived at the sending relay, and when, is captured and
 replayed: so that what differs is the relay, not how evenly tcpreplay sends. How far the replay's figures
-are determined at all shows in replays whose packets are moved by up to 0.2 ms (--shaken). tcpreplay and
-tcpdump must be installed.
+are determined at all shows in replays whose packets are moved by up to 0.2 ms (--shaken). A relay can't send while the machine stands
+still, as virtual machines do at times; what the link would have carried meanwhile is lost, and no replay
+knows of it. How long that was is told. tcpreplay and tcpdump must be installed.
 
 Exit codes:
   0    all runs are done
@@ -189,7 +191,9 @@ impl Stage<'_> {
         self.scene.write(&sent, macs(&self.bed.pair.client)?)?;
         let recorder = Recorder::start(relays.ingress.host(), &arrived)?;
         let before = self.settled(relays)?;
+        let watch = StallWatch::start();
         self.send(&sent)?;
+        let stalled_ms = watch.stop().as_secs_f64() * 1e3;
         let after = self.settled(relays)?;
         recorder.stop()?;
         let replayed = self.replay(program, &arrived)?;
@@ -201,7 +205,7 @@ impl Stage<'_> {
             relayed.arrived_packets,
             replayed.arrived_packets
         );
-        Ok(Agreement { scheme: self.scheme.to_owned(), replayed, shaken, relayed })
+        Ok(Agreement { scheme: self.scheme.to_owned(), replayed, shaken, relayed, stalled_ms })
     }
 
     /// Replays of the same packets, moved.

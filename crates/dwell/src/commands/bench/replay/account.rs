@@ -43,13 +43,15 @@ impl Account {
 }
 
 /// The two, for one run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Agreement {
     pub(super) scheme: String,
     pub(super) replayed: Account,
     /// The same with packets that were moved.
     pub(super) shaken: Vec<Account>,
     pub(super) relayed: Account,
+    /// For how long the machine stood still while the relay sent.
+    pub(super) stalled_ms: f64,
 }
 
 impl Agreement {
@@ -111,6 +113,9 @@ pub(super) fn report(agreements: &[Agreement], schemes: &[String]) -> String {
         "\nmedians and ranges; `apart` is how far the mean of the replays is from that of the relays: of \
          those of what arrived, and of those whose packets were moved\n",
     );
+    if let Some(stalled_ms) = agreements.iter().map(|run| run.stalled_ms).reduce(f64::max) {
+        text.push_str(&format!("the machine stood still for up to {stalled_ms:.0} ms in a run\n"));
+    }
     text
 }
 
@@ -151,11 +156,13 @@ mod tests {
             replayed: account(replayed),
             shaken: vec![account(replayed - 2), account(replayed + 8)],
             relayed: account(relayed),
+            stalled_ms: replayed as f64,
         };
         let text = report(&[run(10, 8), run(12, 12), run(8, 16)], &["edge".to_owned()]);
         let row = text.lines().find(|line| line.contains("dropped")).unwrap();
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells[3..], ["10", "6..20", "12", "8..16", "-16.7", "%", "+8.3", "%"]);
+        assert!(text.ends_with("the machine stood still for up to 12 ms in a run\n"), "{text}");
         assert_eq!(difference(0.0, 0.0), human::NOTHING);
         assert_eq!(run(10, 8).in_a_word(), format!("drops +25.0 %, savings {}", human::NOTHING));
     }
