@@ -7,7 +7,7 @@ use crate::dictionary::Dictionary;
 use crate::error::CodecError;
 use crate::id::CodecId;
 use crate::spec::CodecSpec;
-use crate::{SRC_LEN_MAX, deflate, lz4, zstd};
+use crate::{SRC_LEN_MAX, deflate, end_of, lz4, zstd};
 
 /// Compresses packets with one codec, level and dictionary; all its memory is made once.
 ///
@@ -15,6 +15,7 @@ use crate::{SRC_LEN_MAX, deflate, lz4, zstd};
 pub struct Compressor {
     spec: CodecSpec,
     dictionary: Option<Arc<Dictionary>>,
+    takes_history: bool,
     engine: Engine,
 }
 
@@ -53,7 +54,21 @@ impl Compressor {
             #[cfg(not(feature = "lzo"))]
             CodecId::Lzo => return Err(CodecError::NotBuiltIn(spec.id)),
         };
-        Ok(Self { spec, dictionary, engine })
+        Ok(Self { spec, dictionary, takes_history: false, engine })
+    }
+
+    /// Makes a compressor that takes a history, if the codec can refer to one
+    /// ([`CodecId::takes_history`]): zstd reserves 0.9 to 5 MiB for it then.
+    ///
+    /// # Errors
+    /// If the build lacks the codec, or the codec the level.
+    pub fn with_history(spec: CodecSpec) -> Result<Self, CodecError> {
+        let mut compressor = Self::new(spec, None)?;
+        if spec.id == CodecId::Zstd {
+            compressor.engine = Engine::Zstd(zstd::Encoder::with_history(spec.level)?);
+        }
+        compressor.takes_history = spec.id.takes_history();
+        Ok(compressor)
     }
 
     /// The codec and level that it was made with.
@@ -77,15 +92,7 @@ impl Compressor {
     /// If `src` is longer than [`SRC_LEN_MAX`], or the library fails in a way that it should
     /// not.
     pub fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<Option<usize>, CodecError> {
-        if src.len() > SRC_LEN_MAX {
-            return Err(CodecError::TooLong(src.len()));
-        }
-        if src.is_empty() || dst.is_empty() {
-            return Ok(None);
-        }
-        // A longer payload would be refused by the decompressor.
-        let room = dst.len().min(SRC_LEN_MAX);
-        let dst = &mut dst[..room];
+        let Some(dst) = room(src, dst)? else { return Ok(None) };
         match &mut self.engine {
             Engine::Lz4(encoder) => Ok(encoder.compress(src, dst)),
             Engine::Zstd(encoder) => encoder.compress(src, dst),
@@ -96,6 +103,45 @@ impl Compressor {
             Engine::Bzip2(encoder) => Ok(encoder.compress(src, dst)),
         }
     }
+
+    /// The same as [`Compressor::compress`] for data that follow `history`: what occurs in it need
+    /// not be said again. Whoever decodes needs the same bytes, or more bytes of which these are the
+    /// end. Of a history longer than [`HISTORY_LEN_MAX`] the end counts. Only for compressors of
+    /// [`Compressor::with_history`].
+    ///
+    /// # Errors
+    /// As [`Compressor::compress`]; and [`CodecError::NoHistory`] if the codec can't refer to one, or
+    /// the compressor was not made for it.
+    pub fn compress_after(
+        &mut self,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Option<usize>, CodecError> {
+        if !self.takes_history {
+            return Err(CodecError::NoHistory(self.spec.id));
+        }
+        let Some(dst) = room(src, dst)? else { return Ok(None) };
+        let history = end_of(history);
+        match &mut self.engine {
+            Engine::Lz4(encoder) => Ok(encoder.compress_after(history, src, dst)),
+            Engine::Zstd(encoder) => encoder.compress_after(history, src, dst),
+            _ => Err(CodecError::NoHistory(self.spec.id)),
+        }
+    }
+}
+
+/// As much of `dst` as a payload may fill; none if there is nothing to do.
+fn room<'a>(src: &[u8], dst: &'a mut [u8]) -> Result<Option<&'a mut [u8]>, CodecError> {
+    if src.len() > SRC_LEN_MAX {
+        return Err(CodecError::TooLong(src.len()));
+    }
+    if src.is_empty() || dst.is_empty() {
+        return Ok(None);
+    }
+    // A longer payload would be refused by the decompressor.
+    let room = dst.len().min(SRC_LEN_MAX);
+    Ok(Some(&mut dst[..room]))
 }
 
 impl fmt::Debug for Compressor {

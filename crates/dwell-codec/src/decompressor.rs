@@ -5,7 +5,7 @@ use std::fmt;
 use crate::dictionary::Dictionary;
 use crate::error::DecodeError;
 use crate::id::CodecId;
-use crate::{SRC_LEN_MAX, deflate, lz4, zstd};
+use crate::{SRC_LEN_MAX, deflate, end_of, lz4, zstd};
 
 /// Decodes payloads of all codecs, within the bounds of the given buffer.
 ///
@@ -62,6 +62,32 @@ impl Decompressor {
             CodecId::Bzip2 => crate::bzip2::decompress(src, dst),
             #[cfg(not(feature = "bzip2"))]
             CodecId::Bzip2 => Err(DecodeError::NotBuiltIn(codec)),
+        }
+    }
+
+    /// The same for a payload that refers to `history`
+    /// ([`Compressor::compress_after`](crate::Compressor::compress_after)), of which the last
+    /// [`HISTORY_LEN_MAX`](crate::HISTORY_LEN_MAX) bytes count. The first one of zstd makes a
+    /// context of 160 KiB, and each allocates some 30 KiB for as long as it takes.
+    ///
+    /// # Errors
+    /// As [`Decompressor::decompress`]; and [`DecodeError::NoHistory`] if the codec can't refer to
+    /// one.
+    pub fn decompress_after(
+        &mut self,
+        codec: CodecId,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, DecodeError> {
+        if src.len() > SRC_LEN_MAX {
+            return Err(DecodeError::TooLong(src.len()));
+        }
+        let history = end_of(history);
+        match codec {
+            CodecId::Lz4 => lz4::decompress_after(history, src, dst),
+            CodecId::Zstd => self.zstd.decompress_after(history, src, dst),
+            CodecId::Deflate | CodecId::Lzo | CodecId::Bzip2 => Err(DecodeError::NoHistory(codec)),
         }
     }
 }

@@ -23,6 +23,9 @@ pub enum CodecError {
     /// The codec cannot use a dictionary.
     #[error("{0} cannot use a dictionary: only lz4 and zstd can")]
     NoDictionary(CodecId),
+    /// The codec cannot refer to a history, or the compressor was not made for it.
+    #[error("this compressor of {0} cannot refer to what came before")]
+    NoHistory(CodecId),
     /// The trained dictionary can decode but not encode: it lacks symbols.
     #[error("the dictionary cannot be used for compressing")]
     BadDictionary,
@@ -51,6 +54,12 @@ pub enum DecodeError {
     /// The codec cannot use a dictionary, but the payload names one.
     #[error("{0} cannot use a dictionary")]
     NoDictionary(CodecId),
+    /// The codec cannot refer to a history, but the payload is said to.
+    #[error("{0} cannot refer to what came before")]
+    NoHistory(CodecId),
+    /// There is no memory for a decoder. Not caused by the payload.
+    #[error("no memory for the state of {0}")]
+    OutOfMemory(CodecId),
     /// The payload is longer than any compressor makes it.
     #[error("a payload of {0} bytes is too long: the limit is {SRC_LEN_MAX}")]
     TooLong(usize),

@@ -49,6 +49,12 @@ impl CodecId {
     pub const fn takes_dictionary(self) -> bool {
         matches!(self, Self::Lz4 | Self::Zstd)
     }
+
+    /// Whether it can refer to what came before
+    /// ([`Compressor::compress_after`](crate::Compressor::compress_after)).
+    pub const fn takes_history(self) -> bool {
+        matches!(self, Self::Lz4 | Self::Zstd)
+    }
 }
 
 impl std::fmt::Display for CodecId {

@@ -36,6 +36,9 @@
 //! b0 b1 b2       block header, little endian: 1 (last) | 2 << 1 (compressed) | n << 3
 //! ```
 //!
+//! What refers to a history ([`Compressor::compress_after`]) is the same, with the history in place
+//! of a dictionary of raw bytes; zstd's window descriptor is `40` then, 256 KiB.
+//!
 //! zstd writes packets of one repeated byte as an RLE block, which has another header; they
 //! are sent as a compressed block that has RLE literals and no sequences. Packets that zstd
 //! would store are not sent compressed at all.
@@ -68,3 +71,14 @@ pub use spec::{CodecSpec, ParseSpecError};
 /// bytes. It is what an IP packet can hold, so that nothing a relay queues is longer, and it
 /// bounds the memory of each codec.
 pub const SRC_LEN_MAX: usize = 1 << 16;
+
+/// How far back data can refer to what came before them
+/// ([`Compressor::compress_after`]), in bytes. On prose and program sources this saves about a
+/// tenth of what is left; a megabyte would save a hundredth more and take four times as long to
+/// look up.
+pub const HISTORY_LEN_MAX: usize = 1 << 17;
+
+/// What counts of a history.
+fn end_of(history: &[u8]) -> &[u8] {
+    &history[history.len().saturating_sub(HISTORY_LEN_MAX)..]
+}

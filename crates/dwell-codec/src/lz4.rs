@@ -33,6 +33,23 @@ impl Encoder {
             None => self.stream.compress(src, dst, self.acceleration),
         }
     }
+
+    pub(crate) fn compress_after(
+        &mut self,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Option<usize> {
+        self.stream.compress_following(history, src, dst, self.acceleration)
+    }
+}
+
+pub(crate) fn decompress_after(
+    history: &[u8],
+    src: &[u8],
+    dst: &mut [u8],
+) -> Result<usize, DecodeError> {
+    lz4::decompress_after(history, src, dst).ok_or(DecodeError::Corrupt(CodecId::Lz4))
 }
 
 pub(crate) fn decompress(

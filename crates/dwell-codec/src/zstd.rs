@@ -5,11 +5,11 @@
 
 use zstd_safe::{DCtx, DParameter, FrameFormat};
 
-use crate::SRC_LEN_MAX;
 use crate::dictionary::Dictionary;
 use crate::error::{CodecError, DecodeError};
-use crate::ffi::zstd::{Context, Failure};
+use crate::ffi::zstd::{Context, DecodingContext, Failure};
 use crate::id::CodecId;
+use crate::{HISTORY_LEN_MAX, SRC_LEN_MAX};
 
 /// Frame header descriptor, window descriptor, and the header of the only block.
 const PREAMBLE_LEN: usize = 5;
@@ -18,6 +18,9 @@ const FRAME_DESCRIPTOR: u8 = 0;
 /// A window of 128 KiB, as much as a block can hold. Decoding into one buffer needs no
 /// window at all, so this costs no memory; it only bounds the block.
 const WINDOW_DESCRIPTOR: u8 = (17 - 10) << 3;
+
+/// With a history: 256 KiB, as much as both together can be.
+const WINDOW_DESCRIPTOR_AFTER: u8 = (18 - 10) << 3;
 
 /// The types of a block, RFC 8878, section 3.1.1.2.2.
 const TYPE_RAW: u32 = 0;
@@ -39,8 +42,16 @@ impl Encoder {
             }
             None => None,
         };
-        let context = Context::new(level, digest).map_err(unexpected)?;
-        Ok(Self { context, frame: vec![0; zstd_safe::compress_bound(SRC_LEN_MAX)].into() })
+        Context::new(level, digest).map(Self::of).map_err(unexpected)
+    }
+
+    /// One that takes a history, too.
+    pub(crate) fn with_history(level: i32) -> Result<Self, CodecError> {
+        Context::with_history(level).map(Self::of).map_err(unexpected)
+    }
+
+    fn of(context: Context) -> Self {
+        Self { context, frame: vec![0; zstd_safe::compress_bound(SRC_LEN_MAX)].into() }
     }
 
     pub(crate) fn compress(
@@ -52,6 +63,16 @@ impl Encoder {
         // may compress worse or fail where the payload would have fitted.
         let len = self.context.compress(src, &mut self.frame).map_err(unexpected)?;
         Ok(payload_of(&self.frame[..len], dst))
+    }
+
+    pub(crate) fn compress_after(
+        &mut self,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Option<usize>, CodecError> {
+        let made = self.context.compress_after(history, src, &mut self.frame);
+        Ok(payload_of(&self.frame[..made.map_err(unexpected)?], dst))
     }
 }
 
@@ -98,6 +119,8 @@ fn rle_as_compressed(count: u32, byte: u8, dst: &mut [u8]) -> Option<usize> {
 
 pub(crate) struct Decoder {
     context: DCtx<'static>,
+    /// Made when a history is first referred to.
+    after: Option<DecodingContext>,
     /// Takes the frame with its beginning rebuilt.
     frame: Box<[u8]>,
 }
@@ -111,7 +134,25 @@ impl Decoder {
         let mut frame = vec![0; SRC_LEN_MAX + PREAMBLE_LEN];
         frame[0] = FRAME_DESCRIPTOR;
         frame[1] = WINDOW_DESCRIPTOR;
-        Self { context, frame: frame.into() }
+        Self { context, after: None, frame: frame.into() }
+    }
+
+    /// Decodes a payload of at most [`SRC_LEN_MAX`] bytes that may refer to `history`.
+    pub(crate) fn decompress_after(
+        &mut self,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, DecodeError> {
+        let len = self.rebuild(src);
+        if self.after.is_none() {
+            self.after = DecodingContext::new();
+        }
+        let context = self.after.as_mut().ok_or(DecodeError::OutOfMemory(CodecId::Zstd))?;
+        self.frame[1] = WINDOW_DESCRIPTOR_AFTER;
+        let decoded = context.decompress_after(history, &self.frame[..len], dst);
+        self.frame[1] = WINDOW_DESCRIPTOR;
+        decoded.map_err(|Failure(number)| told(number))
     }
 
     /// Decodes a payload of at most [`SRC_LEN_MAX`] bytes.
@@ -142,10 +183,16 @@ impl Decoder {
     }
 }
 
+const _: () = assert!(HISTORY_LEN_MAX + SRC_LEN_MAX <= 1 << 18, "the window's descriptor");
+
 fn decode_error(code: zstd_safe::ErrorCode) -> DecodeError {
     // zstd's error codes are its numbers for errors, negated.
-    const DST_SIZE_TOO_SMALL: usize = 70;
-    match code.wrapping_neg() {
+    told(code.wrapping_neg() as u32)
+}
+
+fn told(number: u32) -> DecodeError {
+    const DST_SIZE_TOO_SMALL: u32 = 70;
+    match number {
         DST_SIZE_TOO_SMALL => DecodeError::DoesNotFit(CodecId::Zstd),
         _ => DecodeError::Corrupt(CodecId::Zstd),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lz4_sys::{LZ4_createStream, LZ4_decompress_safe, LZ4_freeStream, LZ4StreamEncode};
 
-use crate::{DICTIONARY_LEN_MAX, SRC_LEN_MAX};
+use crate::{DICTIONARY_LEN_MAX, HISTORY_LEN_MAX, SRC_LEN_MAX};
 
 // All part of liblz4 1.10, which lz4-sys builds and links.
 unsafe extern "C" {
@@ -19,6 +19,7 @@ unsafe extern "C" {
         acceleration: c_int,
     ) -> c_int;
     fn LZ4_resetStream_fast(stream: *mut LZ4StreamEncode);
+    fn LZ4_loadDict(stream: *mut LZ4StreamEncode, bytes: *const c_char, len: c_int) -> c_int;
     fn LZ4_loadDictSlow(stream: *mut LZ4StreamEncode, bytes: *const c_char, len: c_int) -> c_int;
     fn LZ4_attach_dictionary(working: *mut LZ4StreamEncode, dictionary: *const LZ4StreamEncode);
     fn LZ4_compress_fast_continue(
@@ -101,6 +102,35 @@ impl Stream {
         };
         length_written(written, dst)
     }
+
+    /// Compresses `src` as if `history`, at most [`HISTORY_LEN_MAX`] bytes, came before it.
+    pub(crate) fn compress_following(
+        &mut self,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+        speed: i32,
+    ) -> Option<usize> {
+        assert!(history.len() <= HISTORY_LEN_MAX, "the constructor's caller checks this");
+        let stream = self.0.as_ptr();
+        // SAFETY: the stream is initialised, and this resets it whatever the last call left. The
+        // history is a live slice until after the one call that reads it.
+        unsafe { LZ4_loadDict(stream, history.as_ptr().cast(), len_of(history)) };
+        // SAFETY: as for `compress_after`.
+        let written = unsafe {
+            LZ4_compress_fast_continue(
+                stream,
+                src.as_ptr().cast(),
+                dst.as_mut_ptr().cast(),
+                len_of(src),
+                len_of(dst),
+                speed,
+            )
+        };
+        // SAFETY: the stream is initialised. It forgets where history and source were.
+        unsafe { LZ4_resetStream_fast(stream) };
+        length_written(written, dst)
+    }
 }
 
 impl Drop for Stream {
@@ -141,7 +171,7 @@ pub(crate) fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     usize::try_from(written).ok()
 }
 
-/// Decodes one block that was made after a dictionary.
+/// Decodes one block that was made after a dictionary, or a history.
 pub(crate) fn decompress_after(dictionary: &[u8], src: &[u8], dst: &mut [u8]) -> Option<usize> {
     // SAFETY: as for `decompress`; the dictionary is a live slice too and is only read.
     let written = unsafe {
@@ -170,4 +200,4 @@ fn length_written(written: c_int, dst: &[u8]) -> Option<usize> {
 }
 
 // Longer inputs would be compressed in part only, see `len_of`.
-const _: () = assert!(SRC_LEN_MAX <= c_int::MAX as usize);
+const _: () = assert!(SRC_LEN_MAX + HISTORY_LEN_MAX <= c_int::MAX as usize);

@@ -4,15 +4,18 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use zstd_safe::zstd_sys::{
-    ZSTD_CCtx, ZSTD_CCtx_refCDict, ZSTD_CCtx_setParameter, ZSTD_CDict, ZSTD_ErrorCode,
-    ZSTD_cParameter, ZSTD_compress2, ZSTD_createCDict, ZSTD_estimateCCtxSize_usingCParams,
-    ZSTD_format_e, ZSTD_freeCDict, ZSTD_getCParams, ZSTD_getErrorCode, ZSTD_initStaticCCtx,
+    ZSTD_CCtx, ZSTD_CCtx_refCDict, ZSTD_CCtx_refPrefix, ZSTD_CCtx_setParameter, ZSTD_CDict,
+    ZSTD_DCtx, ZSTD_DCtx_refPrefix, ZSTD_DCtx_setParameter, ZSTD_ErrorCode, ZSTD_cParameter,
+    ZSTD_compress2, ZSTD_createCDict, ZSTD_createDCtx, ZSTD_dParameter, ZSTD_decompressDCtx,
+    ZSTD_estimateCCtxSize_usingCParams, ZSTD_format_e, ZSTD_freeCDict, ZSTD_freeDCtx,
+    ZSTD_getCParams, ZSTD_getErrorCode, ZSTD_initStaticCCtx,
 };
 
-use crate::SRC_LEN_MAX;
+use crate::{HISTORY_LEN_MAX, SRC_LEN_MAX};
 
 // These are macros in zstd.h.
 const FORMAT: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalParam2;
+const FORMAT_TO_DECODE: ZSTD_dParameter = ZSTD_dParameter::ZSTD_d_experimentalParam1;
 const SPLIT_AFTER_SEQUENCES: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalParam13;
 const SWITCH_OFF: i32 = 2;
 
@@ -68,7 +71,20 @@ impl Context {
         dictionary: Option<(Arc<DigestedDictionary>, usize)>,
     ) -> Result<Self, Failure> {
         let dictionary_len = dictionary.as_ref().map_or(0, |(_, len)| *len);
-        let bytes = memory_needed(level, dictionary_len);
+        Self::with_room(level, dictionary_len, dictionary.map(|(digest, _)| digest))
+    }
+
+    /// A context for one level that takes a history, too.
+    pub(crate) fn with_history(level: i32) -> Result<Self, Failure> {
+        Self::with_room(level, HISTORY_LEN_MAX, None)
+    }
+
+    fn with_room(
+        level: i32,
+        before_len: usize,
+        digest: Option<Arc<DigestedDictionary>>,
+    ) -> Result<Self, Failure> {
+        let bytes = memory_needed(level, before_len);
         // Words, as zstd wants the memory aligned to eight bytes. Pages that a level does
         // not touch are never made real by the system.
         let mut memory = vec![0u64; bytes.div_ceil(8)];
@@ -77,7 +93,6 @@ impl Context {
         let context = unsafe { ZSTD_initStaticCCtx(memory.as_mut_ptr().cast(), memory.len() * 8) };
         let context = NonNull::new(context)
             .ok_or(Failure(ZSTD_ErrorCode::ZSTD_error_memory_allocation as u32))?;
-        let digest = dictionary.map(|(digest, _)| digest);
         let mut context = Self { context, _memory: memory, _dictionary: digest };
         context.set_up(level)?;
         Ok(context)
@@ -105,6 +120,25 @@ impl Context {
         Ok(())
     }
 
+    /// Makes one frame of `src` that may refer to `history`, at most [`HISTORY_LEN_MAX`] bytes.
+    pub(crate) fn compress_after(
+        &mut self,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, Failure> {
+        assert!(history.len() <= HISTORY_LEN_MAX, "the memory is for histories up to this length");
+        // SAFETY: the context is live. The history is a live slice until after the one frame for
+        // which zstd keeps the reference.
+        check(unsafe {
+            ZSTD_CCtx_refPrefix(self.context.as_ptr(), history.as_ptr().cast(), history.len())
+        })?;
+        let made = self.compress(src, dst);
+        // SAFETY: as above. A frame that failed may have left the reference.
+        check(unsafe { ZSTD_CCtx_refPrefix(self.context.as_ptr(), std::ptr::null(), 0) })?;
+        made
+    }
+
     /// Makes one frame of `src`, which is at most [`SRC_LEN_MAX`] long.
     pub(crate) fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, Failure> {
         assert!(src.len() <= SRC_LEN_MAX, "the memory is for inputs up to this length");
@@ -122,19 +156,73 @@ impl Context {
     }
 }
 
+/// A context that decodes magicless frames which refer to a history. About 160 KiB.
+pub(crate) struct DecodingContext(NonNull<ZSTD_DCtx>);
+
+// SAFETY: a context is plain memory without ties to a thread.
+unsafe impl Send for DecodingContext {}
+
+impl DecodingContext {
+    /// A context, or `None` without memory.
+    pub(crate) fn new() -> Option<Self> {
+        // SAFETY: no preconditions; the result is initialised, or null.
+        let context = Self(NonNull::new(unsafe { ZSTD_createDCtx() })?);
+        let format = ZSTD_format_e::ZSTD_f_zstd1_magicless as i32;
+        // SAFETY: the context is live; any value is checked by zstd.
+        let set = unsafe { ZSTD_DCtx_setParameter(context.0.as_ptr(), FORMAT_TO_DECODE, format) };
+        check(set).ok().map(|_| context)
+    }
+
+    /// Decodes one frame of any bytes. The history is taken as it is, whatever it begins with.
+    pub(crate) fn decompress_after(
+        &mut self,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, Failure> {
+        let context = self.0.as_ptr();
+        // SAFETY: the context is live. The history is a live slice until after the one frame for
+        // which zstd keeps the reference.
+        check(unsafe { ZSTD_DCtx_refPrefix(context, history.as_ptr().cast(), history.len()) })?;
+        // SAFETY: reads and writes only within the live slices, whatever the input.
+        let decoded = check(unsafe {
+            ZSTD_decompressDCtx(
+                context,
+                dst.as_mut_ptr().cast(),
+                dst.len(),
+                src.as_ptr().cast(),
+                src.len(),
+            )
+        });
+        // SAFETY: as above. A frame that failed may have left the reference.
+        check(unsafe { ZSTD_DCtx_refPrefix(context, std::ptr::null(), 0) })?;
+        decoded
+    }
+}
+
+impl Drop for DecodingContext {
+    fn drop(&mut self) {
+        // SAFETY: made by ZSTD_createDCtx, freed once.
+        unsafe { ZSTD_freeDCtx(self.0.as_ptr()) };
+    }
+}
+
 /// An upper bound for what a context needs at this level, whatever the input.
 ///
 /// zstd chooses other tables by the length of the input and the dictionary, not always
 /// smaller ones for shorter input, so this is the maximum over its classes.
 fn memory_needed(level: i32, dictionary_len: usize) -> usize {
-    let cases = [1, 4 << 10, 15 << 10, SRC_LEN_MAX]
-        .into_iter()
-        .flat_map(|src_len| [(src_len, 0), (src_len, dictionary_len)]);
+    let cases = [1, 4 << 10, 15 << 10, SRC_LEN_MAX].into_iter().flat_map(|src_len| {
+        // A history grows from nothing up to this length.
+        let before = [0, 4 << 10, 15 << 10, 64 << 10, 127 << 10, dictionary_len];
+        before.map(|before_len| (src_len, before_len.min(dictionary_len)))
+    });
     let sizes = cases.map(|(src_len, dictionary_len)| {
         // SAFETY: takes and gives plain numbers.
         let mut parameters = unsafe { ZSTD_getCParams(level, src_len as u64, dictionary_len) };
         // Dictionary and input together: the window decides the size of the block buffers.
-        parameters.windowLog = parameters.windowLog.max(17);
+        let reach = (SRC_LEN_MAX + dictionary_len).next_power_of_two().trailing_zeros();
+        parameters.windowLog = parameters.windowLog.max(reach.max(17));
         // SAFETY: takes and gives plain numbers.
         unsafe { ZSTD_estimateCCtxSize_usingCParams(parameters) }
     });

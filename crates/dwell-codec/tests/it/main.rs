@@ -2,6 +2,7 @@
 
 mod common;
 mod corpus;
+mod history;
 mod hostile;
 mod round_trip;
 
