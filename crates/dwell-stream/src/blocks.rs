@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::depth::Depth;
 use crate::error::AbortReason;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
+use crate::history::History;
 use crate::hull::Offer;
 use crate::press::{Done, Job};
 use crate::stats::SenderStats;
@@ -41,6 +42,12 @@ pub(crate) struct Blocks {
     /// Over all data accepted.
     hasher: Hasher,
     next_index: u64,
+    /// Where in the stream the block that is not full begins.
+    open_start: u64,
+    /// Whether the receiver was told to expect a history.
+    with_history: bool,
+    /// What later blocks can refer to.
+    history: History,
     /// Since when the transport has what it was offered, as long as it has not said how much it takes.
     offered_at: Option<Instant>,
     depth: Depth,
@@ -51,17 +58,29 @@ pub(crate) struct Blocks {
     finishing: bool,
     ended: bool,
     spare: Vec<Vec<u8>>,
+    /// An empty buffer for what a job refers to.
+    spare_history: Vec<u8>,
     stats: SenderStats,
 }
 
 /// A block that waits.
 #[derive(Debug)]
 struct Waiting {
+    part: Part,
+    state: State,
+}
+
+/// Which part of the stream a block is.
+#[derive(Clone, Copy, Debug)]
+struct Part {
     index: u64,
+    /// How many bytes come before it.
+    start: u64,
     original_len: usize,
     /// Of all data up to the end of this block.
     check: u32,
-    state: State,
+    /// Whether later blocks may refer to it; decided when it is compressed or goes, in order.
+    kept: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -72,7 +91,8 @@ enum State {
     Final(Vec<u8>),
     /// A job has its bytes.
     InPress,
-    Pressed(CodecId, Vec<u8>),
+    /// With this codec, and whether it refers to earlier ones.
+    Pressed(CodecId, bool, Vec<u8>),
 }
 
 /// What the transport is taking.
@@ -86,7 +106,7 @@ struct Outgoing {
     /// The bytes of `held` in it.
     held: usize,
     /// The block, if it went as it was although it could have been compressed.
-    regret: Option<(u64, usize, u32)>,
+    regret: Option<Part>,
     /// The preamble, if it is in it.
     preamble: Option<Preamble>,
 }
@@ -102,11 +122,13 @@ impl Blocks {
         let out_of_order = config.strategy == Strategy::MixOutOfOrder;
         let reorder = if out_of_order { config.reorder_max } else { 0 };
         let codecs = config.codecs_used().iter().fold(0, |bits, spec| bits | 1 << spec.id as u8);
+        let with_history = config.strategy == Strategy::Hull && config.history;
         let preamble = Preamble {
             layout: Layout::Blocks,
             block_len_log2: config.block_len.trailing_zeros() as u8,
             reorder,
             codecs,
+            history: with_history,
         };
         Self {
             steering: Steering::new(config),
@@ -121,6 +143,9 @@ impl Blocks {
             held: 0,
             hasher: Hasher::new(),
             next_index: 0,
+            open_start: 0,
+            with_history,
+            history: History::default(),
             offered_at: None,
             depth: Depth::new(config),
             pressed: false,
@@ -128,6 +153,7 @@ impl Blocks {
             finishing: false,
             ended: false,
             spare: Vec::new(),
+            spare_history: Vec::new(),
             stats: SenderStats::default(),
         }
     }
@@ -247,6 +273,8 @@ impl Blocks {
                 self.steering.link.starved(now);
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
+                self.spare_history = Vec::new();
+                self.history.forget();
             }
         }
     }
@@ -262,21 +290,21 @@ impl Blocks {
         self.depth.follow(self.steering.link.shown_rate(), self.steering.raw_share());
         self.stats.blocked += 1;
         // Nothing of it was taken: so it can be compressed now.
-        let Some((index, original_len, check)) = self.out.regret.take() else { return };
+        let Some(part) = self.out.regret.take() else { return };
         let out = std::mem::take(&mut self.out);
         self.preamble = self.preamble.or(out.preamble);
         self.stats.raw_blocks -= 1;
-        self.stats.raw_bytes -= original_len as u64;
-        self.stats.framed_bytes -= original_len as u64;
+        self.stats.raw_bytes -= part.original_len as u64;
+        self.stats.framed_bytes -= part.original_len as u64;
         if self.queue.is_empty() && self.open.is_empty() && !self.finishing {
-            self.next_index = index;
+            (self.next_index, self.open_start) = (part.index, part.start);
             self.open = out.bytes;
             self.steering.reopened();
         } else {
             let state = State::Raw(out.bytes);
             // It may have overtaken one that is being compressed.
-            let at = self.queue.partition_point(|block| block.index < index);
-            self.queue.insert(at, Waiting { index, original_len, check, state });
+            let at = self.queue.partition_point(|block| block.part.index < part.index);
+            self.queue.insert(at, Waiting { part, state });
         }
     }
 
@@ -310,30 +338,61 @@ impl Blocks {
         }
         // What the link will ask for next is left to it while it is free.
         let reserved = usize::from(self.in_order_with_thread && !self.busy);
-        let mut waiting = self.queue.iter_mut().skip(reserved);
-        let block = waiting.find(|block| matches!(block.state, State::Raw(_)))?;
-        let spec = self.steering.codec(now, block.original_len, self.busy)?;
-        let State::Raw(bytes) = std::mem::replace(&mut block.state, State::InPress) else {
-            return None;
-        };
+        let mut waiting = self.queue.iter().enumerate().skip(reserved);
+        let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
+        let spec = self.steering.codec(now, block.part.original_len, self.busy)?;
+        let history = self.history_for(at, spec.id);
+        let Waiting { part, state } = &mut self.queue[at];
+        let State::Raw(bytes) = std::mem::replace(state, State::InPress) else { return None };
         // The header of a compressed block is two bytes longer.
-        let len_max = block.original_len.saturating_sub(3);
-        Some(Job { index: block.index, spec, block: bytes, len_max })
+        let len_max = part.original_len.saturating_sub(3);
+        Some(Job { index: part.index, spec, block: bytes, history, len_max })
+    }
+
+    /// What the block at this place of the queue may refer to.
+    fn history_for(&mut self, at: usize, codec: CodecId) -> Vec<u8> {
+        let mut history = std::mem::take(&mut self.spare_history);
+        history.clear();
+        if self.with_history {
+            for at in 0..=at {
+                self.decide_to_keep(at);
+            }
+            let part = self.queue[at].part;
+            if part.kept == Some(true) && codec.takes_history() {
+                history.extend_from_slice(self.history.before(part.start));
+            }
+        }
+        history
+    }
+
+    /// Whether later blocks may refer to the one at this place of the queue: asked for all blocks in
+    /// order, as what is kept must not have gaps.
+    fn decide_to_keep(&mut self, at: usize) {
+        let Waiting { part, state } = &mut self.queue[at];
+        let (None, State::Raw(bytes) | State::Final(bytes)) = (part.kept, &*state) else { return };
+        let kept = self.steering.keeps_history();
+        part.kept = Some(kept);
+        match kept {
+            true => self.history.keep(part.start, &bytes[ROOM..]),
+            false => self.history.forget(),
+        }
     }
 
     pub(crate) fn done(&mut self, done: Done) {
         let pressing = done.pressing();
-        let Done { job, payload, took_ns } = done;
+        let Done { mut job, payload, took_ns } = done;
         let used = pressing.pressed_len.unwrap_or(pressing.original_len);
         self.steering.pressed(&pressing);
         self.stats.pressed_with(&pressing, took_ns);
         // Gone if the stream was aborted meanwhile.
-        let waiting = self.queue.iter_mut().find(|block| block.index == job.index);
+        let refers = !job.history.is_empty();
+        self.spare_history = std::mem::take(&mut job.history);
+        let waiting = self.queue.iter_mut().find(|block| block.part.index == job.index);
         let Some(block) = waiting else { return };
         match payload {
             Some(payload) => {
-                self.held -= block.original_len - used;
-                block.state = State::Pressed(job.spec.id, payload);
+                self.held -= block.part.original_len - used;
+                block.state = State::Pressed(job.spec.id, refers, payload);
                 self.keep(job.block);
             }
             None => {
@@ -352,7 +411,10 @@ impl Blocks {
         let original_len = bytes.len() - ROOM;
         let state = if self.steering.admits() { State::Raw(bytes) } else { State::Final(bytes) };
         let check = self.hasher.clone().finalize();
-        self.queue.push_back(Waiting { index: self.next_index, original_len, check, state });
+        let start = self.open_start;
+        self.open_start += original_len as u64;
+        let part = Part { index: self.next_index, start, original_len, check, kept: None };
+        self.queue.push_back(Waiting { part, state });
         self.next_index += 1;
     }
 
@@ -362,6 +424,9 @@ impl Blocks {
             self.close();
         }
         if let Some(at) = self.next_to_go(now) {
+            if self.with_history {
+                self.decide_to_keep(at);
+            }
             if let Some(block) = self.queue.remove(at) {
                 self.frame(block);
             }
@@ -379,13 +444,14 @@ impl Blocks {
 
     /// Where in the queue the block is that may go now.
     fn next_to_go(&self, now: Instant) -> Option<usize> {
-        let oldest = self.queue.front()?.index;
-        let reachable = self.queue.iter().take_while(|block| block.index - oldest <= self.reorder);
+        let oldest = self.queue.front()?.part.index;
+        let reachable =
+            self.queue.iter().take_while(|block| block.part.index - oldest <= self.reorder);
         for (at, block) in reachable.enumerate() {
             match block.state {
                 State::InPress => {}
                 State::Raw(_) => {
-                    let len = block.original_len;
+                    let len = block.part.original_len;
                     let is_full = len >= self.block_len;
                     let offer = Offer { len, is_full, more: self.pressed };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
@@ -398,17 +464,25 @@ impl Blocks {
 
     /// Writes the header before a block.
     fn frame(&mut self, block: Waiting) {
-        let Waiting { index, original_len, check, state } = block;
-        let (codec, bytes, regret) = match state {
-            State::Raw(bytes) => (None, bytes, Some((index, original_len, check))),
-            State::Final(bytes) => (None, bytes, None),
-            State::Pressed(codec, bytes) => (Some(codec), bytes, None),
+        let Waiting { mut part, state } = block;
+        // The last one for now: neither end need hold what nothing refers to.
+        if part.kept == Some(true) && !self.pressed && self.queue.is_empty() && self.open.is_empty()
+        {
+            part.kept = Some(false);
+            self.history.forget();
+        }
+        let (codec, refers, bytes, regret) = match state {
+            State::Raw(bytes) => (None, false, bytes, Some(part)),
+            State::Final(bytes) => (None, false, bytes, None),
+            State::Pressed(codec, refers, bytes) => (Some(codec), refers, bytes, None),
             State::InPress => return,
         };
+        let Part { index, original_len, check, .. } = part;
+        let kept = part.kept == Some(true);
         let payload_len = bytes.len() - ROOM;
         self.stats.framed(codec.is_some(), original_len, payload_len);
         let index = (self.reorder > 0).then_some(index as u32);
-        let header = BlockHeader { codec, index, original_len, payload_len, check };
+        let header = BlockHeader { codec, refers, kept, index, original_len, payload_len, check };
         let held = payload_len;
         self.out = Outgoing { bytes, at: ROOM, begin: ROOM, held, regret, preamble: None };
         self.prepend(Header::Block(header).to_bytes());

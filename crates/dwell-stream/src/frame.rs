@@ -7,7 +7,10 @@ use crate::error::{AbortReason, StreamError};
 
 /// What every stream begins with.
 pub(crate) const MAGIC: [u8; 3] = *b"dws";
+/// Of streams in which no block refers to an earlier one, ...
 pub(crate) const VERSION: u8 = 1;
+/// ... and of those in which one may.
+pub(crate) const VERSION_WITH_HISTORY: u8 = 2;
 pub(crate) const PREAMBLE_LEN: usize = 8;
 /// The longest header of a block.
 pub(crate) const HEADER_LEN_MAX: usize = 13;
@@ -15,6 +18,8 @@ pub(crate) const HEADER_LEN_MAX: usize = 13;
 pub(crate) const ROOM: usize = 24;
 
 const INDEXED: u8 = 0x10;
+const REFERS: u8 = 0x20;
+const KEPT: u8 = 0x40;
 const END: u8 = 0xf0;
 const ABORT: u8 = 0xf1;
 
@@ -39,6 +44,8 @@ pub(crate) struct Preamble {
     pub(crate) reorder: u8,
     /// Bit n: the codec with id n may occur.
     pub(crate) codecs: u8,
+    /// Blocks may refer to earlier ones.
+    pub(crate) history: bool,
 }
 
 impl Preamble {
@@ -53,7 +60,8 @@ impl Preamble {
             Layout::LongUnits => 3,
         };
         let [a, b, c] = MAGIC;
-        [a, b, c, VERSION, layout, self.block_len_log2, self.reorder, self.codecs]
+        let version = if self.history { VERSION_WITH_HISTORY } else { VERSION };
+        [a, b, c, version, layout, self.block_len_log2, self.reorder, self.codecs]
     }
 
     pub(crate) fn from_bytes(bytes: [u8; PREAMBLE_LEN]) -> Result<Self, StreamError> {
@@ -61,9 +69,11 @@ impl Preamble {
         if [a, b, c] != MAGIC {
             return Err(StreamError::NotAStream);
         }
-        if version != VERSION {
-            return Err(StreamError::Version(version));
-        }
+        let history = match version {
+            VERSION => false,
+            VERSION_WITH_HISTORY => true,
+            _ => return Err(StreamError::Version(version)),
+        };
         let layout = match layout {
             1 => Layout::Blocks,
             2 => Layout::Units,
@@ -78,10 +88,15 @@ impl Preamble {
         if reorder > REORDER_MAX || (reorder > 0 && layout != Layout::Blocks) {
             return Err(StreamError::Preamble("too much may come out of order"));
         }
+        if history && (layout != Layout::Blocks || reorder > 0) {
+            return Err(StreamError::Preamble(
+                "only blocks that come in order can refer to earlier ones",
+            ));
+        }
         if u16::from(codecs) & !dwell_codec::supported_bitmap() != 0 {
             return Err(StreamError::Preamble("it needs a codec that this build does not have"));
         }
-        Ok(Self { layout, block_len_log2, reorder, codecs })
+        Ok(Self { layout, block_len_log2, reorder, codecs, history })
     }
 
     pub(crate) fn allows(self, codec: CodecId) -> bool {
@@ -106,6 +121,10 @@ pub(crate) enum Header {
 pub(crate) struct BlockHeader {
     /// None: the bytes are as they were.
     pub(crate) codec: Option<CodecId>,
+    /// What the bytes restore to refers to what was kept before; only with a codec that can.
+    pub(crate) refers: bool,
+    /// Later blocks may refer to the data. If not, neither to any before.
+    pub(crate) kept: bool,
     /// The block's number, if blocks may come out of order.
     pub(crate) index: Option<u32>,
     /// 1 to 65,536.
@@ -158,7 +177,7 @@ impl Header {
         match first {
             END => Ok(13),
             ABORT => Ok(2),
-            _ if first & 0xe0 == 0 => {
+            _ if first & 0x80 == 0 => {
                 let index = if first & INDEXED != 0 { 4 } else { 0 };
                 let payload = if first & 0x0f != 0 { 2 } else { 0 };
                 Ok(7 + index + payload)
@@ -186,7 +205,9 @@ impl BlockHeader {
     fn write(self, out: &mut HeaderBytes) {
         let codec = self.codec.map_or(0, |codec| codec as u8);
         let indexed = if self.index.is_some() { INDEXED } else { 0 };
-        out.push(&[codec | indexed]);
+        let refers = if self.refers { REFERS } else { 0 };
+        let kept = if self.kept { KEPT } else { 0 };
+        out.push(&[codec | indexed | refers | kept]);
         if let Some(index) = self.index {
             out.push(&index.to_be_bytes());
         }
@@ -202,6 +223,10 @@ impl BlockHeader {
             0 => None,
             id => Some(CodecId::from_wire(id).ok_or(StreamError::Header("an unknown codec"))?),
         };
+        let (refers, kept) = (first & REFERS != 0, first & KEPT != 0);
+        if refers && !codec.is_some_and(CodecId::takes_history) {
+            return Err(StreamError::Header("a block that refers to others, but cannot"));
+        }
         let index =
             if first & INDEXED != 0 { Some(u32::from_be_bytes(fields.take()?)) } else { None };
         let original_len = usize::from(u16::from_be_bytes(fields.take()?)) + 1;
@@ -213,7 +238,7 @@ impl BlockHeader {
             return Err(StreamError::Header("a block that is no shorter than what it restores to"));
         }
         let check = u32::from_be_bytes(fields.take()?);
-        Ok(Self { codec, index, original_len, payload_len, check })
+        Ok(Self { codec, refers, kept, index, original_len, payload_len, check })
     }
 }
 
@@ -334,6 +359,8 @@ mod tests {
     fn headers_survive() {
         let block = BlockHeader {
             codec: None,
+            refers: false,
+            kept: false,
             index: None,
             original_len: 1,
             payload_len: 1,
@@ -343,6 +370,10 @@ mod tests {
         round_trip(Header::Block(BlockHeader { index: Some(u32::MAX), ..block }));
         let codec = Some(CodecId::Zstd);
         round_trip(Header::Block(BlockHeader { codec, original_len: 65_536, ..block }));
+        let two = BlockHeader { codec, original_len: 2, kept: true, ..block };
+        round_trip(Header::Block(two));
+        round_trip(Header::Block(BlockHeader { refers: true, ..two }));
+        round_trip(Header::Block(BlockHeader { refers: true, kept: false, ..two }));
         round_trip(Header::End { total: u64::MAX, check: 7 });
         for number in [0, 1, 2, 3, 200] {
             round_trip(Header::Abort(AbortReason::from_wire(number)));
@@ -351,15 +382,28 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        for first in [0x20, 0x40, 0x80, 0xe0, 0xf2, 0xff] {
+        for first in [0x80, 0xe0, 0xf2, 0xff] {
             assert!(Header::len_of(first).is_err(), "{first:x}");
         }
         let equal = [1, 0, 9, 0, 9, 0, 0, 0, 0];
         assert!(Header::from_bytes(&equal).is_err());
         assert!(Header::from_bytes(&[0x0e, 0, 9, 0, 3, 0, 0, 0, 0]).is_err());
-        let good = Preamble { layout: Layout::Blocks, block_len_log2: 15, reorder: 3, codecs: 6 };
+        // What is raw, or deflated, refers to nothing.
+        assert!(Header::from_bytes(&[0x20, 0, 9, 0, 0, 0, 0]).is_err());
+        assert!(Header::from_bytes(&[0x23, 0, 9, 0, 3, 0, 0, 0, 0]).is_err());
+        let good = Preamble {
+            layout: Layout::Blocks,
+            block_len_log2: 15,
+            reorder: 3,
+            codecs: 6,
+            history: false,
+        };
+        let with_history = Preamble { reorder: 0, history: true, ..good };
+        assert_eq!(Preamble::from_bytes(with_history.to_bytes()), Ok(with_history));
         assert_eq!(Preamble::from_bytes(good.to_bytes()), Ok(good));
-        for (at, value) in [(0, b'x'), (3, 2), (4, 0), (4, 4), (5, 11), (5, 17), (6, 65), (7, 1)] {
+        for (at, value) in
+            [(0, b'x'), (3, 2), (3, 3), (4, 0), (4, 4), (5, 11), (5, 17), (6, 65), (7, 1)]
+        {
             let mut bytes = good.to_bytes();
             bytes[at] = value;
             assert!(Preamble::from_bytes(bytes).is_err(), "byte {at} = {value}");

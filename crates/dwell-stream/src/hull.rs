@@ -28,6 +28,9 @@ const FORGET_TIMES: f64 = 0.98;
 const SLOWDOWN_MAX: f64 = 20.0;
 /// Below this share, raw blocks are not part of the plan.
 const RAW_SHARE_MIN: f64 = 0.005;
+/// Below the first share of raw blocks, what goes is kept so that later blocks can refer to it; from the
+/// second on no longer.
+const HISTORY_RAW_SHARE: (f64, f64) = (0.5, 0.8);
 /// Where the link would become idle otherwise, so many times more than planned may go as they are;
 /// and no more, as the transport holds more than is reckoned with: in flight and in queues below it.
 const RAW_EXCESS: f64 = 1.5;
@@ -42,6 +45,7 @@ pub(crate) struct Hull {
     shares: Shares,
     pub(crate) balance: Balance,
     slowdown: Slowdown,
+    keeps_history: bool,
     since_explored: u32,
     explore_heavier: bool,
     /// Whether the probes of an incompressible stream try the cheapest codec next, or another.
@@ -120,6 +124,7 @@ impl Hull {
             shares: Shares { raw: 1.0, codecs: first },
             balance: Balance::new(),
             slowdown: Slowdown::default(),
+            keeps_history: false,
             since_explored: 0,
             explore_heavier: true,
             probe_cheapest: true,
@@ -129,6 +134,11 @@ impl Hull {
     /// The share of blocks that go as they are, as planned.
     pub(crate) fn raw_share(&self) -> f64 {
         self.shares.raw
+    }
+
+    /// Whether blocks are to refer to earlier ones: while most of what is sent is compressed.
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.keeps_history
     }
 
     /// A block went as it was: as planned, or because the link would have become idle.
@@ -245,6 +255,8 @@ impl Hull {
         let bound = Bound::of(rate * self.balance.correction(), &points);
         self.shares.raw = bound.shares[0];
         self.shares.codecs.copy_from_slice(&bound.shares[1..]);
+        let limit = if self.keeps_history { HISTORY_RAW_SHARE.1 } else { HISTORY_RAW_SHARE.0 };
+        self.keeps_history = self.shares.raw < limit;
     }
 
     /// Whether fewer blocks than this share have gone as they were.

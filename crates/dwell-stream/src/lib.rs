@@ -88,6 +88,7 @@ mod depth;
 mod error;
 mod estimates;
 mod frame;
+mod history;
 mod hull;
 mod io;
 mod link;

@@ -10,6 +10,7 @@ use crate::frame::{
     BlockHeader, HEADER_LEN_MAX, Header, Layout, MAGIC, PREAMBLE_LEN, Preamble, UnitForm,
     UnitHeader,
 };
+use crate::history::History;
 use crate::press::Unpress;
 use crate::stats::ReceiverStats;
 
@@ -29,17 +30,26 @@ pub struct Limits {
     /// [`Strategy::KernelLevel`](crate::Strategy::KernelLevel)). Their bytes are given out before the
     /// check sum that covers them has come. Default true.
     pub units: bool,
+    /// Whether streams are accepted in which blocks refer to earlier ones, of which 192 KiB are held
+    /// then. Default true.
+    pub history: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { output_len: 256 << 10, block_len: BLOCK_LEN_MAX, reorder: 64, units: true }
+        Self {
+            output_len: 256 << 10,
+            block_len: BLOCK_LEN_MAX,
+            reorder: 64,
+            units: true,
+            history: true,
+        }
     }
 }
 
 impl Limits {
     /// The default ones, but only for streams in blocks that come in order: at no time more than
-    /// `output_len` and two blocks are held, and nothing is given out unverified.
+    /// `output_len`, two blocks and what they refer to are held, and nothing is given out unverified.
     pub fn in_order() -> Self {
         Self { reorder: 0, units: false, ..Self::default() }
     }
@@ -62,6 +72,8 @@ pub struct Receiver {
     /// Blocks that came before one that precedes them.
     early: BTreeMap<u64, Early>,
     next_index: u64,
+    /// What blocks can refer to.
+    history: History,
     output: Vec<u8>,
     output_at: usize,
     hasher: Hasher,
@@ -97,6 +109,7 @@ impl Receiver {
             payload: Vec::new(),
             early: BTreeMap::new(),
             next_index: 0,
+            history: History::default(),
             output: Vec::new(),
             output_at: 0,
             hasher: Hasher::new(),
@@ -236,6 +249,11 @@ impl Receiver {
                     "its data come in units, which are not accepted",
                 ));
             }
+            if preamble.history && !self.limits.history {
+                return Err(StreamError::Preamble(
+                    "its blocks refer to earlier ones, which is not accepted",
+                ));
+            }
             if preamble.reorder > self.limits.reorder {
                 return Err(StreamError::Preamble("too much may come out of order"));
             }
@@ -304,6 +322,9 @@ impl Receiver {
         if block.index.is_some() != (preamble.reorder > 0) {
             return Err(StreamError::Header("a block that is numbered, or not, unlike announced"));
         }
+        if (block.refers || block.kept) && !preamble.history {
+            return Err(StreamError::Header("a block that refers to others, unlike announced"));
+        }
         if let Some(index) = block.index {
             let ahead = index.wrapping_sub(self.next_index as u32);
             let full = self.next_index + u64::from(ahead);
@@ -349,6 +370,10 @@ impl Receiver {
         }
         let data = match header.codec {
             None => payload,
+            Some(codec) if header.refers => {
+                let history = self.history.before(self.stats.data_bytes);
+                unpress.restore_after(codec, history, payload, header.original_len)?
+            }
             Some(codec) => unpress.restore(codec, payload, header.original_len)?,
         };
         let ahead = header.index.map_or(0, |index| index.wrapping_sub(self.next_index as u32));
@@ -358,7 +383,12 @@ impl Receiver {
             self.early.insert(self.next_index + u64::from(ahead), early);
             return Ok(());
         }
+        let start = self.stats.data_bytes;
         self.deliver(data, header.check)?;
+        match header.kept {
+            true => self.history.keep(start, data),
+            false => self.history.forget(),
+        }
         while let Some(early) = self.early.remove(&self.next_index) {
             self.deliver(&early.data, early.check)?;
         }

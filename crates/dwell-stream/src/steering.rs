@@ -82,6 +82,11 @@ impl Steering {
         }
     }
 
+    /// Whether later blocks are to refer to what goes now.
+    pub(crate) fn keeps_history(&self) -> bool {
+        matches!(&self.rule, Rule::Hull(hull) if hull.keeps_history())
+    }
+
     /// An admitted block went as it was.
     pub(crate) fn went_raw(&mut self) {
         self.backoff.passed_by();

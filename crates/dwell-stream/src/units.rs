@@ -70,6 +70,7 @@ impl Units {
             block_len_log2: SRC_LEN_MAX.trailing_zeros() as u8,
             reorder: 0,
             codecs: 1 << config.codec.id as u8,
+            history: false,
         });
         Self {
             layout,
@@ -206,7 +207,7 @@ impl Units {
         let index = self.next_index;
         // The bytes of the original are one too many: such a result is a failure.
         let len_max = self.payload_max.min(len - 1);
-        Some(Job { index, spec: self.config.codec, block, len_max })
+        Some(Job { index, spec: self.config.codec, block, history: Vec::new(), len_max })
     }
 
     pub(crate) fn done(&mut self, done: Done) {
