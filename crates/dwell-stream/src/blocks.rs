@@ -9,6 +9,7 @@ use dwell_codec::CodecId;
 use crate::config::Config;
 use crate::depth::Depth;
 use crate::error::AbortReason;
+use crate::estimates::Choice;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
 use crate::hull::Offer;
@@ -340,8 +341,9 @@ impl Blocks {
         let reserved = usize::from(self.in_order_with_thread && !self.busy);
         let mut waiting = self.queue.iter().enumerate().skip(reserved);
         let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
-        let spec = self.steering.codec(now, block.part.original_len, self.busy)?;
-        let history = self.history_for(at, spec.id);
+        let Choice { spec, refers } =
+            self.steering.codec(now, block.part.original_len, self.busy)?;
+        let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::InPress) else { return None };
         // The header of a compressed block is two bytes longer.
@@ -350,7 +352,7 @@ impl Blocks {
     }
 
     /// What the block at this place of the queue may refer to.
-    fn history_for(&mut self, at: usize, codec: CodecId) -> Vec<u8> {
+    fn history_for(&mut self, at: usize, refers: bool) -> Vec<u8> {
         let mut history = std::mem::take(&mut self.spare_history);
         history.clear();
         if self.with_history {
@@ -358,7 +360,7 @@ impl Blocks {
                 self.decide_to_keep(at);
             }
             let part = self.queue[at].part;
-            if part.kept == Some(true) && codec.takes_history() {
+            if refers && part.kept == Some(true) {
                 history.extend_from_slice(self.history.before(part.start));
             }
         }
@@ -385,7 +387,7 @@ impl Blocks {
         self.steering.pressed(&pressing);
         self.stats.pressed_with(&pressing, took_ns);
         // Gone if the stream was aborted meanwhile.
-        let refers = !job.history.is_empty();
+        let refers = job.refers();
         self.spare_history = std::mem::take(&mut job.history);
         let waiting = self.queue.iter_mut().find(|block| block.part.index == job.index);
         let Some(block) = waiting else { return };

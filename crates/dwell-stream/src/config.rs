@@ -39,8 +39,8 @@ pub struct Config {
     /// How many blocks may overtake one that is being compressed, up to 64, for
     /// [`Strategy::MixOutOfOrder`]. The receiver holds them. Default 16.
     pub reorder_max: u8,
-    /// Whether [`Strategy::Hull`] lets blocks refer to the 128 KiB before them while most of what is
-    /// sent is compressed: a tenth less on prose and programs, for a third to a half more work. Both
+    /// Whether [`Strategy::Hull`] may let blocks refer to the 128 KiB before them, where that carries
+    /// more: a tenth less on prose and programs, for a third to a half more work. Both
     /// ends hold 192 KiB more then. Default true.
     pub history: bool,
     /// The settings of [`Strategy::TcpComp`].

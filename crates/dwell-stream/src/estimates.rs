@@ -18,6 +18,25 @@ const SHARED: f64 = 0.6;
 const SAVING_MIN: f64 = 0.005;
 const SAVING_MAX: f64 = 0.995;
 
+/// What referring to earlier blocks costs, and leaves, beside compressing a block on its own; before it
+/// was measured.
+const REFERRING_COST: f64 = 1.4;
+const REFERRING_RATIO: f64 = 0.92;
+
+/// With what a block is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) spec: CodecSpec,
+    /// It refers to earlier blocks, if there are any that it can refer to.
+    pub(crate) refers: bool,
+}
+
+impl Choice {
+    pub(crate) fn alone(spec: CodecSpec) -> Self {
+        Self { spec, refers: false }
+    }
+}
+
 /// The estimates for a list of codecs.
 #[derive(Clone, Debug)]
 pub(crate) struct Estimates {
@@ -27,7 +46,7 @@ pub(crate) struct Estimates {
 /// What is thought of one codec.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
-    pub(crate) spec: CodecSpec,
+    pub(crate) choice: Choice,
     pub(crate) cost_ns: f64,
     /// 1 − ratio.
     saving: f64,
@@ -42,11 +61,16 @@ impl Estimate {
 }
 
 impl Estimates {
-    /// Of these codecs, before anything was measured; the cheapest first.
-    pub(crate) fn new(specs: &[CodecSpec]) -> Self {
+    /// Of these codecs, before anything was measured; the cheapest first. `history`: also of what
+    /// refers to earlier blocks, with the codecs for which that pays.
+    pub(crate) fn new(specs: &[CodecSpec], history: bool) -> Self {
         let mut codecs: Vec<_> = specs.iter().map(|&spec| prior(spec)).collect();
+        if history {
+            let referring = |spec: &&CodecSpec| spec.id == CodecId::Zstd && spec.level >= -1;
+            codecs.extend(specs.iter().filter(referring).map(|&spec| prior_of_referring(spec)));
+        }
         codecs.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
-        codecs.dedup_by_key(|estimate| estimate.spec);
+        codecs.dedup_by_key(|estimate| estimate.choice);
         Self { codecs }
     }
 
@@ -55,7 +79,8 @@ impl Estimates {
     }
 
     pub(crate) fn measured(&mut self, pressing: &Pressing) {
-        let Some(at) = self.codecs.iter().position(|e| e.spec == pressing.codec) else { return };
+        let choice = Choice { spec: pressing.codec, refers: pressing.refers };
+        let Some(at) = self.codecs.iter().position(|e| e.choice == choice) else { return };
         let len = pressing.original_len as f64;
         let ratio = pressing.pressed_len.map_or(1.0, |pressed| pressed as f64 / len);
         let cost_ns = pressing.took_ns as f64 / len;
@@ -106,7 +131,18 @@ fn prior(spec: CodecSpec) -> Estimate {
         CodecId::Deflate => &[(1, 9.0, 0.52), (6, 24.0, 0.60), (9, 60.0, 0.61), (12, 250.0, 0.62)],
     };
     let (cost_ns, saving) = interpolate(table, spec.level);
-    Estimate { spec, cost_ns, saving, age: None }
+    Estimate { choice: Choice::alone(spec), cost_ns, saving, age: None }
+}
+
+/// The same if the block refers to those before it.
+fn prior_of_referring(spec: CodecSpec) -> Estimate {
+    let Estimate { cost_ns, saving, .. } = prior(spec);
+    Estimate {
+        choice: Choice { spec, refers: true },
+        cost_ns: REFERRING_COST * cost_ns,
+        saving: 1.0 - REFERRING_RATIO * (1.0 - saving),
+        age: None,
+    }
 }
 
 /// Between the two nearest levels of a table that is sorted by level.
@@ -126,17 +162,34 @@ mod tests {
     use super::*;
 
     fn pressing(text: &str, pressed_len: Option<usize>, took_ns: u64) -> Pressing {
-        Pressing { codec: text.parse().unwrap(), original_len: 1000, pressed_len, took_ns }
+        let codec = text.parse().unwrap();
+        Pressing { codec, refers: false, original_len: 1000, pressed_len, took_ns }
     }
 
     fn estimates() -> Estimates {
-        Estimates::new(&["zstd:9", "lz4", "zstd:1"].map(|text| text.parse().unwrap()))
+        Estimates::new(&["zstd:9", "lz4", "zstd:1"].map(|text| text.parse().unwrap()), false)
+    }
+
+    #[test]
+    fn what_refers_is_known_apart_from_what_does_not() {
+        let specs = ["lz4", "zstd:-5", "zstd:1"].map(|text| text.parse().unwrap());
+        let mut estimates = Estimates::new(&specs, true);
+        let named = |e: &Estimate| (e.choice.spec.to_string(), e.choice.refers);
+        let names: Vec<_> = estimates.all().iter().map(named).collect();
+        let zstd = |refers| ("zstd".to_owned(), refers);
+        assert_eq!(names[2..], [zstd(false), zstd(true)], "{names:?}");
+        estimates.measured(&pressing("zstd:1", Some(500), 6000));
+        let refers = Pressing { refers: true, ..pressing("zstd:1", Some(400), 8000) };
+        estimates.measured(&refers);
+        let [alone, after] = [2, 3].map(|at| estimates.all()[at].point());
+        assert!((after.cost_ns - 8.0).abs() < 1e-9 && (after.ratio - 0.4).abs() < 1e-9);
+        assert!((alone.cost_ns - 6.0).abs() < 1e-9 && alone.ratio > 0.41, "{alone:?}");
     }
 
     #[test]
     fn measurements_replace_priors_and_move_the_others() {
         let mut estimates = estimates();
-        assert_eq!(estimates.all()[0].spec.to_string(), "lz4");
+        assert_eq!(estimates.all()[0].choice.spec.to_string(), "lz4");
         let before = estimates.all()[2].point();
         estimates.measured(&pressing("lz4", Some(950), 5000));
         let lz4 = estimates.all()[0].point();

@@ -6,7 +6,7 @@ use dwell_codec::CodecSpec;
 
 use crate::balance::Balance;
 use crate::bound::{Bound, CodecPoint};
-use crate::estimates::{Estimate, Estimates};
+use crate::estimates::{Choice, Estimate, Estimates};
 use crate::link::Link;
 use crate::press::Pressing;
 use crate::sending::Sending;
@@ -28,9 +28,10 @@ const FORGET_TIMES: f64 = 0.98;
 const SLOWDOWN_MAX: f64 = 20.0;
 /// Below this share, raw blocks are not part of the plan.
 const RAW_SHARE_MIN: f64 = 0.005;
-/// Below the first share of raw blocks, what goes is kept so that later blocks can refer to it; from the
-/// second on no longer.
-const HISTORY_RAW_SHARE: (f64, f64) = (0.5, 0.8);
+/// From this share of blocks that refer to others on, what goes is kept, and for so many blocks after a
+/// plan with less.
+const REFERRING_SHARE_MIN: f64 = 0.05;
+const KEPT_FOR: u32 = 64;
 /// Where the link would become idle otherwise, so many times more than planned may go as they are;
 /// and no more, as the transport holds more than is reckoned with: in flight and in queues below it.
 const RAW_EXCESS: f64 = 1.5;
@@ -45,7 +46,8 @@ pub(crate) struct Hull {
     shares: Shares,
     pub(crate) balance: Balance,
     slowdown: Slowdown,
-    keeps_history: bool,
+    /// For so many more blocks, what goes is kept so that later blocks can refer to it.
+    keeps_history_for: u32,
     since_explored: u32,
     explore_heavier: bool,
     /// Whether the probes of an incompressible stream try the cheapest codec next, or another.
@@ -112,8 +114,8 @@ struct Shares {
 }
 
 impl Hull {
-    pub(crate) fn new(codecs: &[CodecSpec]) -> Self {
-        let estimates = Estimates::new(codecs);
+    pub(crate) fn new(codecs: &[CodecSpec], history: bool) -> Self {
+        let estimates = Estimates::new(codecs, history);
         let len = estimates.all().len();
         let mut first = vec![0.0; len];
         first[0] = 1.0;
@@ -124,7 +126,7 @@ impl Hull {
             shares: Shares { raw: 1.0, codecs: first },
             balance: Balance::new(),
             slowdown: Slowdown::default(),
-            keeps_history: false,
+            keeps_history_for: 0,
             since_explored: 0,
             explore_heavier: true,
             probe_cheapest: true,
@@ -136,9 +138,9 @@ impl Hull {
         self.shares.raw
     }
 
-    /// Whether blocks are to refer to earlier ones: while most of what is sent is compressed.
+    /// Whether later blocks are to refer to what goes now.
     pub(crate) fn keeps_history(&self) -> bool {
-        self.keeps_history
+        self.keeps_history_for > 0
     }
 
     /// A block went as it was: as planned, or because the link would have become idle.
@@ -183,13 +185,13 @@ impl Hull {
         now: Instant,
         (link, sending): (&Link, Sending),
         block: Block,
-    ) -> Option<CodecSpec> {
+    ) -> Option<Choice> {
         self.plan(link, sending);
-        let spec = |hull: &Self, at: usize| Some(hull.estimates.all()[at].spec);
+        let choice = |hull: &Self, at: usize| Some(hull.estimates.all()[at].choice);
         if block.probing {
             let at = if self.probe_cheapest { 0 } else { self.estimates.all().len() / 2 };
             self.probe_cheapest = !self.probe_cheapest;
-            return spec(self, at);
+            return choice(self, at);
         }
         self.since_explored += 1;
         let planned = self.most_behind().and_then(|at| self.in_time(at, now, link, block.len));
@@ -204,14 +206,14 @@ impl Hull {
             }
             self.forget_counts();
             self.counts[0] += 1.0;
-            return spec(self, 0);
+            return choice(self, 0);
         };
         let at = self.neighbour(planned).unwrap_or(planned);
         if at == planned {
             self.forget_counts();
             self.counts[at] += 1.0;
         }
-        spec(self, at)
+        choice(self, at)
     }
 
     /// Where the link is worth so much that the plan has raw blocks, it must not become idle while
@@ -235,7 +237,8 @@ impl Hull {
 
     pub(crate) fn pressed(&mut self, pressing: &Pressing) {
         self.estimates.measured(pressing);
-        if let Some(codec) = self.estimates.all().iter().find(|it| it.spec == pressing.codec) {
+        let choice = Choice { spec: pressing.codec, refers: pressing.refers };
+        if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == choice) {
             let estimated_ns = codec.cost_ns * pressing.original_len as f64;
             self.slowdown.measured(pressing.took_ns as f64, estimated_ns);
         }
@@ -255,8 +258,13 @@ impl Hull {
         let bound = Bound::of(rate * self.balance.correction(), &points);
         self.shares.raw = bound.shares[0];
         self.shares.codecs.copy_from_slice(&bound.shares[1..]);
-        let limit = if self.keeps_history { HISTORY_RAW_SHARE.1 } else { HISTORY_RAW_SHARE.0 };
-        self.keeps_history = self.shares.raw < limit;
+        let planned = self.estimates.all().iter().zip(&self.shares.codecs);
+        let referring: f64 =
+            planned.filter(|(codec, _)| codec.choice.refers).map(|(_, share)| share).sum();
+        self.keeps_history_for = match referring > REFERRING_SHARE_MIN {
+            true => KEPT_FOR,
+            false => self.keeps_history_for.saturating_sub(1),
+        };
     }
 
     /// Whether fewer blocks than this share have gone as they were.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use dwell_base::Instant;
 use dwell_codec::{CodecSpec, Compressor};
 
-use crate::{Bound, CodecPoint, Config, Done, Press, Sender, Strategy};
+use crate::{Bound, CodecPoint, Config, Done, Job, Press, Sender, Strategy};
 
 /// Bytes a second of 1 Mbit/s.
 pub(crate) const MBIT: f64 = 125_000.0;
@@ -89,6 +89,12 @@ pub(crate) fn cost_ns(spec: CodecSpec) -> f64 {
     }
 }
 
+/// What a job takes; referring to earlier blocks needs these to be looked through first.
+fn work_ns(model: Model, job: &Job) -> u64 {
+    let referring = if job.refers() { 1.4 } else { 1.0 };
+    (referring * (model.cost_ns)(job.codec()) * job.original_len() as f64) as u64
+}
+
 /// How a run went.
 pub(crate) struct Run {
     /// Original bytes a second, from the first to when the link has carried the last.
@@ -151,7 +157,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
         if under_way.is_none()
             && let Some(job) = sender.next_job(now)
         {
-            let ns = ((model.cost_ns)(job.codec()) * job.original_len() as f64) as u64;
+            let ns = work_ns(model, &job);
             let end = model.after(now, ns);
             let mut readings = [now, end].into_iter();
             let done = job.run(&mut press, || readings.next().unwrap());
@@ -429,7 +435,7 @@ mod tests {
                 now = if refused { transport.wakes_at() } else { now };
                 continue;
             };
-            let ns = ((model.cost_ns)(job.codec()) * job.original_len() as f64) as u64;
+            let ns = work_ns(model, &job);
             let mut readings = [now, now + ns].into_iter();
             sender.done(job.run(&mut press, || readings.next().unwrap()));
             now = now + ns;

@@ -164,6 +164,11 @@ impl Job {
         self.block.len() - ROOM
     }
 
+    /// Whether the result will refer to earlier blocks.
+    pub fn refers(&self) -> bool {
+        !self.history.is_empty()
+    }
+
     /// Compresses, and measures with the given clock how long it took.
     pub fn run(self, press: &mut Press, mut clock: impl FnMut() -> Instant) -> Done {
         let begin = clock();
@@ -187,6 +192,7 @@ impl Done {
     pub fn pressing(&self) -> Pressing {
         Pressing {
             codec: self.job.spec,
+            refers: self.job.refers(),
             original_len: self.job.original_len(),
             pressed_len: self.payload.as_ref().map(|payload| payload.len() - ROOM),
             took_ns: self.took_ns,
@@ -199,6 +205,8 @@ impl Done {
 pub struct Pressing {
     /// With what.
     pub codec: CodecSpec,
+    /// Whether what was made refers to earlier blocks.
+    pub refers: bool,
     /// The bytes before.
     pub original_len: usize,
     /// The bytes after; none if the result is of no use and the data go as they are.

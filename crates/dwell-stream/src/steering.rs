@@ -5,6 +5,7 @@ use dwell_codec::CodecSpec;
 
 use crate::backoff::Backoff;
 use crate::config::Config;
+use crate::estimates::Choice;
 use crate::hull::{Block, Hull, Offer};
 use crate::link::Link;
 use crate::press::Pressing;
@@ -42,7 +43,7 @@ impl Steering {
             Strategy::Mix | Strategy::MixInOrder | Strategy::MixOutOfOrder => {
                 Rule::Mix(config.codec)
             }
-            Strategy::Hull => Rule::Hull(Box::new(Hull::new(&config.codecs))),
+            Strategy::Hull => Rule::Hull(Box::new(Hull::new(&config.codecs, config.history))),
             _ => Rule::Raw,
         };
         Self {
@@ -125,11 +126,11 @@ impl Steering {
 
     /// With what the next admitted block is to be compressed, if at all. While the link is not
     /// busy there is always an answer, as a block may be waiting for it.
-    pub(crate) fn codec(&mut self, now: Instant, len: usize, busy: bool) -> Option<CodecSpec> {
+    pub(crate) fn codec(&mut self, now: Instant, len: usize, busy: bool) -> Option<Choice> {
         match &mut self.rule {
             Rule::Raw => None,
-            Rule::All(codec) | Rule::Mix(codec) => Some(*codec),
-            Rule::Switch(switching) => Some(switching.codec),
+            Rule::All(codec) | Rule::Mix(codec) => Some(Choice::alone(*codec)),
+            Rule::Switch(switching) => Some(Choice::alone(switching.codec)),
             Rule::Hull(hull) => {
                 let probing = self.backoff.is_probing();
                 hull.codec(now, (&self.link, self.sending), Block { len, probing, busy })
