@@ -43,8 +43,9 @@ impl Balance {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// Something is done. `pressed` if the application has more than there is room for.
-    pub(crate) fn works(&mut self, now: Instant, pressed: bool) {
+    /// Something is done. `pressed` if the application has more than there is room for; the transport
+    /// should have had nothing left to send for so long.
+    pub(crate) fn works(&mut self, now: Instant, pressed: bool, drained_ns: u64) {
         let gain = self.gain(now);
         if let Some(since) = self.waiting_since.take() {
             self.move_for(now.since_ns(since).min(WAIT_NS_MAX), -gain);
@@ -56,7 +57,8 @@ impl Balance {
         let since = *self.unrefused_since.get_or_insert(now);
         let ns = now.since_ns(since);
         if ns >= UNREFUSED_NS {
-            self.move_for(ns - UNREFUSED_NS, gain);
+            // As long as it has something to send, that it refuses nothing says nothing.
+            self.move_for((ns - UNREFUSED_NS).min(drained_ns), gain);
             self.unrefused_since = Some(since + (ns - UNREFUSED_NS));
         }
     }
@@ -96,18 +98,18 @@ mod tests {
     #[test]
     fn a_link_that_takes_everything_is_given_more() {
         let mut balance = Balance::new();
-        balance.works(at(0), false);
+        balance.works(at(0), false, u64::MAX);
         for ms in 1000..=1020 {
-            balance.works(at(ms), true);
+            balance.works(at(ms), true, u64::MAX);
         }
         assert_eq!(balance.correction(), 1.0);
         for ms in 1020..=1120 {
-            balance.works(at(ms), true);
+            balance.works(at(ms), true, u64::MAX);
         }
         assert!((balance.correction() - 0.4f64.exp()).abs() < 1e-9, "{balance:?}");
         // What the application has is all that there is to send.
-        balance.works(at(1200), false);
-        balance.works(at(1300), true);
+        balance.works(at(1200), false, u64::MAX);
+        balance.works(at(1300), true, u64::MAX);
         assert!((balance.correction() - 0.4f64.exp()).abs() < 1e-9, "{balance:?}");
     }
 
@@ -115,7 +117,7 @@ mod tests {
     fn who_waits_for_the_link_compresses_more() {
         let mut balance = Balance::new();
         for cycle in 0..20 {
-            balance.works(at(100 * cycle), true);
+            balance.works(at(100 * cycle), true, u64::MAX);
             balance.refused();
             balance.waits(at(100 * cycle + 80));
             balance.waits(at(100 * cycle + 90));

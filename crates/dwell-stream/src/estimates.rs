@@ -60,6 +60,18 @@ impl Estimate {
     }
 }
 
+impl Estimate {
+    /// The same codec was measured without what this one refers to, or with it.
+    fn follow(&mut self, sibling: &Self) {
+        let (cost, ratio) = match self.choice.refers {
+            true => (REFERRING_COST, REFERRING_RATIO),
+            false => (1.0 / REFERRING_COST, 1.0 / REFERRING_RATIO),
+        };
+        self.cost_ns = cost * sibling.cost_ns;
+        self.saving = (1.0 - ratio * (1.0 - sibling.saving)).clamp(SAVING_MIN, SAVING_MAX);
+    }
+}
+
 impl Estimates {
     /// Of these codecs, before anything was measured; the cheapest first. `history`: also of what
     /// refers to earlier blocks, with the codecs for which that pays.
@@ -97,9 +109,14 @@ impl Estimates {
         let harder = (here.saving / saving_before).powf(SHARED);
         // A machine that is slower than the one of the priors is so with all codecs.
         let slower = if first { here.cost_ns / cost_before } else { 1.0 };
+        let measured = self.codecs[at];
         for (other, estimate) in self.codecs.iter_mut().enumerate() {
             if other == at {
                 estimate.age = Some(0);
+                continue;
+            }
+            if estimate.age.is_none() && estimate.choice.spec == pressing.codec {
+                estimate.follow(&measured);
                 continue;
             }
             estimate.saving = (estimate.saving * harder).clamp(SAVING_MIN, SAVING_MAX);
@@ -136,13 +153,10 @@ fn prior(spec: CodecSpec) -> Estimate {
 
 /// The same if the block refers to those before it.
 fn prior_of_referring(spec: CodecSpec) -> Estimate {
-    let Estimate { cost_ns, saving, .. } = prior(spec);
-    Estimate {
-        choice: Choice { spec, refers: true },
-        cost_ns: REFERRING_COST * cost_ns,
-        saving: 1.0 - REFERRING_RATIO * (1.0 - saving),
-        age: None,
-    }
+    let alone = prior(spec);
+    let mut estimate = Estimate { choice: Choice { spec, refers: true }, ..alone };
+    estimate.follow(&alone);
+    estimate
 }
 
 /// Between the two nearest levels of a table that is sorted by level.
@@ -179,6 +193,8 @@ mod tests {
         let zstd = |refers| ("zstd".to_owned(), refers);
         assert_eq!(names[2..], [zstd(false), zstd(true)], "{names:?}");
         estimates.measured(&pressing("zstd:1", Some(500), 6000));
+        let derived = estimates.all()[3].point();
+        assert!((derived.ratio - 0.46).abs() < 1e-9 && (derived.cost_ns - 8.4).abs() < 1e-9);
         let refers = Pressing { refers: true, ..pressing("zstd:1", Some(400), 8000) };
         estimates.measured(&refers);
         let [alone, after] = [2, 3].map(|at| estimates.all()[at].point());

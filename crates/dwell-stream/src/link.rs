@@ -164,6 +164,13 @@ impl Link {
         self.level_now(now) / rate * 1e9
     }
 
+    /// For how long nothing has waited in the transport any more, in nanoseconds.
+    pub(crate) fn drained_ns(&self, now: Instant) -> u64 {
+        let Some(rate) = self.rate else { return u64::MAX };
+        let drain_ns = self.level / rate * 1e9;
+        (now.since_ns(self.level_at) as f64 - drain_ns).max(0.0) as u64
+    }
+
     /// The transport is offered something.
     pub(crate) fn offered(&mut self, now: Instant) {
         let Some(starved_at) = self.starved_at.take() else { return };

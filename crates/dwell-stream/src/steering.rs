@@ -112,7 +112,7 @@ impl Steering {
     /// than there is room for.
     pub(crate) fn works(&mut self, now: Instant, pressed: bool) {
         if let Rule::Hull(hull) = &mut self.rule {
-            hull.balance.works(now, pressed);
+            hull.balance.works(now, pressed, self.link.drained_ns(now));
         }
     }
 
