@@ -98,8 +98,9 @@ pub struct Limits {
 }
 
 /// What a stream holds at most, in bytes: the sender's buffer, the receiver's output with a block
-/// more and a block on its way, what TLS holds, and what was read beyond an end.
-pub const STREAM_BYTES_MAX: u64 = (256 + 256 + 64 + 64 + 2 * 64 + 64) << 10;
+/// more and a block on its way, what blocks refer to (in sender and receiver, and once more while one
+/// is compressed), what TLS holds, and what was read beyond an end.
+pub const STREAM_BYTES_MAX: u64 = (256 + 256 + 64 + 64 + (192 + 192 + 128) + 2 * 64 + 64) << 10;
 
 impl Limits {
     /// Streams at once, by number and by memory. At least one.
@@ -113,7 +114,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             streams_max: 1000,
-            memory_bytes_max: 1 << 30,
+            memory_bytes_max: 3 << 29,
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(24 * 3600),

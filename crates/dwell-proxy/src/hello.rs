@@ -20,7 +20,7 @@
 use thiserror::Error;
 
 /// The version of the protocol between the two proxies.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// The longest hello, in bytes; what would be longer is refused before it is read.
 pub const HELLO_BYTES_MAX: usize = 6 + 512;
 /// The longest text in a hello, in bytes.

@@ -483,6 +483,7 @@ impl Blocks {
         let kept = part.kept == Some(true);
         let payload_len = bytes.len() - ROOM;
         self.stats.framed(codec.is_some(), original_len, payload_len);
+        self.stats.referring_blocks += u64::from(refers);
         let index = (self.reorder > 0).then_some(index as u32);
         let header = BlockHeader { codec, refers, kept, index, original_len, payload_len, check };
         let held = payload_len;

@@ -15,6 +15,8 @@ pub const BLOCK_LEN_MAX: usize = SRC_LEN_MAX;
 pub const BUFFER_LEN_MAX: usize = 64 << 20;
 /// The most blocks that may overtake another one.
 pub(crate) const REORDER_MAX: u8 = 64;
+/// Below this level of zstd, and with lz4, little is found in what came before.
+const REFERRING_LEVEL_MIN: i32 = -1;
 /// The shortest segment: a header, and something to say.
 pub(crate) const MSS_MIN: usize = 64;
 
@@ -113,6 +115,13 @@ impl Config {
             codec.check()?;
         }
         Ok(())
+    }
+
+    /// Whether blocks that are compressed with this codec may refer to earlier ones: where that makes
+    /// more difference than it takes time.
+    pub fn may_refer(&self, codec: CodecSpec) -> bool {
+        let pays = codec.id == CodecId::Zstd && codec.level >= REFERRING_LEVEL_MIN;
+        self.strategy == Strategy::Hull && self.history && pays
     }
 
     /// The codecs that the stream may contain.

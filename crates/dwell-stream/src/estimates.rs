@@ -3,6 +3,7 @@
 use dwell_codec::{CodecId, CodecSpec};
 
 use crate::bound::CodecPoint;
+use crate::config::Config;
 use crate::press::Pressing;
 
 /// How far a measurement moves an estimate.
@@ -73,14 +74,12 @@ impl Estimate {
 }
 
 impl Estimates {
-    /// Of these codecs, before anything was measured; the cheapest first. `history`: also of what
-    /// refers to earlier blocks, with the codecs for which that pays.
-    pub(crate) fn new(specs: &[CodecSpec], history: bool) -> Self {
+    /// Of the codecs of hull mixing, before anything was measured; the cheapest first.
+    pub(crate) fn new(config: &Config) -> Self {
+        let specs = &config.codecs;
         let mut codecs: Vec<_> = specs.iter().map(|&spec| prior(spec)).collect();
-        if history {
-            let referring = |spec: &&CodecSpec| spec.id == CodecId::Zstd && spec.level >= -1;
-            codecs.extend(specs.iter().filter(referring).map(|&spec| prior_of_referring(spec)));
-        }
+        let referring = specs.iter().filter(|&&spec| config.may_refer(spec));
+        codecs.extend(referring.map(|&spec| prior_of_referring(spec)));
         codecs.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
         codecs.dedup_by_key(|estimate| estimate.choice);
         Self { codecs }
@@ -174,20 +173,27 @@ fn interpolate(table: &[(i32, f64, f64)], level: i32) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::Strategy;
 
     fn pressing(text: &str, pressed_len: Option<usize>, took_ns: u64) -> Pressing {
         let codec = text.parse().unwrap();
         Pressing { codec, refers: false, original_len: 1000, pressed_len, took_ns }
     }
 
+    fn of(codecs: &[&str], history: bool) -> Estimates {
+        let mut config = Config::new(Strategy::Hull);
+        config.codecs = codecs.iter().map(|text| text.parse().unwrap()).collect();
+        config.history = history;
+        Estimates::new(&config)
+    }
+
     fn estimates() -> Estimates {
-        Estimates::new(&["zstd:9", "lz4", "zstd:1"].map(|text| text.parse().unwrap()), false)
+        of(&["zstd:9", "lz4", "zstd:1"], false)
     }
 
     #[test]
     fn what_refers_is_known_apart_from_what_does_not() {
-        let specs = ["lz4", "zstd:-5", "zstd:1"].map(|text| text.parse().unwrap());
-        let mut estimates = Estimates::new(&specs, true);
+        let mut estimates = of(&["lz4", "zstd:-5", "zstd:1"], true);
         let named = |e: &Estimate| (e.choice.spec.to_string(), e.choice.refers);
         let names: Vec<_> = estimates.all().iter().map(named).collect();
         let zstd = |refers| ("zstd".to_owned(), refers);

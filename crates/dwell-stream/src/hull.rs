@@ -2,10 +2,10 @@
 //! [`Bound`] with what has been measured.
 
 use dwell_base::Instant;
-use dwell_codec::CodecSpec;
 
 use crate::balance::Balance;
 use crate::bound::{Bound, CodecPoint};
+use crate::config::Config;
 use crate::estimates::{Choice, Estimate, Estimates};
 use crate::link::Link;
 use crate::press::Pressing;
@@ -114,8 +114,8 @@ struct Shares {
 }
 
 impl Hull {
-    pub(crate) fn new(codecs: &[CodecSpec], history: bool) -> Self {
-        let estimates = Estimates::new(codecs, history);
+    pub(crate) fn new(config: &Config) -> Self {
+        let estimates = Estimates::new(config);
         let len = estimates.all().len();
         let mut first = vec![0.0; len];
         first[0] = 1.0;

@@ -27,6 +27,8 @@ pub struct SenderStats {
     pub pressed_original_bytes: u64,
     /// Their bytes after that, without headers.
     pub pressed_bytes: u64,
+    /// Of the blocks that went compressed, those that refer to earlier ones.
+    pub referring_blocks: u64,
     /// Attempts whose result could not be used.
     pub failures: u64,
     /// Segments, for strategies in segments.

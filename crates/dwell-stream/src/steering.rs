@@ -43,7 +43,7 @@ impl Steering {
             Strategy::Mix | Strategy::MixInOrder | Strategy::MixOutOfOrder => {
                 Rule::Mix(config.codec)
             }
-            Strategy::Hull => Rule::Hull(Box::new(Hull::new(&config.codecs, config.history))),
+            Strategy::Hull => Rule::Hull(Box::new(Hull::new(config))),
             _ => Rule::Raw,
         };
         Self {

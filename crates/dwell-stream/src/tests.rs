@@ -11,6 +11,16 @@ fn transfer(
     data: &[u8],
     sizes: &[usize],
 ) -> Result<(Vec<u8>, Sender), StreamError> {
+    transfer_over(config, data, sizes, 1000)
+}
+
+/// The same, where each piece takes so long.
+fn transfer_over(
+    config: &Config,
+    data: &[u8],
+    sizes: &[usize],
+    piece_ns: u64,
+) -> Result<(Vec<u8>, Sender), StreamError> {
     let mut sender = Sender::new(config).unwrap();
     let mut receiver = match config.strategy {
         Strategy::Plain => Receiver::plain(Limits::default()),
@@ -28,7 +38,7 @@ fn transfer(
             got.extend_from_slice(receiver.data());
             return Ok((got, sender));
         }
-        now = now + 1000;
+        now = now + piece_ns;
         let piece = next().min(rest.len());
         rest = &rest[sender.accept(&rest[..piece])..];
         if rest.is_empty() {
@@ -94,6 +104,76 @@ proptest! {
         prop_assert_eq!(stats.accepted_bytes, len as u64);
         prop_assert_eq!(stats.framed_bytes, len as u64);
     }
+}
+
+/// A stream on a slow link, where blocks refer to earlier ones.
+fn referring() -> Config {
+    let mut config = small(Strategy::Hull);
+    config.codecs = vec!["zstd:1".parse().unwrap()];
+    config
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Data of all kinds in turns, so that some blocks are not kept, or not compressed, and others are
+    /// withdrawn.
+    #[test]
+    fn any_split_of_what_refers_to_itself_gives_the_same_bytes(
+        turns in prop::collection::vec((any::<bool>(), 1usize..80_000), 1..8),
+        sizes in prop::collection::vec(1usize..9000, 1..20),
+        piece_ns in 1000u64..3_000_000,
+    ) {
+        let mut noise = vec![0; 80_000];
+        dwell_base::Rng::from_seed(1).fill(&mut noise);
+        let text = text(80_000);
+        let data: Vec<u8> = turns
+            .iter()
+            .flat_map(|&(noisy, len)| if noisy { &noise[..len] } else { &text[..len] })
+            .copied()
+            .collect();
+        let (got, sender) = transfer_over(&referring(), &data, &sizes, piece_ns).unwrap();
+        prop_assert!(got == data, "{} of {} bytes", got.len(), data.len());
+        prop_assert!(sender.is_idle());
+    }
+}
+
+/// Random digits that come again 100 KB later: only blocks that refer to others make less than half of
+/// them.
+#[test]
+fn what_came_before_is_not_sent_again() {
+    let mut rng = dwell_base::Rng::from_seed(2);
+    let mut data = text(400_000);
+    data.extend((0..100_000).map(|_| b"0123456789abcdef"[rng.below(16) as usize]));
+    let once = data.len();
+    data.extend_from_within(400_000..);
+    let wire_bytes = |config: &Config, data: &[u8]| {
+        let (got, sender) = transfer_over(config, data, &[1000, 2000, 500], 1_000_000).unwrap();
+        assert!(got == data);
+        (sender.stats().wire_bytes, sender.stats().referring_blocks)
+    };
+    let (before, _) = wire_bytes(&referring(), &data[..once]);
+    let (after, referring_blocks) = wire_bytes(&referring(), &data);
+    assert!(after < before + 10_000, "{after} after {before}");
+    assert!(referring_blocks > 50, "{referring_blocks}");
+    let mut alone = referring();
+    alone.history = false;
+    let (after, referring_blocks) = wire_bytes(&alone, &data);
+    assert!(after > before + 45_000 && referring_blocks == 0, "{after}, {referring_blocks}");
+}
+
+/// A receiver that does not hold earlier blocks says so at once.
+#[test]
+fn a_history_can_be_refused() {
+    let wire = wire_of(&referring(), &text(10_000));
+    let limits = Limits { history: false, ..Limits::default() };
+    let error = Receiver::new(limits).feed(&wire, &mut Unpress::new()).unwrap_err();
+    assert!(error.to_string().contains("refer to earlier ones"), "{error}");
+    let mut alone = referring();
+    alone.history = false;
+    assert!(
+        Receiver::new(limits).feed(&wire_of(&alone, &text(10_000)), &mut Unpress::new()).is_ok()
+    );
 }
 
 /// What overtakes a block that is being compressed, and is refused, is behind it again.

@@ -45,10 +45,12 @@ fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
 #[test]
 fn the_examples_are_what_they_are_said_to_be() {
     let dwell = b"dwell ".repeat(8);
+    let twice = b"dwell compresses packets ".repeat(2);
     let given_up = Err(StreamError::Aborted(AbortReason::Reset));
     let expected: BTreeMap<&str, (&[u8], _)> = BTreeMap::from([
         ("raw-block", (&b"hello"[..], Ok(()))),
         ("pressed-block", (&dwell, Ok(()))),
+        ("history", (&twice, Ok(()))),
         ("out-of-order", (b"firstsecond", Ok(()))),
         ("given-up", (b"hello", given_up)),
         ("unit", (&dwell, Ok(()))),
@@ -69,7 +71,7 @@ fn the_examples_are_what_they_are_said_to_be() {
 fn what_must_be_refused_is() {
     let mut examples = examples();
     examples.retain(|title, _| title.starts_with("refused "));
-    assert_eq!(examples.len(), 7);
+    assert_eq!(examples.len(), 11);
     for (title, wire) in examples {
         for piece in [1, wire.len()] {
             let (data, result) = receive(&wire, piece);
