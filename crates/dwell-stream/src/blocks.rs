@@ -13,6 +13,7 @@ use crate::estimates::Choice;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
 use crate::hull::Offer;
+use crate::look::{Look, look};
 use crate::press::{Done, Job};
 use crate::stats::SenderStats;
 use crate::steering::Steering;
@@ -80,6 +81,7 @@ struct Part {
     original_len: usize,
     /// Of all data up to the end of this block.
     check: u32,
+    look: Look,
     /// Whether later blocks may refer to it; decided when it is compressed or goes, in order.
     kept: Option<bool>,
 }
@@ -262,8 +264,8 @@ impl Blocks {
         self.stats.wire_bytes += len as u64;
         self.out.at += len;
         self.steering.link.wrote(now, len);
-        if self.out.regret.take().is_some() {
-            self.steering.went_raw();
+        if let Some(part) = self.out.regret.take() {
+            self.steering.went_raw(part.look);
         }
         if self.out.rest().is_empty() {
             self.held -= self.out.held;
@@ -300,7 +302,7 @@ impl Blocks {
         if self.queue.is_empty() && self.open.is_empty() && !self.finishing {
             (self.next_index, self.open_start) = (part.index, part.start);
             self.open = out.bytes;
-            self.steering.reopened();
+            self.steering.reopened(part.look);
         } else {
             let state = State::Raw(out.bytes);
             // It may have overtaken one that is being compressed.
@@ -342,13 +344,13 @@ impl Blocks {
         let mut waiting = self.queue.iter().enumerate().skip(reserved);
         let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
         let Choice { spec, refers } =
-            self.steering.codec(now, block.part.original_len, self.busy)?;
+            self.steering.codec(now, (block.part.original_len, block.part.look), self.busy)?;
         let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::InPress) else { return None };
         // The header of a compressed block is two bytes longer.
         let len_max = part.original_len.saturating_sub(3);
-        Some(Job { index: part.index, spec, block: bytes, history, len_max })
+        Some(Job { index: part.index, spec, block: bytes, look: part.look, history, len_max })
     }
 
     /// What the block at this place of the queue may refer to.
@@ -372,7 +374,8 @@ impl Blocks {
     fn decide_to_keep(&mut self, at: usize) {
         let Waiting { part, state } = &mut self.queue[at];
         let (None, State::Raw(bytes) | State::Final(bytes)) = (part.kept, &*state) else { return };
-        let kept = self.steering.keeps_history();
+        // What is not even tried is not looked for either.
+        let kept = self.steering.keeps_history() && matches!(state, State::Raw(_));
         part.kept = Some(kept);
         match kept {
             true => self.history.keep(part.start, &bytes[ROOM..]),
@@ -384,7 +387,7 @@ impl Blocks {
         let pressing = done.pressing();
         let Done { mut job, payload, took_ns } = done;
         let used = pressing.pressed_len.unwrap_or(pressing.original_len);
-        self.steering.pressed(&pressing);
+        self.steering.pressed(&pressing, job.look);
         self.stats.pressed_with(&pressing, took_ns);
         // Gone if the stream was aborted meanwhile.
         let refers = job.refers();
@@ -411,11 +414,13 @@ impl Blocks {
         }
         let bytes = std::mem::take(&mut self.open);
         let original_len = bytes.len() - ROOM;
-        let state = if self.steering.admits() { State::Raw(bytes) } else { State::Final(bytes) };
+        let look = if self.steering.wants_looks() { look(&bytes[ROOM..]) } else { Look::Uneven };
+        let admitted = self.steering.admits(look);
+        let state = if admitted { State::Raw(bytes) } else { State::Final(bytes) };
         let check = self.hasher.clone().finalize();
         let start = self.open_start;
         self.open_start += original_len as u64;
-        let part = Part { index: self.next_index, start, original_len, check, kept: None };
+        let part = Part { index: self.next_index, start, original_len, check, look, kept: None };
         self.queue.push_back(Waiting { part, state });
         self.next_index += 1;
     }

@@ -141,11 +141,12 @@ impl Default for Config {
 }
 
 /// What lies on the hull of speed and ratio for most data: lz4, and levels of zstd that are some
-/// factor apart in speed.
+/// factor apart in speed; and deflate, which does better on columns of numbers.
 fn hull_codecs() -> Vec<CodecSpec> {
     let zstd = |level| CodecSpec { id: CodecId::Zstd, level };
     let mut codecs = vec![CodecSpec::with_default_level(CodecId::Lz4)];
     codecs.extend([-5, -1, 1, 3, 6, 9].map(zstd));
+    codecs.push(CodecSpec::with_default_level(CodecId::Deflate));
     codecs
 }
 

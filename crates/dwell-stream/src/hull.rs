@@ -15,6 +15,12 @@ use crate::sending::Sending;
 const OVERHEAD_NS: f64 = 0.4;
 /// One of so many blocks is compressed with a neighbour of the best codec, to know it better.
 const EXPLORE_EVERY: u32 = 24;
+/// Those that were never measured, or not for so many blocks, have their turn more often: one of so many;
+/// unless they should take this many times longer than the best, or leave so many times more.
+const STALE_AFTER: u32 = 1000;
+const EXPLORE_STALE_EVERY: u32 = 8;
+const STALE_COST_MAX: f64 = 1.5;
+const STALE_RATIO_MAX: f64 = 1.2;
 /// After so many blocks that were not compressed, one is, to know how long it takes.
 const CURIOUS_AFTER: u32 = 200;
 /// A neighbour that costs more than this many times the best codec is not explored.
@@ -208,7 +214,7 @@ impl Hull {
             self.counts[0] += 1.0;
             return choice(self, 0);
         };
-        let at = self.neighbour(planned).unwrap_or(planned);
+        let at = self.explored(planned).unwrap_or(planned);
         if at == planned {
             self.forget_counts();
             self.counts[at] += 1.0;
@@ -288,8 +294,24 @@ impl Hull {
             .max_by(|&a, &b| behind(a).total_cmp(&behind(b)))
     }
 
-    /// From time to time the next cheaper or the next better codec.
-    fn neighbour(&mut self, planned: usize) -> Option<usize> {
+    /// From time to time a codec of which nothing is known, or the next cheaper or the next better
+    /// one.
+    fn explored(&mut self, planned: usize) -> Option<usize> {
+        if self.since_explored < EXPLORE_STALE_EVERY {
+            return None;
+        }
+        let all = self.estimates.all();
+        let CodecPoint { cost_ns, ratio } = all[planned].point();
+        let is_stale = |codec: &Estimate| codec.age.is_none_or(|age| age >= STALE_AFTER);
+        let is_likely = |codec: &Estimate| {
+            let point = codec.point();
+            point.cost_ns <= STALE_COST_MAX * cost_ns && point.ratio <= STALE_RATIO_MAX * ratio
+        };
+        let stale = all.iter().position(|codec| is_stale(codec) && is_likely(codec));
+        if stale.is_some() {
+            self.since_explored = 0;
+            return stale;
+        }
         if self.since_explored < EXPLORE_EVERY {
             return None;
         }
@@ -297,7 +319,7 @@ impl Hull {
         self.explore_heavier = !self.explore_heavier;
         let at = if self.explore_heavier { planned + 1 } else { planned.checked_sub(1)? };
         let all = self.estimates.all();
-        let affordable = all.get(at)?.cost_ns <= EXPLORE_COST_MAX * all[planned].cost_ns;
+        let affordable = all.get(at)?.cost_ns <= EXPLORE_COST_MAX * cost_ns;
         affordable.then_some(at)
     }
 }

@@ -92,6 +92,7 @@ mod history;
 mod hull;
 mod io;
 mod link;
+mod look;
 #[cfg(test)]
 mod model;
 mod press;

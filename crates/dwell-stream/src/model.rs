@@ -370,6 +370,28 @@ mod tests {
         }
     }
 
+    /// Prose and noise in turns: neither must keep the other from what suits it.
+    #[test]
+    fn turns_of_noise_do_not_spoil_the_prose() {
+        const TURN: usize = 512 << 10;
+        let mut noise = vec![0; 8 * TURN];
+        dwell_base::Rng::from_seed(4).fill(&mut noise);
+        let turns = book(8 * TURN);
+        let turns = turns.chunks(TURN).zip(noise.chunks(TURN));
+        let data: Vec<u8> = turns.flat_map(|(prose, noise)| [prose, noise].concat()).collect();
+        for mbit in [20.0, 100.0] {
+            let config = Config::new(Strategy::Hull);
+            // The link is what is scarce for both.
+            let best = CodecSpec { id: dwell_codec::CodecId::Zstd, level: 6 };
+            let whole = 0.5 * ratio(&config, best, &book(8 << 20)) + 0.5;
+            for (strategy, share) in [(Strategy::Hull, 0.95), (Strategy::Mix, 0.9)] {
+                let run = run(&Config::new(strategy), model(mbit), &data);
+                let told = format!("{strategy}: {:.1} of {:.1}", run.rate / MBIT, mbit / whole);
+                assert!(run.rate > share * mbit * MBIT / whole, "{told}");
+            }
+        }
+    }
+
     /// First what cannot be compressed, then what can.
     #[test]
     fn changes_are_noticed() {

@@ -7,6 +7,7 @@ use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
 
 use crate::error::StreamError;
 use crate::frame::ROOM;
+use crate::look::Look;
 
 /// The compressors of one thread. It makes each when it is first used, and serves any number of
 /// senders: nothing of a stream stays in it.
@@ -137,6 +138,7 @@ pub struct Job {
     pub(crate) spec: CodecSpec,
     /// `ROOM` bytes, and the bytes to compress.
     pub(crate) block: Vec<u8>,
+    pub(crate) look: Look,
     /// What came before it, if the result may refer to that.
     pub(crate) history: Vec<u8>,
     /// A longer result is of no use.

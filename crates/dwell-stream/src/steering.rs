@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::estimates::Choice;
 use crate::hull::{Block, Hull, Offer};
 use crate::link::Link;
+use crate::look::Look;
 use crate::press::Pressing;
 use crate::sending::Sending;
 use crate::strategy::Strategy;
@@ -15,12 +16,18 @@ use crate::switching::Switching;
 
 /// A result above this share of the original counts as poor for the back-off.
 const POOR_RATIO: f64 = 0.97;
+/// How far a single block moves the share of those that are not to be compressed.
+const REFUSED_GAIN: f64 = 1.0 / 16.0;
 
 /// The decisions of a strategy, and what they rest on.
 #[derive(Debug)]
 pub(crate) struct Steering {
     rule: Rule,
-    backoff: Backoff,
+    /// For blocks that look uneven, and for those that look random: turns of one must not keep the
+    /// others from being tried.
+    backoffs: [Backoff; 2],
+    /// The share of blocks, lately, that were not to be compressed at all.
+    refused_share: f64,
     pub(crate) link: Link,
     /// What it takes to write to the transport.
     pub(crate) sending: Sending,
@@ -48,20 +55,29 @@ impl Steering {
         };
         Self {
             rule,
-            backoff: Backoff::new(),
+            backoffs: [Backoff::new(); 2],
+            refused_share: 0.0,
             link: Link::new(config.not_sent_len()),
             sending: Sending::new(),
         }
     }
 
     /// Whether a new block is to be compressed at all, if there is time. Asked once for each.
-    pub(crate) fn admits(&mut self) -> bool {
+    pub(crate) fn admits(&mut self, look: Look) -> bool {
         let wanted = match &mut self.rule {
             Rule::Raw => false,
             Rule::Switch(switching) => switching.admits(&self.link),
             Rule::All(_) | Rule::Mix(_) | Rule::Hull(_) => true,
         };
-        wanted && self.backoff.admits()
+        let admitted = wanted && self.backoffs[look as usize].admits();
+        let refused = if admitted { 0.0 } else { 1.0 };
+        self.refused_share += REFUSED_GAIN * (refused - self.refused_share);
+        admitted
+    }
+
+    /// Whether anything depends on what blocks look like.
+    pub(crate) fn wants_looks(&self) -> bool {
+        !matches!(self.rule, Rule::Raw)
     }
 
     /// Whether an admitted block may nevertheless go as it is, now that the link could take it.
@@ -79,7 +95,7 @@ impl Steering {
             Rule::Raw => 1.0,
             Rule::Switch(switching) if !switching.is_compressing() => 1.0,
             Rule::Switch(_) | Rule::All(_) | Rule::Mix(_) => 0.0,
-            Rule::Hull(hull) => hull.raw_share(),
+            Rule::Hull(hull) => 1.0 - (1.0 - hull.raw_share()) * (1.0 - self.refused_share),
         }
     }
 
@@ -89,16 +105,16 @@ impl Steering {
     }
 
     /// An admitted block went as it was.
-    pub(crate) fn went_raw(&mut self) {
-        self.backoff.passed_by();
+    pub(crate) fn went_raw(&mut self, look: Look) {
+        self.backoffs[look as usize].passed_by();
         if let Rule::Hull(hull) = &mut self.rule {
             hull.went_raw();
         }
     }
 
     /// An admitted block is open again, and will be asked for anew.
-    pub(crate) fn reopened(&mut self) {
-        self.backoff.passed_by();
+    pub(crate) fn reopened(&mut self, look: Look) {
+        self.backoffs[look as usize].passed_by();
     }
 
     /// The link is busy, and there is nothing to do meanwhile although the buffer is full.
@@ -126,22 +142,30 @@ impl Steering {
 
     /// With what the next admitted block is to be compressed, if at all. While the link is not
     /// busy there is always an answer, as a block may be waiting for it.
-    pub(crate) fn codec(&mut self, now: Instant, len: usize, busy: bool) -> Option<Choice> {
+    pub(crate) fn codec(
+        &mut self,
+        now: Instant,
+        (len, look): (usize, Look),
+        busy: bool,
+    ) -> Option<Choice> {
         match &mut self.rule {
             Rule::Raw => None,
             Rule::All(codec) | Rule::Mix(codec) => Some(Choice::alone(*codec)),
             Rule::Switch(switching) => Some(Choice::alone(switching.codec)),
             Rule::Hull(hull) => {
-                let probing = self.backoff.is_probing();
+                let probing = self.backoffs[look as usize].is_probing();
                 hull.codec(now, (&self.link, self.sending), Block { len, probing, busy })
             }
         }
     }
 
-    pub(crate) fn pressed(&mut self, pressing: &Pressing) {
+    pub(crate) fn pressed(&mut self, pressing: &Pressing, look: Look) {
         let used = pressing.pressed_len.unwrap_or(pressing.original_len);
-        self.backoff.tried(used as f64 > POOR_RATIO * pressing.original_len as f64);
+        let poor = used as f64 > POOR_RATIO * pressing.original_len as f64;
+        self.backoffs[look as usize].tried(poor);
         match &mut self.rule {
+            // That noise is noise says nothing of what else comes.
+            Rule::Hull(_) if poor && look == Look::Random => {}
             Rule::Raw | Rule::All(_) | Rule::Mix(_) => {}
             Rule::Switch(switching) => switching.pressed(pressing),
             Rule::Hull(hull) => hull.pressed(pressing),

@@ -9,6 +9,7 @@ use dwell_codec::{CodecId, SRC_LEN_MAX};
 use crate::config::Config;
 use crate::error::AbortReason;
 use crate::frame::{Layout, Preamble, ROOM, UNIT_PAYLOAD_MAX, UnitForm, UnitHeader};
+use crate::look::Look;
 use crate::press::{Done, Job};
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
@@ -207,7 +208,14 @@ impl Units {
         let index = self.next_index;
         // The bytes of the original are one too many: such a result is a failure.
         let len_max = self.payload_max.min(len - 1);
-        Some(Job { index, spec: self.config.codec, block, history: Vec::new(), len_max })
+        Some(Job {
+            index,
+            spec: self.config.codec,
+            block,
+            look: Look::Uneven,
+            history: Vec::new(),
+            len_max,
+        })
     }
 
     pub(crate) fn done(&mut self, done: Done) {

@@ -16,7 +16,7 @@ fn specs() -> Vec<CodecSpec> {
 
 fn compress(compressor: &mut Compressor, history: &[u8], src: &[u8]) -> Option<Vec<u8>> {
     let mut payload = vec![0; 2 * src.len() + 64];
-    let len = compressor.compress_after(history, src, &mut payload).unwrap()?;
+    let len = compressor.compress_after(history, src, &mut payload).expect("made for it")?;
     payload.truncate(len);
     Some(payload)
 }
