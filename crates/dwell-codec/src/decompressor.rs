@@ -10,7 +10,7 @@ use crate::{SRC_LEN_MAX, deflate, end_of, lz4, zstd};
 /// Decodes payloads of all codecs, within the bounds of the given buffer.
 ///
 /// It holds about 170 KiB, made once; decoding allocates nothing, whatever comes in
-/// (but 400 KiB for bzip2, in builds that have it).
+/// (but 400 KiB for bzip2, in builds that have it, and see [`Decompressor::decompress_after`]).
 pub struct Decompressor {
     zstd: zstd::Decoder,
     deflate: deflate::Decoder,

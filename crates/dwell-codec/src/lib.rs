@@ -6,7 +6,8 @@
 //! over the wire beside the payload, together with the original length.
 //!
 //! # Promises
-//! * Nothing is allocated per packet: all state is made in `new` (`tests/no_alloc.rs`).
+//! * Nothing is allocated per packet: all state is made in `new` (`tests/no_alloc.rs`); but for
+//!   blocks that refer to a history ([`Decompressor::decompress_after`]).
 //! * The same input gives the same output, however often a compressor has been used. It may
 //!   differ between versions of the libraries below; only the round trip is stable.
 //! * [`Decompressor::decompress`] is the one way back. It writes into the given buffer and

@@ -192,7 +192,9 @@ fn decode_error(code: zstd_safe::ErrorCode) -> DecodeError {
 
 fn told(number: u32) -> DecodeError {
     const DST_SIZE_TOO_SMALL: u32 = 70;
+    const MEMORY_ALLOCATION: u32 = 64;
     match number {
+        MEMORY_ALLOCATION => DecodeError::OutOfMemory(CodecId::Zstd),
         DST_SIZE_TOO_SMALL => DecodeError::DoesNotFit(CodecId::Zstd),
         _ => DecodeError::Corrupt(CodecId::Zstd),
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crc32fast::Hasher;
 use dwell_base::Instant;
-use dwell_codec::CodecId;
+use dwell_codec::{CodecId, HISTORY_LEN_MAX};
 
 use crate::config::Config;
 use crate::depth::Depth;
@@ -125,7 +125,7 @@ impl Blocks {
         let out_of_order = config.strategy == Strategy::MixOutOfOrder;
         let reorder = if out_of_order { config.reorder_max } else { 0 };
         let codecs = config.codecs_used().iter().fold(0, |bits, spec| bits | 1 << spec.id as u8);
-        let with_history = config.strategy == Strategy::Hull && config.history;
+        let with_history = config.codecs.iter().any(|&codec| config.may_refer(codec));
         let preamble = Preamble {
             layout: Layout::Blocks,
             block_len_log2: config.block_len.trailing_zeros() as u8,
@@ -363,6 +363,7 @@ impl Blocks {
             }
             let part = self.queue[at].part;
             if refers && part.kept == Some(true) {
+                history.reserve_exact(HISTORY_LEN_MAX);
                 history.extend_from_slice(self.history.before(part.start));
             }
         }
@@ -473,8 +474,7 @@ impl Blocks {
     fn frame(&mut self, block: Waiting) {
         let Waiting { mut part, state } = block;
         // The last one for now: neither end need hold what nothing refers to.
-        if part.kept == Some(true) && !self.pressed && self.queue.is_empty() && self.open.is_empty()
-        {
+        if part.kept == Some(true) && self.queue.is_empty() && self.open.is_empty() {
             part.kept = Some(false);
             self.history.forget();
         }

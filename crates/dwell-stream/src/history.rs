@@ -33,6 +33,12 @@ impl History {
             let kept = HISTORY_LEN_MAX.saturating_sub(new.len()).min(self.bytes.len());
             self.bytes.drain(..self.bytes.len() - kept);
         }
+        let wanted = self.bytes.len() + new.len();
+        if wanted > self.bytes.capacity() {
+            // Not more than there will ever be, as doubling might.
+            let capacity = (2 * wanted).min(LEN_MAX);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
         self.bytes.extend_from_slice(new);
         self.end = start + data.len() as u64;
     }
@@ -85,7 +91,7 @@ mod tests {
                 start += len;
                 let known = history.before(start as u64).len();
                 prop_assert_eq!(known, HISTORY_LEN_MAX.min(start - kept_from), "all of it");
-                prop_assert!(history.bytes.len() <= LEN_MAX);
+                prop_assert!(history.bytes.capacity() <= LEN_MAX);
             }
         }
     }

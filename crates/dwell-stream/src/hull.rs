@@ -55,6 +55,9 @@ pub(crate) struct Hull {
     /// For so many more blocks, what goes is kept so that later blocks can refer to it.
     keeps_history_for: u32,
     since_explored: u32,
+    /// The same of codecs of which nothing is known, and where in the list the last one was.
+    since_stale: u32,
+    stale_at: usize,
     explore_heavier: bool,
     /// Whether the probes of an incompressible stream try the cheapest codec next, or another.
     probe_cheapest: bool,
@@ -134,6 +137,8 @@ impl Hull {
             slowdown: Slowdown::default(),
             keeps_history_for: 0,
             since_explored: 0,
+            since_stale: 0,
+            stale_at: 0,
             explore_heavier: true,
             probe_cheapest: true,
         }
@@ -200,6 +205,7 @@ impl Hull {
             return choice(self, at);
         }
         self.since_explored += 1;
+        self.since_stale += 1;
         let planned = self.most_behind().and_then(|at| self.in_time(at, now, link, block.len));
         let Some(planned) = planned else {
             self.slowdown.passed_by();
@@ -214,7 +220,7 @@ impl Hull {
             self.counts[0] += 1.0;
             return choice(self, 0);
         };
-        let at = self.explored(planned).unwrap_or(planned);
+        let at = self.stale(planned).or_else(|| self.neighbour(planned)).unwrap_or(planned);
         if at == planned {
             self.forget_counts();
             self.counts[at] += 1.0;
@@ -230,15 +236,19 @@ impl Hull {
         let Some(rate) = link.rate() else { return Some(planned) };
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
         let slowdown = self.slowdown.factor();
+        let no_dearer = (0..all.len()).filter(|&at| all[at].cost_ns <= all[planned].cost_ns);
         if self.shares.raw <= RAW_SHARE_MIN {
             let len = len as f64;
             if slowdown * all[planned].cost_ns * len <= drain_ns {
                 return Some(planned);
             }
             let done = |at: &usize| done_ns(&all[*at], slowdown, len, drain_ns, rate);
-            return (0..=planned).min_by(|a, b| done(a).total_cmp(&done(b)));
+            return no_dearer.min_by(|a, b| done(a).total_cmp(&done(b)));
         }
-        (0..=planned).rev().find(|&at| slowdown * all[at].cost_ns * len as f64 <= drain_ns)
+        let ratio = |at: &usize| all[*at].point().ratio;
+        no_dearer
+            .filter(|&at| slowdown * all[at].cost_ns * len as f64 <= drain_ns)
+            .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
     pub(crate) fn pressed(&mut self, pressing: &Pressing) {
@@ -294,24 +304,33 @@ impl Hull {
             .max_by(|&a, &b| behind(a).total_cmp(&behind(b)))
     }
 
-    /// From time to time a codec of which nothing is known, or the next cheaper or the next better
-    /// one.
-    fn explored(&mut self, planned: usize) -> Option<usize> {
-        if self.since_explored < EXPLORE_STALE_EVERY {
+    /// From time to time a codec that may well be better and was never measured, or not for long; one
+    /// after the other. What would refer to earlier blocks has these kept first, if they are not.
+    fn stale(&mut self, planned: usize) -> Option<usize> {
+        if self.since_stale < EXPLORE_STALE_EVERY {
             return None;
         }
+        self.since_stale = 0;
         let all = self.estimates.all();
-        let CodecPoint { cost_ns, ratio } = all[planned].point();
-        let is_stale = |codec: &Estimate| codec.age.is_none_or(|age| age >= STALE_AFTER);
-        let is_likely = |codec: &Estimate| {
-            let point = codec.point();
-            point.cost_ns <= STALE_COST_MAX * cost_ns && point.ratio <= STALE_RATIO_MAX * ratio
+        let best = all[planned].point();
+        let is_wanted = |at: &usize| {
+            let (codec, point) = (&all[*at], all[*at].point());
+            *at != planned
+                && codec.age.is_none_or(|age| age >= STALE_AFTER)
+                && point.cost_ns <= STALE_COST_MAX * best.cost_ns
+                && point.ratio <= STALE_RATIO_MAX * best.ratio
         };
-        let stale = all.iter().position(|codec| is_stale(codec) && is_likely(codec));
-        if stale.is_some() {
-            self.since_explored = 0;
-            return stale;
+        let at = (self.stale_at + 1..all.len()).chain(0..=self.stale_at).find(is_wanted)?;
+        if all[at].choice.refers && !self.keeps_history() {
+            self.keeps_history_for = KEPT_FOR;
+            return None;
         }
+        self.stale_at = at;
+        Some(at)
+    }
+
+    /// From time to time the next cheaper or the next better codec.
+    fn neighbour(&mut self, planned: usize) -> Option<usize> {
         if self.since_explored < EXPLORE_EVERY {
             return None;
         }
@@ -319,7 +338,7 @@ impl Hull {
         self.explore_heavier = !self.explore_heavier;
         let at = if self.explore_heavier { planned + 1 } else { planned.checked_sub(1)? };
         let all = self.estimates.all();
-        let affordable = all.get(at)?.cost_ns <= EXPLORE_COST_MAX * cost_ns;
+        let affordable = all.get(at)?.cost_ns <= EXPLORE_COST_MAX * all[planned].cost_ns;
         affordable.then_some(at)
     }
 }

@@ -7,6 +7,9 @@
 //! held back, unless there is so much that more gets through if it is. [`Strategy`] names the ways
 //! of deciding; the default is [`Strategy::Hull`].
 //!
+//! Over a slow link a block refers to the 128 KiB before it, which both ends hold meanwhile
+//! ([`Config::history`], [`Limits::history`]).
+//!
 //! Neither end knows sockets, threads or clocks. Time is an argument, and compressing is done when
 //! the driver asks for it, by compressors that the driver owns ([`Press`], one for each thread, not
 //! for each connection).

@@ -370,6 +370,24 @@ mod tests {
         }
     }
 
+    /// Over a slow link, what refers to earlier blocks carries more; where the processor is scarce, it must
+    /// not carry less.
+    #[test]
+    fn a_history_pays_over_slow_links() {
+        let data = book(16 << 20);
+        for (mbit, gain) in [(5.0, 1.05), (50.0, 1.05), (700.0, 0.98)] {
+            let mut config = Config::new(Strategy::Hull);
+            let with = run(&config, model(mbit), &data);
+            config.history = false;
+            let without = run(&config, model(mbit), &data);
+            let told = format!("{mbit}: {:.1}, {:.1}", with.rate / MBIT, without.rate / MBIT);
+            assert!(with.rate > gain * without.rate, "{told}");
+            let stats = with.sender.stats();
+            assert!(mbit > 100.0 || stats.referring_blocks > 100, "{told}: {stats:?}");
+            assert_eq!(without.sender.stats().referring_blocks, 0);
+        }
+    }
+
     /// Prose and noise in turns: neither must keep the other from what suits it.
     #[test]
     fn turns_of_noise_do_not_spoil_the_prose() {

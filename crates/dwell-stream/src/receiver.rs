@@ -15,7 +15,7 @@ use crate::press::Unpress;
 use crate::stats::ReceiverStats;
 
 /// What a receiver grants to its sender. Together with the block length they bound its memory:
-/// output, plus a block that arrives, plus what may come out of order.
+/// output, plus a block that arrives, plus what may come out of order, plus what blocks refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -207,6 +207,11 @@ impl Receiver {
     /// The account so far.
     pub fn stats(&self) -> &ReceiverStats {
         &self.stats
+    }
+
+    #[cfg(test)]
+    pub(crate) fn history_len(&self) -> usize {
+        self.history.before(self.stats.data_bytes).len()
     }
 
     /// Takes some bytes, at most to the end of the current part.

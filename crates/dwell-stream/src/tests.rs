@@ -233,6 +233,30 @@ pub(crate) fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The wire of a stream over a slow link in which blocks refer to earlier ones.
+fn referring_wire(data: &[u8]) -> Vec<u8> {
+    let mut sender = Sender::new(&referring()).unwrap();
+    let (mut press, mut now) = (Press::new(), Instant::ZERO);
+    let (mut rest, mut out) = (data, Vec::new());
+    while !sender.is_finished() {
+        now = now + 1_000_000;
+        rest = &rest[sender.accept(rest)..];
+        if rest.is_empty() {
+            sender.finish();
+        }
+        let wire = sender.wire(now);
+        let (len, refused) = (wire.len().min(500), wire.len() > 500);
+        out.extend_from_slice(&wire[..len]);
+        sender.wrote(now, len);
+        if refused {
+            sender.blocked(now);
+        }
+        sender.press(&mut press, || now);
+    }
+    assert!(sender.stats().referring_blocks > 5, "{:?}", sender.stats());
+    out
+}
+
 /// Feeds a wire, and says what came out before the error or the end.
 fn receive(wire: &[u8]) -> (Vec<u8>, Result<(), StreamError>) {
     let mut receiver = Receiver::new(Limits::default());
@@ -272,6 +296,44 @@ fn a_stream_that_is_cut_off_is_told_from_one_that_ends() {
         longer.push(0);
         assert_eq!(receive(&longer).1, Err(StreamError::AfterEnd));
     }
+}
+
+#[test]
+fn a_stream_with_a_history_that_is_cut_off_is_noticed() {
+    let data = text(200_000);
+    let wire = referring_wire(&data);
+    assert_eq!(receive(&wire), (data.clone(), Ok(())));
+    for len in (0..wire.len()).step_by(61) {
+        let (got, result) = receive(&wire[..len]);
+        assert_eq!(result, Err(StreamError::Truncated), "after {len} bytes");
+        assert!(data.starts_with(&got));
+    }
+}
+
+/// After the last of what there was, the receiver need not hold anything.
+#[test]
+fn an_idle_stream_has_no_history() {
+    let mut sender = Sender::new(&referring()).unwrap();
+    let mut receiver = Receiver::new(Limits::default());
+    let (mut press, mut unpress, mut now) = (Press::new(), Unpress::new(), Instant::ZERO);
+    let data = text(200_000);
+    let (mut rest, mut held_max) = (&data[..], 0);
+    while !(rest.is_empty() && sender.is_idle()) {
+        now = now + 1_000_000;
+        rest = &rest[sender.accept(rest)..];
+        let wire = sender.wire(now);
+        let (len, refused) = (wire.len().min(500), wire.len() > 500);
+        receiver.feed(&wire[..len], &mut unpress).unwrap();
+        receiver.consume(receiver.data().len());
+        held_max = held_max.max(receiver.history_len());
+        sender.wrote(now, len);
+        if refused {
+            sender.blocked(now);
+        }
+        sender.press(&mut press, || now);
+    }
+    assert!(sender.stats().referring_blocks > 5 && held_max > 10_000, "{held_max}");
+    assert_eq!(receiver.history_len(), 0);
 }
 
 #[test]
@@ -373,6 +435,18 @@ proptest! {
     }
 
     #[test]
+    fn damage_to_what_refers_to_itself_is_noticed(at in 0usize..60_000, flip in 1u8..) {
+        let data = text(200_000);
+        let mut wire = referring_wire(&data);
+        let at = at % wire.len();
+        wire[at] ^= flip;
+        let (got, result) = receive(&wire);
+        prop_assert!(data.starts_with(&got), "wrong bytes were given out");
+        let is_harmless = got == data || at < crate::frame::PREAMBLE_LEN;
+        prop_assert!(result.is_err() || is_harmless, "byte {at}");
+    }
+
+    #[test]
     fn damaged_units_end_in_an_error(
         strategy in prop::sample::select(vec![Strategy::TcpComp, Strategy::KernelLevel]),
         at in 0usize..20_000,
@@ -391,8 +465,12 @@ proptest! {
     #[test]
     fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         receive(&bytes).1.unwrap_err();
-        for layout in 1..=3 {
-            let mut wire = vec![b'd', b'w', b's', 1, layout, 16, 0, 14];
+        for (version, layout) in [(1, 1), (1, 2), (1, 3), (2, 1)] {
+            let mut wire = vec![b'd', b'w', b's', version, layout, 16, 0, 14];
+            if version == 2 {
+                // A history to refer to: a raw block of "a", kept, and its check sum.
+                wire.extend([0x40, 0, 0, 0xe8, 0xb7, 0xbe, 0x43, b'a']);
+            }
             wire.extend_from_slice(&bytes);
             let _ = receive(&wire);
         }

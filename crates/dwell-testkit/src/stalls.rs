@@ -11,8 +11,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// How often each processor is looked at.
 const PERIOD: Duration = Duration::from_millis(1);
-/// A wake-up later than this is a stall. Timers and schedulers alone stay well below, and what is paced
-/// makes up for as much.
+/// What a wake-up is later than this, is a stall. Timers and schedulers alone stay well below, and what is
+/// paced makes up for as much.
 const STALL: Duration = Duration::from_millis(2);
 
 /// Watches, until asked, how late a thread on each processor wakes up.
@@ -65,17 +65,27 @@ fn watch(processor: usize, ended: &AtomicBool) -> Duration {
     while !ended.load(Ordering::Relaxed) {
         let before = Instant::now();
         std::thread::sleep(PERIOD);
-        let late = before.elapsed().saturating_sub(PERIOD);
-        if late > STALL {
-            stalled += late;
-        }
+        stalled += stall(before.elapsed());
     }
     stalled
+}
+
+/// What a sleep of one period that took so long tells.
+fn stall(took: Duration) -> Duration {
+    took.saturating_sub(PERIOD + STALL)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_wakes_up_late_has_stalled() {
+        let us = Duration::from_micros;
+        assert_eq!(stall(us(1_050)), Duration::ZERO);
+        assert_eq!(stall(us(2_900)), Duration::ZERO);
+        assert_eq!(stall(us(33_000)), us(30_000));
+    }
 
     #[test]
     fn no_more_is_stalled_than_was_watched() {

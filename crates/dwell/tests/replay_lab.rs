@@ -16,8 +16,9 @@ const SLACK: [(&str, f64); 3] =
     [("dropped_packets", 20.0), ("saved_bytes", 3000.0), ("link_bytes", 3000.0)];
 const SECONDS: f64 = 5.0;
 /// If the machine stood still for longer, the bench is run again, so often at most. What the link
-/// could not carry meanwhile, in the last one, is allowed for.
+/// could not carry meanwhile, in the last one, is allowed for; but not if it is more than the second.
 const STALLED_MS_MAX: f64 = 20.0;
+const JUDGED_MS_MAX: f64 = 500.0;
 const TRIES: u32 = 3;
 
 fn run(arguments: &[&str]) -> Output {
@@ -70,6 +71,11 @@ fn captures_are_pressed_and_dropped_by_relays_as_the_replay_says() {
         runs = bench(&arguments);
     }
     assert_eq!(runs.len(), 3);
+    let worst_ms = runs.iter().map(stalled_ms).fold(0.0, f64::max);
+    if worst_ms > JUDGED_MS_MAX {
+        println!("skipped: the machine stood still for {worst_ms:.0} ms of {SECONDS} s");
+        return;
+    }
     for run in &runs {
         let number = |side: &str, field: &str| run[side][field].as_f64().unwrap();
         assert!(number("relayed", "dropped_packets") > 20.0, "the link carries it all: {run}");

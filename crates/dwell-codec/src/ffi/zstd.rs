@@ -4,11 +4,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use zstd_safe::zstd_sys::{
-    ZSTD_CCtx, ZSTD_CCtx_refCDict, ZSTD_CCtx_refPrefix, ZSTD_CCtx_setParameter, ZSTD_CDict,
-    ZSTD_DCtx, ZSTD_DCtx_refPrefix, ZSTD_DCtx_setParameter, ZSTD_ErrorCode, ZSTD_cParameter,
-    ZSTD_compress2, ZSTD_createCDict, ZSTD_createDCtx, ZSTD_dParameter, ZSTD_decompressDCtx,
-    ZSTD_estimateCCtxSize_usingCParams, ZSTD_format_e, ZSTD_freeCDict, ZSTD_freeDCtx,
-    ZSTD_getCParams, ZSTD_getErrorCode, ZSTD_initStaticCCtx,
+    ZSTD_CCtx, ZSTD_CCtx_refCDict, ZSTD_CCtx_refPrefix, ZSTD_CCtx_reset, ZSTD_CCtx_setParameter,
+    ZSTD_CDict, ZSTD_DCtx, ZSTD_DCtx_refPrefix, ZSTD_DCtx_setParameter, ZSTD_ErrorCode,
+    ZSTD_ResetDirective, ZSTD_cParameter, ZSTD_compress2, ZSTD_createCDict, ZSTD_createDCtx,
+    ZSTD_dParameter, ZSTD_decompressDCtx, ZSTD_estimateCCtxSize_usingCParams, ZSTD_format_e,
+    ZSTD_freeCDict, ZSTD_freeDCtx, ZSTD_getCParams, ZSTD_getErrorCode, ZSTD_initStaticCCtx,
 };
 
 use crate::{HISTORY_LEN_MAX, SRC_LEN_MAX};
@@ -134,9 +134,18 @@ impl Context {
             ZSTD_CCtx_refPrefix(self.context.as_ptr(), history.as_ptr().cast(), history.len())
         })?;
         let made = self.compress(src, dst);
+        self.end_session()?;
         // SAFETY: as above. A frame that failed may have left the reference.
-        check(unsafe { ZSTD_CCtx_refPrefix(self.context.as_ptr(), std::ptr::null(), 0) })?;
-        made
+        let forgot =
+            check(unsafe { ZSTD_CCtx_refPrefix(self.context.as_ptr(), std::ptr::null(), 0) });
+        made.and_then(|len| forgot.map(|_| len))
+    }
+
+    /// Ends a frame that failed half-way: before that zstd takes no other history.
+    fn end_session(&mut self) -> Result<usize, Failure> {
+        let directive = ZSTD_ResetDirective::ZSTD_reset_session_only;
+        // SAFETY: the context is live; parameters stay as they are.
+        check(unsafe { ZSTD_CCtx_reset(self.context.as_ptr(), directive) })
     }
 
     /// Makes one frame of `src`, which is at most [`SRC_LEN_MAX`] long.

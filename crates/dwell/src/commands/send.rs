@@ -57,7 +57,7 @@ pub(crate) struct SendCommand {
     /// [default: hull]
     #[arg(long, value_parser = strategy)]
     strategy: Option<dwell_stream::Strategy>,
-    /// The codecs to use, as lz4,zstd:3 [default: lz4 and zstd from -5 to 9]
+    /// The codecs to use, as lz4,zstd:3 [default: lz4, zstd from -5 to 9, deflate]
     #[arg(long, value_name = "CODECS", value_delimiter = ',')]
     codec: Vec<CodecSpec>,
     /// The longest time to connect

@@ -101,7 +101,7 @@ pub(super) struct Options {
     /// How the other end is wished to compress, if it does not know better
     #[arg(long, value_name = "STRATEGY", value_parser = strategy, help_heading = COMPRESSION)]
     wish: Option<Strategy>,
-    /// The codecs that this end may use, as lz4,zstd:3 [default: lz4 and zstd from -5 to 9]
+    /// The codecs that this end may use, as lz4,zstd:3 [default: lz4, zstd from -5 to 9, deflate]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', help_heading = COMPRESSION)]
     codec: Vec<CodecSpec>,
     /// Streams at once

@@ -16,6 +16,7 @@ use dwell_testkit::relays::{RelayRate, RelaySettings};
 use dwell_testkit::stalls::StallWatch;
 use serde_json::Value;
 
+use crate::harness::Skip;
 use crate::raw::{Injector, udp_packet};
 use crate::site::{DWELL, Site};
 
@@ -28,8 +29,10 @@ const SPAN: Duration = Duration::from_secs(4);
 const BOUND: f64 = 0.1;
 /// A machine that stood still for longer than this is tried again, ...
 const STALLED_MAX: Duration = Duration::from_millis(20);
-/// ... so often. What it is kept from sending in the last try is allowed for.
+/// ... so often. What it is kept from sending in the last try is allowed for, ...
 const TRIES: u32 = 3;
+/// ... but not if it is more than this.
+const JUDGED_MAX: Duration = Duration::from_millis(400);
 
 /// A packet, and when it is sent.
 struct Sent {
@@ -49,6 +52,10 @@ pub(super) fn agrees(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
         }
         println!("the machine stood still for {} ms: again", pair.stalled.as_millis());
         pair = relayed(&site)?;
+    }
+    if pair.stalled > JUDGED_MAX {
+        let (ms, of) = (pair.stalled.as_millis(), SPAN.as_millis());
+        return Err(Skip(format!("the machine stood still for {ms} of {of} ms")).into());
     }
     let file = site.folder.join("sent.pcap");
     fs::write(&file, pcap(&pair.packets))?;
