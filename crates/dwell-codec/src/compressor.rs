@@ -106,7 +106,7 @@ impl Compressor {
 
     /// The same as [`Compressor::compress`] for data that follow `history`: what occurs in it need
     /// not be said again. Whoever decodes needs the same bytes, or more bytes of which these are the
-    /// end. Of a history longer than [`HISTORY_LEN_MAX`] the end counts. Only for compressors of
+    /// end. Of a history longer than [`HISTORY_LEN_MAX`](crate::HISTORY_LEN_MAX) the end counts. Only for compressors of
     /// [`Compressor::with_history`].
     ///
     /// # Errors

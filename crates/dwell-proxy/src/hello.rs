@@ -189,15 +189,15 @@ mod tests {
         let ours = Hello::new(Purpose::Streams, 65_536, "hull");
         assert_eq!(ours.agree(&ours), Ok(()));
         let bytes = ours.encode();
-        assert_eq!(bytes[..16], *b"dwPX\0\x0e\x01\x01\x01\0\x0e\0\x01\0\0\x04");
+        assert_eq!(bytes[..16], *b"dwPX\0\x0e\x02\x02\x01\0\x0e\0\x01\0\0\x04");
         assert_eq!(Hello::decode(&bytes), Ok(Some((ours, bytes.len()))));
     }
 
     #[test]
     fn differences_are_told() {
         let ours = Hello::new(Purpose::Streams, 1, "");
-        let later = Hello { versions: (2, 3), ..ours.clone() };
-        assert_eq!(ours.agree(&later), Err(HelloError::Version(2, 3)));
+        let later = Hello { versions: (3, 4), ..ours.clone() };
+        assert_eq!(ours.agree(&later), Err(HelloError::Version(3, 4)));
         let file = Hello::new(Purpose::File, 1, "");
         assert_eq!(ours.agree(&file), Err(HelloError::Purpose));
         let refusal = Hello::refusal(Purpose::Streams, "full\n");

@@ -1,11 +1,14 @@
 //! The emulator.
 
-use anyhow::{Context, ensure};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
 use dwell_base::time::MILLI_NS;
 use dwell_testkit::LinkSpec;
 use dwell_testkit::emulator::{Direction, EmulatedLink};
 use dwell_testkit::lab::{Host, Lab, LabError};
 use dwell_testkit::ping::PingSummary;
+use dwell_testkit::stalls::StallWatch;
 
 use super::networks::{download, wait_for};
 
@@ -45,21 +48,34 @@ fn median_ms(summary: &PingSummary) -> anyhow::Result<f64> {
 pub(super) fn delays(lab: &mut Lab) -> anyhow::Result<()> {
     let two = two(lab, "delay 15ms", "delay 5ms")?;
     for target in ["10.0.0.2", "fd00::2"] {
-        let median_ms = median_ms(&ping(&two.a, 20, "0.01", target)?)?;
-        ensure!((20.0..21.0).contains(&median_ms), "{target}: {median_ms} ms");
+        // None is early. A machine that stands still now and then makes some late, but not all.
+        let summary = ping(&two.a, 20, "0.01", target)?;
+        let shortest_ms = summary.quantile_ns(0.0).context("no replies")? as f64 / MILLI_NS as f64;
+        ensure!((20.0..21.0).contains(&shortest_ms), "{target}: {shortest_ms} ms");
     }
     Ok(())
 }
 
 pub(super) fn keeps_the_rate(lab: &mut Lab) -> anyhow::Result<()> {
     let two = two(lab, "rate 20mbit queue 100ms", "delay 5ms")?;
-    let before = two.b.rx_bytes("eth0")?;
-    let fetched = download(&two.a, &two.b, "10.0.0.1:80".parse()?, 3_000_000)?;
-    let bytes = two.b.rx_bytes("eth0")? - before;
-    let mbps = bytes as f64 * 8e3 / fetched.total_ns as f64;
-    ensure!((18.0..=20.2).contains(&mbps), "{mbps} Mbit/s");
-    println!("{mbps:.2} of 20 Mbit/s");
-    Ok(())
+    let mut seen = Vec::new();
+    // The emulator makes up for a machine that stands still, but TCP need not.
+    for _ in 0..3 {
+        let before = two.b.rx_bytes("eth0")?;
+        let watch = StallWatch::start();
+        let fetched = download(&two.a, &two.b, "10.0.0.1:80".parse()?, 3_000_000)?;
+        let stalled = watch.stop();
+        let bytes = two.b.rx_bytes("eth0")? - before;
+        let mbps = bytes as f64 * 8e3 / fetched.total_ns as f64;
+        ensure!(mbps <= 20.2, "{mbps} Mbit/s");
+        seen.push(format!("{mbps:.2} of 20 Mbit/s, still for {} ms", stalled.as_millis()));
+        if mbps >= 18.0 {
+            println!("{}", seen.join(", then "));
+            return Ok(());
+        }
+        ensure!(stalled > Duration::from_millis(20), "{mbps} Mbit/s");
+    }
+    bail!("{}", seen.join(", then "))
 }
 
 pub(super) fn loses_and_doubles(lab: &mut Lab) -> anyhow::Result<()> {

@@ -109,7 +109,7 @@ pub(super) struct Options {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     streams_max: u32,
     /// What all streams together may hold; about 1.4 MB each at most
-    #[arg(long, value_name = "SIZE", default_value = "1.5GiB", help_heading = LIMITS)]
+    #[arg(long, value_name = "SIZE", default_value = "1536MiB", help_heading = LIMITS)]
     memory_max: ByteSize,
     /// A stream on which nothing has moved for so long is given up
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
