@@ -88,19 +88,7 @@ impl Stream {
         // SAFETY: both streams are initialised and distinct, for no `Digest` hands out its
         // own. The digest is only read, and lives until after the one call that reads it.
         unsafe { LZ4_attach_dictionary(stream, digest.stream.0.as_ptr()) };
-        // SAFETY: as for `compress`. The stream remembers `src` but will not read it again,
-        // as every call begins with a reset.
-        let written = unsafe {
-            LZ4_compress_fast_continue(
-                stream,
-                src.as_ptr().cast(),
-                dst.as_mut_ptr().cast(),
-                len_of(src),
-                len_of(dst),
-                speed,
-            )
-        };
-        length_written(written, dst)
+        self.go_on(src, dst, speed)
     }
 
     /// Compresses `src` as if `history`, at most [`HISTORY_LEN_MAX`] bytes, came before it.
@@ -111,15 +99,24 @@ impl Stream {
         dst: &mut [u8],
         speed: i32,
     ) -> Option<usize> {
-        assert!(history.len() <= HISTORY_LEN_MAX, "the constructor's caller checks this");
+        assert!(history.len() <= HISTORY_LEN_MAX, "the compressor takes the end of it");
         let stream = self.0.as_ptr();
         // SAFETY: the stream is initialised, and this resets it whatever the last call left. The
         // history is a live slice until after the one call that reads it.
         unsafe { LZ4_loadDict(stream, history.as_ptr().cast(), len_of(history)) };
-        // SAFETY: as for `compress_after`.
+        let written = self.go_on(src, dst, speed);
+        // SAFETY: the stream is initialised. It forgets where history and source were.
+        unsafe { LZ4_resetStream_fast(stream) };
+        written
+    }
+
+    /// Compresses `src` after what the stream was just told of.
+    fn go_on(&mut self, src: &[u8], dst: &mut [u8], speed: i32) -> Option<usize> {
+        // SAFETY: as for `compress`. The stream remembers `src` but will not read it again,
+        // as every call begins with a reset.
         let written = unsafe {
             LZ4_compress_fast_continue(
-                stream,
+                self.0.as_ptr(),
                 src.as_ptr().cast(),
                 dst.as_mut_ptr().cast(),
                 len_of(src),
@@ -127,8 +124,6 @@ impl Stream {
                 speed,
             )
         };
-        // SAFETY: the stream is initialised. It forgets where history and source were.
-        unsafe { LZ4_resetStream_fast(stream) };
         length_written(written, dst)
     }
 }
