@@ -7,12 +7,14 @@
 //! * [`http`] and [`ping`]: just enough traffic to measure with;
 //! * [`relays`]: a relay at each end of a thin link, and [`faults`] that befall them;
 //! * [`stream`]: numbered datagrams, each checked and timed;
+//! * [`hostile`]: a peer that holds the key and keeps to no rules;
 //! * [`stalls`]: how long the machine itself stood still meanwhile;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
 pub mod corpus;
 pub mod emulator;
 pub mod faults;
+pub mod hostile;
 pub mod http;
 pub mod lab;
 pub mod link;
