@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
+use dwell_report::status::Problem;
 use dwell_wire::CloseReason;
 
 use crate::config::{Config, MTU_MIN, MtuConfig};
@@ -32,11 +33,11 @@ use crate::io::route::{LinkSettings, RouteGuard, Routes};
 use crate::io::signal::Signals;
 use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
 use crate::io::udp::{RecvBatch, UdpPort};
-use crate::node::{Node, NodeEvent};
+use crate::node::{Finding, Node, NodeEvent};
 use crate::trust::RandomSource;
 use metrics::MetricsServer;
 use resolver::Resolver;
-use sockets::{addresses, narrow, peer_token};
+use sockets::{addresses, narrow, peer_token, unsent};
 use status::StatusSocket;
 use worker::Worker;
 use world::{TunCount, World};
@@ -375,7 +376,17 @@ impl Engine {
                 narrow(&mut self.node, peer, wire, mtu);
             }
         }
+        self.take_errors();
         self.follow_mtu();
+    }
+
+    /// What the system said instead of sending is why a peer may not answer.
+    fn take_errors(&mut self) {
+        for peer in 0..self.world.wires.len() {
+            if let Some(error) = self.world.wires[peer].unsent.take() {
+                self.node.unsent(&mut self.world, peer, unsent(&error));
+            }
+        }
     }
 
     /// The paths may have changed, or peers have come that take less.
@@ -432,7 +443,11 @@ impl Engine {
                 Some(peer) => self.world.wires.get(peer).and_then(|wire| wire.socket.as_ref()),
             };
             let Some(socket) = socket.filter(|_| datagrams < PACKETS_IN_A_ROW) else { return };
-            match socket.recv(&mut self.from_net) {
+            let received = socket.recv(&mut self.from_net);
+            if let (Some(peer), Some(error)) = (peer, self.from_net.take_error()) {
+                self.node.unsent(&mut self.world, peer, unsent(&error));
+            }
+            match received {
                 Ok(0) => return,
                 Ok(count) => datagrams += count,
                 Err(error) => {
@@ -481,9 +496,19 @@ impl Engine {
         for event in std::mem::take(&mut self.world.events) {
             match event {
                 NodeEvent::Up(peer) => tracing::info!("{} is up", self.name(peer)),
-                NodeEvent::Down(peer) => {
-                    tracing::warn!("{} is down", self.name(peer));
+                NodeEvent::Down(peer, why) => {
+                    tracing::warn!("{} is down: {why}", self.name(peer));
                     self.reconnect(peer);
+                }
+                // That it is down was just said, and why.
+                NodeEvent::Problem(_, Finding { problem: Problem::Stopped, .. })
+                | NodeEvent::Solved(_, Problem::Stopped) => {}
+                NodeEvent::Problem(of, Finding { problem, why, remedy }) => {
+                    let name = self.name_of(of);
+                    tracing::warn!("{name}: {}: {why} {remedy}", problem.name());
+                }
+                NodeEvent::Solved(of, problem) => {
+                    tracing::info!("{}: {} is over", self.name_of(of), problem.name());
                 }
                 NodeEvent::Moved(peer, endpoint) => {
                     tracing::info!("{} is at {endpoint}", self.name(peer));
@@ -503,6 +528,11 @@ impl Engine {
 
     fn name(&self, peer: usize) -> String {
         self.node.peer_config(peer).map_or_else(|| "a peer".to_owned(), |c| c.name.clone())
+    }
+
+    /// A peer's name, or that of this node.
+    fn name_of(&self, peer: Option<usize>) -> String {
+        peer.map_or_else(|| self.config.node.name.clone(), |peer| self.name(peer))
     }
 
     fn lose_tun(&mut self, now: Instant) {

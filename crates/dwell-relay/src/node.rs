@@ -12,6 +12,7 @@ mod bottleneck;
 mod carry;
 mod classes;
 mod deadlines;
+mod diagnosis;
 mod egress;
 mod env;
 mod inbound;
@@ -23,6 +24,7 @@ mod pacer;
 mod peer;
 mod prefixes;
 mod press;
+mod problems;
 mod reassembly;
 mod reports;
 mod resend;
@@ -32,9 +34,11 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use diagnosis::{Parting, Unsent};
 pub use env::{Destination, Env, NodeEvent, PressJob, Pressing, Ticket};
 pub use pacer::{Pacer, Pacing};
 pub use peer::Patience;
+pub use problems::Finding;
 
 use std::net::SocketAddr;
 
@@ -44,10 +48,11 @@ use dwell_policy::ConfigError;
 use dwell_report::status::PeerState;
 use ipnet::IpNet;
 
-use crate::config::{ClassConfig, Config, FailMode, PeerConfig, Secret};
+use crate::config::{ClassConfig, Config, FailMode, PeerConfig, PublicKey, Secret};
 use crate::trust::{Identity, RandomSource};
 use peer::Peer;
 use prefixes::{Prefixes, Routes};
+use problems::Problems;
 use store::Store;
 
 /// The longest packet or datagram that IP and UDP know.
@@ -93,6 +98,10 @@ pub struct Node {
     /// Who this node is to peers that are known by their public keys.
     identity: Option<Identity>,
     private_key: Option<Secret>,
+    own_key: Option<PublicKey>,
+    /// What is wrong with the node itself.
+    problems: Problems,
+    unknown_peer_at: Option<Instant>,
     drops: NodeDrops,
     classes: Vec<ClassConfig>,
     patience: Patience,
@@ -136,6 +145,9 @@ impl Node {
             block: Vec::new(),
             identity: None,
             private_key: None,
+            own_key: None,
+            problems: Problems::default(),
+            unknown_peer_at: None,
             drops: NodeDrops::default(),
             classes: config.classes.clone(),
             patience: patience(config),
@@ -309,6 +321,7 @@ impl Node {
         if *private != self.private_key {
             self.identity = private.as_ref().map(|private| Identity::new(private, random));
             self.private_key.clone_from(private);
+            self.own_key = private.as_ref().and_then(crate::trust::public_key);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! **Key pairs** (`keyed`): each node has one, and knows its peers' public keys. Noise makes
 //! fresh keys of them and of ephemeral ones, which are forgotten after minutes; `gate` keeps
-//! strangers and floods away from the arithmetic.
+//! unknown peers and floods away from the arithmetic.
 //!
 //! **A pre-shared key** (`salted`): both ends exchange fresh salts in sealed hellos; from key
 //! and salts both derive the keys of a [`Session`], one per direction. A session is installed

@@ -10,6 +10,7 @@ use crate::Status;
 use crate::histogram::BUCKETS_NS;
 use crate::status::{
     ClassStatus, ClassTraffic, Count, DeadlineStatus, HistogramSummary, PeerState, PeerStatus,
+    Problem, ProblemStatus,
 };
 
 /// What HTTP calls the format.
@@ -47,12 +48,27 @@ fn of_node(page: &mut Page, status: &Status) {
         let help = "Packets and datagrams dropped before a peer was known.";
         page.counter("dwell_dropped_total", help, &[("reason", reason)], count);
     }
+    for problem in Problem::OF_NODE {
+        let help = "1 while the node has this problem.";
+        let labels = [("problem", problem.name())];
+        page.gauge("dwell_problem", help, &labels, has(&status.problems, problem));
+    }
+}
+
+/// 1 if the problem is among these.
+fn has(problems: &[ProblemStatus], problem: Problem) -> f64 {
+    f64::from(u8::from(problems.iter().any(|found| found.is(problem))))
 }
 
 fn of_peer(page: &mut Page, peer: &PeerStatus) {
     let label = [("peer", peer.name.as_str())];
     let up = f64::from(u8::from(peer.state == PeerState::Up));
     page.gauge("dwell_peer_up", "1 if the peer answers.", &label, up);
+    for problem in Problem::OF_PEERS {
+        let help = "1 while there is this problem with the peer.";
+        let labels = [("peer", peer.name.as_str()), ("problem", problem.name())];
+        page.gauge("dwell_peer_problem", help, &labels, has(&peer.problems, problem));
+    }
     let mut maybe = |name, help, value: Option<f64>| {
         if let Some(value) = value {
             page.gauge(name, help, &label, value);
@@ -97,8 +113,12 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     let help = "Packets sent pressed.";
     both("dwell_pressed_packets_total", "dwell_pressed_bytes_total", help, tx.pressed);
     let mut one = |name, help, value: f64| page.counter(name, help, &label, value);
-    let help = "Bytes that pressing took off the link.";
+    let help = "Bytes that compression took off packets, before any header.";
     one("dwell_saved_bytes_total", help, f(tx.saved_bytes()));
+    let help = "Bytes that the packets sent would have taken on the link without dwell.";
+    one("dwell_plain_bytes_total", help, f(tx.plain_bytes));
+    let help = "What the link carried for datagrams that were sent again.";
+    one("dwell_resent_bytes_total", help, f(tx.resent_bytes));
     let help = "Pressed packets and blocks of other peers that were queued unopened.";
     one("dwell_carried_units_total", help, f(tx.carried.packets));
     one("dwell_carried_bytes_total", "Their bytes.", f(tx.carried.bytes));
@@ -132,6 +152,8 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
         let label = [("peer", name), ("reason", reason)];
         page.counter("dwell_send_errors_total", "What could not be sent.", &label, count);
     }
+    let help = "Bytes saved on the link against sending without dwell, all headers counted.";
+    page.gauge("dwell_net_saved_bytes", help, &label, tx.net_saved_bytes as f64);
     let help = "From a packet's arrival to its sending: what the relay adds to its way.";
     times(page, ("dwell_sojourn_seconds", help), &label, &tx.sojourn);
 }
@@ -356,6 +378,8 @@ mod tests {
         let tx = TxStatus {
             pressed: Count { packets: 3, bytes: 3000 },
             pressed_to_bytes: 1000,
+            plain_bytes: 5000,
+            net_saved_bytes: -70,
             bypassed: BTreeMap::from([("exception".to_owned(), 7)]),
             sojourn,
             ..TxStatus::default()
@@ -364,6 +388,7 @@ mod tests {
             name: peer.to_owned(),
             state: PeerState::Up,
             rtt_ns: Some(42_000_000),
+            problems: vec![ProblemStatus { problem: "path_mtu".into(), ..Default::default() }],
             tx,
             traffic: vec![ClassTraffic {
                 class: "meters".to_owned(),
@@ -384,9 +409,15 @@ mod tests {
         for line in [
             "# TYPE dwell_saved_bytes_total counter",
             "dwell_saved_bytes_total{peer=\"hub\"} 2000",
+            "dwell_plain_bytes_total{peer=\"hub\"} 5000",
+            "dwell_net_saved_bytes{peer=\"hub\"} -70",
             "dwell_rtt_seconds{peer=\"hub\"} 0.042",
             "dwell_peer_up{peer=\"hub\"} 1",
             "dwell_peer_up{peer=\"two\"} 0",
+            "# TYPE dwell_peer_problem gauge",
+            "dwell_peer_problem{peer=\"hub\",problem=\"path_mtu\"} 1",
+            "dwell_peer_problem{peer=\"hub\",problem=\"no_answer\"} 0",
+            "dwell_problem{problem=\"unknown_peer\"} 0",
             "dwell_bypassed_packets_total{peer=\"hub\",reason=\"exception\"} 7",
             "dwell_traffic_bypassed_packets_total{peer=\"hub\",class=\"meters\",reason=\"back_off\"} 4",
             "dwell_peer_lost_datagrams_total{peer=\"hub\"} 0",

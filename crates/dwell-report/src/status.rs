@@ -5,7 +5,11 @@
 //! nanoseconds, `_bytes`, `_bps` for bits per second; names without one count things.
 //! Counters start at zero with the process (`uptime_ns`) and never go down.
 
+mod problem;
+
 use std::collections::BTreeMap;
+
+pub use problem::{Problem, ProblemStatus};
 
 use dwell_policy::{Accounts, Bypass, ClassKey, DropReason, Ratio};
 use serde::{Deserialize, Serialize};
@@ -30,6 +34,9 @@ pub struct Status {
     pub tun: TunStatus,
     /// Packets and datagrams that were dropped before a peer was known, by reason.
     pub drops: BTreeMap<String, u64>,
+    /// What is wrong with the node itself, the oldest first.
+    #[serde(default)]
+    pub problems: Vec<ProblemStatus>,
     /// Its peers, in the order of the configuration.
     pub peers: Vec<PeerStatus>,
 }
@@ -44,6 +51,7 @@ impl Default for Status {
             cpu_ns: 0,
             tun: TunStatus::default(),
             drops: BTreeMap::new(),
+            problems: Vec::new(),
             peers: Vec::new(),
         }
     }
@@ -125,6 +133,9 @@ pub struct PeerStatus {
     pub endpoint: Option<String>,
     /// Whether it can be reached.
     pub state: PeerState,
+    /// What is wrong with it, the oldest first. Empty if nothing is known to be.
+    #[serde(default)]
+    pub problems: Vec<ProblemStatus>,
     /// How datagrams are protected: `"keys"`, `"psk"` or `"none"`.
     pub security: String,
     /// The scheme, by its preset's name.
@@ -205,6 +216,14 @@ pub struct TxStatus {
     pub frames: u64,
     /// Bytes put on the link for them, all overhead included.
     pub link_bytes: u64,
+    /// Bytes that the packets sent would have taken on the link without dwell: their own, and for
+    /// each packet what a datagram costs below IP.
+    #[serde(default)]
+    pub plain_bytes: u64,
+    /// `plain_bytes` less all that the link carried for this peer: `link_bytes`, `resent_bytes` and
+    /// `control_bytes`. Negative if dwell costs more than it saves.
+    #[serde(default)]
+    pub net_saved_bytes: i64,
     /// Times that the press was at work: on a packet, or on a block of them.
     #[serde(default)]
     pub presses: u64,
@@ -281,7 +300,20 @@ impl TxStatus {
         ratio(self.pressed_to_bytes, self.pressed.bytes)
     }
 
-    /// The bytes that pressing took off the link.
+    /// Fills in what is saved, on a link that takes this many bytes for each datagram below IP.
+    #[must_use]
+    pub fn with_savings(self, link_overhead_bytes: u32) -> Self {
+        let overhead = self.sent.packets.saturating_mul(link_overhead_bytes.into());
+        let plain_bytes = self.sent.bytes.saturating_add(overhead);
+        let taken = self.link_bytes + self.resent_bytes + self.control_bytes;
+        let net = i128::from(plain_bytes) - i128::from(taken);
+        let net_saved_bytes =
+            i64::try_from(net).unwrap_or(if net < 0 { i64::MIN } else { i64::MAX });
+        Self { plain_bytes, net_saved_bytes, ..self }
+    }
+
+    /// The bytes that compression took off packets, before any header: see `net_saved_bytes` for
+    /// what is left of it on the link.
     pub fn saved_bytes(&self) -> u64 {
         self.pressed.bytes.saturating_sub(self.pressed_to_bytes)
     }

@@ -4,19 +4,24 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::human::{self, NOTHING};
-use crate::status::{PeerStatus, RateSource, RxStatus, Status};
+use crate::status::{PeerStatus, ProblemStatus, RateSource, RxStatus, Status};
 use crate::table::{Column, Table};
+
+/// What the column `saved` says.
+const SAVED: &str = "saved: against the same packets sent without dwell, all headers counted\n";
 
 /// What a node does, in a screenful of plain text. Ends with a line end.
 pub fn status_text(status: &Status) -> String {
-    let mut out = node_lines(status);
+    let mut out = node_lines(status) + &problems(status);
     if status.peers.is_empty() {
         out.push_str("\nno peers\n");
         return out;
     }
-    for table in [links(status), sent(status), received(status)] {
+    let tables = [(links(status), ""), (sent(status), SAVED), (received(status), "")];
+    for (table, caption) in tables {
         out.push('\n');
         out.push_str(&table.to_text());
+        out.push_str(caption);
     }
     let notes: String = status.peers.iter().map(notes).collect();
     if !notes.is_empty() {
@@ -47,6 +52,23 @@ fn node_lines(status: &Status) -> String {
     );
     if let Some(reasons) = reasons(drops.iter().map(|(reason, &count)| (reason, count))) {
         let _ = writeln!(out, "dropped before a peer was known: {reasons}");
+    }
+    out
+}
+
+/// What is wrong, and what to do: before anything else, since it explains the rest.
+fn problems(status: &Status) -> String {
+    let of_node = status.problems.iter().map(|problem| (&status.name, problem));
+    let of_peers = status
+        .peers
+        .iter()
+        .flat_map(|peer| peer.problems.iter().map(move |problem| (&peer.name, problem)));
+    let mut out = String::new();
+    for (name, ProblemStatus { problem, for_ns, why, remedy }) in of_node.chain(of_peers) {
+        let begin = if out.is_empty() { "\n" } else { "" };
+        let time = human::duration(*for_ns);
+        // Writing to a string can't fail.
+        let _ = writeln!(out, "{begin}{name}: {problem} for {time}: {why} {remedy}");
     }
     out
 }
@@ -114,7 +136,7 @@ fn sent(status: &Status) -> Table {
             human::ratio(tx.link_ratio()),
             human::share(tx.pressed.packets, tx.arrived.packets),
             human::ratio(tx.pressed_ratio()),
-            human::bytes(tx.saved_bytes()),
+            saved(tx.net_saved_bytes),
             human::share(tx.dropped_total().packets, tx.arrived.packets),
             human::count(peer.waiting_packets),
             optional(tx.sojourn.p50_ns_if_any(), human::duration),
@@ -122,6 +144,12 @@ fn sent(status: &Status) -> Table {
         ]);
     }
     table
+}
+
+/// `-1.5 kB` was lost.
+fn saved(bytes: i64) -> String {
+    let sign = if bytes < 0 { "-" } else { "" };
+    format!("{sign}{}", human::bytes(bytes.unsigned_abs()))
 }
 
 fn received(status: &Status) -> Table {
@@ -268,11 +296,14 @@ site-a: dwell 0.1.0, running for 1 h 0 min, 1.0 % of a CPU
 dwell0: MTU 1420, offload on, read 1,000 packets (1.2 MB), wrote 900 packets (90.0 kB)
 dropped before a peer was known: no_route 3
 
+hub: path_mtu for 12.00 s: Datagrams of 1472 bytes do not arrive there. Raise the path's MTU.
+
 peer  state  endpoint           security  scheme  codec       rate  round trip       heard
 hub   up     198.51.100.7:7733  psk       packet  zstd   10 Mbit/s     42.0 ms  1.00 s ago
 
 sent to  packets   bytes  on the link  ratio  pressed     to     saved  dropped  waiting     p50      p99
-hub          950  1.1 MB     640.0 kB  0.561   80.0 %  0.500  500.0 kB    4.0 %       10  2.0 ms  90.0 ms
+hub          950  1.1 MB     640.0 kB  0.561   80.0 %  0.500  499.4 kB    4.0 %       10  2.0 ms  90.0 ms
+saved: against the same packets sent without dwell, all headers counted
 
 received from  packets    bytes  pressed  datagrams    bytes   lost  refused
 hub                900  90.0 kB   50.0 %        700  70.0 kB  1.4 %        2

@@ -4,7 +4,7 @@
 //! one system call for many. What the kernel refuses stays here, in order.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io;
 
 use crate::io::udp::{SEGMENTS_MAX, SendOutcome, UdpPort};
 
@@ -26,14 +26,14 @@ struct Run {
 }
 
 /// What a flush came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Flushed {
     /// The kernel refuses more for now.
     pub(crate) blocked: bool,
     /// Datagrams that nobody will get: refused by the network.
     pub(crate) refused: u64,
-    /// No way led from the socket's address to the peer's, for some of them.
-    pub(crate) unreachable: bool,
+    /// What the system said to the last of these.
+    pub(crate) error: Option<io::Error>,
     /// Datagrams that were too long for the path, and the MTU that it has.
     pub(crate) too_big: u64,
     /// The path's MTU, if it proved to be smaller than believed.
@@ -121,7 +121,7 @@ impl Outbox {
                 }
                 SendOutcome::Refused(error) => {
                     flushed.refused += datagrams(run.len);
-                    flushed.unreachable |= error.kind() == ErrorKind::NetworkUnreachable;
+                    flushed.error = Some(error);
                 }
                 SendOutcome::Fatal(error) => return Err(error),
             }
@@ -155,7 +155,8 @@ mod tests {
             put(&mut outbox, at as u8, len);
         }
         assert_eq!(outbox.runs.len(), 4);
-        assert_eq!(outbox.flush(&from).unwrap(), Flushed::default());
+        let flushed = outbox.flush(&from).unwrap();
+        assert!(!flushed.blocked && flushed.refused + flushed.too_big == 0, "{flushed:?}");
         assert!(outbox.is_empty());
         let mut batch = RecvBatch::new(4);
         let mut got = Vec::new();

@@ -9,12 +9,15 @@ use crate::io::poller::Waker;
 /// A peer's name, and the host and port where it listens.
 pub(super) type Wanted = (String, String, u16);
 
+/// A peer's name, and where it listens, or why that is not known.
+pub(super) type Found = (String, Result<SocketAddr, String>);
+
 /// Looks names up on a thread of its own, one batch at a time.
 #[derive(Debug)]
 pub(super) struct Resolver {
     waker: Waker,
-    send: Sender<Vec<(String, SocketAddr)>>,
-    found: Receiver<Vec<(String, SocketAddr)>>,
+    send: Sender<Vec<Found>>,
+    found: Receiver<Vec<Found>>,
     busy: bool,
 }
 
@@ -31,7 +34,7 @@ impl Resolver {
         }
         let (send, waker) = (self.send.clone(), self.waker.clone());
         let thread = std::thread::Builder::new().name("dwell-resolve".into()).spawn(move || {
-            let found = wanted.into_iter().filter_map(look_up).collect();
+            let found = wanted.into_iter().map(look_up).collect();
             // If nobody listens any more, the relay has ended.
             let _ = send.send(found);
             waker.wake();
@@ -42,8 +45,8 @@ impl Resolver {
         }
     }
 
-    /// What was found: peers' names, and where they listen.
-    pub(super) fn take(&mut self) -> Vec<(String, SocketAddr)> {
+    /// What was found.
+    pub(super) fn take(&mut self) -> Vec<Found> {
         match self.found.try_recv() {
             Ok(found) => {
                 self.busy = false;
@@ -54,12 +57,17 @@ impl Resolver {
     }
 }
 
-fn look_up((peer, host, port): Wanted) -> Option<(String, SocketAddr)> {
-    match (host.as_str(), port).to_socket_addrs() {
-        Ok(mut addresses) => Some((peer, addresses.next()?)),
-        Err(error) => {
-            tracing::warn!("cannot resolve {host}, the endpoint of {peer}: {error}");
-            None
-        }
-    }
+fn look_up((peer, host, port): Wanted) -> Found {
+    let found = match (host.as_str(), port).to_socket_addrs() {
+        Ok(mut addresses) => addresses.next().ok_or_else(|| "it has no address".to_owned()),
+        Err(error) => Err(words_of(&error)),
+    };
+    (peer, found)
+}
+
+/// The resolver's own words, without those that the standard library puts before them.
+fn words_of(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let known = text.strip_prefix("failed to lookup address information: ");
+    known.map_or_else(|| text.clone(), str::to_owned)
 }

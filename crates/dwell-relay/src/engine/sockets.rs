@@ -1,5 +1,6 @@
 //! The sockets to the peers, and where they lead.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use dwell_base::Instant;
@@ -13,7 +14,7 @@ use crate::config::{Config, Endpoint, PeerConfig};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Token};
 use crate::io::udp::UdpPort;
-use crate::node::Node;
+use crate::node::{Node, Unsent};
 
 /// The send buffer of a link that is paced by a configured rate, or never busy: it must not
 /// be what holds datagrams back.
@@ -63,9 +64,7 @@ impl Engine {
                 self.measure_path(peer);
             }
             Err(error) => {
-                if !std::mem::replace(&mut wire.was_told, true) {
-                    tracing::error!("cannot reach {endpoint}: {error}: trying again");
-                }
+                wire.unsent = Some(error);
                 wire.is_broken = true;
             }
         }
@@ -166,11 +165,13 @@ impl Engine {
 
     /// Takes what was looked up. A peer that is up is left where it is.
     pub(super) fn take_names(&mut self) {
-        for (name, endpoint) in self.resolver.take() {
+        for (name, found) in self.resolver.take() {
             let of_name = |peer: &usize| {
                 self.node.peer_config(*peer).is_some_and(|config| config.name == name)
             };
             let Some(peer) = (0..self.node.peer_count()).find(of_name) else { continue };
+            self.node.resolved(&mut self.world, peer, found.as_ref().err().cloned());
+            let Ok(endpoint) = found else { continue };
             if !self.node.is_up(peer) {
                 self.node.set_endpoint(peer, endpoint);
                 self.connect_peer(peer);
@@ -196,6 +197,22 @@ impl Engine {
             self.node.link_blocked(Clock::now(), peer);
         }
         set_send_buffer(wire, self.node.send_buffer_bytes(peer));
+    }
+}
+
+/// What the system's error says about the way to a peer.
+pub(super) fn unsent(error: &io::Error) -> Unsent {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Unsent::PortClosed,
+        io::ErrorKind::PermissionDenied => {
+            Unsent::Unreachable("a firewall on this machine forbids it".to_owned())
+        }
+        _ => {
+            let text = error.to_string();
+            // "(os error 101)" helps nobody.
+            let words = text.split(" (os error").next().unwrap_or(&text);
+            Unsent::Unreachable(words.to_owned())
+        }
     }
 }
 

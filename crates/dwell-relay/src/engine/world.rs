@@ -1,6 +1,7 @@
 //! The world of a node: clock, codecs, sockets and the TUN.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
@@ -10,7 +11,7 @@ use super::outbox::Outbox;
 use super::worker::{Job, Worker};
 use crate::io::clock::Clock;
 use crate::io::tun::{Tun, TunError, TunWriteBatch};
-use crate::io::udp::UdpPort;
+use crate::io::udp::{SendOutcome, UdpPort};
 use crate::node::{Destination, Env, NodeEvent, PressJob, Pressing};
 
 /// A packet that is expected to take longer than this is pressed by the worker, so that the
@@ -34,6 +35,8 @@ pub(super) struct Wire {
     pub(super) narrowed: Option<usize>,
     /// The socket is of no use any more, perhaps because our address has changed.
     pub(super) is_broken: bool,
+    /// What the system last said instead of sending.
+    pub(super) unsent: Option<io::Error>,
     /// That was logged, and need not be again until it works.
     pub(super) was_told: bool,
 }
@@ -50,6 +53,7 @@ impl Wire {
             fragments: false,
             narrowed: None,
             is_broken: false,
+            unsent: None,
             was_told: false,
         }
     }
@@ -82,7 +86,10 @@ impl Wire {
                 }
                 self.was_told &= flushed.blocked || flushed.refused > 0;
                 // No way there, or no address any more to send from: another socket will tell.
-                self.is_broken |= flushed.unreachable;
+                let unreachable =
+                    |error: &io::Error| error.kind() == io::ErrorKind::NetworkUnreachable;
+                self.is_broken |= flushed.error.as_ref().is_some_and(unreachable);
+                self.unsent = flushed.error.or(self.unsent.take());
                 self.blocked = flushed.blocked;
             }
             Err(error) => {
@@ -208,8 +215,12 @@ impl Env for World {
             Some(address) => port.send_to(datagram, None, address),
             None => port.send(datagram, None),
         };
-        if !outcome.is_sent() {
-            tracing::debug!("a hello was not sent: {outcome:?}");
+        if outcome.is_sent() {
+            return;
+        }
+        tracing::debug!("a hello was not sent: {outcome:?}");
+        if let (Destination::Peer(peer), SendOutcome::Refused(error)) = (to, outcome) {
+            self.wires[peer].unsent = Some(error);
         }
     }
 

@@ -332,8 +332,8 @@ impl UdpPort {
     }
 
     /// Receives what is there, as far as `batch` has room. Returns the number of datagrams;
-    /// zero if nothing was waiting. Bad news about what was sent earlier is passed over: it
-    /// is told when sending.
+    /// zero if nothing was waiting. Bad news about what was sent earlier (an ICMP message) is
+    /// passed over: [`RecvBatch::take_error`] has the latest.
     ///
     /// # Errors
     /// The port is of no use any more.
@@ -355,7 +355,8 @@ impl UdpPort {
                 }
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::AGAIN) => return Ok(0),
-                    Some(errno) if errno == Errno::MSGSIZE || is_passing(errno) => {}
+                    Some(Errno::MSGSIZE) => {}
+                    Some(errno) if is_passing(errno) => batch.error = Some(errno.into()),
                     _ => return Err(error),
                 },
             }
@@ -376,6 +377,7 @@ pub struct RecvBatch {
     storage: Box<[u8]>,
     meta: Box<[RecvMeta]>,
     filled: usize,
+    error: Option<io::Error>,
 }
 
 impl RecvBatch {
@@ -390,7 +392,14 @@ impl RecvBatch {
             storage: vec![0; slots * SLOT_LEN].into_boxed_slice(),
             meta: vec![RecvMeta::default(); slots].into_boxed_slice(),
             filled: 0,
+            error: None,
         }
+    }
+
+    /// What the network last said about something sent earlier by the port that was read: for
+    /// instance that nobody listens there.
+    pub fn take_error(&mut self) -> Option<io::Error> {
+        self.error.take()
     }
 
     /// How many datagrams the batch holds.

@@ -5,6 +5,10 @@ use std::net::SocketAddr;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::PacketId;
+use dwell_report::status::Problem;
+
+use super::diagnosis::Parting;
+use super::problems::Finding;
 
 /// Names a packet in the press, so that its result finds its way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +60,11 @@ pub enum NodeEvent {
     /// The peer answers: routes to it may be set.
     Up(usize),
     /// The peer is silent or left: what happens to its routes is configured.
-    Down(usize),
+    Down(usize, Parting),
+    /// Something is wrong with a peer, or, without one, with the node: it begins.
+    Problem(Option<usize>, Finding),
+    /// That is over.
+    Solved(Option<usize>, Problem),
     /// The peer proved to be at this address.
     Moved(usize, SocketAddr),
     /// The peer can't decode the configured codec; everything is sent raw.

@@ -6,12 +6,15 @@ use dwell_base::Instant;
 use dwell_report::status::PeerState;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::HELLO_NONCE_LEN;
-use dwell_wire::{Control, DataHeader, Datagram, Record, Records, reconstruct_sequence};
+use dwell_wire::{
+    CloseReason, Control, DataHeader, Datagram, Record, Records, reconstruct_sequence,
+};
 
-use super::env::{Destination, Env, NodeEvent};
+use super::Node;
+use super::diagnosis::{Foreign, Parting};
+use super::env::{Destination, Env};
 use super::link::{send_again, send_control};
 use super::peer::Peer;
-use super::{Node, enter};
 use crate::config::Security;
 use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened, Session};
 
@@ -23,7 +26,7 @@ const HELLO_READ_MAX: usize = 512;
 struct Asked {
     reply: Option<Control>,
     missing: Option<Numbers>,
-    close: bool,
+    close: Option<CloseReason>,
 }
 
 /// Which records of a datagram are meant.
@@ -118,11 +121,11 @@ impl Node {
         header: DataHeader,
         opened: &Opened<'_>,
     ) {
-        let peer = &mut self.peers[index];
-        peer.heard(now);
-        if enter(&mut peer.state, PeerState::Up) {
-            env.event(NodeEvent::Up(index));
+        self.peers[index].heard(now);
+        if self.peers[index].state != PeerState::Up {
+            self.came_up(env, now, index);
         }
+        let peer = &mut self.peers[index];
         let body = &*opened.body;
         // Only those of the present session have an order among each other.
         let session = peer.handshake.current().filter(|_| opened.current);
@@ -233,8 +236,8 @@ impl Node {
             send_again(peer, index, env, now, &missing);
         }
         // A word of the session before may come late; it does not end this one.
-        if asked.close && is_present {
-            self.give_up(env, index);
+        if let Some(reason) = asked.close.filter(|_| is_present) {
+            self.give_up(env, index, Parting::Closed(reason));
         }
     }
 
@@ -275,17 +278,30 @@ impl Node {
             }
             let peer = &mut self.peers[index];
             if len > 0 {
+                if !installed {
+                    peer.diagnosis.answered(now);
+                }
                 if at_home {
                     env.hello(Destination::Peer(index), &answer[..len]);
                     peer.sent_control(now, len);
                 } else {
-                    // Not by the peer's link: strangers must not use it up.
+                    // Not by the peer's link: anybody can ask for it.
                     env.hello(Destination::Address(source), &answer[..len]);
                 }
             }
+            self.review_if_due(env, now, index);
             return;
         }
         self.drops.unknown_key += 1;
+        if let Some(index) = first {
+            let foreign = match (&self.peers[index].config.security, sealed) {
+                (Security::Psk(_), true) => Foreign::OtherPsk,
+                (Security::None, false) => return, // it is malformed
+                (_, true) => Foreign::OtherSecurity("psk"),
+                (_, false) => Foreign::OtherSecurity("none"),
+            };
+            self.saw_foreign(now, source, foreign);
+        }
     }
 
     /// A key tells who speaks, from wherever. A peer without one is known by its address
@@ -340,7 +356,7 @@ fn note_control(
             numbers.iter().for_each(|number| peer.order.gone(number));
         }
         Control::Report(_) | Control::Missing(_) | Control::Gone(_) => {}
-        Control::Close { .. } => asked.close = true,
+        Control::Close { reason } => asked.close = Some(reason),
         Control::Unknown { .. } => peer.rx.skipped_records += 1,
     }
 }

@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
-use dwell_report::status::PeerState;
 use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::{Cookie, DataHeader, Hello, Initiation, Response};
 
+use super::Node;
+use super::diagnosis::Foreign;
 use super::env::{Destination, Env, NodeEvent};
 use super::outbound::probe;
-use super::{Node, enter};
+use crate::config::PublicKey;
 use crate::trust::{Answer, GateCounts, HELLO_LEN_MAX, Opened, Responded, Verdict};
 
 impl Node {
@@ -28,10 +29,15 @@ impl Node {
     ) {
         let Some(identity) = &mut self.identity else {
             self.drops.unknown_key += 1;
+            self.saw_foreign(now, source, Foreign::OtherSecurity("keys"));
             return;
         };
         match identity.judge(now, source, initiation) {
-            Verdict::Stranger | Verdict::Refused => return,
+            Verdict::InvalidMac => {
+                self.saw_foreign(now, source, Foreign::OtherOwnKey);
+                return;
+            }
+            Verdict::Refused => return,
             Verdict::Cookie(cookie) => {
                 env.hello(Destination::Address(source), &cookie);
                 return;
@@ -42,9 +48,13 @@ impl Node {
         let of = |key: &[u8; 32]| {
             self.peers.iter().position(|peer| !peer.removed && peer.handshake.is_with(key))
         };
-        let known = examined.and_then(|it| of(&it.public).map(|index| (index, it)));
-        let Some((index, examined)) = known else {
+        let Some(examined) = examined else {
             self.drops.unknown_key += 1;
+            return;
+        };
+        let Some(index) = of(&examined.public) else {
+            self.drops.unknown_key += 1;
+            self.unknown_peer(env, now, source, PublicKey::new(examined.public));
             return;
         };
         let peer = &mut self.peers[index];
@@ -62,12 +72,17 @@ impl Node {
                 }
             }
             Answer::Malformed => self.drops.malformed_datagram += 1,
-            // The peer is moved when it proves to have got this.
-            Answer::Written(len) if peer.endpoint == Some(source) => {
-                env.hello(Destination::Peer(index), &out[..len]);
-                peer.sent_control(now, len);
+            Answer::Written(len) => {
+                peer.diagnosis.answered(now);
+                if peer.endpoint == Some(source) {
+                    env.hello(Destination::Peer(index), &out[..len]);
+                    peer.sent_control(now, len);
+                } else {
+                    // The peer is moved when it proves to have got this.
+                    env.hello(Destination::Address(source), &out[..len]);
+                }
+                self.review_if_due(env, now, index);
             }
-            Answer::Written(len) => env.hello(Destination::Address(source), &out[..len]),
         }
     }
 
@@ -85,7 +100,10 @@ impl Node {
             return;
         };
         match self.peers[index].handshake.responded(now, response) {
-            Responded::Rejected => self.peers[index].rx.auth_failed += 1,
+            Responded::Rejected => {
+                self.peers[index].rx.auth_failed += 1;
+                self.saw_foreign(now, source, Foreign::BadResponse);
+            }
             Responded::Installed(hello) => {
                 self.installed(env, now, index, source, &hello);
                 // The peer may not send by the new session before it hears from us by it. The
@@ -120,9 +138,7 @@ impl Node {
         if peer.connected(now, hello) {
             env.event(NodeEvent::CodecRefused(index));
         }
-        if enter(&mut peer.state, PeerState::Up) {
-            env.event(NodeEvent::Up(index));
-        }
+        self.came_up(env, now, index);
     }
 
     fn moved(&mut self, env: &mut impl Env, index: usize, source: SocketAddr) {

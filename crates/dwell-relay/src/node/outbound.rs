@@ -7,6 +7,7 @@ use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
+use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame, send_missing};
 use super::peer::{NEVER_PRESSED, Peer};
@@ -199,16 +200,19 @@ impl Node {
     /// Does what time asks for: hellos, probes, reports, and giving up on silent peers.
     pub fn timers(&mut self, env: &mut impl Env) {
         let now = env.now();
+        self.forget_unknown_peers(env, now);
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
             if peer.removed {
                 continue;
             }
             if peer.handshake.expire(now) {
-                self.give_up(env, index);
+                self.give_up(env, index, Parting::Expired);
             }
             let peer = &mut self.peers[index];
             say_hello(peer, index, env, now);
+            self.review_if_due(env, now, index);
+            let peer = &mut self.peers[index];
             peer.reassembly.expire(now);
             peer.kept.expire(now, peer.rtt_ns);
             if peer.gives_up_scheme(now) {
@@ -219,7 +223,8 @@ impl Node {
             let peer = &mut self.peers[index];
             let due = peer.due(now, self.patience);
             if due.dead {
-                self.give_up(env, index);
+                let for_ns = peer.heard_at.map_or(0, |at| now.since_ns(at));
+                self.give_up(env, index, Parting::Silent { for_ns });
                 continue;
             }
             let peer = &mut self.peers[index];
@@ -272,7 +277,7 @@ impl Node {
 
     /// The peer is dead: its sessions and what waits for it are forgotten, and a new
     /// handshake begins.
-    pub(super) fn give_up(&mut self, env: &mut impl Env, index: usize) {
+    pub(super) fn give_up(&mut self, env: &mut impl Env, index: usize, why: Parting) {
         self.release(env, env.now(), index);
         let peer = &mut self.peers[index];
         peer.handshake.forget();
@@ -280,8 +285,9 @@ impl Node {
         peer.kept.clear();
         peer.again.clear();
         clear(peer, &mut self.store);
+        peer.diagnosis.parted(why);
         if enter(&mut peer.state, PeerState::Down) {
-            env.event(NodeEvent::Down(index));
+            env.event(NodeEvent::Down(index, why));
         }
     }
 }
@@ -334,6 +340,7 @@ fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     let mut out = [0; HELLO_LEN_MAX];
     let known = peer.endpoint.is_some();
     if let Some(len) = peer.handshake.initial(now, env.unix_ns(), &mut out).filter(|_| known) {
+        peer.diagnosis.called(now);
         env.hello(Destination::Peer(index), &out[..len]);
         peer.sent_control(now, len);
     }

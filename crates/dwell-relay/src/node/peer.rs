@@ -22,8 +22,10 @@ use dwell_wire::{Carried, Control, Hello, Report, Unit};
 use super::bottleneck::{Bottleneck, Heard};
 use super::classes::Classes;
 use super::deadlines::Deadlines;
+use super::diagnosis::Diagnosis;
 use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
+use super::problems::Problems;
 use super::reassembly::Reassemblies;
 use super::reports::{ASK_AGAIN_NS, Reports};
 use super::resend::Kept;
@@ -97,6 +99,9 @@ pub(crate) struct Peer {
     pub(crate) bottleneck: Bottleneck,
     pub(crate) handshake: Handshake,
     pub(crate) state: PeerState,
+    /// Why it is not up.
+    pub(super) diagnosis: Diagnosis,
+    pub(super) problems: Problems,
     pub(crate) removed: bool,
     /// The longest datagram that the path takes, and that the peer takes.
     path_datagram_max: u16,
@@ -161,6 +166,8 @@ impl Peer {
             bottleneck: Bottleneck::default(),
             handshake,
             state: PeerState::Connecting,
+            diagnosis: Diagnosis::default(),
+            problems: Problems::default(),
             removed: false,
             path_datagram_max: DATAGRAM_MAX_DEFAULT,
             peer_datagram_max: u16::MAX,

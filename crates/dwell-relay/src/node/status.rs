@@ -21,7 +21,8 @@ impl Node {
         let peers = self.peers.iter().filter(|peer| !peer.removed);
         let tun = TunStatus { mtu: u32::from(self.tun_mtu), ..TunStatus::default() };
         let peers = peers.map(|peer| peer_status(peer, now)).collect();
-        Status { tun, peers, drops: self.drops_by_name(), ..Status::default() }
+        let problems = self.problems.status(now);
+        Status { tun, problems, peers, drops: self.drops_by_name(), ..Status::default() }
     }
 
     fn drops_by_name(&self) -> BTreeMap<String, u64> {
@@ -35,7 +36,7 @@ impl Node {
             ("unknown_key", drops.unknown_key),
             ("hello_replayed", drops.hello_replayed),
             ("hello_refused", gate.refused),
-            ("hello_stranger", gate.strangers),
+            ("hello_invalid_mac", gate.invalid_mac),
             ("hello_cookie", gate.cookies),
         ]
         .map(|(name, count)| (name.to_owned(), count))
@@ -51,6 +52,7 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         name: config.name.clone(),
         endpoint: peer.endpoint.map(|endpoint| endpoint.to_string()),
         state: peer.state,
+        problems: peer.problems.status(now),
         security: config.security.name().to_owned(),
         scheme: config.scheme_name.to_owned(),
         codec: config.codec.to_string(),
@@ -97,6 +99,7 @@ fn tx_status(peer: &Peer) -> TxStatus {
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(peer.port.accounts())
     }
+    .with_savings(peer.config.link_overhead_bytes)
 }
 
 fn rx_status(peer: &Peer) -> RxStatus {

@@ -9,3 +9,4 @@ mod keys;
 mod lost;
 mod pairs;
 mod row;
+mod why;

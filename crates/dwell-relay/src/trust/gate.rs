@@ -76,7 +76,7 @@ fn one_nonce() -> Nonce {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Its sender does not know our public key: no answer.
-    Stranger,
+    InvalidMac,
     /// There are too many: no answer.
     Refused,
     /// This cookie is the answer.
@@ -89,7 +89,7 @@ pub(crate) enum Verdict {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateCounts {
     /// Without the MAC that shows that their sender knows our public key.
-    pub strangers: u64,
+    pub invalid_mac: u64,
     /// Beyond what is allowed in a second.
     pub refused: u64,
     /// Answered by a cookie.
@@ -152,8 +152,8 @@ impl Gate {
         initiation: &Initiation<'_>,
     ) -> Verdict {
         if !is_mac(&self.mac1_key, initiation.under_mac1(), initiation.mac1()) {
-            self.counts.strangers += 1;
-            return Verdict::Stranger;
+            self.counts.invalid_mac += 1;
+            return Verdict::InvalidMac;
         }
         self.begin_second(now);
         if self.examined >= FREE_A_SECOND {

@@ -256,7 +256,7 @@ fn other_keys_make_no_session() {
     // ... and who does not even know ours is not examined.
     let mut lost = End::new(1, 4, None);
     let first = lost.initial(at(0)).unwrap();
-    assert_eq!(b.examine(at(0), &first), Verdict::Stranger);
+    assert_eq!(b.examine(at(0), &first), Verdict::InvalidMac);
     assert_eq!(b.identity.counts().examined, 1);
 }
 
@@ -414,7 +414,7 @@ fn a_flood_is_examined_rarely_and_who_shows_a_cookie_comes_through() {
                 cookies += 1;
             }
             Verdict::Refused => {}
-            Verdict::Stranger => panic!("it knows our key"),
+            Verdict::InvalidMac => panic!("it knows our key"),
         }
     }
     assert!(examined <= 25, "{examined} key agreements");

@@ -29,10 +29,17 @@ pub(crate) fn example() -> Status {
             tx_bytes: 90_000,
         },
         drops: map([("no_route", 3)]),
+        problems: vec![],
         peers: vec![PeerStatus {
             name: "hub".into(),
             endpoint: Some("198.51.100.7:7733".into()),
             state: PeerState::Up,
+            problems: vec![ProblemStatus {
+                problem: "path_mtu".into(),
+                for_ns: 12_000_000_000,
+                why: "Datagrams of 1472 bytes do not arrive there.".into(),
+                remedy: "Raise the path's MTU.".into(),
+            }],
             security: "psk".into(),
             scheme: "packet".into(),
             codec: "zstd".into(),
@@ -87,6 +94,8 @@ fn example_tx() -> TxStatus {
         held: count(10, 9000),
         frames: 600,
         link_bytes: 640_000,
+        plain_bytes: 1_153_300,
+        net_saved_bytes: 499_400,
         presses: 805,
         tried: 805,
         pressed: count(800, 1_000_000),
@@ -171,11 +180,20 @@ const EXAMPLE_JSON: &str = r#"{
   "drops": {
     "no_route": 3
   },
+  "problems": [],
   "peers": [
     {
       "name": "hub",
       "endpoint": "198.51.100.7:7733",
       "state": "up",
+      "problems": [
+        {
+          "problem": "path_mtu",
+          "for_ns": 12000000000,
+          "why": "Datagrams of 1472 bytes do not arrive there.",
+          "remedy": "Raise the path's MTU."
+        }
+      ],
       "security": "psk",
       "scheme": "packet",
       "codec": "zstd",
@@ -208,6 +226,8 @@ const EXAMPLE_JSON: &str = r#"{
         },
         "frames": 600,
         "link_bytes": 640000,
+        "plain_bytes": 1153300,
+        "net_saved_bytes": 499400,
         "presses": 805,
         "tried": 805,
         "pressed": {
@@ -454,6 +474,15 @@ fn ratios_need_something_to_compare() {
     assert!(tx.balances());
     assert_eq!(tx.pressed_ratio(), Some(0.5));
     assert_eq!(tx.saved_bytes(), 500_000);
+}
+
+#[test]
+fn what_is_saved_is_net_of_everything_that_dwell_sends() {
+    let tx = example_tx().with_savings(14);
+    assert_eq!(tx.plain_bytes, 1_140_000 + 950 * 14);
+    assert_eq!(tx.net_saved_bytes, 1_153_300 - 640_000 - 13_000 - 900);
+    let idle = TxStatus { control_bytes: 900, ..TxStatus::default() }.with_savings(14);
+    assert_eq!(idle.net_saved_bytes, -900, "a tunnel that carries nothing costs");
 }
 
 #[test]

@@ -14,17 +14,17 @@ fn read(path: &std::path::Path) -> Result<Secret, ReadSecretError> {
     Ok(secret(path.to_str().expect("a name").as_bytes()[0]))
 }
 
-fn secret(byte: u8) -> Secret {
+pub(super) fn secret(byte: u8) -> Secret {
     Secret::new([byte; 32])
 }
 
-const KEYS: [u8; 2] = *b"ab";
+pub(super) const KEYS: [u8; 2] = *b"ab";
 
-fn keyed(end: usize, rate: &str, scheme: &str) -> Config {
+pub(super) fn keyed(end: usize, rate: &str, scheme: &str) -> Config {
     with_keys(end, KEYS[end], KEYS[1 - end], rate, scheme)
 }
 
-fn with_keys(end: usize, own: u8, peer: u8, rate: &str, scheme: &str) -> Config {
+pub(super) fn with_keys(end: usize, own: u8, peer: u8, rate: &str, scheme: &str) -> Config {
     let text = format!(
         "[node]\naddresses = [\"10.{number}.0.1/16\"]\nprivate_key_file = \"{own}\"\n[[peer]]\n\
          name = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefix}]\n\
@@ -402,7 +402,7 @@ fn unknown_keys_get_no_answer() {
         assert_eq!(end.env.sent.len(), 0);
     }
     assert_eq!(end.node.drops().unknown_key, 1);
-    assert_eq!(end.node.gate_counts().strangers, 1);
+    assert_eq!(end.node.gate_counts().invalid_mac, 1);
     // The peer's own is answered.
     end.node.datagram(&mut end.env, None, source, &mut initiation(b'a', b'b', 3));
     let answer = end.env.sent.pop().expect("a response");

@@ -1,0 +1,93 @@
+//! What is wrong with a peer or a node: names for programs, sentences for people.
+
+use serde::{Deserialize, Serialize};
+
+/// A kind of problem. A node has at most one of each kind with each peer, and one of its own.
+///
+/// A new kind is a variant here, with its name, and its place in [`Problem::OF_PEERS`] or
+/// [`Problem::OF_NODE`]; status, metrics and log follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Problem {
+    /// The name of the peer's endpoint does not resolve.
+    Unresolved,
+    /// No route leads to the peer's endpoint, or a firewall of this machine forbids to send there.
+    Unreachable,
+    /// The peer's machine says that nobody listens at the port.
+    PortClosed,
+    /// Nothing comes back from the peer's endpoint.
+    NoAnswer,
+    /// The peer has other keys than those in the configuration.
+    WrongKey,
+    /// The two ends are configured for different kinds of security.
+    SecurityMismatch,
+    /// The peer's calls arrive here, and the answers do not arrive there.
+    OneWay,
+    /// The peer was stopped in an orderly way.
+    Stopped,
+    /// The peer is connected, but nothing of what is sent arrives.
+    NotDelivered,
+    /// Full-sized datagrams disappear on the path without an ICMP message.
+    PathMtu,
+    /// The peer sends packets from addresses that are not in its prefixes.
+    NotAllowed,
+    /// A node that is no peer calls.
+    UnknownPeer,
+}
+
+impl Problem {
+    /// The problems that a peer can have.
+    pub const OF_PEERS: [Self; 11] = [
+        Self::Unresolved,
+        Self::Unreachable,
+        Self::PortClosed,
+        Self::NoAnswer,
+        Self::WrongKey,
+        Self::SecurityMismatch,
+        Self::OneWay,
+        Self::Stopped,
+        Self::NotDelivered,
+        Self::PathMtu,
+        Self::NotAllowed,
+    ];
+
+    /// The problems of the node itself.
+    pub const OF_NODE: [Self; 1] = [Self::UnknownPeer];
+
+    /// The name in records, metrics and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unresolved => "unresolved",
+            Self::Unreachable => "unreachable",
+            Self::PortClosed => "port_closed",
+            Self::NoAnswer => "no_answer",
+            Self::WrongKey => "wrong_key",
+            Self::SecurityMismatch => "security_mismatch",
+            Self::OneWay => "one_way",
+            Self::Stopped => "stopped",
+            Self::NotDelivered => "not_delivered",
+            Self::PathMtu => "path_mtu",
+            Self::NotAllowed => "not_allowed",
+            Self::UnknownPeer => "unknown_peer",
+        }
+    }
+}
+
+/// A problem that there is now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemStatus {
+    /// Its kind, by [`Problem::name`]. Readers may meet names that they do not know.
+    pub problem: String,
+    /// For how long it has been known.
+    pub for_ns: u64,
+    /// What is known of it, in full sentences.
+    pub why: String,
+    /// What to do about it, in full sentences.
+    pub remedy: String,
+}
+
+impl ProblemStatus {
+    /// True if it is of this kind.
+    pub fn is(&self, problem: Problem) -> bool {
+        self.problem == problem.name()
+    }
+}
