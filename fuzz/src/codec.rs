@@ -3,7 +3,8 @@
 use std::sync::{Arc, LazyLock};
 
 use dwell_codec::{
-    CodecId, CodecSpec, Compressor, DecodeError, Decompressor, Dictionary, DictionaryFile, hash_of,
+    CodecId, CodecSpec, Compressor, DecodeError, Decompressor, Dictionary, DictionaryFile,
+    HISTORY_LEN_MAX, hash_of,
 };
 
 /// The longest packet that a payload may claim to be.
@@ -121,4 +122,88 @@ fn compress_once(compressor: &mut Compressor, src: &[u8], room: usize) -> Option
     assert_eq!(payload[room..], CANARY);
     payload.truncate(len?);
     Some(payload)
+}
+
+/// A byte that says which codec, one for how often the history is repeated, two for its length,
+/// then the history and a payload that may refer to it: it is decoded or refused, within bounds,
+/// each time the same, and what is decoded later by itself is not changed by it.
+pub fn decode_after(bytes: &[u8]) {
+    let Some((&[choice, times, low, high], rest)) = bytes.split_first_chunk::<4>() else { return };
+    let codec = CodecId::ALL[usize::from(choice) % CodecId::ALL.len()];
+    let len = usize::from(u16::from_le_bytes([low, high])).min(rest.len());
+    let (once, payload) = rest.split_at(len);
+    let history = once.repeat(usize::from(times));
+    let room = if choice & 0x40 == 0 { 2 * DATA_LEN_MAX } else { payload.len() };
+
+    let mut decompressor = Decompressor::new();
+    let first = decode_once_after(&mut decompressor, codec, &history, payload, room);
+    let second = decode_once_after(&mut decompressor, codec, &history, payload, room);
+    assert_eq!(first, second, "use has changed the decompressor");
+    // Only the end of a history counts, and the sender may know less of it than the receiver.
+    let end = &history[history.len().saturating_sub(HISTORY_LEN_MAX)..];
+    let of_end = decode_once_after(&mut decompressor, codec, end, payload, room);
+    assert_eq!(first, of_end, "what is too long ago made a difference");
+    let longer = [b"before all that", end].concat();
+    let of_longer = decode_once_after(&mut decompressor, codec, &longer, payload, room);
+    if let Ok(data) = &first {
+        assert_eq!(of_longer.as_ref(), Ok(data), "knowing more made a difference");
+    }
+    if !codec.takes_history() {
+        assert_eq!(first, Err(DecodeError::NoHistory(codec)));
+    }
+    let used = decode_once(&mut decompressor, codec, None, payload, room);
+    let fresh = decode_once(&mut Decompressor::new(), codec, None, payload, room);
+    assert_eq!(used.ok(), fresh.ok(), "the history was remembered");
+}
+
+fn decode_once_after(
+    decompressor: &mut Decompressor,
+    codec: CodecId,
+    history: &[u8],
+    payload: &[u8],
+    room: usize,
+) -> Result<Vec<u8>, DecodeError> {
+    let mut data = vec![0; room];
+    data.extend(CANARY);
+    let result = decompressor.decompress_after(codec, history, payload, &mut data[..room]);
+    assert_eq!(data[room..], CANARY);
+    let len = result?;
+    assert!(len <= room);
+    data.truncate(len);
+    Ok(data)
+}
+
+/// A byte for the codec, one for the level, one for the length of the pieces, one for how much
+/// of the past is kept, and data: they are cut into pieces, each is compressed after what is
+/// kept of those before it, fits, and comes out again.
+pub fn roundtrip_after(bytes: &[u8]) {
+    let Some((&[choice, level, piece, kept], data)) = bytes.split_first_chunk::<4>() else {
+        return;
+    };
+    let id = if choice & 1 == 0 { CodecId::Lz4 } else { CodecId::Zstd };
+    let spec = CodecSpec { id, level: level_of(id, level) };
+    let mut compressor = Compressor::with_history(spec).expect("an existing level");
+    let mut decompressor = Decompressor::new();
+    // The receiver has kept everything, the sender the last bytes only.
+    let kept = 64 * usize::from(kept);
+    let mut sent = 0;
+    for piece in data.chunks(32 * (1 + usize::from(piece))).take(64) {
+        let past = &data[..sent];
+        let known = &past[past.len().saturating_sub(kept)..];
+        let mut payload = vec![0; piece.len() + 16];
+        let room = payload.len();
+        payload.extend(CANARY);
+        let len = compressor
+            .compress_after(known, piece, &mut payload[..room])
+            .expect("a piece is not too long");
+        assert_eq!(payload[room..], CANARY);
+        if let Some(len) = len {
+            for history in [known, past] {
+                let decoded =
+                    decode_once_after(&mut decompressor, id, history, &payload[..len], piece.len());
+                assert_eq!(decoded.as_deref(), Ok(piece));
+            }
+        }
+        sent += piece.len();
+    }
 }

@@ -2,7 +2,12 @@
 //! they take bytes, and panic if something is wrong.
 
 pub mod codec;
+pub mod memory;
 pub mod proxy;
+pub mod relay;
 pub mod stream;
 pub mod trace;
 pub mod wire;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;

@@ -33,3 +33,13 @@ fn codec_dictionary() {
 fn codec_roundtrip() {
     replay("codec_roundtrip", fuzz_codec::roundtrip);
 }
+
+#[test]
+fn codec_history() {
+    replay("codec_history", fuzz_codec::decode_after);
+}
+
+#[test]
+fn codec_history_roundtrip() {
+    replay("codec_history_roundtrip", fuzz_codec::roundtrip_after);
+}
