@@ -1,12 +1,14 @@
 //! Link rates in bits per second.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use thiserror::Error;
 
 use crate::time::SECOND_NS;
+
+mod parse;
+
+pub use parse::ParseRateError;
 
 /// How fast a link is, in bits per second. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,60 +57,45 @@ impl Rate {
     }
 }
 
+/// Writes two digits after the point at most: `9.52 Mbit/s`. The alternate form, `{:#}`, is exact
+/// and has no space: `9.523417Mbit`. Both can be parsed; what the first was rounded to is what
+/// comes back.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, name) = match self.0 {
-            1_000_000_000.. => (1e9, "Gbit/s"),
-            1_000_000.. => (1e6, "Mbit/s"),
-            1_000.. => (1e3, "kbit/s"),
-            _ => (1.0, "bit/s"),
+        if f.alternate() {
+            return self.fmt_exact(f);
+        }
+        let hundredths = |unit: u64| (self.0 * 100 + unit / 2) / unit;
+        let (unit, prefix) = match self.0 {
+            0..1_000 => (1, ""),
+            // What would be rounded to a thousand is one of the next unit.
+            _ if hundredths(1_000) < 100_000 => (1_000, "k"),
+            _ if hundredths(1_000_000) < 100_000 => (1_000_000, "M"),
+            _ => (1_000_000_000, "G"),
         };
-        let value = self.0 as f64 / unit;
-        if value.fract() == 0.0 {
-            write!(f, "{value:.0} {name}")
-        } else {
-            write!(f, "{value:.2} {name}")
+        let (whole, part) = (hundredths(unit) / 100, hundredths(unit) % 100);
+        match part {
+            0 => write!(f, "{whole} {prefix}bit/s"),
+            _ => write!(f, "{whole}.{part:02} {prefix}bit/s"),
         }
     }
 }
 
-/// Why a text is not a rate.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ParseRateError {
-    /// No number at the beginning.
-    #[error("\"{0}\" does not begin with a number: write for instance \"10mbit\"")]
-    NoNumber(String),
-    /// The unit is missing or unknown.
-    #[error("\"{0}\" is no unit of rate: use bit, kbit, mbit or gbit (per second)")]
-    Unit(String),
-    /// Zero, or beyond [`RATE_MAX_BPS`].
-    #[error("a rate must be between 1bit and 1000gbit, not \"{0}\"")]
-    Range(String),
-}
-
-/// Reads `10mbit`, `2.5 Mbit/s`, `512kbit`, `1gbit`, `9600bit` (the units of `tc`).
-impl FromStr for Rate {
-    type Err = ParseRateError;
-
-    fn from_str(text: &str) -> Result<Self, ParseRateError> {
-        let text = text.trim();
-        let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-        let (number, unit) = text.split_at(split);
-        let number: f64 = number.parse().map_err(|_| ParseRateError::NoNumber(text.to_owned()))?;
-        let unit = unit.trim().to_ascii_lowercase();
-        let unit = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps")).unwrap_or(&unit);
-        let factor = match unit {
-            "bit" | "b" => 1.0,
-            "kbit" | "kb" => 1e3,
-            "mbit" | "mb" => 1e6,
-            "gbit" | "gb" => 1e9,
-            other => return Err(ParseRateError::Unit(other.to_owned())),
+impl Rate {
+    fn fmt_exact(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, digits, prefix) = match self.0 {
+            1_000_000_000.. => (1_000_000_000, 9, "G"),
+            1_000_000.. => (1_000_000, 6, "M"),
+            1_000.. => (1_000, 3, "k"),
+            _ => (1, 0, ""),
         };
-        let bps = number * factor;
-        if !(1.0..=RATE_MAX_BPS as f64).contains(&bps) {
-            return Err(ParseRateError::Range(text.to_owned()));
+        write!(f, "{}", self.0 / unit)?;
+        let part = self.0 % unit;
+        if part > 0 {
+            let part = format!("{part:0digits$}");
+            write!(f, ".{}", part.trim_end_matches('0'))?;
         }
-        Ok(Self(bps.round() as u64))
+        write!(f, "{prefix}bit")
     }
 }
 
@@ -137,19 +124,10 @@ impl<'de> Deserialize<'de> for Rate {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{Error as ValueError, StrDeserializer, U64Deserializer};
 
     use super::*;
-
-    #[test]
-    fn reads_the_units_of_tc() {
-        assert_eq!("10mbit".parse(), Ok(Rate::from_mbps(10)));
-        assert_eq!("2.5 Mbit/s".parse(), Ok(Rate(2_500_000)));
-        assert_eq!("512kbit".parse(), Ok(Rate(512_000)));
-        assert_eq!("1Gbps".parse(), Ok(Rate(1_000_000_000)));
-        for bad in ["", "mbit", "10", "0mbit", "-1mbit", "5000gbit", "1 parsec", "nanmbit"] {
-            assert!(bad.parse::<Rate>().is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn a_500_byte_packet_takes_40_us_at_100_mbit() {
@@ -162,9 +140,46 @@ mod tests {
         assert_eq!(Rate::from_mbps(10).to_string(), "10 Mbit/s");
         assert_eq!(Rate(2_500_000).to_string(), "2.50 Mbit/s");
         assert_eq!(Rate(999).to_string(), "999 bit/s");
+        assert_eq!(Rate(999_994).to_string(), "999.99 kbit/s");
+        assert_eq!(Rate(999_995).to_string(), "1 Mbit/s");
+        assert_eq!(Rate(1_001_000).to_string(), "1 Mbit/s");
+        assert_eq!(Rate(RATE_MAX_BPS).to_string(), "1000 Gbit/s");
+    }
+
+    #[test]
+    fn the_alternate_form_is_exact() {
+        assert_eq!(format!("{:#}", Rate::from_mbps(10)), "10Mbit");
+        assert_eq!(format!("{:#}", Rate(9_523_417)), "9.523417Mbit");
+        assert_eq!(format!("{:#}", Rate(1_050)), "1.05kbit");
+        assert_eq!(format!("{:#}", Rate(999)), "999bit");
+        assert_eq!(format!("{:#}", Rate(RATE_MAX_BPS)), "1000Gbit");
+    }
+
+    /// Rates of all magnitudes, and those around which the unit changes.
+    fn rates() -> impl Strategy<Value = Rate> {
+        let magnitudes = (0u32..40, any::<u64>()).prop_map(|(bits, bps)| bps >> (24 + bits));
+        let edges = prop_oneof![Just(1_000u64), Just(1_000_000), Just(1_000_000_000)];
+        let near = (edges, -6_000i64..6_000).prop_map(|(at, by)| at.saturating_add_signed(by));
+        prop_oneof![magnitudes, near].prop_map(Rate::clamped_bps)
     }
 
     proptest! {
+        #[test]
+        fn every_displayed_rate_parses_to_itself(rate in rates()) {
+            let exact = format!("{rate:#}");
+            prop_assert_eq!(exact.parse(), Ok(rate));
+            let shown = rate.to_string();
+            let parsed: Rate = shown.parse().unwrap();
+            prop_assert_eq!(&parsed.to_string(), &shown);
+            // Rounded, by half a hundredth of a unit at most.
+            let error = parsed.as_bps().abs_diff(rate.as_bps());
+            prop_assert!(error <= rate.as_bps() / 200 + 1, "{shown} is {rate:?}");
+            let number: U64Deserializer<ValueError> = rate.as_bps().into_deserializer();
+            prop_assert_eq!(Rate::deserialize(number).unwrap(), rate);
+            let text: StrDeserializer<'_, ValueError> = exact.as_str().into_deserializer();
+            prop_assert_eq!(Rate::deserialize(text).unwrap(), rate);
+        }
+
         #[test]
         fn time_and_bytes_are_inverse(bps in 1u64..RATE_MAX_BPS, bytes in 0u64..1 << 40) {
             let rate = Rate(bps);

@@ -235,7 +235,8 @@ fn wrong_command_lines_are_told() {
         assert!(said.contains(words), "{said}");
     };
     fails(&["replay", capture], 2, "--rate");
-    fails(&["replay", capture, "--rate=5"], 2, "unit of rate");
+    fails(&["replay", capture, "--rate=5"], 2, "\"5\" has no unit");
+    fails(&["replay", capture, "--rate=5MB"], 2, "write \"5Mbit\" for bits");
     fails(&["replay", capture, "--rate=5mbit", "--scheme=fast"], 2, "there is no scheme");
     fails(&["replay", capture, "--rate=5mbit", "--class=x"], 2, "voice:dscp=46:20ms");
     fails(&["replay", capture, "--rate=5mbit", "--press-cost=7"], 2, "2000,5.5");

@@ -329,8 +329,12 @@ fn unknown_keys_are_told_with_the_nearest() {
 #[test]
 fn values_that_make_no_sense_are_told_with_what_does() {
     for (line, expected) in [
-        ("rate = \"0mbit\"", ", `rate`: a rate must be between 1bit and 1000gbit, not \"0mbit\""),
-        ("rate = \"10\"", "is no unit of rate"),
+        ("rate = \"0mbit\"", ", `rate`: a rate must be between 1bit and 1000Gbit, not \"0mbit\""),
+        ("rate = \"10\"", "has no unit"),
+        (
+            "rate = \"250KB\"",
+            "\"250kbit\" for bits per second, or \"250kB/s\" for bytes per second; or",
+        ),
         ("rate = \"fast\"", "; or \"auto\", \"local\" or \"unlimited\""),
         ("rate = 10", "a rate with its unit such as \"10mbit\", not a number"),
         (

@@ -283,7 +283,7 @@ impl fmt::Display for LinkSpec {
         let plain = Self::default();
         let mut parts = Vec::new();
         if let Some(rate) = self.rate {
-            parts.push(format!("rate {}", exact_rate(rate)));
+            parts.push(format!("rate {rate:#}"));
         }
         for (name, ns) in [("delay", self.delay_ns), ("jitter", self.jitter_ns)] {
             if ns > 0 {
@@ -312,7 +312,7 @@ impl fmt::Display for LinkSpec {
             parts.push(format!("seed {}", self.seed));
         }
         for step in &self.rate_steps {
-            parts.push(format!("step {} {}", exact_duration(step.at_ns), exact_rate(step.rate)));
+            parts.push(format!("step {} {:#}", exact_duration(step.at_ns), step.rate));
         }
         f.write_str(&parts.join(" "))
     }
@@ -323,15 +323,6 @@ fn exact_duration(ns: u64) -> String {
     match units.iter().find(|(unit, _)| ns.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{}{name}", ns / unit),
         None => format!("{ns}ns"),
-    }
-}
-
-fn exact_rate(rate: Rate) -> String {
-    let bps = rate.as_bps();
-    let units = [(1_000_000_000, "gbit"), (1_000_000, "mbit"), (1_000, "kbit")];
-    match units.iter().find(|(unit, _)| bps.is_multiple_of(*unit)) {
-        Some((unit, name)) => format!("{}{name}", bps / unit),
-        None => format!("{bps}bit"),
     }
 }
 
@@ -364,7 +355,8 @@ mod tests {
             ("delay 20", "has no unit"),
             ("queue lots", "neither a time nor a size"),
             ("step 5s", "needs a value"),
-            ("rate 10", "is no unit of rate"),
+            ("rate 10", "has no unit"),
+            ("rate 2MB", "write \"2Mbit\" for bits per second, or \"2MB/s\" for bytes"),
         ] {
             let error = bad.parse::<LinkSpec>().unwrap_err().to_string();
             assert!(error.contains(why), "{bad}: {error}");
