@@ -19,6 +19,7 @@ mod keyed;
 mod noise;
 mod salted;
 mod session;
+mod shares;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub(crate) use handshake::{HELLO_LEN_MAX, Offer, Opened};
 pub use handshake::{Handshake, Heard};
 pub(crate) use identity::Identity;
 pub(crate) use keyed::{Answer, Responded};
+pub(crate) use salted::From;
 pub use session::{OpenError, Session};
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};

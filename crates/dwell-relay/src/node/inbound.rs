@@ -16,7 +16,7 @@ use super::env::{Destination, Env};
 use super::link::{send_again, send_control};
 use super::peer::Peer;
 use crate::config::Security;
-use crate::trust::{HELLO_LEN_MAX, Heard, OpenError, Opened, Session};
+use crate::trust::{From, HELLO_LEN_MAX, Heard, OpenError, Opened, Session};
 
 /// Hellos may grow (docs/wire.md, section 4): bodies up to this length are read.
 const HELLO_READ_MAX: usize = 512;
@@ -265,7 +265,11 @@ impl Node {
             // Opening destroys the body, and the next key needs it.
             copy.copy_from_slice(body);
             let peer = &mut self.peers[index];
-            let (heard, len) = peer.handshake.hello(now, sealed, nonce, copy, &mut answer);
+            let from = match peer.endpoint == Some(source) {
+                true => From::Peer,
+                false => From::Elsewhere(source.ip()),
+            };
+            let (heard, len) = peer.handshake.hello(now, from, (sealed, nonce), copy, &mut answer);
             let (hello, installed) = match heard {
                 Heard::Rejected => continue,
                 Heard::Known(hello) => (hello, false),

@@ -10,6 +10,7 @@ use super::Node;
 use super::diagnosis::Foreign;
 use super::env::{Destination, Env, NodeEvent};
 use super::outbound::probe;
+use super::peer::Peer;
 use crate::config::PublicKey;
 use crate::trust::{Answer, GateCounts, HELLO_LEN_MAX, Opened, Responded, Verdict};
 
@@ -32,7 +33,9 @@ impl Node {
             self.saw_foreign(now, source, Foreign::OtherSecurity("keys"));
             return;
         };
-        match identity.judge(now, source, initiation) {
+        let at_home = |peer: &Peer| !peer.removed && peer.endpoint == Some(source);
+        let is_known = self.peers.iter().any(at_home);
+        match identity.judge(now, source, is_known, initiation) {
             Verdict::InvalidMac => {
                 self.saw_foreign(now, source, Foreign::OtherOwnKey);
                 return;
@@ -94,7 +97,7 @@ impl Node {
         source: SocketAddr,
         response: &Response<'_>,
     ) {
-        let awaits = |peer: &super::Peer| !peer.removed && peer.handshake.awaits(response.receiver);
+        let awaits = |peer: &Peer| !peer.removed && peer.handshake.awaits(response.receiver);
         let Some(index) = self.peers.iter().position(awaits) else {
             self.drops.unknown_key += 1;
             return;

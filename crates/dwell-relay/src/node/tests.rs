@@ -4,6 +4,7 @@ mod beyond;
 mod blocks;
 mod chains;
 mod chunks;
+mod flood;
 mod harness;
 mod keys;
 mod lost;

@@ -4,8 +4,9 @@
 //! As in WireGuard (Donenfeld, sections 5.3 and 5.4.7): an initiation carries a MAC under our
 //! public key, so that who does not know it gets no answer at all. While many come, only those
 //! are examined that carry a MAC under a *cookie*, which goes to the address that they came
-//! from; so forged addresses are of no use, and real ones have each their share. All work and
-//! all memory is bounded, whatever comes.
+//! from; so forged addresses are of no use, and real ones have each their fair share
+//! ([`super::shares`]). Whoever calls from where a peer is known to be has a share of its own, and
+//! needs no cookie for it. All work and all memory is bounded, whatever comes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,18 +18,23 @@ use dwell_base::time::SECOND_NS;
 use dwell_wire::keyed::{COOKIE_LEN, COOKIE_SALT_LEN, MAC_LEN};
 use dwell_wire::{Cookie, Initiation};
 
+use super::shares::{Allowance, Shares};
 use super::{RandomSource, derive};
 
 /// So many initiations a second are examined without a cookie.
 const FREE_A_SECOND: u32 = 25;
-/// So many a second are examined in all: some 20 ms of a core's time.
-const EXAMINED_A_SECOND: u32 = 200;
-/// So many a second from one address, once there is a cookie.
-const OF_SOURCE_A_SECOND: u32 = 10;
-/// So many cookies a second are made.
-const COOKIES_A_SECOND: u32 = 2_000;
-/// Addresses that are counted at the same time; two that share a place share what is allowed.
-const SOURCES: usize = 1_024;
+/// So many more with a cookie. With the others a second's work is some 23 ms of a core's time.
+const PROVED: Allowance = Allowance { total: 150, of_network: 100, of_address: 10 };
+/// So many more from where peers are known to be, without a cookie.
+const KNOWN: Allowance = Allowance { total: 50, of_network: 10, of_address: 2 };
+/// So many cookies are made, and ...
+const COOKIES: Allowance = Allowance { total: 1_800, of_network: 400, of_address: 100 };
+/// ... so many more for where peers are known to be.
+const KNOWN_COOKIES: Allowance = Allowance { total: 200, of_network: 50, of_address: 10 };
+/// Networks, and addresses, that are told apart at the same time.
+const SOURCES: usize = 2_048;
+/// The same where peers are known to be.
+const KNOWN_SOURCES: usize = 256;
 /// A cookie is good for as long as its secret is the present one or the one before.
 const SECRET_NS: u64 = 120 * SECOND_NS;
 
@@ -98,13 +104,6 @@ pub struct GateCounts {
     pub examined: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Source {
-    name: u64,
-    second: u64,
-    count: u32,
-}
-
 /// The gate of a node.
 pub(super) struct Gate {
     public: [u8; 32],
@@ -114,17 +113,24 @@ pub(super) struct Gate {
     secrets: [hmac::Key; 2],
     secret_until: Instant,
     second: u64,
+    /// Of those that came without a cookie, or with one while none was asked for.
     examined: u32,
-    cookies: u32,
     /// This second or the last one had more than go without a cookie.
     busy: [bool; 2],
-    sources: Box<[Source]>,
+    proved: Shares,
+    known: Shares,
+    cookies: Shares,
+    known_cookies: Shares,
     counts: GateCounts,
 }
 
 impl Gate {
     pub(super) fn new(public: [u8; 32], mut random: RandomSource) -> Self {
         let secrets = [secret(&mut random), secret(&mut random)];
+        let mut shares = |allowance, places| Shares::new(allowance, places, &mut random);
+        let (proved, cookies) = (shares(PROVED, SOURCES), shares(COOKIES, SOURCES));
+        let known = shares(KNOWN, KNOWN_SOURCES);
+        let known_cookies = shares(KNOWN_COOKIES, KNOWN_SOURCES);
         Self {
             public,
             mac1_key: mac1_key(&public),
@@ -133,9 +139,11 @@ impl Gate {
             secret_until: Instant::ZERO,
             second: 0,
             examined: 0,
-            cookies: 0,
             busy: [false; 2],
-            sources: vec![Source::default(); SOURCES].into_boxed_slice(),
+            proved,
+            known,
+            cookies,
+            known_cookies,
             counts: GateCounts::default(),
         }
     }
@@ -144,11 +152,13 @@ impl Gate {
         self.counts
     }
 
-    /// Decides about an initiation, before any key agreement.
+    /// Decides about an initiation, before any key agreement. `is_known` is true if a peer is known
+    /// to be at this address and port.
     pub(super) fn judge(
         &mut self,
         now: Instant,
         source: SocketAddr,
+        is_known: bool,
         initiation: &Initiation<'_>,
     ) -> Verdict {
         if !is_mac(&self.mac1_key, initiation.under_mac1(), initiation.mac1()) {
@@ -160,29 +170,39 @@ impl Gate {
             self.busy[0] = true;
         }
         if self.busy == [false; 2] {
+            self.examined += 1;
+            return self.examine();
+        }
+        // Addresses can be forged: what is left for who shows a cookie is not touched by that.
+        if is_known && self.known.grant(now, source.ip()) {
             return self.examine();
         }
         if !self.has_cookie(source, initiation) {
-            return self.give_cookie(source, initiation);
+            let shares = if is_known { &mut self.known_cookies } else { &mut self.cookies };
+            return if shares.grant(now, source.ip()) {
+                self.give_cookie(source, initiation)
+            } else {
+                self.refuse()
+            };
         }
-        if self.examined >= EXAMINED_A_SECOND || !self.may_come(source) {
-            self.counts.refused += 1;
-            return Verdict::Refused;
-        }
-        self.examine()
+        if self.proved.grant(now, source.ip()) { self.examine() } else { self.refuse() }
     }
 
     fn examine(&mut self) -> Verdict {
-        self.examined += 1;
         self.counts.examined += 1;
         Verdict::Examine
+    }
+
+    fn refuse(&mut self) -> Verdict {
+        self.counts.refused += 1;
+        Verdict::Refused
     }
 
     fn begin_second(&mut self, now: Instant) {
         let second = now.as_ns() / SECOND_NS;
         if second != self.second {
             self.busy = [false, self.busy[0] && second == self.second + 1];
-            (self.second, self.examined, self.cookies) = (second, 0, 0);
+            (self.second, self.examined) = (second, 0);
         }
         if now >= self.secret_until {
             self.secrets.swap(0, 1);
@@ -192,6 +212,9 @@ impl Gate {
     }
 
     fn has_cookie(&self, source: SocketAddr, initiation: &Initiation<'_>) -> bool {
+        if initiation.mac2() == [0; MAC_LEN] {
+            return false; // it does not claim to have one
+        }
         self.secrets.iter().any(|secret| {
             let cookie = cookie_of(secret, source);
             is_mac(&mac2_key(&cookie), initiation.under_mac2(), initiation.mac2())
@@ -199,11 +222,6 @@ impl Gate {
     }
 
     fn give_cookie(&mut self, source: SocketAddr, initiation: &Initiation<'_>) -> Verdict {
-        if self.cookies == COOKIES_A_SECOND {
-            self.counts.refused += 1;
-            return Verdict::Refused;
-        }
-        self.cookies += 1;
         self.counts.cookies += 1;
         let mut salt = [0; COOKIE_SALT_LEN];
         (self.random)(&mut salt);
@@ -217,22 +235,6 @@ impl Gate {
         sealed[..MAC_LEN].copy_from_slice(&text);
         sealed[MAC_LEN..].copy_from_slice(tag.as_ref());
         Verdict::Cookie(Cookie { receiver: initiation.sender, salt, sealed }.encode())
-    }
-
-    /// Counts an address that proved to be one.
-    fn may_come(&mut self, source: SocketAddr) -> bool {
-        // Nobody can choose which others share his place.
-        let tag = hmac::sign(&self.secrets[0], &network_of(source.ip()));
-        let name = tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let place = &mut self.sources[(name % SOURCES as u64) as usize];
-        if (place.name, place.second) != (name, self.second) {
-            if place.second == self.second && place.count >= OF_SOURCE_A_SECOND {
-                return false;
-            }
-            *place = Source { name, second: self.second, count: 0 };
-        }
-        place.count += 1;
-        place.count <= OF_SOURCE_A_SECOND
     }
 }
 
@@ -251,14 +253,4 @@ fn cookie_of(secret: &hmac::Key, source: SocketAddr) -> [u8; MAC_LEN] {
     bytes[..16].copy_from_slice(&ip.octets());
     bytes[16..].copy_from_slice(&source.port().to_be_bytes());
     mac(secret, &bytes)
-}
-
-/// Who has one address of an IPv6 network usually has all of it.
-fn network_of(ip: IpAddr) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    match ip {
-        IpAddr::V4(ip) => bytes[4..].copy_from_slice(&ip.octets()),
-        IpAddr::V6(ip) => bytes.copy_from_slice(&ip.octets()[..8]),
-    }
-    bytes
 }

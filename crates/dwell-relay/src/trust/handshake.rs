@@ -8,7 +8,7 @@ use snow::HandshakeState;
 use zeroize::Zeroizing;
 
 use super::keyed::{Answer, Keyed, PairKeys, Responded};
-use super::salted::Salted;
+use super::salted::{From, Salted};
 use super::session::{OpenError, Session};
 use super::{Key, RandomSource, noise};
 use crate::config::Security;
@@ -247,13 +247,13 @@ impl Handshake {
     pub(crate) fn hello(
         &mut self,
         now: Instant,
-        sealed: bool,
-        nonce: [u8; HELLO_NONCE_LEN],
+        from: From,
+        sealed: (bool, [u8; HELLO_NONCE_LEN]),
         body: &mut [u8],
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> (Heard, usize) {
         match &mut self.0 {
-            Method::Salted(salted) => salted.hello(now, sealed, nonce, body, out),
+            Method::Salted(salted) => salted.hello(now, from, sealed, body, out),
             Method::Keyed(_) => (Heard::Rejected, 0),
         }
     }

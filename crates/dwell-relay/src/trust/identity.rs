@@ -48,14 +48,15 @@ impl Identity {
         self.gate.counts()
     }
 
-    /// Decides about an initiation, before any key agreement.
+    /// Decides about an initiation, before any key agreement: see [`Gate::judge`].
     pub(crate) fn judge(
         &mut self,
         now: Instant,
         source: SocketAddr,
+        is_known: bool,
         initiation: &Initiation<'_>,
     ) -> Verdict {
-        self.gate.judge(now, source, initiation)
+        self.gate.judge(now, source, is_known, initiation)
     }
 
     /// Finds out who sent an initiation: two key agreements. Nothing is kept of it.

@@ -89,6 +89,10 @@ pub(super) struct Keyed {
     initial_at: Instant,
     asked_at: Instant,
     tries_fast: u32,
+    /// The next initiation goes before it is due, since there is a cookie for it; so did the
+    /// latest one.
+    is_early: bool,
+    was_early: bool,
     wanted: bool,
     cookie: Option<([u8; MAC_LEN], Instant)>,
     /// Of the latest initiation that was answered.
@@ -120,6 +124,8 @@ impl Keyed {
             initial_at: Instant::ZERO,
             asked_at: Instant::ZERO,
             tries_fast: TRIES_FAST,
+            is_early: false,
+            was_early: false,
             wanted: true,
             cookie: None,
             peer_time: 0,
@@ -205,7 +211,8 @@ impl Keyed {
         if !self.wanted || now < self.initial_at {
             return None;
         }
-        self.tries = self.tries.saturating_add(1);
+        self.was_early = std::mem::take(&mut self.is_early);
+        self.tries = self.tries.saturating_add(u32::from(!self.was_early));
         let retry_ns = if self.tries <= self.tries_fast { RETRY_NS } else { RETRY_SLOW_NS };
         (self.asked_at, self.initial_at) = (now, now + retry_ns);
         // A clock that was set back must not make us a replay of ourselves.
@@ -350,6 +357,10 @@ impl Keyed {
             return false;
         };
         self.cookie = Some((opened, now + COOKIE_NS));
+        // At once, but once for each that was sent when it was due: two cookies can't make more.
+        if !self.was_early {
+            (self.is_early, self.initial_at) = (true, now);
+        }
         true
     }
 

@@ -4,6 +4,8 @@
 //! *initial* (no echo), *answer* (echoes the peer's salt), *final* (echoes, and says that the
 //! sender has installed the session; it is never answered, so that no exchange is endless).
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
@@ -14,6 +16,7 @@ use zeroize::Zeroizing;
 
 use super::handshake::{HELLO_LEN_MAX, Heard, Offer, Opened};
 use super::session::{OpenError, Session};
+use super::shares::{Allowance, Shares};
 use super::{Key, RandomSource, derive};
 
 /// The length of a sealed hello as this version writes it.
@@ -22,38 +25,58 @@ pub(super) const SALTED_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + 
 const RETRY_NS: u64 = SECOND_NS;
 /// The same hello is answered at most once in this time.
 const ANSWER_GAP_NS: u64 = 50 * MILLI_NS;
-/// All hellos together are answered so often in a second at most.
-const ANSWERS_A_SECOND: u32 = 100;
+/// Hellos from where the peer is known to be are answered so often in a second at most, ...
+const KNOWN: Allowance = Allowance { total: 25, of_network: 25, of_address: 25 };
+/// ... and all others: they can be recorded, and sent again from everywhere.
+const OTHERS: Allowance = Allowance { total: 75, of_network: 25, of_address: 10 };
+/// Networks, and addresses, that are told apart at the same time.
+const SOURCES: usize = 128;
 
 /// Who was answered lately. Hellos can be recorded and sent again by anybody: each is answered
 /// rarely, so that one that is sent over and over does not keep the peer's own from being
 /// answered.
-#[derive(Clone, Copy, Debug, Default)]
 struct Answers {
     latest: [([u8; 16], Instant); 8],
     next: usize,
-    second: u64,
-    in_second: u32,
+    /// For where the peer is known to be, and for everywhere else.
+    known: Shares,
+    others: Shares,
 }
 
 impl Answers {
-    fn may_answer(&mut self, now: Instant, salt: [u8; 16]) -> bool {
+    fn new(random: &mut RandomSource) -> Self {
+        Self {
+            latest: Default::default(),
+            next: 0,
+            known: Shares::new(KNOWN, 8, random),
+            others: Shares::new(OTHERS, SOURCES, random),
+        }
+    }
+
+    fn may_answer(&mut self, now: Instant, from: From, salt: [u8; 16]) -> bool {
         let again = |(known, at): &([u8; 16], Instant)| *known == salt && now < *at + ANSWER_GAP_NS;
         if self.latest.iter().any(again) {
             return false;
         }
-        let second = now.as_ns() / SECOND_NS;
-        if second != self.second {
-            (self.second, self.in_second) = (second, 0);
+        let granted = match from {
+            From::Peer => self.known.grant(now, Ipv4Addr::UNSPECIFIED.into()),
+            From::Elsewhere(source) => self.others.grant(now, source),
+        };
+        if granted {
+            self.latest[self.next] = (salt, now);
+            self.next = (self.next + 1) % self.latest.len();
         }
-        if self.in_second == ANSWERS_A_SECOND {
-            return false;
-        }
-        self.in_second += 1;
-        self.latest[self.next] = (salt, now);
-        self.next = (self.next + 1) % self.latest.len();
-        true
+        granted
     }
+}
+
+/// Where a hello comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// The address and port where the peer is known to be.
+    Peer,
+    /// Another address.
+    Elsewhere(IpAddr),
 }
 
 /// The state of the handshake with one peer, and the sessions that came of it.
@@ -91,11 +114,11 @@ impl Salted {
             shared,
             offer,
             salt,
+            answers: Answers::new(&mut random),
             random,
             current: None,
             previous: None,
             initial_at: Instant::ZERO,
-            answers: Answers::default(),
             wanted: true,
         }
     }
@@ -183,7 +206,9 @@ impl Salted {
     ) -> Option<usize> {
         let session = self.current.as_ref().filter(|session| !session.heard())?;
         let (mine, theirs) = session.salts();
-        self.answers.may_answer(now, theirs).then(|| self.write(theirs, mine, HELLO_FINAL, out))
+        self.answers
+            .may_answer(now, From::Peer, theirs)
+            .then(|| self.write(theirs, mine, HELLO_FINAL, out))
     }
 
     /// Takes in a hello (`body` behind the nonce, opened in place), and writes the answer if
@@ -191,8 +216,8 @@ impl Salted {
     pub(crate) fn hello(
         &mut self,
         now: Instant,
-        sealed: bool,
-        nonce: [u8; HELLO_NONCE_LEN],
+        from: From,
+        (sealed, nonce): (bool, [u8; HELLO_NONCE_LEN]),
         body: &mut [u8],
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> (Heard, usize) {
@@ -203,7 +228,7 @@ impl Salted {
             let len = if is_final { 0 } else { self.write(hello.salt, mine, HELLO_FINAL, out) };
             return (Heard::Installed(hello), len);
         }
-        if is_final || !self.answers.may_answer(now, hello.salt) {
+        if is_final || !self.answers.may_answer(now, from, hello.salt) {
             return (Heard::Known(hello), 0);
         }
         let known = self.current.as_ref().is_some_and(|s| s.salts() == (hello.echo, hello.salt));
@@ -300,13 +325,22 @@ mod tests {
 
     /// Delivers a hello and returns what it brought and the answer.
     fn deliver(to: &mut Salted, now: Instant, datagram: &[u8]) -> (Heard, Vec<u8>) {
+        deliver_from(to, now, From::Peer, datagram)
+    }
+
+    fn deliver_from(
+        to: &mut Salted,
+        now: Instant,
+        from: From,
+        datagram: &[u8],
+    ) -> (Heard, Vec<u8>) {
         let mut bytes = datagram.to_vec();
         let Datagram::Hello { sealed, nonce, body } = Datagram::parse(datagram).unwrap() else {
             panic!("no hello")
         };
         let at = datagram.len() - body.len();
         let mut out = [0; HELLO_LEN_MAX];
-        let (heard, len) = to.hello(now, sealed, nonce, &mut bytes[at..], &mut out);
+        let (heard, len) = to.hello(now, from, (sealed, nonce), &mut bytes[at..], &mut out);
         (heard, out[..len].to_vec())
     }
 
@@ -419,6 +453,37 @@ mod tests {
         let len = a.repeat_final(at(100), &mut out).expect("b was never heard");
         let (heard, _) = deliver(&mut b, at(100), &out[..len]);
         assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");
+    }
+
+    #[test]
+    fn recorded_hellos_from_everywhere_keep_nobody_out() {
+        let key = Some(&[9; 32]);
+        let mut b = end(2, key);
+        // Of many starts, so that none is sent twice within a second.
+        let recorded: Vec<_> = (0..600).map(|n| initial(&mut end(100 + n, key), at(0))).collect();
+        for known in [true, false] {
+            let mut connected = 0;
+            for second in 0..20 {
+                let start = at(1_000 + 1_000 * second) + if known { 0 } else { 100 * SECOND_NS };
+                let mut a = end(5 + second, key);
+                let mut answered = 0;
+                for (n, hello) in (0..).zip(&recorded) {
+                    let source = Ipv4Addr::new(100, 64, (n % 60) as u8, 1).into();
+                    let now = start + n * MILLI_NS;
+                    let (_, answer) = deliver_from(&mut b, now, From::Elsewhere(source), hello);
+                    answered += u32::from(!answer.is_empty());
+                }
+                let from = match known {
+                    true => From::Peer,
+                    false => From::Elsewhere(Ipv4Addr::new(198, 51, 100, 7).into()),
+                };
+                let hello = initial(&mut a, start);
+                let (_, answer) = deliver_from(&mut b, start + 700 * MILLI_NS, from, &hello);
+                connected += u32::from(!answer.is_empty());
+                assert!(answered <= OTHERS.total, "{answered} answers in a second");
+            }
+            assert!(connected >= if known { 20 } else { 19 }, "{connected} of 20, {known}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
 use dwell_wire::header::DATA_HEADER_LEN;
+use dwell_wire::keyed::MAC_LEN;
 use dwell_wire::{Cookie, DataHeader, Datagram, Hello, Initiation, Response};
 
 use super::*;
@@ -116,7 +117,7 @@ impl End {
     }
 
     fn examine(&mut self, now: Instant, datagram: &[u8]) -> Verdict {
-        self.identity.judge(now, "192.0.2.1:7733".parse().unwrap(), &initiation(datagram))
+        self.identity.judge(now, "192.0.2.1:7733".parse().unwrap(), false, &initiation(datagram))
     }
 
     /// What a node does with an initiation, as far as it is the peer's.
@@ -418,7 +419,7 @@ fn a_flood_is_examined_rarely_and_who_shows_a_cookie_comes_through() {
         }
     }
     assert!(examined <= 25, "{examined} key agreements");
-    assert_eq!(cookies, 2_000);
+    assert_eq!(cookies, 100, "all from one address");
     assert_eq!(b.identity.counts().examined, examined);
     // The peer comes in the same second, and takes the cookie along the next time.
     let mut a = End::new(1, 2, None);
@@ -430,9 +431,38 @@ fn a_flood_is_examined_rarely_and_who_shows_a_cookie_comes_through() {
     let Verdict::Cookie(datagram) = b.examine(b_later, &first) else { panic!("no cookie") };
     assert!(a.handshake.cookie(b_later, &cookie(&datagram)));
     b_later = b_later + 700 * MILLI_NS;
-    let second = a.initial(b_later).expect("it tries again after a second");
+    let second = a.initial(b_later).expect("it tries again at once");
+    assert!(!a.handshake.cookie(b_later, &cookie(&datagram)), "it is of the call before");
     let response = b.answer(b_later, &second).expect("with the cookie it is examined");
     assert!(a.responded(b_later, &response));
+}
+
+#[test]
+fn a_cookie_lets_the_next_initiation_go_at_once_and_only_that() {
+    let (mut a, mut b) = (End::new(1, 2, None), End::new(2, 1, None));
+    let other = End::new(3, 2, None).initial(at(0)).unwrap();
+    (0..25).for_each(|_| assert_eq!(b.examine(at(0), &other), Verdict::Examine));
+    let first = a.initial(at(0)).unwrap();
+    let Verdict::Cookie(datagram) = b.examine(at(0), &first) else { panic!("no cookie") };
+    assert!(a.initial(at(10)).is_none(), "it is not due");
+    assert!(a.handshake.cookie(at(10), &cookie(&datagram)));
+    let early = a.initial(at(10)).expect("it has a cookie now");
+    assert!(b.answer(at(10), &early).is_some());
+    // Another one for the early initiation: somebody makes cookies as fast as he can.
+    let Verdict::Cookie(datagram) = b.examine(at(10), &early_without_cookie(&early)) else {
+        panic!("no cookie")
+    };
+    assert!(a.handshake.cookie(at(20), &cookie(&datagram)));
+    assert!(a.initial(at(20)).is_none() && a.initial(at(1_009)).is_none());
+    assert!(a.initial(at(1_010)).is_some());
+}
+
+/// The same initiation, as it would be without a cookie.
+fn early_without_cookie(datagram: &[u8]) -> Vec<u8> {
+    let mut bytes = datagram.to_vec();
+    let end = bytes.len();
+    bytes[end - MAC_LEN..].fill(0);
+    bytes
 }
 
 #[test]
@@ -454,7 +484,7 @@ fn cookies_are_of_one_address_and_one_address_has_its_share() {
         b.examine(at(1_000), &first);
     }
     let elsewhere = "198.51.100.1:7733".parse().unwrap();
-    let verdict = b.identity.judge(at(1_000), elsewhere, &initiation(&second));
+    let verdict = b.identity.judge(at(1_000), elsewhere, false, &initiation(&second));
     assert!(matches!(verdict, Verdict::Cookie(_)), "{verdict:?}");
     let examined = (0..50).filter(|_| b.examine(at(1_000), &second) == Verdict::Examine).count();
     assert_eq!(examined, 10);
