@@ -275,6 +275,27 @@ impl<'a> BodyWriter<'a> {
         self.append(TYPE_PRESSED, &header, data)
     }
 
+    /// Appends a keep-alive of this many bytes, header included: padding, whose length is all that
+    /// matters. It is the last record of its datagram if it is longer than a record of a named length.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room, or it is shorter than a keep-alive.
+    pub fn padding(&mut self, len: usize) -> Result<(), Full> {
+        let zeros = len.checked_sub(RECORD_HEADER_LEN + 1).ok_or(Full)?;
+        if len > self.remaining() {
+            return Err(Full);
+        }
+        let mut body = [0; CONTROL_BODY_MAX];
+        Control::KeepAlive.encode(&mut body);
+        let named = if zeros < RECORD_BODY_NAMED_MAX { zeros as u16 + 1 } else { 0 };
+        self.put(&(u16::from(TYPE_CONTROL) << 12 | named).to_be_bytes());
+        self.put(&body[..1]);
+        self.buf[self.len..self.len + zeros].fill(0);
+        self.len += zeros;
+        self.closed = named == 0;
+        Ok(())
+    }
+
     /// Appends a control message.
     ///
     /// # Errors
@@ -522,6 +543,25 @@ mod tests {
         assert_eq!(writer.block(&block), Err(Full));
         let fragment = Fragment { id: 1, index: 0, last: 0, data: &[0; 5] };
         assert_eq!(writer.fragment(&fragment), Err(Full));
+        assert!(writer.is_empty());
+    }
+
+    #[test]
+    fn padding_is_a_keep_alive_of_any_length() {
+        let mut buf = vec![0xff; 9_000];
+        for len in [3, 4, 100, 1_400, 4_096, 4_097, 4_098, 4_099, 8_981] {
+            let mut writer = BodyWriter::new(&mut buf);
+            let probe = Control::Probe { sender_time_ns: 1, id: 2, report_every_ms: 3 };
+            assert_eq!(writer.control(&probe), Ok(()));
+            assert_eq!(writer.padding(len), Ok(()), "{len}");
+            let body_len = writer.len();
+            assert_eq!(body_len, 17 + len);
+            let records: Vec<_> = Records::new(&buf[..body_len]).collect();
+            let expected = [probe, Control::KeepAlive].map(|it| Ok(Record::Control(it)));
+            assert_eq!(records, expected, "{len}");
+        }
+        let mut writer = BodyWriter::new(&mut buf);
+        assert_eq!((writer.padding(2), writer.padding(9_001)), (Err(Full), Err(Full)));
         assert!(writer.is_empty());
     }
 

@@ -217,7 +217,11 @@ fn a_private_key_has_a_public_one() {
     let known = folder.write("known.key", "SjrL/bFj3sZR36MZTezmdtQ3ApxipAi0xeqRFCRuSJM=\n");
     assert_eq!(out(&run(&["pubkey", &known])), "MeAwP9ZBjS+MDni5HyLoyu0Pvkhlbc9HZ+SDT3Abj2I=\n");
     let wrong = folder.write("wrong.key", "no key\n");
-    assert_fails(&["pubkey", &wrong], "it holds no key: there must be 32 bytes");
+    assert_fails(&["pubkey", &wrong], "holds no private key: there must be 32 bytes");
+    let empty = folder.path("empty");
+    std::fs::write(&empty, "").unwrap();
+    assert_fails(&["pubkey", &empty], "is empty: there must be 32 bytes");
+    assert_fails(&["pubkey", &empty], "`dwell genkey` makes a key");
     assert_fails(&["pubkey", &folder.path("none")], "can't be read");
 }
 

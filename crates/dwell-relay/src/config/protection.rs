@@ -187,7 +187,18 @@ fn read_file(
 }
 
 fn explain(error: &ReadSecretError, maker: &str, path: &Path) -> String {
-    let ReadSecretError::Io(io) = error else { return error.to_string() };
+    let io = match error {
+        ReadSecretError::Io(io) => io,
+        ReadSecretError::Exposed { .. } => return error.to_string(),
+        // The commands leave a file that exists as it is.
+        ReadSecretError::Format(_) => {
+            let file = path.display();
+            return format!(
+                "it holds no key: there must be 32 bytes, as 64 hex digits or in base64; delete it \
+                 and make it with `dwell {maker} {file}`"
+            );
+        }
+    };
     match io.kind() {
         std::io::ErrorKind::NotFound => {
             let then = if maker == GENPSK { " and copy it to the peer" } else { "" };

@@ -109,7 +109,7 @@ fn read_document(
         Ok(document) => document,
         Err(error) => {
             let line = error.span().map(|span| errors.line_of(span.start));
-            errors.add(line, None, format!("this is not TOML: {}", printable(error.message())));
+            errors.add(line, None, not_toml(text, &error));
             return None;
         }
     };
@@ -142,6 +142,18 @@ fn read_document(
     check::across(&node, &peers, errors);
     let classes = class::read(&class_tables(document, errors), errors);
     Some(Config { node, peers: peers.into_iter().map(|peer| peer.config).collect(), classes })
+}
+
+fn not_toml(text: &str, error: &toml::de::Error) -> String {
+    let what = printable(error.message());
+    let key = error.span().and_then(|span| text.get(span)).filter(|_| what == "duplicate key");
+    match key {
+        Some(key) => format!(
+            "this is not TOML: {what} `{}`: this table has it already, so delete one of the two",
+            printable(key)
+        ),
+        None => format!("this is not TOML: {what}"),
+    }
 }
 
 fn refuse_unknown_tables(document: &DeTable<'_>, errors: &mut Errors<'_>) {

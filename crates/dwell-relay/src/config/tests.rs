@@ -426,6 +426,10 @@ fn secrets_that_cannot_be_had_are_told_with_the_command_to_run() {
         replaced("exposed").contains("others may read it (mode 0644): run `chmod 600 exposed`")
     );
     assert!(replaced("no-key").contains("it holds no key"));
+    assert!(replaced("no-key").contains("make it with `dwell genpsk --out no-key`"));
+    let own = error(&format!("[node]\nprivate_key_file = \"no-key\"\n{MINIMAL}"));
+    assert!(own.contains("make it with `dwell genkey --out no-key`"), "{own}");
+    assert!(!own.contains("genpsk"), "{own}");
     assert!(replaced("").contains("must be the path of a file"));
 }
 
@@ -487,9 +491,11 @@ fn all_errors_are_told_at_once_in_the_order_of_their_lines() {
 fn what_is_not_toml_is_told_with_its_line() {
     let told = error("[node]\nname = ");
     assert!(told.starts_with("a.toml:2: this is not TOML: "), "{told}");
-    assert!(
-        error("[node]\nname = \"a\"\nname = \"b\"").contains("a.toml:3: this is not TOML: dupl")
-    );
+    let twice = error("[node]\nname = \"a\"\nname = \"b\"");
+    let expected = "a.toml:3: this is not TOML: duplicate key `name`: this table has it already";
+    assert!(twice.starts_with(expected), "{twice}");
+    let twice = error("[node]\n[metrics]\n[node]\n");
+    assert!(twice.starts_with("a.toml:3: this is not TOML: duplicate key `node`"), "{twice}");
 }
 
 #[test]

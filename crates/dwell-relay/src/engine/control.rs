@@ -40,15 +40,9 @@ impl Engine {
                 return;
             }
         };
-        let (old, new) = (&self.config.node, &config.node);
-        let fixed = |c: &NodeConfig| {
-            let sockets = (c.listen, c.status.clone(), c.metrics);
-            (c.tun.clone(), c.addresses.clone(), sockets, c.offload, c.user.clone())
-        };
-        if fixed(old) != fixed(new) {
+        if let Some(keys) = waits_for_restart(&self.config.node, &config.node) {
             tracing::warn!(
-                "tun, addresses, listen, offload, status, user and metrics change with a restart \
-                 only; the rest is taken"
+                "{keys}: what the configuration says now needs a restart; the rest is taken"
             );
         }
         // What stays until a restart stays for the node as well.
@@ -124,5 +118,41 @@ impl Engine {
             peer.tx.send_errors.insert("overrun".to_owned(), wire.outbox.overrun);
         }
         status
+    }
+}
+
+/// The keys that have another value now and can't change while the relay runs.
+fn waits_for_restart(old: &NodeConfig, new: &NodeConfig) -> Option<String> {
+    let changed: Vec<_> = [
+        ("[node] tun", old.tun != new.tun),
+        ("[node] addresses", old.addresses != new.addresses),
+        ("[node] listen", old.listen != new.listen),
+        ("[node] offload", old.offload != new.offload),
+        ("[node] status", old.status != new.status),
+        ("[node] user", old.user != new.user),
+        ("[metrics] listen", old.metrics != new.metrics),
+    ]
+    .into_iter()
+    .filter_map(|(key, is_changed)| is_changed.then_some(key))
+    .collect();
+    (!changed.is_empty()).then(|| changed.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_names_the_keys_that_need_a_restart() {
+        let old = NodeConfig::default();
+        assert_eq!(waits_for_restart(&old, &old), None);
+        let new = NodeConfig { tun: "dwell7".to_owned(), offload: !old.offload, ..old.clone() };
+        let keys = waits_for_restart(&old, &new);
+        assert_eq!(keys.as_deref(), Some("[node] tun, [node] offload"));
+        let metrics = Some(([127, 0, 0, 1], 9478).into());
+        let keys = waits_for_restart(&old, &NodeConfig { metrics, ..old.clone() });
+        assert_eq!(keys.as_deref(), Some("[metrics] listen"));
+        let new = NodeConfig { keepalive_ns: 1, ..old.clone() };
+        assert_eq!(waits_for_restart(&old, &new), None, "it is taken");
     }
 }

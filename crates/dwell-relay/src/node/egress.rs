@@ -194,6 +194,7 @@ impl Node {
         };
         if self.inbound.peer_of(info.src) != Some(index) {
             self.peers[index].rx.not_allowed += 1;
+            self.peers[index].delivery.not_allowed(info.src);
             return None;
         }
         if !self.classes.is_empty() {

@@ -14,6 +14,7 @@ use super::Node;
 use super::diagnosis::{Foreign, Parting};
 use super::env::{Destination, Env};
 use super::link::{send_again, send_control};
+use super::path_mtu::PathMtu;
 use super::peer::Peer;
 use crate::config::Security;
 use crate::trust::{From, HELLO_LEN_MAX, Heard, OpenError, Opened, Session};
@@ -27,6 +28,8 @@ struct Asked {
     reply: Option<Control>,
     missing: Option<Numbers>,
     close: Option<CloseReason>,
+    /// A probe of the path was answered.
+    path_probe: Option<u32>,
 }
 
 /// Which records of a datagram are meant.
@@ -235,6 +238,9 @@ impl Node {
         if let Some(missing) = asked.missing {
             send_again(peer, index, env, now, &missing);
         }
+        if let Some(id) = asked.path_probe {
+            self.path_answered(env, now, index, id);
+        }
         // A word of the session before may come late; it does not end this one.
         if let Some(reason) = asked.close.filter(|_| is_present) {
             self.give_up(env, index, Parting::Closed(reason));
@@ -350,6 +356,7 @@ fn note_control(
                 peer.reports.wanted(report_every_ms);
             }
         }
+        Control::ProbeReply { id, .. } if PathMtu::is_own(id) => asked.path_probe = Some(id),
         Control::ProbeReply { sender_time_ns, receiver_time_ns, .. } => {
             peer.answered(now, Instant::from_ns(sender_time_ns), receiver_time_ns);
         }

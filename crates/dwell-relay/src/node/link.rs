@@ -40,6 +40,25 @@ pub(super) fn send_control(peer: &mut Peer, index: usize, env: &mut impl Env, co
     }
 }
 
+/// Sends a probe in a datagram that is padded to this length.
+pub(super) fn send_padded(
+    peer: &mut Peer,
+    index: usize,
+    env: &mut impl Env,
+    probe: &Control,
+    datagram_bytes: u16,
+) {
+    let now = env.now();
+    let body_bytes = usize::from(datagram_bytes).saturating_sub(peer.session_bytes() as usize);
+    let sent = send_body(peer, index, env, now, false, |body| {
+        body.control(probe)?;
+        body.padding(body_bytes.saturating_sub(body.len()))
+    });
+    if let Some(len) = sent {
+        peer.sent_control(now, len);
+    }
+}
+
 /// Sends the frame of the port, cut into fragments if it is a unit that is larger than a
 /// datagram. `scratch` has room for any record.
 pub(super) fn send_frame(
@@ -266,7 +285,7 @@ fn send_body(
 ) -> Option<usize> {
     let room = peer.units_bytes_max();
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
-    let Peer { handshake, kept, pacer, rtt_ns, bottleneck, extra, .. } = peer;
+    let Peer { handshake, kept, pacer, rtt_ns, bottleneck, extra, path_mtu, .. } = peer;
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
@@ -281,6 +300,7 @@ fn send_body(
     let number = session.next_sequence();
     let len = session.seal(datagram, body_len);
     extra.datagrams += 1;
+    path_mtu.sent(now, len);
     if listens {
         bottleneck.sent(now, number, header_bytes + len as u64);
     }

@@ -220,6 +220,8 @@ impl Node {
                 peer.take_up_scheme();
             }
             self.chase_missing(env, now, index);
+            self.probe_path(env, now, index);
+            self.watch_delivery(env, now, index);
             let peer = &mut self.peers[index];
             let due = peer.due(now, self.patience);
             if due.dead {

@@ -22,9 +22,11 @@ use dwell_wire::{Carried, Control, Hello, Report, Unit};
 use super::bottleneck::{Bottleneck, Heard};
 use super::classes::Classes;
 use super::deadlines::Deadlines;
+use super::delivery::Delivery;
 use super::diagnosis::Diagnosis;
 use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
+use super::path_mtu::{Pace, PathMtu};
 use super::problems::Problems;
 use super::reassembly::Reassemblies;
 use super::reports::{ASK_AGAIN_NS, Reports};
@@ -102,6 +104,9 @@ pub(crate) struct Peer {
     /// Why it is not up.
     pub(super) diagnosis: Diagnosis,
     pub(super) problems: Problems,
+    pub(super) delivery: Delivery,
+    /// The longest datagram that passes, if it is shorter than the kernel and the peer allow.
+    pub(super) path_mtu: PathMtu,
     pub(crate) removed: bool,
     /// The longest datagram that the path takes, and that the peer takes.
     path_datagram_max: u16,
@@ -168,6 +173,8 @@ impl Peer {
             state: PeerState::Connecting,
             diagnosis: Diagnosis::default(),
             problems: Problems::default(),
+            delivery: Delivery::default(),
+            path_mtu: PathMtu::default(),
             removed: false,
             path_datagram_max: DATAGRAM_MAX_DEFAULT,
             peer_datagram_max: u16::MAX,
@@ -463,7 +470,7 @@ impl Peer {
         }
     }
 
-    fn session_bytes(&self) -> u32 {
+    pub(super) fn session_bytes(&self) -> u32 {
         Session::overhead_of(self.handshake.is_sealed()) as u32
     }
 
@@ -481,7 +488,33 @@ impl Peer {
 
     /// The longest datagram to send.
     pub(crate) fn datagram_max(&self) -> u16 {
+        let allowed = self.datagram_max_allowed();
+        self.path_mtu.limit().map_or(allowed, |passes| passes.min(allowed))
+    }
+
+    /// The longest datagram that the kernel and the peer allow.
+    fn datagram_max_allowed(&self) -> u16 {
         self.path_datagram_max.min(self.peer_datagram_max)
+    }
+
+    /// Whether it can be found out what passes.
+    pub(crate) fn probes_path(&self) -> bool {
+        self.state == PeerState::Up && self.handshake.current().is_some()
+    }
+
+    /// What probes of the path are to wait for.
+    pub(crate) fn pace(&self, datagram_bytes: u16) -> Pace {
+        let queue_ns = self.bottleneck.queue_ns().unwrap_or(0);
+        let bytes = self.link_bytes(datagram_bytes.into());
+        Pace {
+            rtt_ns: self.rtt_ns.unwrap_or(0).saturating_add(queue_ns),
+            transmission_ns: self.pacer.rate().map_or(0, |rate| rate.transmission_ns(bytes)),
+        }
+    }
+
+    /// What passes is known better now.
+    pub(crate) fn path_changed(&mut self) {
+        self.refresh_port();
     }
 
     /// The longest packet that fits into a datagram, raw.
@@ -493,6 +526,7 @@ impl Peer {
     pub(crate) fn set_path_datagram_max(&mut self, bytes: u16) {
         // Below this IPv6 does not work inside; such a path must fragment outside.
         self.path_datagram_max = bytes.max(576);
+        self.path_mtu.set_ceiling(self.datagram_max_allowed());
         self.refresh_port();
     }
 
@@ -503,6 +537,7 @@ impl Peer {
             self.bottleneck.forget();
             self.pacer.set_found(None);
             self.rtt_ns = None;
+            self.path_mtu.forget();
             self.refresh_deadlines();
         }
         self.refresh_port();
@@ -511,6 +546,7 @@ impl Peer {
     /// A session came to be. True if the peer can't decode what we press with.
     pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> bool {
         self.peer_datagram_max = hello.datagram_max.max(576);
+        self.path_mtu.set_ceiling(self.datagram_max_allowed());
         self.hello = Some(*hello);
         self.reassembly.begin();
         self.kept.clear();
@@ -585,6 +621,10 @@ impl Peer {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
             at = at.min(self.measure_at()).min(self.order.deadline(self.waits()));
             at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
+        }
+        if self.probes_path() {
+            at = at.min(self.path_mtu.deadline());
+            at = at.min(self.delivery.deadline(&self.problems));
         }
         at
     }

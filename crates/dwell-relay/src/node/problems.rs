@@ -43,6 +43,10 @@ impl Problems {
         self.0.len() < before
     }
 
+    pub(crate) fn has(&self, problem: Problem) -> bool {
+        self.0.iter().any(|(known, _)| known.problem == problem)
+    }
+
     pub(crate) fn status(&self, now: Instant) -> Vec<ProblemStatus> {
         let status = |(finding, since): &(Finding, Instant)| ProblemStatus {
             problem: finding.problem.name().to_owned(),

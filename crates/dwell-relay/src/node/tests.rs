@@ -9,5 +9,6 @@ mod harness;
 mod keys;
 mod lost;
 mod pairs;
+mod path;
 mod row;
 mod why;

@@ -32,6 +32,14 @@ pub(crate) struct Pubkey {
     file: Option<PathBuf>,
 }
 
+fn no_key(text: &str, from: &str) -> anyhow::Error {
+    let what = if text.trim().is_empty() { "is empty" } else { "holds no private key" };
+    anyhow::anyhow!(
+        "{from} {what}: there must be 32 bytes, as 64 hex digits or in base64; `dwell genkey` makes \
+         a key"
+    )
+}
+
 /// Far more than a key has.
 const READ_BYTES_MAX: u64 = 1 << 10;
 
@@ -53,7 +61,7 @@ impl Pubkey {
             }
         };
         let from = self.file.map_or("standard input".into(), |path| path.display().to_string());
-        let private: Secret = text.parse().with_context(|| from.clone())?;
+        let private: Secret = text.parse().map_err(|_| no_key(&text, &from))?;
         let public = public_key(&private).with_context(|| format!("{from} holds no key"))?;
         terminal::print(&format!("{public}\n"))?;
         Ok(ExitCode::SUCCESS)

@@ -130,6 +130,8 @@ pub(super) struct End {
     pub(super) heard_from: SocketAddr,
     /// The most parts of a record that were sent; without seals only.
     pub(super) parts_max: usize,
+    /// Datagrams longer than this vanish on their way from here.
+    pub(super) swallowed_above: usize,
     /// While it sleeps: what came for it.
     pub(super) asleep: Option<Vec<Vec<u8>>>,
 }
@@ -202,6 +204,7 @@ impl End {
             traffic: Traffic::default(),
             heard_from: ADDRESSES[1 - side].parse().expect("an address"),
             parts_max: 0,
+            swallowed_above: usize::MAX,
             asleep: None,
         }
     }
@@ -269,7 +272,9 @@ impl End {
         self.env.sent_to.clear();
         for datagram in self.env.sent.drain(..) {
             self.parts_max = self.parts_max.max(parts_of(&datagram));
-            out.send(0, &datagram);
+            if datagram.len() <= self.swallowed_above {
+                out.send(0, &datagram);
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use dwell_report::status::Problem;
 use dwell_testkit::lab::Lab;
 use dwell_testkit::relays::RelaySettings;
 
@@ -40,6 +41,11 @@ pub(super) fn wrong_key(lab: &mut Lab) -> anyhow::Result<()> {
     let _ingress = launch(&site.pair.ingress, ingress.config(), &log("ingress.log"))?;
     wait_until("initiations of an unknown key are counted", || {
         Ok(egress.status().is_ok_and(|status| status.drops["unknown_key"] >= 2))
+    })?;
+    wait_until("both say what they know", || {
+        let (calls, is_called) = (ingress.status()?, egress.status()?);
+        let is_silent = calls.peers[0].problems.iter().any(|found| found.is(Problem::NoAnswer));
+        Ok(is_silent && is_called.problems.iter().any(|found| found.is(Problem::UnknownPeer)))
     })?;
     ensure!(!is_up(ingress)? && !is_up(egress)?, "a session without knowing each other");
     let seen = sniffer.seen();

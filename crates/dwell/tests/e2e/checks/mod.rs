@@ -15,6 +15,7 @@ mod replay;
 mod schemes;
 mod sites;
 mod steps;
+mod why;
 
 use dwell_testkit::faults::Fault;
 
@@ -79,6 +80,8 @@ pub(crate) const ALL: &[Check] = &[
     ("an_idle_link_is_silent", idle::idle),
     ("a_bad_configuration_is_refused", life::bad_config),
     ("an_unreachable_peer_does_no_harm", life::unreachable_peer),
+    ("a_closed_port_is_named", why::closed_port),
+    ("a_path_that_swallows_long_packets_is_found", why::black_hole),
     ("a_wrong_key_gets_no_answer", hostile::wrong_key),
     ("rubbish_and_replays_do_no_harm", hostile::rubbish),
     ("replayed_hellos_do_no_harm", hostile::replayed_hellos),
