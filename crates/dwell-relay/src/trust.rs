@@ -20,6 +20,8 @@ mod noise;
 mod salted;
 mod session;
 mod shares;
+#[cfg(any(test, feature = "test-peer"))]
+mod test_peer;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,8 @@ pub(crate) use identity::Identity;
 pub(crate) use keyed::{Answer, Responded};
 pub(crate) use salted::From;
 pub use session::{OpenError, Session};
+#[cfg(any(test, feature = "test-peer"))]
+pub use test_peer::{Received, TestPeer};
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};

@@ -8,6 +8,7 @@
 //! * [`relays`]: a relay at each end of a thin link, and [`faults`] that befall them;
 //! * [`stream`]: numbered datagrams, each checked and timed;
 //! * [`hostile`]: a peer that holds the key and keeps to no rules;
+//! * [`raw`]: packets as they are on a link, and in anybody's name;
 //! * [`stalls`]: how long the machine itself stood still meanwhile;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
@@ -20,6 +21,7 @@ pub mod lab;
 pub mod link;
 pub mod mesh;
 pub mod ping;
+pub mod raw;
 pub mod relays;
 pub mod stalls;
 pub mod stream;

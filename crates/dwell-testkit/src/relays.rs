@@ -180,7 +180,12 @@ impl Relays {
 }
 
 impl Relay {
-    pub(crate) fn start(
+    /// Starts a relay with the program `dwell` and this configuration, whose status socket must be
+    /// `folder/name.sock`. It logs to `folder/name.log`.
+    ///
+    /// # Errors
+    /// If it can't be started.
+    pub fn start(
         name: &str,
         host: Host,
         dwell: &Path,

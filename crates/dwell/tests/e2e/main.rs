@@ -11,7 +11,6 @@
 
 mod checks;
 mod harness;
-mod raw;
 mod site;
 mod web;
 

@@ -10,11 +10,11 @@ use dwell_base::Rng;
 use dwell_codec::Compressor;
 use dwell_report::Status;
 use dwell_testkit::lab::Lab;
+use dwell_testkit::raw::{Injector, Sniffer, udp_packet};
 use dwell_testkit::relays::RelaySettings;
 use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::{BodyWriter, DataHeader, Datagram};
 
-use crate::raw::{Injector, Sniffer, udp_packet};
 use crate::site::{
     self, DWELL, EGRESS, INGRESS, SERVERS, Site, balanced, edit, is_up, kill, launch,
     resident_bytes, tunnel_routes, wait_until,

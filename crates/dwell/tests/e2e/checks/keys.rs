@@ -5,9 +5,9 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use dwell_report::status::Problem;
 use dwell_testkit::lab::Lab;
+use dwell_testkit::raw::Sniffer;
 use dwell_testkit::relays::RelaySettings;
 
-use crate::raw::Sniffer;
 use crate::site::{self, DWELL, EGRESS, INGRESS, Site, edit, is_up, kill, launch, wait_until};
 use crate::web::Web;
 

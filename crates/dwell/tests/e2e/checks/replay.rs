@@ -12,12 +12,12 @@ use dwell_base::{Rate, Rng};
 use dwell_report::Status;
 use dwell_report::status::TxStatus;
 use dwell_testkit::lab::Lab;
+use dwell_testkit::raw::{Injector, udp_packet};
 use dwell_testkit::relays::{RelayRate, RelaySettings};
 use dwell_testkit::stalls::StallWatch;
 use serde_json::Value;
 
 use crate::harness::Skip;
-use crate::raw::{Injector, udp_packet};
 use crate::site::{DWELL, Site};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);

@@ -1,33 +1,47 @@
-//! What no ordinary program sends, and sees: packets as they are on the thin link.
+//! Packets as they are on a link: reads those that pass a host, and sends UDP datagrams in anybody's
+//! name.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use dwell_testkit::lab::Host;
-use dwell_wire::checksum;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+pub use crate::hostile::bodies::udp_packet;
+use crate::lab::{Host, LabError};
+
 /// A UDP datagram that passed a host.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) from: SocketAddrV4,
-    pub(crate) to: SocketAddrV4,
-    pub(crate) payload: Vec<u8>,
+pub struct Seen {
+    /// Its source.
+    pub from: SocketAddrV4,
+    /// Its destination.
+    pub to: SocketAddrV4,
+    /// What is in it.
+    pub payload: Vec<u8>,
 }
 
 /// Sees what passes the devices of a host, both ways.
-pub(crate) struct Sniffer(Socket);
+#[derive(Debug)]
+pub struct Sniffer(Socket);
 
 const ETH_P_ALL: u16 = 3;
 const UDP: u8 = 17;
 const IPPROTO_RAW: i32 = 255;
 
 impl Sniffer {
-    pub(crate) fn on(host: &Host) -> anyhow::Result<Self> {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// If the socket can't be had.
+    pub fn on(host: &Host) -> Result<Self, LabError> {
         let all = Protocol::from(i32::from(ETH_P_ALL.to_be()));
-        let socket = host.run(|| Socket::new(Domain::PACKET, Type::DGRAM, Some(all)))??;
-        socket.set_nonblocking(true)?;
+        let open = || {
+            let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(all))?;
+            socket.set_nonblocking(true)?;
+            Ok::<_, io::Error>(socket)
+        };
+        let socket = host.run(open)?.map_err(LabError::io("open a packet socket"))?;
         // As much as the system grants.
         let _ = socket.set_recv_buffer_size(8 << 20);
         Ok(Self(socket))
@@ -35,7 +49,7 @@ impl Sniffer {
 
     /// What passed since the last time, as far as there was room to keep it: whole UDP
     /// datagrams over IPv4.
-    pub(crate) fn seen(&mut self) -> Vec<Seen> {
+    pub fn seen(&mut self) -> Vec<Seen> {
         let mut packet = vec![0; 65_536];
         let mut seen = Vec::new();
         while let Ok(len) = (&self.0).read(&mut packet) {
@@ -63,20 +77,30 @@ fn udp(packet: &[u8]) -> Option<Seen> {
 }
 
 /// Sends UDP datagrams in anybody's name.
-pub(crate) struct Injector(Socket);
+#[derive(Debug)]
+pub struct Injector(Socket);
 
 impl Injector {
-    pub(crate) fn on(host: &Host) -> anyhow::Result<Self> {
+    /// Gets ready to send.
+    ///
+    /// # Errors
+    /// If the socket can't be had.
+    pub fn on(host: &Host) -> Result<Self, LabError> {
         let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(IPPROTO_RAW)));
-        Ok(Self(host.run(open)??))
+        let socket = host.run(open)?.map_err(LabError::io("open a raw socket"))?;
+        Ok(Self(socket))
     }
 
-    pub(crate) fn send(
-        &self,
-        from: SocketAddrV4,
-        to: SocketAddrV4,
-        payload: &[u8],
-    ) -> io::Result<()> {
+    /// The socket, to send whole IPv4 packets by other calls.
+    pub fn socket(&self) -> &Socket {
+        &self.0
+    }
+
+    /// Sends a datagram; a full queue may lose it.
+    ///
+    /// # Errors
+    /// If it can't be sent at all.
+    pub fn send(&self, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> io::Result<()> {
         let packet = udp_packet(from, to, payload);
         match self.0.send_to(&packet, &SockAddr::from(to)) {
             // A full queue loses packets on any host.
@@ -84,21 +108,4 @@ impl Injector {
             other => other.map(drop),
         }
     }
-}
-
-/// An IPv4 packet with a UDP datagram; without a UDP checksum, as IPv4 permits.
-pub(crate) fn udp_packet(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
-    let udp_len = (8 + payload.len()) as u16;
-    let mut packet = vec![0x45, 0];
-    packet.extend((20 + udp_len).to_be_bytes());
-    packet.extend([0, 0, 0, 0, 64, UDP, 0, 0]);
-    packet.extend(from.ip().octets());
-    packet.extend(to.ip().octets());
-    let sum = checksum::checksum(&packet).to_be_bytes();
-    packet[10..12].copy_from_slice(&sum);
-    for half in [from.port(), to.port(), udp_len, 0] {
-        packet.extend(half.to_be_bytes());
-    }
-    packet.extend(payload);
-    packet
 }
