@@ -1,0 +1,128 @@
+//! Attacks by a peer that holds its keys.
+
+use std::net::SocketAddrV4;
+use std::time::{Duration, Instant};
+
+use crate::context::Context;
+use crate::honest::{Pings, Traffic};
+use crate::hostile::{Addresses, Hostile, Kind};
+use crate::peer::{Pace, Peer};
+use crate::phases::{Ending, Limits, Switch, alternate};
+use crate::row::{Bound, Check, Row};
+use crate::site::{EVIL, HUB_RELAY, Method, SERVER, Site, Tunnel, TunnelSpec, other_address};
+use crate::watch::Watched;
+
+/// What the links of the honest site and the hub carry.
+const LINK_MBPS: u64 = 10;
+/// A little less, so that the queue is the relay's.
+const RELAY_RATE: &str = "9500kbit";
+const BODY_BYTES: usize = 1_400;
+/// A datagram of 1.4 kB so often is 224 kbit/s.
+const BOMBS_A_SECOND: f64 = 20.0;
+/// A hub that has been attacked may take so long to answer what it counted.
+const STATUS_PATIENCE: Duration = Duration::from_secs(10);
+const RECORDS_A_SECOND: f64 = 5_000.0;
+
+pub(super) fn spec() -> TunnelSpec {
+    TunnelSpec {
+        method: Method::Keys,
+        others: 1,
+        scheme: "packet",
+        rate: RELAY_RATE.to_owned(),
+        others_rate: None,
+    }
+}
+
+pub(super) fn bombs(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
+    by_peer(context, name, BOMBS_A_SECOND, |hostile| hostile.bomb().to_vec())
+}
+
+pub(super) fn records(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
+    let mut kinds = Kind::ALL.into_iter().cycle();
+    by_peer(context, name, RECORDS_A_SECOND, move |hostile| {
+        let kind = kinds.next().unwrap_or(Kind::Raw);
+        hostile.body(kind)
+    })
+}
+
+/// An authenticated peer sends bodies; an honest one has its traffic.
+fn by_peer(
+    context: &mut Context,
+    name: &'static str,
+    per_second: f64,
+    mut body: impl FnMut(&mut Hostile) -> Vec<u8> + Send + 'static,
+) -> anyhow::Result<Row> {
+    let site = Site::build(&mut context.lab, LINK_MBPS)?;
+    let mut tunnel = Tunnel::start(&site, &context.dwell, &spec())?;
+    let from = SocketAddrV4::new(EVIL, 7733);
+    let mut peer = Peer::new(&site.evil, from, HUB_RELAY, &tunnel.others[0])?;
+    peer.connect()?;
+    let traffic = Traffic::start((&site.client, SERVER), (&site.server, SERVER), Pings::Udp)?;
+    let watched = Watched(tunnel.hub.process().id());
+    let switch = Switch::default();
+    let _ending = Ending(&switch);
+    let attacker = switch.clone();
+    let thread = site.evil.spawn_thread(move || {
+        let addresses = Addresses { from: other_address(0), to: SERVER };
+        let mut hostile = Hostile::new(1, addresses, BODY_BYTES);
+        let mut pace = Pace::new(per_second);
+        while !attacker.is_over() {
+            peer.turn();
+            let due = pace.due(64);
+            if attacker.is_on() {
+                for _ in 0..due {
+                    let body = body(&mut hostile);
+                    let len = peer.send(&body);
+                    attacker.done(u64::from(len > 0), len as u64);
+                }
+            }
+            pace.wait(Duration::from_millis(20));
+        }
+    })?;
+    let measured = alternate(context.timing(), &traffic, watched, &switch)?;
+    switch.end();
+    thread.join().map_err(|_| anyhow::anyhow!("the attacker panicked"))??;
+    drop(traffic);
+    let mut row = measured.row(name, "relay", "datagrams");
+    row.checks = measured.usual_checks(context, Limits::default());
+    note_drops(&mut row, &tunnel);
+    Ok(row)
+}
+
+/// What the hub counted of its peers.
+pub(super) fn note_drops(row: &mut Row, tunnel: &Tunnel) {
+    // It may have much to do still.
+    let end = Instant::now() + STATUS_PATIENCE;
+    let status = loop {
+        match tunnel.hub.status() {
+            Ok(status) => break status,
+            Err(_) if Instant::now() < end => {}
+            Err(error) => {
+                row.notes.push(format!("the hub does not tell its status: {error}"));
+                row.checks.push(Check::new("status answers", 0.0, Bound::AtLeast(1.0)));
+                return;
+            }
+        }
+    };
+    for peer in &status.peers {
+        let rx = &peer.rx;
+        if rx.datagrams + rx.auth_failed + rx.replayed == 0 {
+            continue;
+        }
+        row.notes.push(format!(
+            "peer {}: {}, {} datagrams opened, {} forged, {} replayed, {} malformed, {} not \
+             decoded, {} not allowed",
+            peer.name,
+            peer.state.name(),
+            rx.datagrams,
+            rx.auth_failed,
+            rx.replayed,
+            rx.malformed,
+            rx.decode_failed,
+            rx.not_allowed,
+        ));
+    }
+    let drops = status.drops.iter().filter(|&(_, &count)| count > 0);
+    let drops: Vec<String> = drops.map(|(reason, count)| format!("{reason} {count}")).collect();
+    row.notes.push(format!("dropped before a peer was known: {}", drops.join(", ")));
+}

@@ -1,0 +1,153 @@
+//! The attacks, by name.
+
+mod authenticated;
+mod flood;
+mod handshake;
+mod liars;
+pub(crate) mod local;
+mod proxy;
+
+use crate::context::Context;
+use crate::row::Row;
+
+/// An attack.
+pub(crate) struct Attack {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// What it does, in a sentence.
+    pub(crate) about: &'static str,
+    /// Runs it.
+    pub(crate) run: fn(&mut Context, &'static str) -> anyhow::Result<Row>,
+    /// Whether it is among those that run with every change.
+    pub(crate) is_quick: bool,
+}
+
+/// All there are, in the order of the table.
+pub(crate) const ALL: &[Attack] = &[
+    Attack {
+        name: "bombs",
+        about: "a peer sends 20 datagrams a second that restore to 67,000 packets each",
+        run: authenticated::bombs,
+        is_quick: true,
+    },
+    Attack {
+        name: "records",
+        about: "a peer sends records of every type with hostile lengths, counts and labels",
+        run: authenticated::records,
+        is_quick: true,
+    },
+    Attack {
+        name: "reports",
+        about: "a peer lies 200 times a second about what it got, while the server sends to it",
+        run: liars::reports,
+        is_quick: true,
+    },
+    Attack {
+        name: "retransmission",
+        about: "a peer asks 200 times a second for 64 datagrams that it has got",
+        run: liars::retransmission,
+        is_quick: false,
+    },
+    Attack {
+        name: "peers",
+        about: "63 peers beside the honest one, each with packets and new sessions",
+        run: liars::peers,
+        is_quick: false,
+    },
+    Attack {
+        name: "clocks",
+        about: "a peer whose clock jumps by hours, years and decades asks for new sessions",
+        run: liars::clocks,
+        is_quick: false,
+    },
+    Attack {
+        name: "forged",
+        about: "100,000 datagrams a second in the honest peer's name, sealed by nobody",
+        run: flood::forged,
+        is_quick: true,
+    },
+    Attack {
+        name: "replayed",
+        about: "100,000 datagrams a second of the honest peer, heard before and sent again",
+        run: flood::replayed,
+        is_quick: false,
+    },
+    Attack {
+        name: "spoofed",
+        about: "100,000 datagrams a second from as many addresses",
+        run: flood::spoofed,
+        is_quick: false,
+    },
+    Attack {
+        name: "mutated",
+        about: "100,000 datagrams a second of the honest peer with changed bits and lengths",
+        run: flood::mutated,
+        is_quick: false,
+    },
+    Attack {
+        name: "hellos",
+        about: "100,000 hellos a second that no key opens, at a hub with 16 pre-shared keys",
+        run: flood::hellos,
+        is_quick: false,
+    },
+    Attack {
+        name: "initiations",
+        about: "100,000 initiations a second with the right first MAC, from as many addresses",
+        run: handshake::initiations,
+        is_quick: false,
+    },
+    Attack {
+        name: "starvation",
+        about: "60 addresses answer to cookies and ask 3,000 times a second; the honest relay restarts",
+        run: handshake::starvation,
+        is_quick: true,
+    },
+    Attack {
+        name: "steal",
+        about: "another user of the hub's machine binds the relay's port to take its datagrams",
+        run: local::steal,
+        is_quick: true,
+    },
+    Attack {
+        name: "silent",
+        about: "300 silent connections a second to the egress proxy, 1,000 of them held",
+        run: proxy::silent,
+        is_quick: true,
+    },
+    Attack {
+        name: "burst-1000",
+        about: "1,000 honest connections at once",
+        run: proxy::burst_1000,
+        is_quick: true,
+    },
+    Attack {
+        name: "burst-5000",
+        about: "5,000 honest connections at once",
+        run: proxy::burst_5000,
+        is_quick: false,
+    },
+    Attack {
+        name: "idle",
+        about: "10,000 clients of the ingress proxy that send a byte a second, or nothing",
+        run: proxy::idle,
+        is_quick: false,
+    },
+    Attack {
+        name: "resets",
+        about: "1,000 connections a second that are reset at once, at both proxies",
+        run: proxy::resets,
+        is_quick: false,
+    },
+    Attack {
+        name: "stream-bombs",
+        about: "40 streams of zeros to a target that does not read, with --memory-max",
+        run: proxy::bombs,
+        is_quick: false,
+    },
+    Attack {
+        name: "greedy",
+        about: "a stream each way that takes all it can, beside honest and many short ones",
+        run: proxy::greedy,
+        is_quick: false,
+    },
+];

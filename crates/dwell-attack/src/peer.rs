@@ -1,0 +1,175 @@
+//! A peer of the hub that holds its keys, on the attacker's host.
+
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use dwell_relay::config::Security;
+use dwell_relay::trust::TestPeer;
+use dwell_testkit::lab::Host;
+use dwell_wire::{Control, Record, Records};
+
+use crate::context::{now, random, unix_ns};
+use crate::hostile;
+
+/// The hub must answer within this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A peer and its socket.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    peer: TestPeer,
+    socket: UdpSocket,
+    /// Bytes of all datagrams that came from the hub, without headers.
+    pub(crate) received_bytes: u64,
+    /// How many there were.
+    pub(crate) received: u64,
+    /// Of those with data: the highest number.
+    pub(crate) highest: u64,
+    /// When that came.
+    pub(crate) highest_at_ns: u64,
+}
+
+impl Peer {
+    /// A peer that sends from `from` on `host`.
+    pub(crate) fn new(
+        host: &Host,
+        from: SocketAddrV4,
+        hub: SocketAddrV4,
+        security: &Security,
+    ) -> anyhow::Result<Self> {
+        let open = || {
+            let socket = UdpSocket::bind(from)?;
+            socket.connect(SocketAddr::from(hub))?;
+            socket.set_nonblocking(true)?;
+            Ok::<_, io::Error>(socket)
+        };
+        let socket = host.run(open)?.with_context(|| format!("send from {from}"))?;
+        let peer = TestPeer::new(security, &mut random);
+        let (received_bytes, received, highest, highest_at_ns) = (0, 0, 0, 0);
+        Ok(Self { peer, socket, received_bytes, received, highest, highest_at_ns })
+    }
+
+    /// Waits until there is a session.
+    pub(crate) fn connect(&mut self) -> anyhow::Result<()> {
+        let end = Instant::now() + PATIENCE;
+        while !self.peer.has_session() {
+            ensure!(Instant::now() < end, "the hub does not take the peer");
+            self.turn();
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Takes what came, answers what must be answered, and asks for a session if there is none.
+    pub(crate) fn turn(&mut self) {
+        let mut datagram = [0; 2048];
+        while let Ok(len) = self.socket.recv(&mut datagram) {
+            self.received += 1;
+            self.received_bytes += len as u64;
+            if datagram[0] & 0x0f < 2 && len >= 6 {
+                let low = u64::from(u32::from_be_bytes([
+                    datagram[2],
+                    datagram[3],
+                    datagram[4],
+                    datagram[5],
+                ]));
+                if low > self.highest {
+                    (self.highest, self.highest_at_ns) = (low, now().as_ns());
+                }
+            }
+            let received = self.peer.receive(now(), &mut datagram[..len]);
+            if let Some(reply) = received.reply {
+                self.put(&reply);
+            }
+            if let Some(body) = received.body {
+                self.answer(&body);
+            }
+        }
+        if !self.peer.has_session()
+            && let Some(asking) = self.peer.ask(now(), unix_ns())
+        {
+            self.begin_session(&asking);
+        }
+    }
+
+    /// Asks for a session as if it were this time in UTC, whether or not there is one.
+    pub(crate) fn ask_at(&mut self, unix_ns: u64) {
+        self.peer.renew();
+        if let Some(asking) = self.peer.ask(now(), unix_ns) {
+            self.begin_session(&asking);
+        }
+    }
+
+    /// Whether there is a session.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.peer.has_session()
+    }
+
+    fn begin_session(&mut self, asking: &[u8]) {
+        // Numbers and counts begin anew with it.
+        (self.highest, self.received, self.received_bytes) = (0, 0, self.received_bytes);
+        self.put(asking);
+    }
+
+    fn answer(&mut self, body: &[u8]) {
+        for record in Records::new(body) {
+            if let Ok(Record::Control(Control::Probe { sender_time_ns, id, .. })) = record {
+                let receiver_time_ns = now().as_ns();
+                let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns };
+                self.send(&hostile::control(&reply));
+            }
+        }
+    }
+
+    /// Seals and sends a body; returns the datagram's length, or zero without a session.
+    pub(crate) fn send(&mut self, body: &[u8]) -> usize {
+        let Some(datagram) = self.peer.seal(body) else { return 0 };
+        self.put(&datagram);
+        datagram.len()
+    }
+
+    fn put(&self, datagram: &[u8]) {
+        // A full queue loses it, as on any path.
+        let _ = self.socket.send(datagram);
+    }
+
+    /// The peer itself.
+    pub(crate) fn end(&mut self) -> &mut TestPeer {
+        &mut self.peer
+    }
+}
+
+/// Waits until the next of so many a second is due.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    next: Instant,
+    every: Duration,
+}
+
+impl Pace {
+    pub(crate) fn new(per_second: f64) -> Self {
+        Self { next: Instant::now(), every: Duration::from_secs_f64(1.0 / per_second) }
+    }
+
+    /// How many are due now; at most `most`, since what was missed long ago is not made up for.
+    pub(crate) fn due(&mut self, most: u32) -> u32 {
+        let now = Instant::now();
+        let mut due = 0;
+        while self.next <= now && due < most {
+            self.next += self.every;
+            due += 1;
+        }
+        if due == most && now.duration_since(self.next) > Duration::from_millis(100) {
+            self.next = now;
+        }
+        due
+    }
+
+    /// Sleeps until something is due, but not for longer than `most`.
+    pub(crate) fn wait(&self, most: Duration) {
+        thread::sleep(self.next.saturating_duration_since(Instant::now()).min(most));
+    }
+}

@@ -1,0 +1,60 @@
+//! What a process uses: its processor time and memory.
+
+use std::fs;
+
+use anyhow::Context as _;
+
+/// Clock ticks in a second, as `/proc` counts them; a constant of Linux' interface to programs.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// A process that is watched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched(pub(crate) u32);
+
+impl Watched {
+    /// Processor time so far, in seconds.
+    pub(crate) fn cpu_seconds(self) -> anyhow::Result<f64> {
+        let text = self.read("stat")?;
+        // The program's name, in parentheses, may hold anything.
+        let (_, rest) = text.rsplit_once(')').context("/proc has another form")?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
+        let (user, system) = ticks(11).zip(ticks(12)).context("/proc has another form")?;
+        Ok((user + system) / TICKS_A_SECOND)
+    }
+
+    /// Memory in use, in bytes.
+    pub(crate) fn resident_bytes(self) -> anyhow::Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it ever had in use, in bytes.
+    pub(crate) fn peak_bytes(self) -> anyhow::Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(self, key: &str) -> anyhow::Result<u64> {
+        let text = self.read("status")?;
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        let value = line.and_then(|line| line.trim().strip_suffix("kB"));
+        Ok(value.context("/proc has another form")?.trim().parse::<u64>()? << 10)
+    }
+
+    fn read(self, file: &str) -> anyhow::Result<String> {
+        let path = format!("/proc/{}/{file}", self.0);
+        fs::read_to_string(&path).context(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_something() {
+        let this = Watched(std::process::id());
+        assert!(this.peak_bytes().unwrap() >= this.resident_bytes().unwrap());
+        assert!(this.resident_bytes().unwrap() > 100_000);
+        assert!(this.cpu_seconds().unwrap() >= 0.0);
+    }
+}
