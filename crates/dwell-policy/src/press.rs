@@ -30,8 +30,26 @@ pub fn waiting_time_suffices(
     gain > cost
 }
 
+/// The fewest bytes of backlog with which [`waiting_time_suffices`]; `None` if no backlog does.
+pub(crate) fn backlog_needed_bytes(
+    packet_bytes: u32,
+    estimate: Estimate,
+    rate: Rate,
+) -> Option<u64> {
+    let saved_ppm = RATIO_ONE_PPM.checked_sub(estimate.ratio.ppm())?;
+    let saved = u64::from(packet_bytes) * u64::from(saved_ppm);
+    let gain = u128::from(saved) * (8_000_000_000 / u128::from(RATIO_ONE_PPM));
+    let cost = u128::from(estimate.cost_ns) * u128::from(rate.as_bps());
+    match cost.checked_sub(gain) {
+        Some(missing) => u64::try_from(missing / 8_000_000_000 + 1).ok(),
+        None => Some(0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::estimate::Ratio;
 
@@ -62,5 +80,23 @@ mod tests {
     #[test]
     fn an_expanding_class_is_never_pressed() {
         assert!(!suffices(u64::MAX >> 1, 1_000_001, 0));
+    }
+    proptest! {
+        #[test]
+        fn what_is_needed_is_the_least_that_suffices(
+            bytes in 0u32..70_000,
+            ratio_ppm in 0u32..1_100_000,
+            cost_ns in prop_oneof![0u64..1_000_000, any::<u64>()],
+            bps in 1u64..=dwell_base::rate::RATE_MAX_BPS,
+        ) {
+            let rate = Rate::clamped_bps(bps);
+            let estimate = Estimate { ratio: Ratio::from_ppm(ratio_ppm), cost_ns };
+            let suffices = |backlog| waiting_time_suffices(backlog, bytes, estimate, rate);
+            match backlog_needed_bytes(bytes, estimate, rate) {
+                Some(0) => prop_assert!(suffices(0)),
+                Some(needed) => prop_assert!(suffices(needed) && !suffices(needed - 1)),
+                None => prop_assert!(!suffices(u64::MAX)),
+            }
+        }
     }
 }

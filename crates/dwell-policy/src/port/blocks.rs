@@ -9,8 +9,12 @@
 //! What the paper leaves open is a matter of [`BlockRules`](crate::BlockRules).
 //!
 //! [`Trigger::Waiting`] is a rule of ours for the same queue: a block is made at the latest
-//! moment, of as much as waits then, and only if Eq. (2) of Shimamura et al. grants the time.
+//! moment, of as much as waits then, and only if Eq. (2) of Shimamura et al. grants the time. If
+//! it doesn't to the packets that are next, they leave raw, and the first that has time begins
+//! the block. On an idle link the same rule holds with W = 0, so that a packet is compressed first
+//! if it leaves the link earlier for it.
 
+mod due;
 mod gather;
 mod groups;
 mod queue;
@@ -24,9 +28,8 @@ use super::{Outcome, PutBack};
 use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FramePacket, FrameUnit, SendCause};
 use crate::packet::{Packet, PacketId};
-use crate::press::waiting_time_suffices;
 use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Trigger, Unfinished};
-use gather::{Gatherer, Room, first_due};
+use gather::{Gatherer, Room};
 use queue::{NONE, Node, Queue, State};
 
 /// From so many bytes on, the result of a block tells something of its packets.
@@ -68,6 +71,8 @@ pub(super) struct Blocks {
     rule: Rule,
     rules: BlockRules,
     gatherer: Gatherer,
+    /// What had to be ahead of the packets that were asked last, for them to have time.
+    needed_bytes: u64,
 }
 
 impl Blocks {
@@ -83,6 +88,7 @@ impl Blocks {
             rule: Rule::Count { packets: 1, lead: 0 },
             rules: BlockRules::PAPER,
             gatherer: Gatherer::default(),
+            needed_bytes: 0,
         }
     }
 
@@ -243,6 +249,9 @@ impl Blocks {
         if common.link_idle
             && let Some(at) = self.sendable()
         {
+            if self.gains_at_once(common, at) {
+                return Some(self.start(common));
+            }
             self.fill_frame(common, now, at);
             return Some(Action::Send);
         }
@@ -264,33 +273,6 @@ impl Blocks {
     fn has_backlog(&self) -> bool {
         let Rule::Count { packets, lead } = self.rule else { return false };
         self.queue.slots() > lead + packets && self.queue.groups.any_full()
-    }
-
-    /// Gathers what waits with the packet that the link is about to get to, if there is time to
-    /// press it: Eq. (2) of Shimamura et al.
-    fn gather_due(&mut self, common: &mut Common, room: Room, lead_ns: u64) {
-        let Some(rate) = common.config.rate else { return };
-        let frame_bytes = u64::from(common.config.frame.units_bytes_max).max(1);
-        let lead_bytes = rate.bytes_in_ns(lead_ns).max(frame_bytes) + common.burst_bytes;
-        let Self { queue, members, gatherer, .. } = self;
-        while let Some((first, ahead_bytes)) =
-            first_due(queue, lead_bytes, |node| unit_bytes(common, node))
-        {
-            let bytes = gatherer.gather_waiting(queue, first, room, members);
-            let node = *queue.node(first);
-            if members.len() == 1 && bytes < common.config.press_bytes_min {
-                // It found no company, and the link is here.
-                queue.set_state(first, State::Exempt(Bypass::TooSmall));
-                members.clear();
-                continue;
-            }
-            let estimate = common.estimate(node.flow, node.class, bytes);
-            let backlog_bytes = common.backlog_bytes(ahead_bytes);
-            if !waiting_time_suffices(backlog_bytes, bytes, estimate, rate) {
-                members.clear();
-            }
-            return;
-        }
     }
 
     /// Gives the gathered packets to the press.

@@ -1,11 +1,11 @@
 //! Which packets become the next block.
 
 use super::groups::GroupId;
-use super::queue::{NONE, Node, Queue, State};
+use super::queue::{Node, Queue, State};
 use crate::scheme::BlockOrder;
 
 /// How far behind its first packet a block is looked for.
-const REACH_UNITS: usize = 1024;
+pub(super) const REACH_UNITS: usize = 1024;
 /// Flows that are left alone, and that a block must not overtake; with more it ends.
 const PASSED_FLOWS_MAX: usize = 16;
 
@@ -140,23 +140,4 @@ fn first_of_full_group(queue: &Queue) -> Option<u32> {
         let node = queue.node(at);
         node.state == State::Raw && node.group.is_some_and(|group| queue.groups.is_full(group))
     })
-}
-
-/// The first packet that may be pressed, and the bytes of the units before it; none if these
-/// are `lead_bytes` or more.
-pub(super) fn first_due(
-    queue: &Queue,
-    lead_bytes: u64,
-    unit_bytes: impl Fn(&Node) -> u64,
-) -> Option<(u32, u64)> {
-    let (mut at, mut ahead_bytes) = (queue.head(), 0);
-    while at != NONE && ahead_bytes < lead_bytes {
-        let node = queue.node(at);
-        if node.state == State::Raw {
-            return Some((at, ahead_bytes));
-        }
-        ahead_bytes += unit_bytes(node);
-        at = queue.next(at);
-    }
-    None
 }

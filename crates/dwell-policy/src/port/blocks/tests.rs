@@ -10,6 +10,7 @@ use crate::port::{Admission, Outcome, Port, PutBack};
 use crate::scheme::{BlockOrder, BlockPlace, BlockRules, BlockSlots, Gather, Scheme, Unfinished};
 use dwell_base::Instant;
 
+mod link;
 mod waiting;
 
 const NOW: Instant = Instant::ZERO;

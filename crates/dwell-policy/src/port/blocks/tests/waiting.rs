@@ -4,7 +4,7 @@ use super::*;
 use crate::config::FrameCost;
 use crate::estimate::LearnedConfig;
 
-const FRAME: FrameCost = FrameCost {
+pub(super) const FRAME: FrameCost = FrameCost {
     frame_bytes: 50,
     raw_unit_bytes: 2,
     pressed_unit_bytes: 5,
