@@ -41,7 +41,7 @@ fn of_node(page: &mut Page, status: &Status) {
     let help = "Packets through the interface; in are those on their way to a peer.";
     page.counter("dwell_tun_packets_total", help, &[("direction", "in")], tun.rx_packets);
     page.counter("dwell_tun_packets_total", help, &[("direction", "out")], tun.tx_packets);
-    let help = "Their bytes.";
+    let help = "Bytes of packets through the interface; in are those on their way to a peer.";
     page.counter("dwell_tun_bytes_total", help, &[("direction", "in")], tun.rx_bytes);
     page.counter("dwell_tun_bytes_total", help, &[("direction", "out")], tun.tx_bytes);
     for (reason, &count) in &status.drops {
@@ -94,7 +94,7 @@ fn of_peer(page: &mut Page, peer: &PeerStatus) {
     let delivered = peer.rx.reported.map(|report| f(report.delivery_bps));
     maybe("dwell_peer_delivery_bps", help, delivered);
     page.gauge("dwell_waiting_packets", "Packets waiting.", &label, f(peer.waiting_packets));
-    page.gauge("dwell_waiting_bytes", "Their bytes.", &label, f(peer.waiting_bytes));
+    page.gauge("dwell_waiting_bytes", "Bytes of packets waiting.", &label, f(peer.waiting_bytes));
     let help = "How long a packet that arrives now would wait.";
     page.gauge("dwell_waiting_seconds", help, &label, seconds(peer.waiting_ns));
 }
@@ -103,15 +103,24 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     let (tx, name) = (&peer.tx, peer.name.as_str());
     let label = [("peer", name)];
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let mut both = |packets, bytes, help, count: Count| {
-        page.counter(packets, help, &label, count.packets);
-        page.counter(bytes, "Their bytes, as they were before pressing.", &label, count.bytes);
-    };
     let help = "Packets that arrived for the peer.";
-    both("dwell_arrived_packets_total", "dwell_arrived_bytes_total", help, tx.arrived);
-    both("dwell_sent_packets_total", "dwell_sent_bytes_total", "Packets sent.", tx.sent);
-    let help = "Packets sent pressed.";
-    both("dwell_pressed_packets_total", "dwell_pressed_bytes_total", help, tx.pressed);
+    both(
+        page,
+        ["dwell_arrived_packets_total", "dwell_arrived_bytes_total"],
+        help,
+        &label,
+        tx.arrived,
+    );
+    let help = "Packets sent.";
+    both(page, ["dwell_sent_packets_total", "dwell_sent_bytes_total"], help, &label, tx.sent);
+    let help = "Packets sent compressed.";
+    both(
+        page,
+        ["dwell_pressed_packets_total", "dwell_pressed_bytes_total"],
+        help,
+        &label,
+        tx.pressed,
+    );
     let mut one = |name, help, value: f64| page.counter(name, help, &label, value);
     let help = "Bytes that compression took off packets, before any header.";
     one("dwell_saved_bytes_total", help, f(tx.saved_bytes()));
@@ -121,7 +130,8 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     one("dwell_resent_bytes_total", help, f(tx.resent_bytes));
     let help = "Pressed packets and blocks of other peers that were queued unopened.";
     one("dwell_carried_units_total", help, f(tx.carried.packets));
-    one("dwell_carried_bytes_total", "Their bytes.", f(tx.carried.bytes));
+    let help = "Bytes of compressed packets and blocks of other peers that were queued unopened.";
+    one("dwell_carried_bytes_total", help, f(tx.carried.bytes));
     one("dwell_frames_total", "Datagrams sent with packets.", f(tx.frames));
     one("dwell_wire_bytes_total", "Bytes on the link, overhead included.", f(tx.link_bytes));
     one("dwell_presses_total", "Packets or blocks given to the press.", f(tx.presses));
@@ -132,7 +142,8 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     one("dwell_press_seconds_total", "Time spent pressing.", seconds(tx.press_ns));
     let help = "Datagrams without packets: handshakes, probes, reports.";
     one("dwell_control_datagrams_total", help, f(tx.control_datagrams));
-    one("dwell_control_bytes_total", "Their bytes.", f(tx.control_bytes));
+    let help = "Bytes of datagrams without packets: handshakes, probes, reports.";
+    one("dwell_control_bytes_total", help, f(tx.control_bytes));
     let help = "Datagrams sent in sessions, whatever was in them.";
     one("dwell_datagrams_total", help, f(tx.datagrams));
     let help = "Datagrams that the peer got, by its reports.";
@@ -158,38 +169,37 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     times(page, ("dwell_sojourn_seconds", help), &label, &tx.sojourn);
 }
 
+/// Packets and their bytes as they were before they were compressed. Metrics are sorted by name, so
+/// that bytes come first: each text has to say by itself what it is about.
+fn both(
+    page: &mut Page,
+    [packets, bytes]: [&'static str; 2],
+    help: &str,
+    label: &[(&str, &str)],
+    count: Count,
+) {
+    page.counter(packets, help, label, count.packets);
+    let rest = help.strip_prefix("Packets ").unwrap_or(help);
+    let help = format!("Bytes, uncompressed, of packets {rest}");
+    page.counter(bytes, &help, label, count.bytes);
+}
+
 /// The packets of a class that the configuration names.
 fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
     let (peer, name) = (peer.name.as_str(), class.class.as_str());
     let label = [("peer", peer), ("class", name)];
-    let bytes_help = "Their bytes, as they were before pressing.";
-    let mut both = |packets, bytes, help, count: Count| {
-        page.counter(packets, help, &label, count.packets);
-        page.counter(bytes, bytes_help, &label, count.bytes);
-    };
     let help = "Packets of the class that arrived for the peer.";
-    both(
-        "dwell_traffic_arrived_packets_total",
-        "dwell_traffic_arrived_bytes_total",
-        help,
-        class.arrived,
-    );
+    let names = ["dwell_traffic_arrived_packets_total", "dwell_traffic_arrived_bytes_total"];
+    both(page, names, help, &label, class.arrived);
     let help = "Packets of the class that were sent.";
-    both("dwell_traffic_sent_packets_total", "dwell_traffic_sent_bytes_total", help, class.sent);
-    let help = "Packets of the class that were sent pressed.";
-    both(
-        "dwell_traffic_pressed_packets_total",
-        "dwell_traffic_pressed_bytes_total",
-        help,
-        class.pressed,
-    );
+    let names = ["dwell_traffic_sent_packets_total", "dwell_traffic_sent_bytes_total"];
+    both(page, names, help, &label, class.sent);
+    let help = "Packets of the class that were sent compressed.";
+    let names = ["dwell_traffic_pressed_packets_total", "dwell_traffic_pressed_bytes_total"];
+    both(page, names, help, &label, class.pressed);
     let help = "Packets of the class that came from the peer.";
-    both(
-        "dwell_traffic_received_packets_total",
-        "dwell_traffic_received_bytes_total",
-        help,
-        class.received,
-    );
+    let names = ["dwell_traffic_received_packets_total", "dwell_traffic_received_bytes_total"];
+    both(page, names, help, &label, class.received);
     for (reason, &count) in &class.dropped {
         let label = [("peer", peer), ("class", name), ("reason", reason)];
         let help = "Packets of the class that were dropped.";
@@ -240,7 +250,7 @@ fn of_deadline(page: &mut Page, peer: &PeerStatus, class: &DeadlineStatus) {
     let help =
         "Packets that were held, and left too late for what their class may take: violations.";
     page.counter("dwell_deadline_violations_total", help, &label, class.late);
-    let help = "By how much the latest of them was too late.";
+    let help = "By how much the latest packet that violated its deadline was too late.";
     page.gauge("dwell_deadline_excess_max_seconds", help, &label, seconds(class.excess_max_ns));
 }
 
@@ -249,17 +259,19 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
     let label = [("peer", name)];
     let mut one = |name, help, value: u64| page.counter(name, help, &label, value);
     one("dwell_received_datagrams_total", "Datagrams accepted.", rx.datagrams);
-    one("dwell_received_wire_bytes_total", "Their bytes.", rx.bytes);
+    one("dwell_received_wire_bytes_total", "Bytes of datagrams accepted.", rx.bytes);
     one("dwell_received_packets_total", "Packets delivered.", rx.packets.packets);
-    one("dwell_received_bytes_total", "Their bytes, restored.", rx.packets.bytes);
+    one("dwell_received_bytes_total", "Bytes of packets delivered, restored.", rx.packets.bytes);
     one("dwell_restored_packets_total", "Packets that came pressed.", rx.pressed);
     one("dwell_restored_blocks_total", "Blocks of several packets.", rx.blocks);
     let help = "Pressed packets and blocks that went on to another peer unopened.";
     one("dwell_received_carried_units_total", help, rx.carried.packets);
-    one("dwell_received_carried_bytes_total", "Their bytes.", rx.carried.bytes);
+    let help = "Bytes of compressed packets and blocks that went on to another peer unopened.";
+    one("dwell_received_carried_bytes_total", help, rx.carried.bytes);
     let help = "Packets that went to another peer without passing the interface.";
     one("dwell_received_forwarded_packets_total", help, rx.forwarded.packets);
-    one("dwell_received_forwarded_bytes_total", "Their bytes.", rx.forwarded.bytes);
+    let help = "Bytes of packets that went to another peer without passing the interface.";
+    one("dwell_received_forwarded_bytes_total", help, rx.forwarded.bytes);
     one("dwell_lost_datagrams_total", "Datagrams that never came.", rx.lost_datagrams);
     for (reason, count) in [
         ("replayed", rx.replayed),
@@ -433,6 +445,39 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("dwell_rtt_seconds{peer=\"two\"}"), "unknown is not zero");
+    }
+
+    #[test]
+    fn help_and_type_stand_before_the_samples_and_speak_for_themselves() {
+        let mut all = status("hub");
+        all.drops.insert("no_route".to_owned(), 1);
+        let class = ClassStatus {
+            class: "tcp/80".to_owned(),
+            ratio: 0.5,
+            ns_per_byte: 3.0,
+            backing_off: false,
+        };
+        all.peers[0].classes.push(class);
+        all.peers[0].deadlines.push(DeadlineStatus::default());
+        let text = metrics_text(&all);
+        let mut lines = text.lines().peekable();
+        let mut families = 0;
+        while let Some(line) = lines.next() {
+            let help = line.strip_prefix("# HELP ").unwrap_or_else(|| panic!("{line} has no help"));
+            let (name, help) = help.split_once(' ').unwrap();
+            // The page is sorted by name: what is said elsewhere may come later.
+            assert!(!help.split(' ').any(|word| ["Their", "Those"].contains(&word)), "{line}");
+            assert!(help.ends_with('.') && help.len() > 10, "{line}");
+            let kind = lines.next().unwrap_or_default();
+            assert!(kind.starts_with(&format!("# TYPE {name} ")), "{kind} behind {line}");
+            let mut samples = 0;
+            while lines.next_if(|line| !line.starts_with('#')).is_some() {
+                samples += 1;
+            }
+            assert!(samples > 0, "{name} has no samples");
+            families += 1;
+        }
+        assert!(families > 60, "{families}");
     }
 
     proptest! {
