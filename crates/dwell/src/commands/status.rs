@@ -20,6 +20,14 @@ Examples:
   dwell status site-a               the node of this name
   dwell status --watch=5            again every 5 seconds
   dwell status --json | jq '.peers[].tx.link_bytes'
+  dwell status --json | jq '.peers[].problems'   what is wrong, why, and the remedy
+
+Dropped before a peer was known, of handshakes:
+  hello_invalid_mac  the caller does not have this node's public key
+  unknown_key        no peer has the caller's key
+  hello_replayed     a call that is not later than one before it
+  hello_cookie       many call: the caller has to show first that its address is its own
+  hello_refused      more than its fair share
 
 Exit codes:
   0  the node answered
