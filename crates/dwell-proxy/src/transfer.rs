@@ -6,6 +6,7 @@
 
 mod key;
 mod output;
+mod part;
 mod receive;
 mod send;
 
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 pub use key::{OneTimeKey, OneTimeKeyError};
 pub use output::{Output, Place};
+pub use part::{Stale, remove_stale};
 pub use receive::{Receive, receive};
 pub use send::{Send, send};
 
@@ -75,6 +77,15 @@ pub enum TransferError {
         to: String,
         /// Why.
         why: String,
+    },
+    /// The other end has another key.
+    #[error(
+        "{to} has another key: use the one that `dwell recv` printed there last, or give both ends \
+         the same --psk file"
+    )]
+    OtherKey {
+        /// Where.
+        to: String,
     },
     /// The connection failed.
     #[error("the connection to the other end failed: {0}")]

@@ -4,9 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+
+use super::part;
 
 /// Where to put what comes.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub enum Output {
     File(PartFile),
 }
 
-/// A file under another name.
+/// A file under another name, locked as long as it is written.
 #[derive(Debug)]
 pub struct PartFile {
     file: File,
@@ -71,12 +72,7 @@ impl Output {
             }
             _ => {}
         }
-        let part = part_path(&path)?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&part)
-            .map_err(|error| format!("{} can't be made: {error}", part.display()))?;
+        let (file, part) = part::create(&path)?;
         Ok(Self::File(PartFile { file, part, path, replace, complete: false }))
     }
 
@@ -182,23 +178,6 @@ impl Drop for PartFile {
             let _ = fs::remove_file(&self.part);
         }
     }
-}
-
-/// Hidden, in the same folder, so that it can become the file by another name alone; nobody else
-/// comes upon the name, not even one with the same number in another container.
-fn part_path(path: &Path) -> Result<PathBuf, String> {
-    let mut number = [0; 8];
-    SystemRandom::new()
-        .fill(&mut number)
-        .map_err(|_| "the operating system gives no random bytes".to_owned())?;
-    let letters = number.map(|byte| char::from(b'a' + byte % 26));
-    let letters = String::from_iter(letters);
-
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Room for what is added, in a name of 255 bytes at most.
-    let cut = name.char_indices().map(|(at, _)| at).take_while(|&at| at <= 200).last();
-    let short = &name[..if name.len() > 200 { cut.unwrap_or(0) } else { name.len() }];
-    Ok(path.with_file_name(format!(".{short}.dwell-part-{letters}")))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! happened. Nothing above knows a system call, and nothing here knows a peer, a frame or
 //! a codec. Buffers are allocated once and reused.
 
+pub mod address;
 pub mod clock;
 mod coalesce;
 pub mod poller;

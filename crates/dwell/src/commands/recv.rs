@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use dwell_proxy::security::Security;
-use dwell_proxy::transfer::{FILE_PORT, OneTimeKey, Place, Receive, TransferError, receive};
+use dwell_proxy::transfer::{
+    FILE_PORT, OneTimeKey, Place, Receive, Stale, TransferError, receive, remove_stale,
+};
+use dwell_relay::io::address::reachable_addresses;
 use dwell_report::human;
 
 use super::proxy::{Protection, duration};
@@ -22,9 +25,11 @@ Examples:
   dwell recv - | tar x              to a pipe
   dwell recv --psk transfer.psk --listen 7000 --force backup.img
 
-It prints the command to type on the other machine, with a key for this one transfer. What comes
+It prints the command to type on the other machine, with a key for this one transfer, and the other
+addresses of this machine, if it has several: use one that the other machine can reach. What comes
 is written under another name and gets its own when it is complete and verified; otherwise nothing
-is left of it. To a pipe it goes as it comes: there only the exit code tells whether it was all.
+is left of it. What a receiver leaves behind that was killed, the next one for the same place
+removes. To a pipe it goes as it comes: there only the exit code tells whether it was all.
 
 Exit codes:
   0    all of it is there, and it is what was sent
@@ -99,6 +104,10 @@ impl Recv {
             );
         }
         let (security, shown_key) = self.security(listen)?;
+        let stale = remove_stale(&place);
+        if !self.quiet {
+            stale.iter().for_each(|stale| terminal::note(&removed(stale)));
+        }
         let mut meter = Meter::new(self.quiet);
         let quiet = self.quiet;
         let job = Receive {
@@ -108,7 +117,13 @@ impl Recv {
             replace: self.force,
             handshake: self.handshake_time,
         };
-        let ready = |at: SocketAddr| terminal::note(&invitation(at, &shown_key));
+        let ready = |at: SocketAddr| {
+            let hosts = hosts(at);
+            terminal::note(&invitation(hosts.first().copied(), at, &shown_key));
+            if !quiet && let Some(note) = other_hosts(&hosts, at) {
+                terminal::note(&note);
+            }
+        };
         let begun = |from: SocketAddr, name: &str, bytes: Option<u64>| {
             if !quiet {
                 terminal::note(&offered(from, name, bytes));
@@ -146,28 +161,74 @@ fn place_is_file(place: &Place) -> bool {
     matches!(place, Place::File(_))
 }
 
-/// What to type on the other machine.
-fn invitation(at: SocketAddr, key: &str) -> String {
-    let host = if at.ip().is_unspecified() { own_address(at) } else { at.ip() };
-    let shown = SocketAddr::new(host.to_canonical(), at.port());
+/// What to type on the other machine, if this one has an address that others can reach.
+fn invitation(host: Option<IpAddr>, at: SocketAddr, key: &str) -> String {
+    let loopback = || match at {
+        SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let shown = SocketAddr::new(host.unwrap_or_else(loopback), at.port());
     format!("on the other machine: dwell send FILE {shown} {key}")
 }
 
-/// The address that leads to this machine, as far as it can tell: the one that it would use to
-/// talk to the rest of the world. Nothing is sent for that.
-fn own_address(at: SocketAddr) -> IpAddr {
-    let towards = |from: &str, to: &str| {
-        let socket = UdpSocket::bind(from).ok()?;
-        socket.connect(to).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
+/// What else must be said of the addresses of this machine.
+fn other_hosts(hosts: &[IpAddr], at: SocketAddr) -> Option<String> {
+    const SHOWN_MAX: usize = 8;
+    match hosts {
+        [] => Some(
+            "this machine has no address that others can reach: only programs on it can connect"
+                .to_owned(),
+        ),
+        [_] => None,
+        [_, others @ ..] => {
+            let shown = others.iter().take(SHOWN_MAX);
+            let mut list: Vec<_> =
+                shown.map(|&host| SocketAddr::new(host, at.port()).to_string()).collect();
+            if others.len() > SHOWN_MAX {
+                list.push(format!("{} more", others.len() - SHOWN_MAX));
+            }
+            Some(format!("if that address can't be reached from there: {}", list.join(", ")))
+        }
+    }
+}
+
+/// The addresses that lead to a listener, the likeliest first: the one that this machine would use
+/// to talk to the rest of the world, and then those of its interfaces. None if nobody else can
+/// reach it.
+fn hosts(at: SocketAddr) -> Vec<IpAddr> {
+    if !at.ip().is_unspecified() {
+        return vec![at.ip().to_canonical()];
+    }
+    let interfaces = reachable_addresses().unwrap_or_else(|error| {
+        tracing::debug!("the addresses of this machine can't be listed: {error}");
+        Vec::new()
+    });
+    let default = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let default = default.into_iter().filter_map(towards_the_world);
+    let mut hosts = Vec::new();
+    for host in default.chain(interfaces) {
+        let serves = at.is_ipv6() || host.is_ipv4();
+        if serves && !host.is_loopback() && !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    hosts
+}
+
+/// The address from which this machine would talk to the rest of the world, if it has a route
+/// there. Nothing is sent.
+fn towards_the_world(from: IpAddr) -> Option<IpAddr> {
     // Addresses for documentation: nobody has them, and the default route leads there.
-    towards("0.0.0.0:0", "192.0.2.1:9").or_else(|| towards("[::]:0", "[2001:db8::1]:9")).unwrap_or(
-        match at {
-            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        },
-    )
+    let to = if from.is_ipv4() { "192.0.2.1:9" } else { "[2001:db8::1]:9" };
+    let socket = UdpSocket::bind((from, 0)).ok()?;
+    socket.connect(to).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn removed(stale: &Stale) -> String {
+    let name = printable(&stale.path.file_name().unwrap_or_default().to_string_lossy());
+    let bytes = human::bytes(stale.bytes);
+    format!("removed {name}, {bytes}, which a receiver that was killed had left behind")
 }
 
 fn offered(from: SocketAddr, name: &str, bytes: Option<u64>) -> String {
@@ -187,9 +248,31 @@ mod tests {
     fn an_invitation_can_be_pasted() {
         let at = "192.0.2.7:7735".parse().unwrap();
         let line = "on the other machine: dwell send FILE 192.0.2.7:7735 --key abc";
-        assert_eq!(invitation(at, "--key abc"), line);
-        let everywhere = invitation("[::]:9".parse().unwrap(), "");
-        assert!(!everywhere.contains("[::]"), "{everywhere}");
+        assert_eq!(hosts(at), [at.ip()]);
+        assert_eq!(invitation(Some(at.ip()), at, "--key abc"), line);
+        let everywhere = "[::]:9".parse().unwrap();
+        let line = "on the other machine: dwell send FILE 10.0.0.1:9 -";
+        assert_eq!(invitation(Some([10, 0, 0, 1].into()), everywhere, "-"), line);
+        let alone = invitation(None, everywhere, "");
+        assert!(alone.contains("[::1]:9"), "{alone}");
+    }
+
+    #[test]
+    fn all_addresses_are_named() {
+        let at: SocketAddr = "[::]:9".parse().unwrap();
+        let hosts: Vec<IpAddr> =
+            ["10.0.0.1", "2001:db8::7"].map(|host| host.parse().unwrap()).to_vec();
+        assert!(other_hosts(&[], at).unwrap().contains("no address that others can reach"));
+        assert_eq!(other_hosts(&hosts[..1], at), None);
+        assert!(other_hosts(&hosts, at).unwrap().ends_with(": [2001:db8::7]:9"));
+        assert!(other_hosts(&vec![hosts[0]; 20], at).unwrap().ends_with(", 11 more"));
+    }
+
+    /// Whoever listens at all addresses of one kind can't be reached at those of the other kind.
+    #[test]
+    fn only_addresses_that_lead_here_are_named() {
+        assert!(hosts("0.0.0.0:9".parse().unwrap()).iter().all(IpAddr::is_ipv4));
+        assert!(hosts("[::]:9".parse().unwrap()).iter().all(|host| !host.is_loopback()));
     }
 
     #[test]

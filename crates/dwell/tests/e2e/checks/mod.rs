@@ -113,4 +113,5 @@ pub(crate) const ALL: &[Check] = &[
     ("proxies_carry_postgresql", proxy::postgres),
     ("proxies_carry_what_tproxy_brings", proxy::transparent),
     ("proxies_work_as_documented", proxy::documented),
+    ("a_receiver_names_an_address_that_leads_there", proxy::receive),
 ];

@@ -1,9 +1,11 @@
 //! Real programs through a pair of proxies, over a thin link without relays.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use dwell_base::Rate;
@@ -321,6 +323,32 @@ const RULES: &str = "table ip dwell {
     }
 }
 ";
+
+/// A receiver without a default route names an address all the same, and it leads there.
+pub(super) fn receive(lab: &mut Lab) -> anyhow::Result<()> {
+    let pair = pair(lab, PairSpec::thin(Rate::from_mbps(50), 0))?;
+    let folder = lab.directory();
+    let text = corpus::text(100_000, 1);
+    fs::write(folder.join("sent"), &text)?;
+    let mut command = pair.egress.command(DWELL);
+    command.args(["recv", "received"]).current_dir(&folder).stderr(Stdio::piped());
+    let mut receiver = Process::spawn(&mut command)?;
+    let said = receiver.child().stderr.take().context("a pipe")?;
+    let mut lines = BufReader::new(said).lines();
+    let line = lines.next().context("a line")??;
+    let words = line.split_once("dwell send FILE ").context("a command")?.1;
+    ensure!(words.starts_with("10."), "{line}");
+    let others = lines.next().context("another line")??;
+    ensure!(others.contains("10.2.0.1:7735") || words.starts_with("10.2.0.1:7735"), "{others}");
+    ensure!(others.contains("10.0.0.2:7735") || words.starts_with("10.0.0.2:7735"), "{others}");
+    ensure!(!others.contains("127.0.0.1") && !others.contains("[fe80"), "{others}");
+    let mut command = pair.client.command(DWELL);
+    succeeds(command.args(["send", "sent"]).args(words.split(' ')).current_dir(&folder))?;
+    let exit = receiver.wait_timeout(Duration::from_secs(30))?;
+    ensure!(exit.is_some_and(|exit| exit.success()), "the receiver ended with {exit:?}");
+    ensure!(fs::read(folder.join("received"))? == text, "the text differs");
+    Ok(())
+}
 
 /// The commands of docs/proxy.md, as they stand there.
 pub(super) fn documented(lab: &mut Lab) -> anyhow::Result<()> {
