@@ -24,17 +24,79 @@ use crate::target::{Host, Target};
 #[derive(Debug, Error)]
 pub(crate) enum CarrierError {
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+    #[error(
+        "the keys of the two ends differ: copy the --psk file of one machine to the other, and use \
+         it at both"
+    )]
+    OtherKey,
+    #[error(
+        "the two ends are protected in different ways: both need the shared key (--psk), or both \
+         need certificates (--cert, --cert-key and --ca)"
+    )]
+    OtherProtection,
+    #[error(
+        "it does not speak TLS: it is no dwell proxy, or one that runs without --psk and \
+         certificates"
+    )]
+    Unprotected,
     #[error("no address is known for {0}")]
     NoAddress(Host),
     #[error("the other end did not answer in time")]
     Expired,
     #[error("the other end closed the connection")]
     Closed,
+    #[error("too many have connected that did not show that they know the key")]
+    Evicted,
     #[error(transparent)]
     Hello(#[from] HelloError),
     #[error(transparent)]
     Message(#[from] MessageError),
+}
+
+impl CarrierError {
+    /// Whether another attempt may succeed: the other end is overloaded, restarts, or the link was
+    /// cut.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Io(error) => error.kind() != io::ErrorKind::InvalidData,
+            Self::Expired | Self::Closed => true,
+            _ => false,
+        }
+    }
+
+    /// Whether nobody listens there.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+}
+
+/// What TLS has to say comes as an I/O error; what an operator can do something about has words of
+/// its own.
+impl From<io::Error> for CarrierError {
+    fn from(error: io::Error) -> Self {
+        use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match tls {
+            // The end that finds another public key than that of the shared key sends this alert to
+            // the other one; nothing else does.
+            Some(
+                rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
+                | rustls::Error::AlertReceived(AlertDescription::AccessDenied),
+            ) => Self::OtherKey,
+            Some(
+                rustls::Error::PeerIncompatible(
+                    PeerIncompatible::IncorrectCertificateTypeExtension
+                    | PeerIncompatible::UnsolicitedCertificateTypeExtension,
+                )
+                | rustls::Error::AlertReceived(AlertDescription::HandshakeFailure),
+            ) => Self::OtherProtection,
+            Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+                Self::Unprotected
+            }
+            _ => Self::Io(error),
+        }
+    }
 }
 
 /// A connection that is ready for messages.

@@ -89,6 +89,10 @@ pub struct Limits {
     pub streams_max: usize,
     /// Bytes that all streams together may hold.
     pub memory_bytes_max: u64,
+    /// File descriptors that this process may have open (`RLIMIT_NOFILE`).
+    pub descriptors_max: u64,
+    /// Those of them that are for something else than streams.
+    pub descriptors_besides: u64,
     /// The longest time from a connection's first byte to its being ready.
     pub handshake: Duration,
     /// The longest time to connect to a target.
@@ -102,19 +106,50 @@ pub struct Limits {
 /// is compressed), what TLS holds, and what was read beyond an end.
 pub const STREAM_BYTES_MAX: u64 = (256 + 256 + 64 + 64 + (192 + 192 + 128) + 2 * 64 + 64) << 10;
 
+/// A stream has a connection to the program, or to its target, and one to the other proxy.
+const STREAM_DESCRIPTORS: u64 = 2;
+/// For the runtime, the log, the status, and the resolver's files and sockets.
+const DESCRIPTORS_RESERVED: u64 = 64;
+
+/// Which of the limits decides how many streams there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// [`Limits::streams_max`].
+    Streams,
+    /// [`Limits::memory_bytes_max`].
+    Memory,
+    /// [`Limits::descriptors_max`].
+    Descriptors,
+}
+
 impl Limits {
-    /// Streams at once, by number and by memory. At least one.
+    /// Streams at once, by number, memory and file descriptors. At least one.
     pub fn streams(&self) -> usize {
-        let by_memory = usize::try_from(self.memory_bytes_max / STREAM_BYTES_MAX);
-        self.streams_max.min(by_memory.unwrap_or(usize::MAX)).max(1)
+        self.bound().1
+    }
+
+    /// The limit that decides, and the number of streams that it allows.
+    pub fn bound(&self) -> (Bound, usize) {
+        let by = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
+        let besides = self.descriptors_besides.saturating_add(DESCRIPTORS_RESERVED);
+        let descriptors = self.descriptors_max.saturating_sub(besides) / STREAM_DESCRIPTORS;
+        let bounds = [
+            (Bound::Streams, self.streams_max.max(1)),
+            (Bound::Memory, by(self.memory_bytes_max / STREAM_BYTES_MAX)),
+            (Bound::Descriptors, by(descriptors)),
+        ];
+        // The first of equal ones.
+        bounds.into_iter().min_by_key(|&(_, streams)| streams).unwrap_or(bounds[0])
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            streams_max: 1000,
+            streams_max: usize::MAX,
             memory_bytes_max: 3 << 29,
+            descriptors_max: u64::MAX,
+            descriptors_besides: 0,
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(24 * 3600),
@@ -169,6 +204,16 @@ impl Door {
             | Self::Transparent { listen } => *listen,
         }
     }
+
+    /// The same at another address: the one that the system chose for port 0.
+    pub(crate) const fn at(mut self, address: SocketAddr) -> Self {
+        match &mut self {
+            Self::Forward { listen, .. }
+            | Self::Socks { listen, .. }
+            | Self::Transparent { listen } => *listen = address,
+        }
+        self
+    }
 }
 
 impl std::fmt::Display for Door {
@@ -213,6 +258,12 @@ pub enum ConfigError {
 }
 
 impl Ingress {
+    /// The file descriptors that it needs beside those of streams: its doors and a client that waits
+    /// at each, and connections that are kept ready.
+    pub const fn descriptors_besides(doors: usize, pool: usize) -> u64 {
+        2 * doors as u64 + pool as u64
+    }
+
     /// Checks what one value can't tell alone.
     ///
     /// # Errors
@@ -223,6 +274,26 @@ impl Ingress {
 }
 
 impl Egress {
+    /// The most connections that have not shown the key yet.
+    const HANDSHAKES_MAX: u64 = 512;
+    /// The most connections with the key that have no stream.
+    const WARM_MAX: u64 = 1024;
+
+    /// Of so many file descriptors, those for connections that have not shown the key yet.
+    pub(crate) fn handshakes_max(descriptors_max: u64) -> usize {
+        (descriptors_max / 8).clamp(8, Self::HANDSHAKES_MAX) as usize
+    }
+
+    /// Of so many file descriptors, those for connections without a stream.
+    pub(crate) fn warm_max(descriptors_max: u64) -> usize {
+        (descriptors_max / 8).clamp(8, Self::WARM_MAX) as usize
+    }
+
+    /// The file descriptors, of so many, that it needs beside those of streams.
+    pub fn descriptors_besides(descriptors_max: u64) -> u64 {
+        (Self::handshakes_max(descriptors_max) + Self::warm_max(descriptors_max)) as u64
+    }
+
     /// Checks what one value can't tell alone.
     ///
     /// # Errors
@@ -283,6 +354,21 @@ mod tests {
     fn memory_bounds_streams() {
         let limits = Limits { memory_bytes_max: 10 * STREAM_BYTES_MAX, ..Limits::default() };
         assert_eq!(limits.streams(), 10);
+        assert_eq!(limits.bound().0, Bound::Memory);
+        assert_eq!(Limits { streams_max: 10, ..limits.clone() }.bound().0, Bound::Streams);
         assert_eq!(Limits { memory_bytes_max: 1, ..limits }.streams(), 1);
+    }
+
+    #[test]
+    fn descriptors_bound_streams() {
+        let with = |descriptors_max, descriptors_besides| {
+            Limits { descriptors_max, descriptors_besides, ..Limits::default() }.bound()
+        };
+        assert_eq!(with(1024, Ingress::descriptors_besides(2, 4)), (Bound::Descriptors, 476));
+        assert_eq!(with(1024, Egress::descriptors_besides(1024)), (Bound::Descriptors, 352));
+        assert_eq!(with(16, 8), (Bound::Descriptors, 1));
+        for many in [20_000, 1 << 20, u64::MAX] {
+            assert_eq!(with(many, Egress::descriptors_besides(many)), (Bound::Memory, 1170));
+        }
     }
 }

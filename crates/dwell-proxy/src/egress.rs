@@ -17,18 +17,18 @@ use crate::hello::Purpose;
 use crate::message::{Message, MessageError, Reason};
 use crate::metrics::Present;
 use crate::pool::WARM_TIME;
+use crate::reception::{Admitted, Reception};
 use crate::security;
 use crate::target::{Host, Target};
 
-/// Connections that have not shown yet that they may be here. More are turned away at once: they
-/// cost those who wait more than those who come.
-const HANDSHAKES_MAX: usize = 256;
+/// How long a stream waits for room: at the ingress one may have ended a moment before it does here.
+const ROOM_TIME: Duration = Duration::from_secs(1);
 
-/// Runs an egress until the process is told to stop.
+/// Runs an egress until the process is told to stop. `ready` is told where it listens.
 ///
 /// # Errors
 /// It can't start.
-pub fn run_egress(config: Egress) -> Result<(), RunError> {
+pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), RunError> {
     config.check()?;
     engine::run(async move {
         let tls = security::server(&config.common.security, Purpose::Streams)?;
@@ -36,16 +36,18 @@ pub fn run_egress(config: Egress) -> Result<(), RunError> {
         let what = config.listen.to_string();
         let listener = crate::ingress::bind(config.listen, false)
             .map_err(|error| RunError::Listen { what, error, help: "" })?;
-        tracing::info!("listening at {}", config.listen);
+        let shown = vec![listener.local_addr()?.to_string()];
         // Whoever finds it knows that the port is open.
         let status = engine.status_socket()?;
+        ready(&shown);
+        let descriptors = engine.common.limits.descriptors_max;
         let this = Arc::new(Running {
-            handshakes: Semaphore::new(HANDSHAKES_MAX),
+            reception: Reception::new(Egress::handshakes_max(descriptors)),
             // Besides those with a stream there are warm ones.
-            connections: Semaphore::new(2 * engine.streams_max + HANDSHAKES_MAX),
+            connections: Semaphore::new(engine.streams_max + Egress::warm_max(descriptors)),
             streams: Semaphore::new(engine.streams_max),
             allow: config.allow,
-            shown: vec![config.listen.to_string()],
+            shown,
             engine,
             tls,
         });
@@ -67,7 +69,7 @@ struct Running {
     engine: Engine,
     tls: Option<Arc<ServerConfig>>,
     allow: AllowList,
-    handshakes: Semaphore,
+    reception: Reception,
     connections: Semaphore,
     streams: Semaphore,
     shown: Vec<String>,
@@ -78,40 +80,36 @@ impl Running {
         let open = self.engine.metrics.connections_open.get();
         let busy = self.engine.metrics.streams_open.get();
         let warm = usize::try_from(open.saturating_sub(busy)).unwrap_or_default();
-        dwell_report::ProxyStatus {
-            listens: self.shown.clone(),
-            ..self.engine.status("egress", warm)
-        }
+        let mut status = self.engine.status("egress", warm);
+        status.listens.clone_from(&self.shown);
+        status.connections.handshakes = self.reception.len() as u64;
+        status
     }
 
     async fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
-            match listener.accept().await {
-                Ok((tcp, peer)) => {
-                    let this = Arc::clone(&self);
-                    tokio::spawn(async move { this.welcome(tcp, peer).await });
-                }
-                Err(error) => {
-                    self.engine.complain(|| format!("a connection can't be accepted: {error}"));
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            }
+            let (tcp, peer) = self.engine.accept(&listener).await;
+            let admitted = self.reception.admit(peer).await;
+            let this = Arc::clone(&self);
+            tokio::spawn(async move {
+                this.welcome(admitted, tcp, peer).await;
+                this.engine.descriptor_freed();
+            });
         }
     }
 
-    async fn welcome(&self, tcp: TcpStream, peer: SocketAddr) {
-        let (Ok(_place), Ok(handshake)) =
-            (self.connections.try_acquire(), self.handshakes.try_acquire())
-        else {
-            self.engine.metrics.strangers.add(1);
-            self.engine.complain(|| format!("{peer} is sent away: too many connections"));
-            return;
-        };
+    async fn welcome(&self, admitted: Admitted, tcp: TcpStream, peer: SocketAddr) {
         let time = self.engine.common.limits.handshake;
-        let accepted = Carrier::accept(tcp, peer, self.tls.clone(), &self.engine.hello, time).await;
-        drop(handshake);
+        let tls = self.tls.clone();
+        let accepted =
+            self.reception.welcome(admitted, tcp, peer, tls, &self.engine.hello, time).await;
         match accepted {
             Ok(carrier) => {
+                let Ok(_place) = self.connections.try_acquire() else {
+                    self.engine.metrics.strangers.add(1);
+                    self.engine.complain(|| format!("{peer} is sent away: too many connections"));
+                    return;
+                };
                 let _open = Present::new(&self.engine.metrics.connections_open);
                 self.engine.metrics.connections_made.add(1);
                 if let Err(error) = self.serve_streams(carrier).await {
@@ -120,7 +118,12 @@ impl Running {
             }
             // Whoever only looks whether somebody listens is no stranger.
             Err(CarrierError::Closed) => tracing::debug!("{peer} went away without a word"),
-            Err(error) => self.engine.stranger(peer, &error),
+            Err(error) => {
+                if matches!(error, CarrierError::Evicted) {
+                    self.engine.metrics.evicted.add(1);
+                }
+                self.engine.stranger(peer, &error);
+            }
         }
     }
 
@@ -153,7 +156,8 @@ impl Running {
         carrier: &mut Carrier,
         target: &Target,
     ) -> Result<bool, CarrierError> {
-        let Ok(_room) = self.streams.try_acquire() else {
+        let room = tokio::time::timeout(ROOM_TIME, self.streams.acquire()).await;
+        let Ok(Ok(_room)) = room else {
             let text =
                 format!("the egress has {} streams, and may have no more", self.engine.streams_max);
             return self.refuse(carrier, target, Reason::Full, &text).await;

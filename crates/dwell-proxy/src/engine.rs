@@ -2,15 +2,18 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dwell_report::ProxyStatus;
 use dwell_stream::{BLOCK_LEN_MAX, Sender};
+use rustix::io::Errno;
 use thiserror::Error;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::carrier::{Carrier, CarrierError};
 use crate::clock;
@@ -58,6 +61,10 @@ pub enum RunError {
 const GRACE: Duration = Duration::from_secs(3);
 /// Complaints of one kind are logged so often at most.
 const COMPLAINTS: Duration = Duration::from_secs(1);
+/// How long it is waited after a connection that could not be accepted, at first and at most.
+const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// The kernel's queues of connections should be as long at least.
+const QUEUE_MIN: u32 = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -68,10 +75,15 @@ pub(crate) struct Engine {
     press: PressPool,
     started: dwell_base::Instant,
     complained: Mutex<Option<Instant>>,
+    /// Whether it has been logged that no descriptor is free.
+    exhausted: AtomicBool,
+    /// A connection has ended, so that a descriptor is free.
+    freed: Notify,
 }
 
 impl Engine {
     pub(crate) fn new(common: Common) -> io::Result<Self> {
+        mind_short_queues();
         let wish = common.pressing.wish.map_or("", |wish| wish.name());
         Ok(Self {
             metrics: Metrics::default(),
@@ -80,8 +92,48 @@ impl Engine {
             press: PressPool::new()?,
             started: clock::now(),
             complained: Mutex::new(None),
+            exhausted: AtomicBool::new(false),
+            freed: Notify::new(),
             common,
         })
+    }
+
+    /// The next connection at a listener. Without a free descriptor clients wait in the kernel's
+    /// queue until there is one.
+    pub(crate) async fn accept(&self, listener: &TcpListener) -> (TcpStream, SocketAddr) {
+        let mut pause = ACCEPT_PAUSE.0;
+        loop {
+            let error = match listener.accept().await {
+                Ok(accepted) => {
+                    if self.exhausted.swap(false, Relaxed) {
+                        tracing::warn!("connections are accepted again");
+                    }
+                    return accepted;
+                }
+                Err(error) => error,
+            };
+            if is_exhaustion(&error) {
+                self.metrics.no_descriptors.add(1);
+                if !self.exhausted.swap(true, Relaxed) {
+                    tracing::warn!(
+                        "no connection can be accepted until one ends: {error}. Raise the limit of \
+                         file descriptors (`ulimit -n`, or LimitNOFILE= in a systemd unit), or \
+                         lower --streams-max"
+                    );
+                }
+                let _ = tokio::time::timeout(pause, self.freed.notified()).await;
+                pause = (pause * 2).min(ACCEPT_PAUSE.1);
+            } else {
+                // One that went away at once.
+                self.complain(|| format!("a connection can't be accepted: {error}"));
+                tokio::time::sleep(ACCEPT_PAUSE.0).await;
+            }
+        }
+    }
+
+    /// A connection has been closed.
+    pub(crate) fn descriptor_freed(&self) {
+        self.freed.notify_waiters();
     }
 
     /// Runs a stream to its end, and says whether the connection can be used again.
@@ -181,6 +233,26 @@ impl Engine {
         if left > 0 {
             tracing::warn!("{left} streams are reset");
         }
+    }
+}
+
+/// Whether the process, or the system, is out of descriptors or of memory for sockets.
+fn is_exhaustion(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
+}
+
+/// Warns if the kernel lets only few clients wait: what comes beyond is retried by them after
+/// seconds.
+fn mind_short_queues() {
+    let text = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+    if let Ok(max) = text.trim().parse::<u32>()
+        && max < QUEUE_MIN
+    {
+        tracing::warn!(
+            "at most {max} clients at once can wait to be accepted, and others have to connect again: \
+             raise it by `sysctl net.core.somaxconn=4096`"
+        );
     }
 }
 

@@ -1,17 +1,19 @@
 //! The end that programs connect to.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::calls::{Call, Calls, PATIENCE, REFUSED_PATIENCE};
 use crate::carrier::{Carrier, CarrierError};
 use crate::config::{Door, Ingress};
 use crate::engine::{self, Engine, RunError};
@@ -29,11 +31,16 @@ const TIDY: Duration = Duration::from_secs(15);
 /// How long it is waited after failures to connect, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
-/// Runs an ingress until the process is told to stop.
+/// How long it is waited before a stream's next attempt to connect, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// As many clients as the kernel lets wait may wait to be accepted.
+const QUEUE: i32 = 65_535;
+
+/// Runs an ingress until the process is told to stop. `ready` is told where it listens, and for what.
 ///
 /// # Errors
 /// It can't start.
-pub fn run_ingress(config: Ingress) -> Result<(), RunError> {
+pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(), RunError> {
     config.check()?;
     engine::run(async move {
         let host = match &config.egress.host {
@@ -45,16 +52,18 @@ pub fn run_ingress(config: Ingress) -> Result<(), RunError> {
         let mut doors = Vec::new();
         for door in config.doors {
             let listener = listen(&door)?;
-            tracing::info!("listening at {door}");
-            doors.push((door, listener));
+            doors.push((door.at(listener.local_addr()?), listener));
         }
         // Whoever finds it knows that the doors are open.
         let status = engine.status_socket()?;
+        let shown: Vec<_> = doors.iter().map(|(door, _)| door.to_string()).collect();
+        ready(&shown);
         let this = Arc::new(Running {
             room: Semaphore::new(engine.streams_max),
             pool: Pool::new(config.pool.min(engine.streams_max)),
+            calls: Calls::new(),
             egress: config.egress,
-            shown: doors.iter().map(|(door, _)| door.to_string()).collect(),
+            shown,
             engine,
             tls,
         });
@@ -82,6 +91,7 @@ struct Running {
     /// A permit for each stream that may be open.
     room: Semaphore,
     pool: Pool,
+    calls: Calls,
     shown: Vec<String>,
 }
 
@@ -89,6 +99,8 @@ struct Running {
 enum NoStream {
     Refused(Reason, String),
     Carrier(CarrierError),
+    /// Its program has reset its connection.
+    Gone,
 }
 
 impl Running {
@@ -106,28 +118,21 @@ impl Running {
     /// others.
     async fn serve(self: Arc<Self>, door: Arc<Door>, listener: TcpListener) {
         loop {
-            match listener.accept().await {
-                Ok((local, from)) => {
-                    // Until a stream is open a close means that there was none: it is to look like
-                    // that, also while it waits.
-                    if reset_on_close(&local, true).is_err() {
-                        continue;
-                    }
-                    let Ok(permit) = self.room.acquire().await else { return };
-                    // It is returned by the task, which can't borrow it.
-                    permit.forget();
-                    let (this, door) = (Arc::clone(&self), Arc::clone(&door));
-                    tokio::spawn(async move {
-                        let _room = Room(&this.room);
-                        this.welcome(&door, local, from).await;
-                    });
-                }
-                Err(error) => {
-                    self.engine.complain(|| format!("a connection can't be accepted: {error}"));
-                    // One that went away at once, or no descriptors: others will be freed.
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
+            let (local, from) = self.engine.accept(&listener).await;
+            // Until a stream is open a close means that there was none: it is to look like that, also
+            // while it waits.
+            if reset_on_close(&local, true).is_err() {
+                continue;
             }
+            let Ok(permit) = self.room.acquire().await else { return };
+            // It is returned by the task, which can't borrow it.
+            permit.forget();
+            let (this, door) = (Arc::clone(&self), Arc::clone(&door));
+            tokio::spawn(async move {
+                let _room = Room(&this.room);
+                this.welcome(&door, local, from).await;
+                this.engine.descriptor_freed();
+            });
         }
     }
 
@@ -167,10 +172,15 @@ impl Running {
 
     /// Opens a stream to a target and runs it; a SOCKS client is told how that went.
     async fn connect(&self, mut local: TcpStream, early: Vec<u8>, target: &Target, socks: bool) {
-        let (mut carrier, bound) = match self.open(target).await {
+        let opened = tokio::select! {
+            opened = self.open(target) => opened,
+            () = is_gone(&local) => Err(NoStream::Gone),
+        };
+        let (mut carrier, bound) = match opened {
             Ok(opened) => opened,
             Err(why) => {
                 let reply = match &why {
+                    NoStream::Gone => return,
                     NoStream::Refused(reason, text) => {
                         self.engine.metrics.refused(*reason);
                         self.engine.complain(|| format!("no stream to {target}: {text}"));
@@ -204,20 +214,50 @@ impl Running {
     }
 
     /// A connection on which the stream to `target` has been opened, and the egress' address
-    /// there.
+    /// there. An egress that is overloaded, or starts again, is asked again for a while.
     async fn open(&self, target: &Target) -> Result<(Carrier, Target), NoStream> {
-        if let Some(carrier) = self.pool.take() {
-            match self.ask(carrier, target).await {
-                // It was closed while it waited, which nobody noticed before.
-                Err(NoStream::Carrier(CarrierError::Io(_) | CarrierError::Closed)) => {}
-                other => {
-                    self.engine.metrics.connections_reused.add(1);
-                    return other;
-                }
+        let since = Instant::now();
+        let mut pause = PAUSE.0;
+        loop {
+            let why = match self.connection(since).await {
+                Ok((carrier, is_new)) => match self.ask(carrier, target).await {
+                    // It was closed while it waited, which nobody noticed before.
+                    Err(NoStream::Carrier(CarrierError::Io(_) | CarrierError::Closed))
+                        if !is_new =>
+                    {
+                        continue;
+                    }
+                    Err(NoStream::Carrier(error)) if is_new => error,
+                    other => {
+                        self.engine.metrics.connections_reused.add(u64::from(!is_new));
+                        return other;
+                    }
+                },
+                Err(error) => error,
+            };
+            let patience = if why.is_refused() { REFUSED_PATIENCE } else { PATIENCE };
+            let next = Instant::now() + jittered(pause);
+            if !why.may_pass() || next > self.calls.deadline(since, patience) {
+                return Err(NoStream::Carrier(why));
             }
+            self.engine.metrics.connections_retried.add(1);
+            tokio::time::sleep_until(next.into()).await;
+            pause = (pause * 2).min(PAUSE.1);
         }
-        let carrier = self.call().await.map_err(NoStream::Carrier)?;
-        self.ask(carrier, target).await
+    }
+
+    /// A connection to the egress, and whether it is a new one: one that is ready, that another
+    /// stream gives back meanwhile, or that is made when it is its turn.
+    async fn connection(&self, since: Instant) -> Result<(Carrier, bool), CarrierError> {
+        if self.pool.size() == 0 {
+            return self.call(since).await.map(|carrier| (carrier, true));
+        }
+        let turn = tokio::select! {
+            biased;
+            carrier = self.pool.wait() => return Ok((carrier, false)),
+            turn = self.calls.turn(since) => turn,
+        };
+        self.call_in_turn(turn).await.map(|carrier| (carrier, true))
     }
 
     async fn ask(
@@ -242,13 +282,25 @@ impl Running {
         }
     }
 
-    /// A new connection to the egress.
-    async fn call(&self) -> Result<Carrier, CarrierError> {
+    /// A new connection to the egress, when it is its turn.
+    async fn call(&self, since: Instant) -> Result<Carrier, CarrierError> {
+        let turn = self.calls.turn(since).await;
+        self.call_in_turn(turn).await
+    }
+
+    async fn call_in_turn(&self, turn: Option<Call<'_>>) -> Result<Carrier, CarrierError> {
+        let turn = turn.ok_or(CarrierError::Expired)?;
         let time = self.engine.common.limits.handshake;
-        let carrier =
-            Carrier::connect(&self.egress, self.tls.clone(), &self.engine.hello, time).await?;
-        self.engine.metrics.connections_made.add(1);
-        Ok(carrier)
+        let made = Carrier::connect(&self.egress, self.tls.clone(), &self.engine.hello, time).await;
+        match &made {
+            Ok(_) => {
+                turn.succeeded();
+                self.engine.metrics.connections_made.add(1);
+            }
+            Err(error) if error.may_pass() && !error.is_refused() => turn.overloaded(),
+            Err(_) => drop(turn),
+        }
+        made
     }
 
     /// Keeps the pool full, and its connections alive.
@@ -257,7 +309,7 @@ impl Running {
         loop {
             self.pool.tidy();
             while self.pool.len() < self.pool.size() {
-                let why = match self.call().await {
+                let why = match self.call(Instant::now()).await {
                     Ok(carrier) => {
                         if self.pool.put(carrier) {
                             pause = RETRY.0;
@@ -278,6 +330,20 @@ impl Running {
             tokio::time::sleep(TIDY).await;
         }
     }
+}
+
+/// Until a program has reset its connection. (Its end may be that of its request.)
+async fn is_gone(local: &TcpStream) {
+    if local.ready(Interest::ERROR).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Something between a half and the whole, so that those who failed together don't come back
+/// together.
+fn jittered(time: Duration) -> Duration {
+    let random = RandomState::new().hash_one(0) % 1024;
+    time / 2 + time * random as u32 / 2048
 }
 
 /// Gives a permit back.
@@ -362,6 +428,6 @@ pub(crate) fn bind(address: SocketAddr, transparent: bool) -> io::Result<TcpList
         socket.set_ip_transparent_v4(true)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
+    socket.listen(QUEUE)?;
     TcpListener::from_std(socket.into())
 }

@@ -20,11 +20,13 @@
 //!   own, for a limited time and number.
 
 pub mod allow;
+mod calls;
 mod carrier;
 mod clock;
 mod config;
 mod egress;
 mod engine;
+mod handshakes;
 pub mod hello;
 mod ingress;
 pub mod message;
@@ -32,6 +34,7 @@ mod metrics;
 mod pool;
 mod press;
 mod pump;
+mod reception;
 pub mod security;
 pub mod socks;
 mod status;
@@ -40,7 +43,7 @@ pub mod transfer;
 mod uplink;
 
 pub use config::{
-    Common, ConfigError, Door, Egress, Ingress, Limits, PORT, Pressing, STREAM_BYTES_MAX,
+    Bound, Common, ConfigError, Door, Egress, Ingress, Limits, PORT, Pressing, STREAM_BYTES_MAX,
     is_framed, is_loopback,
 };
 pub use egress::run_egress;

@@ -59,7 +59,10 @@ pub(crate) struct Metrics {
     pub(crate) connections_made: Counter,
     pub(crate) connections_reused: Counter,
     pub(crate) connections_failed: Counter,
+    pub(crate) connections_retried: Counter,
     pub(crate) strangers: Counter,
+    pub(crate) evicted: Counter,
+    pub(crate) no_descriptors: Counter,
     tx: [Counter; 7],
     rx: [Counter; 4],
 }
@@ -126,7 +129,11 @@ impl Metrics {
             made: self.connections_made.get(),
             reused: self.connections_reused.get(),
             failed: self.connections_failed.get(),
+            retried: self.connections_retried.get(),
             strangers: self.strangers.get(),
+            handshakes: 0,
+            evicted: self.evicted.get(),
+            no_descriptors: self.no_descriptors.get(),
         }
     }
 

@@ -5,10 +5,13 @@
 //! how busy the link is could not be seen any more from whether it takes bytes.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use crate::carrier::Carrier;
+use crate::metrics::{Counter, Present};
 
 /// A connection without a stream is closed after this time: before a NAT or a firewall between
 /// the two forgets it, and before the egress does.
@@ -19,12 +22,19 @@ pub(crate) const WARM_TIME: Duration = Duration::from_secs(240);
 pub(crate) struct Pool {
     size: usize,
     warm: Mutex<VecDeque<(Instant, Carrier)>>,
+    /// Streams that wait for a connection: for each of these one more is kept.
+    waiting: Counter,
+    came: Notify,
 }
 
 impl Pool {
     /// Of so many connections at most.
     pub(crate) fn new(size: usize) -> Self {
-        Self { size, warm: Mutex::default() }
+        Self { size, warm: Mutex::default(), waiting: Counter::default(), came: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, Carrier)>> {
+        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -32,13 +42,13 @@ impl Pool {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.warm.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.lock().len()
     }
 
     /// The connection that was used last, of those that are still there.
     pub(crate) fn take(&self) -> Option<Carrier> {
         loop {
-            let last = self.warm.lock().unwrap_or_else(PoisonError::into_inner).pop_back();
+            let last = self.lock().pop_back();
             let (since, mut carrier) = last?;
             if since.elapsed() < WARM_TIME && carrier.is_quiet() {
                 return Some(carrier);
@@ -46,22 +56,39 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection whose stream has finished, if there is room for it. Whether it was fit to
-    /// be kept.
+    /// Waits for a connection that another stream gives back.
+    pub(crate) async fn wait(&self) -> Carrier {
+        let _waiting = Present::new(&self.waiting);
+        loop {
+            if let Some(carrier) = self.take() {
+                return carrier;
+            }
+            self.came.notified().await;
+        }
+    }
+
+    /// Keeps a connection whose stream has finished, if there is room for it, or somebody waits for
+    /// it. Whether it was fit to be kept.
     pub(crate) fn put(&self, mut carrier: Carrier) -> bool {
         if !carrier.is_quiet() {
             return false;
         }
-        let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
-        if warm.len() < self.size {
+        let waiting = usize::try_from(self.waiting.get()).unwrap_or(usize::MAX);
+        let mut warm = self.lock();
+        if warm.len() < self.size.saturating_add(waiting) {
             warm.push_back((Instant::now(), carrier));
+            drop(warm);
+            self.came.notify_one();
         }
         true
     }
 
-    /// Closes those that have waited for too long, or that the other end has closed.
+    /// Closes those that have waited for too long, that the other end has closed, or for which
+    /// nobody waits any more.
     pub(crate) fn tidy(&self) {
-        let mut warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warm = self.lock();
         warm.retain_mut(|(since, carrier)| since.elapsed() < WARM_TIME && carrier.is_quiet());
+        let spare = warm.len().saturating_sub(self.size);
+        warm.drain(..spare);
     }
 }

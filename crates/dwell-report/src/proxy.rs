@@ -106,8 +106,20 @@ pub struct ConnectionCounts {
     pub reused: u64,
     /// Attempts to connect that failed.
     pub failed: u64,
+    /// Attempts to connect that were repeated for a stream.
+    #[serde(default)]
+    pub retried: u64,
     /// Who connected and was sent away: no proxy, another key, another version, too slow.
     pub strangers: u64,
+    /// Who has connected now and has not shown the key yet.
+    #[serde(default)]
+    pub handshakes: u64,
+    /// Of those that were sent away: who had to make room for others.
+    #[serde(default)]
+    pub evicted: u64,
+    /// How often a connection had to wait because the process was out of file descriptors.
+    #[serde(default)]
+    pub no_descriptors: u64,
 }
 
 /// What goes to the other proxy.
@@ -180,6 +192,17 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
         human::count(connections.strangers),
         status.security,
     );
+    let ConnectionCounts { handshakes, evicted, retried, no_descriptors, .. } = *connections;
+    if evicted + retried + no_descriptors > 0 {
+        let _ = writeln!(
+            out,
+            "under pressure: {} handshakes under way, {} evicted, {} retried, {} times out of file descriptors",
+            human::count(handshakes),
+            human::count(evicted),
+            human::count(retried),
+            human::count(no_descriptors),
+        );
+    }
     let _ = writeln!(
         out,
         "sent: {} as {} on the link (ratio {}), {} of the blocks pressed, {} pressing",
@@ -262,6 +285,11 @@ received: 0 B as 0 B on the link (ratio -), - of the blocks pressed
 not opened: not_allowed 4
 ";
         assert_eq!(proxy_text(&status), expected);
+        let mut busy = status.clone();
+        busy.connections.evicted = 1200;
+        let line = "\nunder pressure: 0 handshakes under way, 1,200 evicted, 0 retried, \
+                    0 times out of file descriptors\nsent: ";
+        assert!(proxy_text(&busy).contains(line), "{}", proxy_text(&busy));
         let json = serde_json::to_string(&status).unwrap();
         assert_eq!(serde_json::from_str::<ProxyStatus>(&json).unwrap(), status);
     }

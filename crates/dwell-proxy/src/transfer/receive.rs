@@ -1,25 +1,26 @@
 //! The receiving end of a transfer.
 
-use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{self, SHA256};
 use dwell_stream::{BLOCK_LEN_MAX, Limits, Receiver, Unpress};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::output::{Output, Place};
 use super::{Meter, PIECE_BYTES, PIECES_MAX, Progress, Summary, TransferError};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, CarrierError};
 use crate::engine::{self, RunError, told_to_stop};
 use crate::hello::{Hello, Purpose};
 use crate::message::{Message, MessageError, Reason};
+use crate::reception::{Admitted, Reception};
 use crate::security::{self, Security};
 
 /// What is waited for, and where it is to go.
@@ -59,8 +60,10 @@ pub fn receive(
     engine::run(async move {
         let mut writer = None;
         let result = tokio::select! {
-            summary = receive_file(&job, ready, begun, tell, &mut writer) => summary,
+            // In this order, so that signals are heeded before anybody knows that it is there.
+            biased;
             _ = told_to_stop() => Err(TransferError::Interrupted),
+            summary = receive_file(&job, ready, begun, tell, &mut writer) => summary,
         };
         Ok(match (result, writer) {
             (Err(error), Some(writer)) => writer.give_up().await.ok_or(error),
@@ -122,19 +125,18 @@ async fn receive_file(
 }
 
 /// The first who knows the key; others are told off. All who have connected are heard at once, so
-/// that one who says nothing keeps nobody waiting; if they become too many, who has waited longest
-/// goes.
+/// that one who says nothing keeps nobody waiting.
 async fn accept(
     job: &Receive,
-    tls: Option<std::sync::Arc<rustls::ServerConfig>>,
+    tls: Option<Arc<rustls::ServerConfig>>,
     listener: &TcpListener,
 ) -> Result<Carrier, TransferError> {
+    let reception = Arc::new(Reception::new(HANDSHAKES_MAX));
     let mut heard = JoinSet::new();
-    let mut waiting = VecDeque::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => {
-                let (tcp, peer) = match accepted {
+            accepted = admit(&reception, listener) => {
+                let (admitted, tcp, peer) = match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         tracing::warn!("a connection can't be accepted: {error}");
@@ -143,25 +145,29 @@ async fn accept(
                         continue;
                     }
                 };
-                waiting.retain(|task: &AbortHandle| !task.is_finished());
-                if waiting.len() == HANDSHAKES_MAX
-                    && let Some(oldest) = waiting.pop_front()
-                {
-                    oldest.abort();
-                }
-                let (tls, time) = (tls.clone(), job.handshake);
-                waiting.push_back(heard.spawn(async move {
+                let (reception, tls, time) = (Arc::clone(&reception), tls.clone(), job.handshake);
+                heard.spawn(async move {
                     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
-                    (peer, Carrier::accept(tcp, peer, tls, &hello, time).await)
-                }));
+                    (peer, reception.welcome(admitted, tcp, peer, tls, &hello, time).await)
+                });
             }
-            Some(ended) = heard.join_next() => match ended {
-                Ok((_, Ok(carrier))) => return Ok(carrier),
-                Ok((peer, Err(error))) => tracing::warn!("{peer} is sent away: {error}"),
-                Err(_) => tracing::warn!("somebody is sent away, as too many have connected"),
+            Some(Ok((peer, ended))) = heard.join_next() => match ended {
+                Ok(carrier) => return Ok(carrier),
+                Err(CarrierError::OtherKey) => {
+                    tracing::warn!("{peer} is sent away: its key is not the one that is wanted here");
+                }
+                Err(error) => tracing::warn!("{peer} is sent away: {error}"),
             },
         }
     }
+}
+
+async fn admit(
+    reception: &Reception,
+    listener: &TcpListener,
+) -> io::Result<(Admitted, TcpStream, SocketAddr)> {
+    let (tcp, peer) = listener.accept().await?;
+    Ok((reception.admit(peer).await, tcp, peer))
 }
 
 enum Failure {

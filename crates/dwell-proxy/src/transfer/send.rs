@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::mpsc;
 
 use super::{Meter, PIECE_BYTES, PIECES_MAX, Progress, Summary, TransferError};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, CarrierError};
 use crate::config::Pressing;
 use crate::engine::{self, RunError, told_to_stop};
 use crate::hello::{Hello, Purpose};
@@ -69,10 +69,9 @@ async fn send_file(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, Tr
     };
     let tls = security::client(&job.security, Purpose::File, &host)?;
     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
-    let mut carrier =
-        Carrier::connect(&job.to, tls, &hello, job.connect).await.map_err(|error| {
-            TransferError::Connect { to: job.to.to_string(), why: error.to_string() }
-        })?;
+    let mut carrier = Carrier::connect(&job.to, tls, &hello, job.connect)
+        .await
+        .map_err(|error| not_connected(&job.to, &error))?;
     carrier.say(&Message::Offer { bytes: job.bytes, name: job.name.clone() }).await?;
     expect(&mut carrier, &Message::Accept).await?;
 
@@ -116,6 +115,14 @@ async fn send_file(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, Tr
     carrier.say(&Message::Digest { bytes, sha256 }).await?;
     expect(&mut carrier, &Message::Done).await?;
     Ok(Summary { name: job.name, progress: sending.meter.at(bytes, link_bytes), sha256 })
+}
+
+fn not_connected(to: &Target, error: &CarrierError) -> TransferError {
+    let to = to.to_string();
+    match error {
+        CarrierError::OtherKey => TransferError::OtherKey { to },
+        other => TransferError::Connect { to, why: other.to_string() },
+    }
 }
 
 /// Reads the message that must come now.

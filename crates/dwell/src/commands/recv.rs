@@ -117,8 +117,8 @@ impl Recv {
             replace: self.force,
             handshake: self.handshake_time,
         };
+        let hosts = hosts(listen.ip());
         let ready = |at: SocketAddr| {
-            let hosts = hosts(at);
             terminal::note(&invitation(hosts.first().copied(), at, &shown_key));
             if !quiet && let Some(note) = other_hosts(&hosts, at) {
                 terminal::note(&note);
@@ -192,12 +192,12 @@ fn other_hosts(hosts: &[IpAddr], at: SocketAddr) -> Option<String> {
     }
 }
 
-/// The addresses that lead to a listener, the likeliest first: the one that this machine would use
+/// The addresses that lead to who listens there, the likeliest first: the one that this machine would use
 /// to talk to the rest of the world, and then those of its interfaces. None if nobody else can
 /// reach it.
-fn hosts(at: SocketAddr) -> Vec<IpAddr> {
-    if !at.ip().is_unspecified() {
-        return vec![at.ip().to_canonical()];
+fn hosts(at: IpAddr) -> Vec<IpAddr> {
+    if !at.is_unspecified() {
+        return vec![at.to_canonical()];
     }
     let interfaces = reachable_addresses().unwrap_or_else(|error| {
         tracing::debug!("the addresses of this machine can't be listed: {error}");
@@ -248,7 +248,7 @@ mod tests {
     fn an_invitation_can_be_pasted() {
         let at = "192.0.2.7:7735".parse().unwrap();
         let line = "on the other machine: dwell send FILE 192.0.2.7:7735 --key abc";
-        assert_eq!(hosts(at), [at.ip()]);
+        assert_eq!(hosts(at.ip()), [at.ip()]);
         assert_eq!(invitation(Some(at.ip()), at, "--key abc"), line);
         let everywhere = "[::]:9".parse().unwrap();
         let line = "on the other machine: dwell send FILE 10.0.0.1:9 -";
@@ -271,8 +271,8 @@ mod tests {
     /// Whoever listens at all addresses of one kind can't be reached at those of the other kind.
     #[test]
     fn only_addresses_that_lead_here_are_named() {
-        assert!(hosts("0.0.0.0:9".parse().unwrap()).iter().all(IpAddr::is_ipv4));
-        assert!(hosts("[::]:9".parse().unwrap()).iter().all(|host| !host.is_loopback()));
+        assert!(hosts(Ipv4Addr::UNSPECIFIED.into()).iter().all(IpAddr::is_ipv4));
+        assert!(hosts(Ipv6Addr::UNSPECIFIED.into()).iter().all(|host| !host.is_loopback()));
     }
 
     #[test]

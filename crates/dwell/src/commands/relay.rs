@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use dwell_relay::config::Config;
 
 use super::check;
+use crate::descriptors;
 use crate::logging::Logging;
 
 const AFTER_HELP: &str = "\
@@ -44,6 +45,8 @@ impl Relay {
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
+        // Each peer has a socket.
+        descriptors::raise();
         dwell_relay::run(&self.config, config)?;
         Ok(ExitCode::SUCCESS)
     }

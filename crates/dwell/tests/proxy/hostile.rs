@@ -7,7 +7,7 @@ use dwell_proxy::hello::{Hello, Purpose};
 use dwell_proxy::message::Message;
 use dwell_testkit::corpus;
 
-use crate::pair::{Folder, Pair, echo, exchange, patient, wait_until};
+use crate::pair::{Folder, Pair, dwell, echo, exchange, patient, wait_until};
 
 /// What comes back before the egress closes the connection.
 fn answer(to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
@@ -105,4 +105,44 @@ fn another_version_is_told_why() {
     let (hello, _) = Hello::decode(&answer(pair.egress_at, &later.encode())).unwrap().unwrap();
     assert_eq!(hello.versions, (0, 0));
     assert!(hello.text.contains("use the same dwell"), "{}", hello.text);
+}
+
+#[test]
+fn another_key_is_named_at_both_ends() {
+    let folder = Folder::new();
+    let keys = ["one", "other"].map(|name| folder.path(name));
+    for key in &keys {
+        assert!(dwell().args(["genpsk", "--out"]).arg(key).status().unwrap().success());
+    }
+    let [one, other] = keys.each_ref().map(|key| key.to_str().unwrap());
+    let pair = Pair::in_folder(Folder::new(), echo(), &["--psk", one], &["--psk", other]);
+    assert!(exchange(pair.connect(), b"hello").is_err());
+    for name in ["ingress", "egress"] {
+        wait_until("it is said", || pair.log(name).contains("the keys of the two ends differ"));
+        let log = pair.log(name);
+        assert!(log.contains("--psk") && !log.contains("certificate"), "{log}");
+    }
+    // What can't succeed is not tried again.
+    assert_eq!(pair.statuses()[0].connections.retried, 0);
+}
+
+#[test]
+fn who_has_no_key_where_one_is_wanted_is_named() {
+    let folder = Folder::new();
+    let key = folder.path("psk");
+    assert!(dwell().args(["genpsk", "--out"]).arg(&key).status().unwrap().success());
+    let key = key.to_str().unwrap();
+    let pair = Pair::in_folder(Folder::new(), echo(), &["--psk", key], &[]);
+    wait_until("it is said", || pair.log("egress").contains("does not speak TLS"));
+}
+
+#[test]
+fn proxies_say_where_they_listen() {
+    let target = echo();
+    let pair = Pair::new(target, &[], &[]);
+    let (ingress, egress) = (pair.log("ingress"), pair.log("egress"));
+    let (door, socks, at) = (pair.door, pair.socks, pair.egress_at);
+    assert!(ingress.contains(&format!("listening at {door} to {target}\n")), "{ingress}");
+    assert!(ingress.contains(&format!("listening at {socks} SOCKS5\n")), "{ingress}");
+    assert_eq!(egress, format!("listening at {at}\n"));
 }

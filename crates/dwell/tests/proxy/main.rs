@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod hostile;
+mod load;
 mod pair;
 mod socks;
 mod streams;

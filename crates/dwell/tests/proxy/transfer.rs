@@ -123,6 +123,8 @@ fn a_wrong_key_is_of_no_use() {
     command.args(["send", "/dev/null", &receiver.words[0], "--key", &wrong]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("has another key") && !said.contains("certificate"), "{said}");
     assert!(folder.names().is_empty());
     // The right one still is.
     let mut command = dwell();
@@ -130,7 +132,7 @@ fn a_wrong_key_is_of_no_use() {
     assert!(command.output().unwrap().status.success());
     let (code, said) = receiver.end();
     assert_eq!(code, 0);
-    assert!(said.contains("is sent away"), "{said}");
+    assert!(said.contains("is sent away: its key is not the one"), "{said}");
 }
 
 /// Strangers may be patient, and many.
@@ -196,6 +198,49 @@ fn an_interrupted_receiver_leaves_nothing() {
         assert!(folder.names().is_empty());
         assert_eq!(sender.wait(), 1);
     }
+}
+
+/// What a killed receiver leaves behind is removed by the next one for the same place, but not what
+/// another one still writes.
+#[test]
+fn what_a_killed_receiver_left_is_removed() {
+    let folder = Folder::new();
+    let (mut receiver, mut sender) = begun(&folder);
+    receiver.process.signal(Signal::KILL);
+    assert_eq!(receiver.end().0, -1);
+    assert_eq!(sender.wait(), 1);
+    let left = folder.names();
+    assert_eq!(left.len(), 1);
+    // One for another file does not touch it.
+    let other =
+        dwell().args(["recv", "--listen", "192.0.2.1:1", "other"]).current_dir(&folder.0).output();
+    assert_eq!((other.unwrap().status.code(), folder.names()), (Some(1), left.clone()));
+
+    let mut command = dwell();
+    command.args(["recv", "--listen", &free_port().to_string(), "file"]).current_dir(&folder.0);
+    let mut process = Process(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut said = BufReader::new(process.0.stderr.take().unwrap()).lines();
+    let line = said.next().unwrap().unwrap();
+    assert!(line.contains(&left[0]) && line.contains("was killed"), "{line}");
+    assert!(said.next().unwrap().unwrap().contains("dwell send FILE"));
+    assert!(folder.names().is_empty());
+    process.signal(Signal::TERM);
+    assert_eq!(process.wait(), 130);
+}
+
+#[test]
+fn what_another_receiver_writes_is_left_alone() {
+    let folder = Folder::new();
+    let (mut receiver, mut sender) = begun(&folder);
+    let before = folder.names();
+    let mut second = Receiver::start(&folder.0, &[]);
+    assert_eq!(folder.names(), before);
+    second.process.signal(Signal::TERM);
+    assert_eq!(second.end().0, 130);
+    assert_eq!(folder.names(), before);
+    drop(sender.0.stdin.take());
+    assert_eq!((sender.wait(), receiver.end().0), (0, 0));
+    assert_eq!(folder.names(), ["file"]);
 }
 
 #[test]

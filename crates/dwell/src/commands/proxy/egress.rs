@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use dwell_proxy::allow::{AllowList, Rule};
 use dwell_proxy::{PORT, run_egress};
 
-use super::options::Options;
+use super::options::{Options, listening};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -57,11 +57,13 @@ impl Egress {
         });
         let place = format!("who connects to {listen}");
         let security = self.options.protection.security(&place, listen.ip().is_loopback(), None)?;
-        run_egress(dwell_proxy::Egress {
-            common: self.options.common("egress", security)?,
+        let besides = dwell_proxy::Egress::descriptors_besides;
+        let egress = dwell_proxy::Egress {
+            common: self.options.common("egress", security, besides)?,
             listen,
             allow: AllowList::new(self.allow),
-        })?;
+        };
+        run_egress(egress, listening)?;
         Ok(ExitCode::SUCCESS)
     }
 }

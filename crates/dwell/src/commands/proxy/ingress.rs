@@ -10,7 +10,7 @@ use dwell_proxy::socks::Users;
 use dwell_proxy::target::{Host, Target};
 use dwell_proxy::{Door, PORT, is_loopback, run_ingress};
 
-use super::options::Options;
+use super::options::{Options, listening};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -126,12 +126,15 @@ impl Ingress {
             doors.push(Door::Socks { listen, users: users.clone() });
         }
         doors.extend(self.transparent.into_iter().map(|listen| Door::Transparent { listen }));
-        run_ingress(dwell_proxy::Ingress {
-            common: self.options.common("ingress", security)?,
+        let pool = usize::from(self.pool);
+        let besides = dwell_proxy::Ingress::descriptors_besides(doors.len(), pool);
+        let ingress = dwell_proxy::Ingress {
+            common: self.options.common("ingress", security, |_| besides)?,
             egress: self.egress,
             doors,
-            pool: usize::from(self.pool),
-        })?;
+            pool,
+        };
+        run_ingress(ingress, listening)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -8,8 +8,10 @@ use dwell_base::ByteSize;
 use dwell_base::time::parse_duration_ns;
 use dwell_codec::CodecSpec;
 use dwell_proxy::security::{Certificates, Security, read_psk};
-use dwell_proxy::{Common, ConfigError, Limits, Pressing, default_status, is_framed};
+use dwell_proxy::{Bound, Common, ConfigError, Limits, Pressing, default_status, is_framed};
 use dwell_stream::Strategy;
+
+use crate::{descriptors, terminal};
 
 const SECURITY: &str = "Security";
 const COMPRESSION: &str = "Compression";
@@ -104,10 +106,10 @@ pub(super) struct Options {
     /// The codecs that this end may use, as lz4,zstd:3 [default: lz4, zstd from -5 to 9, deflate]
     #[arg(long, value_name = "CODECS", value_delimiter = ',', help_heading = COMPRESSION)]
     codec: Vec<CodecSpec>,
-    /// Streams at once
-    #[arg(long, value_name = "COUNT", default_value = "1000", help_heading = LIMITS)]
+    /// Streams at once [default: as many as memory and file descriptors allow]
+    #[arg(long, value_name = "COUNT", help_heading = LIMITS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    streams_max: u32,
+    streams_max: Option<u32>,
     /// What all streams together may hold; about 1.4 MB each at most
     #[arg(long, value_name = "SIZE", default_value = "1536MiB", help_heading = LIMITS)]
     memory_max: ByteSize,
@@ -149,9 +151,20 @@ pub(in crate::commands) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Says where a proxy listens: a line for each place.
+pub(super) fn listening(places: &[String]) {
+    places.iter().for_each(|place| terminal::note(&format!("listening at {place}")));
+}
+
 impl Options {
-    /// For the end `role`, which is protected so.
-    pub(super) fn common(self, role: &str, security: Security) -> anyhow::Result<Common> {
+    /// For the end `role`, which is protected so, and needs so many of this many file descriptors for
+    /// something else than streams.
+    pub(super) fn common(
+        self,
+        role: &str,
+        security: Security,
+        descriptors_besides: impl FnOnce(u64) -> u64,
+    ) -> anyhow::Result<Common> {
         let name = self.name.unwrap_or_else(|| role.to_owned());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         ensure!(
@@ -166,29 +179,64 @@ impl Options {
             (Some(path), _) => Some(path),
             (None, _) => default_status(&name),
         };
+        let descriptors_max = descriptors::raise();
+        let wanted = self.streams_max.map(usize::try_from).transpose()?;
         let limits = Limits {
-            streams_max: usize::try_from(self.streams_max)?,
+            streams_max: wanted.unwrap_or(usize::MAX),
             memory_bytes_max: self.memory_max.0,
+            descriptors_max,
+            descriptors_besides: descriptors_besides(descriptors_max),
             handshake: self.handshake_time,
             connect: self.connect_time,
             idle: self.idle,
         };
-        if limits.streams() < limits.streams_max {
-            tracing::warn!(
-                "--memory-max {} leaves room for {} streams at once, not {}",
-                self.memory_max,
-                limits.streams(),
-                limits.streams_max
-            );
+        if let Some(warning) = shortage(&limits, wanted) {
+            tracing::warn!("{warning}");
         }
         let pressing = Pressing { strategy: self.strategy, codecs: self.codec, wish: self.wish };
         Ok(Common { name, status, security, pressing, limits })
     }
 }
 
+/// What must be said if there may be fewer streams than was asked for, or than memory allows.
+fn shortage(limits: &Limits, wanted: Option<usize>) -> Option<String> {
+    let (bound, streams) = limits.bound();
+    let most = wanted.map_or_else(String::new, |wanted| format!(", not {wanted}"));
+    match bound {
+        Bound::Descriptors => Some(format!(
+            "at most {streams} streams at once{most}: this process may have {} file descriptors, and \
+             each stream takes two; raise the hard limit (`ulimit -Hn`, or LimitNOFILE= in a systemd \
+             unit)",
+            limits.descriptors_max
+        )),
+        Bound::Memory if wanted.is_some() => Some(format!(
+            "at most {streams} streams at once{most}: --memory-max {} leaves no room for more",
+            ByteSize(limits.memory_bytes_max)
+        )),
+        Bound::Memory | Bound::Streams => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_bounds_streams_is_named() {
+        let limits = Limits::default();
+        assert_eq!(shortage(&limits, None), None);
+        let few = Limits { descriptors_max: 1024, ..limits.clone() };
+        let said = shortage(&few, None).unwrap();
+        assert!(
+            said.starts_with("at most 480 streams at once: this process may have 1024"),
+            "{said}"
+        );
+        let wanted = Limits { streams_max: 2000, ..limits };
+        let said = shortage(&wanted, Some(2000)).unwrap();
+        assert!(said.contains("1170 streams at once, not 2000: --memory-max 1610.6 MB"), "{said}");
+        let wanted = Limits { streams_max: 100, ..few };
+        assert_eq!(shortage(&wanted, Some(100)), None);
+    }
 
     #[test]
     fn times_have_units_and_bounds() {

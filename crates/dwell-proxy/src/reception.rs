@@ -1,0 +1,113 @@
+//! Takes in connections that have not shown the key yet: who may be here, and for how long.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+
+use crate::carrier::{Carrier, CarrierError};
+use crate::handshakes::{Handshakes, Ticket};
+use crate::hello::Hello;
+
+/// The longest time until a connection's first byte. Whoever connects speaks at once, and may lose
+/// that twice.
+const FIRST_BYTE_TIME: Duration = Duration::from_secs(3);
+/// How often a full table is looked at again: connections stall without anything happening.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Connections without a key, at most a given number.
+#[derive(Debug)]
+pub(crate) struct Reception {
+    table: Mutex<Handshakes<oneshot::Sender<()>>>,
+    freed: Notify,
+}
+
+/// A place for one connection.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    ticket: Ticket,
+    /// Fails when the place is given to somebody else.
+    evicted: oneshot::Receiver<()>,
+}
+
+impl Reception {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { table: Mutex::new(Handshakes::new(max)), freed: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Handshakes<oneshot::Sender<()>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of connections that have not shown the key yet.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Finds a place for a connection; if need be that of another one, which ends. As long as all
+    /// others make progress it waits, and so do those behind it, in the kernel's queue.
+    pub(crate) async fn admit(&self, peer: SocketAddr) -> Admitted {
+        let (mut alarm, evicted) = oneshot::channel();
+        loop {
+            let arrived = self.lock().arrive(Instant::now(), peer.ip(), alarm);
+            match arrived {
+                Ok((ticket, _)) => return Admitted { ticket, evicted },
+                Err(back) => alarm = back,
+            }
+            let _ = tokio::time::timeout(LOOK, self.freed.notified()).await;
+        }
+    }
+
+    /// Waits until a connection has shown the key, but no longer than `time`.
+    pub(crate) async fn welcome(
+        &self,
+        admitted: Admitted,
+        tcp: TcpStream,
+        peer: SocketAddr,
+        tls: Option<Arc<ServerConfig>>,
+        ours: &Hello,
+        time: Duration,
+    ) -> Result<Carrier, CarrierError> {
+        let Admitted { ticket, evicted } = admitted;
+        let mut place = Place { reception: self, ticket, has_key: false };
+        let shaking = async {
+            first_byte(&tcp, time.min(FIRST_BYTE_TIME)).await?;
+            self.lock().spoke(Instant::now(), &place.ticket);
+            Carrier::accept(tcp, peer, tls, ours, time).await
+        };
+        let accepted = tokio::select! {
+            accepted = shaking => accepted,
+            _ = evicted => Err(CarrierError::Evicted),
+        };
+        place.has_key = accepted.is_ok();
+        accepted
+    }
+}
+
+/// Gives a place back, however its connection ended.
+struct Place<'a> {
+    reception: &'a Reception,
+    ticket: Ticket,
+    has_key: bool,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.reception.lock().ended(Instant::now(), &self.ticket, self.has_key);
+        self.reception.freed.notify_one();
+    }
+}
+
+/// Until then nothing is allocated for a connection.
+async fn first_byte(tcp: &TcpStream, time: Duration) -> Result<(), CarrierError> {
+    let mut byte = [0];
+    match tokio::time::timeout(time, tcp.peek(&mut byte)).await {
+        Err(_) => Err(CarrierError::Expired),
+        Ok(Ok(0)) => Err(CarrierError::Closed),
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.into()),
+    }
+}
