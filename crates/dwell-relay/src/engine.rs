@@ -9,12 +9,13 @@ mod error;
 mod metrics;
 mod outbox;
 mod resolver;
+mod routes;
 mod sockets;
 mod status;
 mod worker;
 mod world;
 
-pub use error::RunError;
+pub use error::{RunError, StatusError};
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -25,11 +26,11 @@ use dwell_base::time::SECOND_NS;
 use dwell_report::status::Problem;
 use dwell_wire::CloseReason;
 
-use crate::config::{Config, MTU_MIN, MtuConfig};
+use crate::config::{Config, MTU_MIN, MtuConfig, NodeConfig};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
 use crate::io::privilege::{self, User};
-use crate::io::route::{LinkSettings, RouteGuard, Routes};
+use crate::io::route::{LinkSettings, RouteGuard, RouteWatch, Routes};
 use crate::io::signal::Signals;
 use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
 use crate::io::udp::{RecvBatch, UdpPort};
@@ -37,6 +38,7 @@ use crate::node::{Finding, Node, NodeEvent};
 use crate::trust::RandomSource;
 use metrics::MetricsServer;
 use resolver::Resolver;
+use routes::{RouteCare, adopt_routes};
 use sockets::{addresses, narrow, peer_token, unsent};
 use status::StatusSocket;
 use worker::Worker;
@@ -47,6 +49,7 @@ const LISTENER: Token = Token(1);
 const SIGNALS: Token = Token(2);
 const WAKER: Token = Token(3);
 const STATUS: Token = Token(4);
+const ROUTES: Token = Token(5);
 /// Peers' sockets come after the others.
 const FIRST_PEER: u16 = 8;
 
@@ -73,13 +76,16 @@ pub fn run(path: &Path, config: Config) -> Result<(), RunError> {
         tracing::warn!("timers are blunt: {error}");
     }
     let mut engine = Engine::new(path, config)?;
-    engine.give_up_privileges()?;
-    // Threads are started only now: what a thread may do is its own.
+    // Threads are started only now, after privileges were dropped: what a thread may do is its own.
     engine.look_up_names();
     engine.serve_metrics()?;
-    engine.serve()?;
-    engine.stop();
-    Ok(())
+    engine.routes.outlive();
+    let result = engine.serve();
+    match &result {
+        Ok(()) => engine.stop(),
+        Err(_) => engine.report_routes_left(),
+    }
+    result
 }
 
 struct Engine {
@@ -94,6 +100,8 @@ struct Engine {
     metrics_listener: Option<TcpListener>,
     metrics: Option<MetricsServer>,
     routes: RouteGuard,
+    route_watch: RouteWatch,
+    route_care: RouteCare,
     from_tun: PacketBatch,
     from_net: RecvBatch,
     read: TunCount,
@@ -114,8 +122,6 @@ impl Engine {
     fn new(path: &Path, config: Config) -> Result<Self, RunError> {
         let endpoints = addresses(&config);
         let node = Node::new(&config, &endpoints, &mut random_source)?;
-        let listener = listen(config.node.listen)
-            .map_err(|source| RunError::Listen { address: config.node.listen, source })?;
         let poller = Poller::new().map_err(RunError::system("make an epoll instance"))?;
         let waker = Waker::new().map_err(RunError::system("make an eventfd"))?;
         let signals = Signals::new().map_err(RunError::system("watch signals"))?;
@@ -123,10 +129,7 @@ impl Engine {
         let worker = Worker::new(waker.clone());
         let status = match &config.node.status {
             None => None,
-            Some(path) => Some(
-                StatusSocket::bind(path)
-                    .map_err(|source| RunError::Status { path: path.clone(), source })?,
-            ),
+            Some(path) => Some(StatusSocket::bind(path)?),
         };
         let metrics_listener = match config.node.metrics {
             None => None,
@@ -135,6 +138,15 @@ impl Engine {
                     .map_err(|source| RunError::Metrics { address, source })?,
             ),
         };
+        let mut routes = RouteGuard::new(Routes::new()?);
+        let route_watch = RouteWatch::new()?;
+        let tun = make_tun(&config.node, &node, routes.routes())?;
+        drop_privileges(&config.node, status.as_ref())?;
+        // Sockets share a port only with those of the same user: this one, from now on.
+        let listener = listen(config.node.listen)
+            .map_err(|source| RunError::Listen { address: config.node.listen, source })?;
+        // Not before the interface is there: a relay that runs already has it.
+        adopt_routes(&mut routes, &config.node)?;
         let world = World {
             wires: Vec::new(),
             listener,
@@ -145,7 +157,6 @@ impl Engine {
             events: Vec::new(),
             tun_gone: false,
         };
-        let routes = RouteGuard::new(Routes::new()?);
         let mut engine = Self {
             path: path.to_owned(),
             config,
@@ -158,6 +169,8 @@ impl Engine {
             metrics_listener,
             metrics: None,
             routes,
+            route_watch,
+            route_care: RouteCare::default(),
             from_tun: PacketBatch::new(0, u16::MAX),
             from_net: RecvBatch::new(4),
             read: TunCount::default(),
@@ -172,7 +185,7 @@ impl Engine {
         };
         engine.register()?;
         engine.connect_peers();
-        engine.open_tun()?;
+        engine.take_tun(tun)?;
         engine.sync_routes()?;
         Ok(engine)
     }
@@ -185,30 +198,13 @@ impl Engine {
         Ok(())
     }
 
-    fn give_up_privileges(&self) -> Result<(), RunError> {
-        let node = &self.config.node;
-        let user = match &node.user {
-            Some(name) if privilege::is_root() => {
-                Some(User::named(name).map_err(RunError::system("become another user"))?)
-            }
-            Some(name) => {
-                tracing::warn!("only root can become \"{name}\": this goes on as it is");
-                None
-            }
-            None => None,
-        };
-        if let (Some(user), Some(status)) = (user, &self.status) {
-            status.give_to(user.uid, user.gid).map_err(RunError::system("hand the status over"))?;
-        }
-        privilege::give_up(node.listen.port(), user).map_err(RunError::system("give privileges up"))
-    }
-
     fn register(&mut self) -> Result<(), RunError> {
         let watch = RunError::system("watch a descriptor");
         (|| {
             self.poller.register(&self.world.listener, LISTENER, Interest::Read)?;
             self.poller.register(&self.signals, SIGNALS, Interest::Read)?;
             self.poller.register(&self.waker, WAKER, Interest::Read)?;
+            self.poller.register(&self.route_watch, ROUTES, Interest::Read)?;
             match &self.status {
                 Some(status) => self.poller.register(status, STATUS, Interest::Read),
                 None => Ok(()),
@@ -218,19 +214,16 @@ impl Engine {
     }
 
     fn open_tun(&mut self) -> Result<(), RunError> {
-        self.tun_mtu = self.wanted_mtu();
-        let options = TunOptions {
-            name: self.config.node.tun.clone(),
-            mtu: self.tun_mtu,
-            addresses: self.config.node.addresses.clone(),
-            offload: self.config.node.offload,
-        };
-        let tun = Tun::open(&options)?;
-        let queue = LinkSettings { txqueuelen: Some(TUN_QUEUE_PACKETS), ..Default::default() };
-        self.routes.routes().set_link(tun.ifindex(), &queue)?;
+        let tun = make_tun(&self.config.node, &self.node, self.routes.routes())?;
+        self.take_tun(tun)
+    }
+
+    fn take_tun(&mut self, tun: Tun) -> Result<(), RunError> {
         self.poller
             .register(&tun, TUN, Interest::Read)
             .map_err(RunError::system("watch the TUN"))?;
+        self.tun_mtu = self.wanted_mtu();
+        tun.set_mtu(self.tun_mtu)?;
         self.node.set_tun_mtu(self.tun_mtu);
         let packet_max = self.node.packet_max();
         if self.tun_mtu > packet_max {
@@ -252,41 +245,7 @@ impl Engine {
     }
 
     fn wanted_mtu(&self) -> u16 {
-        match self.config.node.mtu {
-            MtuConfig::Auto => self.node.packet_max().max(MTU_MIN),
-            MtuConfig::Fixed(mtu) => mtu,
-        }
-    }
-
-    /// Makes the routes what the peers' states ask for.
-    fn sync_routes(&mut self) -> Result<(), RunError> {
-        let Some(tun) = &self.world.tun else { return Ok(()) };
-        let index = tun.ifindex();
-        let mut wanted = Vec::new();
-        for peer in (0..self.node.peer_count()).filter(|&peer| self.node.wants_routes(peer)) {
-            let Some(config) = self.node.peer_config(peer) else { continue };
-            wanted.extend(config.prefixes.iter().map(|prefix| (*prefix, index, config.metric)));
-        }
-        if self.stopping {
-            wanted.clear();
-        }
-        let stale: Vec<_> =
-            self.routes.added().iter().filter(|route| !wanted.contains(route)).copied().collect();
-        for (prefix, index, metric) in stale {
-            if let Err(error) = self.routes.remove(prefix, index, metric) {
-                tracing::warn!("{error}");
-            }
-        }
-        // One that can't be set must not keep the others from being set.
-        let mut result = Ok(());
-        for (prefix, index, metric) in wanted {
-            if !self.routes.added().contains(&(prefix, index, metric))
-                && let Err(error) = self.routes.add(prefix, index, metric)
-            {
-                result = result.and(Err(error.into()));
-            }
-        }
-        result
+        wanted_mtu(&self.config.node, &self.node)
     }
 
     fn serve(&mut self) -> Result<(), RunError> {
@@ -305,6 +264,7 @@ impl Engine {
             }
             let deadline = self.node.deadline().min(stop_at).min(self.tun_retry_at);
             let deadline = deadline.min(self.look_after_at).min(self.reopen_due());
+            let deadline = deadline.min(self.route_care.due());
             self.poller
                 .wait(Some(deadline), now, &mut ready)
                 .map_err(RunError::system("wait for events"))?;
@@ -315,6 +275,7 @@ impl Engine {
                     SIGNALS => self.on_signals()?,
                     WAKER => self.on_woken(),
                     STATUS => self.tell_status(),
+                    ROUTES => self.on_route_events(),
                     Token(number) => {
                         let peer = usize::from(number - FIRST_PEER);
                         if event.readable || event.failed {
@@ -357,6 +318,9 @@ impl Engine {
         }
         if now >= self.reopen_due() {
             self.reopen(now);
+        }
+        if now >= self.route_care.due() {
+            self.care_for_routes(now);
         }
     }
 
@@ -540,8 +504,8 @@ impl Engine {
         let Some(tun) = self.world.tun.take() else { return };
         tracing::error!("interface {} was deleted: making it anew", tun.name());
         let _ = self.poller.deregister(&tun, TUN);
-        // Its routes went with it.
-        self.routes.keep();
+        // Its routes went with it; those that refuse what it should carry stay.
+        self.routes.forget_interface();
         self.tun_retry_at = now;
     }
 
@@ -561,6 +525,45 @@ impl Engine {
         self.log_report();
         tracing::info!("stopped");
     }
+}
+
+/// Makes the interface as the configuration wants it.
+fn make_tun(config: &NodeConfig, node: &Node, routes: &Routes) -> Result<Tun, RunError> {
+    let options = TunOptions {
+        name: config.tun.clone(),
+        mtu: wanted_mtu(config, node),
+        addresses: config.addresses.clone(),
+        offload: config.offload,
+    };
+    let tun = Tun::open(&options)?;
+    let queue = LinkSettings { txqueuelen: Some(TUN_QUEUE_PACKETS), ..Default::default() };
+    routes.set_link(tun.ifindex(), &queue)?;
+    Ok(tun)
+}
+
+fn wanted_mtu(config: &NodeConfig, node: &Node) -> u16 {
+    match config.mtu {
+        MtuConfig::Auto => node.packet_max().max(MTU_MIN),
+        MtuConfig::Fixed(mtu) => mtu,
+    }
+}
+
+/// Becomes the user that the relay remains, and keeps no more privileges than it needs later.
+fn drop_privileges(node: &NodeConfig, status: Option<&StatusSocket>) -> Result<(), RunError> {
+    let user = match &node.user {
+        Some(name) if privilege::is_root() => {
+            Some(User::named(name).map_err(RunError::system("become another user"))?)
+        }
+        Some(name) => {
+            tracing::warn!("only root can become \"{name}\": this goes on as it is");
+            None
+        }
+        None => None,
+    };
+    if let (Some(user), Some(status)) = (user, status) {
+        status.give_to(user.uid, user.gid).map_err(RunError::system("hand the status over"))?;
+    }
+    privilege::give_up(node.listen.port(), user).map_err(RunError::system("drop privileges"))
 }
 
 /// The port that hears everybody.

@@ -138,6 +138,10 @@ pub struct PeerStatus {
     pub problems: Vec<ProblemStatus>,
     /// How datagrams are protected: `"keys"`, `"psk"` or `"none"`.
     pub security: String,
+    /// What becomes of packets for the peer while it is not up: `"closed"` refuses them, `"open"`
+    /// lets them leave by other routes.
+    #[serde(default)]
+    pub on_dead: String,
     /// The scheme, by its preset's name.
     pub scheme: String,
     /// The codec and its level, as in the configuration.

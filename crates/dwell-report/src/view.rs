@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::human::{self, NOTHING};
-use crate::status::{PeerStatus, ProblemStatus, RateSource, RxStatus, Status};
+use crate::status::{PeerState, PeerStatus, ProblemStatus, RateSource, RxStatus, Status};
 use crate::table::{Column, Table};
 
 /// What the column `saved` says.
@@ -179,6 +179,19 @@ fn received(status: &Status) -> Table {
     table
 }
 
+/// What becomes of the packets for a peer that is not up.
+fn while_not_up(peer: &PeerStatus) -> Option<&'static str> {
+    match (peer.state, peer.on_dead.as_str()) {
+        (PeerState::Up, _) => None,
+        (_, "closed") => Some("packets for it are refused until it is up (on_dead = \"closed\")"),
+        (_, "open") => Some(
+            "packets for it leave by other routes until it is up, not protected by dwell \
+             (on_dead = \"open\")",
+        ),
+        _ => None,
+    }
+}
+
 /// What came from a peer and was not accepted, by reason.
 fn refused(rx: &RxStatus) -> [(&'static str, u64); 6] {
     [
@@ -210,6 +223,9 @@ fn notes(peer: &PeerStatus) -> String {
         if let Some(reasons) = reasons {
             let _ = writeln!(out, "{}: {what}: {reasons}", peer.name);
         }
+    }
+    if let Some(fate) = while_not_up(peer) {
+        let _ = writeln!(out, "{}: {fate}", peer.name);
     }
     let (rx, tx) = (&peer.rx, &peer.tx);
     for (what, count) in [
@@ -343,6 +359,23 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
         };
         let expected = "hub: a link further on carries 5 Mbit/s; 9.0 ms of queue stand there\n";
         assert_eq!(notes(&beyond), expected);
+    }
+
+    #[test]
+    fn a_peer_that_is_not_up_says_what_becomes_of_its_packets() {
+        let said = |state, on_dead: &str| {
+            notes(&PeerStatus {
+                name: "hub".into(),
+                state,
+                on_dead: on_dead.into(),
+                ..PeerStatus::default()
+            })
+        };
+        for state in [PeerState::Connecting, PeerState::Down] {
+            assert!(said(state, "closed").contains("are refused until it is up"));
+            assert!(said(state, "open").contains("by other routes until it is up, not protected"));
+        }
+        assert_eq!(said(PeerState::Up, "open"), "");
     }
 
     #[test]

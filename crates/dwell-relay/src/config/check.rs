@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::error::Errors;
 use super::read::Peer;
-use super::{Config, Endpoint, NodeConfig, PeerConfig, RateConfig, Security};
+use super::{Config, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, Security};
 
 /// Tells what can't be, though each value by itself can.
 pub(super) fn across(node: &NodeConfig, peers: &[Peer<'_>], errors: &mut Errors<'_>) {
@@ -137,8 +137,17 @@ impl Config {
             warnings.extend(self.routing_loop(peer));
             warnings.extend(without_security(peer));
             warnings.extend(never_waits(peer));
+            warnings.extend(past_the_tunnel(peer));
+            warnings.extend(self.own_as_the_peers(peer));
         }
         warnings.extend(self.carried_past_site());
+        if self.node.user.as_deref() == Some("nobody") {
+            warnings.push(
+                "user = \"nobody\" is the user of other programs too, which could share the relay's \
+                 UDP port and take its datagrams: make a user of its own"
+                    .to_owned(),
+            );
+        }
         let deadline = self.classes.iter().find(|class| class.max_wait_ns.is_some());
         let holds = |peer: &PeerConfig| matches!(peer.scheme.trigger, Trigger::Chunk { .. });
         match (deadline, self.peers.iter().find(|peer| holds(peer))) {
@@ -163,6 +172,29 @@ impl Config {
             ));
         }
         warnings
+    }
+
+    /// Packets for what is here never come to the relay.
+    fn own_as_the_peers(&self, peer: &PeerConfig) -> Option<String> {
+        let of_prefix = |prefix: &IpNet| {
+            let is_host = prefix.prefix_len() == prefix.max_prefix_len();
+            let is_own = self.node.addresses.iter().any(|own| own.addr() == prefix.addr());
+            if is_host && is_own {
+                return Some(format!(
+                    "{prefix} is an address of this node itself (see addresses under [node]), and \
+                     \"{}\" has it among its prefixes: packets for it never enter the tunnel; write \
+                     the address of the peer",
+                    peer.name
+                ));
+            }
+            let local = self.node.local.iter().find(|local| local.contains(prefix))?;
+            Some(format!(
+                "{prefix}, a prefix of \"{}\", lies within {local}, which is at this node (see local \
+                 under [node]): remove one of the two",
+                peer.name
+            ))
+        };
+        peer.prefixes.iter().find_map(of_prefix)
     }
 
     /// Transit goes by prefixes alone: it does not know which networks the kernel has other routes to.
@@ -215,6 +247,16 @@ fn without_security(peer: &PeerConfig) -> Option<String> {
          for paths that are protected already, such as WireGuard or IPsec",
         peer.name
     ))
+}
+
+fn past_the_tunnel(peer: &PeerConfig) -> Option<String> {
+    (peer.on_dead == FailMode::Open && peer.security != Security::None).then(|| {
+        format!(
+            "while \"{}\" is not up, packets for its prefixes leave by other routes, unencrypted \
+             (on_dead = \"open\"): remove on_dead, or write \"closed\", if they must not",
+            peer.name
+        )
+    })
 }
 
 fn never_waits(peer: &PeerConfig) -> Option<String> {

@@ -206,7 +206,7 @@ pub struct PeerConfig {
     pub queue: QueueLimit,
     /// Bytes that a datagram costs on the link below its IP header.
     pub link_overhead_bytes: u32,
-    /// What happens to the routes when the peer is dead.
+    /// What happens to packets for the peer while it is not up.
     pub on_dead: FailMode,
     /// Classes that are never pressed.
     pub exceptions: Vec<ClassKey>,
@@ -303,12 +303,13 @@ pub enum RateConfig {
     Fixed(Rate),
 }
 
-/// What happens to the routes to a peer that is dead.
+/// What happens to packets for a peer that is not up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailMode {
-    /// They are withdrawn; packets go wherever else the routing table sends them.
+    /// The routes to it are withdrawn; packets go wherever else the routing table sends them.
     Open,
-    /// They are kept; packets are dropped rather than sent another way.
+    /// The routes are kept, and unreachable ones behind them outlive the relay; packets are refused
+    /// rather than sent another way.
     Closed,
 }
 
@@ -318,6 +319,15 @@ impl FailMode {
         match self {
             Self::Open => "open",
             Self::Closed => "closed",
+        }
+    }
+
+    /// What a peer with this security has by default: what is worth a key must not leave without
+    /// one.
+    pub const fn default_of(security: &Security) -> Self {
+        match security {
+            Security::Keys { .. } | Security::Psk(_) => Self::Closed,
+            Security::None => Self::Open,
         }
     }
 }
@@ -356,6 +366,7 @@ impl PeerConfig {
     /// The default values for the keys that have one: neither name nor prefixes do, and
     /// `security` has none on purpose.
     pub fn new(name: String, security: Security) -> Self {
+        let on_dead = FailMode::default_of(&security);
         Self {
             name,
             endpoint: None,
@@ -373,7 +384,7 @@ impl PeerConfig {
             rate: RateConfig::Auto,
             queue: QueueLimit::default(),
             link_overhead_bytes: 14,
-            on_dead: FailMode::Open,
+            on_dead,
             exceptions: Vec::new(),
             press_bytes_min: 64,
             poor_ratio: LearnedConfig::default().poor_ratio,

@@ -351,6 +351,7 @@ struct PeerKeys {
 /// A packet as long as an IP packet can be must find room, or it could never be sent.
 const QUEUE_BYTES_MIN: u64 = 64 << 10;
 const QUEUE_BYTES_MAX: u64 = 1 << 30;
+const METRIC_MAX: u32 = u32::MAX - 1;
 /// Below a full packet there is nothing to join; a block may take 64 datagrams, and its length
 /// has 16 bits.
 const BLOCK_BYTES_MIN: u64 = 1_500;
@@ -390,8 +391,8 @@ impl PeerKeys {
             press_bytes_min: table
                 .get("press_min", errors, |value| value::integer(value, 0..=65_535)),
             poor_ratio: table.get("poor_ratio", errors, value::ratio),
-            // IPv6 takes zero for 1024.
-            metric: table.get("metric", errors, |value| value::integer(value, 1..=u32::MAX)),
+            // IPv6 takes zero for 1024, and the unreachable route behind needs one more.
+            metric: table.get("metric", errors, |value| value::integer(value, 1..=METRIC_MAX)),
         }
     }
 

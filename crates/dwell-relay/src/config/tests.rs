@@ -225,6 +225,45 @@ fn every_key_reaches_its_field() {
 }
 
 #[test]
+fn what_is_here_is_not_at_the_peer() {
+    let with = |node: &str, prefixes: &str| {
+        let peer = MINIMAL.replace("[\"10.0.0.0/8\"]", prefixes);
+        warnings(&format!("[node]\n{node}\n{peer}"))
+    };
+    let addresses = "addresses = [\"10.77.0.1/30\", \"fd77::1/126\"]";
+    for own in ["[\"10.77.0.1/32\"]", "[\"10.2.0.0/24\", \"fd77::1/128\"]"] {
+        let said = with(addresses, own);
+        assert!(said.contains("is an address of this node itself"), "{own}: {said}");
+    }
+    assert_eq!(with(addresses, "[\"10.77.0.2/32\", \"10.77.0.0/16\"]"), "");
+    let local = "local = [\"10.1.0.0/16\"]";
+    assert!(with(local, "[\"10.1.7.0/24\"]").contains("lies within 10.1.0.0/16"));
+    assert_eq!(with(local, "[\"10.0.0.0/8\"]"), "");
+}
+
+#[test]
+fn who_has_a_key_fails_closed_unless_told_otherwise() {
+    let of = |text: &str| parse(text).unwrap().peers[0].on_dead;
+    let plain =
+        MINIMAL.replace("psk_file = \"hub\"", "endpoint = \"192.0.2.1:1\"\nsecurity = \"none\"");
+    let keyed = format!(
+        "[node]\nprivate_key_file = \"own\"\n{}",
+        MINIMAL.replace("psk_file = \"hub\"", &format!("public_key = \"{KEY}\""))
+    );
+    assert_eq!((of(MINIMAL), of(&keyed)), (FailMode::Closed, FailMode::Closed));
+    assert_eq!(of(&plain), FailMode::Open);
+    let open = "on_dead = \"open\"\n";
+    assert_eq!(of(&format!("{MINIMAL}{open}")), FailMode::Open);
+    assert_eq!(of(&format!("[defaults]\n{open}{MINIMAL}")), FailMode::Open);
+    assert_eq!(of(&format!("{plain}on_dead = \"closed\"\n")), FailMode::Closed);
+    // What leaves unprotected against expectation is said; without a key nobody expects it.
+    assert!(warnings(&format!("{MINIMAL}{open}")).contains("leave by other routes, unencrypted"));
+    assert!(
+        !warnings(&plain).contains("other routes") && !warnings(MINIMAL).contains("other routes")
+    );
+}
+
+#[test]
 fn a_peer_goes_before_the_defaults() {
     let text = "[defaults]\nrate = \"1mbit\"\nmetric = 7\nexceptions = [\"tcp/1\"]\n\
                 security = \"none\"\n\
@@ -367,7 +406,7 @@ fn values_that_make_no_sense_are_told_with_what_does() {
         ("poor_ratio = 0", "must be a number from 0.01 to 1.0"),
         ("poor_ratio = nan", "must be a number from 0.01 to 1.0"),
         ("poor_ratio = \"1\"", "must be a number from 0.01 to 1.0"),
-        ("metric = 0", "from 1 to 4294967295, not 0"),
+        ("metric = 0", "from 1 to 4294967294, not 0"),
         ("endpoint = \"hub\"", "write for instance \"hub:7733\""),
         ("endpoint = \"[fd00::1]:7733\"", "can't be reached from 0.0.0.0:7733: listen on an IPv6"),
         ("security = \"none\"", "contradict each other: remove one"),

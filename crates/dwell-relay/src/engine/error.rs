@@ -33,17 +33,8 @@ pub enum RunError {
         source: io::Error,
     },
     /// The status socket.
-    #[error(
-        "cannot serve the status at {}: {source}: stop the relay that has it, choose another \
-         path for \"status\" in [node], or switch it off with status = \"none\"",
-        path.display()
-    )]
-    Status {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Status(#[from] StatusError),
     /// The port for metrics.
     #[error(
         "cannot serve metrics at {address}: {source}: choose a local address and a free port for \
@@ -64,6 +55,54 @@ pub enum RunError {
         /// What was attempted.
         action: &'static str,
         /// Why not.
+        source: io::Error,
+    },
+}
+
+/// Why a relay can't serve its status.
+#[derive(Debug, Error)]
+pub enum StatusError {
+    /// Somebody serves this socket.
+    #[error(
+        "the status socket {} is in use: is this relay running already? Stop that one first; or \
+         give this node another name, or another path for \"status\" in [node]",
+        path.display()
+    )]
+    InUse {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is something else at this path, which is never replaced.
+    #[error(
+        "cannot make the status socket {}: there is a file of that name that is not a socket: \
+         remove it, or choose another path for \"status\" in [node]",
+        path.display()
+    )]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// This user may not write there.
+    #[error(
+        "cannot make the status socket {}: this user may not write there: run it as root (under \
+         systemd, RuntimeDirectory=dwell makes the directory); or choose a path for \"status\" in \
+         [node] that this user may write to; or switch it off with status = \"none\"",
+        path.display()
+    )]
+    Forbidden {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Anything else.
+    #[error(
+        "cannot make the status socket {}: {source}: choose another path for \"status\" in \
+         [node], or switch it off with status = \"none\"",
+        path.display()
+    )]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// Why.
         source: io::Error,
     },
 }

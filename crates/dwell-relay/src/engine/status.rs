@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::error::StatusError;
 use crate::io::privilege;
 
 /// Gives one document to each who connects; the socket's file goes with it.
@@ -31,7 +32,20 @@ const SLOW_READERS_MAX: usize = 4;
 
 impl StatusSocket {
     /// Listens at `path`; a socket there that nobody serves any more is replaced.
-    pub(super) fn bind(path: &Path) -> io::Result<Self> {
+    pub(super) fn bind(path: &Path) -> Result<Self, StatusError> {
+        let explain = |source: io::Error| {
+            let path = path.to_owned();
+            match source.kind() {
+                io::ErrorKind::AddrInUse if is_socket(&path) => StatusError::InUse { path },
+                io::ErrorKind::AddrInUse => StatusError::NotASocket { path },
+                io::ErrorKind::PermissionDenied => StatusError::Forbidden { path },
+                _ => StatusError::Io { path, source },
+            }
+        };
+        Self::try_bind(path).map_err(explain)
+    }
+
+    fn try_bind(path: &Path) -> io::Result<Self> {
         let mut made_folder = false;
         if let Some(folder) = path.parent() {
             made_folder = !folder.exists();
@@ -130,9 +144,12 @@ fn write_slowly(stream: &mut UnixStream, document: &[u8], patience: Duration) ->
 
 /// A socket that nobody serves; nothing else is ever replaced.
 fn is_abandoned(path: &Path) -> bool {
-    let socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    socket && UnixStream::connect(path).is_err_and(refused)
+    is_socket(path) && UnixStream::connect(path).is_err_and(refused)
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
 impl AsFd for StatusSocket {
@@ -187,17 +204,31 @@ mod tests {
     }
 
     #[test]
+    fn a_forbidden_path_is_explained() {
+        if privilege::is_root() {
+            eprintln!("skipped: root may write everywhere");
+            return;
+        }
+        let forbidden = StatusSocket::bind(Path::new("/proc/1/dwell/node.sock")).unwrap_err();
+        assert!(matches!(forbidden, StatusError::Forbidden { .. }), "{forbidden}");
+        assert!(forbidden.to_string().contains("run it as root"), "{forbidden}");
+    }
+
+    #[test]
     fn only_abandoned_sockets_are_replaced() {
         let folder = std::env::temp_dir().join(format!("dwell-status-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("relay.toml");
         fs::write(&file, "precious").unwrap();
-        assert!(StatusSocket::bind(&file).is_err());
+        let not_a_socket = StatusSocket::bind(&file).unwrap_err();
+        assert!(matches!(not_a_socket, StatusError::NotASocket { .. }), "{not_a_socket}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
         let path = folder.join("node.sock");
         drop(UnixListener::bind(&path).unwrap()); // leaves its file behind
         let socket = StatusSocket::bind(&path).unwrap();
-        assert!(StatusSocket::bind(&path).is_err(), "it is served");
+        let served = StatusSocket::bind(&path).unwrap_err();
+        assert!(matches!(served, StatusError::InUse { .. }), "{served}");
+        assert!(served.to_string().contains("is this relay running already?"), "{served}");
         drop(socket);
         assert!(!path.exists());
         fs::remove_dir_all(&folder).unwrap();

@@ -1,16 +1,26 @@
 //! Addresses, links and routes of this machine's network namespace, over rtnetlink.
 
+mod found;
+mod guard;
+mod watch;
+
+pub use found::{FoundRoute, RouteKind};
+pub use guard::RouteGuard;
+pub use watch::{RouteEvent, RouteWatch};
+
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-use futures_util::TryStreamExt;
+use futures_util::{Stream, TryStreamExt};
 use ipnet::IpNet;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags};
 use rtnetlink::packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
-use rtnetlink::packet_route::route::{RouteMessage, RouteScope};
+use rtnetlink::packet_route::route::{
+    RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
+};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -104,11 +114,51 @@ impl Routes {
     /// # Errors
     /// There is none.
     pub fn link_index(&self, name: &str) -> Result<u32, RouteError> {
+        Ok(self.link(name)?.header.index)
+    }
+
+    /// What the interface called `name` is, as `ip -details link` says: `"veth"`, `"bridge"`; none
+    /// for a device.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn link_kind(&self, name: &str) -> Result<Option<String>, RouteError> {
+        Ok(self.link(name)?.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::LinkInfo(infos) => infos.iter().find_map(|info| match info {
+                LinkInfo::Kind(kind) => Some(kind.to_string()),
+                _ => None,
+            }),
+            _ => None,
+        }))
+    }
+
+    fn link(&self, name: &str) -> Result<LinkMessage, RouteError> {
         let links = self.handle.link().get().match_name(name.to_owned()).execute();
-        let found = self.runtime.block_on(async { std::pin::pin!(links).try_next().await });
-        let action = || format!("look up interface {name}");
-        match found {
-            Ok(Some(link)) => Ok(link.header.index),
+        self.first_link(links, || format!("look up interface {name}"))
+    }
+
+    /// The name of an interface, and whether it is up.
+    ///
+    /// # Errors
+    /// There is no interface with this index.
+    pub fn link_name(&self, ifindex: u32) -> Result<(String, bool), RouteError> {
+        let action = || format!("look up interface {ifindex}");
+        let link =
+            self.first_link(self.handle.link().get().match_index(ifindex).execute(), action)?;
+        let name = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => Some(name.clone()),
+            _ => None,
+        });
+        Ok((name.unwrap_or_default(), link.header.flags.contains(LinkFlags::Up)))
+    }
+
+    fn first_link(
+        &self,
+        links: impl Stream<Item = Result<LinkMessage, rtnetlink::Error>>,
+        action: impl Fn() -> String,
+    ) -> Result<LinkMessage, RouteError> {
+        match self.runtime.block_on(async { std::pin::pin!(links).try_next().await }) {
+            Ok(Some(link)) => Ok(link),
             Ok(None) => Err(RouteError::NoInterface { action: action() }),
             Err(error) => Err(explain(&error, action())),
         }
@@ -180,109 +230,98 @@ impl Routes {
             .map_err(|error| explain(&error, action()))
     }
 
-    /// Sends `prefix` into an interface, in the main table. Metric 0 is the kernel's
+    /// Adds a route to the main table, under this program's [`PROTOCOL`]. Metric 0 is the kernel's
     /// default (for IPv6 that is 1024). Lower metrics win.
     ///
     /// # Errors
     /// [`RouteError::RouteExists`] if the prefix has a route of this metric: nothing is
     /// ever replaced.
-    pub fn add_route(&self, prefix: IpNet, ifindex: u32, metric: u32) -> Result<(), RouteError> {
-        let request = self.handle.route().add(route(prefix, ifindex, metric));
-        match self.runtime.block_on(request.execute()) {
+    pub fn add_route(&self, route: Route) -> Result<(), RouteError> {
+        let Route { prefix, metric, .. } = route;
+        match self.runtime.block_on(self.handle.route().add(message(route)).execute()) {
             Ok(()) => Ok(()),
             Err(error) if errno(&error) == Some(Errno::EXIST) => {
-                Err(RouteError::RouteExists { prefix: prefix.trunc(), metric })
+                Err(RouteError::RouteExists { prefix, metric })
             }
-            Err(error) => Err(explain(&error, format!("add a route to {}", prefix.trunc()))),
+            Err(error) => Err(explain(&error, format!("add a route to {prefix}"))),
         }
     }
 
     /// Removes a route that [`add_route`](Self::add_route) added. That it (or its
-    /// interface) has gone in the meantime is no error.
+    /// interface) has gone in the meantime is no error. Routes of other programs are left alone.
     ///
     /// # Errors
     /// No privilege.
-    pub fn delete_route(&self, prefix: IpNet, ifindex: u32, metric: u32) -> Result<(), RouteError> {
-        let request = self.handle.route().del(route(prefix, ifindex, metric));
-        match self.runtime.block_on(request.execute()) {
+    pub fn delete_route(&self, route: Route) -> Result<(), RouteError> {
+        match self.runtime.block_on(self.handle.route().del(message(route)).execute()) {
             Ok(()) => Ok(()),
             Err(error) if matches!(errno(&error), Some(Errno::SRCH | Errno::NODEV)) => Ok(()),
-            Err(error) => Err(explain(&error, format!("remove the route to {}", prefix.trunc()))),
+            Err(error) => Err(explain(&error, format!("remove the route to {}", route.prefix))),
         }
     }
 }
 
-/// Routes that live as long as this value: what it added, it removes when it is dropped.
-#[derive(Debug)]
-pub struct RouteGuard {
-    routes: Routes,
-    added: Vec<(IpNet, u32, u32)>,
+/// Marks the routes of this program, beside the kernel's own and those of routing daemons: the
+/// `proto` of `ip route`.
+pub const PROTOCOL: u8 = 77;
+
+/// A route of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where to; host bits are zero.
+    pub prefix: IpNet,
+    /// Of the routes to a prefix the one with the lowest wins.
+    pub metric: u32,
+    /// Where its packets go.
+    pub target: Target,
 }
 
-impl RouteGuard {
-    /// A guard of no routes yet.
-    pub fn new(routes: Routes) -> Self {
-        Self { routes, added: Vec::new() }
+/// Where the packets of a route go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Into the interface with this index. Such a route goes with its interface.
+    Interface(u32),
+    /// Nowhere: senders are told that the destination is unreachable. Such a route stays until it
+    /// is removed, also when the relay is dead.
+    Unreachable {
+        /// Which relay it belongs to. The kernel keeps it with the route (as a TCP window, which
+        /// nothing else uses there).
+        owner: u32,
+    },
+}
+
+impl Route {
+    /// A route to `prefix`, whose host bits don't matter.
+    pub fn new(prefix: IpNet, metric: u32, target: Target) -> Self {
+        Self { prefix: prefix.trunc(), metric, target }
     }
 
-    /// As [`Routes::add_route`], remembered.
-    ///
-    /// # Errors
-    /// As [`Routes::add_route`].
-    pub fn add(&mut self, prefix: IpNet, ifindex: u32, metric: u32) -> Result<(), RouteError> {
-        self.routes.add_route(prefix, ifindex, metric)?;
-        self.added.push((prefix, ifindex, metric));
-        Ok(())
+    /// Whether it leads into an interface.
+    pub fn is_interface(&self) -> bool {
+        matches!(self.target, Target::Interface(_))
     }
+}
 
-    /// Removes a route now. Routes that this guard did not add are left alone.
-    ///
-    /// # Errors
-    /// As [`Routes::delete_route`]; the route is then still remembered.
-    pub fn remove(&mut self, prefix: IpNet, ifindex: u32, metric: u32) -> Result<(), RouteError> {
-        let route = (prefix, ifindex, metric);
-        if self.added.contains(&route) {
-            self.routes.delete_route(prefix, ifindex, metric)?;
-            self.added.retain(|present| *present != route);
+fn message(route: Route) -> RouteMessage {
+    let builder = RouteMessageBuilder::<IpAddr>::new().protocol(RouteProtocol::Other(PROTOCOL));
+    let mut builder = match route.target {
+        Target::Interface(index) => {
+            let is_v4 = route.prefix.addr().is_ipv4();
+            let scope = if is_v4 { RouteScope::Link } else { RouteScope::Universe };
+            builder.output_interface(index).scope(scope)
         }
-        Ok(())
-    }
-
-    /// The routes that stand: prefix, interface and metric.
-    pub fn added(&self) -> &[(IpNet, u32, u32)] {
-        &self.added
-    }
-
-    /// For other changes over the same connection.
-    pub fn routes(&self) -> &Routes {
-        &self.routes
-    }
-
-    /// Leaves the routes standing when the guard is dropped.
-    pub fn keep(&mut self) {
-        self.added.clear();
-    }
-}
-
-impl Drop for RouteGuard {
-    fn drop(&mut self) {
-        for (prefix, ifindex, metric) in self.added.drain(..).rev() {
-            // Nobody is left to tell. Routes through a TUN interface go with it anyway.
-            let _ = self.routes.delete_route(prefix, ifindex, metric);
+        Target::Unreachable { owner } => {
+            let mut builder = builder.kind(RouteType::Unreachable);
+            let mark = RouteAttribute::Metrics(vec![RouteMetric::Window(owner)]);
+            builder.get_mut().attributes.push(mark);
+            builder
         }
+    };
+    if route.metric != 0 {
+        builder = builder.priority(route.metric);
     }
-}
-
-fn route(prefix: IpNet, ifindex: u32, metric: u32) -> RouteMessage {
-    let mut builder = RouteMessageBuilder::<IpAddr>::new()
-        .output_interface(ifindex)
-        .scope(if prefix.addr().is_ipv4() { RouteScope::Link } else { RouteScope::Universe });
-    if metric != 0 {
-        builder = builder.priority(metric);
-    }
-    let prefix = prefix.trunc();
     builder
-        .destination_prefix(prefix.addr(), prefix.prefix_len())
+        .destination_prefix(route.prefix.addr(), route.prefix.prefix_len())
         .expect("an IpNet's prefix length fits its family")
         .build()
 }

@@ -69,6 +69,18 @@ pub enum TunError {
         /// The interface's name.
         name: String,
     },
+    /// An interface of another kind has this name.
+    #[error(
+        "cannot create interface {name}: there is an interface of this name already, and it is \
+         not a TUN interface (it is {kind}): choose another name for \"tun\" in [node], or remove \
+         that interface (ip link delete {name}) if nothing needs it"
+    )]
+    Taken {
+        /// The interface's name.
+        name: String,
+        /// What it is: a phrase such as "of kind veth".
+        kind: String,
+    },
     /// The kernel refuses for another reason.
     #[error("cannot create interface {name}: {source}")]
     Create {
@@ -242,8 +254,21 @@ fn creation_error(name: &str, source: io::Error) -> TunError {
         Some(Errno::PERM | Errno::ACCESS) => TunError::Permission { name },
         Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => TunError::NoDriver { name },
         Some(Errno::BUSY) => TunError::Busy { name },
+        Some(Errno::INVAL | Errno::EXIST) => match other_kind(&name) {
+            Some(kind) => TunError::Taken { name, kind },
+            None => TunError::Create { name, source },
+        },
         _ => TunError::Create { name, source },
     }
+}
+
+/// What the interface of this name is, if there is one.
+fn other_kind(name: &str) -> Option<String> {
+    Some(match Routes::new().ok()?.link_kind(name).ok()? {
+        Some(kind) if kind == "tun" => "a TAP interface, or one with other settings".to_owned(),
+        Some(kind) => format!("of kind {kind}"),
+        None => "a device".to_owned(),
+    })
 }
 
 /// Preallocated room for the packets of one [`Tun::recv`].

@@ -5,6 +5,9 @@
 //! there is none. In the short time between the making of a connected socket and its being
 //! connected it may be given datagrams of others; that is why [`UdpPort::recv`] names the
 //! sender of each even there.
+//!
+//! They share it only among sockets of one user, which is the user who made the socket. So all of
+//! a relay's sockets are made by the user that the relay remains.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::size_of;
@@ -108,7 +111,8 @@ impl UdpPort {
         if local.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        socket.set_reuse_address(true)?;
+        // With SO_REUSEPORT only sockets of one user share a port. SO_REUSEADDR would lift that: any
+        // user could bind the port, connect to a peer's address and take its datagrams away.
         socket.set_reuse_port(true)?;
         socket.bind(&local.into())?;
         if let Some(peer) = peer {

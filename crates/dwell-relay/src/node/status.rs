@@ -54,6 +54,7 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         state: peer.state,
         problems: peer.problems.status(now),
         security: config.security.name().to_owned(),
+        on_dead: config.on_dead.name().to_owned(),
         scheme: config.scheme_name.to_owned(),
         codec: config.codec.to_string(),
         rate_bps: rate.map(dwell_base::Rate::as_bps),

@@ -41,6 +41,7 @@ pub(crate) fn example() -> Status {
                 remedy: "Raise the path's MTU.".into(),
             }],
             security: "psk".into(),
+            on_dead: "closed".to_owned(),
             scheme: "packet".into(),
             codec: "zstd".into(),
             rate_bps: Some(10_000_000),
@@ -195,6 +196,7 @@ const EXAMPLE_JSON: &str = r#"{
         }
       ],
       "security": "psk",
+      "on_dead": "closed",
       "scheme": "packet",
       "codec": "zstd",
       "rate_bps": 10000000,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dwell_relay::config::{
-    Config, ConfigErrors, MtuConfig, PeerConfig, RateConfig, Security, sample,
+    Config, ConfigErrors, FailMode, MtuConfig, PeerConfig, RateConfig, Security, sample,
 };
 use dwell_report::{Column, Table, human};
 use serde::Serialize;
@@ -102,6 +102,7 @@ fn summary(file: &str, config: &Config) -> String {
         Column::left("peer"),
         Column::left("endpoint"),
         Column::left("security"),
+        Column::left("while down"),
         Column::left("scheme"),
         Column::left("codec"),
         Column::right("rate"),
@@ -112,6 +113,10 @@ fn summary(file: &str, config: &Config) -> String {
             peer.name.clone(),
             endpoint(peer).unwrap_or_else(|| "waits to be contacted".to_owned()),
             peer.security.name().to_owned(),
+            match peer.on_dead {
+                FailMode::Closed => "refuses packets".to_owned(),
+                FailMode::Open => "sends them unprotected".to_owned(),
+            },
             peer.scheme_name.to_owned(),
             peer.codec.to_string(),
             rate(peer.rate),
@@ -164,6 +169,7 @@ struct Peer {
     endpoint: Option<String>,
     prefixes: Vec<String>,
     encrypted: bool,
+    on_dead: &'static str,
     scheme: &'static str,
     codec: String,
     rate: String,
@@ -204,6 +210,7 @@ impl Peer {
             endpoint: endpoint(peer),
             prefixes: peer.prefixes.iter().map(ToString::to_string).collect(),
             encrypted: peer.security != Security::None,
+            on_dead: peer.on_dead.name(),
             scheme: peer.scheme_name,
             codec: peer.codec.to_string(),
             rate: rate(peer.rate),

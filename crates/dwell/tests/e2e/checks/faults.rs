@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use dwell_testkit::faults::{Fault, FaultTiming, Trap, close_plain_ways};
+use dwell_testkit::faults::{Fault, FaultTiming, Trap};
 use dwell_testkit::lab::Lab;
 use dwell_testkit::relays::RelaySettings;
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec};
@@ -21,14 +21,8 @@ const TIMING: FaultTiming =
 const CALM: Duration = Duration::from_millis(500);
 
 pub(super) fn survives(lab: &mut Lab, fault: Fault, keyed: bool) -> anyhow::Result<()> {
-    let settings = RelaySettings {
-        scheme: "edge".to_owned(),
-        keyed,
-        extra: "on_dead = \"closed\"".to_owned(),
-        ..site::settings()
-    };
+    let settings = RelaySettings { scheme: "edge".to_owned(), keyed, ..site::settings() };
     let mut site = Site::emulated(lab, LINK, &settings)?;
-    close_plain_ways(&site.pair)?;
     let mut trap = Trap::set(lab, fault, TIMING, &mut site.relays)?;
     let web = Web::start(&site, 1_000, 6_000_000)?;
     let streams = streams(&site)?;

@@ -47,9 +47,14 @@ fn has_tun(host: &dwell_testkit::lab::Host) -> bool {
     host.output("ip", &["link", "show", "dwell0"]).is_ok()
 }
 
-/// A relay alone does no harm, and is joined by its peer whenever that comes.
+/// With routes that are withdrawn while a peer is not up.
+fn open() -> RelaySettings {
+    RelaySettings { extra: "on_dead = \"open\"".to_owned(), ..site::settings() }
+}
+
+/// A relay alone that is open does no harm, and is joined by its peer whenever that comes.
 pub(super) fn unreachable_peer(lab: &mut Lab) -> anyhow::Result<()> {
-    let mut site = Site::thin(lab, &site::settings())?;
+    let mut site = Site::thin(lab, &open())?;
     let web = Web::start(&site, 200_000, 100_000)?;
     site.kill_both()?;
     let config = site.relays.ingress.config().to_owned();
@@ -71,7 +76,7 @@ pub(super) fn unreachable_peer(lab: &mut Lab) -> anyhow::Result<()> {
 }
 
 /// Both are up, and their routes are there.
-fn come_together(site: &Site) -> anyhow::Result<()> {
+pub(super) fn come_together(site: &Site) -> anyhow::Result<()> {
     let Relays { ingress, egress } = &site.relays;
     wait_until("the relays find each other", || {
         let alive = ingress.status().is_ok() && egress.status().is_ok();
@@ -125,7 +130,7 @@ pub(super) fn reload_under_load(lab: &mut Lab) -> anyhow::Result<()> {
 }
 
 pub(super) fn stop_under_load(lab: &mut Lab) -> anyhow::Result<()> {
-    let mut site = Site::thin(lab, &site::settings())?;
+    let mut site = Site::thin(lab, &open())?;
     let web = Web::start(&site, 1_000, 2_000_000)?;
     let mut download = web.begin(&site.pair.client, SERVERS[0], "random")?;
     download.reach(300_000)?;
@@ -156,7 +161,7 @@ pub(super) fn stop_under_load(lab: &mut Lab) -> anyhow::Result<()> {
 /// A relay dies without a word: the other one gives up on it, and the packets go the plain
 /// way, until it is back.
 pub(super) fn fail_open(lab: &mut Lab) -> anyhow::Result<()> {
-    let mut site = Site::thin(lab, &site::settings())?;
+    let mut site = Site::thin(lab, &open())?;
     impatient(&mut site)?;
     let web = Web::start(&site, 200_000, 3_000_000)?;
     let mut download = web.begin(&site.pair.client, SERVERS[0], "random")?;
@@ -181,8 +186,7 @@ pub(super) fn fail_open(lab: &mut Lab) -> anyhow::Result<()> {
 }
 
 pub(super) fn fail_closed(lab: &mut Lab) -> anyhow::Result<()> {
-    let extra = "on_dead = \"closed\"".to_owned();
-    let mut site = Site::thin(lab, &RelaySettings { extra, ..site::settings() })?;
+    let mut site = Site::thin(lab, &site::settings())?;
     impatient(&mut site)?;
     ensure!(site.is_connected()?, "no way through the tunnel");
     kill(site.relays.egress.process())?;

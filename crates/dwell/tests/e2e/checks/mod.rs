@@ -1,5 +1,6 @@
 //! The checks by name.
 
+mod closed;
 mod downloads;
 mod faults;
 mod hostile;
@@ -9,6 +10,7 @@ mod life;
 mod links;
 mod monitor;
 mod mtu;
+mod ports;
 mod programs;
 mod proxy;
 mod replay;
@@ -82,6 +84,10 @@ pub(crate) const ALL: &[Check] = &[
     ("an_unreachable_peer_does_no_harm", life::unreachable_peer),
     ("a_closed_port_is_named", why::closed_port),
     ("a_path_that_swallows_long_packets_is_found", why::black_hole),
+    ("another_user_cannot_share_a_port", ports::are_not_shared),
+    ("a_peer_moves_after_privileges_were_dropped", ports::are_shared_after_roaming),
+    ("nothing_leaves_while_a_peer_is_connecting", closed::while_connecting),
+    ("nothing_leaves_while_a_relay_is_dead", closed::while_dead),
     ("a_wrong_key_gets_no_answer", hostile::wrong_key),
     ("rubbish_and_replays_do_no_harm", hostile::rubbish),
     ("replayed_hellos_do_no_harm", hostile::replayed_hellos),
