@@ -5,6 +5,7 @@
 //! take long work elsewhere.
 
 mod control;
+mod detours;
 mod error;
 mod metrics;
 mod outbox;
@@ -15,6 +16,7 @@ mod status;
 mod worker;
 mod world;
 
+pub use detours::route_warnings;
 pub use error::{RunError, StatusError};
 
 use std::net::TcpListener;
@@ -303,6 +305,9 @@ impl Engine {
         }
         self.node.pump_handed(&mut self.world);
         self.flush();
+        if now >= self.route_care.due() {
+            self.care_for_routes(now);
+        }
         if !self.world.events.is_empty() {
             self.on_events();
             self.flush();
@@ -318,9 +323,6 @@ impl Engine {
         }
         if now >= self.reopen_due() {
             self.reopen(now);
-        }
-        if now >= self.route_care.due() {
-            self.care_for_routes(now);
         }
     }
 

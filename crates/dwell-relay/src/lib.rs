@@ -13,4 +13,4 @@ pub mod io;
 pub mod node;
 pub mod trust;
 
-pub use engine::{RunError, StatusError, run};
+pub use engine::{RunError, StatusError, route_warnings, run};

@@ -4,14 +4,20 @@
 //! with a metric one larger, one that refuses. The second one holds whenever the first one is
 //! missing: the interface was deleted or taken down, or the relay died.
 
+use std::collections::BTreeMap;
+
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_report::status::Problem;
+use ipnet::IpNet;
 
+use super::detours::{Detour, circle, detour};
 use super::{Engine, RunError};
 use crate::config::{FailMode, NodeConfig};
 use crate::io::clock::Clock;
 use crate::io::route::{PROTOCOL, Route, RouteEvent, RouteGuard, RouteKind, Target};
 use crate::io::tun::Tun;
+use crate::node::{Finding, Node};
 
 /// Routes that others remove come back after this long at first; if they are removed again and
 /// again, the time doubles up to the maximum.
@@ -19,6 +25,14 @@ const RESTORE_NS_MIN: u64 = 50 * MILLI_NS;
 const RESTORE_NS_MAX: u64 = 10 * SECOND_NS;
 /// Whoever removed routes has stopped doing so if nothing was missing for this long.
 const CALM_NS: u64 = 60 * SECOND_NS;
+/// Changes often come several at a time: where packets go is asked this long after the first, and
+/// this often at most.
+const VERIFY_AFTER_NS: u64 = 100 * MILLI_NS;
+const VERIFY_NS: u64 = SECOND_NS;
+/// So many prefixes are asked for before packets get their turn.
+const PREFIXES_IN_A_ROW: usize = 8;
+/// So many detours of a peer are told in full.
+const DETOURS_MAX: usize = 3;
 
 /// When the routes are looked at.
 #[derive(Debug)]
@@ -27,6 +41,12 @@ pub(super) struct RouteCare {
     restore_at: Instant,
     restore_ns: u64,
     restored_at: Instant,
+    /// Where packets for the peers go is asked then.
+    verify_at: Instant,
+    verified_at: Instant,
+    /// The prefixes that are still to be asked for, and what was found so far.
+    left: Vec<(usize, IpNet)>,
+    found: BTreeMap<usize, Vec<Detour>>,
 }
 
 impl Default for RouteCare {
@@ -35,13 +55,23 @@ impl Default for RouteCare {
             restore_at: Instant::FAR_FUTURE,
             restore_ns: RESTORE_NS_MIN,
             restored_at: Instant::ZERO,
+            verify_at: Instant::ZERO,
+            verified_at: Instant::ZERO,
+            left: Vec::new(),
+            found: BTreeMap::new(),
         }
     }
 }
 
 impl RouteCare {
     pub(super) fn due(&self) -> Instant {
-        self.restore_at
+        self.restore_at.min(self.verify_at)
+    }
+
+    /// Packets may go another way than before.
+    pub(super) fn verify_soon(&mut self, now: Instant) {
+        let at = (now + VERIFY_AFTER_NS).max(self.verified_at + VERIFY_NS);
+        self.verify_at = self.verify_at.min(at);
     }
 
     /// Routes may be missing.
@@ -82,6 +112,32 @@ fn owner(node: &NodeConfig) -> u32 {
     hash.max(1)
 }
 
+/// Whether a route may change where packets for a peer go, or the datagrams to it.
+fn concerns(node: &Node, prefix: IpNet) -> bool {
+    let overlaps = |wanted: &IpNet| wanted.contains(&prefix) || prefix.contains(wanted);
+    (0..node.peer_count()).any(|peer| {
+        node.peer_config(peer).is_some_and(|config| config.prefixes.iter().any(overlaps))
+            || node.endpoint(peer).is_some_and(|endpoint| prefix.contains(&endpoint.ip()))
+    })
+}
+
+/// What is found of a peer's prefixes in one: the first ones in full, and how many more there are.
+fn join(detours: Vec<Detour>) -> Option<Detour> {
+    let more = detours.len().saturating_sub(DETOURS_MAX);
+    let mut detours = detours.into_iter().take(DETOURS_MAX);
+    let mut all = detours.next()?;
+    for Detour { why, remedy } in detours {
+        all.why = format!("{} {why}", all.why);
+        if !all.remedy.contains(&remedy) {
+            all.remedy = format!("{} {remedy}", all.remedy);
+        }
+    }
+    if more > 0 {
+        all.why = format!("{} So do those for {more} more prefixes.", all.why);
+    }
+    Some(all)
+}
+
 impl Engine {
     /// Makes the routes what the peers' states ask for.
     pub(super) fn sync_routes(&mut self) -> Result<(), RunError> {
@@ -102,6 +158,9 @@ impl Engine {
                 result = result.and(Err(error.into()));
             }
         }
+        // Indices of peers may be others now.
+        self.route_care.left.clear();
+        self.route_care.verify_soon(Clock::now());
         result
     }
 
@@ -135,8 +194,13 @@ impl Engine {
     pub(super) fn on_route_events(&mut self) {
         let now = Clock::now();
         let ours = self.world.tun.as_ref().map(Tun::ifindex);
-        let (routes, care) = (&self.routes, &mut self.route_care);
+        let (routes, node, care) = (&self.routes, &self.node, &mut self.route_care);
         let result = self.route_watch.read(|event| match event {
+            RouteEvent::Added(route) | RouteEvent::Removed(route)
+                if route.protocol != PROTOCOL && concerns(node, route.prefix) =>
+            {
+                care.verify_soon(now);
+            }
             RouteEvent::Removed(gone) if gone.is_in_main_table() => {
                 let is_gone = |route: &Route| {
                     (route.prefix, route.metric) == (gone.prefix, gone.metric)
@@ -150,10 +214,17 @@ impl Engine {
                 }
             }
             // The kernel drops the routes of an interface that is down, and says nothing.
-            RouteEvent::Link { ifindex, is_up: true } if Some(ifindex) == ours => {
-                care.restore_soon(now);
+            RouteEvent::Link { ifindex, is_up } if Some(ifindex) == ours => {
+                if is_up {
+                    care.restore_soon(now);
+                }
+                care.verify_soon(now);
             }
-            RouteEvent::Missed => care.restore_soon(now),
+            RouteEvent::Missed => {
+                care.restore_soon(now);
+                care.verify_soon(now);
+            }
+            RouteEvent::Rule => care.verify_soon(now),
             _ => {}
         });
         if let Err(error) = result {
@@ -167,11 +238,87 @@ impl Engine {
             self.route_care.restore_at = Instant::FAR_FUTURE;
             self.restore_routes(now);
         }
+        if now >= self.route_care.verify_at {
+            self.route_care.verify_at = Instant::FAR_FUTURE;
+            self.verify_routes(now);
+        }
+    }
+
+    /// Asks the kernel where packets for the peers go, a part of them at a time.
+    fn verify_routes(&mut self, now: Instant) {
+        let Some(interface) = self.world.tun.as_ref().map(Tun::ifindex) else { return };
+        if self.route_care.left.is_empty() {
+            self.route_care.found.clear();
+            if self.is_interface_up(interface) {
+                self.route_care.left = self.prefixes_to_verify();
+            }
+        }
+        for _ in 0..PREFIXES_IN_A_ROW {
+            let Some((peer, prefix)) = self.route_care.left.pop() else { break };
+            let Some(config) = self.node.peer_config(peer) else { continue };
+            match detour(self.routes.routes(), config, prefix, Some(interface)) {
+                Ok(Some(detour)) => self.route_care.found.entry(peer).or_default().push(detour),
+                Ok(None) => {}
+                Err(error) => tracing::debug!("{error}"),
+            }
+        }
+        if !self.route_care.left.is_empty() {
+            self.route_care.verify_at = now; // goes on when others had their turn
+            return;
+        }
+        self.route_care.verified_at = now;
+        for peer in 0..self.node.peer_count() {
+            let detours = self.route_care.found.remove(&peer).unwrap_or_default();
+            self.report_detour(peer, Problem::Bypassed, join(detours));
+            let circle = self.circle_of(peer, interface);
+            self.report_detour(peer, Problem::EndpointInTunnel, circle);
+        }
+    }
+
+    /// The prefixes whose packets are to go into the interface now.
+    fn prefixes_to_verify(&self) -> Vec<(usize, IpNet)> {
+        let peers = (0..self.node.peer_count()).filter(|peer| self.node.wants_routes(*peer));
+        let of_peer = |peer: usize| {
+            let prefixes = self.node.peer_config(peer).map(|config| config.prefixes.clone());
+            prefixes.unwrap_or_default().into_iter().map(move |prefix| (peer, prefix))
+        };
+        peers.flat_map(of_peer).collect()
+    }
+
+    fn circle_of(&self, peer: usize, interface: u32) -> Option<Detour> {
+        let (config, endpoint) = (self.node.peer_config(peer)?, self.node.endpoint(peer)?);
+        circle(self.routes.routes(), config, endpoint, interface).ok().flatten()
+    }
+
+    /// Looks whether somebody has taken the interface down, and reports it.
+    fn is_interface_up(&mut self, interface: u32) -> bool {
+        let Ok((name, is_up)) = self.routes.routes().link_name(interface) else { return false };
+        if is_up {
+            self.node.clear_problem(&mut self.world, None, Problem::InterfaceDown);
+            return true;
+        }
+        let finding = Finding {
+            problem: Problem::InterfaceDown,
+            why: format!("The interface {name} was taken down: nothing enters the tunnel."),
+            remedy: format!("Bring it up again: ip link set {name} up"),
+        };
+        self.node.note_problem(&mut self.world, None, finding);
+        false
+    }
+
+    fn report_detour(&mut self, peer: usize, problem: Problem, detour: Option<Detour>) {
+        match detour {
+            Some(Detour { why, remedy }) => {
+                let finding = Finding { problem, why, remedy };
+                self.node.note_problem(&mut self.world, Some(peer), finding);
+            }
+            None => self.node.clear_problem(&mut self.world, Some(peer), problem),
+        }
     }
 
     /// Sets what is missing again.
     fn restore_routes(&mut self, now: Instant) {
-        let (mut restored, mut is_any) = (Vec::new(), false);
+        let (mut restored, mut is_any, mut failed) = (Vec::new(), false, false);
         for &route in self.routes.added() {
             match self.routes.restore(route) {
                 Ok(true) => {
@@ -181,11 +328,17 @@ impl Engine {
                     }
                 }
                 Ok(false) => {}
-                Err(error) => tracing::debug!("a route is not back yet: {error}"),
+                Err(error) => {
+                    tracing::debug!("a route is not back yet: {error}");
+                    failed = true;
+                }
             }
         }
         if is_any {
             self.route_care.restored(now);
+        }
+        if failed {
+            self.route_care.restore_at = now + RESTORE_NS_MAX;
         }
         if !restored.is_empty() {
             tracing::warn!(

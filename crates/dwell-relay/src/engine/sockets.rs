@@ -142,6 +142,7 @@ impl Engine {
         if let Err(error) = self.sync_routes() {
             tracing::error!("{error}");
         }
+        self.route_care.verify_soon(now);
     }
 
     /// Asks the kernel what it knows of the path to a peer.

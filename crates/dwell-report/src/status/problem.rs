@@ -30,13 +30,19 @@ pub enum Problem {
     PathMtu,
     /// The peer sends packets from addresses that are not in its prefixes.
     NotAllowed,
+    /// Other routes of this machine lead packets for the peer past the tunnel.
+    Bypassed,
+    /// The route to the peer's endpoint leads into the tunnel itself.
+    EndpointInTunnel,
     /// A node that is no peer calls.
     UnknownPeer,
+    /// Somebody has taken the interface down.
+    InterfaceDown,
 }
 
 impl Problem {
     /// The problems that a peer can have.
-    pub const OF_PEERS: [Self; 11] = [
+    pub const OF_PEERS: [Self; 13] = [
         Self::Unresolved,
         Self::Unreachable,
         Self::PortClosed,
@@ -48,10 +54,12 @@ impl Problem {
         Self::NotDelivered,
         Self::PathMtu,
         Self::NotAllowed,
+        Self::Bypassed,
+        Self::EndpointInTunnel,
     ];
 
     /// The problems of the node itself.
-    pub const OF_NODE: [Self; 1] = [Self::UnknownPeer];
+    pub const OF_NODE: [Self; 2] = [Self::UnknownPeer, Self::InterfaceDown];
 
     /// The name in records, metrics and tables.
     pub const fn name(self) -> &'static str {
@@ -67,7 +75,10 @@ impl Problem {
             Self::NotDelivered => "not_delivered",
             Self::PathMtu => "path_mtu",
             Self::NotAllowed => "not_allowed",
+            Self::Bypassed => "bypassed",
+            Self::EndpointInTunnel => "endpoint_in_tunnel",
             Self::UnknownPeer => "unknown_peer",
+            Self::InterfaceDown => "interface_down",
         }
     }
 }

@@ -17,6 +17,7 @@ Examples:
   dwell check --sample > site-a.toml   a configuration to begin with
   dwell check site-a.toml              what it says, and what is wrong with it
   dwell check --json site-a.toml       the same for programs
+  dwell check --no-routes site-a.toml  on another machine than the relay's
 
 Exit codes:
   0  the configuration is valid, perhaps with warnings
@@ -25,7 +26,8 @@ Exit codes:
 
 /// Read a configuration and tell what is wrong with it
 ///
-/// Secrets that the configuration names are read too, so that their permissions are checked.
+/// Secrets that the configuration names are read too, so that their permissions are checked. The
+/// routes of this machine are looked at, for those that would lead packets past the tunnel.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Check {
@@ -35,6 +37,9 @@ pub(crate) struct Check {
     /// Print the result as JSON
     #[arg(long, conflicts_with = "sample")]
     json: bool,
+    /// Do not look at the routes of this machine: the configuration is for another one
+    #[arg(long, conflicts_with = "sample")]
+    no_routes: bool,
     /// Print a commented configuration with every key and its default value
     #[arg(long)]
     sample: bool,
@@ -47,13 +52,17 @@ impl Check {
             return Ok(ExitCode::SUCCESS);
         };
         let result = Config::load(&file);
+        let mut warnings = result.as_ref().map_or_else(|_| Vec::new(), Config::warnings);
+        if let (Ok(config), false) = (&result, self.no_routes) {
+            warnings.extend(dwell_relay::route_warnings(config));
+        }
         if self.json {
-            let mut json = serde_json::to_string_pretty(&Report::of(&result))?;
+            let mut json = serde_json::to_string_pretty(&Report::of(&result, warnings))?;
             json.push('\n');
             terminal::print(&json)?;
         } else {
             match &result {
-                Ok(config) => tell(&file.display().to_string(), config)?,
+                Ok(config) => tell(&file.display().to_string(), config, &warnings)?,
                 Err(errors) => complain(errors),
             }
         }
@@ -74,10 +83,10 @@ pub(super) fn complain(errors: &ConfigErrors) {
     );
 }
 
-fn tell(file: &str, config: &Config) -> anyhow::Result<()> {
+fn tell(file: &str, config: &Config, warnings: &[String]) -> anyhow::Result<()> {
     terminal::print(&summary(file, config))?;
-    for warning in config.warnings() {
-        terminal::complain("warning", &warning);
+    for warning in warnings {
+        terminal::complain("warning", warning);
     }
     Ok(())
 }
@@ -177,12 +186,12 @@ struct Peer {
 }
 
 impl Report {
-    fn of(result: &Result<Config, ConfigErrors>) -> Self {
+    fn of(result: &Result<Config, ConfigErrors>, warnings: Vec<String>) -> Self {
         match result {
             Ok(config) => Self {
                 valid: true,
                 errors: Vec::new(),
-                warnings: config.warnings(),
+                warnings,
                 node: Some(config.node.name.clone()),
                 peers: config.peers.iter().map(Peer::of).collect(),
             },

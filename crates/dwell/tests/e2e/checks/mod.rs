@@ -14,6 +14,7 @@ mod ports;
 mod programs;
 mod proxy;
 mod replay;
+mod routes;
 mod schemes;
 mod sites;
 mod steps;
@@ -88,6 +89,8 @@ pub(crate) const ALL: &[Check] = &[
     ("a_peer_moves_after_privileges_were_dropped", ports::are_shared_after_roaming),
     ("nothing_leaves_while_a_peer_is_connecting", closed::while_connecting),
     ("nothing_leaves_while_a_relay_is_dead", closed::while_dead),
+    ("routes_that_are_removed_come_back", routes::come_back),
+    ("routes_that_win_over_ours_are_named", routes::are_named_if_they_win),
     ("a_wrong_key_gets_no_answer", hostile::wrong_key),
     ("rubbish_and_replays_do_no_harm", hostile::rubbish),
     ("replayed_hellos_do_no_harm", hostile::replayed_hellos),
