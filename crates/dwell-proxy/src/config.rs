@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dwell_codec::CodecSpec;
+use dwell_confine::privilege::User;
 use dwell_stream::{Config as StreamConfig, Strategy};
 use thiserror::Error;
 
@@ -30,6 +31,10 @@ pub struct Common {
     pub pressing: Pressing,
     /// What is kept within bounds.
     pub limits: Limits,
+    /// The user to become once sockets are bound and keys are read, if root starts it.
+    pub user: Option<User>,
+    /// Whether system calls are filtered from then on.
+    pub seccomp: bool,
 }
 
 /// How this end compresses what it sends.

@@ -30,15 +30,17 @@ const ROOM_TIME: Duration = Duration::from_secs(1);
 /// It can't start.
 pub fn run_egress(config: Egress, ready: impl FnOnce(&[String])) -> Result<(), RunError> {
     config.check()?;
+    let tls = security::server(&config.common.security, Purpose::Streams)?;
+    let what = config.listen.to_string();
+    let listener = crate::ingress::bind_std(config.listen, false)
+        .map_err(|error| RunError::Listen { what, error, help: "" })?;
+    // Whoever finds it knows that the port is open.
+    let status = engine::status_socket(&config.common)?;
+    let confined = engine::confine(&config.common, status.as_ref())?;
     engine::run(async move {
-        let tls = security::server(&config.common.security, Purpose::Streams)?;
-        let engine = Engine::new(config.common)?;
-        let what = config.listen.to_string();
-        let listener = crate::ingress::bind(config.listen, false)
-            .map_err(|error| RunError::Listen { what, error, help: "" })?;
+        let listener = TcpListener::from_std(listener)?;
+        let engine = Engine::new(config.common, confined)?;
         let shown = vec![listener.local_addr()?.to_string()];
-        // Whoever finds it knows that the port is open.
-        let status = engine.status_socket()?;
         ready(&shown);
         let descriptors = engine.common.limits.descriptors_max;
         let this = Arc::new(Running {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use dwell_confine::{privilege, seccomp};
 use dwell_report::ProxyStatus;
 use dwell_stream::{BLOCK_LEN_MAX, Sender};
 use rustix::io::Errno;
@@ -52,6 +53,9 @@ pub enum RunError {
         /// What the system says.
         error: io::Error,
     },
+    /// It can't become less than it was.
+    #[error("privileges can't be given up: {0}")]
+    Privileges(io::Error),
     /// Threads, signals.
     #[error("the system gives no threads or signals: {0}")]
     System(#[from] io::Error),
@@ -74,6 +78,8 @@ pub(crate) struct Engine {
     pub(crate) streams_max: usize,
     press: PressPool,
     started: dwell_base::Instant,
+    /// Whether system calls are filtered.
+    confined: bool,
     complained: Mutex<Option<Instant>>,
     /// Whether it has been logged that no descriptor is free.
     exhausted: AtomicBool,
@@ -82,7 +88,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(common: Common) -> io::Result<Self> {
+    pub(crate) fn new(common: Common, confined: bool) -> io::Result<Self> {
         mind_short_queues();
         let wish = common.pressing.wish.map_or("", |wish| wish.name());
         Ok(Self {
@@ -91,6 +97,7 @@ impl Engine {
             streams_max: common.limits.streams(),
             press: PressPool::new()?,
             started: clock::now(),
+            confined,
             complained: Mutex::new(None),
             exhausted: AtomicBool::new(false),
             freed: Notify::new(),
@@ -195,20 +202,13 @@ impl Engine {
             security: self.common.security.name().to_owned(),
             uptime_ns: clock::now().since_ns(self.started),
             cpu_ns: clock::process_cpu_ns(),
+            seccomp: self.confined,
             streams: self.metrics.streams(self.streams_max),
             connections: self.metrics.connections(warm),
             tx: self.metrics.tx(),
             rx: self.metrics.rx(),
             ..ProxyStatus::default()
         }
-    }
-
-    /// Binds the status socket, if there is to be one.
-    pub(crate) fn status_socket(&self) -> Result<Option<StatusSocket>, RunError> {
-        let Some(path) = &self.common.status else { return Ok(None) };
-        StatusSocket::bind(path)
-            .map(Some)
-            .map_err(|error| RunError::Status { path: path.display().to_string(), error })
     }
 
     /// Waits until the process is told to stop, and then for the streams that are open, a little.
@@ -253,6 +253,34 @@ fn mind_short_queues() {
             "at most {max} clients at once can wait to be accepted, and others have to connect again: \
              raise it by `sysctl net.core.somaxconn=4096`"
         );
+    }
+}
+
+/// Binds the status socket, if there is to be one.
+pub(crate) fn status_socket(common: &Common) -> Result<Option<StatusSocket>, RunError> {
+    let Some(path) = &common.status else { return Ok(None) };
+    StatusSocket::bind(path)
+        .map(Some)
+        .map_err(|error| RunError::Status { path: path.display().to_string(), error })
+}
+
+/// Gives up what is not needed once sockets are bound and keys are read: the user, all
+/// capabilities, system calls. Whether calls are filtered. To be called before threads start: what a
+/// thread may do is its own.
+pub(crate) fn confine(common: &Common, status: Option<&StatusSocket>) -> Result<bool, RunError> {
+    if let (Some(user), Some(status)) = (common.user, status) {
+        status.give_to(user).map_err(RunError::Privileges)?;
+    }
+    privilege::keep_none(common.user).map_err(RunError::Privileges)?;
+    if !common.seccomp {
+        return Ok(false);
+    }
+    match seccomp::confine() {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            tracing::warn!("system calls are not filtered: {error}");
+            Ok(false)
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,20 +42,21 @@ const QUEUE: i32 = 65_535;
 /// It can't start.
 pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(), RunError> {
     config.check()?;
+    let host = match &config.egress.host {
+        Host::Ip(ip) => ip.to_string(),
+        Host::Name(name) => name.clone(),
+    };
+    let tls = security::client(&config.common.security, Purpose::Streams, &host)?;
+    let listeners = config.doors.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+    // Whoever finds it knows that the doors are open.
+    let status = engine::status_socket(&config.common)?;
+    let confined = engine::confine(&config.common, status.as_ref())?;
     engine::run(async move {
-        let host = match &config.egress.host {
-            Host::Ip(ip) => ip.to_string(),
-            Host::Name(name) => name.clone(),
-        };
-        let tls = security::client(&config.common.security, Purpose::Streams, &host)?;
-        let engine = Engine::new(config.common)?;
+        let engine = Engine::new(config.common, confined)?;
         let mut doors = Vec::new();
-        for door in config.doors {
-            let listener = listen(&door)?;
-            doors.push((door.at(listener.local_addr()?), listener));
+        for (door, listener) in config.doors.into_iter().zip(listeners) {
+            doors.push((door.at(listener.local_addr()?), TcpListener::from_std(listener)?));
         }
-        // Whoever finds it knows that the doors are open.
-        let status = engine.status_socket()?;
         let shown: Vec<_> = doors.iter().map(|(door, _)| door.to_string()).collect();
         ready(&shown);
         let this = Arc::new(Running {
@@ -401,21 +402,27 @@ fn is_own(to: SocketAddr, listen: SocketAddr) -> bool {
     to.ip() == listen.ip() || to.ip().is_loopback() || listen.ip().is_unspecified()
 }
 
-fn listen(door: &Door) -> Result<TcpListener, RunError> {
+fn listen(door: &Door) -> Result<StdTcpListener, RunError> {
     let transparent = matches!(door, Door::Transparent { .. });
     let help = match transparent {
         true => " (a transparent door needs the capability CAP_NET_ADMIN; the others do not)",
         false => "",
     };
-    bind(door.listen(), transparent).map_err(|error| RunError::Listen {
+    bind_std(door.listen(), transparent).map_err(|error| RunError::Listen {
         what: door.to_string(),
         error,
         help,
     })
 }
 
-/// A listener; a transparent one accepts what TPROXY brings, whatever address it was for.
-pub(crate) fn bind(address: SocketAddr, transparent: bool) -> io::Result<TcpListener> {
+/// A listener for the runtime.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::from_std(bind_std(address, false)?)
+}
+
+/// A listener; a transparent one accepts what TPROXY brings, whatever address it was for. That
+/// needs a capability now, and none later.
+pub(crate) fn bind_std(address: SocketAddr, transparent: bool) -> io::Result<StdTcpListener> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -429,5 +436,5 @@ pub(crate) fn bind(address: SocketAddr, transparent: bool) -> io::Result<TcpList
     }
     socket.bind(&address.into())?;
     socket.listen(QUEUE)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }

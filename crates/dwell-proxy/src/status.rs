@@ -2,54 +2,89 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_confine::privilege::User;
 use dwell_report::ProxyStatus;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 
 /// Who asks and does not read is left alone after this time.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Readers at the same time; one more waits until one of them is done or has lost its time.
+const READERS_MAX: usize = 16;
 
 /// Gives one document to each who connects; the socket's file goes with it.
 #[derive(Debug)]
 pub(crate) struct StatusSocket {
-    listener: UnixListener,
+    listener: StdUnixListener,
     path: PathBuf,
+    made_folder: bool,
 }
 
 impl StatusSocket {
     /// Listens at `path`; a socket there that nobody serves any more is replaced.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+        let mut made_folder = false;
         if let Some(folder) = path.parent() {
+            made_folder = !folder.exists();
             fs::create_dir_all(folder)?;
         }
         if is_abandoned(path) {
             fs::remove_file(path)?;
         }
-        let listener = UnixListener::bind(path)?;
+        let listener = StdUnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
         // What it tells is nobody's business but the operator's.
         fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-        Ok(Self { listener, path: path.to_owned() })
+        Ok(Self { listener, path: path.to_owned(), made_folder })
     }
 
-    /// Serves everybody, one after the other, for ever.
+    /// Makes it another user's, who can then remove it.
+    pub(crate) fn give_to(&self, user: User) -> io::Result<()> {
+        chown(&self.path, Some(user.uid), Some(user.gid))?;
+        match self.path.parent().filter(|_| self.made_folder) {
+            Some(folder) => chown(folder, Some(user.uid), Some(user.gid)),
+            None => Ok(()),
+        }
+    }
+
+    /// Serves everybody for ever, several at a time.
     pub(crate) async fn serve(&self, status: impl Fn() -> ProxyStatus) {
+        let listener = match self.listener.try_clone().and_then(UnixListener::from_std) {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::warn!("the status socket can't be served: {error}");
+                return;
+            }
+        };
+        let places = Arc::new(Semaphore::new(READERS_MAX));
         loop {
-            let Ok((mut stream, _)) = self.listener.accept().await else {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Ok((stream, _)) = listener.accept().await else {
                 // Out of descriptors: streams that end will free some.
                 tokio::time::sleep(PATIENCE).await;
                 continue;
             };
             let document = serde_json::to_vec(&status()).unwrap_or_default();
-            let telling = stream.write_all(&document);
-            if !matches!(tokio::time::timeout(PATIENCE, telling).await, Ok(Ok(()))) {
-                tracing::debug!("a status reader went away");
-            }
+            tokio::spawn(async move {
+                answer(stream, &document).await;
+                drop(place);
+            });
         }
+    }
+}
+
+/// Writes the document to a reader that takes it in time.
+async fn answer(mut stream: UnixStream, document: &[u8]) {
+    let written = tokio::time::timeout(PATIENCE, stream.write_all(document)).await;
+    if !matches!(written, Ok(Ok(()))) {
+        tracing::debug!("a status reader went away");
     }
 }
 
@@ -78,4 +113,36 @@ pub fn status_folder() -> Option<PathBuf> {
         return Some(PathBuf::from("/run/dwell"));
     }
     std::env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("dwell"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    /// Larger than any socket's buffer.
+    fn large() -> ProxyStatus {
+        ProxyStatus { name: "n".repeat(4 << 20), ..ProxyStatus::default() }
+    }
+
+    #[tokio::test]
+    async fn readers_that_do_not_read_hold_nobody_up() {
+        let path = std::env::temp_dir().join(format!("dwell-proxy-{}.sock", std::process::id()));
+        let socket = StatusSocket::bind(&path).unwrap();
+        let reading = async {
+            let mut stuck = Vec::new();
+            for _ in 1..READERS_MAX {
+                stuck.push(UnixStream::connect(&path).await.unwrap());
+            }
+            let mut got = Vec::new();
+            let mut reader = UnixStream::connect(&path).await.unwrap();
+            reader.read_to_end(&mut got).await.unwrap();
+            serde_json::from_slice::<ProxyStatus>(&got).unwrap()
+        };
+        tokio::select! {
+            () = socket.serve(large) => panic!("it serves for ever"),
+            status = reading => assert_eq!(status, large()),
+        }
+    }
 }

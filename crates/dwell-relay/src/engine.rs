@@ -25,13 +25,14 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
+use dwell_confine::privilege::{self, User};
+use dwell_confine::seccomp;
 use dwell_report::status::Problem;
 use dwell_wire::CloseReason;
 
 use crate::config::{Config, MTU_MIN, MtuConfig, NodeConfig};
 use crate::io::clock::Clock;
 use crate::io::poller::{Interest, Poller, Readiness, Token, Waker};
-use crate::io::privilege::{self, User};
 use crate::io::route::{LinkSettings, RouteGuard, RouteWatch, Routes};
 use crate::io::signal::Signals;
 use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
@@ -78,6 +79,7 @@ pub fn run(path: &Path, config: Config) -> Result<(), RunError> {
         tracing::warn!("timers are blunt: {error}");
     }
     let mut engine = Engine::new(path, config)?;
+    engine.confine();
     // Threads are started only now, after privileges were dropped: what a thread may do is its own.
     engine.look_up_names();
     engine.serve_metrics()?;
@@ -116,6 +118,8 @@ struct Engine {
     /// When broken sockets are made anew at the earliest.
     reopen_at: Instant,
     stopping: bool,
+    /// Only the system calls that a relay needs are allowed.
+    confined: bool,
     /// Peers whose ports may have something to do.
     touched: Vec<usize>,
 }
@@ -183,6 +187,7 @@ impl Engine {
             look_after_at: Clock::now() + SECOND_NS,
             reopen_at: Instant::ZERO,
             stopping: false,
+            confined: false,
             touched: Vec::new(),
         };
         engine.register()?;
@@ -198,6 +203,17 @@ impl Engine {
             self.metrics = Some(server.map_err(RunError::system("start the thread for metrics"))?);
         }
         Ok(())
+    }
+
+    /// Forbids this thread, and those that it starts, what no relay needs.
+    fn confine(&mut self) {
+        if !self.config.node.seccomp {
+            return;
+        }
+        match seccomp::confine() {
+            Ok(()) => self.confined = true,
+            Err(error) => tracing::warn!("system calls are not filtered: {error}"),
+        }
     }
 
     fn register(&mut self) -> Result<(), RunError> {

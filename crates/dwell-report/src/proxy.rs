@@ -37,6 +37,9 @@ pub struct ProxyStatus {
     pub uptime_ns: u64,
     /// CPU time of the whole process, user and system.
     pub cpu_ns: u64,
+    /// Whether the kernel allows it only the system calls that it needs.
+    #[serde(default)]
+    pub seccomp: bool,
     /// The streams of programs.
     pub streams: StreamCounts,
     /// The connections between the two proxies.
@@ -60,6 +63,7 @@ impl Default for ProxyStatus {
             security: String::new(),
             uptime_ns: 0,
             cpu_ns: 0,
+            seccomp: false,
             streams: StreamCounts::default(),
             connections: ConnectionCounts::default(),
             tx: StreamTx::default(),
@@ -154,6 +158,9 @@ pub struct StreamRx {
     pub pressed_blocks: u64,
 }
 
+/// What is said of a process that may make any system call.
+pub(crate) const UNFILTERED: &str = "system calls: not filtered\n";
+
 /// What a proxy does, in a few lines of plain text. Ends with a line end.
 pub fn proxy_text(status: &ProxyStatus) -> String {
     let ProxyStatus { name, version, role, streams, connections, tx, rx, .. } = status;
@@ -162,6 +169,9 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
         human::duration(status.uptime_ns),
         human::share(status.cpu_ns, status.uptime_ns)
     );
+    if !status.seccomp {
+        out += UNFILTERED;
+    }
     // Writing to a string can't fail.
     for listens in &status.listens {
         let _ = writeln!(out, "listens at {listens}");
@@ -251,6 +261,7 @@ mod tests {
             egress: Some("hub:7734".into()),
             security: "psk".into(),
             uptime_ns: 3_600_000_000_000,
+            seccomp: true,
             cpu_ns: 36_000_000_000,
             streams: StreamCounts {
                 max: 1000,

@@ -30,6 +30,9 @@ pub struct Status {
     pub uptime_ns: u64,
     /// CPU time of the whole process, user and system.
     pub cpu_ns: u64,
+    /// Whether the kernel allows it only the system calls that it needs.
+    #[serde(default)]
+    pub seccomp: bool,
     /// Its interface towards the network that it serves.
     pub tun: TunStatus,
     /// Packets and datagrams that were dropped before a peer was known, by reason.
@@ -49,6 +52,7 @@ impl Default for Status {
             name: String::new(),
             uptime_ns: 0,
             cpu_ns: 0,
+            seccomp: false,
             tun: TunStatus::default(),
             drops: BTreeMap::new(),
             problems: Vec::new(),

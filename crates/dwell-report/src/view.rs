@@ -38,6 +38,9 @@ fn node_lines(status: &Status) -> String {
         human::duration(*uptime_ns),
         human::share(*cpu_ns, *uptime_ns)
     );
+    if !status.seccomp {
+        out += crate::proxy::UNFILTERED;
+    }
     let offload = if tun.offload { "on" } else { "off" };
     // Writing to a string can't fail.
     let _ = writeln!(

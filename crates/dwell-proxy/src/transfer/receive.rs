@@ -80,7 +80,7 @@ async fn receive_file(
     place: &mut Option<Writer>,
 ) -> Result<Summary, TransferError> {
     let tls = security::server(&job.security, Purpose::File)?;
-    let listener = crate::ingress::bind(job.listen, false).map_err(|error| RunError::Listen {
+    let listener = crate::ingress::bind(job.listen).map_err(|error| RunError::Listen {
         what: job.listen.to_string(),
         error,
         help: "",

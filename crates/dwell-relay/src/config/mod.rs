@@ -107,6 +107,8 @@ pub struct NodeConfig {
     pub private_key: Option<Secret>,
     /// The user that the relay becomes once all is set up, if it was started by root.
     pub user: Option<String>,
+    /// Whether system calls are filtered once all is set up.
+    pub seccomp: bool,
     /// Where Prometheus finds metrics, unless switched off: `[metrics]`.
     pub metrics: Option<SocketAddr>,
     /// What is logged.
@@ -352,6 +354,7 @@ impl Default for NodeConfig {
             status: Some(Self::default_status("dwell")),
             private_key: None,
             user: None,
+            seccomp: true,
             metrics: None,
             log: LogLevel::Info,
             keepalive_ns: 20 * SECOND_NS,

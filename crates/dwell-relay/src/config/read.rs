@@ -34,7 +34,7 @@ const TABLES: [&str; 5] = ["node", "defaults", "peer", "class", "metrics"];
 pub const METRICS_KEYS: [&str; 1] = ["listen"];
 
 /// The keys of `[node]`.
-pub const NODE_KEYS: [&str; 14] = [
+pub const NODE_KEYS: [&str; 15] = [
     "name",
     "tun",
     "addresses",
@@ -44,6 +44,7 @@ pub const NODE_KEYS: [&str; 14] = [
     "status",
     "private_key_file",
     "user",
+    "seccomp",
     "log",
     "keepalive",
     "dead_after",
@@ -290,6 +291,7 @@ fn read_node(
     set(&mut node.status, table.get("status", errors, value::status));
     node.private_key = protection::private_key(table, secrets, errors);
     set(&mut node.user, table.get("user", errors, value::user));
+    set(&mut node.seccomp, table.get("seccomp", errors, value::boolean));
     set(&mut node.log, table.get("log", errors, value::log));
     let keepalive = table
         .get("keepalive", errors, |value| value::duration_ns(value, SECOND_NS..=600 * SECOND_NS));

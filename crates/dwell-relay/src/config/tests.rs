@@ -130,6 +130,7 @@ fn every_key_reaches_its_field() {
         status = "none"
         private_key_file = "c"
         user = "dwell"
+        seccomp = false
         log = "trace"
         keepalive = "1s"
         dead_after = "300ms"
@@ -178,6 +179,7 @@ fn every_key_reaches_its_field() {
             status: None,
             private_key: Some(secrets(Path::new("c")).unwrap()),
             user: Some("dwell".into()),
+            seccomp: false,
             metrics: Some("127.0.0.1:9478".parse().unwrap()),
             log: LogLevel::Trace,
             keepalive_ns: SECOND_NS,

@@ -101,6 +101,7 @@ impl Engine {
         status.name = self.config.node.name.clone();
         status.uptime_ns = now.since_ns(self.started);
         status.cpu_ns = Clock::process_cpu_ns();
+        status.seccomp = self.confined;
         status.tun.name = self.config.node.tun.clone();
         status.tun.mtu = u32::from(self.tun_mtu);
         status.tun.offload = self.world.tun.as_ref().is_some_and(Tun::offload);

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dwell_confine::privilege;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::error::StatusError;
-use crate::io::privilege;
 
 /// Gives one document to each who connects; the socket's file goes with it.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use dwell_codec::{CodecError, CodecSpec, Compressor};
+use dwell_confine::privilege;
 
 use crate::io::clock::Clock;
 use crate::io::poller::Waker;
-use crate::io::privilege;
 use crate::node::Ticket;
 
 /// A packet for the worker. The buffers come back with the result and are used again.

@@ -8,7 +8,6 @@ pub mod address;
 pub mod clock;
 mod coalesce;
 pub mod poller;
-pub mod privilege;
 pub mod route;
 pub mod signal;
 pub mod tun;

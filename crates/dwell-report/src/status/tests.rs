@@ -19,6 +19,7 @@ pub(crate) fn example() -> Status {
         name: "site-a".into(),
         uptime_ns: 3_600_000_000_000,
         cpu_ns: 36_000_000_000,
+        seccomp: true,
         tun: TunStatus {
             name: "dwell0".into(),
             mtu: 1420,
@@ -169,6 +170,7 @@ const EXAMPLE_JSON: &str = r#"{
   "name": "site-a",
   "uptime_ns": 3600000000000,
   "cpu_ns": 36000000000,
+  "seccomp": true,
   "tun": {
     "name": "dwell0",
     "mtu": 1420,

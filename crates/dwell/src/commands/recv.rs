@@ -15,7 +15,7 @@ use dwell_relay::io::address::reachable_addresses;
 use dwell_report::human;
 
 use super::proxy::{Protection, duration};
-use super::transfer::{INTERRUPTED, Meter, done, printable};
+use super::transfer::{INTERRUPTED, Meter, done, hide, printable};
 use crate::terminal;
 
 const AFTER_HELP: &str = "\
@@ -83,6 +83,7 @@ fn everywhere(port: u16) -> SocketAddr {
 
 impl Recv {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        hide();
         let listen = self.listen.unwrap_or_else(|| everywhere(FILE_PORT));
         let place = match &self.file {
             None => Place::Folder(PathBuf::from(".")),

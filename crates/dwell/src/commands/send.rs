@@ -14,7 +14,7 @@ use dwell_proxy::transfer::{FILE_PORT, OneTimeKey, Send, TransferError, send};
 use dwell_proxy::{Pressing, is_loopback};
 
 use super::proxy::{Protection, duration, strategy, target_with_port};
-use super::transfer::{INTERRUPTED, Meter, done};
+use super::transfer::{INTERRUPTED, Meter, done, hide};
 use crate::terminal;
 
 const AFTER_HELP: &str = "\
@@ -76,6 +76,7 @@ fn receiver(text: &str) -> Result<Target, String> {
 
 impl SendCommand {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        hide();
         let security = self.security()?;
         let (source, bytes) = open(&self.file)?;
         let name = match self.file.file_name() {

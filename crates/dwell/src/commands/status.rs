@@ -121,16 +121,22 @@ fn named(name: &str) -> PathBuf {
     dwell_proxy::default_status(name).filter(|path| path.exists()).unwrap_or(relay)
 }
 
-/// The sockets in a folder, which need not exist.
+/// The sockets in a folder, which need not exist. One whose process has ended is none.
 fn sockets_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     match std::fs::read_dir(folder) {
         Ok(entries) => Ok(entries
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+            .filter(|path| !is_abandoned(path))
             .collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error).with_context(|| format!("{} can't be read", folder.display())),
     }
+}
+
+fn is_abandoned(path: &Path) -> bool {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    UnixStream::connect(path).is_err_and(refused)
 }
 
 /// The socket of the one node, or proxy of this user, that has it where it is by default.

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
+use dwell_confine::privilege;
 use dwell_proxy::transfer::{Progress, Summary};
 use dwell_report::human;
 
@@ -10,6 +11,13 @@ use dwell_report::human;
 pub(super) const INTERRUPTED: u8 = 130;
 /// Before this has passed nothing is said.
 const QUIET: Duration = Duration::from_secs(2);
+
+/// Keeps other processes of this user from looking at the key in this one's memory.
+pub(super) fn hide() {
+    if let Err(error) = privilege::hide() {
+        tracing::warn!("other processes may look at this one's memory: {error}");
+    }
+}
 
 /// Shows how far it is, in one line of the terminal; nothing if standard error is none.
 pub(super) struct Meter {

@@ -268,7 +268,9 @@ fn limit_descriptors(process: &Process, most: u64) {
 /// Out of descriptors clients wait, and nothing is done in vain.
 #[test]
 fn out_of_descriptors_clients_wait() {
-    let pair = Pair::new(echo(), &[], &[]);
+    // Limits of another user's process may not be changed.
+    let as_it_is = ["--user", "none"];
+    let pair = Pair::new(echo(), &as_it_is, &as_it_is);
     assert_eq!(exchange(pair.connect(), b"before").unwrap(), b"before");
     for (name, process) in [("ingress", &pair.ingress), ("egress", &pair.egress)] {
         // Fewer than it has.

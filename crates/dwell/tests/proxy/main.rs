@@ -7,6 +7,7 @@
 mod hostile;
 mod load;
 mod pair;
+mod privileges;
 mod socks;
 mod streams;
 mod transfer;

@@ -26,7 +26,7 @@ Examples:
 
   dwell status ingress                    what it has done
 
-Neither needs rights, but for transparent doors. docs/proxy.md tells the rest.
+Neither needs privileges, but for transparent doors. docs/proxy.md tells the rest.
 
 Exit codes:
   0  it ran until it was told to stop

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use dwell_base::ByteSize;
 use dwell_base::time::parse_duration_ns;
 use dwell_codec::CodecSpec;
+use dwell_confine::privilege::{self, User};
 use dwell_proxy::security::{Certificates, Security, read_psk};
 use dwell_proxy::{Bound, Common, ConfigError, Limits, Pressing, default_status, is_framed};
 use dwell_stream::Strategy;
@@ -96,6 +97,13 @@ pub(super) struct Options {
     /// Have no status socket
     #[arg(long)]
     no_status: bool,
+    /// If root starts it: the user to become once sockets are bound and keys are read; none: to
+    /// remain root, without its capabilities [default: nobody]
+    #[arg(long, value_name = "NAME", help_heading = SECURITY)]
+    user: Option<String>,
+    /// Do not limit the process to the system calls that it needs
+    #[arg(long, help_heading = SECURITY)]
+    no_seccomp: bool,
     /// How this end compresses: raw, all, switch, mix, mix-2in or hull (mix-2out is taken for
     /// mix-2in) [default: what the other end wishes, or hull]
     #[arg(long, value_parser = strategy, help_heading = COMPRESSION)]
@@ -156,6 +164,37 @@ pub(super) fn listening(places: &[String]) {
     places.iter().for_each(|place| terminal::note(&format!("listening at {place}")));
 }
 
+/// Who a proxy becomes if nothing else is said, and the numbers of that user everywhere.
+const NOBODY: (&str, User) = ("nobody", User { uid: 65_534, gid: 65_534 });
+
+/// The user to become; none to remain who started it.
+fn user(
+    name: Option<&str>,
+    is_root: bool,
+    can_become: impl Fn(User) -> bool,
+) -> anyhow::Result<Option<User>> {
+    match name {
+        Some("none") => Ok(None),
+        Some(name) if !is_root => {
+            tracing::warn!("only root can become \"{name}\": this goes on as it is");
+            Ok(None)
+        }
+        Some(name) => {
+            let found = User::named(name).with_context(|| format!("--user {name}"))?;
+            Ok(Some(found))
+        }
+        None if is_root => {
+            let nobody = User::named(NOBODY.0).unwrap_or(NOBODY.1);
+            if can_become(nobody) {
+                return Ok(Some(nobody));
+            }
+            tracing::warn!("this process can't become \"nobody\": it remains root");
+            Ok(None)
+        }
+        None => Ok(None),
+    }
+}
+
 impl Options {
     /// For the end `role`, which is protected so, and needs so many of this many file descriptors for
     /// something else than streams.
@@ -194,7 +233,8 @@ impl Options {
             tracing::warn!("{warning}");
         }
         let pressing = Pressing { strategy: self.strategy, codecs: self.codec, wish: self.wish };
-        Ok(Common { name, status, security, pressing, limits })
+        let user = user(self.user.as_deref(), privilege::is_root(), privilege::can_become)?;
+        Ok(Common { name, status, security, pressing, limits, user, seccomp: !self.no_seccomp })
     }
 }
 
@@ -245,6 +285,18 @@ mod tests {
         for bad in ["0s", "1ns", "h", "99999h", "soon"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn only_root_becomes_somebody_else() {
+        let user = |name, is_root, can: bool| super::user(name, is_root, |_| can);
+        assert_eq!(user(None, true, true).unwrap(), Some(NOBODY.1));
+        assert_eq!(user(None, true, false).unwrap(), None);
+        assert_eq!(user(Some("none"), true, true).unwrap(), None);
+        assert_eq!(user(Some("root"), true, true).unwrap(), Some(User { uid: 0, gid: 0 }));
+        assert!(user(Some("no such user"), true, true).is_err());
+        assert_eq!(user(None, false, true).unwrap(), None);
+        assert_eq!(user(Some("nobody"), false, true).unwrap(), None);
     }
 
     #[test]

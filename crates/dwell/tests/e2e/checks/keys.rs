@@ -94,6 +94,7 @@ pub(super) fn privileges(lab: &mut Lab) -> anyhow::Result<()> {
             ensure!(set("CapInh")? == 0 && set("CapAmb")? == 0, "{status}");
             ensure!(set("CapBnd")? & !NET_ADMIN == 0, "{status}");
             ensure!(line(&status, "NoNewPrivs")? == "1", "{status}");
+            ensure!(line(&status, "Seccomp")? == "2", "{status}");
             if let Some(uid) = uid {
                 let all = line(&status, "Uid")?.split_whitespace().all(|id| id == uid);
                 ensure!(all && line(&status, "Groups")?.is_empty(), "{status}");

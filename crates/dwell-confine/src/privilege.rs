@@ -1,4 +1,4 @@
-//! What a relay may do, once it is set up: as little as possible.
+//! What a relay or a proxy may do, once it is set up: as little as possible.
 //!
 //! Linux keeps capabilities and user ids for each thread; all of this is about the calling one,
 //! and those that it starts later.
@@ -56,6 +56,34 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// True if this process can become that user: in a container root may lack the capabilities for
+/// it, and a user namespace may not have the user.
+pub fn can_become(user: User) -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    let has = |sets: CapabilitySets| sets.effective.contains(needed);
+    let maps = |file: &str, id: u32| fs::read_to_string(file).is_ok_and(|map| is_mapped(&map, id));
+    // Without the file the kernel is older than what it forbids.
+    let setgroups = fs::read_to_string("/proc/self/setgroups");
+    capabilities(None).is_ok_and(has)
+        && maps("/proc/self/uid_map", user.uid)
+        && maps("/proc/self/gid_map", user.gid)
+        && setgroups.map_or(true, |text| text.trim() != "deny")
+}
+
+/// Whether a user namespace with this map has the number: lines of the first number inside, outside, and
+/// how many.
+fn is_mapped(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        let (Some(Ok(first)), Some(Ok(_)), Some(Ok(count))) =
+            (numbers.next(), numbers.next(), numbers.next())
+        else {
+            return false;
+        };
+        (first..first.saturating_add(count)).contains(&u64::from(id))
+    })
+}
+
 /// Keeps what a relay that listens on this port needs, and gives up everything else: becomes
 /// another user, drops capabilities, and sees to it that nothing that is started later gets
 /// more, and that nobody can look into the process's memory. To be called before any other
@@ -70,6 +98,29 @@ pub fn give_up(port: u16, user: Option<User>) -> io::Result<()> {
         // The sockets to the peers are bound to it anew when one of them moves.
         needed |= CapabilitySet::NET_BIND_SERVICE;
     }
+    keep_only(needed, user)
+}
+
+/// Becomes another user and gives up every capability, for a process that needs none once its
+/// sockets are bound and its keys are read. As [`give_up`] otherwise.
+///
+/// # Errors
+/// As [`give_up`].
+pub fn keep_none(user: Option<User>) -> io::Result<()> {
+    keep_only(CapabilitySet::empty(), user)
+}
+
+/// Sees to it that nobody but root can look into the process's memory, and that no program that
+/// it starts gets more privileges: for a process that goes on as the user that started it.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn hide() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+fn keep_only(needed: CapabilitySet, user: Option<User>) -> io::Result<()> {
     set_no_new_privs(true)?;
     shrink_bounding_set(needed)?;
     if let Some(User { uid, gid }) = user {
@@ -132,6 +183,14 @@ mod tests {
         for name in ["", "dwel", "broken", "x", "991"] {
             assert_eq!(User::find(PASSWD, name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn numbers_are_looked_for_in_the_map() {
+        let all = "         0          0 4294967295\n";
+        let rootless = "0 1000 1\n1 100000 65536\n";
+        assert!(is_mapped(all, 65_534) && is_mapped(rootless, 65_534) && is_mapped(rootless, 0));
+        assert!(!is_mapped("0 1000 1\n", 65_534) && !is_mapped("", 0) && !is_mapped("x", 0));
     }
 
     #[test]

@@ -1,0 +1,5 @@
+//! What a process gives up once it is set up, so that a fault in it is worth little to whoever finds
+//! it: its user and capabilities ([`privilege`]), and most system calls ([`seccomp`]).
+
+pub mod privilege;
+pub mod seccomp;
