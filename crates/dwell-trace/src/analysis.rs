@@ -10,6 +10,8 @@
 mod accounts;
 mod batch;
 mod blocks;
+mod bound;
+mod directions;
 mod distribution;
 mod entropy;
 mod hash;
@@ -30,6 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use accounts::{Accounts, FLOWS_MAX};
 pub use batch::{BATCH_PACKETS, Batch};
 pub use blocks::{BlockSums, Blocks, GROUPINGS, Grouping, MS};
+pub use directions::{DirectionSums, Directions};
 pub use distribution::Distribution;
 pub use entropy::{Entropy, PAYLOAD_BYTES_MIN};
 pub use pairs::{CodecSums, PAIRS_MAX, Pair, PairSums, Pairs};

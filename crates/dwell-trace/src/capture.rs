@@ -40,6 +40,17 @@ pub struct Packet<'c> {
     pub data: &'c [u8],
     /// How long it was on the wire, in bytes.
     pub wire_len: u32,
+    /// Which way it went at the interface that captured it, if the capture says so.
+    pub mark: Option<Mark>,
+}
+
+/// The direction of a packet at the interface that captured it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It came in.
+    In,
+    /// It went out.
+    Out,
 }
 
 /// How the packets are stored.
@@ -66,9 +77,12 @@ pub enum OpenError {
     /// They begin like nothing that we know.
     #[error("it is no capture: it begins with {0:02x?}, which is neither pcap nor pcapng")]
     Unknown([u8; 4]),
-    /// xz has dictionaries of up to 4 GiB, and there is no reader of it that can be bounded.
-    #[error("it is compressed with xz: unpack it with `xz -dc FILE |` and read from `-`")]
-    Xz,
+    /// It is packed with something that is not read here: the name, and what unpacks it.
+    #[error("it is packed with {0}, which is not read here: unpack it with `{1}` first")]
+    Packed(&'static str, &'static str),
+    /// It is a capture of a kind that is not read here.
+    #[error("it is a capture of {0}, which is not read here: convert it with `editcap -F pcapng`")]
+    Foreign(&'static str),
     /// A version that doesn't exist (yet).
     #[error("its format has the version {0}.{1}, and only 2 (pcap) and 1 (pcapng) are known")]
     Version(u16, u16),
@@ -145,7 +159,7 @@ enum Reader {
 }
 
 impl<R: Read> Capture<R> {
-    /// Reads the header; gzip and zstd are unpacked on the way. Buffers are ours, so that a
+    /// Reads the header; gzip, zstd, bzip2 and xz are unpacked on the way. Buffers are ours, so that a
     /// plain file will do as `source`.
     ///
     /// # Errors
@@ -153,6 +167,9 @@ impl<R: Read> Capture<R> {
     /// [`trouble`](Self::trouble).
     pub fn open(source: R) -> Result<Self, OpenError> {
         let mut buffer = Buffer::new(Unpacked::new(source)?);
+        if let Some(error) = buffer.peek(8).and_then(refused) {
+            return Err(error);
+        }
         let Some(&magic) = buffer.peek(4).and_then(<[u8]>::first_chunk::<4>) else {
             return Err(match (buffer.take_error(), buffer.available()) {
                 (Some(error), _) => OpenError::Io(error),
@@ -185,6 +202,7 @@ impl<R: Read> Capture<R> {
                 link: found.link,
                 data: self.buffer.last(found.data_len, found.behind),
                 wire_len: found.wire_len,
+                mark: found.mark,
             }),
             Err(Broken { at_byte: at, what }) => {
                 let what = match self.buffer.take_error() {
@@ -216,11 +234,28 @@ impl<R: Read> Capture<R> {
     }
 }
 
+/// What is known to be something else than a capture that is read here, by its first bytes.
+fn refused(head: &[u8]) -> Option<OpenError> {
+    const PACKED: [(&[u8], &str, &str); 5] = [
+        (b"PK\x03\x04", "zip", "unzip"),
+        (b"7z\xbc\xaf", "7z", "7z x"),
+        (b"\x04\x22\x4d\x18", "lz4", "lz4 -d"),
+        (b"LZIP", "lzip", "lzip -d"),
+        (b"\x1f\x9d", "compress", "uncompress"),
+    ];
+    if head.starts_with(b"snoop\0\0\0") {
+        return Some(OpenError::Foreign("snoop"));
+    }
+    let packed = PACKED.iter().find(|(magic, ..)| head.starts_with(magic));
+    packed.map(|&(_, name, tool)| OpenError::Packed(name, tool))
+}
+
 /// A packet whose bytes were just consumed from the buffer.
 struct Found {
     timestamp_ns: Option<u64>,
     link: LinkType,
     wire_len: u32,
+    mark: Option<Mark>,
     data_len: usize,
     /// Bytes between the end of the packet's and what is read next.
     behind: usize,

@@ -86,7 +86,10 @@ mod tests {
     use crate::capture::tests::udp;
 
     fn find(data: &[u8], wire_len: u32) -> Result<Datagram<'_>, NotIp> {
-        Datagram::find(&Packet { timestamp_ns: None, link: LinkType(101), data, wire_len }, 0)
+        Datagram::find(
+            &Packet { timestamp_ns: None, link: LinkType(101), data, wire_len, mark: None },
+            0,
+        )
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What schemes would make of a capture on a link: its packets as arrivals, the decision core of
 //! the relay in virtual time, and real codecs on the real bytes.
 //!
-//! A [`Replay`] has a lane for each scheme, and one without dwell. All of them see the same
-//! packets at the same times; each has a [`dwell_policy::Port`], a link, and a press of its own.
+//! A link has a queue for each direction, so packets are told apart by their direction
+//! ([`crate::sides`]). For each direction a [`Replay`] has a lane for each scheme, and one without
+//! dwell. All of them see the same packets at the same times; each has a [`dwell_policy::Port`], a
+//! link, and a press of its own.
 //! Sources don't react: what TCP would have done about drops and delays is not replayed, and
 //! neither are what peers tell each other (hellos, probes, reports).
 //!
@@ -42,9 +44,10 @@ use self::class::{DEADLINE_CLASSES_MAX, DeadlineClass};
 use self::input::{Input, InputCounts, Spelled};
 use self::lane::{Arriving, Lane, LaneSetup};
 use self::link::{Link, PATH_MTU_MIN};
-use self::nature::Composition;
+use self::nature::{Composition, Sorter};
 use self::press::{CodecPress, Cost};
-use self::report::{LaneReport, ReplayReport};
+use self::report::{DirectionReport, LaneReport, ReplayReport};
+use crate::sides::{Rule, Sides};
 
 /// The name of the lane without relays.
 pub const WITHOUT: &str = "without dwell";
@@ -79,6 +82,8 @@ pub struct Settings {
     pub destinations: Vec<IpNet>,
     /// Arrivals come this many times faster than they were captured.
     pub speed: f64,
+    /// What is on which side of the link, for the packets of both directions.
+    pub sides: Arc<Sides>,
 }
 
 impl Settings {
@@ -102,6 +107,7 @@ impl Settings {
             sources: Vec::new(),
             destinations: Vec::new(),
             speed: 1.0,
+            sides: Arc::new(Sides::one_way()),
         }
     }
 
@@ -180,35 +186,42 @@ pub enum ReplayError {
     Codec(#[from] CodecError),
 }
 
+/// What is put behind the name of a scheme that uses dictionaries, which no relay can load yet.
+pub const WITH_DICTIONARIES: &str = "+dictionaries";
+
 /// Lanes whose packets have the same greatest length.
 struct Group {
     packet_max: usize,
     lanes: Vec<(String, Lane)>,
 }
 
+/// One direction of the link.
+struct Lanes {
+    groups: [Group; 2],
+    counts: InputCounts,
+    composition: Composition,
+}
+
 /// A capture on its way over a link, once for each scheme.
 pub struct Replay {
     settings: Settings,
-    groups: [Group; 2],
+    /// Forward, and backward if anything goes there.
+    directions: [Option<Lanes>; 2],
     origin_ns: Option<u64>,
     last_ns: u64,
     counts: InputCounts,
-    composition: Composition,
+    sorter: Sorter,
     spelled: Spelled,
     piece: Vec<u8>,
 }
 
-impl Replay {
-    /// A replay at time zero. `cost` says for each lane what its press takes.
-    ///
-    /// # Errors
-    /// If the settings make no sense.
-    pub fn new(settings: Settings, mut cost: impl FnMut() -> Cost) -> Result<Self, ReplayError> {
-        settings.check()?;
+impl Lanes {
+    fn new(settings: &Settings, cost: &mut impl FnMut() -> Cost) -> Result<Self, ReplayError> {
         let mut without = settings.port(Scheme::none());
         without.frame = settings.link.bare_frames();
-        let mut lane = |port: PortConfig| -> Result<Lane, ReplayError> {
-            let press = CodecPress::new(settings.codec, &settings.dictionaries, cost())?;
+        let mut lane = |port: PortConfig, with_dictionaries: bool| -> Result<Lane, ReplayError> {
+            let dictionaries = if with_dictionaries { &settings.dictionaries[..] } else { &[] };
+            let press = CodecPress::new(settings.codec, dictionaries, cost())?;
             Ok(Lane::new(LaneSetup {
                 port,
                 rate: settings.link.rate,
@@ -219,21 +232,95 @@ impl Replay {
         };
         let bare = Group {
             packet_max: usize::from(settings.link.path_mtu),
-            lanes: vec![(WITHOUT.to_owned(), lane(without)?)],
+            lanes: vec![(WITHOUT.to_owned(), lane(without, false)?)],
         };
         let mut relayed =
             Group { packet_max: usize::from(settings.link.packet_max()), lanes: Vec::new() };
         for (name, scheme) in &settings.schemes {
             let port = settings.port(settings.timed(*scheme)?);
-            relayed.lanes.push((name.clone(), lane(port)?));
+            relayed.lanes.push((name.clone(), lane(port.clone(), false)?));
+            if !settings.dictionaries.is_empty() && scheme.press != dwell_policy::Press::Never {
+                relayed.lanes.push((format!("{name}{WITH_DICTIONARIES}"), lane(port, true)?));
+            }
         }
         Ok(Self {
-            settings,
             groups: [bare, relayed],
+            counts: InputCounts::default(),
+            composition: Composition::default(),
+        })
+    }
+
+    /// A packet arrives, of which `missing` bytes at the end are made up.
+    fn packet(&mut self, settings: &Settings, at_ns: u64, of: &Whole<'_>, piece: &mut Vec<u8>) {
+        let Whole { packet, info, missing } = *of;
+        self.counts.selected.packets += 1;
+        self.counts.selected.bytes += packet.len() as u64;
+        self.counts.missing.packets += u64::from(missing > 0);
+        self.counts.missing.bytes += missing as u64;
+        for group in &mut self.groups {
+            let lanes = &mut group.lanes;
+            let whole = packet.len() <= group.packet_max;
+            let is_cut = cut::cut(packet, &info, group.packet_max, piece, |piece| {
+                let arriving = arriving(piece, &info, &settings.classes);
+                lanes.iter_mut().for_each(|(_, lane)| lane.arrive(at_ns, &arriving));
+            });
+            if group.packet_max < usize::from(settings.link.path_mtu) {
+                self.counts.shortened += u64::from(!whole && is_cut);
+                if !is_cut {
+                    self.counts.too_big.packets += 1;
+                    self.counts.too_big.bytes += packet.len() as u64;
+                }
+            }
+        }
+    }
+
+    /// Lets everything that waits leave. `counts` are those of both directions.
+    fn finish(
+        self,
+        settings: &Settings,
+        version: &str,
+        span_ns: u64,
+        counts: &InputCounts,
+    ) -> ReplayReport {
+        let lanes = self.groups.into_iter().flat_map(|group| group.lanes);
+        let lanes = lanes.map(|(name, lane)| LaneReport::new(&name, settings, lane)).collect();
+        let own = self.counts;
+        let counts = InputCounts {
+            selected: own.selected,
+            missing: own.missing,
+            shortened: own.shortened,
+            too_big: own.too_big,
+            ..counts.clone()
+        };
+        ReplayReport::new(settings, version, span_ns, counts, self.composition, lanes)
+    }
+}
+
+/// A packet, of which `missing` bytes at the end are made up.
+#[derive(Clone, Copy)]
+struct Whole<'p> {
+    packet: &'p [u8],
+    info: PacketInfo,
+    missing: usize,
+}
+
+impl Replay {
+    /// A replay at time zero. `cost` says for each lane what its press takes.
+    ///
+    /// # Errors
+    /// If the settings make no sense.
+    pub fn new(settings: Settings, mut cost: impl FnMut() -> Cost) -> Result<Self, ReplayError> {
+        settings.check()?;
+        let mut lanes = || Lanes::new(&settings, &mut cost);
+        let has_two = settings.sides.rule() != Rule::OneWay;
+        let directions = [Some(lanes()?), has_two.then(lanes).transpose()?];
+        Ok(Self {
+            settings,
+            directions,
             origin_ns: None,
             last_ns: 0,
             counts: InputCounts::default(),
-            composition: Composition::default(),
+            sorter: Sorter::default(),
             spelled: Spelled::default(),
             piece: Vec::new(),
         })
@@ -254,48 +341,55 @@ impl Replay {
             self.counts.not_selected += 1;
             return;
         }
+        if let Some(at_ns) = input.at_ns {
+            let origin_ns = *self.origin_ns.get_or_insert(at_ns);
+            let back_ns = origin_ns.saturating_add(self.last_ns).saturating_sub(at_ns);
+            self.counts.unordered += u64::from(back_ns > 0);
+            self.counts.back_ns_max = self.counts.back_ns_max.max(back_ns);
+            self.last_ns = self.last_ns.max(at_ns.saturating_sub(origin_ns));
+        }
         let packet = &packet[..info.total_len];
         let missing = packet.len().saturating_sub(input.packet.len());
-        self.counts.selected.packets += 1;
-        self.counts.selected.bytes += packet.len() as u64;
-        self.counts.missing.packets += u64::from(missing > 0);
-        self.counts.missing.bytes += missing as u64;
-        self.composition.add(packet, &info, missing > 0);
-        if let Some(at_ns) = input.at_ns {
-            let since_ns = at_ns.saturating_sub(*self.origin_ns.get_or_insert(at_ns));
-            self.counts.unordered += u64::from(since_ns < self.last_ns);
-            self.last_ns = self.last_ns.max(since_ns);
-        }
+        let direction = self.settings.sides.direction(&input.ends, &info);
+        let lanes = direction.index().and_then(|direction| self.directions[direction].as_mut());
+        let Some(lanes) = lanes else {
+            self.counts.same_side.packets += 1;
+            self.counts.same_side.bytes += packet.len() as u64;
+            return;
+        };
+        let captured = &packet[..packet.len() - missing];
+        let nature = self.sorter.sort(captured, &info, missing > 0);
+        lanes.composition.add(nature, packet.len() as u64);
         let at_ns = replayed_ns(self.last_ns, self.settings.speed);
-        for group in &mut self.groups {
-            let lanes = &mut group.lanes;
-            let whole = packet.len() <= group.packet_max;
-            let is_cut = cut::cut(packet, &info, group.packet_max, &mut self.piece, |piece| {
-                let arriving = arriving(piece, &info, &self.settings.classes);
-                lanes.iter_mut().for_each(|(_, lane)| lane.arrive(at_ns, &arriving));
-            });
-            if group.packet_max < usize::from(self.settings.link.path_mtu) {
-                self.counts.shortened += u64::from(!whole && is_cut);
-                self.counts.too_big += u64::from(!is_cut);
-            }
-        }
+        let whole = Whole { packet, info, missing };
+        lanes.packet(&self.settings, at_ns, &whole, &mut self.piece);
     }
 
-    /// What has been read so far.
+    /// What has been read so far, of both directions.
     pub fn counts(&self) -> &InputCounts {
         &self.counts
     }
 
-    /// Lets everything that waits leave, and tells what happened. `version` is the program's.
+    /// Lets everything that waits leave, and tells what happened in the busier direction, with what
+    /// happened in the other one. `version` is the program's.
     pub fn finish(self, version: &str) -> ReplayReport {
         let span_ns = replayed_ns(self.last_ns, self.settings.speed);
-        let Self { settings, groups, counts, composition, .. } = self;
-        let lanes = groups
-            .into_iter()
-            .flat_map(|group| group.lanes)
-            .map(|(name, lane)| LaneReport::new(&name, &settings, lane))
-            .collect();
-        ReplayReport::new(&settings, version, span_ns, counts, composition, lanes)
+        let Self { settings, directions, counts, .. } = self;
+        let reports = directions.into_iter().flatten().enumerate().map(|(n, lanes)| {
+            let report = lanes.finish(&settings, version, span_ns, &counts);
+            ReplayReport { direction: DirectionReport::new(&settings.sides, n > 0), ..report }
+        });
+        // The first of two that are alike.
+        let busier = |a: ReplayReport, b: ReplayReport| {
+            let (mut busier, other) =
+                if b.offered_bytes() > a.offered_bytes() { (b, a) } else { (a, b) };
+            busier.other_direction = (other.input.selected.packets > 0).then(|| Box::new(other));
+            busier
+        };
+        reports.reduce(busier).unwrap_or_else(|| {
+            let composition = Composition::default();
+            ReplayReport::new(&settings, version, span_ns, counts.clone(), composition, Vec::new())
+        })
     }
 }
 

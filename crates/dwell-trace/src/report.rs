@@ -21,7 +21,7 @@ pub fn page(
     provenance: Provenance,
 ) -> Page {
     let sections = [
-        Some(verdict(analysis, summary)),
+        Some(verdict(analysis)),
         Some(overview(analysis, summary)),
         Some(traffic::section(analysis)),
         classes::codecs(analysis, summary),
@@ -70,12 +70,9 @@ fn block_text(block: &Block, out: &mut String) {
 }
 
 /// Whether to go on at all.
-fn verdict(analysis: &Analysis, summary: &Summary) -> Section {
-    let verdict = judge_traffic(analysis, summary);
-    let text: Vec<&str> = [verdict.answer.words()]
-        .into_iter()
-        .chain(verdict.sentences.iter().map(String::as_str))
-        .collect();
+fn verdict(analysis: &Analysis) -> Section {
+    let verdict = judge_traffic(analysis);
+    let text: Vec<&str> = verdict.paragraphs().collect();
     Section::new("Would dwell help?").block(Block::Prose(text.join("\n\n")))
 }
 
@@ -103,13 +100,6 @@ fn overview(analysis: &Analysis, summary: &Summary) -> Section {
             ratio(codec.compressible.ratio()),
             codec.exceptions,
             human::share(codec.all.packets - codec.compressible.packets, codec.all.packets),
-        ));
-    }
-    if let Some(share) = analysis.entropy.random_share() {
-        text.push(format!(
-            "{:.0} % of the bytes in larger payloads look like compressed or encrypted data (7 or \
-             more bits of entropy per byte), of which no codec makes anything.",
-            share * 100.0
         ));
     }
     text.extend(said_of_limits(analysis));

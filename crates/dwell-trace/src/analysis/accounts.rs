@@ -1,17 +1,23 @@
 //! What every packet is counted for, in order.
 
+use std::sync::Arc;
+
 use dwell_base::Rate;
 
 use super::Settings;
 use super::batch::Batch;
 use super::blocks::is_chosen;
+use super::directions::Directions;
 use super::hash::NumberMap;
 use super::pairs::Pair;
 use super::record::{Analysis, FileRecord, Flows, Sums, size_class};
 use super::timing::Stopwatch;
 use crate::capture::{Capture, Format, Packet};
 use crate::datagram::Datagram;
+use crate::fingerprint::Fingerprint;
 use crate::link::NotIp;
+use crate::replay::nature::Sorter;
+use crate::sides::{Direction, Ends, Sides};
 
 /// The most flows of a capture that are told apart; each takes some 40 bytes.
 pub const FLOWS_MAX: usize = 1 << 20;
@@ -26,6 +32,9 @@ pub struct Accounts {
     rates: Vec<Rate>,
     analysis: Analysis,
     file: Option<OpenFile>,
+    sides: Arc<Sides>,
+    /// None if nothing is compressed, so that the bytes of packets are not looked at.
+    sorter: Option<Sorter>,
 }
 
 /// A capture that is being read.
@@ -35,13 +44,29 @@ struct OpenFile {
     flows: NumberMap<(u64, u64)>,
     flows_beyond: u64,
     batches: u64,
+    fingerprint: Fingerprint,
 }
 
 impl Accounts {
     /// Nothing yet.
     pub fn new(settings: &Settings) -> Self {
         let analysis = Analysis::new(settings.clone());
-        Self { rates: settings.rates.clone(), analysis, file: None }
+        let sorter = (!settings.codecs.is_empty()).then(Sorter::default);
+        let this = Self {
+            rates: settings.rates.clone(),
+            analysis,
+            file: None,
+            sides: Arc::new(Sides::one_way()),
+            sorter,
+        };
+        this.with_sides(Arc::new(Sides::one_way()))
+    }
+
+    /// Counts by the direction of packets between these sides; without it, all of them go in one.
+    #[must_use]
+    pub fn with_sides(mut self, sides: Arc<Sides>) -> Self {
+        self.analysis.directions = Directions::new(&sides);
+        Self { sides, ..self }
     }
 
     /// Another capture begins; `name` is what reports call it.
@@ -57,6 +82,7 @@ impl Accounts {
             flows: NumberMap::default(),
             flows_beyond: 0,
             batches: 0,
+            fingerprint: Fingerprint::default(),
         });
     }
 
@@ -65,7 +91,7 @@ impl Accounts {
     pub fn fill<R: std::io::Read>(&mut self, capture: &mut Capture<R>, batch: &mut Batch) -> bool {
         batch.clear();
         if let Some(file) = &mut self.file {
-            batch.with_blocks = is_chosen(file.batches);
+            (batch.with_blocks, batch.number) = (is_chosen(file.batches), file.batches);
             file.batches += 1;
         }
         for _ in 0..BATCH_FRAMES {
@@ -73,8 +99,8 @@ impl Accounts {
                 self.broken_off(capture);
                 return false;
             };
-            if let Some((datagram, pair)) = self.count(&packet)
-                && batch.push(&datagram, pair)
+            if let Some((datagram, pair, direction)) = self.count(&packet)
+                && batch.push(&datagram, pair, direction)
             {
                 break;
             }
@@ -119,11 +145,12 @@ impl Accounts {
 
     /// Counts a packet; gives the IP packet, if it is one, and under which pair it was counted.
     #[inline]
-    fn count<'c>(&mut self, packet: &Packet<'c>) -> Option<(Datagram<'c>, Pair)> {
+    fn count<'c>(&mut self, packet: &Packet<'c>) -> Option<(Datagram<'c>, Pair, Direction)> {
         let file = self.file.as_mut()?;
         file.record.frames.add(u64::from(packet.wire_len));
         file.record.captured_bytes += packet.data.len() as u64;
         file.record.see_link(packet.link);
+        file.fingerprint.see(packet);
         if (packet.data.len() as u64) < u64::from(packet.wire_len) {
             file.record.cut_frames += 1;
         }
@@ -139,6 +166,7 @@ impl Accounts {
         file.record.ip.add(bytes);
         if !datagram.is_whole() {
             file.record.cut_packets += 1;
+            file.record.missing_bytes += bytes.saturating_sub(datagram.bytes.len() as u64);
         }
         let traffic = &mut self.analysis;
         traffic.fragments += u64::from(info.fragment);
@@ -162,7 +190,20 @@ impl Accounts {
         if let Some(at_ns) = packet.timestamp_ns {
             file.stopwatch.record(at_ns, bytes);
         }
-        Some((datagram, pair))
+        let direction = self.sides.direction(&Ends::of(packet), info);
+        match direction.index() {
+            Some(direction) => {
+                let sums = &mut traffic.directions.sums[direction];
+                sums.packets += 1;
+                sums.bytes += bytes;
+                if let Some(sorter) = &mut self.sorter {
+                    let nature = sorter.sort(datagram.bytes, info, !datagram.is_whole());
+                    sums.composition.add(nature, bytes);
+                }
+            }
+            None => traffic.directions.neither.add(bytes),
+        }
+        Some((datagram, pair, direction))
     }
 
     fn end(&mut self) {
@@ -179,7 +220,8 @@ impl Accounts {
             flows.bytes.record(bytes);
         }
         self.analysis.flows.merge(&flows);
-        self.analysis.files.push(FileRecord { timeline, ..file.record });
+        let fingerprint = file.fingerprint.to_string();
+        self.analysis.files.push(FileRecord { timeline, fingerprint, ..file.record });
     }
 }
 

@@ -4,6 +4,7 @@ use dwell_wire::PacketInfo;
 
 use super::pairs::Pair;
 use crate::datagram::Datagram;
+use crate::sides::Direction;
 
 /// Packets of a batch, if they are not too long. Blocks are made within a batch, so that this is
 /// also the longest queue that they are measured for.
@@ -11,15 +12,16 @@ pub const BATCH_PACKETS: usize = 2000;
 /// Bytes of a batch, beyond which it is full before it has all its packets.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Packets that were captured whole, one behind the other, with what was found out about them.
+/// Packets, one behind the other, with what was found out about them. Those that were not captured
+/// whole are compressed only for the bound.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
     packets: Vec<Item>,
-    /// How many packets came by, those not among them that were not whole.
-    seen: usize,
     /// Whether blocks are to be made of these packets.
     pub with_blocks: bool,
+    /// The number of the batch in its capture.
+    pub(super) number: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,7 @@ struct Item {
     end: usize,
     info: PacketInfo,
     pair: Pair,
+    direction: Direction,
 }
 
 /// A packet of a batch.
@@ -35,6 +38,7 @@ pub(super) struct InBatch<'b> {
     pub(super) bytes: &'b [u8],
     pub(super) info: &'b PacketInfo,
     pub(super) pair: Pair,
+    pub(super) direction: Direction,
 }
 
 impl InBatch<'_> {
@@ -46,38 +50,42 @@ impl InBatch<'_> {
 
 impl Batch {
     /// Takes a packet that was counted under this pair. True if the batch is full.
-    pub fn push(&mut self, datagram: &Datagram<'_>, pair: Pair) -> bool {
-        self.seen += 1;
-        if datagram.is_whole() {
-            self.bytes.extend_from_slice(datagram.bytes);
-            self.packets.push(Item { end: self.bytes.len(), info: datagram.info, pair });
-        }
-        self.seen >= BATCH_PACKETS || self.bytes.len() >= BATCH_BYTES
+    pub fn push(&mut self, datagram: &Datagram<'_>, pair: Pair, direction: Direction) -> bool {
+        self.bytes.extend_from_slice(datagram.bytes);
+        let info = datagram.info;
+        self.packets.push(Item { end: self.bytes.len(), info, pair, direction });
+        self.packets.len() >= BATCH_PACKETS || self.bytes.len() >= BATCH_BYTES
     }
 
     /// Empties it, and keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.packets.clear();
-        self.seen = 0;
     }
 
     /// True if no packet came by.
     pub fn is_empty(&self) -> bool {
-        self.seen == 0
+        self.packets.is_empty()
     }
 
     /// How many packets came by.
     pub fn packets(&self) -> usize {
-        self.seen
+        self.packets.len()
     }
 
+    /// Those that were captured whole.
     pub(super) fn iter(&self) -> impl Iterator<Item = InBatch<'_>> {
+        self.all().filter(|packet| packet.bytes.len() == packet.info.total_len)
+    }
+
+    /// All packets, as far as they were captured.
+    pub(super) fn all(&self) -> impl Iterator<Item = InBatch<'_>> {
         let starts = std::iter::once(0).chain(self.packets.iter().map(|item| item.end));
         self.packets.iter().zip(starts).map(|(item, start)| InBatch {
             bytes: &self.bytes[start..item.end],
             info: &item.info,
             pair: item.pair,
+            direction: item.direction,
         })
     }
 

@@ -72,14 +72,6 @@ impl Entropy {
         let any = self.histogram.iter().any(|&count| count > 0);
         any.then(|| bits_per_byte(self.histogram.iter().copied()))
     }
-
-    /// The share of the bytes whose packets have at least 7 bits per byte, which compressed and
-    /// encrypted data have, and little else; of packets with payloads of 256 bytes or more.
-    pub fn random_share(&self) -> Option<f64> {
-        let all: u64 = self.bytes.iter().sum();
-        let random: u64 = self.bytes.iter().skip(14).sum();
-        (all > 0).then(|| random as f64 / all as f64)
-    }
 }
 
 fn bits_per_byte(counts: impl Iterator<Item = u64>) -> f64 {
@@ -102,12 +94,11 @@ mod tests {
         entropy.record(&[7; 300]);
         assert_eq!((entropy.packets[0], entropy.of_all()), (1, Some(0.0)));
         let mut entropy = Entropy::default();
-        assert_eq!((entropy.of_all(), entropy.random_share()), (None, None));
+        assert_eq!(entropy.of_all(), None);
         let all: Vec<u8> = (0..=255).collect();
         entropy.record(&all);
         entropy.record(b"short");
         assert_eq!((entropy.packets[15], entropy.bytes[15]), (1, 256));
-        assert_eq!(entropy.random_share(), Some(1.0));
         let mut half = Entropy::default();
         half.record(&[[1, 2], [1, 2]].concat());
         assert_eq!(half.of_all(), Some(1.0));

@@ -4,6 +4,7 @@ use dwell_codec::{CodecError, Compressor, SRC_LEN_MAX};
 
 use super::batch::Batch;
 use super::blocks;
+use super::bound::Bound;
 use super::pairs::CodecSums;
 use super::record::{Analysis, SizeSums, size_class};
 use super::{Over, Settings};
@@ -24,6 +25,7 @@ pub struct Press<C> {
     over: Over,
     codecs: Vec<Compressor>,
     blocks: Option<blocks::Press>,
+    bound: Option<Bound>,
     out: Vec<u8>,
     analysis: Analysis,
     /// Of the batch at hand, for each packet.
@@ -53,6 +55,7 @@ impl<C: Clock> Press<C> {
             over: settings.over,
             codecs,
             blocks,
+            bound: (!settings.codecs.is_empty()).then(Bound::new),
             out: vec![0; 2 * SRC_LEN_MAX],
             analysis: Analysis::new(settings.clone()),
             results: Vec::new(),
@@ -74,6 +77,9 @@ impl<C: Clock> Press<C> {
         if let Some(blocks) = self.blocks.as_mut().filter(|_| batch.with_blocks) {
             let mut now_ns = || self.clock.now_ns();
             blocks.batch(batch, &mut self.analysis.blocks, &mut now_ns)?;
+        }
+        if let Some(bound) = &mut self.bound {
+            bound.batch(batch, &mut self.analysis.directions.sums);
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::Settings;
 use super::blocks::Blocks;
+use super::directions::Directions;
 use super::distribution::Distribution;
 use super::entropy::Entropy;
 use super::pairs::{CodecSums, Pairs};
@@ -14,7 +15,7 @@ use super::timing::{Timeline, Timing};
 use crate::capture::LinkType;
 
 /// The format of analyses, changed when older programs can't read it any more.
-pub const SCHEMA: &str = "dwell-trace/1";
+pub const SCHEMA: &str = "dwell-trace/2";
 
 /// Upper ends of the classes of size, in bytes; the last has none.
 pub const SIZE_ENDS: [usize; 7] = [64, 128, 256, 512, 1024, 1500, 9000];
@@ -57,6 +58,8 @@ pub struct Analysis {
     pub entropy: Entropy,
     /// What becomes of blocks.
     pub blocks: Blocks,
+    /// What goes in each direction of the link.
+    pub directions: Directions,
 }
 
 /// Packets and their bytes.
@@ -76,7 +79,7 @@ impl Sums {
         self.bytes += bytes;
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.packets = self.packets.saturating_add(other.packets);
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
@@ -138,6 +141,11 @@ pub struct FileRecord {
     pub ip: Sums,
     /// IP packets that were not captured whole, and so are not measured.
     pub cut_packets: u64,
+    /// Bytes of these that the capture lacks.
+    pub missing_bytes: u64,
+    /// A hash of the times, lengths and ends of its frames, in hexadecimal: the same for the same
+    /// capture under another name or in another packing.
+    pub fingerprint: String,
     /// What is wrong with it; everything up to there was read.
     pub trouble: Option<String>,
     /// Its packets over time.
@@ -198,6 +206,7 @@ impl Analysis {
             timing: Timing::default(),
             entropy: Entropy::default(),
             blocks: Blocks::default(),
+            directions: Directions::default(),
         }
     }
 
@@ -230,6 +239,7 @@ impl Analysis {
         self.timing.merge(&other.timing);
         self.entropy.merge(&other.entropy);
         self.blocks.merge(&other.blocks);
+        self.directions.merge(&other.directions);
         Ok(())
     }
 
@@ -254,6 +264,8 @@ impl Analysis {
             (!self.entropy.is_sound(SUM_MAX), "the entropy"),
             (!adds_up(self.files.iter().map(|file| file.cut_packets)), "the cut packets"),
             (!adds_up(self.files.iter().map(|file| file.ip.bytes)), "the bytes of captures"),
+            (!adds_up(self.files.iter().map(|file| file.missing_bytes)), "the cut bytes"),
+            (!adds_up(self.directions.sums.iter().map(|s| s.link_bytes)), "the directions"),
             (!adds_up(self.protocols.values().map(|sums| sums.bytes)), "the protocols"),
             (!self.files.iter().all(|file| file.timeline.is_sound()), "the time line of a capture"),
         ];

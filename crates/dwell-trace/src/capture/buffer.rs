@@ -6,11 +6,13 @@ use super::PACKET_BYTES_MAX;
 
 /// A packet with its headers always fits; apart from that small enough to stay in the cache.
 pub(super) const BUFFER_BYTES: usize = PACKET_BYTES_MAX + (1 << 16);
+/// What is enough for nearly all packets: there may be thousands of captures.
+const USUAL_BYTES: usize = 1 << 16;
 
 /// Bytes that were read, of which those from `start` are still to be used.
 pub(super) struct Buffer<R> {
     source: R,
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     start: usize,
     end: usize,
     /// Position of `start` in the stream.
@@ -21,8 +23,15 @@ pub(super) struct Buffer<R> {
 
 impl<R: Read> Buffer<R> {
     pub(super) fn new(source: R) -> Self {
-        let bytes = vec![0; BUFFER_BYTES].into_boxed_slice();
-        Self { source, bytes, start: 0, end: 0, position: 0, ended: false, error: None }
+        Self {
+            source,
+            bytes: vec![0; USUAL_BYTES],
+            start: 0,
+            end: 0,
+            position: 0,
+            ended: false,
+            error: None,
+        }
     }
 
     /// Of the byte that comes next.
@@ -90,7 +99,10 @@ impl<R: Read> Buffer<R> {
     /// Reads until `len` bytes are here.
     #[cold]
     fn fill(&mut self, len: usize) -> Option<()> {
-        debug_assert!(len <= self.bytes.len());
+        debug_assert!(len <= BUFFER_BYTES);
+        if len > self.bytes.len() {
+            self.bytes.resize(BUFFER_BYTES, 0);
+        }
         self.bytes.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;

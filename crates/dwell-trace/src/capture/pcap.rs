@@ -95,6 +95,7 @@ impl Pcap {
         Ok(Some(Found {
             timestamp_ns: Some(timestamp_ns),
             link: self.link,
+            mark: None,
             wire_len,
             data_len: captured_len as usize,
             behind: 0,

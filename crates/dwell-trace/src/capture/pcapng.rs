@@ -4,7 +4,9 @@ use std::io::Read;
 
 use super::buffer::{BUFFER_BYTES, Buffer};
 use super::pcap::buffer_end;
-use super::{Broken, Damage, Found, INTERFACES_MAX, LinkType, OpenError, Order, PACKET_BYTES_MAX};
+use super::{
+    Broken, Damage, Found, INTERFACES_MAX, LinkType, Mark, OpenError, Order, PACKET_BYTES_MAX,
+};
 
 /// The type of a section's header reads the same in both byte orders.
 pub(super) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -25,6 +27,8 @@ const PACKET_FIELDS_BYTES: usize = 20;
 const SECTION_BYTES: usize = 24;
 
 const OPTION_END: u16 = 0;
+/// Of an enhanced packet: its direction, and more.
+const OPTION_FLAGS: u16 = 2;
 const OPTION_TSRESOL: u16 = 9;
 const OPTION_TSOFFSET: u16 = 14;
 
@@ -160,10 +164,20 @@ impl Pcapng {
             .checked_sub(FIELDS + data_len)
             .filter(|&behind| behind >= TAIL_BYTES)
             .ok_or(Damage::BlockLength(block.len))?;
+        let mark = match block.kind {
+            // Options, if there are any, are behind the padded data.
+            ENHANCED_PACKET if behind >= TAIL_BYTES + 8 => {
+                let bytes = buffer.peek(block.padded).unwrap_or_default();
+                let options = FIELDS + data_len.next_multiple_of(4)..block.padded - TAIL_BYTES;
+                mark(self.order, bytes.get(options).unwrap_or_default())
+            }
+            _ => None,
+        };
         buffer.consume(block.padded);
         Ok(Step::Packet(Found {
             timestamp_ns: interface.nanoseconds(ticks),
             link: interface.link,
+            mark,
             wire_len: self.order.u32(&header, 24),
             data_len,
             behind,
@@ -185,6 +199,7 @@ impl Pcapng {
         Ok(Step::Packet(Found {
             timestamp_ns: None,
             link: interface.link,
+            mark: None,
             wire_len,
             data_len,
             behind,
@@ -232,6 +247,25 @@ impl Pcapng {
             Err(Damage::BlockLength(block.len))
         }
     }
+}
+
+/// The direction that the options of an enhanced packet tell.
+fn mark(order: Order, mut options: &[u8]) -> Option<Mark> {
+    while let Some((head, rest)) = options.split_first_chunk::<4>() {
+        let (code, len) = (order.u16(head, 0), usize::from(order.u16(head, 2)));
+        match (code, rest.first_chunk::<4>()) {
+            (OPTION_END, _) => return None,
+            (OPTION_FLAGS, Some(flags)) if len == 4 => {
+                return match order.u32(flags, 0) & 3 {
+                    1 => Some(Mark::In),
+                    2 => Some(Mark::Out),
+                    _ => None,
+                };
+            }
+            _ => options = rest.get(len.next_multiple_of(4)..)?,
+        }
+    }
+    None
 }
 
 enum Step {

@@ -1,7 +1,9 @@
 use std::io::Write as _;
 
+use bzip2::write::BzEncoder;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use lzma_rust2::{XzOptions, XzWriter};
 use proptest::prelude::*;
 
 use super::*;
@@ -230,11 +232,78 @@ fn packed_captures() {
         zstd_safe::compress(&mut frame, half, 3).unwrap();
         zstd.extend(frame);
     }
-    for packed in [gzip, zstd] {
+    let mut bzip2 = Vec::new();
+    let mut xz = Vec::new();
+    for half in [&plain[..1000], &plain[1000..]] {
+        let mut encoder = BzEncoder::new(&mut bzip2, bzip2::Compression::fast());
+        encoder.write_all(half).unwrap();
+        drop(encoder);
+        xz.extend(packed_with_xz(half));
+    }
+    for packed in [gzip, zstd, bzip2, xz] {
         assert_eq!(read(&packed).unwrap(), (packets.clone(), None));
         let (some, trouble) = read(&packed[..packed.len() - 5]).unwrap();
         assert!(packets.starts_with(&some) && !some.is_empty());
         assert!(matches!(trouble.unwrap().what, Damage::Io(_)));
+    }
+}
+
+fn packed_with_xz(bytes: &[u8]) -> Vec<u8> {
+    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(1)).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap()
+}
+
+/// The header of a block of xz may ask for 4 GiB: that is refused before any of it is taken.
+#[test]
+fn xz_with_a_larger_memory_than_is_given_is_refused() {
+    let plain = pcap(&[owned(TIME, &udp(1, 2, &[3; 50]))]);
+    let mut packed = packed_with_xz(&plain);
+    // Behind the stream's header: length and flags, the filter's id and length, the dictionary.
+    assert_eq!(packed[14..16], [0x21, 1]);
+    packed[16] = 40;
+    let len = (usize::from(packed[12]) + 1) * 4;
+    let sum = crc32(&packed[12..12 + len - 4]).to_le_bytes();
+    packed[12 + len - 4..12 + len].copy_from_slice(&sum);
+    let error = read(&packed).unwrap_err().to_string();
+    assert!(error.contains("128 MiB") && error.contains("xz -dc"), "{error}");
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |sum, &byte| {
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| sum >> 1 ^ (0xedb8_8320 * (sum & 1)))
+    })
+}
+
+#[test]
+fn enhanced_packets_tell_their_direction() {
+    for order in [Order::Little, Order::Big] {
+        let with = |options: &[u8]| {
+            let packet = enhanced(order, 0, 0, b"abcde", 5);
+            let mut body = packet[8..packet.len() - 4].to_vec();
+            body.extend(options);
+            let bytes = [section(order), interface(order, 1, 0, &[]), block(order, 6, &body)];
+            let bytes = bytes.concat();
+            let mut capture = Capture::open(&bytes[..]).unwrap();
+            let packet = capture.next_packet().unwrap();
+            assert_eq!(packet.data, b"abcde");
+            packet.mark
+        };
+        let option = |code: u16, value: &[u8]| {
+            let head = [u16s(order, code), u16s(order, value.len() as u16)].concat();
+            let padding = vec![0; value.len().next_multiple_of(4) - value.len()];
+            [&head[..], value, &padding].concat()
+        };
+        let flags = |bits: u32| option(2, &u32s(order, bits));
+        assert_eq!(with(&flags(1)), Some(Mark::In));
+        assert_eq!(
+            with(&[option(1, b"a note"), flags(2 | 0x100), option(0, b"")].concat()),
+            Some(Mark::Out)
+        );
+        assert_eq!((with(&[]), with(&flags(0)), with(&flags(3))), (None, None, None));
+        // Options that lie about their length, and some behind the end.
+        assert_eq!(with(&[option(0, b""), flags(1)].concat()), None);
+        assert_eq!(with(&[u16s(order, 9), u16s(order, 999)].concat().repeat(2)), None);
     }
 }
 
@@ -245,7 +314,8 @@ fn what_is_no_capture() {
     assert_eq!(error(&[0xd4, 0xc3]), "it ends within its header");
     assert_eq!(error(&[0xd4, 0xc3, 0xb2, 0xa1]), "it ends within its header");
     assert!(error(b"hello world").contains("it is no capture"));
-    assert!(error(b"\xfd7zXZ\0rest").contains("xz -dc"));
+    assert!(error(b"PK\x03\x04 and the rest").contains("`unzip`"));
+    assert!(error(b"snoop\0\0\0 and the rest").contains("editcap"));
     assert!(
         error(&[&[0xd4, 0xc3, 0xb2, 0xa1, 9, 0][..], &[0; 30]].concat()).contains("version 9.0")
     );
@@ -350,11 +420,36 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_taken(magic in 0usize..4, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn damage_of_packed_captures_never_panics(
+        (bytes, packets) in captures(),
+        is_xz: bool,
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        len in any::<prop::sample::Index>(),
+    ) {
+        let mut packed = if is_xz {
+            packed_with_xz(&bytes)
+        } else {
+            let mut encoder = BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+            encoder.write_all(&bytes).unwrap();
+            encoder.finish().unwrap()
+        };
+        prop_assert_eq!(read(&packed).unwrap(), (packets, None));
+        let at = at.index(packed.len());
+        packed[at] = byte;
+        let _ = read(&packed);
+        packed.truncate(len.index(packed.len()));
+        let _ = read(&packed);
+    }
+
+    #[test]
+    fn any_bytes_are_taken(magic in 0usize..6, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let head: &[u8] = match magic {
             0 => &[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0],
             1 => &[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0],
             2 => &[0x28, 0xb5, 0x2f, 0xfd],
+            3 => b"BZh91AY&SY",
+            4 => b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46",
             _ => &[0x1f, 0x8b, 8, 0],
         };
         let _ = read(&[head, &bytes].concat());

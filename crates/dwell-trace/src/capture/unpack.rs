@@ -2,7 +2,9 @@
 
 use std::io::{self, BufReader, Chain, Cursor, Read};
 
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use super::OpenError;
@@ -10,11 +12,16 @@ use super::OpenError;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
+/// The header of a file of bzip2, and the beginning of its first block or of its end.
+const BZIP2: [u8; 3] = *b"BZh";
 
 /// Packed bytes are read in pieces of this size.
 const PIECE_BYTES: usize = 1 << 16;
 /// zstd's own limit for windows that nobody asked for: 128 MiB, the most that unpacking takes.
 const WINDOW_LOG_MAX: u32 = 27;
+
+/// The most memory for xz, in KiB: twice what `xz -9` asks for. A header may ask for 4 GiB.
+const XZ_KIB_MAX: u32 = 128 << 10;
 
 /// The first bytes, and the rest.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
@@ -24,25 +31,29 @@ pub(super) enum Unpacked<R: Read> {
     Plain(Whole<R>),
     Gzip(Box<MultiGzDecoder<BufReader<Whole<R>>>>),
     Zstd(Zstd<Whole<R>>),
+    Bzip2(Box<MultiBzDecoder<BufReader<Whole<R>>>>),
+    Xz(Box<XzReader<BufReader<Whole<R>>>>),
 }
 
 impl<R: Read> Unpacked<R> {
     pub(super) fn new(mut source: R) -> Result<Self, OpenError> {
         let mut head = Vec::with_capacity(XZ.len());
         source.by_ref().take(XZ.len() as u64).read_to_end(&mut head)?;
-        if head == XZ {
-            return Err(OpenError::Xz);
-        }
-        let (is_gzip, is_zstd) = (head.starts_with(&GZIP), head.starts_with(&ZSTD));
+        let is = |magic: &[u8]| head.starts_with(magic);
+        let (is_gzip, is_zstd, is_bzip2, is_xz) = (is(&GZIP), is(&ZSTD), is(&BZIP2), is(&XZ));
         let whole = Cursor::new(head).chain(source);
-        if is_gzip {
-            let reader = BufReader::with_capacity(PIECE_BYTES, whole);
-            return Ok(Self::Gzip(Box::new(MultiGzDecoder::new(reader))));
-        }
         if is_zstd {
             return Ok(Self::Zstd(Zstd::new(whole)?));
         }
-        Ok(Self::Plain(whole))
+        if !(is_gzip || is_bzip2 || is_xz) {
+            return Ok(Self::Plain(whole));
+        }
+        let reader = BufReader::with_capacity(PIECE_BYTES, whole);
+        Ok(match (is_gzip, is_bzip2) {
+            (true, _) => Self::Gzip(Box::new(MultiGzDecoder::new(reader))),
+            (_, true) => Self::Bzip2(Box::new(MultiBzDecoder::new(reader))),
+            _ => Self::Xz(Box::new(XzReader::new_mem_limit(reader, true, XZ_KIB_MAX))),
+        })
     }
 }
 
@@ -52,7 +63,20 @@ impl<R: Read> Read for Unpacked<R> {
             Self::Plain(reader) => reader.read(buffer),
             Self::Gzip(reader) => reader.read(buffer),
             Self::Zstd(reader) => reader.read(buffer),
+            Self::Bzip2(reader) => reader.read(buffer),
+            Self::Xz(reader) => reader.read(buffer).map_err(too_large),
         }
+    }
+}
+
+/// A dictionary beyond [`XZ_KIB_MAX`] is named with what helps.
+fn too_large(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => io::Error::other(
+            "it was packed with xz and takes more than 128 MiB to unpack: unpack it with \
+             `xz -dc FILE |` and read it from `-`",
+        ),
+        _ => error,
     }
 }
 

@@ -4,6 +4,8 @@ use dwell_base::Rng;
 use dwell_report::status::Count;
 use serde::{Deserialize, Serialize};
 
+use crate::sides::Ends;
+
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
@@ -14,6 +16,8 @@ pub struct Input<'a> {
     pub packet: &'a [u8],
     /// How many bytes it had on the wire, from the IP header on, if the capture tells.
     pub wire_len: Option<u32>,
+    /// What its frame says of its direction.
+    pub ends: Ends,
 }
 
 /// What was read of a capture.
@@ -30,13 +34,17 @@ pub struct InputCounts {
     /// Packets of which the capture has only the beginning, and the bytes that it lacks. They
     /// are taken for incompressible.
     pub missing: Count,
+    /// Packets between hosts of one side of the link, which don't go over it; left out.
+    pub same_side: Count,
     /// Packets whose time is before that of the packet before; they arrive together with that.
     pub unordered: u64,
+    /// The longest step back of these, in nanoseconds.
+    pub back_ns_max: u64,
     /// Packets that were too long for the relay's datagrams, and were cut to what their senders
     /// would send.
     pub shortened: u64,
-    /// Packets that were too long and can't be cut; left out.
-    pub too_big: u64,
+    /// Packets that were too long and can't be cut, and their bytes; left out.
+    pub too_big: Count,
 }
 
 /// The longest IP packet.
@@ -106,7 +114,7 @@ mod tests {
     use crate::replay::samples::{tcp_v4, udp_v6};
 
     fn input(packet: &[u8]) -> Input<'_> {
-        Input { at_ns: None, packet, wire_len: None }
+        Input { at_ns: None, packet, wire_len: None, ends: Ends::default() }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use dwell_base::Rate;
 use dwell_policy::FrameCost;
+use dwell_wire::PacketInfo;
 use dwell_wire::header::{DATA_HEADER_LEN, PRESSED_HEADER_LEN, RECORD_HEADER_LEN, SEAL_TAG_LEN};
 use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 
@@ -13,6 +14,29 @@ const UDP_V6_BYTES: u32 = 48;
 const UNITS_MAX: u32 = 64;
 /// The same of schemes that hold packets back to fill it.
 const CHUNK_UNITS_MAX: u32 = 1024;
+
+/// Bytes of an Ethernet header, which a packet costs below its IP header if nothing else is said.
+const ETHERNET_BYTES: u32 = 14;
+
+/// The longest IP packet of an Ethernet.
+const ETHERNET_MTU: u64 = 1500;
+
+/// Bytes of a packet on an Ethernet without relays, cut as its sender would if it is too long.
+pub fn bare_bytes(info: &PacketInfo) -> u64 {
+    let (bytes, header) = (info.total_len as u64, u64::from(info.header_len).min(120));
+    let pieces = match bytes <= ETHERNET_MTU {
+        true => 1,
+        false => (bytes - header).div_ceil(ETHERNET_MTU - header),
+    };
+    bytes + (pieces - 1) * header + pieces * u64::from(ETHERNET_BYTES)
+}
+
+/// The least that an Ethernet carries if relays send so many bytes: in datagrams that are full, in
+/// the clear, over IPv4, without anything around their records.
+pub fn least_bytes(bytes: u64) -> u64 {
+    let headers = u64::from(UDP_V4_BYTES) + DATA_HEADER_LEN as u64;
+    bytes + bytes.div_ceil(ETHERNET_MTU - headers) * (headers + u64::from(ETHERNET_BYTES))
+}
 
 /// The smallest path that a replay takes, as a relay does: IPv6 must work inside.
 pub const PATH_MTU_MIN: u16 = 1280;
@@ -36,7 +60,7 @@ impl Link {
     /// An Ethernet at this rate, with sealed datagrams over IPv4: what a relay takes it for
     /// if its configuration says nothing else.
     pub const fn ethernet(rate: Rate) -> Self {
-        Self { rate, overhead_bytes: 14, path_mtu: 1500, sealed: true, v6: false }
+        Self { rate, overhead_bytes: ETHERNET_BYTES, path_mtu: 1500, sealed: true, v6: false }
     }
 
     /// The longest packet that fits into a datagram, raw: what relays make the MTU of their

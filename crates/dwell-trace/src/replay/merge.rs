@@ -1,21 +1,54 @@
 //! The packets of several captures in the order of their times.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::Read;
 
 use super::input::Input;
 use crate::capture::{Capture, Trouble};
 use crate::datagram::Datagram;
+use crate::sides::Ends;
 
-/// The most captures that are read at once.
-pub const CAPTURES_MAX: usize = 256;
+/// The most captures that are read at once, since they overlap in time. There may be any number
+/// of others.
+pub const OVERLAPPING_MAX: usize = 4096;
 /// Frames that are looked at in one step: there are captures without IP, and who reads them wants
 /// to be told how far it is, and to stop.
 const STEP_FRAMES: usize = 1 << 16;
 
+/// Opens a capture; an error is a sentence.
+pub type Open<R> = Box<dyn FnOnce() -> Result<Capture<R>, String>>;
+
+/// A capture that is opened when its time comes.
+pub struct Part<R: Read> {
+    /// When its first packet was captured. It is opened at once if nobody knows.
+    pub first_ns: Option<u64>,
+    /// The capture, or what opens it.
+    pub source: PartSource<R>,
+}
+
+/// A capture, or what opens it.
+pub enum PartSource<R: Read> {
+    /// It is open.
+    Open(Box<Capture<R>>),
+    /// It will be opened.
+    Closed(Open<R>),
+}
+
 /// Reads captures side by side: parts of one recording, one behind the other, or recordings of
-/// the same time at several places.
+/// the same time at several places. What does not overlap in time is not open at the same time.
 pub struct Merge<R: Read> {
-    captures: Vec<Source<R>>,
+    /// Those whose time has not come, the earliest first, with their places.
+    waiting: VecDeque<(usize, Part<R>)>,
+    /// By place; none of those that wait and those that have ended.
+    captures: Vec<Option<Source<R>>>,
+    open: usize,
+    /// The next packets' times and places.
+    next: BinaryHeap<Reverse<(Option<u64>, usize)>>,
+    /// Captures of which the next packet is yet to be looked for.
+    behind: Vec<usize>,
+    given: Vec<u8>,
+    faults: Vec<(usize, Fault)>,
     not_ip: u64,
     frames: u64,
 }
@@ -31,31 +64,44 @@ pub enum Step<'a> {
     End,
 }
 
+/// Why a capture was not read, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It could not be opened.
+    Closed(String),
+    /// It is broken from here on.
+    Broken(Trouble),
+}
+
 struct Source<R: Read> {
     capture: Capture<R>,
-    state: State,
     /// The time of the packet before, if there was one with a time.
     last_ns: Option<u64>,
     bytes: Vec<u8>,
-}
-
-#[derive(Clone, Copy)]
-enum State {
-    /// The next packet is yet to be looked for.
-    Behind,
-    /// There is one.
-    Next { at_ns: Option<u64>, wire_len: u32 },
-    /// The capture has no more.
-    End,
+    wire_len: u32,
+    ends: Ends,
 }
 
 impl<R: Read> Merge<R> {
-    /// Begins to read them all; those beyond [`CAPTURES_MAX`] are left out.
+    /// Begins to read captures that are open.
     pub fn new(captures: impl IntoIterator<Item = Capture<R>>) -> Self {
-        let source =
-            |capture| Source { capture, state: State::Behind, last_ns: None, bytes: Vec::new() };
+        let part = |capture| Part { first_ns: None, source: PartSource::Open(Box::new(capture)) };
+        Self::of_parts(captures.into_iter().map(part))
+    }
+
+    /// Begins to read captures as their times come.
+    pub fn of_parts(parts: impl IntoIterator<Item = Part<R>>) -> Self {
+        let mut waiting: Vec<(usize, Part<R>)> = parts.into_iter().enumerate().collect();
+        let captures = waiting.iter().map(|_| None).collect();
+        waiting.sort_by_key(|(n, part)| (part.first_ns, *n));
         Self {
-            captures: captures.into_iter().take(CAPTURES_MAX).map(source).collect(),
+            waiting: waiting.into(),
+            captures,
+            open: 0,
+            next: BinaryHeap::new(),
+            behind: Vec::new(),
+            given: Vec::new(),
+            faults: Vec::new(),
             not_ip: 0,
             frames: 0,
         }
@@ -64,22 +110,24 @@ impl<R: Read> Merge<R> {
     /// Goes on to the next IP packet, or as near to it as 65,536 frames bring. A packet without a
     /// time comes with the one before it; if there is none, it is the first.
     pub fn step(&mut self) -> Step<'_> {
-        for n in 0..self.captures.len() {
-            if matches!(self.captures[n].state, State::Behind) && !self.advance(n) {
-                return Step::Skipped;
+        loop {
+            while let Some(&n) = self.behind.last() {
+                match self.advance(n) {
+                    true => self.behind.pop(),
+                    false => return Step::Skipped,
+                };
+            }
+            if !self.open_next() {
+                break;
             }
         }
-        let waiting = self.captures.iter().enumerate();
-        let first = waiting
-            .filter_map(|(n, source)| match source.state {
-                State::Next { at_ns, wire_len } => Some((at_ns, n, wire_len)),
-                State::Behind | State::End => None,
-            })
-            .min();
-        let Some((at_ns, n, wire_len)) = first else { return Step::End };
-        let source = &mut self.captures[n];
-        (source.state, source.last_ns) = (State::Behind, at_ns);
-        Step::Packet(Input { at_ns, packet: &source.bytes, wire_len: Some(wire_len) })
+        let Some(Reverse((at_ns, n))) = self.next.pop() else { return Step::End };
+        let Some(source) = &mut self.captures[n] else { return Step::End };
+        source.last_ns = at_ns;
+        std::mem::swap(&mut self.given, &mut source.bytes);
+        self.behind.push(n);
+        let (wire_len, ends) = (Some(source.wire_len), source.ends);
+        Step::Packet(Input { at_ns, packet: &self.given, wire_len, ends })
     }
 
     /// Frames that hold no IP packet.
@@ -92,18 +140,53 @@ impl<R: Read> Merge<R> {
         self.frames
     }
 
-    /// What broke captures off, by their place in the order in which they were given.
-    pub fn troubles(&self) -> impl Iterator<Item = (usize, &Trouble)> {
-        let all = self.captures.iter().enumerate();
-        all.filter_map(|(n, source)| source.capture.trouble().map(|trouble| (n, trouble)))
+    /// What was wrong with captures, by their place in the order in which they were given.
+    pub fn faults(&self) -> &[(usize, Fault)] {
+        &self.faults
+    }
+
+    /// Opens the next capture if its time has come; false if there is none.
+    fn open_next(&mut self) -> bool {
+        let now = self.next.peek().map(|Reverse((at_ns, _))| *at_ns);
+        let is_due = |(_, part): &(usize, Part<R>)| now.is_none_or(|now| part.first_ns <= now);
+        if !self.waiting.front().is_some_and(is_due) {
+            return false;
+        }
+        let Some((n, part)) = self.waiting.pop_front() else { return false };
+        if self.open >= OVERLAPPING_MAX {
+            let why = format!(
+                "it overlaps in time with {OVERLAPPING_MAX} others, and no more are read at once: \
+                 join some with `mergecap` first"
+            );
+            self.faults.push((n, Fault::Closed(why)));
+            return true;
+        }
+        let opened = match part.source {
+            PartSource::Open(capture) => Ok(*capture),
+            PartSource::Closed(open) => open(),
+        };
+        match opened {
+            Ok(capture) => {
+                let (bytes, ends) = (Vec::new(), Ends::default());
+                self.captures[n] =
+                    Some(Source { capture, last_ns: None, bytes, wire_len: 0, ends });
+                self.open += 1;
+                self.behind.push(n);
+            }
+            Err(why) => self.faults.push((n, Fault::Closed(why))),
+        }
+        true
     }
 
     /// Looks for a capture's next packet; false if there may be one further on.
     fn advance(&mut self, n: usize) -> bool {
-        let Source { capture, state, last_ns, bytes } = &mut self.captures[n];
+        let Some(source) = &mut self.captures[n] else { return true };
         for _ in 0..STEP_FRAMES {
-            let Some(packet) = capture.next_packet() else {
-                *state = State::End;
+            let Some(packet) = source.capture.next_packet() else {
+                let trouble = source.capture.trouble().cloned();
+                self.faults.extend(trouble.map(|trouble| (n, Fault::Broken(trouble))));
+                self.captures[n] = None;
+                self.open -= 1;
                 return true;
             };
             self.frames += 1;
@@ -111,10 +194,11 @@ impl<R: Read> Merge<R> {
                 self.not_ip += 1;
                 continue;
             };
-            bytes.clear();
-            bytes.extend_from_slice(found.bytes);
-            let wire_len = u32::try_from(found.info.total_len).unwrap_or(u32::MAX);
-            *state = State::Next { at_ns: packet.timestamp_ns.or(*last_ns), wire_len };
+            source.bytes.clear();
+            source.bytes.extend_from_slice(found.bytes);
+            source.wire_len = u32::try_from(found.info.total_len).unwrap_or(u32::MAX);
+            source.ends = Ends::of(&packet);
+            self.next.push(Reverse((packet.timestamp_ns.or(source.last_ns), n)));
             return true;
         }
         false
@@ -142,7 +226,52 @@ mod tests {
         }
         assert_eq!(seen, [(10, 1), (20, 2), (25, 9), (30, 3), (30, 4)]);
         assert_eq!((merge.frames(), merge.not_ip()), (6, 1));
-        assert_eq!(merge.troubles().map(|(n, _)| n).collect::<Vec<_>>(), [2]);
+        assert!(matches!(merge.faults(), [(2, Fault::Broken(_))]), "{:?}", merge.faults());
+    }
+
+    /// More captures than could be open at once: each is opened when its time comes, and closed at
+    /// its end.
+    #[test]
+    fn captures_are_opened_when_their_time_comes() {
+        use std::cell::Cell;
+        use std::rc::Rc;
+
+        struct Counted(std::io::Cursor<Vec<u8>>, Rc<Cell<(u32, u32)>>);
+        impl Read for Counted {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                self.0.read(buffer)
+            }
+        }
+        impl Drop for Counted {
+            fn drop(&mut self) {
+                self.1.set((self.1.get().0 - 1, self.1.get().1));
+            }
+        }
+        let open = Rc::new(Cell::new((0, 0)));
+        let part = |n: u64| {
+            let open = Rc::clone(&open);
+            let bytes = pcap(&[(10 * n, udp_v4(1, 53, b"a")), (10 * n + 15, udp_v4(2, 53, b"b"))]);
+            let open: Open<Counted> = Box::new(move || {
+                let (now, most) = open.get();
+                open.set((now + 1, most.max(now + 1)));
+                Capture::open(Counted(std::io::Cursor::new(bytes), open))
+                    .map_err(|error| error.to_string())
+            });
+            Part { first_ns: Some(10 * n), source: PartSource::Closed(open) }
+        };
+        // In any order, and one that can't be opened.
+        let failing: Open<Counted> = Box::new(|| Err("gone".to_owned()));
+        let parts = (0..1000).map(|n| part(n * 7 % 1000));
+        let parts =
+            parts.chain([Part { first_ns: Some(500), source: PartSource::Closed(failing) }]);
+        let mut merge = Merge::of_parts(parts);
+        let mut times = Vec::new();
+        while let Step::Packet(input) = merge.step() {
+            times.push(input.at_ns.unwrap());
+        }
+        assert!(times.len() == 2000 && times.is_sorted());
+        assert_eq!(merge.faults(), [(1000, Fault::Closed("gone".to_owned()))]);
+        assert!(open.get().0 == 0 && open.get().1 <= 3, "{:?}", open.get());
     }
 
     #[test]

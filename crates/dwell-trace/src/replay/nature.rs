@@ -2,11 +2,16 @@
 //! compressed before, or neither.
 //!
 //! The port says what a packet should be, its first bytes what it begins with, and how evenly
-//! its bytes are spread what it is. Evenness is measured by coincidence (W. F. Friedman, "The
+//! its bytes are spread what it is. A [`Sorter`] remembers which flows began with a handshake of a
+//! protocol that encrypts, whatever their ports. It is the one rule for what is encrypted: analyses
+//! and replays ask it about the same packets in the same order. Evenness is measured by coincidence (W. F. Friedman, "The
 //! Index of Coincidence", 1922): of all pairs of bytes, the share of equal ones, times 256. It is
 //! 1 on average for random bytes whatever the length of the packet, where an entropy would be
 //! too low by an amount that depends on it; with [`EVEN_BYTES_MIN`] bytes it has a standard
 //! deviation of 0.18, English text has about 17, and JPEG, gzip and ciphers 1.0 to 1.1.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
 
 use dwell_report::status::Count;
 use dwell_wire::PacketInfo;
@@ -46,6 +51,8 @@ pub enum Nature {
     /// Not known to be encrypted, but as even as if it were: compressed, or encrypted all the
     /// same.
     Even,
+    /// What sessions that encrypt say in the clear: handshakes, certificates.
+    Handshake,
     /// Headers, and next to nothing behind them.
     Bare,
     /// The rest: what can be pressed.
@@ -56,12 +63,13 @@ pub enum Nature {
 
 impl Nature {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Tls,
         Self::Quic,
         Self::Ssh,
         Self::Vpn,
         Self::Even,
+        Self::Handshake,
         Self::Bare,
         Self::Open,
         Self::Unseen,
@@ -75,6 +83,7 @@ impl Nature {
             Self::Ssh => "SSH",
             Self::Vpn => "tunnels that encrypt",
             Self::Even => "compressed or encrypted by something else",
+            Self::Handshake => "handshakes of sessions that encrypt",
             Self::Bare => "bare headers",
             Self::Open => "open to pressing",
             Self::Unseen => "cut off in the capture",
@@ -86,20 +95,34 @@ impl Nature {
         matches!(self, Self::Tls | Self::Quic | Self::Ssh | Self::Vpn | Self::Even)
     }
 
-    /// What a packet is. `is_cut`: the capture has only its beginning.
-    pub fn of(packet: &[u8], info: &PacketInfo, is_cut: bool) -> Self {
-        let payload = packet.get(usize::from(info.header_len)..info.total_len).unwrap_or_default();
+    /// True if it is of a session that encrypts.
+    pub const fn is_session(self) -> bool {
+        matches!(self, Self::Tls | Self::Quic | Self::Ssh | Self::Vpn | Self::Handshake)
+    }
+
+    /// What a packet is. `is_cut`: the capture has only its beginning; `of_flow`: what its flow
+    /// began with.
+    fn of(packet: &[u8], info: &PacketInfo, is_cut: bool, of_flow: Option<Self>) -> Self {
+        let payload = payload(packet, info);
         if info.protocol == ESP {
             return Self::Vpn;
         }
-        if payload.len() < BARE_BYTES_MAX {
+        if info.total_len < usize::from(info.header_len) + BARE_BYTES_MAX {
             return Self::Bare;
         }
         let even =
             (payload.len() >= EVEN_BYTES_MIN && !is_cut).then(|| coincidence(payload) < EVEN_MAX);
-        if let Some(named) = by_name(payload, info) {
-            // Certificates, server names and plain text on a well-known port do press.
-            return if even == Some(false) { Self::Open } else { named };
+        let of_port = || {
+            nature_of_port(info.protocol, info.src_port)
+                .or_else(|| nature_of_port(info.protocol, info.dst_port))
+        };
+        let begun = beginning(payload, info).map(|(nature, _)| nature).or(of_flow);
+        if let Some(named) = begun.or_else(of_port) {
+            return match even {
+                Some(false) if begun.is_none() && is_text(payload) => Self::Open,
+                Some(false) => Self::Handshake,
+                _ => named,
+            };
         }
         match even {
             Some(true) => Self::Even,
@@ -109,22 +132,84 @@ impl Nature {
     }
 }
 
+/// What was captured of a packet's payload.
+fn payload<'p>(packet: &'p [u8], info: &PacketInfo) -> &'p [u8] {
+    let end = info.total_len.min(packet.len());
+    packet.get(usize::from(info.header_len)..end).unwrap_or_default()
+}
+
 /// Payloads of fewer bytes count as none: keystrokes, keep-alives.
 const BARE_BYTES_MAX: usize = 8;
 
-fn by_name(payload: &[u8], info: &PacketInfo) -> Option<Nature> {
+/// What a payload begins with, and whether that is the beginning of a session.
+fn beginning(payload: &[u8], info: &PacketInfo) -> Option<(Nature, bool)> {
     match info.protocol {
-        TCP if begins_tls(payload) => Some(Nature::Tls),
-        TCP if payload.starts_with(b"SSH-") => Some(Nature::Ssh),
-        UDP if begins_wireguard(payload) => Some(Nature::Vpn),
-        UDP if begins_quic(payload) => Some(Nature::Quic),
-        _ => nature_of_port(info.protocol, info.src_port)
-            .or_else(|| nature_of_port(info.protocol, info.dst_port)),
+        TCP if begins_tls(payload) => {
+            // A handshake's record with a hello of a client or a server.
+            Some((Nature::Tls, payload[0] == 22 && matches!(payload.get(5), Some(1 | 2))))
+        }
+        TCP if payload.starts_with(b"SSH-") => Some((Nature::Ssh, true)),
+        UDP if begins_wireguard(payload) => Some((Nature::Vpn, payload[0] < 3)),
+        UDP if begins_quic(payload) => Some((Nature::Quic, true)),
+        _ => None,
     }
 }
 
+/// Whether nearly all of a payload is text, as plain HTTP on the port of HTTPS.
+fn is_text(payload: &[u8]) -> bool {
+    let is_text = |byte: &&u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
+    payload.iter().filter(is_text).count() * 20 >= payload.len() * 19
+}
+
+/// Most flows that are remembered for what they began with.
+const FLOWS_MAX: usize = 1 << 18;
+
+/// Says what packets are, and remembers what flows began with.
+#[derive(Clone, Debug, Default)]
+pub struct Sorter {
+    flows: HashMap<u64, Nature>,
+}
+
+impl Sorter {
+    /// What the next packet is. `is_cut`: the capture has only its beginning, which `packet` is.
+    pub fn sort(&mut self, packet: &[u8], info: &PacketInfo, is_cut: bool) -> Nature {
+        let payload = payload(packet, info);
+        if info.src_port == 0 || payload.len() < BARE_BYTES_MAX {
+            return Nature::of(packet, info, is_cut, None);
+        }
+        let key = flow_key(info);
+        if let Some((nature, true)) = beginning(payload, info)
+            && (self.flows.len() < FLOWS_MAX || self.flows.contains_key(&key))
+        {
+            self.flows.insert(key, nature);
+        }
+        Nature::of(packet, info, is_cut, self.flows.get(&key).copied())
+    }
+}
+
+/// The same for both directions of a flow.
+fn flow_key(info: &PacketInfo) -> u64 {
+    let end = |address: IpAddr, port: u16| {
+        let bits = match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        mix(bits as u64 ^ mix((bits >> 64) as u64 ^ u64::from(port) << 16))
+    };
+    let (a, b) = (end(info.src, info.src_port), end(info.dst, info.dst_port));
+    a.wrapping_add(b) ^ u64::from(info.protocol)
+}
+
+/// Spreads a number over 64 bits (the finalizer of MurmurHash3).
+fn mix(mut bits: u64) -> u64 {
+    for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
+        bits = (bits ^ bits >> 33).wrapping_mul(factor);
+    }
+    bits ^ bits >> 33
+}
+
 /// What runs over this port of this protocol, if that is closed to codecs by its name.
-pub fn nature_of_port(protocol: u8, port: u16) -> Option<Nature> {
+fn nature_of_port(protocol: u8, port: u16) -> Option<Nature> {
     match protocol {
         ESP => Some(Nature::Vpn),
         TCP if TLS_PORTS.contains(&port) => Some(Nature::Tls),
@@ -146,11 +231,16 @@ fn begins_tls(payload: &[u8]) -> bool {
         && (1..=(1 << 14) + 2048).contains(&length)
 }
 
-/// A long header of QUIC versions 1 and 2 (RFC 9000, section 17.2; RFC 9369).
+/// A long header of QUIC (RFC 9000, section 17.2; RFC 9369).
 fn begins_quic(payload: &[u8]) -> bool {
     let [first, a, b, c, d, ..] = *payload else { return false };
     let version = u32::from_be_bytes([a, b, c, d]);
-    first & 0xc0 == 0xc0 && (version == 1 || version == 0x6b33_43cf)
+    // The versions of the two standards, of drafts, and of Facebook's.
+    first & 0xc0 == 0xc0
+        && (version == 1
+            || version == 0x6b33_43cf
+            || version >> 8 == 0x00ff_0000
+            || version >> 16 == 0xface)
 }
 
 /// WireGuard's messages: type 1 to 3 with their fixed lengths, or data; three bytes of zero.
@@ -184,18 +274,18 @@ pub struct Composition {
 }
 
 impl Composition {
-    /// Takes a packet in.
-    pub fn add(&mut self, packet: &[u8], info: &PacketInfo, is_cut: bool) {
-        let count = &mut self.counts[Nature::of(packet, info, is_cut) as usize];
+    /// Takes in a packet of this nature.
+    pub fn add(&mut self, nature: Nature, bytes: u64) {
+        let count = &mut self.counts[nature as usize];
         count.packets += 1;
-        count.bytes += packet.len() as u64;
+        count.bytes = count.bytes.saturating_add(bytes);
     }
 
     /// Takes in all that `other` has.
     pub fn merge(&mut self, other: &Self) {
         for (own, other) in self.counts.iter_mut().zip(&other.counts) {
-            own.packets += other.packets;
-            own.bytes += other.bytes;
+            own.packets = own.packets.saturating_add(other.packets);
+            own.bytes = own.bytes.saturating_add(other.bytes);
         }
     }
 
@@ -214,6 +304,13 @@ impl Composition {
         self.share(self.sum(Nature::is_closed).bytes)
     }
 
+    /// The share of sessions that encrypt in the bytes of packets that carry something, 0 to 1;
+    /// their handshakes among them.
+    pub fn session_share(&self) -> f64 {
+        let carried = self.total().bytes.saturating_sub(self.of(Nature::Bare).bytes);
+        if carried == 0 { 0.0 } else { self.sum(Nature::is_session).bytes as f64 / carried as f64 }
+    }
+
     /// The share of bytes of this nature, 0 to 1.
     pub fn share_of(&self, nature: Nature) -> f64 {
         self.share(self.of(nature).bytes)
@@ -229,8 +326,8 @@ impl Composition {
     fn sum(&self, of: impl Fn(Nature) -> bool) -> Count {
         let natures = Nature::ALL.into_iter().filter(|&nature| of(nature));
         natures.map(|nature| self.of(nature)).fold(Count::default(), |sum, count| Count {
-            packets: sum.packets + count.packets,
-            bytes: sum.bytes + count.bytes,
+            packets: sum.packets.saturating_add(count.packets),
+            bytes: sum.bytes.saturating_add(count.bytes),
         })
     }
 }
@@ -249,7 +346,7 @@ mod tests {
     }
 
     fn nature(packet: &[u8]) -> Nature {
-        Nature::of(packet, &PacketInfo::parse(packet, 0).unwrap(), false)
+        Sorter::default().sort(packet, &PacketInfo::parse(packet, 0).unwrap(), false)
     }
 
     #[test]
@@ -299,14 +396,47 @@ mod tests {
         assert_eq!(nature(&tcp_v4(50_000, 443, 0, &text)), Nature::Open);
         let packet = tcp_v4(50_000, 80, 0, &text);
         let info = PacketInfo::parse(&packet, 0).unwrap();
-        assert_eq!(Nature::of(&packet, &info, true), Nature::Unseen);
+        assert_eq!(Sorter::default().sort(&packet, &info, true), Nature::Unseen);
+    }
+
+    /// A flow is what it began with, in both directions and on any port; its certificates are not
+    /// encrypted, and no plain text either.
+    #[test]
+    fn flows_are_what_they_began_with() {
+        let mut sorter = Sorter::default();
+        let mut sort =
+            |packet: &[u8]| sorter.sort(packet, &PacketInfo::parse(packet, 0).unwrap(), false);
+        let names = b"example.org, issued by nobody in particular; ".repeat(20);
+        let hello = [&[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3][..], &names[..500]].concat();
+        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &noise(900, 1))), Nature::Even);
+        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &hello)), Nature::Handshake);
+        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &noise(900, 1))), Nature::Tls);
+        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &names)), Nature::Handshake);
+        assert_eq!(sort(&tcp_v4(50_001, 9999, 0, &names)), Nature::Open);
+        assert_eq!(sort(&tcp_v4(50_002, 443, 0, &noise(700, 2).map_hex())), Nature::Open);
+    }
+
+    #[test]
+    fn handshakes_count_as_sessions_and_not_as_encrypted() {
+        let mut composition = Composition::default();
+        for (nature, bytes) in [
+            (Nature::Tls, 500),
+            (Nature::Handshake, 400),
+            (Nature::Open, 100),
+            (Nature::Bare, 1000),
+        ] {
+            composition.add(nature, bytes);
+        }
+        assert!((composition.session_share() - 0.9).abs() < 1e-9);
+        assert!((composition.closed_share() - 0.25).abs() < 1e-9);
+        assert_eq!(Composition::default().session_share(), 0.0);
     }
 
     #[test]
     fn shares_add_up() {
         let mut composition = Composition::default();
         for packet in [tcp_v4(1, 443, 0, &noise(960, 1)), tcp_v4(1, 80, 0, &[b'a'; 960])] {
-            composition.add(&packet, &PacketInfo::parse(&packet, 0).unwrap(), false);
+            composition.add(nature(&packet), packet.len() as u64);
         }
         let mut twice = composition.clone();
         twice.merge(&composition);

@@ -14,6 +14,7 @@ use super::lane::{ClassTally, Lane, LaneResult};
 use super::nature::Composition;
 use super::timeline::Timeline;
 use super::{Settings, WITHOUT};
+use crate::sides::{Rule, Sides};
 
 /// What stands in `kind` of a report.
 pub const KIND: &str = "dwell-trace-replay";
@@ -31,6 +32,8 @@ pub struct ReplayReport {
     pub span_ns: u64,
     /// Bits per second of the link.
     pub rate_bps: u64,
+    /// Bytes that each packet costs on the link below its IP header.
+    pub overhead_bytes: u64,
     /// Arrivals come this many times faster than they were captured.
     pub speed: f64,
     /// What was read.
@@ -41,6 +44,36 @@ pub struct ReplayReport {
     pub status: Status,
     /// What a relay does not tell, in the order of `status.peers`.
     pub lanes: Vec<LaneReport>,
+    /// Which direction of the link this is.
+    pub direction: DirectionReport,
+    /// The other direction, if anything goes there; all the rest is the busier one's.
+    pub other_direction: Option<Box<ReplayReport>>,
+}
+
+/// One direction of a link, and how it is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DirectionReport {
+    /// What decided about the direction of packets.
+    pub rule: Rule,
+    /// The share of the bytes that the rule explains, 0 to 1.
+    pub agreed: f64,
+    /// The side that sends.
+    pub from: String,
+    /// The side that receives.
+    pub to: String,
+}
+
+impl DirectionReport {
+    pub(super) fn new(sides: &Sides, is_backward: bool) -> Self {
+        let [first, second] = sides.names().clone();
+        let (from, to) = if is_backward { (second, first) } else { (first, second) };
+        Self { rule: sides.rule(), agreed: sides.agreed(), from, to }
+    }
+
+    /// In words: "from A to B".
+    pub fn words(&self) -> String {
+        format!("from {} to {}", self.from, self.to)
+    }
 }
 
 /// One scheme's result, beside its [`PeerStatus`].
@@ -184,11 +217,14 @@ impl ReplayReport {
             kind: KIND.to_owned(),
             span_ns,
             rate_bps: settings.link.rate.as_bps(),
+            overhead_bytes: u64::from(settings.link.overhead_bytes),
             speed: settings.speed,
             input,
             composition,
             status,
             lanes,
+            direction: DirectionReport::new(&settings.sides, false),
+            other_direction: None,
         }
     }
 
@@ -198,6 +234,7 @@ impl ReplayReport {
         for (lane, peer) in self.lanes.iter_mut().zip(&self.status.peers) {
             lane.peer = peer.clone();
         }
+        self.other_direction = self.other_direction.map(|other| Box::new(other.joined()));
         self
     }
 
@@ -206,16 +243,19 @@ impl ReplayReport {
         self.lanes.iter().find(|lane| lane.is_without())
     }
 
+    /// Bytes that would be on the link without dwell if nothing were dropped.
+    pub fn offered_bytes(&self) -> u64 {
+        let offered = |lane: &LaneReport| {
+            let arrived = lane.tx().arrived;
+            arrived.bytes + self.overhead_bytes * arrived.packets
+        };
+        self.without().map_or(0, offered)
+    }
+
     /// The share of the link's time that the packets would take without dwell; above 1, the
     /// link can't carry them.
     pub fn load(&self) -> f64 {
-        let offered = |lane: &LaneReport| {
-            let tx = lane.tx();
-            let frame = tx.link_bytes.saturating_sub(tx.sent.bytes);
-            let overhead = frame as f64 / (tx.sent.packets.max(1)) as f64;
-            tx.arrived.bytes as f64 + overhead * tx.arrived.packets as f64
-        };
-        let bits = self.without().map_or(0.0, offered) * 8.0;
+        let bits = self.offered_bytes() as f64 * 8.0;
         bits * 1e9 / (self.rate_bps as f64 * self.span_ns.max(1) as f64)
     }
 }

@@ -8,10 +8,12 @@ use dwell_sim::plan::{
     Flow, Group, Link as SimLink, Plan, PortPlan, PressModel, Queue, Traffic, Window,
 };
 use dwell_sim::world::World;
+use proptest::prelude::*;
 
 use super::press::{GivenCost, Job, Press, Pressed};
 use super::samples::{tcp_v4, udp_v4, udp_v6};
 use super::*;
+use crate::sides::Ends;
 
 /// A link of 2 Mbit/s that gets about 3 in bursts: half text, a quarter noise, a quarter
 /// small messages.
@@ -59,7 +61,8 @@ fn preset(name: &str) -> (String, Scheme) {
 fn run(settings: Settings, capture: &[(u64, Vec<u8>)]) -> ReplayReport {
     let mut replay = Replay::new(settings, given).unwrap();
     for (at_ns, packet) in capture {
-        replay.packet(Input { at_ns: Some(*at_ns), packet, wire_len: None });
+        let ends = Ends::default();
+        replay.packet(Input { at_ns: Some(*at_ns), packet, wire_len: None, ends });
     }
     replay.finish("test")
 }
@@ -142,7 +145,7 @@ fn what_is_too_long_is_cut_as_senders_would() {
         (2, tcp_v4(80, 5000, 1, &[b'x'; 100])),
     ];
     let report = run(Settings { schemes: vec![preset("none")], ..settings() }, &big);
-    assert_eq!((report.input.shortened, report.input.too_big), (2, 0));
+    assert_eq!((report.input.shortened, report.input.too_big.packets), (2, 0));
     assert_eq!(lane(&report, WITHOUT).tx().arrived.packets, 7 + 1 + 1);
     assert_eq!(lane(&report, "none").tx().arrived.packets, 7 + 2 + 1);
 }
@@ -336,6 +339,91 @@ fn schemes_that_do_the_same_are_told_together() {
     assert!(alike[0].contains("classes with a deadline"), "{alike:?}");
     let text = view::lanes(&report).to_text();
     assert!(text.contains("none") && !text.contains("basicq"), "{text}");
+}
+
+/// Packets of several kinds: text, noise, small messages, acknowledgements, some too long.
+fn any_packets() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
+    let packet = (0u8..5, 0usize..3000, 0u16..4, 0u64..3_000_000, any::<u64>());
+    prop::collection::vec(packet, 1..250).prop_map(|packets| {
+        let mut at_ns = 1_700_000_000_000_000_000;
+        let text = "it was the age of wisdom, it was the age of foolishness, ".repeat(60);
+        let packets =
+            packets.into_iter().enumerate().map(|(n, (kind, size, flow, gap_ns, seed))| {
+                at_ns += gap_ns;
+                let start = (seed % 50) as usize;
+                let packet = match kind {
+                    0 => {
+                        let mut noise = vec![0; size];
+                        Rng::from_seed(seed).fill(&mut noise);
+                        tcp_v4(443, 5000 + flow, n as u32, &noise)
+                    }
+                    1 => {
+                        udp_v6(5683, 7000 + flow, format!("{{\"t\":{n},\"v\":{start}}}").as_bytes())
+                    }
+                    2 => tcp_v4(5000 + flow, 80, n as u32, &[]),
+                    3 => udp_v4(9000, 9000 + flow, &text.as_bytes()[start..start + size % 1400]),
+                    _ => tcp_v4(80, 6000 + flow, n as u32, &text.as_bytes()[start..start + size]),
+                };
+                (at_ns, packet)
+            });
+        packets.collect()
+    })
+}
+
+fn saving_max(packets: &[(u64, Vec<u8>)]) -> f64 {
+    struct Stopped;
+    impl crate::Clock for Stopped {
+        fn now_ns(&mut self) -> u64 {
+            0
+        }
+    }
+    let settings =
+        crate::Settings { codecs: vec!["lz4".parse().unwrap()], ..crate::Settings::default() };
+    let file = super::samples::pcap(packets);
+    let mut capture = crate::Capture::open(&file[..]).unwrap();
+    let mut accounts = crate::Accounts::new(&settings);
+    accounts.begin("test", capture.format());
+    let mut press = crate::Press::new(&settings, Stopped).unwrap();
+    let mut batch = crate::Batch::default();
+    while accounts.fill(&mut capture, &mut batch) {
+        press.batch(&batch).unwrap();
+    }
+    press.batch(&batch).unwrap();
+    let mut analysis = accounts.finish();
+    analysis.merge(press.finish()).unwrap();
+    analysis.directions.sums[0].saving_max().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// No scheme at any rate saves more than an analysis says is possible, with no codec of relays.
+    #[test]
+    fn no_scheme_saves_more_than_the_analysis_says(
+        packets in any_packets(),
+        kbps in prop::sample::select(vec![64, 256, 1000, 4000, 100_000]),
+        codec in prop::sample::select(vec!["zstd:1", "zstd:9", "zstd:19", "lz4", "deflate"]),
+        sealed: bool,
+        is_free: bool,
+    ) {
+        let most = saving_max(&packets);
+        let classes = vec!["all:udp,tcp:200ms".parse().unwrap()];
+        let link = Link { sealed, ..Link::ethernet(Rate::clamped_bps(kbps * 1000)) };
+        let codec = codec.parse().unwrap();
+        let settings = Settings { classes, codec, ..Settings::new(link) };
+        let cost = if is_free { 0 } else { 20_000 };
+        let cost = || Cost::Given(GivenCost { unit_ns: cost, byte_ps: 0 });
+        let mut replay = Replay::new(settings, cost).unwrap();
+        for (at_ns, packet) in &packets {
+            let ends = Ends::default();
+            replay.packet(Input { at_ns: Some(*at_ns), packet, wire_len: None, ends });
+        }
+        let report = replay.finish("test");
+        for lane in report.lanes.iter().filter(|lane| !lane.is_without()) {
+            let question = crate::verdict::Question::default();
+            let change = crate::verdict::Change::of(&report, lane, &question).unwrap();
+            prop_assert!(change.saving <= most, "{}: {} of {most}", lane.name, change.saving);
+        }
+    }
 }
 
 #[test]

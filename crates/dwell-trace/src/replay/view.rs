@@ -7,10 +7,42 @@ use dwell_report::page::{Block, Page, Provenance, Section};
 use dwell_report::{Column, Records, Table, human};
 
 use super::report::{LaneReport, ReplayReport};
+use crate::sides::Rule;
 use crate::verdict::Verdict;
 
 /// A chart has at most so many lanes: more lines can't be told apart.
 const LANES_SHOWN_MAX: usize = 6;
+
+/// Which direction this is, and how that is known.
+pub fn directions(report: &ReplayReport) -> String {
+    let direction = &report.direction;
+    match (direction.rule, &report.other_direction) {
+        (Rule::OneWay, _) => String::new(),
+        (rule, other) => {
+            let busier =
+                if other.is_some() { "the busier direction" } else { "the only direction" };
+            format!(
+                "Judged: {}, {busier} (by {}: {:.0} % of the bytes agree)\n",
+                direction.words(),
+                rule.words(),
+                direction.agreed * 100.0
+            )
+        }
+    }
+}
+
+/// What is said of the other direction, in a line.
+pub fn other_direction(report: &ReplayReport, verdict: Option<&Verdict>) -> Option<String> {
+    let (other, verdict) = (report.other_direction.as_ref()?, verdict?);
+    Some(format!(
+        "The other direction, {}, has {} packets and {} (load {:.2}). {}",
+        other.direction.words(),
+        human::count(other.input.selected.packets),
+        human::bytes(other.input.selected.bytes),
+        other.load(),
+        verdict.headline
+    ))
+}
 
 /// What was replayed, in a few lines.
 pub fn summary(report: &ReplayReport) -> String {
@@ -36,7 +68,8 @@ pub fn summary(report: &ReplayReport) -> String {
     tell(input.malformed, "with broken or cut headers were left out");
     tell(input.missing.packets, "were cut off in the capture; what lacks counts as incompressible");
     tell(input.shortened, "were too long for a datagram and cut as their senders would");
-    tell(input.too_big, "were too long and can't be cut; they were left out");
+    tell(input.same_side.packets, "between hosts of one side of the link were left out");
+    tell(input.too_big.packets, "were too long and can't be cut; they were left out");
     tell(input.unordered, "had a time before that of the packet before them");
     text
 }
@@ -223,6 +256,7 @@ pub fn page(report: &ReplayReport, verdict: &Verdict, provenance: Provenance) ->
         answer = answer.block(Block::Table("What changes".into(), table));
     }
     let mut schemes = Section::new("Schemes")
+        .block(Block::Prose(directions(report)))
         .block(Block::Prose(summary(report).replace('\n', "\n\n")))
         .block(Block::Table("All schemes, on the same packets".into(), lanes(report)))
         .block(Block::Prose(alike(report).join(" ")));

@@ -1,59 +1,76 @@
-//! What an analysis says before a link is known: how many bytes could be saved at most, and if
-//! not, why not.
+//! What an analysis says before a link is known: how many bytes could go at most.
 
-use dwell_base::Rate;
+use serde::Serialize;
 
-use super::{
-    Answer, CLOSED_SHARE_MIN, MISSING_SHARE_MAX, SAVING_MIN, Verdict, list, percent, signed,
-};
-use crate::analysis::{Analysis, Grouping, Over};
-use crate::replay::link::Link;
-use crate::replay::nature::{Nature, nature_of_port};
-use crate::summary::{CodecSummary, Summary};
+use super::thresholds::{MISSING_SHARE_MAX, SAVING_MIN, SESSION_SHARE_MIN};
+use super::{Answer, composition_sentence, percent};
+use crate::analysis::{Analysis, DirectionSums};
 
-/// How many packets a block has, where the answer is about blocks: what relays begin with.
-const BLOCK_PACKETS: usize = 5;
-
-/// What a way of pressing would make of the bytes on an Ethernet between two relays.
-struct Way {
-    what: String,
-    saving: f64,
+/// The verdict of an analysis. It knows no link, so that it is about the data: never "yes".
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TrafficVerdict {
+    /// "No" if no link would gain, "depends" if the link decides.
+    pub answer: Answer,
+    /// In a sentence.
+    pub headline: String,
+    /// Which direction it is about: the busier one.
+    pub direction: String,
+    /// The largest share of that direction's bytes on an Ethernet that could go if packets wait, 0
+    /// to 1. No scheme of a replay saves more.
+    pub saving_max: Option<f64>,
+    /// The share of that direction's bytes that are encrypted or compressed already, 0 to 1.
+    pub closed_share: Option<f64>,
+    /// What else is to be said.
+    pub sentences: Vec<String>,
 }
 
-/// Judges an analysis. Nothing is known of the link, so that it speaks of bytes only, and of the
-/// most that could be saved: by pressing everything.
-pub fn judge_traffic(analysis: &Analysis, summary: &Summary) -> Verdict {
-    let mut ways: Vec<Way> = summary.codecs.iter().filter_map(single).collect();
-    ways.extend(blocks(analysis));
-    let best = ways.into_iter().max_by(|a, b| a.saving.total_cmp(&b.saving));
+/// Judges an analysis.
+pub fn judge_traffic(analysis: &Analysis) -> TrafficVerdict {
+    let directions = &analysis.directions;
+    let busier = directions.busier();
+    let (sums, other) = (&directions.sums[busier], &directions.sums[1 - busier]);
+    let saving_max = sums.saving_max();
     let missing = missing_share(analysis);
-    let is_payload = analysis.settings.over == Over::Payload;
-    let answer = match &best {
-        None => Answer::Unknown,
-        // What was measured is not what relays would press, or too little of it: it may well be
-        // the headers alone, which always shrink.
-        Some(_) if is_payload || missing > MISSING_SHARE_MAX => Answer::Unknown,
-        Some(best) if best.saving >= SAVING_MIN => Answer::Yes,
-        Some(_) => Answer::No,
-    };
-    let mut sentences = vec![match &best {
-        None => {
-            "Nothing was compressed, so that nothing is known of what could be saved.".to_owned()
-        }
-        Some(_) if is_payload => {
-            "Payloads were compressed without their headers, and relays press \
-            whole packets: analyse with `--over packet` to know what they would save."
-                .to_owned()
-        }
-        Some(best) => format!(
-            "At most, with {}, relays would put {} of the bytes{} on an Ethernet, their own \
-             headers included.",
-            best.what,
-            signed(-best.saving),
-            if missing > 0.0 { " of what was captured whole" } else { "" }
+    let sessions = sums.composition.session_share();
+    let (answer, headline) = match saving_max {
+        None => (
+            Answer::Unknown,
+            "Nothing was compressed, so that nothing is known of what could be saved.".to_owned(),
         ),
-    }];
-    sentences.extend(closed_sentence(analysis));
+        Some(_) if sessions >= SESSION_SHARE_MIN => (
+            Answer::No,
+            format!(
+                "No: {} of what the packets carry is of sessions that encrypt.",
+                percent(sessions)
+            ),
+        ),
+        Some(_) if missing > MISSING_SHARE_MAX => (
+            Answer::Unknown,
+            "The capture does not tell how many of its bytes could go.".to_owned(),
+        ),
+        Some(most) if most < SAVING_MIN => (
+            Answer::No,
+            format!("No: at most {} of the bytes could go, on whatever link.", percent(most)),
+        ),
+        Some(most) => (
+            Answer::Depends,
+            format!(
+                "It depends on the link: at most {} of the bytes could go, if packets wait.",
+                percent(most)
+            ),
+        ),
+    };
+    let mut sentences = Vec::new();
+    let is_known = answer != Answer::Unknown;
+    if let (Some(most), true) = (saving_max, answer != Answer::Depends) {
+        let lacking = if missing > 0.0 { ", what the capture lacks as incompressible" } else { "" };
+        sentences.push(format!(
+            "At most {} of the bytes could go, if packets wait{lacking}.",
+            percent(most)
+        ));
+    }
+    sentences.extend(direction_sentence(analysis, busier, other));
+    sentences.extend(composition_sentence(&sums.composition));
     if missing > MISSING_SHARE_MAX {
         sentences.push(format!(
             "{} of the bytes are of packets that were cut off in the capture: capture whole \
@@ -61,100 +78,70 @@ pub fn judge_traffic(analysis: &Analysis, summary: &Summary) -> Verdict {
             percent(missing)
         ));
     }
-    if answer != Answer::Unknown {
+    sentences.extend(times_sentence(analysis));
+    if is_known && answer != Answer::No {
         sentences.push(
-            "What that does to delays and drops depends on the link: `dwell trace replay FILE \
-             --rate RATE` tells."
+            "How much of it goes, and what that does to delays and drops, depends on the link: \
+             `dwell trace replay FILE --rate RATE` tells."
                 .to_owned(),
         );
     }
-    Verdict { answer, best: None, sentences }
+    let closed_share =
+        (sums.composition.total().bytes > 0).then(|| sums.composition.closed_share());
+    let direction = directions.name(busier);
+    TrafficVerdict { answer, headline, direction, saving_max, closed_share, sentences }
 }
 
-/// Bytes on the link with relays over bytes without, for packets in datagrams of their own.
-fn saving(pressed_bytes: u64, datagrams: u64, packets: u64, bytes: u64) -> Option<f64> {
-    let link = Link::ethernet(Rate::from_mbps(1));
-    let frames = link.relay_frames(false);
-    let overhead = u64::from(frames.frame_bytes + frames.pressed_unit_bytes);
-    let without = bytes + packets * u64::from(link.overhead_bytes);
-    let with = pressed_bytes + datagrams * overhead;
-    (bytes > 0).then(|| 1.0 - with as f64 / without as f64)
+impl TrafficVerdict {
+    /// The headline and all sentences.
+    pub fn paragraphs(&self) -> impl Iterator<Item = &str> {
+        [self.headline.as_str()].into_iter().chain(self.sentences.iter().map(String::as_str))
+    }
 }
 
-fn single(codec: &CodecSummary) -> Option<Way> {
-    let all = &codec.all;
-    let saving = saving(all.sums.sent_bytes, all.packets, all.packets, all.bytes)?;
-    Some(Way { what: format!("every packet pressed by itself with {}", codec.codec), saving })
+fn direction_sentence(analysis: &Analysis, busier: usize, other: &DirectionSums) -> Option<String> {
+    let directions = &analysis.directions;
+    let rule = directions.rule?;
+    let agreed = percent(directions.agreed);
+    let own = directions.sums[busier].bytes;
+    let all = (own + other.bytes + directions.neither.bytes).max(1) as f64;
+    let share = percent(own as f64 / all);
+    let how = format!("by {}, which explain {agreed} of the bytes", rule.words());
+    let back = match other.saving_max() {
+        Some(most) if other.packets > 0 => {
+            format!("; in the other direction at most {} could go", percent(most))
+        }
+        _ => String::new(),
+    };
+    (other.packets + directions.neither.packets > 0).then(|| {
+        format!(
+            "That is {}, the busier direction with {share} of the bytes ({how}){back}.",
+            directions.name(busier)
+        )
+    })
 }
 
-fn blocks(analysis: &Analysis) -> Option<Way> {
-    let codec = analysis.settings.block_codec?;
-    let sums = analysis.blocks.of(Grouping::Link, BLOCK_PACKETS)?;
-    let room = u64::from(Link::ethernet(Rate::from_mbps(1)).relay_frames(false).units_bytes_max);
-    // A block that is longer than a datagram takes several.
-    let datagrams = sums.blocks.max(sums.plain.div_ceil(room));
-    let saving = saving(sums.plain, datagrams, analysis.blocks.packets, sums.bytes)?;
-    Some(Way { what: format!("blocks of {BLOCK_PACKETS} packets and {codec}"), saving })
+/// What is said of times does not hold if they go back.
+fn times_sentence(analysis: &Analysis) -> Option<String> {
+    let timing = &analysis.timing;
+    (timing.backward > 0).then(|| {
+        format!(
+            "{} time stamps go back: what is said of bursts and waiting times does not hold. \
+             `reordercap IN OUT` puts packets in order, `mergecap` merges captures by time.",
+            dwell_report::human::count(timing.backward)
+        )
+    })
 }
 
 /// The share of the bytes that no codec saw, since their packets were cut off: by bytes, as it is
 /// the long packets that are cut, and short ones are whole whatever the capture's limit was.
 fn missing_share(analysis: &Analysis) -> f64 {
-    let (ip, has_codecs) = (analysis.ip(), !analysis.settings.codecs.is_empty());
-    if ip.bytes == 0 || (!has_codecs && analysis.settings.block_codec.is_none()) {
+    let ip = analysis.ip();
+    if ip.bytes == 0 || analysis.settings.codecs.is_empty() {
         return 0.0;
     }
-    if has_codecs && analysis.settings.over == Over::Packet {
-        let measured = analysis.sizes.iter().map(|size| size.measured_bytes);
-        let measured = measured.fold(0, u64::saturating_add).min(ip.bytes);
-        return 1.0 - measured as f64 / ip.bytes as f64;
-    }
-    // Blocks are made of some batches only, and payloads are shorter than their packets.
-    let cut = analysis.files.iter().map(|file| file.cut_packets).fold(0, u64::saturating_add);
-    cut as f64 / ip.packets as f64
-}
-
-/// What is closed, by port; and what looks closed by its entropy.
-fn closed_sentence(analysis: &Analysis) -> Option<String> {
-    let total = analysis.ip().bytes;
-    if total == 0 {
-        return None;
-    }
-    let mut bytes = [0u64; Nature::ALL.len()];
-    for (pair, sums) in analysis.pairs.iter() {
-        let ports = pair.classes().map(|class| class.port());
-        if let Some(nature) = ports.filter_map(|p| nature_of_port(pair.protocol(), p)).next() {
-            bytes[nature as usize] += sums.bytes;
-        }
-    }
-    let share = |bytes: u64| bytes as f64 / total as f64;
-    let closed = share(bytes.iter().sum());
-    let mut named: Vec<(f64, Nature)> = Nature::ALL
-        .into_iter()
-        .map(|nature| (share(bytes[nature as usize]), nature))
-        .filter(|(share, _)| *share >= 0.01)
-        .collect();
-    named.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let named: Vec<String> = named
-        .iter()
-        .map(|(share, nature)| format!("{} {}", percent(*share), nature.words()))
-        .collect();
-    let even = analysis.entropy.random_share();
-    let by_entropy =
-        even.filter(|share| *share >= CLOSED_SHARE_MIN).map_or(String::new(), |share| {
-            format!(
-                " Of larger payloads, {} are as even as compressed or encrypted data.",
-                percent(share)
-            )
-        });
-    Some(match named.is_empty() {
-        true => format!("By their ports, next to none of the bytes are encrypted.{by_entropy}"),
-        false => format!(
-            "By their ports, {} of the bytes are encrypted: {}.{by_entropy}",
-            percent(closed),
-            list(&named)
-        ),
-    })
+    let lacking: u64 = analysis.files.iter().map(|file| file.missing_bytes).sum();
+    lacking as f64 / ip.bytes as f64
 }
 
 #[cfg(test)]
@@ -173,7 +160,7 @@ mod tests {
         }
     }
 
-    fn judged(port: u16, bytes: usize, captured: usize, is_noise: bool) -> Verdict {
+    fn judged(port: u16, bytes: usize, captured: usize, is_noise: bool) -> TrafficVerdict {
         let spec = "zstd:1".parse().unwrap();
         let settings =
             Settings { codecs: vec![spec], block_codec: Some(spec), ..Settings::default() };
@@ -188,7 +175,7 @@ mod tests {
         bytes: usize,
         captured: usize,
         is_noise: bool,
-    ) -> Verdict {
+    ) -> TrafficVerdict {
         let mut rng = Rng::from_seed(3);
         let packets: Vec<_> = (0..2000)
             .flat_map(|n| {
@@ -215,37 +202,46 @@ mod tests {
         accounts.end_with(None);
         let mut analysis = accounts.finish();
         analysis.merge(press.finish()).unwrap();
-        let summary = Summary::of(&analysis);
-        judge_traffic(&analysis, &summary)
+        judge_traffic(&analysis)
     }
 
+    fn said(verdict: &TrafficVerdict) -> String {
+        verdict.paragraphs().collect::<Vec<_>>().join("\n")
+    }
+
+    /// An analysis knows no link, so that it never says yes.
     #[test]
-    fn text_is_a_yes_and_ciphers_are_a_no() {
+    fn text_depends_on_the_link_and_ciphers_are_a_no() {
         let text = judged(80, 1000, 9999, false);
-        assert_eq!(text.answer, Answer::Yes, "{}", text.to_text());
-        assert!(text.to_text().contains("dwell trace replay"), "{}", text.to_text());
+        assert_eq!(text.answer, Answer::Depends, "{}", said(&text));
+        assert!(text.saving_max.unwrap() > 0.8, "{}", said(&text));
+        assert!(text.headline.contains("could go, if packets wait"), "{}", said(&text));
+        assert!(said(&text).contains("dwell trace replay"), "{}", said(&text));
         let cipher = judged(443, 1000, 9999, true);
-        assert_eq!(cipher.answer, Answer::No, "{}", cipher.to_text());
-        assert!(cipher.to_text().contains("100 % of the bytes are encrypted: 100 % TLS"));
+        assert_eq!(cipher.answer, Answer::No, "{}", said(&cipher));
+        assert!(cipher.closed_share.unwrap() > 0.95, "{}", said(&cipher));
     }
 
     #[test]
     fn headers_with_whole_acknowledgements_do_not_tell() {
-        // Half of the packets are whole, and the codec makes little of them: acknowledgements.
         let verdict = judged(80, 1000, 96, false);
-        let said = verdict.to_text();
-        assert_eq!(verdict.answer, Answer::Unknown, "{said}");
-        assert!(verdict.sentences[0].contains("of what was captured whole"), "{said}");
-        assert!(said.contains("96.3 % of the bytes") && said.contains("tcpdump -s 0"), "{said}");
+        assert_eq!(verdict.answer, Answer::Unknown, "{}", said(&verdict));
+        assert!(said(&verdict).contains("tcpdump -s 0"), "{}", said(&verdict));
     }
 
+    /// The bound is that of whole packets, whatever the tables are about.
     #[test]
-    fn payloads_alone_do_not_tell() {
+    fn payloads_alone_have_the_same_bound() {
         let spec = "zstd:1".parse().unwrap();
         let settings =
             Settings { codecs: vec![spec], over: crate::Over::Payload, ..Settings::default() };
         let verdict = judged_with(&settings, 80, 1000, 9999, false);
-        assert_eq!(verdict.answer, Answer::Unknown, "{}", verdict.to_text());
-        assert!(verdict.sentences[0].contains("--over packet"), "{}", verdict.to_text());
+        assert_eq!(verdict.saving_max, judged(80, 1000, 9999, false).saving_max);
+    }
+
+    #[test]
+    fn nothing_compressed_is_no_answer() {
+        let verdict = judged_with(&Settings::default(), 80, 1000, 9999, false);
+        assert_eq!((verdict.answer, verdict.saving_max), (Answer::Unknown, None));
     }
 }

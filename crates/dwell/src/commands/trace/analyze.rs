@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use dwell_base::Rate;
 use dwell_codec::{CodecId, CodecSpec};
-use dwell_trace::{Over, Settings};
+use dwell_trace::{Over, Settings, Sides};
+use ipnet::IpNet;
 
 use super::output::Output;
 use super::runner;
-use crate::commands::interrupt::INTERRUPTED;
+use super::survey::Survey;
+use crate::commands::interrupt::{INTERRUPTED, stop_flag};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -18,9 +20,10 @@ Examples:
   dwell trace analyze big.pcap.zst --no-codecs               who sends what, and when: fast
   dwell trace analyze office.pcap --rate 2mbit --rate 5mbit  waiting times for these links
   dwell trace analyze office.pcap --exceptions office.toml   what a relay should leave alone
+  dwell trace analyze /srv/captures                          all captures in a folder
   ssh gateway tcpdump -w - | dwell trace analyze -           from standard input
 
-pcap and pcapng are read, plain or compressed with gzip or zstd.
+pcap and pcapng are read, plain or compressed with gzip, zstd, bzip2 or xz.
 
 Exit codes:
   0    all captures were read; broken ones as far as they go
@@ -28,11 +31,11 @@ Exit codes:
   2    the command line is wrong
   130  it was interrupted; what was read is shown";
 
-/// Tell what is in captures, and what pressing would make of it
+/// Tell what is in captures, and how many of their bytes could go at most
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Analyze {
-    /// Captures; `-` is standard input
+    /// Captures, or folders of them; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The codecs to measure, with levels, separated by commas; the first one decides which
@@ -46,7 +49,7 @@ pub(super) struct Analyze {
     #[arg(long)]
     no_blocks: bool,
     /// Compress nothing: only count
-    #[arg(long, conflicts_with_all = ["codec", "exceptions"])]
+    #[arg(long, conflicts_with_all = ["codec", "exceptions", "inside"])]
     no_codecs: bool,
     /// What is compressed of a packet: all of it, or what is behind its headers
     #[arg(long, value_name = "packet|payload", default_value_t = Over::Packet)]
@@ -54,6 +57,9 @@ pub(super) struct Analyze {
     /// Rates of links for which to tell how long packets would wait
     #[arg(long, value_name = "RATE", default_values = ["1mbit", "10mbit", "100mbit"])]
     rate: Vec<Rate>,
+    /// What is on the near side of the link; without it, the capture tells
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    inside: Vec<IpNet>,
     /// Compress with so many threads; without it, one for each core
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -68,7 +74,16 @@ impl Analyze {
             || std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             usize::from,
         );
-        let done = runner::run(&self.files, &settings, jobs)?;
+        let stop = stop_flag()?;
+        let survey = match self.no_codecs {
+            // Nothing is asked of the sides, and a second look would take as long as the first.
+            true => Survey::none(&self.files)?,
+            false => {
+                let inside = (!self.inside.is_empty()).then(|| Sides::inside(self.inside.clone()));
+                Survey::of(&self.files, inside, &stop)?
+            }
+        };
+        let done = runner::run(survey, &settings, jobs, &stop)?;
         if done.analysis.files.is_empty() && done.failed > 0 {
             return Ok(ExitCode::FAILURE);
         }

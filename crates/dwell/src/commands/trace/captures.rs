@@ -1,73 +1,66 @@
 //! Files with captures, read with a word on how far it is.
 
-use std::fs::File;
-use std::io::{self, IsTerminal as _, Read};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use dwell_report::human;
 use dwell_trace::Capture;
 use dwell_trace::replay::input::Input;
-use dwell_trace::replay::merge::{CAPTURES_MAX, Merge, Step};
+use dwell_trace::replay::merge::{Fault, Merge, OVERLAPPING_MAX, Part, PartSource, Step};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
+use super::input::Source;
+use super::survey::Survey;
 use crate::terminal;
 
 /// A progress says nothing before this has passed, and then speaks this often.
 const QUIET: Duration = Duration::from_secs(2);
 /// The clock is not asked for every packet.
 const PACKETS_BETWEEN: u64 = 4096;
+/// Descriptors for all else.
+const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// Captures that are being read.
 pub(super) struct Captures {
-    pub(super) merge: Merge<Counted>,
+    pub(super) merge: Merge<Source>,
     names: Vec<String>,
     progress: Progress,
     stop: Arc<AtomicBool>,
     is_complete: bool,
-}
-
-/// A file of which is known how much was read.
-pub(super) struct Counted {
-    source: Box<dyn Read>,
-    read_bytes: Arc<AtomicU64>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.source.read(buffer)?;
-        self.read_bytes.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(count)
-    }
+    is_cut_short: bool,
 }
 
 impl Captures {
-    /// Opens these files; `-` is standard input. Reading ends early once `stop` is set.
-    pub(super) fn open(files: &[PathBuf], stop: Arc<AtomicBool>) -> anyhow::Result<Self> {
-        if files.len() > CAPTURES_MAX {
-            bail!("at most {CAPTURES_MAX} captures are read at once, not {}", files.len());
+    /// Reads the captures that were surveyed, side by side by their times. Reading ends early once
+    /// `stop` is set.
+    pub(super) fn open(survey: Survey, stop: Arc<AtomicBool>) -> anyhow::Result<Self> {
+        if let Some(bad) = survey.captures.iter().find(|capture| capture.error.is_some()) {
+            let why = bad.error.as_deref().unwrap_or_default();
+            bail!("{} can't be read: {why}", bad.name());
         }
-        if files.iter().filter(|path| *path == Path::new("-")).count() > 1 {
-            bail!("\"-\" is there twice, and standard input can be read only once");
-        }
+        allow_descriptors(survey.captures.len());
         let read_bytes = Arc::new(AtomicU64::new(0));
-        let mut total_bytes = Some(0);
-        let mut captures = Vec::new();
-        for path in files {
-            let (source, bytes) = open(path)?;
-            total_bytes = total_bytes.zip(bytes).map(|(total, bytes)| total + bytes);
-            let source = Counted { source, read_bytes: Arc::clone(&read_bytes) };
-            let capture = Capture::open(source).with_context(|| path.display().to_string())?;
-            captures.push(capture);
-        }
+        let progress = Progress::new(Arc::clone(&read_bytes), survey.bytes());
+        let names = survey.captures.iter().map(|capture| capture.name()).collect();
+        let parts = survey.captures.into_iter().map(|mut capture| {
+            let (first_ns, read_bytes) = (capture.first_ns, Arc::clone(&read_bytes));
+            let open = move || {
+                let source = Source::open(&mut capture, &read_bytes);
+                let source = source.map_err(|error| format!("it can't be opened: {error}"))?;
+                Capture::open(source).map_err(|error| error.to_string())
+            };
+            Part { first_ns, source: PartSource::Closed(Box::new(open)) }
+        });
         Ok(Self {
-            merge: Merge::new(captures),
-            names: files.iter().map(|path| path.display().to_string()).collect(),
-            progress: Progress::new(read_bytes, total_bytes),
+            merge: Merge::of_parts(parts),
+            names,
+            progress,
             stop,
             is_complete: false,
+            is_cut_short: survey.is_cut_short,
         })
     }
 
@@ -90,25 +83,36 @@ impl Captures {
 
     /// True if the user wanted to stop before all was read.
     pub(super) fn is_interrupted(&self) -> bool {
-        !self.is_complete
+        self.is_cut_short || !self.is_complete
     }
 
-    /// Says what broke captures off.
-    pub(super) fn tell_troubles(&self) {
-        for (n, trouble) in self.merge.troubles() {
-            let name = &self.names[n];
-            terminal::complain("dwell", &format!("{name}, {trouble}; what is before it counts"));
+    /// Says what was wrong with captures; true if one could not be read at all.
+    pub(super) fn complain(&self) -> bool {
+        let mut is_any_closed = false;
+        for (n, fault) in self.merge.faults() {
+            let name = &self.names[*n];
+            let what = match fault {
+                Fault::Broken(trouble) => format!("{name}, {trouble}; what is before it counts"),
+                Fault::Closed(why) => {
+                    is_any_closed = true;
+                    format!("{name} is left out: {why}")
+                }
+            };
+            terminal::complain("dwell", &what);
         }
+        is_any_closed
     }
 }
 
-fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
-    if path == Path::new("-") {
-        return Ok((Box::new(io::stdin().lock()), None));
+/// Lets so many captures be open at once, as far as the system allows it.
+fn allow_descriptors(captures: usize) {
+    let wanted = captures.min(OVERLAPPING_MAX) as u64 + DESCRIPTORS_BESIDE;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |most| wanted.min(most)));
+        // If it fails, the captures that can't be opened are named.
+        let _ = setrlimit(Resource::Nofile, limit);
     }
-    let file = File::open(path).with_context(|| format!("{} can't be read", path.display()))?;
-    let bytes = file.metadata().ok().filter(|data| data.is_file()).map(|data| data.len());
-    Ok((Box::new(file), bytes))
 }
 
 struct Progress {

@@ -21,7 +21,7 @@ sum is exact as long as none of them had more pairs of ports than are told apart
 
 Exit codes:
   0  the job is done
-  1  a part can't be read, or they don't add up
+  1  a part can't be read, they don't add up, or two have the same capture
   2  the command line is wrong";
 
 /// Add up what several analyses found
@@ -44,8 +44,8 @@ impl Merge {
             })?;
             match &mut whole {
                 None => whole = Some(part),
-                Some(whole) => whole
-                    .merge(part)
+                Some(whole) => distinct(whole, &part)
+                    .and_then(|()| whole.merge(part).map_err(anyhow::Error::from))
                     .with_context(|| format!("{} can't be added to the others", path.display()))?,
             }
         }
@@ -61,6 +61,21 @@ impl Merge {
         self.output.show(&whole)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Refuses a part with a capture that is there already: it would count twice.
+fn distinct(whole: &Analysis, part: &Analysis) -> anyhow::Result<()> {
+    for file in part.files.iter().filter(|file| file.frames.packets > 0) {
+        if let Some(same) = whole.files.iter().find(|other| other.fingerprint == file.fingerprint) {
+            anyhow::bail!(
+                "its capture {} has the same packets as {}, which another part has: they would \
+                 count twice, so leave one of the parts out",
+                file.name,
+                same.name
+            );
+        }
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> anyhow::Result<Analysis> {

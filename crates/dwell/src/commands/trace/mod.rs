@@ -1,16 +1,18 @@
 //! `dwell trace`: what captures of real traffic say of a link.
 //!
-//! [`input`] opens captures, the [`runner`] spreads their packets over the cores, and [`output`]
-//! shows what came of an analysis. [`replay`] and [`train`] read them one after the other, by
-//! [`captures`].
+//! [`files`] finds captures, the [`survey`] looks at all of them once, [`input`] counts what is read.
+//! The [`runner`] spreads packets over the cores, and [`output`] shows what came of an analysis.
+//! [`replay`] and [`train`] read captures side by side, by [`captures`].
 
 mod analyze;
 mod captures;
+mod files;
 mod input;
 mod merge;
 mod output;
 mod replay;
 mod runner;
+mod survey;
 mod train;
 mod write_config;
 
@@ -20,7 +22,7 @@ use clap::Subcommand;
 
 const AFTER_HELP: &str = "\
 Examples:
-  dwell trace analyze office.pcap                        what is in it, and what pressing gains
+  dwell trace analyze office.pcap                        what is in it, and how much could go at most
   dwell trace analyze day/*.pcapng.gz --html day.html    many captures, as one page
   tcpdump -w - | dwell trace analyze -                   from a running capture, until Ctrl-C
   dwell trace analyze a.pcap --out a.json                keep the sums

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use dwell_report::page::Provenance;
-use dwell_trace::verdict::{Verdict, judge_traffic};
+use dwell_trace::verdict::{TrafficVerdict, judge_traffic};
 use dwell_trace::{Analysis, Lists, Summary, report};
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub(super) struct Output {
 /// What programs read: the sums, and what they come to.
 #[derive(Serialize)]
 struct Json<'a> {
-    verdict: &'a Verdict,
+    verdict: &'a TrafficVerdict,
     summary: &'a Summary,
     #[serde(flatten)]
     analysis: &'a Analysis,
@@ -66,7 +66,7 @@ impl Output {
         if let Some(path) = &self.html {
             replace(path, &page.to_html())?;
         }
-        let verdict = judge_traffic(analysis, &summary);
+        let verdict = judge_traffic(analysis);
         let json = Json { verdict: &verdict, summary: &summary, analysis };
         if let Some(path) = &self.out {
             replace_with(path, |file| json.write(file))?;

@@ -14,6 +14,7 @@ use dwell_policy::{ClassKey, LearnedConfig, PRESETS, QueueLimit, Ratio, Scheme};
 use dwell_relay::config::{BlockConfig, SCHEMES, parse_exceptions};
 use dwell_relay::io::clock::Clock;
 use dwell_report::page::Provenance;
+use dwell_trace::Sides;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
 use dwell_trace::replay::link::{Link, PATH_MTU_MIN};
 use dwell_trace::replay::press::{Cost, GivenCost};
@@ -24,6 +25,7 @@ use ipnet::IpNet;
 use serde::Serialize;
 
 use super::captures::Captures;
+use super::survey::Survey;
 use super::write_config::Site;
 use crate::commands::interrupt::{self, INTERRUPTED};
 use crate::commands::whole_file::replace;
@@ -36,9 +38,9 @@ const AFTER_HELP: &str = "\
 Examples:
   dwell trace replay site.pcap --rate 5mbit
       all schemes over a link of 5 Mbit/s, and whether dwell would help
-  dwell trace replay site.pcap --rate 5mbit --source 10.1.0.0/16
-      only what goes out: packets from this site
-  dwell trace replay *.pcap.gz --rate 2mbit --scheme none,packet --codec lz4 --speed 2
+  dwell trace replay site.pcap --rate 5mbit --inside 10.1.0.0/16
+      the same, and this site is one side of the link
+  dwell trace replay /srv/captures --rate 2mbit --scheme none,packet --codec lz4 --speed 2
       two schemes, another codec, twice the traffic
   dwell trace replay site.pcap --rate 512kbit --class voice:dscp=46:20ms
       which packets of a class would wait for longer than they may
@@ -47,11 +49,12 @@ Examples:
   dwell trace replay site.pcap --rate 5mbit --cost-per-mb 0.08 --write-config relay.toml
       what it saves, and a configuration that does it
 
-docs/replay.md tells what is modelled and what is not.
+A capture has both directions, and a link a queue for each: both are judged, and the verdict is that
+of the busier one. docs/replay.md tells how they are told apart, what is modelled and what is not.
 
 Exit codes:
   0    the capture was replayed
-  1    it could not be read, or a file not be written
+  1    it, or some of several, could not be read, or a file not be written
   2    the command line is wrong
   130  it was interrupted; what was read until then is shown";
 
@@ -62,7 +65,8 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Replay {
-    /// Captures (pcap, pcapng; plain, gzip or zstd), merged by time; "-" is standard input
+    /// Captures (pcap, pcapng; plain or compressed), or folders of them, merged by time; "-" is
+    /// standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// How fast the link is
@@ -82,10 +86,13 @@ pub(super) struct Replay {
     /// Packets arrive this many times faster than they were captured
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     speed: f64,
-    /// Only packets from these prefixes go over the link
+    /// What is on the near side of the link; without it, the capture tells
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', conflicts_with_all = ["source", "destination"])]
+    inside: Vec<IpNet>,
+    /// One direction only: packets from these prefixes
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     source: Vec<IpNet>,
-    /// Only packets to these prefixes go over the link
+    /// One direction only: packets to these prefixes
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     destination: Vec<IpNet>,
     /// A class of packets and how long they may wait, as in voice:dscp=46:20ms or
@@ -99,7 +106,9 @@ pub(super) struct Replay {
     /// has written
     #[arg(long, value_name = "FILE")]
     exceptions: Option<PathBuf>,
-    /// A dictionary for its class, made by `dwell trace train`; may be given several times
+    /// A dictionary for its class, made by `dwell trace train`; may be given several times. Schemes
+    /// are shown with and without; relays can't load dictionaries yet, so the verdict does not count
+    /// on them
     #[arg(long, value_name = "FILE")]
     dictionary: Vec<PathBuf>,
     #[command(flatten)]
@@ -225,7 +234,10 @@ struct Output<'a> {
     frames: u64,
     not_ip_frames: u64,
     is_interrupted: bool,
+    /// On the direction that all the rest is about: the busier one.
     verdict: &'a Verdict,
+    /// On the other direction.
+    other_verdict: Option<&'a Verdict>,
 }
 
 impl Replay {
@@ -242,13 +254,18 @@ impl Replay {
         }
         let given = self.press_cost;
         let cost = || given.map_or_else(|| Cost::Measured(Box::new(Monotonic)), Cost::Given);
+        settings.check()?;
+        let mut survey = Survey::of(&self.files, self.sides(), &stop)?;
+        settings.sides = Arc::new(std::mem::replace(&mut survey.sides, Sides::one_way()));
         let mut replay = replay::Replay::new(settings.clone(), cost)?;
-        let mut captures = Captures::open(&self.files, stop)?;
+        let mut captures = Captures::open(survey, stop)?;
         captures.each(|input| replay.packet(input));
-        captures.tell_troubles();
+        let is_any_left_out = captures.complain();
         let report = replay.finish(env!("CARGO_PKG_VERSION"));
         let schemes = SCHEMES.map(str::to_owned).to_vec();
-        let verdict = verdict::judge(&report, &Question { cost_per_mb: self.cost_per_mb, schemes });
+        let question = Question { cost_per_mb: self.cost_per_mb, schemes };
+        let verdict = verdict::judge(&report, &question);
+        let other = report.other_direction.as_deref().map(|other| verdict::judge(other, &question));
         self.write(&report, &verdict)?;
         self.site.write(&settings, &report, &verdict)?;
         if self.out.json {
@@ -258,16 +275,26 @@ impl Replay {
                 not_ip_frames: captures.merge.not_ip(),
                 is_interrupted: captures.is_interrupted(),
                 verdict: &verdict,
+                other_verdict: other.as_ref(),
             };
             terminal::print(&(serde_json::to_string_pretty(&output)? + "\n"))?;
         } else {
-            terminal::print(&text(&report, &verdict, captures.merge.not_ip()))?;
+            terminal::print(&text(&report, &verdict, other.as_ref(), captures.merge.not_ip()))?;
         }
         if captures.is_interrupted() {
             terminal::note("interrupted: this is what was read until then");
             return Ok(ExitCode::from(INTERRUPTED));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(if is_any_left_out { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// The sides of the link, as far as the command line states them.
+    fn sides(&self) -> Option<Sides> {
+        match (self.inside.is_empty(), self.source.is_empty() && self.destination.is_empty()) {
+            (false, _) => Some(Sides::inside(self.inside.clone())),
+            (true, false) => Some(Sides::one_way()),
+            (true, true) => None,
+        }
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
@@ -372,8 +399,9 @@ fn read_dictionary(path: &Path) -> anyhow::Result<(ClassKey, Arc<Dictionary>)> {
     Ok((class, Arc::new(file.dictionary().with_context(told)?)))
 }
 
-fn text(report: &ReplayReport, verdict: &Verdict, not_ip: u64) -> String {
-    let mut text = view::summary(report);
+fn text(report: &ReplayReport, verdict: &Verdict, other: Option<&Verdict>, not_ip: u64) -> String {
+    let mut text = view::directions(report);
+    text.push_str(&view::summary(report));
     if not_ip > 0 {
         text.push_str(&format!("  {not_ip} frames hold no IP packet\n"));
     }
@@ -391,6 +419,9 @@ fn text(report: &ReplayReport, verdict: &Verdict, not_ip: u64) -> String {
     if let Some(table) = verdict.to_table() {
         text.push('\n');
         text.push_str(&table.to_text());
+    }
+    if let Some(line) = view::other_direction(report, other) {
+        text.push_str(&format!("\n{line}\n"));
     }
     text
 }

@@ -1,7 +1,6 @@
 //! One thread reads captures and keeps account of them; the others compress their packets.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +11,8 @@ use anyhow::{Context as _, anyhow};
 use dwell_report::human;
 use dwell_trace::{Accounts, Analysis, Batch, Capture, Clock, Press, Settings};
 
-use super::input::{self, Source};
-use crate::commands::interrupt::stop_flag;
+use super::input::Source;
+use super::survey::{Survey, Surveyed};
 use crate::terminal;
 
 /// What came of some captures.
@@ -31,20 +30,26 @@ const WAITING_PER_JOB: usize = 2;
 const JOBS_WAITED_FOR_MAX: usize = 8;
 
 /// Analyses captures, with so many threads that compress.
-pub(super) fn run(paths: &[PathBuf], settings: &Settings, jobs: usize) -> anyhow::Result<Done> {
-    let stop = stop_flag()?;
+pub(super) fn run(
+    survey: Survey,
+    settings: &Settings,
+    jobs: usize,
+    stop: &AtomicBool,
+) -> anyhow::Result<Done> {
     let read_bytes = Arc::new(AtomicU64::new(0));
+    let meter = Meter::new(survey.bytes(), Arc::clone(&read_bytes));
+    let mut captures = survey.captures;
     let mut reader = Reader {
-        accounts: Accounts::new(settings),
-        meter: Meter::new(input::bytes_of(paths), Arc::clone(&read_bytes)),
-        stop: &stop,
+        accounts: Accounts::new(settings).with_sides(Arc::new(survey.sides)),
+        meter,
+        stop,
         read_bytes,
         failed: 0,
-        is_partial: false,
+        is_partial: survey.is_cut_short,
     };
     if settings.codecs.is_empty() && settings.block_codec.is_none() {
-        for path in paths {
-            reader.read(path, |reader, capture| Ok(reader.skim(capture)))?;
+        for capture in &mut captures {
+            reader.read(capture, |reader, capture| Ok(reader.skim(capture)))?;
         }
         return Ok(reader.finish(Vec::new()));
     }
@@ -64,8 +69,8 @@ pub(super) fn run(paths: &[PathBuf], settings: &Settings, jobs: usize) -> anyhow
             .collect();
         // So that the reader notices if all of them are gone.
         drop((empty, to_press));
-        let read = paths.iter().try_for_each(|path| {
-            reader.read(path, |reader, capture| reader.hand_out(capture, &full, &to_fill))
+        let read = captures.iter_mut().try_for_each(|capture| {
+            reader.read(capture, |reader, capture| reader.hand_out(capture, &full, &to_fill))
         });
         drop(full);
         let parts = threads
@@ -109,27 +114,24 @@ impl Reader<'_> {
     /// is told, and the others go on.
     fn read(
         &mut self,
-        path: &Path,
+        surveyed: &mut Surveyed,
         read: impl FnOnce(&mut Self, &mut Capture<Source>) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
             self.is_partial = true;
             return Ok(());
         }
-        let opened = Source::open(path, &self.read_bytes)
+        let name = surveyed.name();
+        let opened = Source::open(surveyed, &self.read_bytes)
             .map_err(|error| format!("it can't be opened: {error}"))
             .and_then(|source| Capture::open(source).map_err(|error| error.to_string()));
         let mut capture = match opened {
             Ok(capture) => capture,
             Err(why) => {
                 self.failed += 1;
-                terminal::complain("dwell", &format!("{}: {why}", path.display()));
+                terminal::complain("dwell", &format!("{name}: {why}"));
                 return Ok(());
             }
-        };
-        let name = match path.as_os_str() == input::STDIN {
-            true => "standard input".to_owned(),
-            false => path.display().to_string(),
         };
         self.accounts.begin(&name, capture.format());
         let is_whole = read(self, &mut capture)?;

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::captures::Captures;
 use super::replay::Monotonic;
+use super::survey::Survey;
 use crate::commands::interrupt::{self, INTERRUPTED};
 use crate::commands::whole_file::replace;
 use crate::terminal;
@@ -37,7 +38,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Train {
-    /// Captures (pcap, pcapng; plain, gzip or zstd), merged by time; "-" is standard input
+    /// Captures (pcap, pcapng), or folders of them, merged by time; "-" is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// What the dictionaries are for: lz4 or zstd, with a level
@@ -83,9 +84,10 @@ impl Train {
             packet_bytes_max: usize::from(self.max),
             trained_share: self.share,
         })?;
-        let mut captures = Captures::open(&self.files, stop)?;
+        let survey = Survey::of(&self.files, None, &stop)?;
+        let mut captures = Captures::open(survey, stop)?;
         captures.each(|input| trainer.packet(input.packet));
-        captures.tell_troubles();
+        captures.complain();
         if captures.is_interrupted() {
             terminal::note("interrupted: nothing was trained");
             return Ok(ExitCode::from(INTERRUPTED));

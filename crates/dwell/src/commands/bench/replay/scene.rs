@@ -187,6 +187,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
+    use dwell_trace::sides::Ends;
 
     fn udp(len: usize) -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 0, 0, 1, 0, 0, 1, 17, 0, 0, 1, 2, 3, 4, 224, 0, 0, 9];
@@ -213,7 +214,8 @@ mod tests {
     fn long_packets_are_cut_and_cut_ones_left_out() {
         let mut scene = Scene::default();
         let long = udp(3000);
-        let input = |packet, at_ns| Input { at_ns: Some(at_ns), packet, wire_len: None };
+        let ends = Ends::default();
+        let input = |packet, at_ns| Input { at_ns: Some(at_ns), packet, wire_len: None, ends };
         scene.add(input(&long, 5_000)).unwrap();
         scene.add(input(&long[..1000], 6_000)).unwrap();
         scene.add(input(&long[..0], 6_000)).unwrap();

@@ -1,0 +1,103 @@
+//! The least that packets can become, whatever relays do.
+//!
+//! A link makes packets wait, and what waits together is compressed together. The bound takes this
+//! to its end: whole stretches of one direction are compressed at once, by a codec that is
+//! stronger than those of relays and with a memory that is longer than their blocks, in four
+//! orders of which the best counts; the datagrams that carry the result are full. No scheme of a
+//! replay has more to refer to or carries less around it, so that none saves more bytes.
+
+use dwell_wire::regroup::{PACKETS_MAX, grown_bytes_max, regroup};
+use zstd_safe::{CCtx, CParameter, FrameFormat};
+
+use super::batch::{Batch, InBatch};
+use super::directions::DirectionSums;
+use crate::replay::link::{bare_bytes, least_bytes};
+
+/// Stretches up to this length are compressed by the strongest level.
+const STRONGEST_BYTES_MAX: usize = 256 << 10;
+const STRONGEST_LEVEL: i32 = 19;
+/// So many batches of a capture are compressed by a strong level if they are longer ...
+const STRONG_BATCHES: u64 = 16;
+const STRONG_LEVEL: i32 = 12;
+/// ... and all others by this one, which still has a hundred times the memory of a relay's block.
+const OTHER_LEVEL: i32 = 6;
+
+/// Compresses stretches of packets.
+pub(super) struct Bound {
+    context: CCtx<'static>,
+    joined: Vec<u8>,
+    columns: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Bound {
+    pub(super) fn new() -> Self {
+        let columns = vec![0; PACKETS_MAX * (usize::from(u16::MAX) + 64)];
+        Self { context: CCtx::create(), joined: Vec::new(), columns, out: Vec::new() }
+    }
+
+    /// Adds what the packets of a batch are on a link without relays, and can become at least.
+    pub(super) fn batch(&mut self, batch: &Batch, sums: &mut [DirectionSums; 2]) {
+        for (direction, sums) in sums.iter_mut().enumerate() {
+            let mut packets: Vec<InBatch<'_>> =
+                batch.all().filter(|packet| packet.direction.index() == Some(direction)).collect();
+            if packets.is_empty() {
+                continue;
+            }
+            let captured: usize = packets.iter().map(|packet| packet.bytes.len()).sum();
+            let level = match captured {
+                ..=STRONGEST_BYTES_MAX => STRONGEST_LEVEL,
+                _ if batch.number < STRONG_BATCHES => STRONG_LEVEL,
+                _ => OTHER_LEVEL,
+            };
+            let mut least = captured;
+            for _ in 0..2 {
+                least = least.min(self.joined(&packets, level)).min(self.columns(&packets, level));
+                // Flows by themselves, each in its order.
+                packets.sort_by_key(|packet| packet.info.flow_hash);
+            }
+            let on_wire: u64 = packets.iter().map(|packet| packet.info.total_len as u64).sum();
+            // What the capture lacks counts as incompressible, as in a replay.
+            let missing = on_wire.saturating_sub(captured as u64);
+            sums.least_bytes += least_bytes(least as u64 + missing);
+            sums.link_bytes += packets.iter().map(|packet| bare_bytes(packet.info)).sum::<u64>();
+        }
+    }
+
+    fn joined(&mut self, packets: &[InBatch<'_>], level: i32) -> usize {
+        self.joined.clear();
+        packets.iter().for_each(|packet| self.joined.extend_from_slice(packet.bytes));
+        self.compress(level)
+    }
+
+    /// With equal fields of the headers beside each other.
+    fn columns(&mut self, packets: &[InBatch<'_>], level: i32) -> usize {
+        self.joined.clear();
+        for group in packets.chunks(PACKETS_MAX) {
+            let bytes: Vec<&[u8]> = group.iter().map(|packet| packet.bytes).collect();
+            let room = bytes.iter().map(|bytes| bytes.len()).sum::<usize>();
+            let room = (room + grown_bytes_max(bytes.len())).min(self.columns.len());
+            match regroup(&bytes, &mut self.columns[..room]) {
+                Some(len) => self.joined.extend_from_slice(&self.columns[..len]),
+                None => bytes.iter().for_each(|bytes| self.joined.extend_from_slice(bytes)),
+            }
+        }
+        self.compress(level)
+    }
+
+    /// What becomes of `joined`; its own length if the codec fails.
+    fn compress(&mut self, level: i32) -> usize {
+        let bytes = self.joined.len();
+        self.out.resize(zstd_safe::compress_bound(bytes), 0);
+        let context = &mut self.context;
+        let parameters = [
+            CParameter::CompressionLevel(level),
+            CParameter::Format(FrameFormat::Magicless),
+            CParameter::ContentSizeFlag(false),
+        ];
+        let is_set =
+            parameters.into_iter().all(|parameter| context.set_parameter(parameter).is_ok());
+        let result = context.compress2(&mut self.out[..], &self.joined);
+        result.ok().filter(|_| is_set).map_or(bytes, |len| len.min(bytes))
+    }
+}
