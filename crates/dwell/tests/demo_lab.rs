@@ -82,18 +82,20 @@ fn an_interrupted_demo_tells_what_it_has_and_leaves_nothing() {
     if !labs_are_permitted() {
         return;
     }
-    // The size is also what its processes are known by.
-    let mut command = dwell(&["demo", "--json", "--size", "7654321", "--rate", "20mbit"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_secs(2));
-    let kill = format!("kill -INT {}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(summary["complete"], false);
-    assert!(summary["runs"].as_array().unwrap().len() < 8);
-    assert!(!is_anyone_left_with("7654321"));
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        // The size is also what its processes are known by.
+        let mut command = dwell(&["demo", "--json", "--size", "7654321", "--rate", "20mbit"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        thread::sleep(Duration::from_secs(2));
+        let kill = format!("kill -{signal} {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["complete"], false);
+        assert!(summary["runs"].as_array().unwrap().len() < 8);
+        assert!(!is_anyone_left_with("7654321"));
+    }
 }
 
 #[test]
@@ -121,4 +123,24 @@ fn a_lab_with_relays_is_one_network() {
     assert!(out.contains(" 0% packet loss") && out.contains("egress: dwell"), "{out}{err}");
     assert!(err.contains("HOST is one of: client egress ingress server"), "{out}{err}");
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_lab_keeps_its_status_sockets_apart_from_the_machines() {
+    if !labs_are_permitted() {
+        return;
+    }
+    // A lab within a lab: the outer one has nodes in its /run/dwell, which the inner one must
+    // neither find nor leave anything in.
+    let script = "touch /run/dwell/other.sock
+        dwell lab --relays --delay 1ms -- dwell status egress
+        dwell lab -- ls -A /run/dwell
+        ls /run/dwell";
+    let output = run(&["lab", "--", "sh", "-ec", script]);
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    assert!(out.starts_with("egress: dwell"), "{out}{err}");
+    assert_eq!(out.matches(".sock").count(), 1, "{out}{err}");
+    assert!(out.ends_with("other.sock\n"), "{out}{err}");
 }

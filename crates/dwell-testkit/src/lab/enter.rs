@@ -15,7 +15,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use rustix::fs::CWD;
@@ -140,16 +140,23 @@ fn set_up_inside() -> Result<Lab, LabError> {
 fn install_handlers() -> io::Result<Interrupts> {
     let exit_at_once = Arc::new(AtomicBool::new(true));
     let interrupted = Arc::new(AtomicBool::new(false));
+    let latest = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&exit_at_once))?;
+        // Before the flag, so that whoever sees that knows the signal.
+        flag::register_usize(signal, Arc::clone(&latest), signal as usize)?;
         flag::register(signal, Arc::clone(&interrupted))?;
     }
     let always = Arc::new(AtomicBool::new(true));
     flag::register_conditional_shutdown(SIGQUIT, 128 + SIGQUIT, always)?;
-    Ok(Interrupts { exit_at_once, interrupted })
+    Ok(Interrupts { exit_at_once, interrupted, signal: latest })
 }
 
-/// Gives the lab a `/run` of its own, in which `ip netns` can keep its names, with all that
+/// What of `/run` is the lab's own: names of its hosts, its directory in memory, and the status
+/// sockets of its nodes, which must not be mixed up with those of nodes outside.
+const OWN: [&str; 3] = ["netns", "dwell-lab", "dwell"];
+
+/// Gives the lab a `/run` of its own, in which `ip netns` can keep its names, with all else that
 /// was there before mounted into it.
 fn replace_run() -> Result<(), LabError> {
     let run = Path::new("/run");
@@ -160,11 +167,9 @@ fn replace_run() -> Result<(), LabError> {
         // What cannot be carried over is absent in the lab; nothing of it is needed here.
         let _ = entry.attach(run);
     }
-    for directory in ["netns", "dwell-lab"] {
+    for directory in OWN {
         let path = run.join(directory);
-        if !path.exists() {
-            fs::create_dir(&path).map_err(LabError::io(format!("create {}", path.display())))?;
-        }
+        fs::create_dir(&path).map_err(LabError::io(format!("create {}", path.display())))?;
     }
     Ok(())
 }
@@ -180,7 +185,7 @@ fn detach_entries(directory: &Path) -> io::Result<Vec<Entry>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let (name, kind) = (entry.file_name(), entry.file_type()?);
-        if name == "netns" || kind.is_fifo() {
+        if OWN.iter().any(|own| name == *own) || kind.is_fifo() {
             continue;
         }
         if kind.is_symlink() {

@@ -25,7 +25,7 @@ pub mod topology;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub use enter::enter;
 pub use error::LabError;
@@ -47,6 +47,8 @@ pub struct Lab {
 struct Interrupts {
     exit_at_once: Arc<AtomicBool>,
     interrupted: Arc<AtomicBool>,
+    /// The latest signal; zero before the first.
+    signal: Arc<AtomicUsize>,
 }
 
 /// Where a cable ends: a host, and what the device is called in there.
@@ -69,6 +71,13 @@ impl Lab {
     pub fn interrupted(&self) -> Arc<AtomicBool> {
         self.interrupts.exit_at_once.store(false, Ordering::SeqCst);
         Arc::clone(&self.interrupts.interrupted)
+    }
+
+    /// The number of the signal that set the flag of [`Lab::interrupted`], the latest if there
+    /// were several.
+    pub fn interrupted_by(&self) -> Option<u8> {
+        let signal = self.interrupts.signal.load(Ordering::SeqCst);
+        u8::try_from(signal).ok().filter(|&signal| signal > 0)
     }
 
     /// Adds a host, with its loopback device up and nothing else. It exists until the last

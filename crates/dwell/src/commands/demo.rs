@@ -36,7 +36,8 @@ programs ip and tc (iproute2) and ping, and vanish with it. Ctrl-C shows what th
 Exit codes:
   0  every file arrived as it was sent, and through the relays where there were some
   1  one did not, or the demo could not run to its end
-  2  the command line is wrong";
+  2  the command line is wrong
+  130  it was interrupted by Ctrl-C (143 by SIGTERM): what there is so far is shown";
 
 /// What is shown if nothing else is asked for: nothing, everything, and the two that operators choose
 /// between.
@@ -119,6 +120,9 @@ impl Demo {
         summary.complete = result.is_ok() && !stage.is_interrupted();
         terminal::print(&if self.json { summary.to_json()? } else { summary.to_text() })?;
         result?;
+        if let Some(signal) = stage.lab.interrupted_by().filter(|_| !summary.complete) {
+            return Ok(ExitCode::from(128 + signal));
+        }
         Ok(if summary.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

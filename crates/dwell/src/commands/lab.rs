@@ -213,7 +213,7 @@ impl Tools {
         let tools = Self { folder: lab.join("bin") };
         tools.write(dwell).context("the lab's own commands can't be written")?;
         if with_relays {
-            link_status(&lab.join("relays"));
+            link_status(&lab.join("relays")).context("the relays' sockets can't be linked")?;
         }
         Ok(tools)
     }
@@ -265,18 +265,12 @@ PATH=/run/dwell-lab/bin:$PATH
 PS1='[dwell lab: $DWELL_LAB_HOST] \w\$ '
 "#;
 
-/// So that `dwell status egress` finds them. Without it, `--socket` does.
-fn link_status(relays: &Path) {
+/// So that `dwell status egress` finds them; the directory is the lab's own.
+fn link_status(relays: &Path) -> io::Result<()> {
     for name in ["ingress", "egress"] {
-        let place = NodeConfig::default_status(name);
-        // A folder that is there already is the machine's, not the lab's.
-        let is_ours = place.parent().is_some_and(|folder| {
-            fs::create_dir(folder).is_ok() || fs::read_link(folder.join("ingress.sock")).is_ok()
-        });
-        if is_ours {
-            let _ = symlink(relays.join(format!("{name}.sock")), place);
-        }
+        symlink(relays.join(format!("{name}.sock")), NodeConfig::default_status(name))?;
     }
+    Ok(())
 }
 
 /// Signals that shall end the lab, and what runs in it before.
