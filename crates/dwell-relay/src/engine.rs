@@ -275,6 +275,7 @@ impl Engine {
             if self.stopping {
                 stop_at = stop_at.min(now + DRAIN_NS);
                 let empty = self.node.is_empty()
+                    && !self.node.is_behind()
                     && self.world.wires.iter().all(|wire| wire.outbox.is_empty());
                 if empty || now >= stop_at {
                     return Ok(());
@@ -283,6 +284,7 @@ impl Engine {
             let deadline = self.node.deadline().min(stop_at).min(self.tun_retry_at);
             let deadline = deadline.min(self.look_after_at).min(self.reopen_due());
             let deadline = deadline.min(self.route_care.due());
+            let deadline = if self.node.is_behind() { now } else { deadline };
             self.poller
                 .wait(Some(deadline), now, &mut ready)
                 .map_err(RunError::system("wait for events"))?;
@@ -310,6 +312,7 @@ impl Engine {
 
     /// Does everything that can be done without waiting.
     fn settle(&mut self) {
+        self.node.take_turns(&mut self.world);
         let now = Clock::now();
         if now >= self.node.deadline() {
             self.node.timers(&mut self.world);
@@ -416,10 +419,14 @@ impl Engine {
         }
     }
 
-    /// Reads the listener, or the socket that is connected to a peer.
+    /// Reads the listener, or the socket that is connected to a peer, as long as it is the peer's
+    /// turn. What is not read waits in the socket, and is reported again.
     fn read_socket(&mut self, peer: Option<usize>) {
         let mut datagrams = 0;
         for _ in 0..READS_IN_A_ROW {
+            if peer.is_some_and(|peer| !self.node.has_turn(peer)) {
+                return;
+            }
             let socket = match peer {
                 None => Some(&self.world.listener),
                 Some(peer) => self.world.wires.get(peer).and_then(|wire| wire.socket.as_ref()),

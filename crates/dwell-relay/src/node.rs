@@ -19,6 +19,7 @@ mod env;
 mod inbound;
 mod keyed;
 mod link;
+mod loss;
 mod order;
 mod outbound;
 mod pacer;
@@ -32,6 +33,7 @@ mod reports;
 mod resend;
 mod status;
 mod store;
+mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -112,6 +114,8 @@ pub struct Node {
     flow_seed: u64,
     /// Peers made so far.
     generations: u64,
+    /// The peer that comes first in this turn.
+    first_turn: usize,
 }
 
 impl std::fmt::Debug for Node {
@@ -156,6 +160,7 @@ impl Node {
             tun_mtu: u16::MAX,
             flow_seed: u64::from_le_bytes(seed),
             generations: 0,
+            first_turn: 0,
         };
         node.identify(config, random);
         for (peer, &endpoint) in config.peers.iter().zip(endpoints) {
@@ -348,6 +353,7 @@ impl Node {
             self.store.remove(id);
         }
         peer.handshake.forget();
+        peer.turn.clear();
         peer.state = PeerState::Down;
         peer.endpoint = None;
         peer.removed = true;

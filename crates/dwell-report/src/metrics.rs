@@ -93,6 +93,13 @@ fn of_peer(page: &mut Page, peer: &PeerStatus) {
     let help = "Datagrams that arrived at the peer a second, by its own account, in bits.";
     let delivered = peer.rx.reported.map(|report| f(report.delivery_bps));
     maybe("dwell_peer_delivery_bps", help, delivered);
+    for (direction, loss) in [("in", peer.rx.loss), ("out", peer.tx.loss)] {
+        let label = [("peer", peer.name.as_str()), ("direction", direction)];
+        if let Some(loss) = loss {
+            let help = "The part of the datagrams of the last seconds that was lost on the way.";
+            page.gauge("dwell_loss_ratio", help, &label, f(loss.ppm) / 1e6);
+        }
+    }
     page.gauge("dwell_waiting_packets", "Packets waiting.", &label, f(peer.waiting_packets));
     page.gauge("dwell_waiting_bytes", "Bytes of packets waiting.", &label, f(peer.waiting_bytes));
     let help = "How long a packet that arrives now would wait.";
@@ -273,6 +280,10 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
     let help = "Bytes of packets that went to another peer without passing the interface.";
     one("dwell_received_forwarded_bytes_total", help, rx.forwarded.bytes);
     one("dwell_lost_datagrams_total", "Datagrams that never came.", rx.lost_datagrams);
+    let help = "Datagrams that waited because the peer had used up its turn.";
+    one("dwell_received_deferred_datagrams_total", help, rx.deferred_datagrams);
+    let help = "Jumps of the peer's sequence numbers that no loss explains.";
+    one("dwell_received_sequence_jumps_total", help, rx.sequence_jumps);
     for (reason, count) in [
         ("replayed", rx.replayed),
         ("auth_failed", rx.auth_failed),
@@ -281,6 +292,8 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
         ("skipped_record", rx.skipped_records),
         ("not_allowed", rx.not_allowed),
         ("hop_limit", rx.hop_limit),
+        ("over_budget", rx.over_budget),
+        ("too_many_packets", rx.too_many_packets),
     ] {
         let label = [("peer", name), ("reason", reason)];
         let help = "What came from the peer and was refused.";
@@ -378,7 +391,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::status::TxStatus;
+    use crate::status::{RecentLoss, TxStatus};
 
     fn status(peer: &str) -> Status {
         let sojourn = HistogramSummary {
@@ -392,6 +405,7 @@ mod tests {
             pressed_to_bytes: 1000,
             plain_bytes: 5000,
             net_saved_bytes: -70,
+            loss: RecentLoss::of(200, 78),
             bypassed: BTreeMap::from([("exception".to_owned(), 7)]),
             sojourn,
             ..TxStatus::default()
@@ -425,6 +439,7 @@ mod tests {
             "dwell_net_saved_bytes{peer=\"hub\"} -70",
             "dwell_rtt_seconds{peer=\"hub\"} 0.042",
             "dwell_peer_up{peer=\"hub\"} 1",
+            "dwell_loss_ratio{peer=\"hub\",direction=\"out\"} 0.39",
             "dwell_peer_up{peer=\"two\"} 0",
             "# TYPE dwell_peer_problem gauge",
             "dwell_peer_problem{peer=\"hub\",problem=\"path_mtu\"} 1",
@@ -445,6 +460,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("dwell_rtt_seconds{peer=\"two\"}"), "unknown is not zero");
+        assert!(!text.contains("dwell_loss_ratio{peer=\"hub\",direction=\"in\"}"));
     }
 
     #[test]

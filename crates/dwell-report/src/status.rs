@@ -275,6 +275,9 @@ pub struct TxStatus {
     /// Those that it says it lost, in all sessions.
     #[serde(default)]
     pub peer_lost_datagrams: u64,
+    /// What was lost on the way to the peer in the last seconds, by its latest report.
+    #[serde(default)]
+    pub loss: Option<RecentLoss>,
     /// Datagrams that the operating system did not take, by error.
     pub send_errors: BTreeMap<String, u64>,
 }
@@ -397,8 +400,27 @@ pub struct RxStatus {
     /// Pressed packets and blocks that had gone too far, and were dropped.
     #[serde(default)]
     pub hop_limit: u64,
-    /// Datagrams that never came, in all sessions: gaps in the sequence numbers.
+    /// Datagrams that never came, in all sessions: gaps in the sequence numbers that are older than
+    /// some seconds.
     pub lost_datagrams: u64,
+    /// What was lost on the way from the peer in the last seconds.
+    #[serde(default)]
+    pub loss: Option<RecentLoss>,
+    /// How often the peer's sequence numbers jumped ahead by more than a link can lose. What they
+    /// jumped over does not count as lost.
+    #[serde(default)]
+    pub sequence_jumps: u64,
+    /// Datagrams whose packets, or some of them, waited for the peer's next turn: restoring those
+    /// before them had used up what one turn may cost.
+    #[serde(default)]
+    pub deferred_datagrams: u64,
+    /// Datagrams whose packets were dropped because too many waited so.
+    #[serde(default)]
+    pub over_budget: u64,
+    /// Records that were dropped, whole or from some packet on, because their datagram held more
+    /// packets than its length allows.
+    #[serde(default)]
+    pub too_many_packets: u64,
     /// Of the datagrams that were missing, those that came when they were sent again.
     #[serde(default)]
     pub recovered_datagrams: u64,
@@ -419,6 +441,30 @@ pub struct RxStatus {
     pub not_allowed: u64,
     /// What the peer says it received from this node; `None` before its first report.
     pub reported: Option<PeerReport>,
+}
+
+/// What was lost on the way in the last five seconds: datagrams that did not come when they were
+/// first sent, though they may have come when they were sent again.
+///
+/// A count of the receiver's. It takes half a second for a datagram that is only late to be told from
+/// one that is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecentLoss {
+    /// Datagrams that were sent.
+    pub datagrams: u64,
+    /// Those of them that were lost.
+    pub lost: u64,
+    /// The same as a part of a million.
+    pub ppm: u64,
+}
+
+impl RecentLoss {
+    /// Of these counts; none if nothing was sent.
+    pub fn of(datagrams: u64, lost: u64) -> Option<Self> {
+        let lost = lost.min(datagrams);
+        let ppm = (u128::from(lost) * 1_000_000).checked_div(u128::from(datagrams))?;
+        Some(Self { datagrams, lost, ppm: ppm as u64 })
+    }
 }
 
 /// What a peer received from this node in the present session, by its own account, and what waits

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::human::{self, NOTHING};
-use crate::status::{PeerState, PeerStatus, ProblemStatus, RateSource, RxStatus, Status};
+use crate::status::{
+    PeerState, PeerStatus, ProblemStatus, RateSource, RecentLoss, RxStatus, Status,
+};
 use crate::table::{Column, Table};
 
 /// What the column `saved` says.
@@ -125,6 +127,7 @@ fn sent(status: &Status) -> Table {
         Column::right("to"),
         Column::right("saved"),
         Column::right("dropped"),
+        Column::right("lost"),
         Column::right("waiting"),
         Column::right("p50"),
         Column::right("p99"),
@@ -141,6 +144,7 @@ fn sent(status: &Status) -> Table {
             human::ratio(tx.pressed_ratio()),
             saved(tx.net_saved_bytes),
             human::share(tx.dropped_total().packets, tx.arrived.packets),
+            loss(tx.loss),
             human::count(peer.waiting_packets),
             optional(tx.sojourn.p50_ns_if_any(), human::duration),
             optional(tx.sojourn.p99_ns_if_any(), human::duration),
@@ -175,7 +179,7 @@ fn received(status: &Status) -> Table {
             human::share(rx.pressed, rx.pressed + rx.raw),
             human::count(rx.datagrams),
             human::bytes(rx.bytes),
-            human::share(rx.lost_datagrams, rx.datagrams + rx.lost_datagrams),
+            loss(rx.loss),
             human::count(refused(rx).iter().map(|(_, count)| count).sum()),
         ]);
     }
@@ -195,8 +199,13 @@ fn while_not_up(peer: &PeerStatus) -> Option<&'static str> {
     }
 }
 
+/// The share of datagrams that is lost on the way at present.
+fn loss(loss: Option<RecentLoss>) -> String {
+    loss.map_or_else(|| NOTHING.to_owned(), |loss| human::share(loss.lost, loss.datagrams))
+}
+
 /// What came from a peer and was not accepted, by reason.
-fn refused(rx: &RxStatus) -> [(&'static str, u64); 6] {
+fn refused(rx: &RxStatus) -> [(&'static str, u64); 8] {
     [
         ("replayed", rx.replayed),
         ("auth_failed", rx.auth_failed),
@@ -204,6 +213,8 @@ fn refused(rx: &RxStatus) -> [(&'static str, u64); 6] {
         ("decode_failed", rx.decode_failed),
         ("not_allowed", rx.not_allowed),
         ("hop_limit", rx.hop_limit),
+        ("over_budget", rx.over_budget),
+        ("too_many_packets", rx.too_many_packets),
     ]
 }
 
@@ -231,6 +242,16 @@ fn notes(peer: &PeerStatus) -> String {
         let _ = writeln!(out, "{}: {fate}", peer.name);
     }
     let (rx, tx) = (&peer.rx, &peer.tx);
+    for (what, count) in [
+        ("datagrams lost on the way from it since the start", rx.lost_datagrams),
+        ("datagrams lost on the way to it since the start", tx.peer_lost_datagrams),
+        ("datagrams that waited for its next turn", rx.deferred_datagrams),
+        ("jumps of its sequence numbers", rx.sequence_jumps),
+    ] {
+        if count > 0 {
+            let _ = writeln!(out, "{}: {what}: {}", peer.name, human::count(count));
+        }
+    }
     for (what, count) in [
         ("carried on from it, unopened", rx.carried),
         ("carried on to it, unopened", tx.carried),
@@ -320,17 +341,19 @@ hub: path_mtu for 12.00 s: Datagrams of 1472 bytes do not arrive there. Raise th
 peer  state  endpoint           security  scheme  codec       rate  round trip       heard
 hub   up     198.51.100.7:7733  psk       packet  zstd   10 Mbit/s     42.0 ms  1.00 s ago
 
-sent to  packets   bytes  on the link  ratio  pressed     to     saved  dropped  waiting     p50      p99
-hub          950  1.1 MB     640.0 kB  0.561   80.0 %  0.500  499.4 kB    4.0 %       10  2.0 ms  90.0 ms
+sent to  packets   bytes  on the link  ratio  pressed     to     saved  dropped   lost  waiting     p50      p99
+hub          950  1.1 MB     640.0 kB  0.561   80.0 %  0.500  499.4 kB    4.0 %  1.5 %       10  2.0 ms  90.0 ms
 saved: against the same packets sent without dwell, all headers counted
 
 received from  packets    bytes  pressed  datagrams    bytes   lost  refused
-hub                900  90.0 kB   50.0 %        700  70.0 kB  1.4 %        2
+hub                900  90.0 kB   50.0 %        700  70.0 kB  4.0 %        2
 
 hub: dropped: queue_packets 40
 hub: not pressed: no_time 150, not_smaller 5
 hub: refused: auth_failed 2
 hub: incomplete: timed_out 1
+hub: datagrams lost on the way from it since the start: 10
+hub: datagrams lost on the way to it since the start: 10
 hub: carried on from it, unopened: 70, 40.0 kB
 hub: carried on to it, unopened: 30, 12.0 kB
 hub: forwarded from it, raw or restored: 15, 1.5 kB

@@ -13,6 +13,7 @@ use crate::relays::{Relay, RelayError, RelaySettings, write_secret};
 pub struct Mesh {
     /// One for each gateway.
     pub relays: Vec<Relay>,
+    folder: PathBuf,
 }
 
 impl Mesh {
@@ -50,7 +51,12 @@ impl Mesh {
         for relay in &mut relays {
             relay.wait_for_peer(Duration::from_secs(10))?;
         }
-        Ok(Self { relays })
+        Ok(Self { relays, folder })
+    }
+
+    /// The file with the key of a link's ends.
+    pub fn key(&self, link: usize) -> PathBuf {
+        psk(&self.folder, link)
     }
 }
 

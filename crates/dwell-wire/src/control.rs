@@ -6,7 +6,7 @@ use crate::reader::Reader;
 /// Bytes of the longest control body that this version writes (a report).
 pub const CONTROL_BODY_MAX: usize = 1 + REPORT_FIELDS * 8;
 /// Numbers in a report, and in one of a version that knew no more.
-const REPORT_FIELDS: usize = 11;
+const REPORT_FIELDS: usize = 13;
 const REPORT_FIELDS_MIN: usize = 7;
 
 const KEEP_ALIVE: u8 = 1;
@@ -101,7 +101,7 @@ pub struct Report {
     pub bytes: u64,
     /// Records read from them, skipped ones included.
     pub records: u64,
-    /// Datagrams taken for lost: the gaps that left the replay window unfilled.
+    /// Datagrams taken for lost: numbers that have not come within some seconds.
     pub lost: u64,
     /// Datagrams refused as duplicates or replays.
     pub duplicates: u64,
@@ -119,6 +119,10 @@ pub struct Report {
     pub waiting_bytes: u64,
     /// How long a packet that arrives there now would wait, in nanoseconds.
     pub waiting_ns: u64,
+    /// Of the last seconds: the datagrams that were sent, by their numbers.
+    pub recent_sent: u64,
+    /// Those of them that did not come when they were first sent.
+    pub recent_lost: u64,
 }
 
 /// Why a session ends.
@@ -258,6 +262,8 @@ impl Report {
             self.missing,
             self.waiting_bytes,
             self.waiting_ns,
+            self.recent_sent,
+            self.recent_lost,
         ]
     }
 
@@ -286,6 +292,8 @@ impl Report {
             missing,
             waiting_bytes,
             waiting_ns,
+            recent_sent,
+            recent_lost,
         ] = fields;
         Self {
             datagrams,
@@ -299,6 +307,8 @@ impl Report {
             missing,
             waiting_bytes,
             waiting_ns,
+            recent_sent,
+            recent_lost,
         }
     }
 }

@@ -38,6 +38,19 @@ pub const CODEC_LZO: u8 = 4;
 /// length 0 and reaches to the end of the datagram.
 pub const RECORD_BODY_NAMED_MAX: usize = 0x0fff;
 
+/// How many packets a block may hold.
+pub const BLOCK_PACKETS_MAX: usize = 128;
+/// How many packets the records of a datagram may hold beyond one for each of their bytes.
+const PACKETS_SPARE: usize = BLOCK_PACKETS_MAX;
+
+/// How many packets the records of a datagram may hold that are `body_len` bytes long together.
+///
+/// Every packet costs a receiver about the same, however well it was compressed: what a datagram
+/// may cost is bounded by what it took to send it (`docs/wire.md` section 5.1).
+pub const fn packets_max(body_len: usize) -> usize {
+    PACKETS_SPARE + body_len
+}
+
 /// Bytes that a raw packet of `packet_len` bytes takes in a body.
 pub const fn raw_record_len(packet_len: usize) -> usize {
     RECORD_HEADER_LEN + packet_len
@@ -160,6 +173,11 @@ impl<'a> Records<'a> {
     /// The records of an open (plain or decrypted) body.
     pub const fn new(body: &'a [u8]) -> Self {
         Self { rest: body }
+    }
+
+    /// How many bytes of the body are yet to be read.
+    pub const fn rest_len(&self) -> usize {
+        self.rest.len()
     }
 
     /// Takes the next record's type and body off the front.

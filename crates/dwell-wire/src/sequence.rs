@@ -35,7 +35,6 @@ pub struct ReplayWindow {
     /// Bit `n % 64` of word `n / 64 % WORDS` says that the number `n` was accepted.
     ring: [u64; WORDS],
     highest: u64,
-    lost: u64,
 }
 
 impl Default for ReplayWindow {
@@ -47,19 +46,12 @@ impl Default for ReplayWindow {
 impl ReplayWindow {
     /// The window of a new session, that has seen nothing.
     pub const fn new() -> Self {
-        Self { ring: [0; WORDS], highest: 0, lost: 0 }
+        Self { ring: [0; WORDS], highest: 0 }
     }
 
     /// The highest number accepted; zero if none was.
     pub const fn highest(&self) -> u64 {
         self.highest
-    }
-
-    /// How many numbers left the window without having been accepted. The gaps that may yet
-    /// be filled are not in it, so it lags by up to 2048 numbers. The number 0, with which no
-    /// session begins, is never missed.
-    pub const fn lost(&self) -> u64 {
-        self.lost
     }
 
     /// Whether [`accept`](Self::accept) would accept this number: new, and not too old.
@@ -87,22 +79,12 @@ impl ReplayWindow {
         true
     }
 
-    /// Makes `word` the front word of the ring: clears the words that come into use again,
-    /// after counting the gaps in them.
+    /// Makes `word` the front word of the ring: clears the words that come into use again.
     fn advance(&mut self, word: u64) {
         let front = self.highest / 64;
-        let steps = word - front;
-        for step in 1..=steps.min(WORDS as u64) {
-            // The ring's oldest words come first; the session's beginning may be later.
-            if let Some(old) = (front + step).checked_sub(WORDS as u64) {
-                let unfilled = !self.ring[slot(old)] & if old == 0 { !1 } else { !0 };
-                self.lost += u64::from(unfilled.count_ones());
-            }
+        for step in 1..=(word - front).min(WORDS as u64) {
             self.ring[slot(front + step)] = 0;
         }
-        // A jump over more than the ring: the words between never had a place in it.
-        let between = steps.saturating_sub(WORDS as u64);
-        self.lost += between * 64;
     }
 }
 
@@ -164,16 +146,8 @@ mod tests {
                     highest = highest.max(at);
                 }
                 prop_assert_eq!(window.highest(), highest);
-                prop_assert_eq!(window.lost(), lost_in_model(&seen, highest));
             }
         }
-    }
-
-    /// The numbers below the oldest word of the ring, less those that were seen.
-    fn lost_in_model(seen: &HashSet<u64>, highest: u64) -> u64 {
-        let floor = (highest / 64).saturating_sub(WORDS as u64 - 1) * 64;
-        let arrived = seen.iter().filter(|&&number| number > 0 && number < floor).count();
-        floor.saturating_sub(1) - arrived as u64
     }
 
     #[test]
@@ -183,6 +157,5 @@ mod tests {
         let mut window = ReplayWindow::new();
         assert!(window.accept(u64::MAX));
         assert!(!window.accept(u64::MAX) && !window.accept(0));
-        assert!(window.lost() > u64::MAX - 3000);
     }
 }

@@ -190,6 +190,10 @@ impl End {
     /// After each event: verifies, and puts what was sent on the link.
     pub(crate) fn settle(&mut self, out: &mut Outbox) {
         self.node.pump_all(&mut self.world);
+        while self.node.is_behind() {
+            self.node.take_turns(&mut self.world);
+            self.node.pump_all(&mut self.world);
+        }
         self.node.assert_invariants();
         let source = (self.other(), self.seed, self.other_made[self.other()].get());
         for packet in self.world.delivered.drain(..) {
@@ -214,6 +218,7 @@ impl virtual_net::Node for End {
         let source = self.addresses[self.other()].get();
         let connected = (self.node.endpoint(0) == Some(source)).then_some(0);
         let mut bytes = datagram.to_vec();
+        self.node.take_turns(&mut self.world);
         self.node.datagram(&mut self.world, connected, source, &mut bytes);
         self.settle(out);
     }

@@ -2,10 +2,12 @@
 
 use dwell_base::Instant;
 use dwell_codec::CodecId;
+use dwell_wire::record::BLOCK_PACKETS_MAX;
 use dwell_wire::{Block, BlockPackets, Fragment, PacketInfo, Pressed, Record, Records, Unit};
 
 use super::env::Env;
 use super::outbound::clamp;
+use super::turns::PACKET_NS;
 use super::{LEN_MAX, Node};
 use crate::config::class_of;
 
@@ -60,6 +62,8 @@ impl Node {
             peer.rx.malformed += 1;
             return;
         };
+        // The datagrams before this one brought most of it.
+        peer.turn.packets_left += joined.len();
         if is_present && record.is_kept() {
             peer.order.activate(now);
         }
@@ -69,6 +73,9 @@ impl Node {
     }
 
     fn raw(&mut self, env: &mut impl Env, index: usize, packet: &[u8]) {
+        if !self.may_hold_another(index) {
+            return;
+        }
         let Some(info) = self.accept(index, packet) else { return };
         self.peers[index].rx.raw += 1;
         if !info.tcp_syn && !self.transit {
@@ -85,8 +92,11 @@ impl Node {
     }
 
     fn restore_packet(&mut self, env: &mut impl Env, index: usize, pressed: &Pressed<'_>) {
+        if !self.may_hold_another(index) {
+            return;
+        }
         let codec = if pressed.epoch == 0 { Some(pressed.codec) } else { None };
-        let Some(len) = self.restore(codec, pressed.data, pressed.original_len) else {
+        let Some(len) = self.decompress(index, codec, pressed.data, pressed.original_len) else {
             self.peers[index].rx.decode_failed += 1;
             return;
         };
@@ -96,8 +106,12 @@ impl Node {
     }
 
     fn restore_block(&mut self, env: &mut impl Env, index: usize, block: &Block<'_>) {
+        if self.peers[index].turn.packets_left == 0 {
+            self.peers[index].rx.too_many_packets += 1;
+            return;
+        }
         let codec = if block.is_of_later_version() { None } else { Some(block.codec) };
-        let Some(len) = self.restore(codec, block.data, block.original_len) else {
+        let Some(len) = self.decompress(index, codec, block.data, block.original_len) else {
             self.peers[index].rx.decode_failed += 1;
             return;
         };
@@ -113,12 +127,21 @@ impl Node {
     /// The packets of a block that was not rearranged.
     fn one_after_another(&mut self, env: &mut impl Env, index: usize, mut rest: &mut [u8]) {
         self.peers[index].rx.blocks += 1;
+        let mut packets = 0;
         while !rest.is_empty() {
             let Some(Ok(len)) = BlockPackets::new(rest).next().map(|found| found.map(<[u8]>::len))
             else {
                 self.peers[index].rx.malformed += 1;
                 break;
             };
+            if packets == BLOCK_PACKETS_MAX {
+                self.peers[index].rx.too_many_packets += 1;
+                break;
+            }
+            packets += 1;
+            if !self.may_hold_another(index) {
+                break;
+            }
             let (packet, behind) = std::mem::take(&mut rest).split_at_mut(len);
             self.restored(env, index, packet);
             rest = behind;
@@ -135,6 +158,9 @@ impl Node {
                 self.peers[index].rx.blocks += 1;
                 let mut rest = &mut packets[..restored.bytes()];
                 for &len in restored.lens() {
+                    if !self.may_hold_another(index) {
+                        break;
+                    }
                     let (packet, behind) = std::mem::take(&mut rest).split_at_mut(len.into());
                     self.restored(env, index, packet);
                     rest = behind;
@@ -144,8 +170,28 @@ impl Node {
         self.block = packets;
     }
 
-    /// Restores pressed bytes into the scratch; `None` if that can't be done.
-    fn restore(&mut self, codec: Option<u8>, data: &[u8], original_len: u16) -> Option<usize> {
+    /// Whether the datagram may hold one packet more; counts it.
+    fn may_hold_another(&mut self, index: usize) -> bool {
+        let peer = &mut self.peers[index];
+        let Some(left) = peer.turn.packets_left.checked_sub(1) else {
+            peer.rx.too_many_packets += 1;
+            return false;
+        };
+        peer.turn.packets_left = left;
+        peer.turn.charge(PACKET_NS);
+        true
+    }
+
+    /// Restores compressed bytes into the scratch; `None` if that can't be done.
+    fn decompress(
+        &mut self,
+        index: usize,
+        codec: Option<u8>,
+        data: &[u8],
+        original_len: u16,
+    ) -> Option<usize> {
+        // It costs as much if it fails.
+        self.peers[index].turn.charge_bytes(original_len.into());
         let codec = CodecId::from_wire(codec?)?;
         let len = usize::from(original_len);
         // The decoder can't write beyond what the record declares.

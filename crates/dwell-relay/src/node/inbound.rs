@@ -6,6 +6,7 @@ use dwell_base::Instant;
 use dwell_report::status::PeerState;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::HELLO_NONCE_LEN;
+use dwell_wire::record::packets_max;
 use dwell_wire::{
     CloseReason, Control, DataHeader, Datagram, Record, Records, reconstruct_sequence,
 };
@@ -16,8 +17,9 @@ use super::env::{Destination, Env};
 use super::link::{send_again, send_control};
 use super::path_mtu::PathMtu;
 use super::peer::Peer;
+use super::turns::{DATAGRAM_NS, Waiting};
 use crate::config::Security;
-use crate::trust::{From, HELLO_LEN_MAX, Heard, OpenError, Opened, Session};
+use crate::trust::{From, HELLO_LEN_MAX, Heard, OpenError, Opened};
 
 /// Hellos may grow (docs/wire.md, section 4): bodies up to this length are read.
 const HELLO_READ_MAX: usize = 512;
@@ -40,6 +42,16 @@ enum Part {
     Control,
     /// Those that hold packets.
     Packets,
+    /// The same, of a datagram that waited for its peer's turn.
+    Rest,
+}
+
+/// From where on records are read, and how many packets they may hold.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: usize,
+    packets_left: usize,
+    is_present: bool,
 }
 
 impl Node {
@@ -94,6 +106,8 @@ impl Node {
                 }
                 let peer = &mut self.peers[index];
                 let len = datagram.len() as u64;
+                peer.turn.charge(DATAGRAM_NS);
+                peer.turn.charge_bytes(datagram.len());
                 match peer.handshake.open(now, header, datagram) {
                     Ok(opened) => {
                         if let Some(hello) = &opened.began {
@@ -124,6 +138,20 @@ impl Node {
         header: DataHeader,
         opened: &Opened<'_>,
     ) {
+        let left_ns = self.peers[index].turn.left_ns();
+        self.take_records(env, now, index, header, opened);
+        let elapsed_ns = env.now().since_ns(now);
+        self.peers[index].turn.took(left_ns, elapsed_ns);
+    }
+
+    fn take_records(
+        &mut self,
+        env: &mut impl Env,
+        now: Instant,
+        index: usize,
+        header: DataHeader,
+        opened: &Opened<'_>,
+    ) {
         self.peers[index].heard(now);
         if self.peers[index].state != PeerState::Up {
             self.came_up(env, now, index);
@@ -133,29 +161,30 @@ impl Node {
         // Only those of the present session have an order among each other.
         let session = peer.handshake.current().filter(|_| opened.current);
         let highest = session.map(|session| session.window().highest());
-        if let Some(window) = session.map(Session::window) {
-            peer.reports.came(now, window.highest(), window.lost());
+        let number = highest.map(|highest| reconstruct_sequence(highest, header.sequence_low));
+        if let Some(number) = number {
+            peer.reports.came(now, number);
         }
         let resent = match Records::new(body).next() {
             Some(Ok(Record::Resent { sequence_low })) => Some(sequence_low),
             _ => None,
         };
-        let Some(highest) = highest else {
+        let Some(number) = number else {
             let is_new = resent.is_none_or(|low| peer.handshake.accept_resent(header, low));
             let part = if is_new { Part::All } else { Part::Control };
             self.records(env, now, index, (body, false), part);
             return;
         };
-        let number = reconstruct_sequence(highest, header.sequence_low);
         let waits = peer.waits();
         let at_once = match resent {
             Some(sequence_low) => {
                 peer.order.pass(now, number, waits);
-                let placed = peer.order.resent(reconstruct_sequence(number, sequence_low), body);
+                let again = reconstruct_sequence(number, sequence_low);
+                let placed = peer.order.resent(again, body);
                 if placed.is_some() {
                     // The datagram that was believed lost may only be late.
                     if peer.handshake.accept_resent(header, sequence_low) {
-                        peer.reports.came_again();
+                        peer.reports.came_again(again);
                     }
                 }
                 placed.unwrap_or(false)
@@ -194,7 +223,8 @@ impl Node {
         self.hand_on(env, now, index);
     }
 
-    /// The records of an authentic datagram; it is of the present session or not.
+    /// The records of an authentic datagram; it is of the present session or not. Packets wait if
+    /// restoring them is not to be paid for in this turn.
     fn records(
         &mut self,
         env: &mut impl Env,
@@ -203,19 +233,72 @@ impl Node {
         (body, is_present): (&[u8], bool),
         part: Part,
     ) {
+        let span = Span { from: 0, packets_left: packets_max(body.len()), is_present };
+        let Some(rest) = self.restore(env, now, index, (body, span), part) else { return };
+        let Span { from, packets_left, is_present } = rest;
+        let peer = &mut self.peers[index];
+        let waiting = Waiting { body: body.to_vec(), from, packets_left, is_present };
+        let kept = peer.turn.defer(waiting);
+        peer.rx.deferred_datagrams += u64::from(kept);
+        peer.rx.over_budget += u64::from(!kept);
+    }
+
+    /// Goes on with a datagram that waited; what is left of it must wait for another turn.
+    pub(super) fn restore_rest(
+        &mut self,
+        env: &mut impl Env,
+        now: Instant,
+        index: usize,
+        waiting: Waiting,
+    ) -> Option<Waiting> {
+        let Waiting { body, from, packets_left, is_present } = waiting;
+        let span = Span { from, packets_left, is_present };
+        let rest = self.restore(env, now, index, (&body, span), Part::Rest)?;
+        let Span { from, packets_left, is_present } = rest;
+        Some(Waiting { body, from, packets_left, is_present })
+    }
+
+    /// Reads records, and restores their packets as far as the peer's turn goes. Returns where the
+    /// packets begin that must wait.
+    fn restore(
+        &mut self,
+        env: &mut impl Env,
+        now: Instant,
+        index: usize,
+        (body, span): (&[u8], Span),
+        mut part: Part,
+    ) -> Option<Span> {
         let mut asked = Asked::default();
-        let data_records = self.peers[index].data_records;
-        for record in Records::new(body) {
+        let mut rest = None;
+        let is_present = span.is_present;
+        let peer = &mut self.peers[index];
+        peer.turn.packets_left = span.packets_left;
+        let data_records = peer.data_records;
+        // What came later must not pass what waits already.
+        let must_wait = part != Part::Rest && peer.turn.is_behind();
+        let mut records = Records::new(&body[span.from..]);
+        loop {
+            let from = body.len() - records.rest_len();
+            let Some(record) = records.next() else { break };
             let peer = &mut self.peers[index];
             let Ok(record) = record else {
-                peer.rx.malformed += u64::from(part != Part::Packets);
+                peer.rx.malformed += u64::from(matches!(part, Part::All | Part::Control));
                 break;
             };
             if is_present && record.is_kept() {
                 peer.order.activate(now);
             }
             let is_packets = record.has_packets();
-            if (is_packets && part == Part::Control) || (!is_packets && part == Part::Packets) {
+            if is_packets == (part == Part::Control) && part != Part::All {
+                continue;
+            }
+            if is_packets && (must_wait || !peer.turn.may_restore()) {
+                rest = Some(Span { from, packets_left: peer.turn.packets_left, is_present });
+                // What the peers say to each other does not wait.
+                match part {
+                    Part::All => part = Part::Control,
+                    _ => break,
+                }
                 continue;
             }
             peer.records += 1;
@@ -228,6 +311,18 @@ impl Node {
                 _ => self.take_in(env, (now, is_present), index, &record),
             }
         }
+        self.answer(env, (now, is_present), index, (asked, data_records));
+        rest
+    }
+
+    /// Does what the records of a datagram ask for.
+    fn answer(
+        &mut self,
+        env: &mut impl Env,
+        (now, is_present): (Instant, bool),
+        index: usize,
+        (asked, data_records): (Asked, u64),
+    ) {
         let peer = &mut self.peers[index];
         if peer.data_records > data_records {
             peer.handshake.carried(now);

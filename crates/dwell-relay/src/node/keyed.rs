@@ -11,6 +11,7 @@ use super::diagnosis::Foreign;
 use super::env::{Destination, Env, NodeEvent};
 use super::outbound::probe;
 use super::peer::Peer;
+use super::turns::DATAGRAM_NS;
 use crate::config::PublicKey;
 use crate::trust::{Answer, GateCounts, HELLO_LEN_MAX, Opened, Responded, Verdict};
 
@@ -183,6 +184,8 @@ impl Node {
                 // A straggler from where the peer was does not move it back.
                 self.moved(env, index, source);
             }
+            self.peers[index].turn.charge(DATAGRAM_NS);
+            self.peers[index].turn.charge_bytes(len);
             let rx = &mut self.peers[index].rx;
             rx.datagrams += 1;
             rx.bytes += len as u64;

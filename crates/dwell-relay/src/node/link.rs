@@ -6,7 +6,10 @@ use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::control::Numbers;
 use dwell_wire::header::DATA_HEADER_LEN;
-use dwell_wire::record::{RESENT_RECORD_LEN, block_record_len, raw_record_len};
+use dwell_wire::record::{
+    BLOCK_PACKETS_MAX, RESENT_RECORD_LEN, block_record_len, fragment_record_len, packets_max,
+    raw_record_len,
+};
 use dwell_wire::{self as wire, Block, BodyWriter, Carried, Control, Fragment, Full, Unit};
 
 use super::classes::{Classes, Form};
@@ -77,31 +80,12 @@ pub(super) fn send_frame(
     }
     let waited_ns = waited_ns(peer, store);
     peer.pacer.sent(now, peer.port.frame().link_bytes, waited_ns);
-    let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
     let units = std::mem::take(&mut peer.frame_units);
     let mut units = peer.copy_units(units);
     if store.get(units[0]).1.is_some_and(|pressed| pressed.is_frame) {
         units.truncate(1); // the frame was pressed as a whole
     }
-    let room = peer.units_bytes_max();
-    match units[..] {
-        [id] if unit_len(store, id, on_link) > room => {
-            send_cut(peer, index, (store, id), scratch, env, now);
-        }
-        _ => {
-            let mut unwritten = 0;
-            let keep = may_keep(peer, store);
-            send_body(peer, index, env, now, keep, |body| {
-                for &id in &units {
-                    let written = write_unit(body, store, id, on_link);
-                    debug_assert!(written.is_ok(), "the core knows what a frame has room for");
-                    unwritten += u64::from(written.is_err());
-                }
-                Ok(())
-            });
-            peer.extra.unwritten += unwritten;
-        }
-    }
+    send_units(peer, index, (store, &units), scratch, env, now);
     peer.frame_units = units;
     let Peer { port, sojourn, deadlines, classes, .. } = peer;
     let frame = port.frame();
@@ -182,6 +166,98 @@ fn write_unit(
     }
 }
 
+/// Sends the units of the port's frame: in one datagram, unless they would be more packets than it
+/// may hold, or leave no room for what marks it as sent again.
+fn send_units(
+    peer: &mut Peer,
+    index: usize,
+    (store, units): (&Store, &[PacketId]),
+    scratch: &mut [u8],
+    env: &mut impl Env,
+    now: Instant,
+) {
+    let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
+    let keep = may_keep(peer, store);
+    let mut room = peer.units_bytes_max();
+    if let [id] = units[..]
+        && unit_len(store, id, on_link) > room
+    {
+        send_cut(peer, index, (store, id), scratch, env, now);
+        return;
+    }
+    if keep {
+        room -= RESENT_RECORD_LEN;
+    }
+    let mut rest = units;
+    while let Some(&first) = rest.first() {
+        if rest.len() < units.len() {
+            split(peer, now, 1, 0);
+        }
+        if unit_len(store, first, on_link) > room && store.is_block(first) {
+            let parts = send_cut(peer, index, (store, first), scratch, env, now);
+            let headers = parts * fragment_record_len(0);
+            split(peer, now, parts.saturating_sub(1), headers);
+            rest = &rest[1..];
+            continue;
+        }
+        let sent = units.len() - rest.len();
+        let (these, later) = rest.split_at(fitting(peer, (store, sent), rest, (room, on_link)));
+        let mut unwritten = 0;
+        send_body(peer, index, env, now, keep, |body| {
+            for &id in these {
+                let written = write_unit(body, store, id, on_link);
+                debug_assert!(written.is_ok(), "the core knows what a frame has room for");
+                unwritten += u64::from(written.is_err());
+            }
+            Ok(())
+        });
+        peer.extra.unwritten += unwritten;
+        rest = later;
+    }
+}
+
+/// How many of the units go in one datagram; the first always does.
+fn fitting(
+    peer: &Peer,
+    (store, sent): (&Store, usize),
+    units: &[PacketId],
+    (room, on_link): (usize, OnLink),
+) -> usize {
+    let (mut bytes, mut packets, mut fitting) = (0, 0, 1);
+    for (at, &id) in units.iter().enumerate() {
+        bytes += unit_len(store, id, on_link);
+        packets += packets_of(peer, store, (sent + at, id));
+        if at > 0 && bytes > room {
+            break;
+        }
+        if packets <= packets_max(bytes) {
+            fitting = at + 1;
+        }
+    }
+    fitting
+}
+
+/// How many packets there are in a unit of the port's frame, which is there at this place.
+fn packets_of(peer: &Peer, store: &Store, (at, id): (usize, PacketId)) -> usize {
+    let frame = peer.port.frame();
+    let known = 1 + frame.units.get(at).map_or(0, |unit| unit.followers as usize);
+    match store.get(id).1 {
+        Some(pressed) if pressed.is_frame => frame.units.len(),
+        // Made elsewhere, and not opened here.
+        Some(pressed) if pressed.is_block && known == 1 => BLOCK_PACKETS_MAX,
+        _ => known,
+    }
+}
+
+/// Books datagrams that the port did not count as frames: their headers, and `more` bytes.
+fn split(peer: &mut Peer, now: Instant, datagrams: usize, more: usize) {
+    let link_bytes = datagrams as u64 * u64::from(peer.frame_bytes()) + more as u64;
+    peer.extra.split_datagrams += datagrams as u64;
+    peer.extra.split_bytes += link_bytes;
+    peer.pacer.sent(now, link_bytes, peer.late_by_ns_max());
+}
+
+/// Sends a unit in parts; returns how many.
 fn send_cut(
     peer: &mut Peer,
     index: usize,
@@ -189,7 +265,7 @@ fn send_cut(
     scratch: &mut [u8],
     env: &mut impl Env,
     now: Instant,
-) {
+) -> usize {
     let mut record = BodyWriter::new(scratch);
     let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
     let written = write_unit(&mut record, store, id, on_link);
@@ -200,7 +276,7 @@ fn send_cut(
     if written.is_err() || parts.len() > FRAGMENTS_MAX {
         // The path became narrower since it was pressed.
         peer.extra.unwritten += 1;
-        return;
+        return 0;
     }
     let last = (parts.len() - 1) as u8;
     peer.fragment_id = peer.fragment_id.wrapping_add(1);
@@ -209,6 +285,7 @@ fn send_cut(
         let fragment = Fragment { id, index: part, last, data };
         send_body(peer, index, env, now, keep, |body| body.fragment(&fragment));
     }
+    usize::from(last) + 1
 }
 
 /// So many of the datagrams that the peer misses may wait for the link.
@@ -267,7 +344,7 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
 /// beside it, that must be sent only once.
 fn may_keep(peer: &Peer, store: &Store) -> bool {
     let frame = peer.port.frame();
-    let is_block = |id| store.get(id).1.is_some_and(|pressed| pressed.is_block);
+    let is_block = |id| store.is_block(id);
     let units = || frame.units.iter().map(|unit| unit.id);
     let mut packets = units().chain(frame.followers.iter().map(|packet| packet.id));
     peer.keeps() && units().any(is_block) && !packets.any(|id| store.treatment(id).once)
@@ -291,9 +368,9 @@ fn send_body(
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
     fill(&mut body).ok()?;
     let body_len = body.len();
-    // Sealing is done in place: the copy is made before, under the number that comes next.
-    let copied = keep && body_len + RESENT_RECORD_LEN <= room;
-    if copied {
+    // Sealing is done in place: the copy is made before, under the number that comes next. Room for the
+    // mark was left, unless the path has become narrower since.
+    if keep && body_len + RESENT_RECORD_LEN <= room {
         let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
         kept.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }

@@ -7,6 +7,8 @@ use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_wire::control::Numbers;
 
+use super::loss::JUMP_MIN;
+
 /// Datagrams of one peer that may be missing at a time; of more, the link is gone rather than
 /// lossy.
 const MISSING_MAX: usize = 256;
@@ -210,7 +212,9 @@ impl Order {
         self.highest = number;
         if (gap.end - gap.start) as usize + self.missing.len() > MISSING_MAX {
             if self.active {
-                self.counts.given_up += gap.end - gap.start + self.missing.len() as u64;
+                // What the numbers jumped over was never sent.
+                let lost = Some(gap.end - gap.start).filter(|&gap| gap < JUMP_MIN).unwrap_or(0);
+                self.counts.given_up += lost + self.missing.len() as u64;
             }
             self.missing.clear();
             return;
@@ -330,6 +334,7 @@ mod tests {
         let far = 1 << 40; // as many steps would take hours
         assert_eq!(come(&mut order, 0, 2), [0; 0]);
         assert_eq!(come(&mut order, 0, far), [2, far]);
+        assert_eq!(order.counts.given_up, 1, "a jump is no loss");
         assert_eq!(come(&mut order, 0, far + 2), [0; 0]);
         assert_eq!(come(&mut order, 0, far + 1), [far + 1, far + 2]);
     }

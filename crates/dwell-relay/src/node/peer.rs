@@ -31,6 +31,7 @@ use super::problems::Problems;
 use super::reassembly::Reassemblies;
 use super::reports::{ASK_AGAIN_NS, Reports};
 use super::resend::Kept;
+use super::turns::Turn;
 use crate::config::{ClassConfig, PeerConfig, RateConfig};
 use crate::trust::{Handshake, Offer, RandomSource, Session};
 
@@ -84,6 +85,9 @@ pub(crate) struct Extra {
     pub(crate) unwritten: u64,
     pub(crate) resent_datagrams: u64,
     pub(crate) resent_bytes: u64,
+    /// Datagrams beyond those that the port counted as frames, and what they cost on the link.
+    pub(crate) split_datagrams: u64,
+    pub(crate) split_bytes: u64,
     /// What other peers sent pressed, and went into the port unopened.
     pub(crate) carried: Count,
     /// All that were sent in sessions, whatever was in them.
@@ -134,6 +138,8 @@ pub(crate) struct Peer {
     pub(crate) again: VecDeque<u64>,
     pub(crate) order: Order,
     pub(crate) rx: RxStatus,
+    /// What restoring the peer's packets may cost, and those that wait for that.
+    pub(crate) turn: Turn,
     pub(crate) extra: Extra,
     pub(crate) reported: Option<PeerReport>,
     pub(crate) sojourn: Histogram,
@@ -191,6 +197,7 @@ impl Peer {
             again: VecDeque::new(),
             order: Order::default(),
             rx: RxStatus::default(),
+            turn: Turn::default(),
             extra: Extra::default(),
             reported: None,
             sojourn: Histogram::new(),
@@ -323,7 +330,7 @@ impl Peer {
 
     /// The peer reported on the present session.
     pub(crate) fn heard_report(&mut self, now: Instant, report: &Report) {
-        if !self.reports.heard(report) {
+        if !self.reports.heard(now, report) {
             return;
         }
         self.reported = Some(Reports::told(report));
@@ -475,7 +482,7 @@ impl Peer {
     }
 
     /// What a datagram costs on the link beside its records.
-    fn frame_bytes(&self) -> u32 {
+    pub(crate) fn frame_bytes(&self) -> u32 {
         self.config.link_overhead_bytes + self.udp_bytes() + self.session_bytes()
     }
 
@@ -549,6 +556,7 @@ impl Peer {
         self.path_mtu.set_ceiling(self.datagram_max_allowed());
         self.hello = Some(*hello);
         self.reassembly.begin();
+        self.turn.end_session();
         self.kept.clear();
         self.again.clear();
         self.order.reset();

@@ -8,6 +8,7 @@ use dwell_policy::{Gather, Outcome, PacketId};
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::header::PRESSED_HEADER_LEN;
 use dwell_wire::packet::destination;
+use dwell_wire::record::BLOCK_PACKETS_MAX;
 use dwell_wire::regroup::{grown_bytes_max, regroup};
 use dwell_wire::{Label, PacketInfo};
 
@@ -184,8 +185,13 @@ pub(super) fn keep_pressed(
     let is_block = packets > 1;
     let regrouped_len = peer.regrouped_len.filter(|_| is_block);
     let declared = regrouped_len.unwrap_or(declared);
-    // The format has no room for what grew, whatever headers are saved, nor for more parts.
-    if !gains || bytes.len() >= usize::from(declared) || len as usize > peer.cut_bytes_max() {
+    // The format has no room for what grew, whatever headers are saved, nor for more parts or packets.
+    let too_many = packets > BLOCK_PACKETS_MAX;
+    if !gains
+        || too_many
+        || bytes.len() >= usize::from(declared)
+        || len as usize > peer.cut_bytes_max()
+    {
         return Outcome::NotSmaller;
     }
     let codec = codec as u8;
@@ -217,6 +223,9 @@ pub(super) fn press_frame(
         return;
     }
     let units = &peer.port.frame().units;
+    if units.len() > BLOCK_PACKETS_MAX {
+        return;
+    }
     let Some(first) = units.first().map(|unit| unit.id) else { return };
     if units.iter().any(|unit| store.treatment(unit.id).exempt) {
         return;

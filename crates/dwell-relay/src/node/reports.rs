@@ -2,8 +2,10 @@
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
-use dwell_report::status::{PeerReport, RxStatus};
+use dwell_report::status::{PeerReport, RecentLoss, RxStatus};
 use dwell_wire::Report;
+
+use super::loss::{Loss, WINDOW_NS};
 
 /// While packets come in, the peer is told so this often, ...
 const REPORT_NS: u64 = SECOND_NS;
@@ -18,23 +20,6 @@ const REPORT_LINK_BYTES: u64 = 160;
 const WANTED_MS: u16 = 50;
 /// Until it has answered, it is asked again after this.
 pub(super) const ASK_AGAIN_NS: u64 = 250 * MILLI_NS;
-
-/// What came in the present session.
-#[derive(Clone, Copy, Debug, Default)]
-struct Came {
-    highest: u64,
-    highest_at: Instant,
-    /// Numbers accepted, also of datagrams that came in others that were sent again.
-    accepted: u64,
-    /// Numbers that left the window without.
-    lost: u64,
-}
-
-impl Came {
-    fn missing(&self) -> u64 {
-        self.highest.saturating_sub(self.accepted.saturating_add(self.lost))
-    }
-}
 
 /// What had been counted when the session began: reports count from there.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,15 +46,16 @@ pub(crate) struct Reports {
     reported_data: u64,
     reported_bytes: u64,
     before: Before,
-    came: Came,
+    came: Loss,
     lost_before: u64,
+    jumps_before: u64,
     /// How often the peer wants reports.
     wanted_ns: Option<u64>,
     /// Whether we want reports often, and what the peer knows of it.
     wants: bool,
     told_ms: u16,
     session_at: Instant,
-    latest: Option<Report>,
+    latest: Option<(Instant, Report)>,
     path_before: Path,
 }
 
@@ -82,6 +68,7 @@ impl Reports {
         (records, data): (u64, u64),
     ) {
         self.end_session();
+        self.came.begin(now);
         self.reported_data = data;
         self.reported_bytes = rx.bytes;
         self.before =
@@ -93,34 +80,46 @@ impl Reports {
 
     /// A session ends: what is missing is not going to come.
     pub(crate) fn end_session(&mut self) {
-        self.lost_before = self.lost();
-        self.lost_before += self.came.missing();
-        self.came = Came::default();
+        self.lost_before += self.came.unfound();
+        self.jumps_before += self.came.jumps();
+        self.came = Loss::default();
         self.path_before = self.path();
-        if let Some(report) = self.latest.take() {
+        if let Some((_, report)) = self.latest.take() {
             self.path_before.lost = self.path_before.lost.saturating_add(report.missing);
         }
     }
 
-    /// A datagram of the present session came, whose window has these figures now.
+    /// A datagram of the present session came, with this number.
     #[inline]
-    pub(crate) fn came(&mut self, now: Instant, highest: u64, lost: u64) {
-        let came = &mut self.came;
-        if highest > came.highest {
-            (came.highest, came.highest_at) = (highest, now);
-        }
-        came.accepted += 1;
-        came.lost = lost;
+    pub(crate) fn came(&mut self, now: Instant, number: u64) {
+        self.came.came(now, number);
     }
 
-    /// A datagram that was missing came in another one.
-    pub(crate) fn came_again(&mut self) {
-        self.came.accepted += 1;
+    /// The datagram with this number, which was missing, came in another one.
+    pub(crate) fn came_again(&mut self, number: u64) {
+        self.came.came_again(number);
     }
 
     /// Datagrams from the peer that never came, in all sessions.
-    pub(crate) fn lost(&self) -> u64 {
-        self.lost_before + self.came.lost
+    pub(crate) fn lost(&self, now: Instant) -> u64 {
+        self.lost_before + self.came.lost(now)
+    }
+
+    /// What was lost on the way from the peer, of late.
+    pub(crate) fn recent(&self, now: Instant) -> Option<RecentLoss> {
+        self.came.recent(now)
+    }
+
+    /// What was lost on the way to the peer, of late, by its latest report.
+    pub(crate) fn recent_there(&self, now: Instant) -> Option<RecentLoss> {
+        let (at, report) = self.latest.as_ref()?;
+        let is_late = now.since_ns(*at) > WINDOW_NS;
+        RecentLoss::of(report.recent_sent, report.recent_lost).filter(|_| !is_late)
+    }
+
+    /// How often the peer's numbers jumped, in all sessions.
+    pub(crate) fn jumps(&self) -> u64 {
+        self.jumps_before + self.came.jumps()
     }
 
     /// The peer asks for reports this often.
@@ -177,30 +176,34 @@ impl Reports {
         self.reported_data = data;
         self.reported_bytes = rx.bytes;
         let bps = u128::from(bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
+        let (highest, highest_at) = self.came.highest();
+        let recent = self.came.recent(now).unwrap_or_default();
         Report {
             datagrams: rx.datagrams - self.before.datagrams,
             bytes: rx.bytes - self.before.bytes,
             records: records - self.before.records,
-            lost: self.came.lost,
+            lost: self.came.lost(now),
             duplicates: rx.replayed - self.before.replayed,
-            highest_sequence: self.came.highest,
+            highest_sequence: highest,
             delivery_bps: u64::try_from(bps).unwrap_or(u64::MAX),
-            highest_at_ns: self.came.highest_at.as_ns(),
-            missing: self.came.missing(),
+            highest_at_ns: highest_at.as_ns(),
+            missing: self.came.missing(now),
+            recent_sent: recent.datagrams,
+            recent_lost: recent.lost,
             ..Report::default()
         }
     }
 
     /// The peer's report on the present session. False if a later one came before.
-    pub(crate) fn heard(&mut self, report: &Report) -> bool {
+    pub(crate) fn heard(&mut self, now: Instant, report: &Report) -> bool {
         let is_later = |last: &Report| {
             report.highest_sequence >= last.highest_sequence
                 && report.datagrams >= last.datagrams
                 && report.lost >= last.lost
         };
-        let is_news = self.latest.as_ref().is_none_or(is_later);
+        let is_news = self.latest.as_ref().is_none_or(|(_, last)| is_later(last));
         if is_news {
-            self.latest = Some(*report);
+            self.latest = Some((now, *report));
         }
         is_news
     }
@@ -208,7 +211,7 @@ impl Reports {
     /// What the peer got and lost in all sessions.
     pub(crate) fn path(&self) -> Path {
         let Path { got, lost } = self.path_before;
-        let latest = self.latest.unwrap_or_default();
+        let latest = self.latest.map(|(_, report)| report).unwrap_or_default();
         Path { got: got.saturating_add(latest.datagrams), lost: lost.saturating_add(latest.lost) }
     }
 
@@ -240,16 +243,36 @@ mod tests {
         let (mut reports, rx) = (Reports::default(), RxStatus::default());
         reports.begin_session(at_ms(0), &rx, (0, 0));
         for number in [1, 2, 5] {
-            reports.came(at_ms(number), number, 0);
+            reports.came(at_ms(number), number);
         }
         let report = reports.report(at_ms(9), &rx, (0, 0));
         assert_eq!((report.highest_sequence, report.missing, report.lost), (5, 2, 0));
         assert_eq!(report.highest_at_ns, 5 * MILLI_NS);
-        reports.came_again(); // 3
-        reports.begin_session(at_ms(10), &rx, (0, 0));
-        assert_eq!(reports.lost(), 1, "4 is not going to come any more");
-        reports.came(at_ms(20), 3_000, 900);
-        assert_eq!(reports.lost(), 901);
+        let report = reports.report(at_ms(5_000), &rx, (0, 0));
+        assert_eq!((report.missing, report.lost), (0, 2));
+        reports.came_again(3);
+        reports.begin_session(at_ms(5_010), &rx, (0, 0));
+        assert_eq!(reports.lost(at_ms(5_010)), 1, "4 is not going to come any more");
+        reports.came(at_ms(5_020), 901);
+        assert_eq!(reports.lost(at_ms(5_030)), 1, "the others may yet come");
+        assert_eq!(reports.lost(at_ms(9_030)), 901);
+    }
+
+    #[test]
+    fn both_ends_tell_the_same_loss() {
+        let (mut here, mut there) = (Reports::default(), Reports::default());
+        let rx = RxStatus::default();
+        here.begin_session(at_ms(0), &rx, (0, 0));
+        there.begin_session(at_ms(0), &rx, (0, 0));
+        for number in (1..=10_000).filter(|number| number % 5 > 1) {
+            here.came(at_ms(number), number);
+        }
+        let own = here.recent(at_ms(10_000)).expect("much came");
+        assert!((39..=40).contains(&(own.ppm / 10_000)), "{own:?}");
+        let report = here.report(at_ms(10_000), &rx, (0, 0));
+        there.heard(at_ms(10_050), &report);
+        assert_eq!(there.recent_there(at_ms(11_000)), Some(own));
+        assert_eq!(there.recent_there(at_ms(16_000)), None, "that is too long ago");
     }
 
     #[test]
@@ -262,14 +285,14 @@ mod tests {
             highest_sequence: datagrams,
             ..Report::default()
         };
-        assert!(reports.heard(&told(100, 3, 2)));
-        assert!(!reports.heard(&told(90, 3, 1)), "it was overtaken");
+        assert!(reports.heard(at_ms(1), &told(100, 3, 2)));
+        assert!(!reports.heard(at_ms(1), &told(90, 3, 1)), "it was overtaken");
         assert_eq!(reports.path(), Path { got: 100, lost: 3 });
         reports.begin_session(at_ms(0), &rx, (0, 0));
         assert_eq!(reports.path(), Path { got: 100, lost: 5 });
-        reports.heard(&told(10, 0, 0));
+        reports.heard(at_ms(1), &told(10, 0, 0));
         assert_eq!(reports.path(), Path { got: 110, lost: 5 });
-        reports.heard(&told(u64::MAX, u64::MAX, 0));
+        reports.heard(at_ms(1), &told(u64::MAX, u64::MAX, 0));
         assert_eq!(reports.path(), Path { got: u64::MAX, lost: u64::MAX });
     }
 

@@ -69,8 +69,8 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         waiting_ns: peer.port.waiting_ns(),
         rtt_ns: peer.rtt_ns,
         since_heard_ns: peer.heard_at.map(|at| now.since_ns(at)),
-        tx: tx_status(peer),
-        rx: rx_status(peer),
+        tx: tx_status(peer, now),
+        rx: rx_status(peer, now),
         bottleneck_bps: peer.pacer.found().map(|found| found.rate.as_bps()),
         beyond_ns: peer.bottleneck.queue_ns(),
         deadlines: peer.deadlines.status(),
@@ -80,8 +80,8 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
     }
 }
 
-fn tx_status(peer: &Peer) -> TxStatus {
-    let extra = &peer.extra;
+fn tx_status(peer: &Peer, now: Instant) -> TxStatus {
+    let (extra, accounts) = (&peer.extra, peer.port.accounts());
     let errors = [
         ("too_big", extra.too_big),
         ("unconnected", extra.unconnected),
@@ -97,13 +97,16 @@ fn tx_status(peer: &Peer) -> TxStatus {
         datagrams: extra.datagrams,
         peer_got_datagrams: peer.reports.path().got,
         peer_lost_datagrams: peer.reports.path().lost,
+        loss: peer.reports.recent_there(now),
+        frames: accounts.frames + extra.split_datagrams,
+        link_bytes: accounts.link_bytes + extra.split_bytes,
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
-        ..TxStatus::from(peer.port.accounts())
+        ..TxStatus::from(accounts)
     }
     .with_savings(peer.config.link_overhead_bytes)
 }
 
-fn rx_status(peer: &Peer) -> RxStatus {
+fn rx_status(peer: &Peer, now: Instant) -> RxStatus {
     let drops = peer.reassembly.drops();
     let dropped = [
         ("timed_out", drops.timed_out),
@@ -111,7 +114,9 @@ fn rx_status(peer: &Peer) -> RxStatus {
         ("malformed", drops.malformed),
     ];
     RxStatus {
-        lost_datagrams: peer.reports.lost(),
+        lost_datagrams: peer.reports.lost(now),
+        loss: peer.reports.recent(now),
+        sequence_jumps: peer.reports.jumps(),
         recovered_datagrams: peer.order.counts.recovered,
         unrecovered_datagrams: peer.order.counts.given_up,
         dropped_records: dropped.map(|(name, count)| (name.to_owned(), count)).into(),

@@ -87,6 +87,11 @@ impl Store {
         (&place.bytes, place.codec)
     }
 
+    /// Whether this is a block.
+    pub(crate) fn is_block(&self, id: PacketId) -> bool {
+        self.places[id.0 as usize].codec.is_some_and(|pressed| pressed.is_block)
+    }
+
     /// How the packet is treated.
     pub(crate) fn treatment(&self, id: PacketId) -> Treatment {
         self.places[id.0 as usize].treatment

@@ -4,6 +4,7 @@ mod beyond;
 mod blocks;
 mod chains;
 mod chunks;
+mod fair;
 mod flood;
 mod harness;
 mod keys;

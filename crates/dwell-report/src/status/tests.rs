@@ -124,6 +124,7 @@ fn example_tx() -> TxStatus {
         datagrams: 621,
         peer_got_datagrams: 600,
         peer_lost_datagrams: 10,
+        loss: RecentLoss::of(200, 3),
         send_errors: map([("ENOBUFS", 0)]),
     }
 }
@@ -142,6 +143,11 @@ fn example_rx() -> RxStatus {
         forwarded: count(15, 1500),
         hop_limit: 0,
         lost_datagrams: 10,
+        loss: RecentLoss::of(250, 10),
+        sequence_jumps: 0,
+        deferred_datagrams: 0,
+        over_budget: 0,
+        too_many_packets: 0,
         recovered_datagrams: 4,
         unrecovered_datagrams: 1,
         replayed: 0,
@@ -284,6 +290,11 @@ const EXAMPLE_JSON: &str = r#"{
         "datagrams": 621,
         "peer_got_datagrams": 600,
         "peer_lost_datagrams": 10,
+        "loss": {
+          "datagrams": 200,
+          "lost": 3,
+          "ppm": 15000
+        },
         "send_errors": {
           "ENOBUFS": 0
         }
@@ -312,6 +323,15 @@ const EXAMPLE_JSON: &str = r#"{
         },
         "hop_limit": 0,
         "lost_datagrams": 10,
+        "loss": {
+          "datagrams": 250,
+          "lost": 10,
+          "ppm": 40000
+        },
+        "sequence_jumps": 0,
+        "deferred_datagrams": 0,
+        "over_budget": 0,
+        "too_many_packets": 0,
         "recovered_datagrams": 4,
         "unrecovered_datagrams": 1,
         "replayed": 0,

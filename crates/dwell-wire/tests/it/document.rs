@@ -200,6 +200,8 @@ fn section_7_control() {
         missing: 8,
         waiting_bytes: 6_000,
         waiting_ns: 4_800_000,
+        recent_sent: 2_000,
+        recent_lost: 20,
     };
     let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns: 5_000_000 };
     let examples = [

@@ -132,6 +132,8 @@ pub(super) struct End {
     pub(super) parts_max: usize,
     /// Datagrams longer than this vanish on their way from here.
     pub(super) swallowed_above: usize,
+    /// All that it sent, if that is kept.
+    pub(super) log: Option<Vec<Vec<u8>>>,
     /// While it sleeps: what came for it.
     pub(super) asleep: Option<Vec<Vec<u8>>>,
 }
@@ -205,6 +207,7 @@ impl End {
             heard_from: ADDRESSES[1 - side].parse().expect("an address"),
             parts_max: 0,
             swallowed_above: usize::MAX,
+            log: None,
             asleep: None,
         }
     }
@@ -268,8 +271,15 @@ impl End {
     }
 
     pub(super) fn after(&mut self, out: &mut virtual_net::Outbox) {
+        while self.node.is_behind() {
+            self.node.take_turns(&mut self.env);
+            self.node.pump_all(&mut self.env);
+        }
         self.node.assert_invariants();
         self.env.sent_to.clear();
+        if let Some(log) = &mut self.log {
+            log.extend(self.env.sent.iter().cloned());
+        }
         for datagram in self.env.sent.drain(..) {
             self.parts_max = self.parts_max.max(parts_of(&datagram));
             if datagram.len() <= self.swallowed_above {
@@ -343,6 +353,7 @@ impl virtual_net::Node for End {
         self.env.now.set(now);
         let source = self.heard_from;
         let mut bytes = datagram.to_vec();
+        self.node.take_turns(&mut self.env);
         // Through the socket that is connected to the peer, if there is one.
         let connected = self.node.endpoint(0).filter(|at| *at == source).map(|_| 0);
         self.node.datagram(&mut self.env, connected, source, &mut bytes);

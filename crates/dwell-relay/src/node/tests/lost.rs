@@ -4,6 +4,7 @@ use dwell_base::time::MICRO_NS;
 use dwell_testkit::LinkSpec;
 
 use dwell_wire::control::Numbers;
+use dwell_wire::{Datagram, Record, Records};
 
 use super::harness::*;
 use crate::node::link::send_again;
@@ -183,6 +184,91 @@ fn a_class_may_be_sent_once_only() {
             }
             assert!(to.rx.blocks > 10, "{scheme}: {:?}", to.rx);
             assert!(to.rx.unrecovered_datagrams > 3, "{scheme}: {:?}", to.rx);
+        }
+    }
+}
+
+/// A block that leaves no room for the mark of a repeat was not kept, though it said so.
+#[test]
+fn every_datagram_with_a_block_can_be_sent_again() {
+    let lines = "scheme = \"flow\"\nregroup = false";
+    let configs = [0, 1].map(|side| config_with(side, false, "1mbit", lines));
+    let mut net = Net::new(&configs, &good_link(), 7);
+    net.run_to(1_000);
+    let (mut nearly_full, mut cut, mut blocks) = (0, 0, 0);
+    for more in 0..260 {
+        net.net.with_node(net.ends[0], |end, _, out| {
+            end.log = Some(Vec::new());
+            // Each filler is a flow of its own; the link is busy with them while the block is made.
+            for (flow, random, zeros) in
+                [(1, 1300, 0), (2, 1300, 0), (3, 680, 150), (3, 500 + more, 150)]
+            {
+                let mut payload = vec![0; random + zeros];
+                end.rng.fill(&mut payload[..random]);
+                let mut packet = inner_packet([10, 1, 0, 5], [10, 2, 0, 9], &payload);
+                packet[20] = flow;
+                end.node.packet(&mut end.env, &mut packet);
+            }
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+        });
+        net.run_to(1_000 + 100 * (more as u64 + 1));
+        net.net.with_node(net.ends[0], |end, _, _| {
+            let peer = &mut end.node.peers[0];
+            let room = peer.units_bytes_max();
+            for datagram in end.log.take().unwrap_or_default() {
+                let Ok(Datagram::Data { header, body }) = Datagram::parse(&datagram) else {
+                    continue;
+                };
+                let mut records = Records::new(body).flatten();
+                cut += u64::from(records.clone().any(|it| matches!(it, Record::Fragment(_))));
+                if !records.any(|record| record.is_kept()) {
+                    continue;
+                }
+                blocks += 1;
+                nearly_full += u64::from(body.len() + 40 > room);
+                let again = peer.kept.again(header.sequence_low);
+                assert!(again.is_some(), "{} of {room} bytes are not kept", body.len());
+            }
+        });
+    }
+    assert!(blocks > 50 && nearly_full > 5 && cut > 20, "{blocks}, {nearly_full}, {cut}");
+    assert_eq!(net.end(1).peer().rx.packets, net.end(0).peer().tx.sent);
+}
+
+/// 0 % was told for minutes while four in ten were lost: only what left the window counted.
+#[test]
+fn loss_shows_within_seconds_at_both_ends_and_goes_with_it() {
+    for scheme in ["packet", "edge"] {
+        for seed in 0..3 {
+            let mut net = pair(true, "9mbit", scheme, &good_link(), seed);
+            net.run_to(2_000);
+            net.start_sources(2_000, 2_000, 20_000 * MICRO_NS);
+            net.run_to(10_000);
+            let clean = |net: &Net| {
+                for side in [0, 1] {
+                    let (own, told) =
+                        (net.end(side).peer().rx.loss, net.end(1 - side).peer().tx.loss);
+                    assert_eq!(own.map(|it| it.lost), Some(0), "{scheme}, {seed}");
+                    assert_eq!(told.map(|it| it.lost), Some(0), "{scheme}, {seed}");
+                }
+            };
+            clean(&net);
+            let lossy = good_link().with_loss(0.39).with_seed(seed);
+            net.links.iter().for_each(|&link| net.net.set_link(link, lossy.clone()));
+            net.run_to(24_000);
+            for side in [0, 1] {
+                let (there, here) = (net.end(1 - side).peer(), net.end(side).peer());
+                let own = here.rx.loss.expect("datagrams came").ppm;
+                let told = there.tx.loss.expect("reports came").ppm;
+                assert!((280_000..500_000).contains(&own), "{scheme}, {seed}: {own}");
+                assert!(own.abs_diff(told) < 120_000, "{scheme}, {seed}: {own}, {told}");
+                let lost = here.rx.lost_datagrams + here.rx.recovered_datagrams;
+                assert!(lost > 50, "{scheme}, {seed}: {:?}", here.rx);
+            }
+            net.links.iter().for_each(|&link| net.net.set_link(link, good_link()));
+            net.run_to(34_000);
+            clean(&net);
         }
     }
 }

@@ -182,6 +182,7 @@ impl dwell_testkit::virtual_net::Node for Station {
     fn receive(&mut self, now: Instant, port: usize, datagram: &[u8], out: &mut Outbox) {
         self.env.now.set(now);
         let mut bytes = datagram.to_vec();
+        self.node.take_turns(&mut self.env);
         self.node.datagram(&mut self.env, Some(port), self.peers[port], &mut bytes);
         self.node.pump_handed(&mut self.env);
         self.node.pump_all(&mut self.env);
