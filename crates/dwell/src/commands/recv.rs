@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn an_invitation_can_be_pasted() {
-        let at = "192.0.2.7:7735".parse().unwrap();
+        let at: std::net::SocketAddr = "192.0.2.7:7735".parse().unwrap();
         let line = "on the other machine: dwell send FILE 192.0.2.7:7735 --key abc";
         assert_eq!(hosts(at.ip()), [at.ip()]);
         assert_eq!(invitation(Some(at.ip()), at, "--key abc"), line);
