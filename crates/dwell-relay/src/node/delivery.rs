@@ -92,8 +92,10 @@ impl Node {
                 report_every_ms: peer.reports.wish_ms(),
             };
             let (long, short) = (probe(round.long_id), probe(round.short_id));
-            send_padded(peer, index, env, &long, round.long_bytes);
+            // In this order: a short datagram behind a long one may share a system call with it (GSO),
+            // and be dropped with it as one packet by a filter of this machine or a virtual link.
             send_control(peer, index, env, &short);
+            send_padded(peer, index, env, &long, round.long_bytes);
         }
         self.path_learned(env, index, before);
     }

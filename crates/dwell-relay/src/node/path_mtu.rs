@@ -2,7 +2,7 @@
 //!
 //! The kernel knows the first interface's MTU, and what routers on the path complained about. A path
 //! that drops what is too long without an ICMP message is found by padded probes, as RFC 8899
-//! (DPLPMTUD) does: a probe that is as long as the longest datagram, and a short one behind it. If
+//! (DPLPMTUD) does: a short probe, and one that is as long as the longest datagram. If
 //! short ones are answered and long ones are not, what is sent becomes shorter, until a search has
 //! found what passes.
 //!
@@ -34,7 +34,7 @@ const ROUNDS_MAX: u32 = 48;
 /// Names of probes that belong here have this bit. The lowest tells long ones from short ones.
 const MARK: u32 = 1 << 31;
 
-/// Two probes that are to be sent: a long one, then a short one.
+/// Two probes that are to be sent: a short one, then a long one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
     /// The length of the long one: UDP payload.
