@@ -53,8 +53,10 @@ mod tests {
     #[test]
     fn this_process_uses_something() {
         let this = Watched(std::process::id());
-        assert!(this.peak_bytes().unwrap() >= this.resident_bytes().unwrap());
-        assert!(this.resident_bytes().unwrap() > 100_000);
+        // In this order, and with the pages that the kernel counts late (64 for each processor).
+        let (resident, peak) = (this.resident_bytes().unwrap(), this.peak_bytes().unwrap());
+        assert!(peak + (4 << 20) >= resident, "{peak} at most, {resident} now");
+        assert!(resident > 100_000);
         assert!(this.cpu_seconds().unwrap() >= 0.0);
     }
 }
