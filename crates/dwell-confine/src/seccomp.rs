@@ -4,13 +4,14 @@
 //!
 //! * What nobody calls by mistake (another program, another's memory, mounts, modules) ends the
 //!   process.
-//! * What is on the list of [`ALLOWED`] is done.
+//! * What is on the list of `ALLOWED` is done.
 //! * All else is refused with `EPERM`, and the kernel's log names it (`audit: type=1326`). The C
 //!   library and its resolver's modules change with their versions: a call that the list lacks costs
 //!   one function, and not the whole site.
 //!
-//! The list is what strace showed of the end-to-end tests, with what the C library's other versions
-//! use for the same.
+//! The list was made by reading what the programs and their libraries call, with what the C library's
+//! other versions use for the same; and by the kernel's log, which must name nothing during the
+//! end-to-end tests.
 
 use std::collections::BTreeMap;
 use std::io;
