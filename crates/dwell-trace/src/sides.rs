@@ -234,23 +234,16 @@ impl Sides {
             },
             Rule::Frames => {
                 let side = |station: Station| self.stations.get(&station).copied();
-                ends.stations.map_or(Direction::Neither, |(from, to)| match ends.is_to_many() {
-                    true => Direction::from_sides(side(from), None),
-                    false => Direction::from_sides(side(from), side(to)),
-                })
-            }
-            Rule::Prefixes => by_prefix(info.src, info.dst),
-            // Within a host only ports tell.
-            Rule::Addresses | Rule::Ports if info.src == info.dst => by_ports(info),
-            Rule::Addresses => {
-                let side = |address: IpAddr| self.addresses.get(&address).copied();
-                let from = side(info.src);
-                match is_many(info.dst) || ends.is_to_many() {
-                    // Whoever only ever talks to many has no other side: that of the clients.
-                    true => Direction::from_sides(from.or(Some(false)), None),
-                    false => Direction::from_sides(from, side(info.dst)),
+                match ends.stations {
+                    // Captures of links without stations may be among others.
+                    None => self.by_addresses(ends, info),
+                    Some((from, _)) if ends.is_to_many() => Direction::from_sides(side(from), None),
+                    Some((from, to)) => Direction::from_sides(side(from), side(to)),
                 }
             }
+            Rule::Prefixes => by_prefix(info.src, info.dst),
+            Rule::Addresses => self.by_addresses(ends, info),
+            Rule::Ports if info.src == info.dst => by_ports(info),
             Rule::Ports => {
                 let (key, is_from_higher) = key(info.src, info.dst);
                 match self.clients.get(&key) {
@@ -261,6 +254,20 @@ impl Sides {
                     None => by_ports(info),
                 }
             }
+        }
+    }
+
+    fn by_addresses(&self, ends: &Ends, info: &PacketInfo) -> Direction {
+        // Within a host only ports tell.
+        if info.src == info.dst {
+            return by_ports(info);
+        }
+        let side = |address: IpAddr| self.addresses.get(&address).copied();
+        let from = side(info.src);
+        match is_many(info.dst) || ends.is_to_many() {
+            // Whoever only ever talks to many has no other side: that of the clients.
+            true => Direction::from_sides(from.or(Some(false)), None),
+            false => Direction::from_sides(from, side(info.dst)),
         }
     }
 }
@@ -358,8 +365,12 @@ impl Learner {
     /// The sides, by the first rule that explains enough.
     pub fn finish(self) -> Sides {
         let total = self.bytes(|_, _| true);
+        let framed = |half: &Half| if half.stations.is_some() { half.bytes } else { 0 };
+        let framed: u64 = self.halves().map(|(_, half)| framed(half)).sum();
         let found = [Rule::Marks, Rule::Frames, Rule::Prefixes, Rule::Addresses]
             .into_iter()
+            // What has no stations is parted by addresses: it must not be most.
+            .filter(|rule| *rule != Rule::Frames || framed * 2 >= total.max(1))
             .map(|rule| self.sides(rule))
             .map(|sides| Sides { agreed: self.share(&sides, total), ..sides })
             .find(|sides| sides.agreed >= AGREED_MIN);
@@ -377,16 +388,9 @@ impl Learner {
                     Some(Edge { from, to, bytes: half.same_stations, clients: half.clients() })
                 });
                 sides.stations = color(edges);
+                sides.addresses = self.addresses(|half| half.stations.is_none());
             }
-            Rule::Addresses => {
-                let edges = self.halves().filter(|(_, half)| !half.is_to_many);
-                sides.addresses = color(edges.map(|((from, to), half)| Edge {
-                    from,
-                    to,
-                    bytes: half.bytes,
-                    clients: half.clients(),
-                }));
-            }
+            Rule::Addresses => sides.addresses = self.addresses(|_| true),
             Rule::Ports => {
                 let clients = self
                     .conversations
@@ -397,6 +401,15 @@ impl Learner {
             _ => {}
         }
         sides
+    }
+
+    /// The sides of addresses, by those pairs of which this is true.
+    fn addresses(&self, is: impl Fn(&Half) -> bool) -> HashMap<IpAddr, bool> {
+        let edges = self.halves().filter(|(_, half)| !half.is_to_many && is(half));
+        color(edges.map(|((from, to), half)| {
+            let (bytes, clients) = (half.bytes, half.clients());
+            Edge { from, to, bytes, clients }
+        }))
     }
 
     /// Everything that one host sent to another.

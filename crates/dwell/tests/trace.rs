@@ -184,14 +184,18 @@ fn parts_merge_to_the_whole() {
     analyze(&[&captures[0], &captures[1]], &parts[2]);
     let output = dwell(&["trace", "merge", &parts[0], &parts[1], "--out", &parts[3]]);
     assert!(output.status.success(), "{output:?}");
-    // Together they are one link's, with one rule for its sides; each by itself has its own.
+    // Each part has found the sides of its own link, and both together those of one. What they
+    // are called may differ, and the sums of each direction may not.
     let sums = |path: &str| -> Value {
         let mut value = untimed(path);
-        let map = value.as_object_mut().unwrap();
-        assert!(map.remove("directions").is_some() && map.remove("verdict").is_some());
+        let directions = value["directions"].as_object_mut().unwrap();
+        directions.retain(|key, _| ["sums", "neither"].contains(&key.as_str()));
+        value["verdict"].as_object_mut().unwrap().retain(|key, _| key == "saving_max");
         value
     };
-    assert!(sums(&parts[3]) == sums(&parts[2]), "see {}", folder.0.display());
+    let (merged, whole) = (sums(&parts[3]), sums(&parts[2]));
+    assert_eq!(merged["directions"], whole["directions"]);
+    assert!(merged == whole, "something else differs");
 
     let other = folder.path("other.json");
     let output = dwell(&["trace", "analyze", &captures[1], "--no-codecs", "--out", &other]);

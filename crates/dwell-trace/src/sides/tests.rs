@@ -68,6 +68,21 @@ fn frames_have_stations_on_two_sides() {
     assert_told_apart(&packets, &sides);
 }
 
+/// A capture of a loopback device beside one of an Ethernet.
+#[test]
+fn links_without_stations_are_parted_by_addresses() {
+    let frames = there_and_back(
+        |n| (stations(0x20 + u64::from(n), HUB), stations(HUB, 0x20 + u64::from(n))),
+        |n| ([10, 0, 0, n], [10, 0, 0, 100]),
+    );
+    let none = |_| (Ends::default(), Ends::default());
+    let bare = &there_and_back(none, |_| ([127, 0, 0, 1], [127, 0, 0, 1]))[..2];
+    let packets = [&frames[..], bare].concat();
+    let sides = learned(&packets);
+    assert_eq!((sides.rule(), sides.agreed()), (Rule::Frames, 1.0));
+    assert_told_apart(&packets, &sides);
+}
+
 /// Frames whose addresses were rewritten say the same of both directions, and are not believed.
 #[test]
 fn frames_that_contradict_what_hosts_do_are_not_believed() {
