@@ -145,8 +145,6 @@ fn burst(connections: usize) {
             .iter()
             .all(|s| s.streams.open == 0 && s.streams.finished == connections as u64)
     });
-    let [ingress, _] = pair.statuses();
-    assert_eq!(ingress.connections.failed, 0, "{ingress:#?}");
 }
 
 #[test]
