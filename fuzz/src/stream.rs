@@ -1,7 +1,7 @@
 //! What must hold of `dwell-stream` for any bytes.
 
 use dwell_base::Instant;
-use dwell_stream::{Config, Limits, Press, Receiver, Sender, Strategy, Unpress};
+use dwell_stream::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy};
 
 /// Bytes from anyone, after a byte that says in which pieces they come: restored or refused, with
 /// bounded memory, and the same in whatever pieces.
@@ -16,10 +16,10 @@ pub fn receive(bytes: &[u8]) {
 fn received(wire: &[u8], piece: usize) -> (Vec<u8>, bool) {
     let limits = Limits::default();
     let mut receiver = Receiver::new(limits);
-    let (mut unpress, mut got) = (Unpress::new(), Vec::new());
+    let (mut decompress, mut got) = (Decompressors::new(), Vec::new());
     for mut bytes in wire.chunks(piece) {
         while !bytes.is_empty() {
-            let result = receiver.feed(bytes, &mut unpress);
+            let result = receiver.feed(bytes, &mut decompress);
             assert!(receiver.data().len() <= limits.output_len + limits.block_len);
             got.extend_from_slice(receiver.data());
             receiver.consume(receiver.data().len());
@@ -47,7 +47,7 @@ pub fn round_trip(bytes: &[u8]) {
     config.mss = 64 + usize::from(strategy);
     let mut sender = Sender::new(&config).expect("a possible configuration");
     let mut receiver = Receiver::new(Limits::default());
-    let (mut press, mut unpress) = (Press::new(), Unpress::new());
+    let (mut compress, mut decompress) = (Compressors::new(), Decompressors::new());
     let (mut rest, mut got, mut now) = (data, Vec::new(), Instant::ZERO);
     while !sender.is_finished() {
         now = now + 100_000;
@@ -59,14 +59,14 @@ pub fn round_trip(bytes: &[u8]) {
         let wire = sender.wire(now);
         let len = wire.len().min(1 + 5 * usize::from(sizes));
         let refused = len < wire.len();
-        let taken = receiver.feed(&wire[..len], &mut unpress).expect("what was sent is right");
+        let taken = receiver.feed(&wire[..len], &mut decompress).expect("what was sent is right");
         sender.wrote(now, taken);
         if refused {
             sender.blocked(now);
         }
         got.extend_from_slice(receiver.data());
         receiver.consume(receiver.data().len());
-        sender.press(&mut press, || now);
+        sender.compress(&mut compress, || now);
     }
     receiver.end().expect("all was sent");
     assert_eq!(got, data);

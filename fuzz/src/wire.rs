@@ -6,12 +6,13 @@ use dwell_wire::checksum::{checksum, transport_checksum};
 use dwell_wire::header::{self, RECORD_HEADER_LEN};
 use dwell_wire::packet::{destination, service_class};
 use dwell_wire::record::{
-    RESENT_RECORD_LEN, block_record_len, carried_record_len, fragment_record_len,
-    pressed_record_len, raw_record_len,
+    RESENT_RECORD_LEN, block_record_len, carried_record_len, compressed_record_len,
+    fragment_record_len, raw_record_len,
 };
 use dwell_wire::{
-    Block, BlockPackets, BodyWriter, Carried, Control, Datagram, Fragment, Full, Hello, Initiation,
-    Label, PacketInfo, Pressed, Record, Records, Response, Unit, hop, icmp, keyed, mss, regroup,
+    Block, BlockPackets, BodyWriter, Carried, Compressed, Control, Datagram, Fragment, Full, Hello,
+    Initiation, Label, PacketInfo, Record, Records, Response, Unit, columnar, hop, icmp, keyed,
+    mss,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -67,7 +68,7 @@ fn check_records(body: &[u8]) {
         let Ok(record) = record else { break };
         let len = match record {
             Record::Raw(packet) => raw_record_len(packet.len()),
-            Record::Pressed(pressed) => pressed_record_len(pressed.data.len()),
+            Record::Compressed(compressed) => compressed_record_len(compressed.data.len()),
             // It may have had more fields than are known, or fewer.
             Record::Control(control) => {
                 used += RECORD_HEADER_LEN + control.body_len_min();
@@ -105,7 +106,7 @@ fn check_rewrite(record: Record<'_>, len: usize) {
 fn write(writer: &mut BodyWriter<'_>, record: Record<'_>) -> Option<Result<(), Full>> {
     match record {
         Record::Raw(packet) => Some(writer.raw(packet)),
-        Record::Pressed(p) => Some(writer.pressed(p.codec, p.epoch, p.original_len, p.data)),
+        Record::Compressed(p) => Some(writer.compressed(p.codec, p.epoch, p.original_len, p.data)),
         Record::Control(control) => Some(writer.control(&control)),
         Record::Block(block) => Some(writer.block(&block)),
         Record::Fragment(fragment) => Some(writer.fragment(&fragment)),
@@ -232,7 +233,7 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
         3..=5 => {
             let original_len = (len as u16).wrapping_add(u16::from(z)).wrapping_sub(16);
             let data = &filler[..len];
-            Record::Pressed(Pressed { codec: op >> 4, epoch: z & 15, original_len, data })
+            Record::Compressed(Compressed { codec: op >> 4, epoch: z & 15, original_len, data })
         }
         6 if z.is_multiple_of(2) => {
             let report_every_ms = u16::from(op);
@@ -262,7 +263,7 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
             let original_len = (len as u16).wrapping_add(u16::from(y)).wrapping_sub(16);
             let data = &filler[..len];
             let unit = if op < 128 {
-                Unit::Pressed(Pressed { codec: op >> 4, epoch: y & 15, original_len, data })
+                Unit::Compressed(Compressed { codec: op >> 4, epoch: y & 15, original_len, data })
             } else {
                 Unit::Block(Block { codec: op >> 4, flags: y & 15, original_len, data })
             };
@@ -275,12 +276,12 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
 
 /// Bytes as a rearranged block, which is restored or refused; and as packets (a byte with the
 /// length before each), which must come out as they went in.
-pub fn regrouping(bytes: &[u8]) {
+pub fn columnar(bytes: &[u8]) {
     let mut out = vec![0; 4096];
-    if let Ok(restored) = regroup::restore(bytes, &mut out) {
+    if let Ok(restored) = columnar::restore(bytes, &mut out) {
         assert!(restored.bytes() <= out.len());
         let packets: Vec<&[u8]> = restored.packets(&out).collect();
-        check_regrouped(&packets);
+        check_columnar(&packets);
     }
     let (mut rest, mut packets) = (bytes, Vec::new());
     while let Some((&len, behind)) = rest.split_first() {
@@ -288,18 +289,18 @@ pub fn regrouping(bytes: &[u8]) {
         packets.push(packet);
         rest = behind;
     }
-    packets.truncate(regroup::PACKETS_MAX);
+    packets.truncate(columnar::PACKETS_MAX);
     if !packets.is_empty() {
-        check_regrouped(&packets);
+        check_columnar(&packets);
     }
 }
 
-fn check_regrouped(packets: &[&[u8]]) {
+fn check_columnar(packets: &[&[u8]]) {
     let whole = packets.concat();
-    let mut block = vec![0; whole.len() + regroup::grown_bytes_max(packets.len())];
-    let len = regroup::regroup(packets, &mut block).expect("there is room for any block");
+    let mut block = vec![0; whole.len() + columnar::grown_bytes_max(packets.len())];
+    let len = columnar::columnar(packets, &mut block).expect("there is room for any block");
     let mut out = vec![0; whole.len()];
-    let restored = regroup::restore(&block[..len], &mut out).expect("it was made here");
+    let restored = columnar::restore(&block[..len], &mut out).expect("it was made here");
     assert_eq!(out, whole);
     assert!(restored.packets(&out).eq(packets.iter().copied()));
 }

@@ -9,8 +9,8 @@ use dwell_base::Rng;
 use dwell_codec::{CodecSpec, Compressor};
 use dwell_testkit::hostile::bodies;
 use dwell_wire::record::{
-    CODEC_ZSTD, RECORD_BODY_NAMED_MAX, TYPE_BLOCK, TYPE_CARRIED, TYPE_CONTROL, TYPE_FRAGMENT,
-    TYPE_PRESSED, TYPE_RAW, TYPE_RESENT,
+    CODEC_ZSTD, RECORD_BODY_NAMED_MAX, TYPE_BLOCK, TYPE_CARRIED, TYPE_COMPRESSED, TYPE_CONTROL,
+    TYPE_FRAGMENT, TYPE_RAW, TYPE_RESENT,
 };
 use dwell_wire::{BodyWriter, Control, Numbers, Report};
 
@@ -117,7 +117,7 @@ impl Hostile {
         };
         let record_type = match kind {
             Kind::Raw => TYPE_RAW,
-            Kind::Compressed => TYPE_PRESSED,
+            Kind::Compressed => TYPE_COMPRESSED,
             Kind::Control => TYPE_CONTROL,
             Kind::Block => TYPE_BLOCK,
             Kind::Fragment => TYPE_FRAGMENT,

@@ -109,7 +109,7 @@ impl Peer {
     }
 
     fn begin_session(&mut self, asking: &[u8]) {
-        // Numbers and counts begin anew with it.
+        // Numbers and counts begin again with it.
         (self.highest, self.received, self.received_bytes) = (0, 0, self.received_bytes);
         self.put(asking);
     }

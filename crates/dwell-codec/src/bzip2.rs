@@ -10,7 +10,7 @@ use crate::id::CodecId;
 
 /// How a stream begins that has blocks of 100 kB.
 const BEGIN: &[u8; 4] = b"BZh1";
-/// What libbzip2 takes if it is not told: when to give up sorting the fast way.
+/// What libbzip2 takes by default: when to give up sorting the fast way.
 const WORK_FACTOR: u32 = 0;
 
 #[derive(Default)]

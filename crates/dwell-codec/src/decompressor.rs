@@ -33,7 +33,7 @@ impl Decompressor {
     /// # Errors
     /// If the payload is damaged, too long or made with another dictionary or codec, its data
     /// do not fit, or the build lacks the codec. If several things are wrong with a payload,
-    /// the one that is told may differ from call to call.
+    /// the one that is reported may differ from call to call.
     pub fn decompress(
         &mut self,
         codec: CodecId,

@@ -25,7 +25,7 @@ const WINDOW_DESCRIPTOR_AFTER: u8 = (18 - 10) << 3;
 /// The types of a block, RFC 8878, section 3.1.1.2.2.
 const TYPE_RAW: u32 = 0;
 const TYPE_RLE: u32 = 1;
-const TYPE_COMPRESSED: u32 = 2;
+const TYPE_COMCOMPRESSED: u32 = 2;
 
 pub(crate) struct Encoder {
     context: Context,
@@ -92,7 +92,7 @@ fn payload_of(frame: &[u8], dst: &mut [u8]) -> Option<usize> {
         return None;
     }
     match kind {
-        TYPE_COMPRESSED => {
+        TYPE_COMCOMPRESSED => {
             debug_assert_eq!(size as usize, content.len());
             dst.get_mut(..content.len())?.copy_from_slice(content);
             Some(content.len())
@@ -152,7 +152,7 @@ impl Decoder {
         self.frame[1] = WINDOW_DESCRIPTOR_AFTER;
         let decoded = context.decompress_after(history, &self.frame[..len], dst);
         self.frame[1] = WINDOW_DESCRIPTOR;
-        decoded.map_err(|Failure(number)| told(number))
+        decoded.map_err(|Failure(number)| reported(number))
     }
 
     /// Decodes a payload of at most [`SRC_LEN_MAX`] bytes.
@@ -175,7 +175,7 @@ impl Decoder {
 
     /// Puts the beginning before the payload and gives the length of both.
     fn rebuild(&mut self, payload: &[u8]) -> usize {
-        let header = 1 | TYPE_COMPRESSED << 1 | (payload.len() as u32) << 3;
+        let header = 1 | TYPE_COMCOMPRESSED << 1 | (payload.len() as u32) << 3;
         self.frame[2..PREAMBLE_LEN].copy_from_slice(&header.to_le_bytes()[..3]);
         let len = PREAMBLE_LEN + payload.len();
         self.frame[PREAMBLE_LEN..len].copy_from_slice(payload);
@@ -187,10 +187,10 @@ const _: () = assert!(HISTORY_LEN_MAX + SRC_LEN_MAX <= 1 << 18, "the window's de
 
 fn decode_error(code: zstd_safe::ErrorCode) -> DecodeError {
     // zstd's error codes are its numbers for errors, negated.
-    told(code.wrapping_neg() as u32)
+    reported(code.wrapping_neg() as u32)
 }
 
-fn told(number: u32) -> DecodeError {
+fn reported(number: u32) -> DecodeError {
     const DST_SIZE_TOO_SMALL: u32 = 70;
     const MEMORY_ALLOCATION: u32 = 64;
     match number {

@@ -95,7 +95,7 @@ fn is_mapped(map: &str, id: u32) -> bool {
 pub fn give_up(port: u16, user: Option<User>) -> io::Result<()> {
     let mut needed = NEEDED;
     if port != 0 && port < PORT_UNPRIVILEGED_MIN {
-        // The sockets to the peers are bound to it anew when one of them moves.
+        // The sockets to the peers are bound to it again when one of them moves.
         needed |= CapabilitySet::NET_BIND_SERVICE;
     }
     keep_only(needed, user)

@@ -35,10 +35,10 @@ fn main() {
     }
 }
 
-/// Nanoseconds on the CPU where they are told, otherwise those that have passed since `start`.
+/// Nanoseconds on the CPU where they are reported, otherwise those that have passed since `start`.
 fn cpu_ns(start: Clock) -> u64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let on_cpu = told.and_then(|text| text.split(' ').next()?.parse().ok());
+    let reported = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let on_cpu = reported.and_then(|text| text.split(' ').next()?.parse().ok());
     on_cpu.unwrap_or_else(|| start.elapsed().as_nanos() as u64)
 }
 
@@ -97,7 +97,7 @@ fn packet(id: usize, class: u8) -> Packet {
         flow: u64::from(class),
         group: 0,
         hold_ns,
-        pressed: false,
+        compressed: false,
     }
 }
 

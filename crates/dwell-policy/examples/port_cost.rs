@@ -66,7 +66,7 @@ fn step(port: &mut Port, id: u32, link: bool) {
         flow: u64::from(id % 64) << 32 | u64::from(id % 64),
         group: u64::from(id % 64),
         hold_ns: Packet::NEVER_HELD,
-        pressed: false,
+        compressed: false,
     };
     assert_eq!(black_box(port.arrive(now, packet)), Admission::Queued);
     if link {
@@ -74,10 +74,10 @@ fn step(port: &mut Port, id: u32, link: bool) {
     }
     while let Some(action) = port.poll(now) {
         match action {
-            Action::Press(id) => port.pressed(id, Outcome::Smaller(350), 3_000),
-            Action::PressBlock => {
+            Action::Compress(id) => port.compressed(id, Outcome::Smaller(350), 3_000),
+            Action::CompressBlock => {
                 let (first, bytes) = (port.block()[0], 300 * port.block().len() as u32);
-                port.pressed(first, Outcome::Smaller(bytes), 15_000);
+                port.compressed(first, Outcome::Smaller(bytes), 15_000);
             }
             Action::Send | Action::Drop(..) => (),
         }

@@ -65,14 +65,14 @@ impl DropReason {
     }
 }
 
-/// Why a packet went past the press.
+/// Why a packet went past the compressor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bypass {
-    /// The scheme presses nothing.
+    /// The scheme compresses nothing.
     Scheme,
-    /// It had been pressed upstream.
-    AlreadyPressed,
+    /// It had been compressed upstream.
+    AlreadyCompressed,
     /// Its class is on the exception list.
     Exception,
     /// It is too small for anything to come of it.
@@ -86,10 +86,10 @@ pub enum Bypass {
 }
 
 impl Bypass {
-    /// Every reason, in the order of [`PressAccounts::bypassed`].
+    /// Every reason, in the order of [`CompressionAccounts::bypassed`].
     pub const ALL: [Self; 7] = [
         Self::Scheme,
-        Self::AlreadyPressed,
+        Self::AlreadyCompressed,
         Self::Exception,
         Self::TooSmall,
         Self::NoTime,
@@ -101,7 +101,7 @@ impl Bypass {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scheme => "scheme",
-            Self::AlreadyPressed => "already_pressed",
+            Self::AlreadyCompressed => "already_compressed",
             Self::Exception => "exception",
             Self::TooSmall => "too_small",
             Self::NoTime => "no_time",
@@ -111,22 +111,22 @@ impl Bypass {
     }
 }
 
-/// What the press did.
+/// What the compressor did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PressAccounts {
-    /// Times that the press was at work: on a packet, or on a block of them.
-    pub presses: u64,
-    /// Packets that were given to the press.
+pub struct CompressionAccounts {
+    /// Times that the compressor was at work: on a packet, or on a block of them.
+    pub compressions: u64,
+    /// Packets that were given to the compressor.
     pub tried: u64,
     /// Packets that came out smaller: the bytes that went in.
-    pub pressed: Count,
-    /// The bytes that came out for `pressed`.
-    pub pressed_to_bytes: u64,
+    pub compressed: Count,
+    /// The bytes that came out for `compressed`.
+    pub compressed_to_bytes: u64,
     /// Packets that did not become smaller and were sent as they were.
     pub not_smaller: u64,
     /// Packets that the codec failed on; sent as they were.
     pub failed: u64,
-    /// Nanoseconds spent pressing.
+    /// Nanoseconds spent compressing.
     pub took_ns: u64,
     /// Packets that were not tried, by [`Bypass::ALL`].
     pub bypassed: [u64; Bypass::ALL.len()],
@@ -169,8 +169,8 @@ pub struct Accounts {
     /// Packets that left too late, for schemes that hold packets back: those with a
     /// [`hold_ns`](crate::Packet::hold_ns) that were in the port for longer than that.
     pub late: Late,
-    /// What the press did.
-    pub press: PressAccounts,
+    /// What the compressor did.
+    pub compress: CompressionAccounts,
 }
 
 impl Accounts {
@@ -179,7 +179,7 @@ impl Accounts {
     }
 
     pub(crate) fn bypass(&mut self, reason: Bypass) {
-        self.press.bypassed[reason as usize] += 1;
+        self.compress.bypassed[reason as usize] += 1;
     }
 
     /// All drops together.
@@ -192,11 +192,11 @@ impl Accounts {
         self.arrived.plus(self.put_back) == self.sent.plus(self.dropped_total()).plus(self.held)
     }
 
-    /// Average ratio of what was pressed: compressed / original; 1 if nothing was.
-    pub fn pressed_ratio(&self) -> f64 {
-        match self.press.pressed.bytes {
+    /// Average ratio of what was compressed: compressed / original; 1 if nothing was.
+    pub fn compressed_ratio(&self) -> f64 {
+        match self.compress.compressed.bytes {
             0 => 1.0,
-            bytes => self.press.pressed_to_bytes as f64 / bytes as f64,
+            bytes => self.compress.compressed_to_bytes as f64 / bytes as f64,
         }
     }
 }

@@ -6,12 +6,12 @@ use crate::packet::PacketId;
 /// Something for the driver to do, from [`Port::poll`](crate::Port::poll).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Press this packet and report by [`Port::pressed`](crate::Port::pressed). A port has at
-    /// most one thing in the press at any time.
-    Press(PacketId),
-    /// Press the packets of [`Port::block`](crate::Port::block) together, as one unit, and
-    /// report by [`Port::pressed`](crate::Port::pressed) with the first of them.
-    PressBlock,
+    /// Compress this packet and report by [`Port::compressed`](crate::Port::compressed). A port has at
+    /// most one thing being compressed at any time.
+    Compress(PacketId),
+    /// Compress the packets of [`Port::block`](crate::Port::block) together, as one unit, and
+    /// report by [`Port::compressed`](crate::Port::compressed) with the first of them.
+    CompressBlock,
     /// Put the units in [`Port::frame`](crate::Port::frame) on the link as one datagram, and
     /// call [`Port::link_ready`](crate::Port::link_ready) when the link can take the next.
     Send,
@@ -31,7 +31,7 @@ pub enum SendCause {
     Timer,
 }
 
-/// One unit of a frame: a packet, or a block of packets that were pressed together.
+/// One unit of a frame: a packet, or a block of packets that were compressed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameUnit {
     /// The packet; of a block, the first.
@@ -40,9 +40,9 @@ pub struct FrameUnit {
     pub bytes: u32,
     /// Its bytes when it arrived at this port; of a block, those of all its packets.
     pub original_bytes: u32,
-    /// It was pressed at this port (its pressed form is to be sent).
-    pub pressed_here: bool,
-    /// Why it went past the press; none if it was given to it, whatever came of that.
+    /// It was compressed at this port (its compressed form is to be sent).
+    pub compressed_here: bool,
+    /// Why it went past the compressor; none if it was given to it, whatever came of that.
     pub bypass: Option<Bypass>,
     /// How many packets of the block follow the first: the next so many of
     /// [`Frame::followers`]. Zero for a single packet.

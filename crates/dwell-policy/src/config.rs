@@ -7,14 +7,14 @@ use thiserror::Error;
 use crate::estimate::{Estimates, LearnedConfig};
 use crate::packet::ClassKey;
 use crate::scheme::{
-    BlockOrder, BlockPlace, BlockRules, Gather, PRESETS, Press, Queues, Scheme, Trigger,
+    BlockOrder, BlockPlace, BlockRules, CompressWhen, Gather, PRESETS, Queues, Scheme, Trigger,
 };
 
 /// How much may wait in a port. A packet that would go beyond any limit is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimit {
     /// ns-2's drop-tail rule: a packet is dropped if the packets waiting plus this one would
-    /// reach this number, so one fewer can wait. What is in the press or on the wire does not
+    /// reach this number, so one fewer can wait. What is being compressed or on the wire does not
     /// count.
     pub packets: u32,
     /// Most bytes that may wait.
@@ -47,8 +47,8 @@ pub struct FrameCost {
     pub frame_bytes: u32,
     /// Bytes that a raw unit costs beside its packet.
     pub raw_unit_bytes: u32,
-    /// Bytes that a pressed unit costs beside its compressed bytes.
-    pub pressed_unit_bytes: u32,
+    /// Bytes that a compressed unit costs beside its compressed bytes.
+    pub compressed_unit_bytes: u32,
     /// Most bytes of units, their own headers included, that one frame takes. A unit that is
     /// larger goes alone.
     pub units_bytes_max: u32,
@@ -69,7 +69,7 @@ impl FrameCost {
     pub const FREE: Self = Self {
         frame_bytes: 0,
         raw_unit_bytes: 0,
-        pressed_unit_bytes: 0,
+        compressed_unit_bytes: 0,
         units_bytes_max: 0,
         fragment_bytes: 0,
         fragment_spare_bytes: 0,
@@ -82,12 +82,13 @@ impl FrameCost {
     pub const FREE_CHUNKS: Self =
         Self { units_bytes_max: u32::MAX, units_max: u32::MAX, ..Self::FREE };
 
-    /// True if sending `packets` packets of `raw` bytes in all as one pressed unit of `pressed`
+    /// True if sending `packets` packets of `raw` bytes in all as one compressed unit of `compressed`
     /// bytes takes less than sending them raw. A result that does not gain is
     /// [`Outcome::NotSmaller`](crate::Outcome::NotSmaller), and its packets go raw.
-    pub fn gains(&self, pressed: u32, (packets, raw): (u32, u32)) -> bool {
-        let (_, pressed) = self.cut(u64::from(pressed) + u64::from(self.pressed_unit_bytes));
-        pressed < u64::from(raw) + u64::from(packets) * u64::from(self.raw_unit_bytes)
+    pub fn gains(&self, compressed: u32, (packets, raw): (u32, u32)) -> bool {
+        let (_, compressed) =
+            self.cut(u64::from(compressed) + u64::from(self.compressed_unit_bytes));
+        compressed < u64::from(raw) + u64::from(packets) * u64::from(self.raw_unit_bytes)
     }
 
     /// How many frames units of `units_bytes` in all take that go together, and their bytes with
@@ -116,9 +117,9 @@ pub struct PortConfig {
     pub frame: FrameCost,
     /// Where ratio and time come from.
     pub estimates: Estimates,
-    /// Packets below this size are not pressed, whatever the scheme.
-    pub press_bytes_min: u32,
-    /// Classes that are never pressed, by source or destination port. Any order.
+    /// Packets below this size are not compressed, whatever the scheme.
+    pub compress_bytes_min: u32,
+    /// Classes that are never compressed, by source or destination port. Any order.
     pub exceptions: Vec<ClassKey>,
 }
 
@@ -130,7 +131,7 @@ impl Default for PortConfig {
             limit: QueueLimit::default(),
             frame: FrameCost::FREE,
             estimates: Estimates::Learned(LearnedConfig::default()),
-            press_bytes_min: 0,
+            compress_bytes_min: 0,
             exceptions: Vec::new(),
         }
     }
@@ -164,7 +165,7 @@ pub enum ConfigError {
     #[error("blocks that keep their order can't move to the tail: use loose order, or the front")]
     BlockOrder,
     /// Values on the scheme's axes that contradict each other.
-    #[error("the scheme's trigger, queues and way of pressing don't go together")]
+    #[error("the scheme's trigger, queues and way of compressing don't go together")]
     Combination,
     /// What waits was queued by the rules of another kind of scheme.
     #[error("this change of scheme needs an empty port: clear it first, or let it run dry")]
@@ -203,13 +204,13 @@ pub(crate) enum LineKind {
 
 impl LineKind {
     pub(crate) fn of(scheme: &Scheme) -> Result<Self, ConfigError> {
-        match (scheme.trigger, scheme.queues, scheme.press) {
+        match (scheme.trigger, scheme.queues, scheme.compress) {
             (
                 Trigger::Immediate,
                 Queues::One,
-                Press::Never | Press::Always | Press::WaitingTime,
+                CompressWhen::Never | CompressWhen::Always | CompressWhen::WaitingTime,
             ) if scheme.gather == Gather::Packet => Ok(Self::Serial),
-            (Trigger::Backlog { packets, .. }, Queues::One, Press::Threshold) => {
+            (Trigger::Backlog { packets, .. }, Queues::One, CompressWhen::Threshold) => {
                 if packets == 0 || (scheme.gather == Gather::Packet && packets > 1) {
                     return Err(ConfigError::BlockPackets);
                 }
@@ -219,7 +220,11 @@ impl LineKind {
                 }
                 Ok(Self::Blocks(scheme.gather))
             }
-            (Trigger::Waiting { bytes_max, packets_max, .. }, Queues::One, Press::WaitingTime) => {
+            (
+                Trigger::Waiting { bytes_max, packets_max, .. },
+                Queues::One,
+                CompressWhen::WaitingTime,
+            ) => {
                 if packets_max == 0 || (scheme.gather == Gather::Packet && packets_max > 1) {
                     return Err(ConfigError::BlockPackets);
                 }
@@ -232,7 +237,7 @@ impl LineKind {
                 }
                 Ok(Self::Blocks(scheme.gather))
             }
-            (Trigger::Chunk { .. }, _, Press::Never) if scheme.gather == Gather::Packet => {
+            (Trigger::Chunk { .. }, _, CompressWhen::Never) if scheme.gather == Gather::Packet => {
                 Ok(Self::Chunks)
             }
             _ => Err(ConfigError::Combination),
@@ -245,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_limits_are_told() {
+    fn impossible_limits_are_reported() {
         let mut config = PortConfig::default();
         assert_eq!(config.check(), Ok(()));
         config.limit.packets = 1;
@@ -253,13 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn axes_that_contradict_each_other_are_told() {
+    fn axes_that_contradict_each_other_are_reported() {
         let frame = FrameCost::FREE_CHUNKS;
         let check = |scheme| PortConfig { scheme, frame, ..PortConfig::default() }.check();
         for name in PRESETS {
             assert_eq!(check(Scheme::preset(name).unwrap()), Ok(()), "{name}");
         }
-        let threshold = Scheme { press: Press::Threshold, ..Scheme::none() };
+        let threshold = Scheme { compress: CompressWhen::Threshold, ..Scheme::none() };
         assert_eq!(check(threshold), Err(ConfigError::Combination));
         let empty = Scheme::blocks(Gather::Flow, 0, 5);
         assert_eq!(check(empty), Err(ConfigError::BlockPackets));
@@ -275,8 +280,8 @@ mod tests {
         let loose = Scheme { blocks: BlockRules::PAPER, ..waiting };
         assert_eq!(check(loose), Err(ConfigError::BlockOrder));
         assert_eq!(check(Scheme::waiting(Gather::Flow, 0)), Err(ConfigError::BlockBytes));
-        let pressed_chunks = Scheme { press: Press::Always, ..Scheme::basicq(9000) };
-        assert_eq!(check(pressed_chunks), Err(ConfigError::Combination));
+        let compressed_chunks = Scheme { compress: CompressWhen::Always, ..Scheme::basicq(9000) };
+        assert_eq!(check(compressed_chunks), Err(ConfigError::Combination));
     }
 
     #[test]
@@ -289,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_scheme_is_told_with_the_known_ones() {
+    fn an_unknown_scheme_is_reported_with_the_known_ones() {
         let error = Scheme::preset("pakcet").unwrap_err();
         assert!(error.to_string().contains("packet, flow, service, host-pair, edge"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Estimates of what pressing a packet would bring and cost.
+//! Estimates of what compressing a packet would bring and cost.
 //!
 //! The paper takes ratio and time as constants ([`Estimates::Fixed`]); real traffic has
 //! neither, so the relay learns both, per flow, with the packet's class as the first guess
@@ -44,7 +44,7 @@ impl Ratio {
     }
 }
 
-/// What pressing one packet is expected to bring and cost: R and C of Eq. (2).
+/// What compressing one packet is expected to bring and cost: R and C of Eq. (2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Expected ratio R.
@@ -100,7 +100,7 @@ struct Slot {
 impl Slot {
     fn absorb(&mut self, ratio: Ratio, cost_ps_per_byte: u32) {
         self.ratio_ppm = ewma(self.ratio_ppm, ratio.ppm());
-        // A press that the scheduler interrupted says nothing about the codec: one sample
+        // A compression that the scheduler interrupted says nothing about the codec: one sample
         // may at most quadruple what is believed, before it is weighted.
         let believed = self.cost_ps_per_byte.max(100);
         let sample = cost_ps_per_byte.min(believed.saturating_mul(4));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn one_interrupted_press_does_not_spoil_the_belief() {
+    fn one_interrupted_compress_does_not_spoil_the_belief() {
         let (mut learned, config) = learned();
         for _ in 0..100 {
             learned.record((7, WEB), (1000, 400), 3_000, &config);

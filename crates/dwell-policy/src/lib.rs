@@ -1,9 +1,9 @@
-//! The decision core: which packets are pressed, when, and what the link sends next.
+//! The decision core: which packets are compressed, when, and what the link sends next.
 //!
 //! A [`Port`] is one output port of a node: the queues in front of one link. It is free of
 //! I/O. Events go in with the time at which they happened ([`Port::arrive`],
-//! [`Port::pressed`], [`Port::link_ready`], [`Port::put_back`]); after each of them, and at
-//! [`Port::next_deadline`], the driver drains [`Port::poll`] for [`Action`]s. Pressing is an action too: the driver does it (inline, on
+//! [`Port::compressed`], [`Port::link_ready`], [`Port::put_back`]); after each of them, and at
+//! [`Port::next_deadline`], the driver drains [`Port::poll`] for [`Action`]s. Compressing is an action too: the driver does it (inline, on
 //! a worker, or as a modelled cost) and reports the size and the time that it took.
 //!
 //! The core sees identifiers, lengths, classes and times. It knows nothing about bytes,
@@ -14,7 +14,7 @@
 //! not a code path. The rules come from
 //!
 //! * Shimamura, Koga, Ikenaga and Tsuru, "Compressing Packets Adaptively Inside Networks"
-//!   (IEICE Trans. Commun. E93-B, 2010), sections 3 and 5: single packets, pressed while they
+//!   (IEICE Trans. Commun. E93-B, 2010), sections 3 and 5: single packets, compressed while they
 //!   wait;
 //! * Yoshino, Koga, Shimamura and Ikenaga, "Adaptive Online Compressing Schemes Using Flow
 //!   Information on Advanced Relay Nodes", section III: blocks of packets that go the same way;
@@ -30,18 +30,18 @@ mod config;
 mod estimate;
 mod packet;
 mod port;
-mod press;
 mod scheme;
+mod waiting_time;
 
-pub use account::{Accounts, Bypass, Count, DropReason, Late, PressAccounts};
+pub use account::{Accounts, Bypass, CompressionAccounts, Count, DropReason, Late};
 pub use action::{Action, Frame, FramePacket, FrameUnit, SendCause};
 pub use backoff::{BackOff, BackOffConfig};
 pub use config::{ConfigError, FrameCost, PortConfig, QueueLimit};
 pub use estimate::{Estimate, Estimates, LearnedConfig, Ratio};
 pub use packet::{ClassKey, Packet, PacketId};
 pub use port::{Admission, Outcome, Port, PutBack};
-pub use press::waiting_time_suffices;
 pub use scheme::{
-    BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, Gather, PRESETS,
-    Passing, Press, Pull, PullPolicy, Queues, Scheme, Skip, Trigger, Unfinished,
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, CompressWhen, Gather,
+    PRESETS, Passing, Pull, PullPolicy, Queues, Scheme, Skip, Trigger, Unfinished,
 };
+pub use waiting_time::waiting_time_suffices;

@@ -56,16 +56,16 @@ pub struct Packet {
     pub destination: ClassKey,
     /// A hash of its flow (5-tuple). Equal flows must have equal hashes.
     pub flow: u64,
-    /// A hash of what [`Gather`](crate::Gather) names: packets of equal groups may be pressed
-    /// together. Packets of one flow must be of one group; of what was pressed upstream, it is that
+    /// A hash of what [`Gather`](crate::Gather) names: packets of equal groups may be compressed
+    /// together. Packets of one flow must be of one group; of what was compressed upstream, it is that
     /// of the packets in it, or [`Packet::ANY_GROUP`].
     pub group: u64,
     /// How long it may be held back to fill a frame, in nanoseconds: W of Sawabe et al.
     /// [`Packet::NEVER_HELD`] for a packet that goes at once.
     pub hold_ns: u64,
-    /// It is pressed already (by a node upstream) and must not be pressed again. It may be a block of
+    /// It is compressed already (by a node upstream) and must not be compressed again. It may be a block of
     /// several packets; here it counts as one.
-    pub pressed: bool,
+    pub compressed: bool,
 }
 
 impl Packet {

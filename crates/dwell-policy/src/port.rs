@@ -1,8 +1,8 @@
-//! One output port: the queues in front of a link, and the press beside them.
+//! One output port: the queues in front of a link, and the compressor beside them.
 //!
 //! This file is what all schemes share: events, admission, accounts. How packets wait, and
-//! which of them are pressed, is the matter of the port's *line*: [`serial`] for single packets,
-//! [`blocks`] for packets that are pressed together, [`chunks`] for packets that are held back
+//! which of them are compressed, is the matter of the port's *line*: [`serial`] for single packets,
+//! [`blocks`] for packets that are compressed together, [`chunks`] for packets that are held back
 //! to fill frames.
 
 mod blocks;
@@ -17,7 +17,7 @@ use crate::action::{Action, Frame, FramePacket};
 use crate::config::{ConfigError, LineKind, PortConfig};
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
 use crate::packet::{ClassKey, Packet, PacketId};
-use crate::press::waiting_time_suffices;
+use crate::waiting_time::waiting_time_suffices;
 use blocks::Blocks;
 use chunks::Chunks;
 use common::Common;
@@ -33,7 +33,7 @@ pub enum Admission {
     Dropped(DropReason),
 }
 
-/// What came out of the press.
+/// What came out of the compressor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The packet or block became smaller: this many bytes without any header. It must
@@ -45,12 +45,12 @@ pub enum Outcome {
     Failed,
 }
 
-/// A pressed unit that was lost on the way, and comes back to be sent again.
+/// A compressed unit that was lost on the way, and comes back to be sent again.
 #[derive(Clone, Copy, Debug)]
 pub struct PutBack<'a> {
-    /// Its packets; the first names it. Their sojourn times go on from what is told here.
+    /// Its packets; the first names it. Their sojourn times go on from what is reported here.
     pub packets: &'a [FramePacket],
-    /// Its bytes, pressed.
+    /// Its bytes, compressed.
     pub bytes: u32,
 }
 
@@ -130,21 +130,21 @@ impl Port {
         Ok(())
     }
 
-    /// Forgets what was learned about ratio and time: another codec presses from now on.
+    /// Forgets what was learned about ratio and time: another codec compresses from now on.
     pub fn forget_estimates(&mut self) {
         if let Estimates::Learned(config) = self.common.config.estimates {
             self.common.learned = Some(Box::new(Learned::new(config)));
         }
     }
 
-    /// The link's rate was measured or told anew.
+    /// The link's rate was measured or reported again.
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.common.config.rate = rate;
     }
 
     /// So many bytes the link takes at once, once it is ready: they don't wait for each other.
-    /// What is pressed when the link is about to get to it ([`Trigger::Waiting`](crate::Trigger))
-    /// is pressed so much earlier. Zero in the beginning.
+    /// What is compressed when the link is about to get to it ([`Trigger::Waiting`](crate::Trigger))
+    /// is compressed so much earlier. Zero in the beginning.
     pub fn set_burst_bytes(&mut self, burst_bytes: u64) {
         self.common.burst_bytes = burst_bytes;
     }
@@ -163,25 +163,25 @@ impl Port {
         Admission::Queued
     }
 
-    /// Event: what the last [`Action::Press`] or [`Action::PressBlock`] asked for came out
+    /// Event: what the last [`Action::Compress`] or [`Action::CompressBlock`] asked for came out
     /// after `took_ns`. A block is named by its first packet.
     ///
     /// A report about anything else is the driver's mistake and is ignored.
-    pub fn pressed(&mut self, id: PacketId, outcome: Outcome, took_ns: u64) {
+    pub fn compressed(&mut self, id: PacketId, outcome: Outcome, took_ns: u64) {
         let common = &mut self.common;
-        let known = on_line!(&mut self.line, line => line.pressed(common, id, outcome, took_ns));
-        debug_assert!(known, "{id:?} is not in the press");
+        let known = on_line!(&mut self.line, line => line.compressed(common, id, outcome, took_ns));
+        debug_assert!(known, "{id:?} is not being compressed");
     }
 
-    /// Whether pressing the frame of the last [`Action::Send`] as a whole is worth it: with
+    /// Whether compressing the frame of the last [`Action::Send`] as a whole is worth it: with
     /// nothing ahead of it, by Eq. (2) of Shimamura et al., it must leave the link no later than
-    /// unpressed. For frames of single packets that nobody pressed.
-    pub fn frame_press_suffices(&mut self) -> bool {
+    /// uncompressed. For frames of single packets that nobody compressed.
+    pub fn frame_compress_suffices(&mut self) -> bool {
         let Some(rate) = self.common.config.rate else { return false };
         let frame = &self.common.frame;
-        let single = frame.units.iter().all(|unit| unit.followers == 0 && !unit.pressed_here);
+        let single = frame.units.iter().all(|unit| unit.followers == 0 && !unit.compressed_here);
         let bytes: u32 = frame.units.iter().map(|unit| unit.bytes).sum();
-        if !single || frame.units.len() < 2 || bytes < self.common.config.press_bytes_min {
+        if !single || frame.units.len() < 2 || bytes < self.common.config.compress_bytes_min {
             return false;
         }
         let (flow, class) = Common::FRAMES;
@@ -192,14 +192,14 @@ impl Port {
         waiting_time_suffices(0, bytes, estimate, rate)
     }
 
-    /// Event: the frame of the last [`Action::Send`] was pressed as a whole, before it was sent.
-    /// Its packets were let past the press before, and are counted as pressed now; none of them came
-    /// pressed.
-    pub fn frame_pressed(&mut self, outcome: Outcome, took_ns: u64) {
-        self.common.frame_pressed(outcome, took_ns);
+    /// Event: the frame of the last [`Action::Send`] was compressed as a whole, before it was sent.
+    /// Its packets were let past the compressor before, and are counted as compressed now; none of them came
+    /// compressed.
+    pub fn frame_compressed(&mut self, outcome: Outcome, took_ns: u64) {
+        self.common.frame_compressed(outcome, took_ns);
     }
 
-    /// Event: a pressed unit was lost on the way and is to be sent again.
+    /// Event: a compressed unit was lost on the way and is to be sent again.
     ///
     /// It was let in before, so that the limit for arrivals does not hold for it; but no more
     /// can wait than that limit once again. Where packets are not gathered, only units of one
@@ -250,7 +250,7 @@ impl Port {
     }
 
     /// True if a link that becomes ready will be given a frame, now or, if packets are held back,
-    /// later. False while all that waits is in the press, or behind what is.
+    /// later. False while all that waits is being compressed, or behind what is.
     #[inline]
     pub fn can_send(&self) -> bool {
         match &self.line {
@@ -266,15 +266,15 @@ impl Port {
         &self.common.frame
     }
 
-    /// The packets that are in the press together, in their order; none if there is no block.
+    /// The packets that are being compressed together, in their order; none if there is no block.
     pub fn block(&self) -> &[PacketId] {
         match &self.line {
             Line::Serial(_) | Line::Chunks(_) => &[],
-            Line::Blocks(line) => line.in_press(),
+            Line::Blocks(line) => line.being_compressed(),
         }
     }
 
-    /// Drops everything that waits, and hands each packet to `free`. What is in the press
+    /// Drops everything that waits, and hands each packet to `free`. What is being compressed
     /// stays until it comes out.
     pub fn clear(&mut self, mut free: impl FnMut(PacketId)) {
         on_line!(&mut self.line, line => line.clear(&mut self.common, &mut free));
@@ -295,13 +295,13 @@ impl Port {
         self.common.accounts.held.packets == 0
     }
 
-    /// True if something is in the press.
-    pub fn is_pressing(&self) -> bool {
-        on_line!(&self.line, line => line.is_pressing())
+    /// True if something is being compressed.
+    pub fn is_compressing(&self) -> bool {
+        on_line!(&self.line, line => line.is_compressing())
     }
 
     /// How many packets wait for the CPU, and how many units (packets, or blocks that were
-    /// pressed) for the link.
+    /// compressed) for the link.
     #[inline]
     pub fn waiting(&self) -> (usize, usize) {
         on_line!(&self.line, line => line.waiting())
@@ -323,10 +323,10 @@ impl Port {
         self.common.estimate(flow, class, bytes)
     }
 
-    /// How long what is in the press is expected to take, in nanoseconds; zero if there is
+    /// How long what is being compressed is expected to take, in nanoseconds; zero if there is
     /// nothing.
-    pub fn press_cost_ns(&mut self) -> u64 {
-        on_line!(&self.line, line => line.press_cost_ns(&mut self.common))
+    pub fn compress_cost_ns(&mut self) -> u64 {
+        on_line!(&self.line, line => line.compress_cost_ns(&mut self.common))
     }
 
     /// What was learned of each class: ratio, picoseconds per byte, and whether it is being
@@ -335,7 +335,7 @@ impl Port {
         self.common.learned.iter().flat_map(|learned| learned.classes())
     }
 
-    /// Verifies the invariants by counting everything anew; for tests and simulations, after
+    /// Verifies the invariants by counting everything again; for tests and simulations, after
     /// each event and the polls that it asks for.
     ///
     /// # Panics
@@ -347,7 +347,7 @@ impl Port {
         assert!(accounts.balance(), "accounts don't balance: {accounts:?}");
         let waiting = on_line!(&self.line, line => line.waiting());
         let packets_max = on_line!(&self.line, line => line.packets_max(common));
-        // What comes back from the press may be one more than an arrival would find room for,
+        // What comes back from the compressor may be one more than an arrival would find room for,
         // and what was put back has room of its own.
         let room = if accounts.put_back.packets > 0 { 2 } else { 1 };
         assert!(waiting.0 + waiting.1 <= packets_max * room, "over the limit");

@@ -3,7 +3,7 @@
 use crate::backoff::BackOffConfig;
 use crate::config::ConfigError;
 
-/// What is pressed together.
+/// What is compressed together.
 ///
 /// The core compares [`Packet::group`](crate::Packet::group) only; the driver fills it with a
 /// hash of what this axis names. From Yoshino et al., section III.A.
@@ -28,17 +28,17 @@ pub enum Gather {
 pub enum Trigger {
     /// Nothing: a unit is complete at once and no packet is ever held back.
     Immediate,
-    /// Enough packets wait for one to be pressed in their shadow (Yoshino et al., section
+    /// Enough packets wait for one to be compressed in their shadow (Yoshino et al., section
     /// III.A): the queue is longer than `lead` + `packets`, and `packets` of one group are
     /// among those beyond the first `lead`.
     Backlog {
         /// The number of packets of a block, m.
         packets: u32,
-        /// How many packets the link sends while a block is being pressed, n.
+        /// How many packets the link sends while a block is being compressed, n.
         lead: u32,
     },
-    /// The link is about to get to a packet that is not pressed: then so much of its group as
-    /// waits is pressed with it, if its waiting time suffices. So blocks are as large as the
+    /// The link is about to get to a packet that is not compressed: then so much of its group as
+    /// waits is compressed with it, if its waiting time suffices. So blocks are as large as the
     /// queue allows, and nothing is held back. Ours, of Eq. (2) of Shimamura et al. and the
     /// groups of Yoshino et al.
     Waiting {
@@ -146,13 +146,13 @@ pub struct Pull {
     pub hold: bool,
 }
 
-/// When a unit is pressed.
+/// When a unit is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Press {
+pub enum CompressWhen {
     /// Never.
     Never,
-    /// Whenever it is not pressed yet.
+    /// Whenever it is not compressed yet.
     Always,
     /// When its waiting time suffices: Eq. (2) of Shimamura et al. With [`Trigger::Immediate`]
     /// and [`Trigger::Waiting`].
@@ -162,7 +162,7 @@ pub enum Press {
     Threshold,
 }
 
-/// Which traffic is left alone because pressing it brings nothing.
+/// Which traffic is left alone because compressing it brings nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Skip {
@@ -174,18 +174,18 @@ pub enum Skip {
     BackOff(BackOffConfig),
 }
 
-/// Whether packets that need no pressing wait behind those that do. Shimamura et al. draw two
-/// buffers and leave open what they mean for a packet that was pressed upstream.
+/// Whether packets that need no compressing wait behind those that do. Shimamura et al. draw two
+/// buffers and leave open what they mean for a packet that was compressed upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
     /// They do: every packet goes through the CPU queue, and all keep their order. Both queues
     /// share one limit.
     InOrder,
-    /// A packet that was pressed upstream goes straight to the relay queue, past those that
-    /// wait for the CPU: order is kept among pressed packets, and among the others, but not
+    /// A packet that was compressed upstream goes straight to the relay queue, past those that
+    /// wait for the CPU: order is kept among compressed packets, and among the others, but not
     /// between them. Each queue has the limit for itself, and what finds the relay queue full
     /// is dropped there. Fits the paper's Fig. 7.
-    PressedPass,
+    CompressedPass,
 }
 
 /// The points of [`Trigger::Backlog`] that Yoshino et al. leave open. The default is what
@@ -194,7 +194,7 @@ pub enum Passing {
 pub struct BlockRules {
     /// What is promised about order.
     pub order: BlockOrder,
-    /// What the link does when it reaches a block that is still in the press.
+    /// What the link does when it reaches a block that is still being compressed.
     pub unfinished: Unfinished,
     /// Where a finished block stands.
     pub place: BlockPlace,
@@ -208,8 +208,8 @@ pub struct BlockRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockOrder {
     /// The paper's rule to the letter. Packets of a group can pass others of their group: those
-    /// of a block that is still in the press when the link reaches it ([`Unfinished::Pass`]);
-    /// those that can't be pressed (upstream did, or it was tried in vain) and stand between
+    /// of a block that is still being compressed when the link reaches it ([`Unfinished::Pass`]);
+    /// those that can't be compressed (upstream did, or it was tried in vain) and stand between
     /// packets that become a block; and those of a block placed at the tail.
     Loose,
     /// Packets of a group leave in the order in which they arrived; what was put back excepted.
@@ -219,7 +219,7 @@ pub enum BlockOrder {
     Strict,
 }
 
-/// What the link does when it reaches a block that is still in the press.
+/// What the link does when it reaches a block that is still being compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
     /// It passes over it and sends what comes behind.
@@ -261,17 +261,17 @@ impl BlockRules {
 /// A scheme: one value on each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
-    /// What is pressed together.
+    /// What is compressed together.
     pub gather: Gather,
     /// When a gathered unit is closed.
     pub trigger: Trigger,
     /// How waiting packets are ordered.
     pub queues: Queues,
-    /// When a unit is pressed.
-    pub press: Press,
+    /// When a unit is compressed.
+    pub compress: CompressWhen,
     /// What is left alone.
     pub skip: Skip,
-    /// Whether pressed packets pass those that wait for the CPU; for [`Trigger::Immediate`].
+    /// Whether compressed packets pass those that wait for the CPU; for [`Trigger::Immediate`].
     pub passing: Passing,
     /// How blocks move in the queue; for [`Trigger::Backlog`] and [`Trigger::Waiting`].
     pub blocks: BlockRules,
@@ -317,54 +317,54 @@ impl Scheme {
         gather: Gather::Packet,
         trigger: Trigger::Immediate,
         queues: Queues::One,
-        press: Press::Never,
+        compress: CompressWhen::Never,
         skip: Skip::None,
         passing: Passing::InOrder,
         blocks: BlockRules::PAPER,
         fill: false,
     };
 
-    /// Relay only, press nothing.
+    /// Relay only, compress nothing.
     pub const fn none() -> Self {
         Self::BASE
     }
 
-    /// Press every packet, at whatever cost (the all-compression scheme of Shimamura et al.).
+    /// Compress every packet, at whatever cost (the all-compression scheme of Shimamura et al.).
     pub const fn all() -> Self {
-        Self { press: Press::Always, ..Self::BASE }
+        Self { compress: CompressWhen::Always, ..Self::BASE }
     }
 
-    /// Press a packet if its waiting time suffices (the scheme that Shimamura et al. propose),
+    /// Compress a packet if its waiting time suffices (the scheme that Shimamura et al. propose),
     /// and leave alone what turned out to be incompressible.
     pub fn packet() -> Self {
         Self {
-            press: Press::WaitingTime,
+            compress: CompressWhen::WaitingTime,
             skip: Skip::BackOff(BackOffConfig::default()),
             ..Self::BASE
         }
     }
 
-    /// Press blocks of `packets` packets of one group of `gather` while the link sends `lead`
+    /// Compress blocks of `packets` packets of one group of `gather` while the link sends `lead`
     /// others (Yoshino et al., section III). With [`Gather::Packet`] and `packets` = 1, the
     /// packet scheme that they compare with.
     pub fn blocks(gather: Gather, packets: u32, lead: u32) -> Self {
         Self {
             gather,
             trigger: Trigger::Backlog { packets, lead },
-            press: Press::Threshold,
+            compress: CompressWhen::Threshold,
             skip: Skip::BackOff(BackOffConfig::default()),
             ..Self::BASE
         }
     }
 
-    /// Press what waits of one group of `gather` when the link is about to get to it, in blocks
+    /// Compress what waits of one group of `gather` when the link is about to get to it, in blocks
     /// of at most `bytes_max`. Order is kept within each flow.
     pub fn waiting(gather: Gather, bytes_max: u32) -> Self {
         let packets_max = if matches!(gather, Gather::Packet) { 1 } else { WAITING_PACKETS_MAX };
         Self {
             gather,
             trigger: Trigger::Waiting { bytes_max, packets_max, lead_ns: WAITING_LEAD_NS },
-            press: Press::WaitingTime,
+            compress: CompressWhen::WaitingTime,
             skip: Skip::BackOff(BackOffConfig::default()),
             blocks: BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER },
             ..Self::BASE

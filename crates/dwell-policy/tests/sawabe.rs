@@ -130,7 +130,7 @@ impl World {
             flow,
             group: 0,
             hold_ns,
-            pressed: false,
+            compressed: false,
         };
         let admission = self.port.arrive(Instant::from_ns(now_ns), packet);
         assert_eq!(admission, Admission::Queued);

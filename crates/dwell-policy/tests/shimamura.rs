@@ -48,7 +48,7 @@ impl OnOff {
 enum Event {
     // The order breaks ties: a transmission's end goes before an arrival.
     LinkFree,
-    Pressed(u32),
+    Compressed(u32),
     Arrival(usize),
 }
 
@@ -56,7 +56,7 @@ enum Event {
 struct Results {
     arrived: u64,
     dropped: u64,
-    pressed: u64,
+    compressed: u64,
     delay_sum_ns: u64,
     delay_max_ns: u64,
     sent: u64,
@@ -103,9 +103,9 @@ impl World {
             }
             match event {
                 Event::LinkFree => self.port.link_ready(),
-                Event::Pressed(id) => {
+                Event::Compressed(id) => {
                     let to = (f64::from(PACKET_BYTES) * self.ratio) as u32;
-                    self.port.pressed(PacketId(id), Outcome::Smaller(to), self.cost_ns);
+                    self.port.compressed(PacketId(id), Outcome::Smaller(to), self.cost_ns);
                 }
                 Event::Arrival(n) => {
                     self.arrive(ns);
@@ -129,7 +129,7 @@ impl World {
             flow: 1,
             group: 0,
             hold_ns: Packet::NEVER_HELD,
-            pressed: false,
+            compressed: false,
         };
         let admission = self.port.arrive(Instant::from_ns(ns), packet);
         self.results.arrived += u64::from(Self::in_window(ns));
@@ -140,11 +140,11 @@ impl World {
     fn drain(&mut self, ns: u64) {
         while let Some(action) = self.port.poll(Instant::from_ns(ns)) {
             match action {
-                Action::Press(id) => {
-                    self.events.push(Reverse((ns + self.cost_ns, Event::Pressed(id.0))));
+                Action::Compress(id) => {
+                    self.events.push(Reverse((ns + self.cost_ns, Event::Compressed(id.0))));
                 }
                 Action::Send => self.send(ns),
-                Action::PressBlock | Action::Drop(..) => {
+                Action::CompressBlock | Action::Drop(..) => {
                     unreachable!("these schemes drop on arrival only")
                 }
             }
@@ -166,26 +166,26 @@ impl World {
             self.results.delay_sum_ns += delay;
             self.results.delay_max_ns = self.results.delay_max_ns.max(delay);
             self.results.sent += 1;
-            self.results.pressed += u64::from(unit.pressed_here);
+            self.results.compressed += u64::from(unit.compressed_here);
         }
     }
 }
 
 struct Mean {
     discard: f64,
-    pressed_share: f64,
+    compressed_share: f64,
     delay_s: f64,
     delay_max_s: f64,
 }
 
 fn mean(scheme: Scheme, ratio: f64) -> Mean {
     let seeds = 10; // as the paper
-    let mut mean = Mean { discard: 0.0, pressed_share: 0.0, delay_s: 0.0, delay_max_s: 0.0 };
+    let mut mean = Mean { discard: 0.0, compressed_share: 0.0, delay_s: 0.0, delay_max_s: 0.0 };
     for seed in 0..seeds {
         let r = World::new(scheme, ratio).run(seed);
         let share = 1.0 / seeds as f64;
         mean.discard += r.dropped as f64 / r.arrived as f64 * share;
-        mean.pressed_share += r.pressed as f64 / r.arrived as f64 * share;
+        mean.compressed_share += r.compressed as f64 / r.arrived as f64 * share;
         mean.delay_s += r.delay_sum_ns as f64 / r.sent as f64 / 1e9 * share;
         mean.delay_max_s += r.delay_max_ns as f64 / 1e9 * share;
     }
@@ -216,7 +216,7 @@ fn compressing_everything_makes_the_cpu_the_bottleneck() {
 fn compressing_while_waiting_discards_nothing_at_ratio_070() {
     let m = mean(Scheme::packet(), 0.7);
     near(m.discard, 0.0, 0.0);
-    near(m.pressed_share, 0.058, 0.004);
+    near(m.compressed_share, 0.058, 0.004);
     near(m.delay_s, 0.0003, 0.00005);
     assert!(m.delay_max_s < 0.0009, "{}", m.delay_max_s);
 }
@@ -225,7 +225,7 @@ fn compressing_while_waiting_discards_nothing_at_ratio_070() {
 fn compressing_while_waiting_discards_nothing_at_ratio_095() {
     let m = mean(Scheme::packet(), 0.95);
     near(m.discard, 0.0, 0.0);
-    near(m.pressed_share, 0.158, 0.006);
+    near(m.compressed_share, 0.158, 0.006);
     // One seed in ten has a mean delay of twice the others': the 95 % interval is wide.
     near(m.delay_s, 0.0009, 0.0002);
     near(m.delay_max_s, 0.0044, 0.0012);

@@ -1,4 +1,4 @@
-//! What the two proxies are told.
+//! Settings of the two proxies.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct Common {
     /// How the connection between the two is protected.
     pub security: Security,
     /// How streams are compressed.
-    pub pressing: Pressing,
+    pub compressing: Compression,
     /// What is kept within bounds.
     pub limits: Limits,
     /// The user to become once sockets are bound and keys are read, if root starts it.
@@ -39,7 +39,7 @@ pub struct Common {
 
 /// How this end compresses what it sends.
 #[derive(Clone, Debug, Default)]
-pub struct Pressing {
+pub struct Compression {
     /// The strategy; none: what the other end wishes, or the default.
     pub strategy: Option<Strategy>,
     /// The codecs to choose from, or the one of a strategy that has one; empty: the defaults.
@@ -48,12 +48,12 @@ pub struct Pressing {
     pub wish: Option<Strategy>,
 }
 
-impl Pressing {
+impl Compression {
     /// What a sender to an end that says `theirs` is to do.
     pub fn sender_config(&self, theirs: &Hello) -> StreamConfig {
         let wished = theirs.text.parse().ok().filter(|wish| is_framed(*wish));
         let strategy = match self.strategy.or(wished).unwrap_or_default() {
-            // A stream has one block in the press at a time, so that nothing would come early.
+            // A stream has one block being compressed at a time, so that nothing would come early.
             Strategy::MixOutOfOrder => Strategy::MixInOrder,
             strategy => strategy,
         };
@@ -329,11 +329,11 @@ mod tests {
 
     #[test]
     fn both_ends_have_a_say() {
-        let ours = Pressing::default();
+        let ours = Compression::default();
         assert_eq!(ours.sender_config(&hello()).strategy, Strategy::Hull);
         let wish = Hello { text: "mix".to_owned(), ..hello() };
         assert_eq!(ours.sender_config(&wish).strategy, Strategy::Mix);
-        let fixed = Pressing { strategy: Some(Strategy::All), ..ours.clone() };
+        let fixed = Compression { strategy: Some(Strategy::All), ..ours.clone() };
         assert_eq!(fixed.sender_config(&wish).strategy, Strategy::All);
         for odd in ["plain", "tcpcomp", "magic"] {
             let odd = Hello { text: odd.to_owned(), ..hello() };
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn what_the_other_end_cannot_decode_is_not_sent() {
-        let ours = Pressing::default();
+        let ours = Compression::default();
         let lz4 = Hello { codecs: 1 << CodecId::Lz4 as u8, ..hello() };
         let config = ours.sender_config(&lz4);
         assert!(config.codecs.iter().all(|spec| spec.id == CodecId::Lz4));

@@ -24,7 +24,7 @@ use crate::target::{Host, Target};
 /// How long a stream waits for room: at the ingress one may have ended a moment before it does here.
 const ROOM_TIME: Duration = Duration::from_secs(1);
 
-/// Runs an egress until the process is told to stop. `ready` is told where it listens.
+/// Runs an egress until the process is asked to stop. `ready` is notified where it listens.
 ///
 /// # Errors
 /// It can't start.
@@ -108,23 +108,23 @@ impl Running {
         match accepted {
             Ok(carrier) => {
                 let Ok(_place) = self.connections.try_acquire() else {
-                    self.engine.metrics.strangers.add(1);
+                    self.engine.metrics.unknown_peers.add(1);
                     self.engine.complain(|| format!("{peer} is sent away: too many connections"));
                     return;
                 };
                 let _open = Present::new(&self.engine.metrics.connections_open);
                 self.engine.metrics.connections_made.add(1);
                 if let Err(error) = self.serve_streams(carrier).await {
-                    self.engine.stranger(peer, &error);
+                    self.engine.unknown_peer(peer, &error);
                 }
             }
-            // Whoever only looks whether somebody listens is no stranger.
+            // Whoever only looks whether somebody listens is no unknown peer.
             Err(CarrierError::Closed) => tracing::debug!("{peer} went away without a word"),
             Err(error) => {
                 if matches!(error, CarrierError::Evicted) {
                     self.engine.metrics.evicted.add(1);
                 }
-                self.engine.stranger(peer, &error);
+                self.engine.unknown_peer(peer, &error);
             }
         }
     }

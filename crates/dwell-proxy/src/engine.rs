@@ -18,10 +18,10 @@ use tokio::sync::Notify;
 
 use crate::carrier::{Carrier, CarrierError};
 use crate::clock;
+use crate::compress::CompressorPool;
 use crate::config::{Common, ConfigError};
 use crate::hello::{Hello, Purpose};
 use crate::metrics::{Metrics, Present};
-use crate::press::PressPool;
 use crate::pump::{End, Pump};
 use crate::security::SecurityError;
 use crate::status::StatusSocket;
@@ -29,7 +29,7 @@ use crate::status::StatusSocket;
 /// Why a proxy does not start, or had to stop.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// What it was told can't be.
+    /// Its settings contradict each other.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Keys or certificates.
@@ -61,7 +61,7 @@ pub enum RunError {
     System(#[from] io::Error),
 }
 
-/// The longest that streams are waited for when the proxy is told to stop.
+/// The longest that streams are waited for when the proxy is asked to stop.
 const GRACE: Duration = Duration::from_secs(3);
 /// Complaints of one kind are logged so often at most.
 const COMPLAINTS: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ pub(crate) struct Engine {
     pub(crate) metrics: Metrics,
     pub(crate) hello: Hello,
     pub(crate) streams_max: usize,
-    press: PressPool,
+    compress: CompressorPool,
     started: dwell_base::Instant,
     /// Whether system calls are filtered.
     confined: bool,
@@ -90,12 +90,12 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(common: Common, confined: bool) -> io::Result<Self> {
         mind_short_queues();
-        let wish = common.pressing.wish.map_or("", |wish| wish.name());
+        let wish = common.compressing.wish.map_or("", |wish| wish.name());
         Ok(Self {
             metrics: Metrics::default(),
             hello: Hello::new(Purpose::Streams, BLOCK_LEN_MAX as u32, wish),
             streams_max: common.limits.streams(),
-            press: PressPool::new()?,
+            compress: CompressorPool::new()?,
             started: clock::now(),
             confined,
             complained: Mutex::new(None),
@@ -171,14 +171,14 @@ impl Engine {
     }
 
     async fn pump(&self, local: TcpStream, early: &[u8], carrier: &mut Carrier) -> io::Result<End> {
-        let config = self.common.pressing.sender_config(&carrier.theirs);
+        let config = self.common.compressing.sender_config(&carrier.theirs);
         let sender = Sender::new(&config).map_err(io::Error::other)?;
         let idle = self.common.limits.idle;
-        let pump = Pump::new(local, early, carrier, sender, &self.press, &self.metrics, idle)?;
+        let pump = Pump::new(local, early, carrier, sender, &self.compress, &self.metrics, idle)?;
         Ok(pump.run().await)
     }
 
-    /// Warns of something that strangers can cause as often as they like.
+    /// Warns of something that unknown peers can cause as often as they like.
     pub(crate) fn complain(&self, what: impl FnOnce() -> String) {
         let mut complained = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
         if complained.is_none_or(|at| at.elapsed() >= COMPLAINTS) {
@@ -188,8 +188,8 @@ impl Engine {
     }
 
     /// What is wrong with a connection that was not made, as a complaint or in silence.
-    pub(crate) fn stranger(&self, who: std::net::SocketAddr, error: &CarrierError) {
-        self.metrics.strangers.add(1);
+    pub(crate) fn unknown_peer(&self, who: std::net::SocketAddr, error: &CarrierError) {
+        self.metrics.unknown_peers.add(1);
         self.complain(|| format!("{who} is sent away: {error}"));
     }
 
@@ -211,9 +211,9 @@ impl Engine {
         }
     }
 
-    /// Waits until the process is told to stop, and then for the streams that are open, a little.
+    /// Waits until the process is asked to stop, and then for the streams that are open, a little.
     pub(crate) async fn until_stopped(&self) -> io::Result<()> {
-        told_to_stop().await?;
+        reported_to_stop().await?;
         tracing::info!("stopping: no new streams");
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Engine {
         };
         tokio::select! {
             _ = tokio::time::timeout(GRACE, ended) => {}
-            _ = told_to_stop() => {}
+            _ = reported_to_stop() => {}
         }
         let left = self.metrics.streams_open.get();
         if left > 0 {
@@ -285,7 +285,7 @@ pub(crate) fn confine(common: &Common, status: Option<&StatusSocket>) -> Result<
 }
 
 /// Until SIGTERM or SIGINT comes.
-pub(crate) async fn told_to_stop() -> io::Result<()> {
+pub(crate) async fn reported_to_stop() -> io::Result<()> {
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {

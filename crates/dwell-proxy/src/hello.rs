@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told() {
+    fn differences_are_reported() {
         let ours = Hello::new(Purpose::Streams, 1, "");
         let later = Hello { versions: (3, 4), ..ours.clone() };
         assert_eq!(ours.agree(&later), Err(HelloError::Version(3, 4)));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_known_by_the_first_byte() {
+    fn unknown_peers_are_known_by_the_first_byte() {
         assert_eq!(Hello::decode(b"G"), Err(HelloError::Magic));
         assert_eq!(Hello::decode(b"dwPY"), Err(HelloError::Magic));
         assert_eq!(Hello::decode(b"dwPX\xff\xff"), Err(HelloError::Malformed));

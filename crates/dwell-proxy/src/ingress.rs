@@ -36,7 +36,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// As many clients as the kernel lets wait may wait to be accepted.
 const QUEUE: i32 = 65_535;
 
-/// Runs an ingress until the process is told to stop. `ready` is told where it listens, and for what.
+/// Runs an ingress until the process is asked to stop. `ready` is notified where it listens, and for what.
 ///
 /// # Errors
 /// It can't start.
@@ -171,7 +171,7 @@ impl Running {
         close_politely(local).await;
     }
 
-    /// Opens a stream to a target and runs it; a SOCKS client is told how that went.
+    /// Opens a stream to a target and runs it; a SOCKS client is notified how that went.
     async fn connect(&self, mut local: TcpStream, early: Vec<u8>, target: &Target, socks: bool) {
         let opened = tokio::select! {
             opened = self.open(target) => opened,

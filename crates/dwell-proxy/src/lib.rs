@@ -23,6 +23,7 @@ pub mod allow;
 mod calls;
 mod carrier;
 mod clock;
+mod compress;
 mod config;
 mod egress;
 mod engine;
@@ -32,7 +33,6 @@ mod ingress;
 pub mod message;
 mod metrics;
 mod pool;
-mod press;
 mod pump;
 mod reception;
 pub mod security;
@@ -43,7 +43,7 @@ pub mod transfer;
 mod uplink;
 
 pub use config::{
-    Bound, Common, ConfigError, Door, Egress, Ingress, Limits, PORT, Pressing, STREAM_BYTES_MAX,
+    Bound, Common, Compression, ConfigError, Door, Egress, Ingress, Limits, PORT, STREAM_BYTES_MAX,
     is_framed, is_loopback,
 };
 pub use egress::run_egress;

@@ -67,7 +67,7 @@ impl Reason {
         }
     }
 
-    /// What a SOCKS client is told.
+    /// What a SOCKS client is informed.
     pub const fn reply(self) -> Reply {
         match self {
             Self::NotAllowed => Reply::NotAllowed,

@@ -60,7 +60,7 @@ pub(crate) struct Metrics {
     pub(crate) connections_reused: Counter,
     pub(crate) connections_failed: Counter,
     pub(crate) connections_retried: Counter,
-    pub(crate) strangers: Counter,
+    pub(crate) unknown_peers: Counter,
     pub(crate) evicted: Counter,
     pub(crate) no_descriptors: Counter,
     tx: [Counter; 7],
@@ -73,16 +73,16 @@ pub(crate) fn sender_numbers(stats: &SenderStats) -> [u64; 7] {
         stats.accepted_bytes,
         stats.wire_bytes,
         stats.raw_blocks,
-        stats.pressed_blocks,
-        stats.pressed_original_bytes,
-        stats.pressed_bytes,
-        stats.press_ns,
+        stats.compressed_blocks,
+        stats.compressed_original_bytes,
+        stats.compressed_bytes,
+        stats.compress_ns,
     ]
 }
 
 /// The numbers of a receiver that are counted, in the order of `Metrics::rx`.
 pub(crate) fn receiver_numbers(stats: &ReceiverStats) -> [u64; 4] {
-    [stats.data_bytes, stats.wire_bytes, stats.raw_blocks, stats.pressed_blocks]
+    [stats.data_bytes, stats.wire_bytes, stats.raw_blocks, stats.compressed_blocks]
 }
 
 impl Metrics {
@@ -130,7 +130,7 @@ impl Metrics {
             reused: self.connections_reused.get(),
             failed: self.connections_failed.get(),
             retried: self.connections_retried.get(),
-            strangers: self.strangers.get(),
+            unknown_peers: self.unknown_peers.get(),
             handshakes: 0,
             evicted: self.evicted.get(),
             no_descriptors: self.no_descriptors.get(),
@@ -142,25 +142,26 @@ impl Metrics {
             bytes,
             link_bytes,
             raw_blocks,
-            pressed_blocks,
-            pressed_bytes,
-            pressed_to_bytes,
-            press_ns,
+            compressed_blocks,
+            compressed_bytes,
+            compressed_to_bytes,
+            compress_ns,
         ] = self.tx.each_ref().map(Counter::get);
         StreamTx {
             bytes,
             link_bytes,
             raw_blocks,
-            pressed_blocks,
-            pressed_bytes,
-            pressed_to_bytes,
-            press_ns,
+            compressed_blocks,
+            compressed_bytes,
+            compressed_to_bytes,
+            compress_ns,
         }
     }
 
     pub(crate) fn rx(&self) -> StreamRx {
-        let [bytes, link_bytes, raw_blocks, pressed_blocks] = self.rx.each_ref().map(Counter::get);
-        StreamRx { bytes, link_bytes, raw_blocks, pressed_blocks }
+        let [bytes, link_bytes, raw_blocks, compressed_blocks] =
+            self.rx.each_ref().map(Counter::get);
+        StreamRx { bytes, link_bytes, raw_blocks, compressed_blocks }
     }
 }
 

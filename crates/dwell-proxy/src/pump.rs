@@ -12,14 +12,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dwell_stream::{AbortReason, Limits, Receiver, Sender, StreamError, Unpress};
+use dwell_stream::{AbortReason, Decompressors, Limits, Receiver, Sender, StreamError};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::carrier::Carrier;
+use crate::compress::CompressorPool;
 use crate::metrics::Metrics;
-use crate::press::PressPool;
 use crate::uplink::Uplink;
 
 /// Read at once at most.
@@ -37,13 +37,13 @@ thread_local! {
     /// What all streams of a thread use in turns.
     static SHARED: RefCell<Shared> = RefCell::new(Shared {
         bytes: vec![0; READ_BYTES],
-        unpress: Unpress::new(),
+        decompress: Decompressors::new(),
     });
 }
 
 struct Shared {
     bytes: Vec<u8>,
-    unpress: Unpress,
+    decompress: Decompressors,
 }
 
 /// How a stream ended.
@@ -65,7 +65,7 @@ pub(crate) enum End {
 pub(crate) struct Pump<'a> {
     local: TcpStream,
     carrier: &'a mut Carrier,
-    press: &'a PressPool,
+    compress: &'a CompressorPool,
     metrics: &'a Metrics,
     up: Uplink,
     receiver: Receiver,
@@ -73,7 +73,7 @@ pub(crate) struct Pump<'a> {
     received: [u64; 4],
     /// The program has said its end, which the sender knows.
     source_ended: bool,
-    /// The program was told the end.
+    /// The program was informed the end.
     sink_ended: bool,
     idle: Duration,
     moved_at: Instant,
@@ -92,7 +92,7 @@ impl<'a> Pump<'a> {
         early: &[u8],
         carrier: &'a mut Carrier,
         mut sender: Sender,
-        press: &'a PressPool,
+        compress: &'a CompressorPool,
         metrics: &'a Metrics,
         idle: Duration,
     ) -> io::Result<Self> {
@@ -105,7 +105,7 @@ impl<'a> Pump<'a> {
         Ok(Self {
             local,
             carrier,
-            press,
+            compress,
             metrics,
             up: Uplink::new(sender),
             receiver: Receiver::new(Limits::in_order()),
@@ -198,7 +198,7 @@ impl<'a> Pump<'a> {
     /// From the program to the other end; whether anything moved.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let read = self.read_local(cx)?;
-        let sent = self.up.poll(cx, self.carrier, self.press).map_err(End::Cut)?;
+        let sent = self.up.poll(cx, self.carrier, self.compress).map_err(End::Cut)?;
         Ok(read || sent)
     }
 
@@ -270,7 +270,7 @@ impl<'a> Pump<'a> {
         if !self.carrier.rest.is_empty() {
             let rest = std::mem::take(&mut self.carrier.rest);
             let taken = SHARED
-                .with_borrow_mut(|shared| self.receiver.feed(&rest, &mut shared.unpress))
+                .with_borrow_mut(|shared| self.receiver.feed(&rest, &mut shared.decompress))
                 .map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&rest[taken..]);
             return Ok(taken > 0);
@@ -286,7 +286,7 @@ impl<'a> Pump<'a> {
             if bytes.is_empty() {
                 return Err(End::Cut(io::ErrorKind::UnexpectedEof.into()));
             }
-            let taken = self.receiver.feed(bytes, &mut shared.unpress).map_err(damaged)?;
+            let taken = self.receiver.feed(bytes, &mut shared.decompress).map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&bytes[taken..]);
             Ok(true)
         })

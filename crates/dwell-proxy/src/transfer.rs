@@ -33,7 +33,7 @@ pub const FILE_PORT: u16 = 7735;
 const PIECE_BYTES: usize = 64 << 10;
 /// Pieces between the thread that reads or writes and the one that sends or receives.
 const PIECES_MAX: usize = 8;
-/// How often it is told how far it is.
+/// How often it is notified how far it is.
 const TELL: Duration = Duration::from_millis(200);
 
 /// How far a transfer is.
@@ -61,7 +61,7 @@ pub struct Summary {
 }
 
 /// Why a file did not come across. Nothing of it is left at the receiver; unless its sender was cut
-/// off just when it would have been told that all is well.
+/// off just when it would have been notified that all is well.
 #[derive(Debug, Error)]
 pub enum TransferError {
     /// Keys or certificates.
@@ -129,7 +129,7 @@ impl From<CarrierError> for TransferError {
 /// Counts towards a [`Progress`], and tells it now and then.
 struct Meter<F> {
     start: Instant,
-    told: Instant,
+    reported: Instant,
     total: Option<u64>,
     tell: F,
 }
@@ -137,7 +137,7 @@ struct Meter<F> {
 impl<F: FnMut(&Progress)> Meter<F> {
     fn new(total: Option<u64>, tell: F) -> Self {
         let start = Instant::now();
-        Self { start, told: start, total, tell }
+        Self { start, reported: start, total, tell }
     }
 
     fn at(&self, bytes: u64, link_bytes: u64) -> Progress {
@@ -145,8 +145,8 @@ impl<F: FnMut(&Progress)> Meter<F> {
     }
 
     fn moved(&mut self, bytes: u64, link_bytes: u64) {
-        if self.told.elapsed() >= TELL {
-            self.told = Instant::now();
+        if self.reported.elapsed() >= TELL {
+            self.reported = Instant::now();
             let progress = self.at(bytes, link_bytes);
             (self.tell)(&progress);
         }

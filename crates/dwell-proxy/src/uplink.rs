@@ -7,20 +7,20 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use dwell_stream::{Done, Press, Sender, SenderStats};
+use dwell_stream::{Compressors, Done, Sender, SenderStats};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::oneshot;
 
 use crate::carrier::Carrier;
 use crate::clock;
-use crate::press::PressPool;
+use crate::compress::CompressorPool;
 
 /// What is compressed on the spot, as handing it to another thread would take longer.
 const INLINE_BYTES_MAX: usize = 2 << 10;
 
 thread_local! {
     /// For what is compressed on the spot.
-    static PRESS: RefCell<Press> = RefCell::new(Press::new());
+    static COMPRESSORS: RefCell<Compressors> = RefCell::new(Compressors::new());
 }
 
 /// A sender, and how it is with its connection.
@@ -31,7 +31,7 @@ pub(crate) struct Uplink {
     /// The connection takes nothing at present, which the sender knows.
     blocked: bool,
     finishing: bool,
-    /// What the connection was told to hold of what it has not sent; zero if nothing yet, as it may have
+    /// What the connection was asked to hold of what it has not sent; zero if nothing yet, as it may have
     /// had another stream before.
     not_sent_len: u32,
 }
@@ -63,7 +63,7 @@ impl Uplink {
         &mut self,
         cx: &mut Context<'_>,
         carrier: &mut Carrier,
-        press: &PressPool,
+        compress: &CompressorPool,
     ) -> io::Result<bool> {
         let mut moved = false;
         self.follow_link(carrier)?;
@@ -71,7 +71,7 @@ impl Uplink {
             moved = true;
         }
         self.follow_link(carrier)?;
-        Ok(self.press(cx, press)? || moved)
+        Ok(self.compress(cx, compress)? || moved)
     }
 
     /// Writes once, if there is something and the connection takes it; whether it did.
@@ -135,7 +135,7 @@ impl Uplink {
     }
 
     /// Gives what waits to the compressors, and takes back what they have done.
-    fn press(&mut self, cx: &mut Context<'_>, press: &PressPool) -> io::Result<bool> {
+    fn compress(&mut self, cx: &mut Context<'_>, compress: &CompressorPool) -> io::Result<bool> {
         let mut moved = false;
         if let Some(job) = &mut self.job {
             match Pin::new(job).poll(cx) {
@@ -148,10 +148,10 @@ impl Uplink {
         }
         let Some(job) = self.sender.next_job(clock::now()) else { return Ok(moved) };
         if job.original_len() <= INLINE_BYTES_MAX {
-            let done = PRESS.with_borrow_mut(|press| job.run(press, clock::now));
+            let done = COMPRESSORS.with_borrow_mut(|compress| job.run(compress, clock::now));
             self.sender.done(done);
         } else {
-            self.job = Some(press.submit(job));
+            self.job = Some(compress.submit(job));
         }
         Ok(true)
     }

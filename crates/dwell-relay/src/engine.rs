@@ -60,16 +60,16 @@ const FIRST_PEER: u16 = 8;
 /// turn.
 const READS_IN_A_ROW: usize = 64;
 const PACKETS_IN_A_ROW: usize = 256;
-/// Bursts from a fast network wait here while a packet is pressed.
+/// Bursts from a fast network wait here while a packet is compressed.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The kernel's queue in front of the TUN; it is drained into our own at once.
 const TUN_QUEUE_PACKETS: u32 = 4_096;
-/// When the relay is told to stop, what waits may leave for so long.
+/// When the relay is asked to stop, what waits may leave for so long.
 const DRAIN_NS: u64 = 2 * SECOND_NS;
-/// A TUN that vanished is made anew this often.
+/// A TUN that vanished is made again this often.
 const TUN_RETRY_NS: u64 = SECOND_NS;
 
-/// Runs a relay until it is told to stop by SIGTERM or SIGINT. SIGHUP reads the
+/// Runs a relay until it is asked to stop by SIGTERM or SIGINT. SIGHUP reads the
 /// configuration at `path` again.
 ///
 /// # Errors
@@ -115,7 +115,7 @@ struct Engine {
     resolver: Resolver,
     /// When peers, paths and routes are looked after.
     look_after_at: Instant,
-    /// When broken sockets are made anew at the earliest.
+    /// When broken sockets are made again at the earliest.
     reopen_at: Instant,
     stopping: bool,
     /// Only the system calls that a relay needs are allowed.
@@ -468,7 +468,7 @@ impl Engine {
         while let Some(job) = self.world.worker.finished() {
             if let Some(ticket) = job.ticket {
                 let result = job.result.map(|len| len.map(|len| &job.out[..len]));
-                self.node.pressed(ticket, result, job.took_ns);
+                self.node.compressed(ticket, result, job.took_ns);
                 self.touch(ticket.peer);
             }
             self.world.worker.recycle(job);
@@ -527,7 +527,7 @@ impl Engine {
     fn lose_tun(&mut self, now: Instant) {
         self.world.tun_gone = false;
         let Some(tun) = self.world.tun.take() else { return };
-        tracing::error!("interface {} was deleted: making it anew", tun.name());
+        tracing::error!("interface {} was deleted: making it again", tun.name());
         let _ = self.poller.deregister(&tun, TUN);
         // Its routes went with it; those that refuse what it should carry stay.
         self.routes.forget_interface();

@@ -1,7 +1,7 @@
 //! A relay node without I/O: packets and datagrams in, datagrams and packets out.
 //!
 //! A [`Node`] joins the parts of both directions. Out: inner packet → peer by prefix → port
-//! (the decision core) → press → record → sealed datagram. In: datagram → session → records →
+//! (the decision core) → compress → record → sealed datagram. In: datagram → session → records →
 //! restored packet. What it needs from the world it takes through [`Env`], so that the relay
 //! drives it with sockets and tests drive pairs of it over virtual networks.
 //!
@@ -11,6 +11,7 @@
 mod bottleneck;
 mod carry;
 mod classes;
+mod compress;
 mod deadlines;
 mod delivery;
 mod diagnosis;
@@ -26,7 +27,6 @@ mod pacer;
 mod path_mtu;
 mod peer;
 mod prefixes;
-mod press;
 mod problems;
 mod reassembly;
 mod reports;
@@ -39,7 +39,7 @@ mod turns;
 mod tests;
 
 pub use diagnosis::{Parting, Unsent};
-pub use env::{Destination, Env, NodeEvent, PressJob, Pressing, Ticket};
+pub use env::{CompressJob, Compression, Destination, Env, NodeEvent, Ticket};
 pub use pacer::{Pacer, Pacing};
 pub use peer::Patience;
 pub use problems::Finding;
@@ -95,9 +95,9 @@ pub struct Node {
     handed: Vec<usize>,
     store: Store,
     decompressor: Decompressor,
-    /// A press result, a record that is cut, or restored packets on their way.
+    /// A compression result, a record that is cut, or restored packets on their way.
     scratch: Box<[u8]>,
-    /// The packets of a block on their way to the press.
+    /// The packets of a block on their way to the compressor.
     block: Vec<u8>,
     /// Who this node is to peers that are known by their public keys.
     identity: Option<Identity>,
@@ -109,7 +109,7 @@ pub struct Node {
     drops: NodeDrops,
     classes: Vec<ClassConfig>,
     patience: Patience,
-    /// The MTU of the TUN: what TCP through it is told.
+    /// The MTU of the TUN: what TCP through it is given.
     tun_mtu: u16,
     flow_seed: u64,
     /// Peers made so far.
@@ -265,7 +265,7 @@ impl Node {
         peers.map(Peer::packet_max).min().unwrap_or(1400)
     }
 
-    /// The MTU of the TUN; TCP connections through it are told to keep within.
+    /// The MTU of the TUN; TCP connections through it are asked to keep within.
     pub fn set_tun_mtu(&mut self, mtu: u16) {
         self.tun_mtu = mtu;
     }

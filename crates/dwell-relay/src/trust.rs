@@ -4,20 +4,20 @@
 //! fresh keys of them and of ephemeral ones, which are forgotten after minutes; `gate` keeps
 //! unknown peers and floods away from the arithmetic.
 //!
-//! **A pre-shared key** (`salted`): both ends exchange fresh salts in sealed hellos; from key
+//! **A pre-shared key** (`psk`): both ends exchange fresh salts in sealed hellos; from key
 //! and salts both derive the keys of a [`Session`], one per direction. A session is installed
 //! only on a hello that echoes a salt of ours that was never used before, so that a replayed
 //! hello can't bring an old session, and with it old nonces, back to life.
 //!
 //! Without a key (`security = "none"`) the same exchange runs in the clear: it still tells
-//! sessions apart, so that sequence numbers and the replay window start anew.
+//! sessions apart, so that sequence numbers and the replay window start again.
 
 mod gate;
 mod handshake;
 mod identity;
 mod keyed;
 mod noise;
-mod salted;
+mod psk;
 mod session;
 mod shares;
 #[cfg(any(test, feature = "test-peer"))]
@@ -32,7 +32,7 @@ pub(crate) use handshake::{HELLO_LEN_MAX, Offer, Opened};
 pub use handshake::{Handshake, Heard};
 pub(crate) use identity::Identity;
 pub(crate) use keyed::{Answer, Responded};
-pub(crate) use salted::From;
+pub(crate) use psk::From;
 pub use session::{OpenError, Session};
 #[cfg(any(test, feature = "test-peer"))]
 pub use test_peer::{Received, TestPeer};

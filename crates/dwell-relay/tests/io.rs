@@ -4,7 +4,7 @@
 //! these a test says so and passes. An ordinary user has them under `unshare -rn`, where
 //! /dev/net/tun may be opened.
 
-#![allow(clippy::unwrap_used, reason = "here a panic is how a failure is told")]
+#![allow(clippy::unwrap_used, reason = "here a panic is how a failure is reported")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -369,7 +369,7 @@ fn only_sockets_of_the_same_user_share_a_port() {
 }
 
 #[test]
-fn nobody_listening_is_told_and_survived() {
+fn nobody_listening_is_reported_and_survived() {
     in_namespace(|| {
         let (local, peer) = (addr("127.0.0.1:7001"), addr("127.0.0.1:7002"));
         let port = UdpPort::connect(local, peer, None, None).unwrap();

@@ -55,7 +55,7 @@ pub struct Axis {
     pub scale: Scale,
     /// From where to where; without it, all points fit.
     pub range: Option<(f64, f64)>,
-    /// On a logarithmic axis, the least value that is told apart: what is at or below it,
+    /// On a logarithmic axis, the least value that is distinguished: what is at or below it,
     /// zero above all, is drawn at the end of the axis. Without it, one is found if needed.
     pub floor: Option<f64>,
     /// If there are any, values are their indexes: 0 is the first.
@@ -212,7 +212,7 @@ impl Axis {
         self
     }
 
-    /// With the least value that is told apart, for a logarithmic axis.
+    /// With the least value that is distinguished, for a logarithmic axis.
     #[must_use]
     pub fn floor(mut self, floor: f64) -> Self {
         self.floor = Some(floor);

@@ -410,7 +410,7 @@ Shimamura 2010 Fig. 8  discard, load 1.0 [%]    1.3  1.25 (1.1 to 1.4)  -0.05 (-
 
     proptest! {
         #[test]
-        fn every_claim_is_told(paper in any::<f64>(), to in any::<f64>(), ours in any::<f64>(),
+        fn every_claim_is_reported(paper in any::<f64>(), to in any::<f64>(), ours in any::<f64>(),
             low in prop::option::of(any::<f64>())) {
             for paper_value in [PaperValue::Number(paper), PaperValue::Range(paper, to)] {
                 let claim = Claim { paper_value, ours, low, ..Claim::default() };

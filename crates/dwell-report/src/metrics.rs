@@ -123,10 +123,10 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     let help = "Packets sent compressed.";
     both(
         page,
-        ["dwell_pressed_packets_total", "dwell_pressed_bytes_total"],
+        ["dwell_compressed_packets_total", "dwell_compressed_bytes_total"],
         help,
         &label,
-        tx.pressed,
+        tx.compressed,
     );
     let mut one = |name, help, value: f64| page.counter(name, help, &label, value);
     let help = "Bytes that compression took off packets, before any header.";
@@ -135,18 +135,22 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     one("dwell_plain_bytes_total", help, f(tx.plain_bytes));
     let help = "What the link carried for datagrams that were sent again.";
     one("dwell_resent_bytes_total", help, f(tx.resent_bytes));
-    let help = "Pressed packets and blocks of other peers that were queued unopened.";
+    let help = "Compressed packets and blocks of other peers that were queued unopened.";
     one("dwell_carried_units_total", help, f(tx.carried.packets));
     let help = "Bytes of compressed packets and blocks of other peers that were queued unopened.";
     one("dwell_carried_bytes_total", help, f(tx.carried.bytes));
     one("dwell_frames_total", "Datagrams sent with packets.", f(tx.frames));
     one("dwell_wire_bytes_total", "Bytes on the link, overhead included.", f(tx.link_bytes));
-    one("dwell_presses_total", "Packets or blocks given to the press.", f(tx.presses));
-    one("dwell_tried_packets_total", "Packets given to the press.", f(tx.tried));
+    one(
+        "dwell_compressions_total",
+        "Packets or blocks given to the compressor.",
+        f(tx.compressions),
+    );
+    one("dwell_tried_packets_total", "Packets given to the compressor.", f(tx.tried));
     let help = "Packets that would not have become smaller, and were sent as they were.";
     one("dwell_expansions_avoided_total", help, f(tx.not_smaller));
-    one("dwell_press_failed_total", "Packets that the codec failed on.", f(tx.failed));
-    one("dwell_press_seconds_total", "Time spent pressing.", seconds(tx.press_ns));
+    one("dwell_compress_failed_total", "Packets that the codec failed on.", f(tx.failed));
+    one("dwell_compress_seconds_total", "Time spent compressing.", seconds(tx.compress_ns));
     let help = "Datagrams without packets: handshakes, probes, reports.";
     one("dwell_control_datagrams_total", help, f(tx.control_datagrams));
     let help = "Bytes of datagrams without packets: handshakes, probes, reports.";
@@ -202,8 +206,8 @@ fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
     let names = ["dwell_traffic_sent_packets_total", "dwell_traffic_sent_bytes_total"];
     both(page, names, help, &label, class.sent);
     let help = "Packets of the class that were sent compressed.";
-    let names = ["dwell_traffic_pressed_packets_total", "dwell_traffic_pressed_bytes_total"];
-    both(page, names, help, &label, class.pressed);
+    let names = ["dwell_traffic_compressed_packets_total", "dwell_traffic_compressed_bytes_total"];
+    both(page, names, help, &label, class.compressed);
     let help = "Packets of the class that came from the peer.";
     let names = ["dwell_traffic_received_packets_total", "dwell_traffic_received_bytes_total"];
     both(page, names, help, &label, class.received);
@@ -269,9 +273,9 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
     one("dwell_received_wire_bytes_total", "Bytes of datagrams accepted.", rx.bytes);
     one("dwell_received_packets_total", "Packets delivered.", rx.packets.packets);
     one("dwell_received_bytes_total", "Bytes of packets delivered, restored.", rx.packets.bytes);
-    one("dwell_restored_packets_total", "Packets that came pressed.", rx.pressed);
+    one("dwell_restored_packets_total", "Packets that came compressed.", rx.compressed);
     one("dwell_restored_blocks_total", "Blocks of several packets.", rx.blocks);
-    let help = "Pressed packets and blocks that went on to another peer unopened.";
+    let help = "Compressed packets and blocks that went on to another peer unopened.";
     one("dwell_received_carried_units_total", help, rx.carried.packets);
     let help = "Bytes of compressed packets and blocks that went on to another peer unopened.";
     one("dwell_received_carried_bytes_total", help, rx.carried.bytes);
@@ -305,8 +309,8 @@ fn of_class(page: &mut Page, peer: &PeerStatus, class: &ClassStatus) {
     let label = [("peer", peer.name.as_str()), ("class", &class.class)];
     let help = "Expected compressed / original.";
     page.gauge("dwell_class_ratio", help, &label, class.ratio);
-    let help = "Expected time to press a byte.";
-    page.gauge("dwell_class_press_seconds_per_byte", help, &label, class.ns_per_byte / 1e9);
+    let help = "Expected time to compress a byte.";
+    page.gauge("dwell_class_compress_seconds_per_byte", help, &label, class.ns_per_byte / 1e9);
     let backing_off = f64::from(u8::from(class.backing_off));
     page.gauge("dwell_class_backing_off", "1 while left alone.", &label, backing_off);
 }
@@ -401,8 +405,8 @@ mod tests {
             ..HistogramSummary::default()
         };
         let tx = TxStatus {
-            pressed: Count { packets: 3, bytes: 3000 },
-            pressed_to_bytes: 1000,
+            compressed: Count { packets: 3, bytes: 3000 },
+            compressed_to_bytes: 1000,
             plain_bytes: 5000,
             net_saved_bytes: -70,
             loss: RecentLoss::of(200, 78),

@@ -114,7 +114,7 @@ pub struct ConnectionCounts {
     #[serde(default)]
     pub retried: u64,
     /// Who connected and was sent away: no proxy, another key, another version, too slow.
-    pub strangers: u64,
+    pub unknown_peers: u64,
     /// Who has connected now and has not shown the key yet.
     #[serde(default)]
     pub handshakes: u64,
@@ -136,13 +136,13 @@ pub struct StreamTx {
     /// Blocks that went as they are.
     pub raw_blocks: u64,
     /// Blocks that went compressed.
-    pub pressed_blocks: u64,
+    pub compressed_blocks: u64,
     /// Bytes in these.
-    pub pressed_bytes: u64,
+    pub compressed_bytes: u64,
     /// Bytes that these became.
-    pub pressed_to_bytes: u64,
+    pub compressed_to_bytes: u64,
     /// Time spent compressing.
-    pub press_ns: u64,
+    pub compress_ns: u64,
 }
 
 /// What comes from the other proxy.
@@ -155,7 +155,7 @@ pub struct StreamRx {
     /// Blocks that came as they are.
     pub raw_blocks: u64,
     /// Blocks that came compressed.
-    pub pressed_blocks: u64,
+    pub compressed_blocks: u64,
 }
 
 /// What is said of a process that may make any system call.
@@ -193,13 +193,13 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
     );
     let _ = writeln!(
         out,
-        "connections: {} open, {} warm, {} made, {} times reused, {} failed, {} strangers, security {}",
+        "connections: {} open, {} warm, {} made, {} times reused, {} failed, {} unknown peers, security {}",
         human::count(connections.open),
         human::count(connections.warm),
         human::count(connections.made),
         human::count(connections.reused),
         human::count(connections.failed),
-        human::count(connections.strangers),
+        human::count(connections.unknown_peers),
         status.security,
     );
     let ConnectionCounts { handshakes, evicted, retried, no_descriptors, .. } = *connections;
@@ -215,20 +215,20 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
     }
     let _ = writeln!(
         out,
-        "sent: {} as {} on the link (ratio {}), {} of the blocks pressed, {} pressing",
+        "sent: {} as {} on the link (ratio {}), {} of the blocks compressed, {} compressing",
         human::bytes(tx.bytes),
         human::bytes(tx.link_bytes),
         human::ratio(ratio(tx.link_bytes, tx.bytes)),
-        human::share(tx.pressed_blocks, tx.pressed_blocks + tx.raw_blocks),
-        human::duration(tx.press_ns),
+        human::share(tx.compressed_blocks, tx.compressed_blocks + tx.raw_blocks),
+        human::duration(tx.compress_ns),
     );
     let _ = writeln!(
         out,
-        "received: {} as {} on the link (ratio {}), {} of the blocks pressed",
+        "received: {} as {} on the link (ratio {}), {} of the blocks compressed",
         human::bytes(rx.bytes),
         human::bytes(rx.link_bytes),
         human::ratio(ratio(rx.link_bytes, rx.bytes)),
-        human::share(rx.pressed_blocks, rx.pressed_blocks + rx.raw_blocks),
+        human::share(rx.compressed_blocks, rx.compressed_blocks + rx.raw_blocks),
     );
     let refused: Vec<String> = streams
         .refused
@@ -277,10 +277,10 @@ mod tests {
                 bytes: 1_000_000,
                 link_bytes: 250_000,
                 raw_blocks: 1,
-                pressed_blocks: 3,
-                pressed_bytes: 900_000,
-                pressed_to_bytes: 150_000,
-                press_ns: 2_000_000,
+                compressed_blocks: 3,
+                compressed_bytes: 900_000,
+                compressed_to_bytes: 150_000,
+                compress_ns: 2_000_000,
             },
             ..ProxyStatus::default()
         };
@@ -290,9 +290,9 @@ listens at 127.0.0.1:5432 to db:5432
 egress at hub:7734
 
 streams: 2 open of at most 1,000, 1,200 opened, 1,195 finished, 3 reset, 0 idle, 0 cut, 0 damaged
-connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 strangers, security psk
-sent: 1.0 MB as 250.0 kB on the link (ratio 0.250), 75.0 % of the blocks pressed, 2.0 ms pressing
-received: 0 B as 0 B on the link (ratio -), - of the blocks pressed
+connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 unknown_peers, security psk
+sent: 1.0 MB as 250.0 kB on the link (ratio 0.250), 75.0 % of the blocks compressed, 2.0 ms compressing
+received: 0 B as 0 B on the link (ratio -), - of the blocks compressed
 not opened: not_allowed 4
 ";
         assert_eq!(proxy_text(&status), expected);

@@ -196,7 +196,7 @@ pub struct PeerStatus {
 pub struct Count {
     /// How many.
     pub packets: u64,
-    /// Their bytes, as they were before any pressing.
+    /// Their bytes, as they were before any compressing.
     pub bytes: u64,
 }
 
@@ -232,21 +232,21 @@ pub struct TxStatus {
     /// `control_bytes`. Negative if dwell costs more than it saves.
     #[serde(default)]
     pub net_saved_bytes: i64,
-    /// Times that the press was at work: on a packet, or on a block of them.
+    /// Times that the compressor was at work: on a packet, or on a block of them.
     #[serde(default)]
-    pub presses: u64,
-    /// Packets given to the press.
+    pub compressions: u64,
+    /// Packets given to the compressor.
     pub tried: u64,
     /// Packets that came out smaller, and the bytes that went in.
-    pub pressed: Count,
-    /// The bytes that came out for `pressed`.
-    pub pressed_to_bytes: u64,
+    pub compressed: Count,
+    /// The bytes that came out for `compressed`.
+    pub compressed_to_bytes: u64,
     /// Packets that did not become smaller and were sent as they were.
     pub not_smaller: u64,
     /// Packets that the codec failed on; sent as they were.
     pub failed: u64,
-    /// Time spent pressing.
-    pub press_ns: u64,
+    /// Time spent compressing.
+    pub compress_ns: u64,
     /// Packets not tried, by reason; every reason is there, if only with zero.
     pub bypassed: BTreeMap<String, u64>,
     /// The time from a packet's arrival to its sending.
@@ -261,7 +261,7 @@ pub struct TxStatus {
     /// What the link carried for them.
     #[serde(default)]
     pub resent_bytes: u64,
-    /// Pressed packets and blocks of other peers that came for the queue unopened, whether they
+    /// Compressed packets and blocks of other peers that came for the queue unopened, whether they
     /// found room there or not, and the bytes of their records as they came. In the queue each counts
     /// as one packet.
     #[serde(default)]
@@ -306,9 +306,9 @@ impl TxStatus {
         ratio(self.link_bytes, self.sent.bytes)
     }
 
-    /// Average ratio of what was pressed: compressed / original. `None` if nothing was.
-    pub fn pressed_ratio(&self) -> Option<f64> {
-        ratio(self.pressed_to_bytes, self.pressed.bytes)
+    /// Average ratio of what was compressed: compressed / original. `None` if nothing was.
+    pub fn compressed_ratio(&self) -> Option<f64> {
+        ratio(self.compressed_to_bytes, self.compressed.bytes)
     }
 
     /// Fills in what is saved, on a link that takes this many bytes for each datagram below IP.
@@ -326,7 +326,7 @@ impl TxStatus {
     /// The bytes that compression took off packets, before any header: see `net_saved_bytes` for
     /// what is left of it on the link.
     pub fn saved_bytes(&self) -> u64 {
-        self.pressed.bytes.saturating_sub(self.pressed_to_bytes)
+        self.compressed.bytes.saturating_sub(self.compressed_to_bytes)
     }
 }
 
@@ -336,7 +336,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 
 impl From<&Accounts> for TxStatus {
     fn from(accounts: &Accounts) -> Self {
-        let press = &accounts.press;
+        let compress = &accounts.compress;
         Self {
             arrived: accounts.arrived.into(),
             sent: accounts.sent.into(),
@@ -348,16 +348,16 @@ impl From<&Accounts> for TxStatus {
             held: accounts.held.into(),
             frames: accounts.frames,
             link_bytes: accounts.link_bytes,
-            presses: press.presses,
-            tried: press.tried,
-            pressed: press.pressed.into(),
-            pressed_to_bytes: press.pressed_to_bytes,
-            not_smaller: press.not_smaller,
-            failed: press.failed,
-            press_ns: press.took_ns,
+            compressions: compress.compressions,
+            tried: compress.tried,
+            compressed: compress.compressed.into(),
+            compressed_to_bytes: compress.compressed_to_bytes,
+            not_smaller: compress.not_smaller,
+            failed: compress.failed,
+            compress_ns: compress.took_ns,
             bypassed: Bypass::ALL
                 .iter()
-                .zip(press.bypassed)
+                .zip(compress.bypassed)
                 .map(|(reason, count)| (reason.name().to_owned(), count))
                 .collect(),
             ..Self::default()
@@ -374,9 +374,9 @@ pub struct RxStatus {
     pub bytes: u64,
     /// Packets that came as they were.
     pub raw: u64,
-    /// Packets that came pressed.
-    pub pressed: u64,
-    /// Blocks that were restored; their packets count as pressed.
+    /// Packets that came compressed.
+    pub compressed: u64,
+    /// Blocks that were restored; their packets count as compressed.
     #[serde(default)]
     pub blocks: u64,
     /// Parts of records that were longer than a datagram.
@@ -388,7 +388,7 @@ pub struct RxStatus {
     pub dropped_records: BTreeMap<String, u64>,
     /// Packets delivered, with their original bytes.
     pub packets: Count,
-    /// Pressed packets and blocks that came for another peer and went to its queue unopened, whether
+    /// Compressed packets and blocks that came for another peer and went to its queue unopened, whether
     /// they found room there or not, and the bytes of their records. What is in them is not in
     /// `packets`.
     #[serde(default)]
@@ -397,7 +397,7 @@ pub struct RxStatus {
     /// they found room there or not.
     #[serde(default)]
     pub forwarded: Count,
-    /// Pressed packets and blocks that had gone too far, and were dropped.
+    /// Compressed packets and blocks that had gone too far, and were dropped.
     #[serde(default)]
     pub hop_limit: u64,
     /// Datagrams that never came, in all sessions: gaps in the sequence numbers that are older than
@@ -433,7 +433,7 @@ pub struct RxStatus {
     pub auth_failed: u64,
     /// Datagrams or records that do not follow the wire format.
     pub malformed: u64,
-    /// Pressed packets that could not be restored.
+    /// Compressed packets that could not be restored.
     pub decode_failed: u64,
     /// Records of a kind that this version does not know, left out.
     pub skipped_records: u64,
@@ -446,7 +446,7 @@ pub struct RxStatus {
 /// What was lost on the way in the last five seconds: datagrams that did not come when they were
 /// first sent, though they may have come when they were sent again.
 ///
-/// A count of the receiver's. It takes half a second for a datagram that is only late to be told from
+/// A count of the receiver's. It takes half a second for a datagram that is only late to be distinguished from
 /// one that is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecentLoss {
@@ -525,13 +525,13 @@ pub struct ClassTraffic {
     pub arrived: Count,
     /// Those that were sent.
     pub sent: Count,
-    /// Of these, those that were sent pressed; their bytes as they came.
-    pub pressed: Count,
+    /// Of these, those that were sent compressed; their bytes as they came.
+    pub compressed: Count,
     /// Packets of the class that came from the peer.
     pub received: Count,
     /// Those that were dropped, by reason; every reason is there, if only with zero.
     pub dropped: BTreeMap<String, u64>,
-    /// Those that were sent without having been given to the press, by reason, likewise.
+    /// Those that were sent without having been given to the compressor, by reason, likewise.
     #[serde(default)]
     pub bypassed: BTreeMap<String, u64>,
     /// The time from a packet's arrival to its sending.
@@ -545,9 +545,9 @@ pub struct ClassStatus {
     pub class: String,
     /// Expected ratio: compressed / original.
     pub ratio: f64,
-    /// Expected time to press a byte, in nanoseconds.
+    /// Expected time to compress a byte, in nanoseconds.
     pub ns_per_byte: f64,
-    /// Whether it is left alone for a while because pressing it brought nothing.
+    /// Whether it is left alone for a while because compressing it brought nothing.
     pub backing_off: bool,
 }
 

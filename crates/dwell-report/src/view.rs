@@ -123,7 +123,7 @@ fn sent(status: &Status) -> Table {
         Column::right("bytes"),
         Column::right("on the link"),
         Column::right("ratio"),
-        Column::right("pressed"),
+        Column::right("compressed"),
         Column::right("to"),
         Column::right("saved"),
         Column::right("dropped"),
@@ -140,8 +140,8 @@ fn sent(status: &Status) -> Table {
             human::bytes(tx.sent.bytes),
             human::bytes(tx.link_bytes),
             human::ratio(tx.link_ratio()),
-            human::share(tx.pressed.packets, tx.arrived.packets),
-            human::ratio(tx.pressed_ratio()),
+            human::share(tx.compressed.packets, tx.arrived.packets),
+            human::ratio(tx.compressed_ratio()),
             saved(tx.net_saved_bytes),
             human::share(tx.dropped_total().packets, tx.arrived.packets),
             loss(tx.loss),
@@ -164,7 +164,7 @@ fn received(status: &Status) -> Table {
         Column::left("received from"),
         Column::right("packets"),
         Column::right("bytes"),
-        Column::right("pressed"),
+        Column::right("compressed"),
         Column::right("datagrams"),
         Column::right("bytes"),
         Column::right("lost"),
@@ -176,7 +176,7 @@ fn received(status: &Status) -> Table {
             peer.name.clone(),
             human::count(rx.packets.packets),
             human::bytes(rx.packets.bytes),
-            human::share(rx.pressed, rx.pressed + rx.raw),
+            human::share(rx.compressed, rx.compressed + rx.raw),
             human::count(rx.datagrams),
             human::bytes(rx.bytes),
             loss(rx.loss),
@@ -227,7 +227,7 @@ fn notes(peer: &PeerStatus) -> String {
     let failed = ("failed".to_owned(), tx.failed);
     let notes = [
         ("dropped", reasons(dropped)),
-        ("not pressed", reasons(tx.bypassed.clone().into_iter().chain([not_smaller, failed]))),
+        ("not compressed", reasons(tx.bypassed.clone().into_iter().chain([not_smaller, failed]))),
         ("not sent", reasons(tx.send_errors.iter().map(|(error, &count)| (error, count)))),
         ("refused", reasons(refused(&peer.rx))),
         ("incomplete", reasons(peer.rx.dropped_records.clone())),
@@ -283,11 +283,11 @@ fn notes(peer: &PeerStatus) -> String {
     for class in &peer.traffic {
         let _ = writeln!(
             out,
-            "{}: class {}: {} packets sent, {} pressed, {} dropped, {} received; p99 {}",
+            "{}: class {}: {} packets sent, {} compressed, {} dropped, {} received; p99 {}",
             peer.name,
             class.class,
             human::count(class.sent.packets),
-            human::count(class.pressed.packets),
+            human::count(class.compressed.packets),
             human::count(class.dropped.values().sum()),
             human::count(class.received.packets),
             optional(class.sojourn.p99_ns_if_any(), human::duration),
@@ -341,15 +341,15 @@ hub: path_mtu for 12.00 s: Datagrams of 1472 bytes do not arrive there. Raise th
 peer  state  endpoint           security  scheme  codec       rate  round trip       heard
 hub   up     198.51.100.7:7733  psk       packet  zstd   10 Mbit/s     42.0 ms  1.00 s ago
 
-sent to  packets   bytes  on the link  ratio  pressed     to     saved  dropped   lost  waiting     p50      p99
+sent to  packets   bytes  on the link  ratio  compressed     to     saved  dropped   lost  waiting     p50      p99
 hub          950  1.1 MB     640.0 kB  0.561   80.0 %  0.500  499.4 kB    4.0 %  1.5 %       10  2.0 ms  90.0 ms
 saved: against the same packets sent without dwell, all headers counted
 
-received from  packets    bytes  pressed  datagrams    bytes   lost  refused
+received from  packets    bytes  compressed  datagrams    bytes   lost  refused
 hub                900  90.0 kB   50.0 %        700  70.0 kB  4.0 %        2
 
 hub: dropped: queue_packets 40
-hub: not pressed: no_time 150, not_smaller 5
+hub: not compressed: no_time 150, not_smaller 5
 hub: refused: auth_failed 2
 hub: incomplete: timed_out 1
 hub: datagrams lost on the way from it since the start: 10
@@ -358,7 +358,7 @@ hub: carried on from it, unopened: 70, 40.0 kB
 hub: carried on to it, unopened: 30, 12.0 kB
 hub: forwarded from it, raw or restored: 15, 1.5 kB
 hub: 12.0 kB wait there for the link to here, for 9.6 ms
-hub: class meters: 70 packets sent, 60 pressed, 5 dropped, 5 received; p99 28.1 ms
+hub: class meters: 70 packets sent, 60 compressed, 5 dropped, 5 received; p99 28.1 ms
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
         assert_eq!(status_text(&example()), expected);
@@ -376,7 +376,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
     }
 
     #[test]
-    fn a_link_further_on_is_told() {
+    fn a_link_further_on_is_reported() {
         let beyond = PeerStatus {
             name: "hub".into(),
             bottleneck_bps: Some(5_000_000),

@@ -1,12 +1,12 @@
 //! What happens next: one pending time for each actor of a fixed set.
 //!
-//! Links, presses and sources each have at most one thing coming up, so there is no heap of
+//! Links, compresses and sources each have at most one thing coming up, so there is no heap of
 //! events but a tournament in pairs: the actors play first, then the winners, until one is left.
-//! An actor whose time changes plays its matches anew, and no others.
+//! An actor whose time changes plays its matches again, and no others.
 //!
 //! Ties are frequent: connections that share a link send in step with its transmissions, to the
 //! nanosecond. Of equal times, the first actors of the agenda go in their order. The others go
-//! in an order that a hash of seed, time and actor decides, anew each time: with a fixed order
+//! in an order that a hash of seed, time and actor decides, again each time: with a fixed order
 //! the same connection would win every tie and take far more than its share. (In ns-2 the
 //! rounding of its clock decides, in reality chance does.)
 

@@ -35,14 +35,14 @@
 //! independently with probability ρ, and to wait for one chunk at most: with several classes on
 //! their timers, some wait for two. The model does not know the limit of packets per second.
 //!
-//! # Pressing while waiting
+//! # Compressing while waiting
 //!
-//! [`pressed_share_max`] is Eq. (3) of Shimamura, Koga, Ikenaga and Tsuru, "Compressing Packets
+//! [`compressed_share_max`] is Eq. (3) of Shimamura, Koga, Ikenaga and Tsuru, "Compressing Packets
 //! Adaptively Inside Networks" (IEICE Trans. Commun. E93-B(3), 2010).
 
 mod chumq;
+mod compressing;
 mod poisson;
-mod pressing;
 
 pub use chumq::{AnalysisError, ChuMq, Class, ClassModel, LateShare, Reading, overload_loss};
-pub use pressing::pressed_share_max;
+pub use compressing::compressed_share_max;

@@ -110,12 +110,12 @@ pub struct PortOutcome {
     pub name: String,
     /// By group: packets that arrived within the window.
     pub arrived: Vec<u64>,
-    /// By group: of these, packets that the port itself pressed.
-    pub pressed: Vec<u64>,
+    /// By group: of these, packets that the port itself compressed.
+    pub compressed: Vec<u64>,
     /// By group: of these, packets that it dropped.
     pub dropped: Vec<u64>,
-    /// Units pressed within the window, by when pressing ended.
-    pub presses: u64,
+    /// Units compressed within the window, by when compressing ended.
+    pub compressions: u64,
     /// Units that were lost further on and came back within the window.
     pub returned: u64,
     /// Frames sent within the window, by buffer and cause.
@@ -174,13 +174,13 @@ impl Outcome {
     /// `G.late_share` (late / delivered), `G.excess_mean_s`, `G.excess_max_s`; for TCP
     /// `G.throughput_bps` (by acknowledged packets' bytes on the wire).
     ///
-    /// For a port on link L: `L.presses`, `L.returned`, `L.pressed_share` and
-    /// `L.pressed.G`, `L.arrived.G` (packets), `L.pressed_share.G`, `L.queue_mean`,
+    /// For a port on link L: `L.compressions`, `L.returned`, `L.compressed_share` and
+    /// `L.compressed.G`, `L.arrived.G` (packets), `L.compressed_share.G`, `L.queue_mean`,
     /// `L.queue_max`, `L.frames`, `L.frame_bytes_mean`, `L.rate_bps` (bytes on the link),
     /// `L.frames_per_s`; for chunks `L.timer_share` and by buffer `L.timer_share.B`,
     /// `L.frame_bytes_mean.B`.
     ///
-    /// And `throughput_bps`, `presses`, `returned` (sums), `jain` (fairness of the flows'
+    /// And `throughput_bps`, `compressions`, `returned` (sums), `jain` (fairness of the flows'
     /// acknowledged packets).
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         let mut out = BTreeMap::new();
@@ -192,7 +192,7 @@ impl Outcome {
             self.port_metrics(port, seconds, &mut out);
         }
         let sum = |f: fn(&PortOutcome) -> u64| self.ports.iter().map(f).sum::<u64>() as f64;
-        out.insert("presses".into(), sum(|p| p.presses));
+        out.insert("compressions".into(), sum(|p| p.compressions));
         out.insert("returned".into(), sum(|p| p.returned));
         let acknowledged: u64 = self.groups.iter().map(|g| g.acknowledged_bytes).sum();
         if acknowledged > 0 {
@@ -207,20 +207,20 @@ impl Outcome {
         let mut put = |key: &str, value: f64| {
             out.insert(format!("{name}.{key}"), value);
         };
-        put("presses", port.presses as f64);
+        put("compressions", port.compressions as f64);
         put("returned", port.returned as f64);
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let sum = |counts: &[u64]| counts.iter().sum::<u64>();
-        if let Some(pressed) = share(sum(&port.pressed), sum(&port.arrived)) {
-            put("pressed_share", pressed);
+        if let Some(compressed) = share(sum(&port.compressed), sum(&port.arrived)) {
+            put("compressed_share", compressed);
         }
-        for (group, (&pressed, &arrived)) in
-            self.groups.iter().zip(port.pressed.iter().zip(&port.arrived))
+        for (group, (&compressed, &arrived)) in
+            self.groups.iter().zip(port.compressed.iter().zip(&port.arrived))
         {
-            put(&format!("pressed.{}", group.name), pressed as f64);
+            put(&format!("compressed.{}", group.name), compressed as f64);
             put(&format!("arrived.{}", group.name), arrived as f64);
-            if let Some(pressed) = share(pressed, arrived) {
-                put(&format!("pressed_share.{}", group.name), pressed);
+            if let Some(compressed) = share(compressed, arrived) {
+                put(&format!("compressed_share.{}", group.name), compressed);
             }
         }
         put("queue_mean", port.waiting_area as f64 / self.window_ns as f64);

@@ -51,7 +51,7 @@ pub struct Link {
     pub frame_ns_min: u64,
     /// The queue in front.
     pub queue: Queue,
-    /// Packets travel here in their original size: the node opens what was pressed before.
+    /// Packets travel here in their original size: the node opens what was compressed before.
     pub restored: bool,
 }
 
@@ -76,21 +76,21 @@ pub struct DropTail {
     pub bytes: Option<u64>,
 }
 
-/// A relay's output port, and what pressing costs there.
+/// A relay's output port, and what compressing costs there.
 #[derive(Clone, Debug)]
 pub struct PortPlan {
     /// The port.
     pub config: PortConfig,
-    /// What pressing brings and costs.
-    pub press: PressModel,
-    /// A unit pressed here that is lost further on comes back to the queue after this time;
+    /// What compressing brings and costs.
+    pub compress: CompressionModel,
+    /// A unit compressed here that is lost further on comes back to the queue after this time;
     /// without one it stays lost.
     pub resend_after_ns: Option<u64>,
 }
 
-/// What pressing brings and costs.
+/// What compressing brings and costs.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PressModel {
+pub enum CompressionModel {
     /// The same for every unit, as the papers have it.
     Constant {
         /// Compressed / original.
@@ -99,14 +99,14 @@ pub enum PressModel {
         time_ns: u64,
     },
     /// By class of flow, each with a distribution.
-    PerClass(Vec<PressClass>),
+    PerClass(Vec<CompressionClass>),
     /// By size, as measured.
-    Measured(Vec<PressSample>),
+    Measured(Vec<CompressionSample>),
 }
 
-/// How units of one flow class fare in the press.
+/// How units of one flow class fare being compressed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PressClass {
+pub struct CompressionClass {
     /// The group of flows that it is about.
     pub group: usize,
     /// Ratios are uniform between these.
@@ -119,7 +119,7 @@ pub struct PressClass {
 
 /// One row of a measured table; between rows ratio and time are interpolated.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PressSample {
+pub struct CompressionSample {
     /// Size of the unit.
     pub bytes: u32,
     /// Compressed / original.

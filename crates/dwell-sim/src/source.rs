@@ -139,7 +139,7 @@ impl PoissonSource {
                     return Some((at_ns as u64, self.packet_bytes));
                 }
             }
-            // A Poisson process has no memory: it begins anew at the step.
+            // A Poisson process has no memory: it begins again at the step.
             if until_ns == f64::INFINITY {
                 return None;
             }

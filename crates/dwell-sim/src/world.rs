@@ -1,14 +1,14 @@
 //! A network that runs in virtual time.
 //!
 //! Every part of it that something can happen to by itself is an actor with at most one pending
-//! time in the [`Agenda`]: the transmitter and the press of a port, a
+//! time in the [`Agenda`]: the transmitter and the compressor of a port, a
 //! port's timer, the head of the packets under way on a link, the units that come back after a
 //! loss, a source, a connection's timer. Of what happens at the same instant, **the end of a
-//! transmission goes before an arrival**: transmitters go first, then presses and ports' timers,
-//! and all others after them, in an order that chance decides anew for each instant.
+//! transmission goes before an arrival**: transmitters go first, then compresses and ports' timers,
+//! and all others after them, in an order that chance decides again for each instant.
 //!
 //! Two shortcuts save events and change nothing: a source whose first links are its own and
-//! without limit is told of when its packet reaches the first queue that others share; and where
+//! without limit is reported when its packet reaches the first queue that others share; and where
 //! nothing can happen to a packet any more, its time of arrival is computed at once.
 
 use dwell_base::Rng;
@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Plan, PlanError, Window};
 use crate::world::flow::{FlowState, Sending};
 use crate::world::link::{LinkKind, LinkState};
-use crate::world::packets::{NONE, Packet, Packets, UNPRESSED};
+use crate::world::packets::{NONE, Packet, Packets, UNCOMCOMPRESSED};
 use crate::world::statistics::Statistics;
 pub(crate) use check::check;
 
@@ -61,7 +61,7 @@ pub struct World {
 #[derive(Clone, Copy, Debug)]
 enum Actor {
     Transmitter(u32),
-    Press(u32),
+    Compress(u32),
     PortTimer(u32),
     Pipe(u32),
     Resend(u32),
@@ -71,7 +71,7 @@ enum Actor {
 
 /// Streams of random numbers that are not a flow's own.
 mod stream {
-    pub(super) const PRESS: u64 = 1 << 40;
+    pub(super) const COMPRESSORS: u64 = 1 << 40;
     pub(super) const START: u64 = 1 << 41;
 }
 
@@ -97,7 +97,7 @@ impl World {
             packets: Packets::default(),
             acks: flow::Acks::default(),
             statistics: Statistics::new(plan),
-            rng: Rng::stream(seed, stream::PRESS),
+            rng: Rng::stream(seed, stream::COMPRESSORS),
             check_invariants: plan.check_invariants,
             events: 0,
             ahead: Vec::new(),
@@ -154,7 +154,7 @@ impl World {
         self.events += 1;
         match self.actors[actor as usize] {
             Actor::Transmitter(link) => self.transmitted(link),
-            Actor::Press(link) => self.pressed(link),
+            Actor::Compress(link) => self.compressed(link),
             Actor::PortTimer(link) => {
                 self.pump(link);
             }
@@ -190,7 +190,7 @@ impl World {
             flow: n,
             detail: 0,
             next: NONE,
-            presser: UNPRESSED,
+            compressor: UNCOMCOMPRESSED,
             hop,
             back: false,
         });
@@ -222,7 +222,7 @@ impl World {
         let flow = &self.flows[packet.flow as usize];
         if hop < flow.way(back).len() {
             self.enter_link(id);
-        } else if packet.is_pressed() {
+        } else if packet.is_compressed() {
             self.open_unit(id, Self::go_on);
         } else {
             self.come_home(id);
@@ -235,7 +235,7 @@ impl World {
         let packet = &self.packets[id];
         let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
         let link = &self.links[n as usize];
-        if link.restored && packet.is_pressed() {
+        if link.restored && packet.is_compressed() {
             self.open_unit(id, Self::go_on);
         } else if matches!(link.kind, LinkKind::Port(_)) {
             self.enter_port(n, id);
@@ -278,12 +278,12 @@ impl World {
             let flow = &self.flows[packet.flow as usize];
             let next = flow.way(packet.back).get(packet.hop as usize).copied();
             let restored = next.is_none_or(|n| self.links[n as usize].restored);
-            if restored && packet.is_pressed() {
+            if restored && packet.is_compressed() {
                 if packet.next != NONE {
                     return self.follow_each(id, at_ns);
                 }
                 packet.bytes = packet.original_bytes;
-                packet.presser = UNPRESSED;
+                packet.compressor = UNCOMCOMPRESSED;
             }
             let Some(n) = next else {
                 let group = flow.group;
@@ -331,10 +331,10 @@ impl World {
         }
     }
 
-    /// Opens a pressed unit, and gives each of its packets to `then`.
+    /// Opens a compressed unit, and gives each of its packets to `then`.
     fn open_unit(&mut self, first: u32, then: fn(&mut Self, u32)) {
         let has_followers = self.packets[first].next != NONE;
-        let hops = if has_followers { self.hops_since_pressed(first) } else { 0 };
+        let hops = if has_followers { self.hops_since_compressed(first) } else { 0 };
         let mut id = first;
         while id != NONE {
             let packet = &mut self.packets[id];
@@ -343,27 +343,27 @@ impl World {
                 packet.hop += hops;
             }
             packet.bytes = packet.original_bytes;
-            packet.presser = UNPRESSED;
+            packet.compressor = UNCOMCOMPRESSED;
             packet.next = NONE;
             then(self, id);
             id = next;
         }
     }
 
-    /// How many links a unit has gone since its press.
-    fn hops_since_pressed(&self, first: u32) -> u8 {
+    /// How many links a unit has gone since its compression.
+    fn hops_since_compressed(&self, first: u32) -> u8 {
         let packet = &self.packets[first];
         let way = self.flows[packet.flow as usize].way(packet.back);
         // The last time that it was there, should its way lead there twice.
         let gone = &way[..usize::from(packet.hop)];
-        let pressed_at = gone.iter().rposition(|&n| n == u32::from(packet.presser));
-        packet.hop - pressed_at.map_or(packet.hop, |at| at as u8)
+        let compressed_at = gone.iter().rposition(|&n| n == u32::from(packet.compressor));
+        packet.hop - compressed_at.map_or(packet.hop, |at| at as u8)
     }
 
     /// A queue was full: the packet is gone, unless it is a unit that comes back.
     fn lose(&mut self, id: u32) {
         let packet = &self.packets[id];
-        if packet.is_pressed() && self.comes_back(id) {
+        if packet.is_compressed() && self.comes_back(id) {
             return;
         }
         self.drop_unit(id);
@@ -434,7 +434,7 @@ fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Vec<Actor
     }
     for (n, link) in links.iter_mut().enumerate() {
         if let LinkKind::Port(port) = &mut link.kind {
-            port.press_actor = number(Actor::Press(n as u32));
+            port.compress_actor = number(Actor::Compress(n as u32));
             port.timer_actor = number(Actor::PortTimer(n as u32));
         }
     }

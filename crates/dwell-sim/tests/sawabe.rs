@@ -9,7 +9,7 @@
 use dwell_base::Rate;
 use dwell_policy::{FrameCost, PortConfig, QueueLimit, Scheme};
 use dwell_sim::plan::{
-    DropTail, Flow, Group, Link, Plan, PortPlan, PressModel, Queue, Traffic, Window,
+    CompressionModel, DropTail, Flow, Group, Link, Plan, PortPlan, Queue, Traffic, Window,
 };
 use dwell_sim::{Outcome, World};
 
@@ -58,7 +58,7 @@ fn chunking(preset: &str) -> Queue {
             frame: FrameCost::FREE_CHUNKS,
             ..PortConfig::default()
         },
-        press: PressModel::Constant { ratio: 1.0, time_ns: 0 },
+        compress: CompressionModel::Constant { ratio: 1.0, time_ns: 0 },
         resend_after_ns: None,
     }))
 }

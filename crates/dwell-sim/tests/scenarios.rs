@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use dwell_policy::{Accounts, Press, Trigger};
+use dwell_policy::{Accounts, CompressWhen, Trigger};
 use dwell_sim::plan::{Plan, Queue, Traffic, Window};
 use dwell_sim::scenario::Options;
 use dwell_sim::{World, library};
@@ -12,7 +12,7 @@ use dwell_sim::{World, library};
 const MILLI_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1000 * MILLI_NS;
 
-/// Enough for presses to come out and timers to end; every event verifies whole queues.
+/// Enough for compresses to come out and timers to end; every event verifies whole queues.
 const EVENTS: usize = 4000;
 
 /// When something is going on: connections fill the queues, an overload has begun, and elsewhere
@@ -28,20 +28,22 @@ fn busy_from_ns(plan: &Plan) -> u64 {
     }
 }
 
-/// What ports have done: units pressed, and frames sent.
+/// What ports have done: units compressed, and frames sent.
 fn done(world: &World) -> (u64, u64) {
-    let sum = |(units, frames), port: &Accounts| (units + port.press.presses, frames + port.frames);
+    let sum = |(units, frames), port: &Accounts| {
+        (units + port.compress.compressions, frames + port.frames)
+    };
     world.accounts().fold((0, 0), sum)
 }
 
-fn has_port(plan: &Plan, wanted: impl Fn(Press, Trigger) -> bool) -> bool {
+fn has_port(plan: &Plan, wanted: impl Fn(CompressWhen, Trigger) -> bool) -> bool {
     plan.links.iter().any(|link| match &link.queue {
-        Queue::Port(port) => wanted(port.config.scheme.press, port.config.scheme.trigger),
+        Queue::Port(port) => wanted(port.config.scheme.compress, port.config.scheme.trigger),
         _ => false,
     })
 }
 
-/// Steps through a busy part of a run, and tells how many units were pressed in it.
+/// Steps through a busy part of a run, and tells how many units were compressed in it.
 fn step_through(plan: &Plan, name: &str) -> u64 {
     let mut world = World::new(plan, 1).unwrap();
     let busy_ns = busy_from_ns(plan);
@@ -62,10 +64,10 @@ fn step_through(plan: &Plan, name: &str) -> u64 {
 #[test]
 fn invariants_hold_after_every_event_of_every_scenario() {
     let options = Options { is_quick: true, ..Options::default() };
-    let mut pressed = HashMap::new();
+    let mut compressed = HashMap::new();
     for entry in library::ENTRIES {
         let scenario = entry.read(&options).unwrap();
-        let (mut presses, mut units) = (false, 0);
+        let (mut compressions, mut units) = (false, 0);
         for point in &scenario.points {
             let mut plan = point.plan.clone();
             // Long enough, whatever the scenario looks at.
@@ -73,9 +75,9 @@ fn invariants_hold_after_every_event_of_every_scenario() {
             plan.window = Window { from_ns: 0, until_ns, drain_ns: 0 };
             plan.bin_ns = None;
             let step = || step_through(&plan, entry.id);
-            units += *pressed.entry(format!("{plan:?}")).or_insert_with(step);
-            presses |= has_port(&plan, |press, _| press != Press::Never);
+            units += *compressed.entry(format!("{plan:?}")).or_insert_with(step);
+            compressions |= has_port(&plan, |compress, _| compress != CompressWhen::Never);
         }
-        assert!(!presses || units > 0, "{}: nothing was pressed", entry.id);
+        assert!(!compressions || units > 0, "{}: nothing was compressed", entry.id);
     }
 }

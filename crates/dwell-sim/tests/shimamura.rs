@@ -8,12 +8,13 @@
 use dwell_base::Rate;
 use dwell_policy::{Estimate, Estimates, PortConfig, QueueLimit, Ratio, Scheme, Skip};
 use dwell_sim::plan::{
-    Flow, Group, Link, OnOff, Plan, PortPlan, PressModel, Queue, RandomSource, Traffic, Window,
+    CompressionModel, Flow, Group, Link, OnOff, Plan, PortPlan, Queue, RandomSource, Traffic,
+    Window,
 };
 use dwell_sim::{Outcome, World};
 
 const SECOND_NS: u64 = 1_000_000_000;
-const PRESS_NS: u64 = 200_000;
+const COMPRESS_NS: u64 = 200_000;
 
 /// S → R1 … Rn → D, with a cross source at each relay but the last.
 fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
@@ -34,7 +35,7 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
     };
     let relay = |n: usize| 2 + n;
     let cross = |n: usize| 2 + relays + n;
-    let estimate = Estimate { ratio: Ratio::from_ppm((ratio * 1e6) as u32), cost_ns: PRESS_NS };
+    let estimate = Estimate { ratio: Ratio::from_ppm((ratio * 1e6) as u32), cost_ns: COMPRESS_NS };
     let port = PortPlan {
         config: PortConfig {
             scheme: Scheme { skip: Skip::None, ..scheme },
@@ -43,7 +44,7 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
             estimates: Estimates::Fixed(estimate),
             ..PortConfig::default()
         },
-        press: PressModel::Constant { ratio, time_ns: PRESS_NS },
+        compress: CompressionModel::Constant { ratio, time_ns: COMPRESS_NS },
         resend_after_ns: None,
     };
     let mut target = vec![link("s-r1".into(), 0, relay(0), Queue::Unlimited, false)];
@@ -115,9 +116,9 @@ fn no_compression_discards_one_in_two_hundred() {
 }
 
 #[test]
-fn the_scheme_discards_nothing_and_presses_one_in_six() {
+fn the_scheme_discards_nothing_and_compresses_one_in_six() {
     let plan = parking_lot(2, Scheme::packet(), 0.95);
-    let names = ["target.discard", "r1.pressed_share", "r1.queue_mean", "target.delay_mean_s"];
+    let names = ["target.discard", "r1.compressed_share", "r1.queue_mean", "target.delay_mean_s"];
     let m = mean(&plan, &names);
     near(m[0], 0.0, 0.0);
     near(m[1], 0.158, 0.006);
@@ -126,12 +127,12 @@ fn the_scheme_discards_nothing_and_presses_one_in_six() {
 }
 
 #[test]
-fn what_is_pressed_falls_along_the_chain() {
+fn what_is_compressed_falls_along_the_chain() {
     let mut plan = parking_lot(10, Scheme::packet(), 0.95);
     // Queues are short here and need no long warm-up. The shares of runs of ten seconds spread by
     // 0.006, and that of the paper's second relay lies 0.007 below their mean.
     plan.window = Window { from_ns: SECOND_NS, until_ns: 11 * SECOND_NS, drain_ns: SECOND_NS / 10 };
-    let names: Vec<String> = (1..10).map(|n| format!("r{n}.pressed_share")).collect();
+    let names: Vec<String> = (1..10).map(|n| format!("r{n}.compressed_share")).collect();
     let shares = mean(&plan, &names);
     // Table 3, target and cross together.
     let paper = [0.158, 0.117, 0.102, 0.086, 0.075, 0.063, 0.060, 0.056, 0.050];

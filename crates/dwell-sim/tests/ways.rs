@@ -28,11 +28,11 @@ fn cbr(name: &str, to: &str, rate: &str) -> String {
 }
 
 const BLOCKS: &str = "[scheme]\npreset = \"edge\"\nm = 3\nn = 3\n\
-                      [press]\nratio = 0.5\ntime = \"1ms\"\n";
+                      [compress]\nratio = 0.5\ntime = \"1ms\"\n";
 const PORT: &str = "rate = \"10mbit\"\nqueue = \"port\"\nbuffer_packets = 50";
 
 #[test]
-fn packets_that_part_before_anyone_opens_units_are_not_pressed_together() {
+fn packets_that_part_before_anyone_opens_units_are_not_compressed_together() {
     let mut text = BLOCKS.to_owned();
     text += &link("sa", "s", "r", "rate = \"100mbit\"");
     text += &link("port", "r", "c", PORT);
@@ -42,7 +42,7 @@ fn packets_that_part_before_anyone_opens_units_are_not_pressed_together() {
     text += &cbr("x", "x", "7mbit");
     text += &cbr("z", "z", "6.9mbit");
     let m = metrics(&text);
-    assert!(m["presses"] > 100.0);
+    assert!(m["compressions"] > 100.0);
     assert!(m["x.delay_max_s"] < 0.1, "went the other's way: {}", m["x.delay_max_s"]);
     assert!(m["z.delay_min_s"] > 0.5);
 }
@@ -56,7 +56,7 @@ fn a_way_may_end_where_another_goes_on() {
     text += &cbr("short", "c", "7mbit");
     text += &cbr("long", "d", "6.9mbit");
     let m = metrics(&text);
-    assert!(m["presses"] > 100.0);
+    assert!(m["compressions"] > 100.0);
     assert!(m["short.delay_max_s"] < 0.1 && m["long.delay_min_s"] > 0.5);
     assert_eq!(m["short.sent"], m["short.delivered"] + m["short.dropped"]);
 }
@@ -73,8 +73,8 @@ fn units_come_back_from_whatever_queue_they_are_lost_in() {
         text += &cbr("f", "y", "12mbit");
         let m = metrics(&text);
         assert!(m["in.returned"] > 100.0, "{queue}: {}", m["in.returned"]);
-        // What comes back has not been pressed once more.
-        assert!(m["in.pressed_share"] <= 1.0, "{queue}: {}", m["in.pressed_share"]);
+        // What comes back has not been compressed once more.
+        assert!(m["in.compressed_share"] <= 1.0, "{queue}: {}", m["in.compressed_share"]);
     }
 }
 
@@ -89,10 +89,10 @@ fn a_flow_that_comes_to_a_link_twice_meets_itself_there() {
 }
 
 /// Blocks of 40 packets do not come together in a queue of 50 that two flows share, unless both
-/// are pressed together.
+/// are compressed together.
 #[test]
-fn schemes_press_together_what_flows_have_in_common() {
-    let presses = |preset: &str, keys: [&str; 2]| {
+fn schemes_compress_together_what_flows_have_in_common() {
+    let compressions = |preset: &str, keys: [&str; 2]| {
         let scheme = BLOCKS.replace("m = 3", "m = 40");
         let mut text = scheme.replace("\"edge\"", &format!("\"{preset}\""));
         text += &link("sa", "s", "r", "rate = \"100mbit\"");
@@ -100,18 +100,22 @@ fn schemes_press_together_what_flows_have_in_common() {
         for (name, key) in ["a", "b"].into_iter().zip(keys) {
             text += &format!("{}{key}\n", cbr(name, "c", "7mbit"));
         }
-        metrics(&text)["presses"]
+        metrics(&text)["compressions"]
     };
     for (preset, key) in [("service", "service"), ("host-pair", "hosts")] {
         let common = [format!("{key} = 7"), format!("{key} = 7")];
         let common = common.each_ref().map(String::as_str);
-        assert!(presses(preset, common) > 10.0, "{preset}");
-        assert_eq!(presses("flow", common), 0.0, "{key} is nothing to flows");
-        assert_eq!(presses(preset, ["", ""]), 0.0, "{preset}: each flow has its own");
+        assert!(compressions(preset, common) > 10.0, "{preset}");
+        assert_eq!(compressions("flow", common), 0.0, "{key} is nothing to flows");
+        assert_eq!(compressions(preset, ["", ""]), 0.0, "{preset}: each flow has its own");
         let first = format!("{key} = 1");
-        assert_eq!(presses(preset, ["", &first]), 0.0, "{preset}: no number is taken");
+        assert_eq!(compressions(preset, ["", &first]), 0.0, "{preset}: no number is taken");
         let other = if key == "hosts" { "service = 7" } else { "hosts = 7" };
-        assert_eq!(presses(preset, [other, other]), 0.0, "{preset}: {other} is something else");
+        assert_eq!(
+            compressions(preset, [other, other]),
+            0.0,
+            "{preset}: {other} is something else"
+        );
     }
 }
 

@@ -8,7 +8,7 @@ use dwell_base::Rate;
 use dwell_policy::{Estimate, Estimates, Gather, PortConfig, QueueLimit, Ratio, Scheme};
 use dwell_sim::World;
 use dwell_sim::plan::{
-    DropTail, Flow, Group, Link, Plan, PortPlan, PressModel, Queue, TcpStart, Traffic, Window,
+    CompressionModel, DropTail, Flow, Group, Link, Plan, PortPlan, Queue, TcpStart, Traffic, Window,
 };
 use dwell_sim::tcp::TcpConfig;
 
@@ -67,7 +67,7 @@ fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
                 estimates: Estimates::Fixed(estimate),
                 ..PortConfig::default()
             },
-            press: PressModel::Constant { ratio, time_ns },
+            compress: CompressionModel::Constant { ratio, time_ns },
             resend_after_ns: Some(22 * MILLI_NS),
         }))
     };
@@ -115,7 +115,7 @@ fn without_compression_tcp_fills_what_it_fills_in_ns2() {
     }
 }
 
-/// 198 flows whose edges gather blocks, pressed to a share of `ratio`.
+/// 198 flows whose edges gather blocks, compressed to a share of `ratio`.
 fn with_blocks(gather: Gather, m: u32, ratio: f64) -> Plan {
     dumbbell(198, Some((Scheme::blocks(gather, m, 5), ratio)))
 }

@@ -3,7 +3,7 @@
  * A sender takes bytes of an application and gives bytes for a reliable, ordered transport; a
  * receiver undoes it. Neither reads or writes anything itself, and neither may be used by two
  * threads at once. What is compressed, and with what, is decided while the transport is busy: say
- * so by dwell_sender_blocked, and call dwell_sender_press until it returns 0.
+ * so by dwell_sender_blocked, and call dwell_sender_compress until it returns 0.
  *
  *     while more or not dwell_sender_is_finished(s):
  *         dwell_sender_accept(s, ...), at the end dwell_sender_finish(s)
@@ -12,7 +12,7 @@
  *             dwell_sender_wrote(s, now(), n)
  *             if n < len: dwell_sender_blocked(s, now()), break
  *         if all of it was taken: dwell_sender_unblocked(s)
- *         if dwell_sender_press(s, now) == 0 and blocked: wait until fd is writable
+ *         if dwell_sender_compress(s, now) == 0 and blocked: wait until fd is writable
  *
  * Times are nanoseconds of a monotonic clock of the caller's. A null pointer instead of a sender
  * or receiver is answered by 0, a null pointer or DWELL_MISUSE. */
@@ -66,7 +66,7 @@ void dwell_sender_unblocked(dwell_sender *sender);
 uint32_t dwell_sender_not_sent_len(const dwell_sender *sender);
 void dwell_sender_transport_holds(dwell_sender *sender, uint32_t len);
 /* Compresses one block if that is of use now: 1, or 0 if not. */
-int dwell_sender_press(dwell_sender *sender, uint64_t (*now_ns)(void));
+int dwell_sender_compress(dwell_sender *sender, uint64_t (*now_ns)(void));
 /* Whether the end has been taken by the transport. */
 bool dwell_sender_is_finished(const dwell_sender *sender);
 /* Bytes accepted, and bytes taken by the transport. */

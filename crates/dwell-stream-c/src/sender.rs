@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use dwell_base::Instant;
-use dwell_stream::{AbortReason, Config, Press, Sender, Strategy};
+use dwell_stream::{AbortReason, Compressors, Config, Sender, Strategy};
 
 use crate::{MISUSE, slice, text};
 
@@ -11,7 +11,7 @@ use crate::{MISUSE, slice, text};
 #[derive(Debug)]
 pub struct dwell_sender {
     sender: Sender,
-    press: Press,
+    compress: Compressors,
 }
 
 impl dwell_sender {
@@ -29,7 +29,7 @@ impl dwell_sender {
             config.buffer_len = config.buffer_len.max(block_len.saturating_mul(2));
         }
         let sender = Sender::new(&config).map_err(|error| error.to_string())?;
-        Ok(Self { sender, press: Press::new() })
+        Ok(Self { sender, compress: Compressors::new() })
     }
 }
 
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn dwell_sender_transport_holds(sender: *mut dwell_sender,
 /// # Safety
 /// `sender` must be null or a sender; `now_ns` must be null or a function that can be called.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dwell_sender_press(
+pub unsafe extern "C" fn dwell_sender_compress(
     sender: *mut dwell_sender,
     now_ns: Option<unsafe extern "C" fn() -> u64>,
 ) -> i32 {
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn dwell_sender_press(
     let (Some(this), Some(now_ns)) = (this, now_ns) else { return 0 };
     // SAFETY: by the function's own condition.
     let clock = || Instant::from_ns(unsafe { now_ns() });
-    i32::from(this.sender.press(&mut this.press, clock).is_some())
+    i32::from(this.sender.compress(&mut this.compress, clock).is_some())
 }
 
 /// See the header.

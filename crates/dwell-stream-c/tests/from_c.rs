@@ -36,7 +36,7 @@ fn a_c_program_sends_and_receives() {
     assert!(compiled.success());
     let output = Command::new(&program).env("LD_LIBRARY_PATH", &folder).output().unwrap();
     std::fs::remove_file(&program).unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
     assert_eq!(output.stdout, b"all is well\n");
 }

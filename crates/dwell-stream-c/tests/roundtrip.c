@@ -37,7 +37,7 @@ static int transfer(const char *strategy) {
         uint32_t wished = dwell_sender_not_sent_len(sender);
         CHECK(wished >= 128 << 10);
         dwell_sender_transport_holds(sender, wished);
-        dwell_sender_press(sender, now_ns);
+        dwell_sender_compress(sender, now_ns);
         size_t have = 0;
         const uint8_t *data = dwell_receiver_data(receiver, &have);
         CHECK(received + have <= sizeof got);

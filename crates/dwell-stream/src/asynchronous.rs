@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use dwell_base::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::compress::{Compressors, Decompressors};
 use crate::config::Config;
 use crate::error::{AbortReason, ConfigError};
 use crate::io::invalid;
-use crate::press::{Press, Unpress};
 use crate::receiver::{Limits, Receiver};
 use crate::sender::Sender;
 use crate::stats::{ReceiverStats, SenderStats};
@@ -31,7 +31,7 @@ pub struct AsyncStreamWriter<W, C> {
     transport: W,
     clock: C,
     sender: Sender,
-    press: Press,
+    compress: Compressors,
 }
 
 impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, C> {
@@ -40,7 +40,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
     /// # Errors
     /// If the configuration asks for what is not possible.
     pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
-        Ok(Self { transport, clock, sender: Sender::new(config)?, press: Press::new() })
+        Ok(Self { transport, clock, sender: Sender::new(config)?, compress: Compressors::new() })
     }
 
     /// Gives the stream up: drops what waits, and tells the receiver why. Then flush.
@@ -54,7 +54,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
         self.sender.not_sent_len()
     }
 
-    /// The transport was told so: see [`Sender::transport_holds`].
+    /// The transport was notified so: see [`Sender::transport_holds`].
     pub fn transport_holds(&mut self, len: u32) {
         self.sender.transport_holds(len);
     }
@@ -81,7 +81,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
             let wire = self.sender.wire(now);
             if wire.is_empty() {
                 self.sender.unblocked();
-                if self.sender.press(&mut self.press, &mut self.clock).is_none() {
+                if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
                     return Poll::Ready(Ok(()));
                 }
                 continue;
@@ -92,7 +92,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     self.sender.blocked((self.clock)());
-                    if self.sender.press(&mut self.press, &mut self.clock).is_none() {
+                    if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
                         return Poll::Pending;
                     }
                 }
@@ -146,7 +146,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncWrite for AsyncS
 pub struct AsyncStreamReader<R> {
     transport: R,
     receiver: Receiver,
-    unpress: Unpress,
+    decompress: Decompressors,
     buf: Vec<u8>,
     fed: usize,
     filled: usize,
@@ -156,7 +156,7 @@ impl<R: AsyncRead + Unpin> AsyncStreamReader<R> {
     /// A reader at the beginning of its stream.
     pub fn new(transport: R, limits: Limits) -> Self {
         let (receiver, buf) = (Receiver::new(limits), vec![0; READ_LEN]);
-        Self { transport, receiver, unpress: Unpress::new(), buf, fed: 0, filled: 0 }
+        Self { transport, receiver, decompress: Decompressors::new(), buf, fed: 0, filled: 0 }
     }
 
     /// The account so far.
@@ -175,7 +175,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for AsyncStreamReader<R> {
         loop {
             if this.fed < this.filled {
                 let bytes = &this.buf[this.fed..this.filled];
-                this.fed += this.receiver.feed(bytes, &mut this.unpress).map_err(invalid)?;
+                this.fed += this.receiver.feed(bytes, &mut this.decompress).map_err(invalid)?;
             }
             if !this.receiver.data().is_empty() || this.receiver.is_finished() {
                 let len = this.receiver.data().len().min(out.remaining());

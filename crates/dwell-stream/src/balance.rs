@@ -43,14 +43,14 @@ impl Balance {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// Something is done. `pressed` if the application has more than there is room for; the transport
+    /// Something is done. `compressed` if the application has more than there is room for; the transport
     /// should have had nothing left to send for so long.
-    pub(crate) fn works(&mut self, now: Instant, pressed: bool, drained_ns: u64) {
+    pub(crate) fn works(&mut self, now: Instant, compressed: bool, drained_ns: u64) {
         let gain = self.gain(now);
         if let Some(since) = self.waiting_since.take() {
             self.move_for(now.since_ns(since).min(WAIT_NS_MAX), -gain);
         }
-        if !pressed {
+        if !compressed {
             self.unrefused_since = None;
             return;
         }

@@ -6,6 +6,7 @@ use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, HISTORY_LEN_MAX};
 
+use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::depth::Depth;
 use crate::error::AbortReason;
@@ -14,7 +15,6 @@ use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
 use crate::hull::Offer;
 use crate::look::{Look, look};
-use crate::press::{Done, Job};
 use crate::stats::SenderStats;
 use crate::steering::Steering;
 use crate::strategy::Strategy;
@@ -24,7 +24,7 @@ const BLOCKS_MAX: usize = 1024;
 /// The most empty buffers that are kept to be used again.
 const SPARE_MAX: usize = 4;
 /// A block that is not full is compressed from this length on if the link is busy, in bytes.
-const OPEN_PRESS_MIN: usize = 2 << 10;
+const OPEN_COMPRESS_MIN: usize = 2 << 10;
 
 /// The line of blocks of one sender.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Blocks {
     next_index: u64,
     /// Where in the stream the block that is not full begins.
     open_start: u64,
-    /// Whether the receiver was told to expect a history.
+    /// Whether the receiver was asked to expect a history.
     with_history: bool,
     /// What later blocks can refer to.
     history: History,
@@ -54,7 +54,7 @@ pub(crate) struct Blocks {
     offered_at: Option<Instant>,
     depth: Depth,
     /// The application had more than there was room for, and it has not all gone since.
-    pressed: bool,
+    compressed: bool,
     /// The link took no more, and nothing since.
     busy: bool,
     finishing: bool,
@@ -93,9 +93,9 @@ enum State {
     /// Goes as it is.
     Final(Vec<u8>),
     /// A job has its bytes.
-    InPress,
+    Compressing,
     /// With this codec, and whether it refers to earlier ones.
-    Pressed(CodecId, bool, Vec<u8>),
+    Compressed(CodecId, bool, Vec<u8>),
 }
 
 /// What the transport is taking.
@@ -151,7 +151,7 @@ impl Blocks {
             history: History::default(),
             offered_at: None,
             depth: Depth::new(config),
-            pressed: false,
+            compressed: false,
             busy: false,
             finishing: false,
             ended: false,
@@ -200,7 +200,7 @@ impl Blocks {
                 self.close();
             }
         }
-        self.pressed |= self.room() < self.block_len;
+        self.compressed |= self.room() < self.block_len;
         self.stats.accepted_bytes += taken as u64;
         taken
     }
@@ -208,7 +208,7 @@ impl Blocks {
     pub(crate) fn finish(&mut self) {
         if !self.finishing {
             self.finishing = true;
-            self.pressed = false;
+            self.compressed = false;
             self.close();
         }
     }
@@ -247,7 +247,7 @@ impl Blocks {
         if !self.out.rest().is_empty() && self.offered_at.is_none() {
             self.offered_at = Some(now);
             self.steering.link.offered(now);
-            self.steering.works(now, self.pressed);
+            self.steering.works(now, self.compressed);
         }
         self.out.rest()
     }
@@ -272,7 +272,7 @@ impl Blocks {
             let out = std::mem::take(&mut self.out);
             self.keep(out.bytes);
             if self.held == 0 {
-                self.pressed = false;
+                self.compressed = false;
                 self.steering.link.starved(now);
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
@@ -318,16 +318,16 @@ impl Blocks {
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
         let job = self.choose_job(now);
         if job.is_some() {
-            self.steering.works(now, self.pressed);
-        } else if self.busy && self.room() < self.block_len && self.all_pressed() {
+            self.steering.works(now, self.compressed);
+        } else if self.busy && self.room() < self.block_len && self.all_compressed() {
             self.steering.waits(now);
         }
         job
     }
 
     /// Whether all that waits is compressed: what can't be says nothing of how much time there is.
-    fn all_pressed(&self) -> bool {
-        self.queue.iter().all(|block| matches!(block.state, State::Pressed(..)))
+    fn all_compressed(&self) -> bool {
+        self.queue.iter().all(|block| matches!(block.state, State::Compressed(..)))
     }
 
     fn choose_job(&mut self, now: Instant) -> Option<Job> {
@@ -335,7 +335,7 @@ impl Blocks {
         // Only if the application has left it so: if it is the buffer that is full, the block will
         // be filled when there is room again.
         let missing = ROOM + self.block_len - self.open.len();
-        let left_open = self.open.len() >= ROOM + OPEN_PRESS_MIN && self.room() >= missing;
+        let left_open = self.open.len() >= ROOM + OPEN_COMPRESS_MIN && self.room() >= missing;
         if first.is_none() && self.busy && left_open {
             self.close();
         }
@@ -347,7 +347,7 @@ impl Blocks {
             self.steering.codec(now, (block.part.original_len, block.part.look), self.busy)?;
         let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
-        let State::Raw(bytes) = std::mem::replace(state, State::InPress) else { return None };
+        let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };
         // The header of a compressed block is two bytes longer.
         let len_max = part.original_len.saturating_sub(3);
         Some(Job { index: part.index, spec, block: bytes, look: part.look, history, len_max })
@@ -385,11 +385,11 @@ impl Blocks {
     }
 
     pub(crate) fn done(&mut self, done: Done) {
-        let pressing = done.pressing();
+        let compressing = done.compressing();
         let Done { mut job, payload, took_ns } = done;
-        let used = pressing.pressed_len.unwrap_or(pressing.original_len);
-        self.steering.pressed(&pressing, job.look);
-        self.stats.pressed_with(&pressing, took_ns);
+        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
+        self.steering.compressed(&compressing, job.look);
+        self.stats.compressed_with(&compressing, took_ns);
         // Gone if the stream was aborted meanwhile.
         let refers = job.refers();
         self.spare_history = std::mem::take(&mut job.history);
@@ -398,7 +398,7 @@ impl Blocks {
         match payload {
             Some(payload) => {
                 self.held -= block.part.original_len - used;
-                block.state = State::Pressed(job.spec.id, refers, payload);
+                block.state = State::Compressed(job.spec.id, refers, payload);
                 self.keep(job.block);
             }
             None => {
@@ -457,11 +457,11 @@ impl Blocks {
             self.queue.iter().take_while(|block| block.part.index - oldest <= self.reorder);
         for (at, block) in reachable.enumerate() {
             match block.state {
-                State::InPress => {}
+                State::Compressing => {}
                 State::Raw(_) => {
                     let len = block.part.original_len;
                     let is_full = len >= self.block_len;
-                    let offer = Offer { len, is_full, more: self.pressed };
+                    let offer = Offer { len, is_full, more: self.compressed };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
                 _ => return Some(at),
@@ -481,8 +481,8 @@ impl Blocks {
         let (codec, refers, bytes, regret) = match state {
             State::Raw(bytes) => (None, false, bytes, Some(part)),
             State::Final(bytes) => (None, false, bytes, None),
-            State::Pressed(codec, refers, bytes) => (Some(codec), refers, bytes, None),
-            State::InPress => return,
+            State::Compressed(codec, refers, bytes) => (Some(codec), refers, bytes, None),
+            State::Compressing => return,
         };
         let Part { index, original_len, check, .. } = part;
         let kept = part.kept == Some(true);

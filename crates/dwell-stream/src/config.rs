@@ -1,4 +1,4 @@
-//! What a sender is told.
+//! Settings of a sender.
 
 use dwell_codec::{CodecId, CodecSpec, ParseSpecError, SRC_LEN_MAX};
 use serde::{Deserialize, Serialize};
@@ -170,18 +170,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_told() {
-        let told = |change: fn(&mut Config)| {
+    fn what_is_out_of_range_is_reported() {
+        let reported = |change: fn(&mut Config)| {
             let mut config = Config::default();
             change(&mut config);
             config.check().unwrap_err().to_string()
         };
-        assert!(told(|c| c.block_len = 5000).contains("power of two from 4096 to 65536"));
-        assert!(told(|c| c.block_len = 1 << 17).contains("power of two"));
-        assert!(told(|c| c.buffer_len = 100).contains("two blocks (131072 bytes)"));
-        assert!(told(|c| c.mss = 10).contains("at least 64"));
-        assert!(told(|c| c.reorder_max = 65).contains("at most 64"));
-        assert!(told(|c| c.codecs.clear()).contains("at least one"));
-        assert!(told(|c| c.codec.level = 99).contains("no level 99"));
+        assert!(reported(|c| c.block_len = 5000).contains("power of two from 4096 to 65536"));
+        assert!(reported(|c| c.block_len = 1 << 17).contains("power of two"));
+        assert!(reported(|c| c.buffer_len = 100).contains("two blocks (131072 bytes)"));
+        assert!(reported(|c| c.mss = 10).contains("at least 64"));
+        assert!(reported(|c| c.reorder_max = 65).contains("at most 64"));
+        assert!(reported(|c| c.codecs.clear()).contains("at least one"));
+        assert!(reported(|c| c.codec.level = 99).contains("no level 99"));
     }
 }

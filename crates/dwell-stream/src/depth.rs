@@ -17,7 +17,7 @@ pub(crate) struct Depth {
     len: u32,
     least: u32,
     /// The most for who compresses.
-    pressing_max: u32,
+    compressing_max: u32,
     follows: bool,
     /// Hardly anything is compressed.
     raw: bool,
@@ -37,8 +37,8 @@ impl Depth {
             Strategy::Mix | Strategy::MixInOrder | Strategy::MixOutOfOrder
         );
         let least = config.not_sent_len();
-        let pressing_max = (2 * config.buffer_len as u32).min(LEN_MAX).max(least);
-        Self { len: least, least, pressing_max, follows, raw: false }
+        let compressing_max = (2 * config.buffer_len as u32).min(LEN_MAX).max(least);
+        Self { len: least, least, compressing_max, follows, raw: false }
     }
 
     /// In bytes.
@@ -53,7 +53,7 @@ impl Depth {
         }
         let wanted = rate * HOLD_NS / 1e9;
         self.raw = raw_share > if self.raw { RAW_UNTIL } else { RAW_FROM };
-        let most = if self.raw { LEN_MAX } else { self.pressing_max };
+        let most = if self.raw { LEN_MAX } else { self.compressing_max };
         while wanted >= 2.0 * f64::from(self.len) && self.len <= most / 2 {
             self.len *= 2;
         }

@@ -84,7 +84,7 @@ pub enum StreamError {
     Aborted(AbortReason),
 }
 
-/// Why a sender gave up, as it is told to the receiver.
+/// Why a sender gave up, as it is reported to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AbortReason {
     /// What feeds the sender was reset.

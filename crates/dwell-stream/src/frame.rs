@@ -249,7 +249,7 @@ pub(crate) const UNIT_PAYLOAD_MAX: usize = 0xfff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitForm {
     Raw,
-    Pressed(CodecId),
+    Compressed(CodecId),
     /// The check sum of all data before it.
     Check,
     /// The end, with the length of all data and their check sum.
@@ -283,7 +283,7 @@ impl UnitHeader {
         debug_assert!(self.payload_len <= UNIT_PAYLOAD_MAX);
         let form = match self.form {
             UnitForm::Raw => 0,
-            UnitForm::Pressed(codec) => codec as u16,
+            UnitForm::Compressed(codec) => codec as u16,
             UnitForm::Abort => 13,
             UnitForm::Check => 14,
             UnitForm::End => 15,
@@ -305,7 +305,7 @@ impl UnitHeader {
             13 => UnitForm::Abort,
             14 => UnitForm::Check,
             15 => UnitForm::End,
-            id => UnitForm::Pressed(
+            id => UnitForm::Compressed(
                 CodecId::from_wire(id as u8).ok_or(StreamError::Header("an unknown codec"))?,
             ),
         };
@@ -317,7 +317,7 @@ impl UnitHeader {
             UnitForm::Abort => Some(1),
             UnitForm::Check => Some(4),
             UnitForm::End => Some(12),
-            UnitForm::Raw | UnitForm::Pressed(_) => None,
+            UnitForm::Raw | UnitForm::Compressed(_) => None,
         };
         if payload_len == 0 || expected.is_some_and(|len| len != payload_len) {
             return Err(StreamError::Header("a unit of a length that cannot be"));

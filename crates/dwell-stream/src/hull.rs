@@ -5,10 +5,10 @@ use dwell_base::Instant;
 
 use crate::balance::Balance;
 use crate::bound::{Bound, CodecPoint};
+use crate::compress::Compression;
 use crate::config::Config;
 use crate::estimates::{Choice, Estimate, Estimates};
 use crate::link::Link;
-use crate::press::Pressing;
 use crate::sending::Sending;
 
 /// What each byte costs besides compressing and writing: copies, the check sum. In nanoseconds.
@@ -251,12 +251,12 @@ impl Hull {
             .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
-    pub(crate) fn pressed(&mut self, pressing: &Pressing) {
-        self.estimates.measured(pressing);
-        let choice = Choice { spec: pressing.codec, refers: pressing.refers };
+    pub(crate) fn compressed(&mut self, compressing: &Compression) {
+        self.estimates.measured(compressing);
+        let choice = Choice { spec: compressing.codec, refers: compressing.refers };
         if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == choice) {
-            let estimated_ns = codec.cost_ns * pressing.original_len as f64;
-            self.slowdown.measured(pressing.took_ns as f64, estimated_ns);
+            let estimated_ns = codec.cost_ns * compressing.original_len as f64;
+            self.slowdown.measured(compressing.took_ns as f64, estimated_ns);
         }
     }
 
@@ -266,8 +266,8 @@ impl Hull {
         let slowdown = self.slowdown.factor();
         // What is not compressed has to be written, and that takes the same processor.
         let with_all = |own: CodecPoint| {
-            let pressing_ns = slowdown * (own.cost_ns + OVERHEAD_NS);
-            CodecPoint::new(pressing_ns + own.ratio * sending.cost_ns(), own.ratio)
+            let compressing_ns = slowdown * (own.cost_ns + OVERHEAD_NS);
+            CodecPoint::new(compressing_ns + own.ratio * sending.cost_ns(), own.ratio)
         };
         let mut points = vec![with_all(CodecPoint::RAW)];
         points.extend(self.estimates.all().iter().map(|estimate| with_all(estimate.point())));

@@ -7,9 +7,9 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use dwell_base::Instant;
 
+use crate::compress::{Compressors, Decompressors};
 use crate::config::Config;
 use crate::error::{AbortReason, ConfigError, StreamError};
-use crate::press::{Press, Unpress};
 use crate::receiver::{Limits, Receiver};
 use crate::sender::Sender;
 use crate::stats::{ReceiverStats, SenderStats};
@@ -34,7 +34,7 @@ pub struct StreamWriter<W, C> {
     transport: W,
     clock: C,
     sender: Sender,
-    press: Press,
+    compress: Compressors,
 }
 
 impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
@@ -43,7 +43,7 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
     /// # Errors
     /// If the configuration asks for what is not possible.
     pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
-        Ok(Self { transport, clock, sender: Sender::new(config)?, press: Press::new() })
+        Ok(Self { transport, clock, sender: Sender::new(config)?, compress: Compressors::new() })
     }
 
     /// Takes as much as there is room for, says how much, and sends and compresses what can be.
@@ -83,7 +83,7 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
             if !busy {
                 self.sender.unblocked();
             }
-            if self.sender.press(&mut self.press, &mut self.clock).is_none() {
+            if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
                 return Ok(if busy { Wait::Writable } else { Wait::Nothing });
             }
         }
@@ -133,7 +133,7 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
         self.sender.not_sent_len()
     }
 
-    /// The transport was told so: see [`Sender::transport_holds`].
+    /// The transport was notified so: see [`Sender::transport_holds`].
     pub fn transport_holds(&mut self, len: u32) {
         self.sender.transport_holds(len);
     }
@@ -159,7 +159,7 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
 pub struct StreamReader<R> {
     transport: R,
     receiver: Receiver,
-    unpress: Unpress,
+    decompress: Decompressors,
     buf: Vec<u8>,
     /// What of `buf` was not fed yet.
     fed: usize,
@@ -175,7 +175,7 @@ impl<R: Read> StreamReader<R> {
     /// A reader for a receiver of another kind.
     pub fn with_receiver(transport: R, receiver: Receiver) -> Self {
         let buf = vec![0; READ_LEN];
-        Self { transport, receiver, unpress: Unpress::new(), buf, fed: 0, filled: 0 }
+        Self { transport, receiver, decompress: Decompressors::new(), buf, fed: 0, filled: 0 }
     }
 
     /// Whether the whole stream was read.
@@ -198,7 +198,7 @@ impl<R: Read> StreamReader<R> {
     fn restore(&mut self) -> io::Result<bool> {
         if self.fed < self.filled {
             let bytes = &self.buf[self.fed..self.filled];
-            self.fed += self.receiver.feed(bytes, &mut self.unpress).map_err(invalid)?;
+            self.fed += self.receiver.feed(bytes, &mut self.decompress).map_err(invalid)?;
         }
         Ok(!self.receiver.data().is_empty() || self.receiver.is_finished())
     }

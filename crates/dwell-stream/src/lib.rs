@@ -11,7 +11,7 @@
 //! ([`Config::history`], [`Limits::history`]).
 //!
 //! Neither end knows sockets, threads or clocks. Time is an argument, and compressing is done when
-//! the driver asks for it, by compressors that the driver owns ([`Press`], one for each thread, not
+//! the driver asks for it, by compressors that the driver owns ([`Compressors`], one for each thread, not
 //! for each connection).
 //!
 //! # Driving a sender
@@ -22,16 +22,16 @@
 //!         write it; wrote(now, n)
 //!         if the transport takes no more: blocked(now), and out of this loop
 //!     if it took all: unblocked()
-//!     if press(...) did something: again from the top   (the kernel sends meanwhile)
+//!     if compress(...) did something: again from the top   (the kernel sends meanwhile)
 //!     otherwise: wait until the transport is writable (only if blocked), or the application
 //!     has more (only if there is room)
 //! }
 //! ```
-//! `wire` may be empty although bytes wait: then `press` has something to do, and `wire` is to be
-//! asked again afterwards. A sender never waits for time to pass: when `wire` is empty and `press`
+//! `wire` may be empty although bytes wait: then `compress` has something to do, and `wire` is to be
+//! asked again afterwards. A sender never waits for time to pass: when `wire` is empty and `compress`
 //! says [`None`], nothing will change before more is accepted, or the transport takes more.
 //!
-//! The less the transport hoards, the more of what waits can be pressed. For TCP on Linux set
+//! The less the transport hoards, the more of what waits can be compressed. For TCP on Linux set
 //! `TCP_NOTSENT_LOWAT` to [`Sender::not_sent_len`], again whenever that has changed,
 //! tell the sender so ([`Sender::transport_holds`]), and set `TCP_NODELAY`.
 //!
@@ -42,13 +42,13 @@
 //!
 //! ```
 //! use dwell_base::Instant;
-//! use dwell_stream::{Config, Limits, Press, Receiver, Sender, Strategy, Unpress};
+//! use dwell_stream::{Config, Limits, Compress, Receiver, Sender, Strategy, Decompressors};
 //!
-//! let text = b"dwell time is time to press, ".repeat(1000);
+//! let text = b"dwell time is time to compress, ".repeat(1000);
 //! let mut sender = Sender::new(&Config::new(Strategy::All))?;
-//! let mut press = Press::new();
+//! let mut compress = Compress::new();
 //! let mut receiver = Receiver::new(Limits::default());
-//! let mut unpress = Unpress::new();
+//! let mut decompress = Decompressors::new();
 //!
 //! let (now, mut rest, mut got) = (Instant::ZERO, &text[..], Vec::new());
 //! while !sender.is_finished() {
@@ -62,12 +62,12 @@
 //!         if wire.is_empty() {
 //!             break;
 //!         }
-//!         let taken = receiver.feed(wire, &mut unpress)?;
+//!         let taken = receiver.feed(wire, &mut decompress)?;
 //!         sender.wrote(now, taken);
 //!         got.extend_from_slice(receiver.data());
 //!         receiver.consume(receiver.data().len());
 //!     }
-//!     sender.press(&mut press, || now);
+//!     sender.compress(&mut compress, || now);
 //! }
 //! receiver.end()?;
 //! assert_eq!(got, text);
@@ -86,6 +86,7 @@ mod backoff;
 mod balance;
 mod blocks;
 mod bound;
+mod compress;
 mod config;
 mod depth;
 mod error;
@@ -98,7 +99,6 @@ mod link;
 mod look;
 #[cfg(test)]
 mod model;
-mod press;
 mod receiver;
 mod sender;
 mod sending;
@@ -115,10 +115,10 @@ mod units;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncStreamReader, AsyncStreamWriter};
 pub use bound::{Bound, CodecPoint};
+pub use compress::{Compression, Compressors, Decompressors, Done, Job};
 pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config};
 pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};
 pub use io::{StreamReader, StreamWriter, Wait};
-pub use press::{Done, Job, Press, Pressing, Unpress};
 pub use receiver::{Limits, Receiver};
 pub use sender::Sender;
 pub use stats::{CodecStats, ReceiverStats, SenderStats};

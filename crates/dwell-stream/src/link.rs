@@ -66,7 +66,7 @@ pub(crate) struct Link {
     /// What is thought to wait in the transport, in bytes, and when that was so.
     level: f64,
     level_at: Instant,
-    /// What the transport was told to hold before it takes no more, in bytes. It may hold more, as it
+    /// What the transport was asked to hold before it takes no more, in bytes. It may hold more, as it
     /// goes by what it has not sent; that does not matter here.
     capacity: f64,
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use dwell_base::Instant;
 use dwell_codec::{CodecSpec, Compressor};
 
-use crate::{Bound, CodecPoint, Config, Done, Job, Press, Sender, Strategy};
+use crate::{Bound, CodecPoint, Compressors, Config, Done, Job, Sender, Strategy};
 
 /// Bytes a second of 1 Mbit/s.
 pub(crate) const MBIT: f64 = 125_000.0;
@@ -137,7 +137,7 @@ impl Transport {
 pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
     let threaded = matches!(config.strategy, Strategy::MixInOrder | Strategy::MixOutOfOrder);
     let mut sender = Sender::new(config).unwrap();
-    let mut press = Press::new();
+    let mut compress = Compressors::new();
     let mut transport = Transport::new(model);
     let (mut now, mut rest) = (Instant::ZERO, data);
     let mut under_way: Option<(Instant, Done)> = None;
@@ -160,7 +160,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             let ns = work_ns(model, &job);
             let end = model.after(now, ns);
             let mut readings = [now, end].into_iter();
-            let done = job.run(&mut press, || readings.next().unwrap());
+            let done = job.run(&mut compress, || readings.next().unwrap());
             under_way = Some((end, done));
             if !threaded {
                 now = end;
@@ -286,19 +286,19 @@ mod tests {
         for mbit in [5.0, 50.0, 200.0, 400.0, 700.0, 1000.0, 2000.0] {
             let data = book(if mbit < 300.0 { 8 << 20 } else { 48 << 20 });
             let (rates, single, all) = rates(mbit, &data);
-            let told = format!("{mbit} Mbit/s: bounds {single:.0} and {all:.0}, {rates:.1?}");
+            let reported = format!("{mbit} Mbit/s: bounds {single:.0} and {all:.0}, {rates:.1?}");
             let of = |strategy| rates[&strategy];
             for mixing in [Strategy::Mix, Strategy::MixInOrder, Strategy::MixOutOfOrder] {
-                assert!(of(mixing) > 0.98 * single, "{mixing} at {told}");
-                assert!(of(mixing) < 1.01 * single, "{mixing} at {told}");
+                assert!(of(mixing) > 0.98 * single, "{mixing} at {reported}");
+                assert!(of(mixing) < 1.01 * single, "{mixing} at {reported}");
             }
-            assert!(of(Strategy::Hull) > 0.95 * all, "hull at {told}");
+            assert!(of(Strategy::Hull) > 0.95 * all, "hull at {reported}");
             for other in SINGLE {
-                assert!(of(Strategy::Hull) > 0.98 * of(other), "hull and {other} at {told}");
+                assert!(of(Strategy::Hull) > 0.98 * of(other), "hull and {other} at {reported}");
             }
             assert!(
                 of(Strategy::Switch) > 0.85 * of(Strategy::Raw).max(of(Strategy::All)),
-                "{told}"
+                "{reported}"
             );
         }
     }
@@ -325,9 +325,9 @@ mod tests {
             let rate = |strategy| run(&Config::new(strategy), shared, &data).rate / MBIT;
             let (hull, others) = (rate(Strategy::Hull), SINGLE.map(rate));
             let best = others.into_iter().fold(0.0, f64::max);
-            let told =
+            let reported =
                 format!("{mbit} Mbit/s, {own_ms} of {others_ms} ms: {hull:.1}, {others:.1?}");
-            assert!(hull > of_best * best, "{told}");
+            assert!(hull > of_best * best, "{reported}");
         }
     }
 
@@ -380,10 +380,10 @@ mod tests {
             let with = run(&config, model(mbit), &data);
             config.history = false;
             let without = run(&config, model(mbit), &data);
-            let told = format!("{mbit}: {:.1}, {:.1}", with.rate / MBIT, without.rate / MBIT);
-            assert!(with.rate > gain * without.rate, "{told}");
+            let reported = format!("{mbit}: {:.1}, {:.1}", with.rate / MBIT, without.rate / MBIT);
+            assert!(with.rate > gain * without.rate, "{reported}");
             let stats = with.sender.stats();
-            assert!(mbit > 100.0 || stats.referring_blocks > 100, "{told}: {stats:?}");
+            assert!(mbit > 100.0 || stats.referring_blocks > 100, "{reported}: {stats:?}");
             assert_eq!(without.sender.stats().referring_blocks, 0);
         }
     }
@@ -404,8 +404,8 @@ mod tests {
             let whole = 0.5 * ratio(&config, best, &book(8 << 20)) + 0.5;
             for (strategy, share) in [(Strategy::Hull, 0.95), (Strategy::Mix, 0.9)] {
                 let run = run(&Config::new(strategy), model(mbit), &data);
-                let told = format!("{strategy}: {:.1} of {:.1}", run.rate / MBIT, mbit / whole);
-                assert!(run.rate > share * mbit * MBIT / whole, "{told}");
+                let reported = format!("{strategy}: {:.1} of {:.1}", run.rate / MBIT, mbit / whole);
+                assert!(run.rate > share * mbit * MBIT / whole, "{reported}");
             }
         }
     }
@@ -418,8 +418,8 @@ mod tests {
         data.extend(book(10 << 20));
         for strategy in [Strategy::All, Strategy::Mix, Strategy::Hull] {
             let run = run(&Config::new(strategy), model(100.0), &data);
-            let pressed = run.sender.stats().pressed_original_bytes;
-            assert!(pressed > 7 << 20, "{strategy}: {:?}", run.sender.stats());
+            let compressed = run.sender.stats().compressed_original_bytes;
+            assert!(compressed > 7 << 20, "{strategy}: {:?}", run.sender.stats());
         }
     }
 
@@ -436,8 +436,8 @@ mod tests {
             let run_of = |strategy| run(&Config::new(strategy), falling, &data);
             let (hull, switch) = (run_of(Strategy::Hull), run_of(Strategy::Switch));
             let best = bound(&config, &config.codecs, model(10.0), &data);
-            let told = format!("from {before}: {:.2} of {:.2}", hull.rate / MBIT, best / MBIT);
-            assert!(hull.rate > 0.95 * best, "{told}");
+            let reported = format!("from {before}: {:.2} of {:.2}", hull.rate / MBIT, best / MBIT);
+            assert!(hull.rate > 0.95 * best, "{reported}");
             // No probes where the link is full of what is compressed: they would be 5 %.
             let raw = switch.sender.stats().raw_bytes;
             assert!(raw < 600 << 10, "from {before}: {raw} bytes raw");
@@ -465,7 +465,7 @@ mod tests {
         let mut sender = Sender::new(&Config::new(strategy)).unwrap();
         let model = model(50.0);
         let mut transport = Transport::new(model);
-        let (mut now, mut press) = (Instant::ZERO, Press::new());
+        let (mut now, mut compress) = (Instant::ZERO, Compressors::new());
         let data = book(8 << 20);
         let mut rest = &data[..];
         while !(rest.is_empty() && sender.is_idle()) {
@@ -477,7 +477,7 @@ mod tests {
             };
             let ns = work_ns(model, &job);
             let mut readings = [now, now + ns].into_iter();
-            sender.done(job.run(&mut press, || readings.next().unwrap()));
+            sender.done(job.run(&mut compress, || readings.next().unwrap()));
             now = now + ns;
         }
         sender

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crc32fast::Hasher;
 
+use crate::compress::Decompressors;
 use crate::config::BLOCK_LEN_MAX;
 use crate::error::{AbortReason, StreamError};
 use crate::frame::{
@@ -11,7 +12,6 @@ use crate::frame::{
     UnitHeader,
 };
 use crate::history::History;
-use crate::press::Unpress;
 use crate::stats::ReceiverStats;
 
 /// What a receiver grants to its sender. Together with the block length they bound its memory:
@@ -130,7 +130,11 @@ impl Receiver {
     /// # Errors
     /// If the stream is damaged, not ours, or given up by its sender. What was given out before is
     /// right; the same error is given from then on.
-    pub fn feed(&mut self, bytes: &[u8], unpress: &mut Unpress) -> Result<usize, StreamError> {
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        decompress: &mut Decompressors,
+    ) -> Result<usize, StreamError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -140,7 +144,7 @@ impl Receiver {
             if taken > 0 && self.is_finished() {
                 break;
             }
-            match self.step(&bytes[taken..], unpress) {
+            match self.step(&bytes[taken..], decompress) {
                 Ok(len) => taken += len,
                 Err(error) => {
                     self.failed = Some(error.clone());
@@ -215,18 +219,18 @@ impl Receiver {
     }
 
     /// Takes some bytes, at most to the end of the current part.
-    fn step(&mut self, bytes: &[u8], unpress: &mut Unpress) -> Result<usize, StreamError> {
+    fn step(&mut self, bytes: &[u8], decompress: &mut Decompressors) -> Result<usize, StreamError> {
         match self.phase {
             Phase::Preamble => self.in_preamble(bytes),
             Phase::Header => self.in_header(bytes),
             Phase::Payload(header) => {
                 self.in_payload(header.payload_len, bytes, |receiver, payload| {
-                    receiver.complete(header, payload, unpress)
+                    receiver.complete(header, payload, decompress)
                 })
             }
             Phase::Unit(header) => {
                 self.in_payload(header.payload_len, bytes, |receiver, payload| {
-                    receiver.complete_unit(header, payload, unpress)
+                    receiver.complete_unit(header, payload, decompress)
                 })
             }
             Phase::Plain => {
@@ -240,7 +244,7 @@ impl Receiver {
 
     fn in_preamble(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
         let len = fill(&mut self.header, bytes, PREAMBLE_LEN);
-        // Told as soon as it is known: the other side may be waiting for an answer.
+        // Reported as soon as it is known: the other side may be waiting for an answer.
         if !MAGIC.starts_with(&self.header[..self.header.len().min(3)]) {
             return Err(StreamError::NotAStream);
         }
@@ -366,20 +370,20 @@ impl Receiver {
         &mut self,
         header: BlockHeader,
         payload: &[u8],
-        unpress: &mut Unpress,
+        decompress: &mut Decompressors,
     ) -> Result<(), StreamError> {
         self.phase = Phase::Header;
         match header.codec {
-            Some(_) => self.stats.pressed_blocks += 1,
+            Some(_) => self.stats.compressed_blocks += 1,
             None => self.stats.raw_blocks += 1,
         }
         let data = match header.codec {
             None => payload,
             Some(codec) if header.refers => {
                 let history = self.history.before(self.stats.data_bytes);
-                unpress.restore_after(codec, history, payload, header.original_len)?
+                decompress.restore_after(codec, history, payload, header.original_len)?
             }
-            Some(codec) => unpress.restore(codec, payload, header.original_len)?,
+            Some(codec) => decompress.restore(codec, payload, header.original_len)?,
         };
         let ahead = header.index.map_or(0, |index| index.wrapping_sub(self.next_index as u32));
         if ahead > 0 {
@@ -416,18 +420,18 @@ impl Receiver {
         &mut self,
         header: UnitHeader,
         payload: &[u8],
-        unpress: &mut Unpress,
+        decompress: &mut Decompressors,
     ) -> Result<(), StreamError> {
         self.phase = Phase::Header;
         let data = match header.form {
             UnitForm::Raw => payload,
-            UnitForm::Pressed(codec) => {
+            UnitForm::Compressed(codec) => {
                 let Some(preamble) = self.preamble.filter(|p| p.allows(codec)) else {
                     return Err(StreamError::Header("a codec that was not announced"));
                 };
                 match (preamble.layout, header.original_len) {
-                    (Layout::LongUnits, len) => unpress.restore(codec, payload, len)?,
-                    _ => unpress.restore_up_to(codec, payload, preamble.block_len())?,
+                    (Layout::LongUnits, len) => decompress.restore(codec, payload, len)?,
+                    _ => decompress.restore_up_to(codec, payload, preamble.block_len())?,
                 }
             }
             UnitForm::Check => return self.compare(number(payload)),
@@ -442,7 +446,7 @@ impl Receiver {
             }
         };
         match header.form.codec() {
-            Some(_) => self.stats.pressed_blocks += 1,
+            Some(_) => self.stats.compressed_blocks += 1,
             None => self.stats.raw_blocks += 1,
         }
         self.hasher.update(data);

@@ -3,9 +3,9 @@
 use dwell_base::Instant;
 
 use crate::blocks::Blocks;
+use crate::compress::{Compression, Compressors, Done, Job};
 use crate::config::Config;
 use crate::error::{AbortReason, ConfigError};
-use crate::press::{Done, Job, Press, Pressing};
 use crate::stats::SenderStats;
 use crate::units::Units;
 
@@ -77,7 +77,7 @@ impl Sender {
     }
 
     /// What the transport should be given next; empty if there is nothing, or if it must be
-    /// compressed first ([`Sender::press`]). Ask only if the transport may take something, as what
+    /// compressed first ([`Sender::compress`]). Ask only if the transport may take something, as what
     /// is shown here was chosen to go. For strategies in segments it is one segment, to be written
     /// in one call.
     pub fn wire(&mut self, now: Instant) -> &[u8] {
@@ -107,7 +107,7 @@ impl Sender {
         };
     }
 
-    /// The transport takes bytes again. To be told by a driver that waits for that: what could only
+    /// The transport takes bytes again. To be reported by a driver that waits for that: what could only
     /// wait for a better moment while the transport was busy goes now, or is compressed now.
     pub fn unblocked(&mut self) {
         if let Line::Blocks(line) = &mut self.line {
@@ -116,19 +116,19 @@ impl Sender {
     }
 
     /// Compresses one block, if that is of use now, and measures by `clock` how long it takes.
-    pub fn press(
+    pub fn compress(
         &mut self,
-        press: &mut Press,
+        compress: &mut Compressors,
         mut clock: impl FnMut() -> Instant,
-    ) -> Option<Pressing> {
+    ) -> Option<Compression> {
         let job = self.next_job(clock())?;
-        let done = job.run(press, clock);
-        let pressing = done.pressing();
+        let done = job.run(compress, clock);
+        let compressing = done.compressing();
         self.done(done);
-        Some(pressing)
+        Some(compressing)
     }
 
-    /// The same for another thread to do: what [`Sender::press`] would compress, if anything.
+    /// The same for another thread to do: what [`Sender::compress`] would compress, if anything.
     /// Several jobs may be under way at once. A job must be given back by [`Sender::done`].
     pub fn next_job(&mut self, now: Instant) -> Option<Job> {
         match &mut self.line {

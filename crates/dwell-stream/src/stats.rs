@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_codec::CodecSpec;
 use serde::Serialize;
 
-use crate::press::Pressing;
+use crate::compress::Compression;
 
 /// The account of a sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -22,11 +22,11 @@ pub struct SenderStats {
     /// Their bytes.
     pub raw_bytes: u64,
     /// Blocks or units that were framed compressed.
-    pub pressed_blocks: u64,
+    pub compressed_blocks: u64,
     /// Their bytes before they were compressed.
-    pub pressed_original_bytes: u64,
+    pub compressed_original_bytes: u64,
     /// Their bytes after that, without headers.
-    pub pressed_bytes: u64,
+    pub compressed_bytes: u64,
     /// Of the blocks that went compressed, those that refer to earlier ones.
     pub referring_blocks: u64,
     /// Attempts whose result could not be used.
@@ -34,7 +34,7 @@ pub struct SenderStats {
     /// Segments, for strategies in segments.
     pub segments: u64,
     /// Time that compressing has taken, in nanoseconds.
-    pub press_ns: u64,
+    pub compress_ns: u64,
     /// How often the transport was found busy.
     pub blocked: u64,
     /// What was compressed with each codec: attempts.
@@ -49,39 +49,39 @@ pub struct CodecStats {
     /// Their bytes before.
     pub original_bytes: u64,
     /// Their bytes after; of those that failed, their bytes before.
-    pub pressed_bytes: u64,
+    pub compressed_bytes: u64,
     /// Time that it has taken, in nanoseconds.
-    pub press_ns: u64,
+    pub compress_ns: u64,
 }
 
 impl SenderStats {
     /// The compression efficiency of Wang et al.: bytes of the application for each byte of
     /// payload, headers not counted; 1 before anything was framed.
     pub fn efficiency(&self) -> f64 {
-        let payload = self.raw_bytes + self.pressed_bytes;
+        let payload = self.raw_bytes + self.compressed_bytes;
         if payload == 0 { 1.0 } else { self.framed_bytes as f64 / payload as f64 }
     }
 
-    pub(crate) fn framed(&mut self, pressed: bool, original_len: usize, payload_len: usize) {
+    pub(crate) fn framed(&mut self, compressed: bool, original_len: usize, payload_len: usize) {
         self.framed_bytes += original_len as u64;
-        if pressed {
-            self.pressed_blocks += 1;
-            self.pressed_original_bytes += original_len as u64;
-            self.pressed_bytes += payload_len as u64;
+        if compressed {
+            self.compressed_blocks += 1;
+            self.compressed_original_bytes += original_len as u64;
+            self.compressed_bytes += payload_len as u64;
         } else {
             self.raw_blocks += 1;
             self.raw_bytes += original_len as u64;
         }
     }
 
-    pub(crate) fn pressed_with(&mut self, pressing: &Pressing, took_ns: u64) {
-        let used = pressing.pressed_len.unwrap_or(pressing.original_len);
-        self.press_ns += took_ns;
-        let codec = self.by_codec.entry(pressing.codec).or_default();
+    pub(crate) fn compressed_with(&mut self, compressing: &Compression, took_ns: u64) {
+        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
+        self.compress_ns += took_ns;
+        let codec = self.by_codec.entry(compressing.codec).or_default();
         codec.blocks += 1;
-        codec.original_bytes += pressing.original_len as u64;
-        codec.pressed_bytes += used as u64;
-        codec.press_ns += took_ns;
+        codec.original_bytes += compressing.original_len as u64;
+        codec.compressed_bytes += used as u64;
+        codec.compress_ns += took_ns;
     }
 
     /// Bytes on the wire for each byte that was framed; 1 before anything was sent.
@@ -104,7 +104,7 @@ pub struct ReceiverStats {
     /// Blocks or units that came as they are.
     pub raw_blocks: u64,
     /// Blocks or units that came compressed.
-    pub pressed_blocks: u64,
+    pub compressed_blocks: u64,
     /// Blocks that came before one that precedes them.
     pub early_blocks: u64,
 }

@@ -4,12 +4,12 @@ use dwell_base::Instant;
 use dwell_codec::CodecSpec;
 
 use crate::backoff::Backoff;
+use crate::compress::Compression;
 use crate::config::Config;
 use crate::estimates::Choice;
 use crate::hull::{Block, Hull, Offer};
 use crate::link::Link;
 use crate::look::Look;
-use crate::press::Pressing;
 use crate::sending::Sending;
 use crate::strategy::Strategy;
 use crate::switching::Switching;
@@ -112,7 +112,7 @@ impl Steering {
         }
     }
 
-    /// An admitted block is open again, and will be asked for anew.
+    /// An admitted block is open again, and will be asked for again.
     pub(crate) fn reopened(&mut self, look: Look) {
         self.backoffs[look as usize].passed_by();
     }
@@ -124,11 +124,11 @@ impl Steering {
         }
     }
 
-    /// Something is compressed, or offered to the transport. `pressed` if the application has more
+    /// Something is compressed, or offered to the transport. `compressed` if the application has more
     /// than there is room for.
-    pub(crate) fn works(&mut self, now: Instant, pressed: bool) {
+    pub(crate) fn works(&mut self, now: Instant, compressed: bool) {
         if let Rule::Hull(hull) = &mut self.rule {
-            hull.balance.works(now, pressed, self.link.drained_ns(now));
+            hull.balance.works(now, compressed, self.link.drained_ns(now));
         }
     }
 
@@ -159,16 +159,16 @@ impl Steering {
         }
     }
 
-    pub(crate) fn pressed(&mut self, pressing: &Pressing, look: Look) {
-        let used = pressing.pressed_len.unwrap_or(pressing.original_len);
-        let poor = used as f64 > POOR_RATIO * pressing.original_len as f64;
+    pub(crate) fn compressed(&mut self, compressing: &Compression, look: Look) {
+        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
+        let poor = used as f64 > POOR_RATIO * compressing.original_len as f64;
         self.backoffs[look as usize].tried(poor);
         match &mut self.rule {
             // That noise is noise says nothing of what else comes.
             Rule::Hull(_) if poor && look == Look::Random => {}
             Rule::Raw | Rule::All(_) | Rule::Mix(_) => {}
-            Rule::Switch(switching) => switching.pressed(pressing),
-            Rule::Hull(hull) => hull.pressed(pressing),
+            Rule::Switch(switching) => switching.compressed(compressing),
+            Rule::Hull(hull) => hull.compressed(compressing),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use dwell_codec::CodecSpec;
 
+use crate::compress::Compression;
 use crate::link::Link;
-use crate::press::Pressing;
 
 /// One block of so many is sent the other way to probe: 5 %.
 const PERIOD: u32 = 20;
@@ -70,8 +70,8 @@ impl Switching {
     fn begin_probes(&mut self, link: &Link) {
         self.probes = 1;
         if self.compressing {
-            let told = link.measurements() > self.measurements;
-            self.probes_length = match told {
+            let reported = link.measurements() > self.measurements;
+            self.probes_length = match reported {
                 true => PROBES_FIRST,
                 false => (2 * self.probes_length).min(PROBES_MAX),
             };
@@ -81,8 +81,8 @@ impl Switching {
         self.until_probes = PERIOD * self.probes;
     }
 
-    pub(crate) fn pressed(&mut self, pressing: &Pressing) {
-        let rate = pressing.original_len as f64 * 1e9 / pressing.took_ns.max(1) as f64;
+    pub(crate) fn compressed(&mut self, compressing: &Compression) {
+        let rate = compressing.original_len as f64 * 1e9 / compressing.took_ns.max(1) as f64;
         self.codec_rate = Some(match self.codec_rate {
             Some(known) => known + GAIN * (rate - known),
             None => rate,

@@ -6,13 +6,13 @@ use std::thread::JoinHandle;
 
 use dwell_base::Instant;
 
-use crate::press::{Done, Job, Press};
+use crate::compress::{Compressors, Done, Job};
 
 /// Jobs that the thread has at once: one that it is at, and the next. More would be started long
 /// before they are needed.
 const JOBS_MAX: usize = 2;
 
-/// A thread with a [`Press`]. Dropping it ends the thread after the job it has.
+/// A thread with a [`Compressors`]. Dropping it ends the thread after the job it has.
 ///
 /// The connection's own thread takes jobs from its sender
 /// ([`Sender::next_job`](crate::Sender::next_job)) as long as [`Worker::offer`] takes them, and
@@ -39,9 +39,9 @@ impl Worker {
         let (jobs, to_do) = sync_channel::<Job>(JOBS_MAX);
         let (give, done): (Sender<Done>, _) = channel();
         let work = move || {
-            let mut press = Press::new();
+            let mut compress = Compressors::new();
             for job in to_do {
-                let finished = job.run(&mut press, &clock);
+                let finished = job.run(&mut compress, &clock);
                 // The other side is gone only if nobody wants results any more.
                 if give.send(finished).is_err() {
                     return;
@@ -49,7 +49,7 @@ impl Worker {
                 wake();
             }
         };
-        let thread = std::thread::Builder::new().name("dwell-press".to_owned()).spawn(work)?;
+        let thread = std::thread::Builder::new().name("dwell-compress".to_owned()).spawn(work)?;
         Ok(Self { jobs: Some(jobs), done, thread: Some(thread), under_way: 0 })
     }
 
@@ -100,7 +100,7 @@ impl Drop for Worker {
 mod tests {
     use super::*;
     use crate::{
-        Config, Limits, Receiver as StreamReceiver, Sender as StreamSender, Strategy, Unpress,
+        Config, Decompressors, Limits, Receiver as StreamReceiver, Sender as StreamSender, Strategy,
     };
 
     #[test]
@@ -118,14 +118,14 @@ mod tests {
             .unwrap();
             let mut sender = StreamSender::new(&Config::new(strategy)).unwrap();
             let mut receiver = StreamReceiver::new(Limits::default());
-            let (mut unpress, mut rest, mut got) = (Unpress::new(), &data[..], Vec::new());
+            let (mut decompress, mut rest, mut got) = (Decompressors::new(), &data[..], Vec::new());
             while !sender.is_finished() {
                 rest = &rest[sender.accept(rest)..];
                 if rest.is_empty() {
                     sender.finish();
                 }
                 // A transport that says no after each block.
-                let len = receiver.feed(sender.wire(now), &mut unpress).unwrap();
+                let len = receiver.feed(sender.wire(now), &mut decompress).unwrap();
                 sender.wrote(now, len);
                 sender.blocked(now);
                 got.extend_from_slice(receiver.data());
@@ -144,7 +144,7 @@ mod tests {
             }
             receiver.end().unwrap();
             assert!(got == data, "{strategy}");
-            assert!(sender.stats().pressed_blocks > 0, "{strategy}");
+            assert!(sender.stats().compressed_blocks > 0, "{strategy}");
         }
     }
 }

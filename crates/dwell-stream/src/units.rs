@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use crc32fast::Hasher;
 use dwell_codec::{CodecId, SRC_LEN_MAX};
 
+use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::error::AbortReason;
 use crate::frame::{Layout, Preamble, ROOM, UNIT_PAYLOAD_MAX, UnitForm, UnitHeader};
 use crate::look::Look;
-use crate::press::{Done, Job};
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
 use crate::tcpcomp::{Decision, FactorFilter, TcpCompConfig};
@@ -38,7 +38,7 @@ pub(crate) struct Units {
     out_at: usize,
     out_held: usize,
     /// The length of the unit that a job has.
-    in_press: Option<usize>,
+    being_compressed: Option<usize>,
     held: usize,
     hasher: Hasher,
     unchecked: u64,
@@ -88,7 +88,7 @@ impl Units {
             out: Vec::new(),
             out_at: 0,
             out_held: 0,
-            in_press: None,
+            being_compressed: None,
             held: 0,
             hasher: Hasher::new(),
             unchecked: 0,
@@ -140,7 +140,7 @@ impl Units {
         (self.finishing, self.ended, self.aborted) = (true, true, true);
         self.waiting.clear();
         self.ready.clear();
-        self.in_press = None;
+        self.being_compressed = None;
         self.held = self.out_held;
         self.push_preamble();
         if let Some(layout) = self.layout {
@@ -191,7 +191,8 @@ impl Units {
     }
 
     pub(crate) fn next_job(&mut self) -> Option<Job> {
-        if self.layout.is_none() || self.in_press.is_some() || self.ready.len() >= READY_MAX {
+        if self.layout.is_none() || self.being_compressed.is_some() || self.ready.len() >= READY_MAX
+        {
             return None;
         }
         if self.decision.skips() || self.waiting.is_empty() {
@@ -204,7 +205,7 @@ impl Units {
         let len = wanted.min(self.waiting.len());
         let mut block = vec![0; ROOM];
         block.extend(self.waiting.drain(..len));
-        self.in_press = Some(len);
+        self.being_compressed = Some(len);
         let index = self.next_index;
         // The bytes of the original are one too many: such a result is a failure.
         let len_max = self.payload_max.min(len - 1);
@@ -219,19 +220,19 @@ impl Units {
     }
 
     pub(crate) fn done(&mut self, done: Done) {
-        let pressing = done.pressing();
+        let compressing = done.compressing();
         let Done { job, payload, took_ns } = done;
-        self.stats.pressed_with(&pressing, took_ns);
-        if self.aborted || self.in_press.take().is_none() {
+        self.stats.compressed_with(&compressing, took_ns);
+        if self.aborted || self.being_compressed.take().is_none() {
             return;
         }
         let data = &job.block[ROOM..];
-        let factor = pressing.pressed_len.map_or(1.0, |len| data.len() as f64 / len as f64);
+        let factor = compressing.compressed_len.map_or(1.0, |len| data.len() as f64 / len as f64);
         self.decision.tried(factor);
         match payload {
             Some(payload) => {
                 self.filter.measured(factor);
-                let form = UnitForm::Pressed(job.spec.id);
+                let form = UnitForm::Compressed(job.spec.id);
                 self.push_unit(form, &payload[ROOM..], data);
             }
             None => {
@@ -260,7 +261,7 @@ impl Units {
 
     /// Makes what needs no compressing: the preamble, units in a back-off, the end.
     fn fill_ready(&mut self) {
-        if self.in_press.is_some() || !self.ready.is_empty() {
+        if self.being_compressed.is_some() || !self.ready.is_empty() {
             return;
         }
         let raw = self.layout.is_none() || self.decision.skips();
@@ -291,7 +292,7 @@ impl Units {
         let mut bytes = self.layout.map_or(Vec::new(), |layout| header.to_bytes(layout));
         bytes.extend_from_slice(payload);
         self.held -= data.len() - payload.len();
-        self.stats.framed(matches!(form, UnitForm::Pressed(_)), data.len(), payload.len());
+        self.stats.framed(matches!(form, UnitForm::Compressed(_)), data.len(), payload.len());
         self.ready.push_back(Segment { bytes, held: payload.len() });
         if self.unchecked >= CHECK_EVERY {
             self.unchecked = 0;
@@ -323,7 +324,7 @@ impl Units {
 impl UnitForm {
     pub(crate) fn codec(self) -> Option<CodecId> {
         match self {
-            Self::Pressed(codec) => Some(codec),
+            Self::Compressed(codec) => Some(codec),
             _ => None,
         }
     }

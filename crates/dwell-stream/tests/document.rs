@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_stream::{AbortReason, Limits, Receiver, StreamError, Unpress};
+use dwell_stream::{AbortReason, Decompressors, Limits, Receiver, StreamError};
 
 const DOCUMENT: &str = include_str!("../../../docs/stream-wire.md");
 
@@ -28,12 +28,12 @@ fn examples() -> BTreeMap<&'static str, Vec<u8>> {
 /// What comes out, fed at once or byte by byte.
 fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
     let mut receiver = Receiver::new(Limits::default());
-    let mut unpress = Unpress::new();
+    let mut decompress = Decompressors::new();
     for bytes in wire.chunks(piece) {
         let mut rest = bytes;
         while !rest.is_empty() {
             // What comes after the end is left, and refused if it is fed all the same.
-            match receiver.feed(rest, &mut unpress) {
+            match receiver.feed(rest, &mut decompress) {
                 Ok(taken) => rest = &rest[taken..],
                 Err(error) => return (receiver.data().to_vec(), Err(error)),
             }
@@ -49,7 +49,7 @@ fn the_examples_are_what_they_are_said_to_be() {
     let given_up = Err(StreamError::Aborted(AbortReason::Reset));
     let expected: BTreeMap<&str, (&[u8], _)> = BTreeMap::from([
         ("raw-block", (&b"hello"[..], Ok(()))),
-        ("pressed-block", (&dwell, Ok(()))),
+        ("compressed-block", (&dwell, Ok(()))),
         ("history", (&twice, Ok(()))),
         ("out-of-order", (b"firstsecond", Ok(()))),
         ("given-up", (b"hello", given_up)),

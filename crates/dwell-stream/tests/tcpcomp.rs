@@ -6,7 +6,7 @@
 
 use dwell_base::Instant;
 use dwell_codec::{CodecSpec, Compressor};
-use dwell_stream::{Config, Press, Sender, SenderStats, Strategy};
+use dwell_stream::{Compressors, Config, Sender, SenderStats, Strategy};
 
 const BOOK: &[u8] = include_bytes!("../../../data/text/book1.txt");
 const ALICE: &[u8] = include_bytes!("../../../data/text/alice29.txt");
@@ -15,7 +15,7 @@ const FILM: &[u8] = include_bytes!("../../../data/media/elf.webm");
 /// Sends data over a transport that takes everything at once.
 fn send(config: &Config, data: &[u8]) -> SenderStats {
     let mut sender = Sender::new(config).unwrap();
-    let (mut press, now, mut rest) = (Press::new(), Instant::ZERO, data);
+    let (mut compress, now, mut rest) = (Compressors::new(), Instant::ZERO, data);
     while !sender.is_finished() {
         rest = &rest[sender.accept(rest)..];
         if rest.is_empty() {
@@ -25,7 +25,7 @@ fn send(config: &Config, data: &[u8]) -> SenderStats {
             let len = sender.wire(now).len();
             sender.wrote(now, len);
         }
-        sender.press(&mut press, || now);
+        sender.compress(&mut compress, || now);
     }
     sender.stats().clone()
 }

@@ -144,7 +144,7 @@ impl EmulatedLink {
 
     /// Loses everything in both directions (`true`), or behaves as specified again.
     ///
-    /// The devices stay up: the hosts are not told, as with most real links.
+    /// The devices stay up: the hosts are not reported, as with most real links.
     pub fn cut(&self, is_cut: bool) {
         for direction in [Direction::There, Direction::Back] {
             let mut state = self.shared.lock();

@@ -25,7 +25,7 @@ pub enum Fault {
     KillEgress,
     /// The servers' relay is stopped for a while and goes on, as a machine that sleeps.
     Freeze,
-    /// The link loses everything for a while; nobody is told.
+    /// The link loses everything for a while; nobody is notified.
     LinkDown,
     /// The clients' relay gets another address.
     Address,

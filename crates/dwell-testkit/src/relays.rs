@@ -55,7 +55,7 @@ pub struct RelaySettings {
     pub sealed: bool,
     /// If sealed: with key pairs instead of a key that both have.
     pub keyed: bool,
-    /// Whether relays between others carry on what came pressed.
+    /// Whether relays between others carry on what came compressed.
     pub transit: bool,
     /// Whether the kernel may hand over uncut packets.
     pub offload: bool,

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn silences_and_resumption_are_told() {
+    fn silences_and_resumption_are_reported() {
         let epoch = Instant::now();
         let arrival = |number, sent_ms: u64, at_ms: u64| Arrival {
             number,

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::link::{LinkModel, LinkSpec, LinkStats};
 
-/// A participant that is told what happens and answers with datagrams.
+/// A participant that is notified what happens and answers with datagrams.
 pub trait Node {
     /// A datagram arrived at `port`.
     fn receive(&mut self, now: Instant, port: usize, datagram: &[u8], out: &mut Outbox);
@@ -118,7 +118,7 @@ impl<N: Node> VirtualNet<N> {
     }
 
     /// Joins two ports; the answers name the directions a → b and b → a. A port that was
-    /// connected before is connected anew.
+    /// connected before is connected again.
     pub fn connect(&mut self, a: End, b: End, ab: LinkSpec, ba: LinkSpec) -> [DirectionId; 2] {
         [self.add_direction(a, b, ab), self.add_direction(b, a, ba)]
     }

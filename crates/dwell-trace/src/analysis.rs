@@ -1,22 +1,22 @@
-//! What there is in a capture, and what pressing would make of it.
+//! What there is in a capture, and what compressing would make of it.
 //!
 //! Two halves work on a capture. [`Accounts`] sees every packet in order and costs little: who
-//! sends what, in what sizes, when. [`Press`] takes packets in [`Batch`]es and really compresses
+//! sends what, in what sizes, when. [`Analyzer`] takes packets in [`Batch`]es and really compresses
 //! them; batches don't depend on each other, so that any number of threads may each take some.
 //! What both find is an [`Analysis`], and analyses add up ([`Analysis::merge`]) to the same sums
 //! whatever was done where and in which order; exactly so while no table was full, as what is
-//! told apart of more pairs or flows than there is room for depends on which came first.
+//! distinguished of more pairs or flows than there is room for depends on which came first.
 
 mod accounts;
 mod batch;
 mod blocks;
 mod bound;
+mod compress;
 mod directions;
 mod distribution;
 mod entropy;
 mod hash;
 mod pairs;
-mod press;
 mod record;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -32,11 +32,11 @@ use serde::{Deserialize, Serialize};
 pub use accounts::{Accounts, FLOWS_MAX};
 pub use batch::{BATCH_PACKETS, Batch};
 pub use blocks::{BlockSums, Blocks, GROUPINGS, Grouping, MS};
+pub use compress::{Analyzer, Clock};
 pub use directions::{DirectionSums, Directions};
 pub use distribution::Distribution;
 pub use entropy::{Entropy, PAYLOAD_BYTES_MIN};
 pub use pairs::{CodecSums, PAIRS_MAX, Pair, PairSums, Pairs};
-pub use press::{Clock, Press};
 pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, SizeSums, Sums};
 pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};
 
@@ -44,7 +44,7 @@ pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Over {
-    /// The whole IP packet, as a relay presses it and as Shimamura et al. did ("each captured
+    /// The whole IP packet, as a relay compresses it and as Shimamura et al. did ("each captured
     /// packet").
     #[default]
     Packet,

@@ -1,7 +1,7 @@
 //! Reading captures: pcap and pcapng, plain or compressed, from a stream, in bounded memory.
 //!
 //! The two formats are few and small, and most of this module is about what a library would have
-//! to leave to us anyway: what is told of damage, and how much memory a lying length may take.
+//! to leave to us anyway: what is reported of damage, and how much memory a lying length may take.
 
 mod buffer;
 mod pcap;
@@ -163,7 +163,7 @@ impl<R: Read> Capture<R> {
     /// plain file will do as `source`.
     ///
     /// # Errors
-    /// If this is no capture. What is wrong behind the header is told by
+    /// If this is no capture. What is wrong behind the header is reported by
     /// [`trouble`](Self::trouble).
     pub fn open(source: R) -> Result<Self, OpenError> {
         let mut buffer = Buffer::new(Unpacked::new(source)?);
@@ -261,7 +261,7 @@ struct Found {
     behind: usize,
 }
 
-/// Why there is no next packet; at the beginning of this call's record if not told otherwise.
+/// Why there is no next packet; at the beginning of this call's record unless set otherwise.
 struct Broken {
     at_byte: Option<u64>,
     what: Damage,

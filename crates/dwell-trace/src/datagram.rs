@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_is_told() {
+    fn what_was_cut_is_reported() {
         let packet = udp(1000, 53, &[7; 100]);
         let found = find(&packet[..40], 128).unwrap();
         assert!(!found.is_whole());

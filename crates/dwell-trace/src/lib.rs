@@ -1,4 +1,4 @@
-//! What captures of real traffic tell: would it help to press the packets of this link?
+//! What captures of real traffic tell: would it help to compress the packets of this link?
 //!
 //! [`Capture`] reads packets from anything that is [`std::io::Read`], [`Datagram`] finds the IP
 //! packet in a frame. Whatever the bytes are, nothing panics, memory is bounded, and what was
@@ -20,7 +20,7 @@ pub mod summary;
 pub mod train;
 pub mod verdict;
 
-pub use analysis::{Accounts, Analysis, Batch, Clock, Over, Press, Settings};
+pub use analysis::{Accounts, Analysis, Analyzer, Batch, Clock, Over, Settings};
 pub use capture::{Capture, LinkType, OpenError, Packet, Trouble};
 pub use datagram::Datagram;
 pub use fingerprint::Fingerprint;

@@ -1,4 +1,4 @@
-//! Files that a relay reads: which classes are not worth pressing, and what to expect of the
+//! Files that a relay reads: which classes are not worth compressing, and what to expect of the
 //! others. `docs/exceptions.md` describes the format.
 
 use dwell_codec::CodecSpec;
@@ -33,7 +33,7 @@ pub struct Lists {
     pub estimates: Vec<Estimate>,
 }
 
-/// A class that pressing makes longer.
+/// A class that compressing makes longer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exception {
     /// `tcp`, `udp`, or the number of another IP protocol, as text.

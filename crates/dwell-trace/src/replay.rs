@@ -1,25 +1,25 @@
 //! What schemes would make of a capture on a link: its packets as arrivals, the decision core of
 //! the relay in virtual time, and real codecs on the real bytes.
 //!
-//! A link has a queue for each direction, so packets are told apart by their direction
+//! A link has a queue for each direction, so packets are distinguished by their direction
 //! ([`crate::sides`]). For each direction a [`Replay`] has a lane for each scheme, and one without
 //! dwell. All of them see the same packets at the same times; each has a [`dwell_policy::Port`], a
-//! link, and a press of its own.
+//! link, and a compression of its own.
 //! Sources don't react: what TCP would have done about drops and delays is not replayed, and
 //! neither are what peers tell each other (hellos, probes, reports).
 //!
-//! Time is virtual. With a given cost of pressing ([`press::GivenCost`]) the result follows from
+//! Time is virtual. With a given cost of compressing ([`compress::GivenCost`]) the result follows from
 //! capture and settings alone; with a measured one, the codecs' time on this machine goes into
 //! it.
 
 pub mod class;
+pub mod compress;
 pub mod cut;
 pub mod input;
 pub mod lane;
 pub mod link;
 pub mod merge;
 pub mod nature;
-pub mod press;
 pub mod report;
 #[cfg(test)]
 pub(crate) mod samples;
@@ -41,11 +41,11 @@ use ipnet::IpNet;
 use thiserror::Error;
 
 use self::class::{DEADLINE_CLASSES_MAX, DeadlineClass};
+use self::compress::{CodecCompressor, Cost};
 use self::input::{Input, InputCounts, Spelled};
 use self::lane::{Arriving, Lane, LaneSetup};
 use self::link::{Link, PATH_MTU_MIN};
 use self::nature::{Composition, Sorter};
-use self::press::{CodecPress, Cost};
 use self::report::{DirectionReport, LaneReport, ReplayReport};
 use crate::sides::{Rule, Sides};
 
@@ -60,19 +60,19 @@ pub struct Settings {
     /// The schemes and their names, none twice. There is always a lane without dwell before them.
     /// Those that fill frames hold back packets of [`Settings::classes`].
     pub schemes: Vec<(String, Scheme)>,
-    /// What packets are pressed with.
+    /// What packets are compressed with.
     pub codec: CodecSpec,
     /// Dictionaries for packets of these classes.
     pub dictionaries: Vec<(ClassKey, Arc<Dictionary>)>,
     /// How much may wait; in the lane without dwell too.
     pub limit: QueueLimit,
-    /// Packets below this size are not pressed.
-    pub press_bytes_min: u32,
-    /// Whether the headers of a block's packets are regrouped by field before they are pressed.
-    pub regroup: bool,
+    /// Packets below this size are not compressed.
+    pub compress_bytes_min: u32,
+    /// Whether the headers of a block's packets stand in columns before they are compressed.
+    pub columnar: bool,
     /// A result at or above this ratio is not worth its time.
     pub poor_ratio: Ratio,
-    /// Classes that are never pressed.
+    /// Classes that are never compressed.
     pub exceptions: Vec<ClassKey>,
     /// Classes that have a deadline; the first that matches counts.
     pub classes: Vec<DeadlineClass>,
@@ -87,7 +87,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of a relay that is told the rate and nothing else, for all packets of the
+    /// The settings of a relay that is given the rate and nothing else, for all packets of the
     /// capture.
     pub fn new(link: Link) -> Self {
         Self {
@@ -99,8 +99,8 @@ impl Settings {
             codec: CodecSpec::with_default_level(dwell_codec::CodecId::Zstd),
             dictionaries: Vec::new(),
             limit: QueueLimit::default(),
-            press_bytes_min: 64,
-            regroup: true,
+            compress_bytes_min: 64,
+            columnar: true,
             poor_ratio: LearnedConfig::default().poor_ratio,
             exceptions: Vec::new(),
             classes: Vec::new(),
@@ -148,7 +148,7 @@ impl Settings {
             limit: self.limit,
             frame: self.link.relay_frames(matches!(scheme.trigger, Trigger::Chunk { .. })),
             estimates: Estimates::Learned(learned),
-            press_bytes_min: self.press_bytes_min,
+            compress_bytes_min: self.compress_bytes_min,
             exceptions: self.exceptions.clone(),
         }
     }
@@ -221,13 +221,13 @@ impl Lanes {
         without.frame = settings.link.bare_frames();
         let mut lane = |port: PortConfig, with_dictionaries: bool| -> Result<Lane, ReplayError> {
             let dictionaries = if with_dictionaries { &settings.dictionaries[..] } else { &[] };
-            let press = CodecPress::new(settings.codec, dictionaries, cost())?;
+            let compress = CodecCompressor::new(settings.codec, dictionaries, cost())?;
             Ok(Lane::new(LaneSetup {
                 port,
                 rate: settings.link.rate,
-                press: Box::new(press),
+                compress: Box::new(compress),
                 waits_ns_max: settings.classes.iter().map(|class| class.wait_ns_max).collect(),
-                regroup: settings.regroup,
+                columnar: settings.columnar,
             })?)
         };
         let bare = Group {
@@ -239,7 +239,9 @@ impl Lanes {
         for (name, scheme) in &settings.schemes {
             let port = settings.port(settings.timed(*scheme)?);
             relayed.lanes.push((name.clone(), lane(port.clone(), false)?));
-            if !settings.dictionaries.is_empty() && scheme.press != dwell_policy::Press::Never {
+            if !settings.dictionaries.is_empty()
+                && scheme.compress != dwell_policy::CompressWhen::Never
+            {
                 relayed.lanes.push((format!("{name}{WITH_DICTIONARIES}"), lane(port, true)?));
             }
         }
@@ -305,7 +307,7 @@ struct Whole<'p> {
 }
 
 impl Replay {
-    /// A replay at time zero. `cost` says for each lane what its press takes.
+    /// A replay at time zero. `cost` says for each lane what its compression takes.
     ///
     /// # Errors
     /// If the settings make no sense.

@@ -119,14 +119,14 @@ fn said_of_limits(analysis: &Analysis) -> Vec<String> {
     }
     if analysis.pairs.folded_packets > 0 {
         text.push(format!(
-            "There are more pairs of ports than are told apart: {} packets are counted by their \
+            "There are more pairs of ports than are distinguished: {} packets are counted by their \
              server's port only.",
             human::count(analysis.pairs.folded_packets),
         ));
     }
     if analysis.flows.packets_beyond > 0 {
         text.push(format!(
-            "There are more flows than are told apart: {} packets are of flows that are not \
+            "There are more flows than are distinguished: {} packets are of flows that are not \
              counted.",
             human::count(analysis.flows.packets_beyond),
         ));

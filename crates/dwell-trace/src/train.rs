@@ -116,7 +116,7 @@ pub struct ClassTraining {
     pub ratio_without: f64,
     /// The same with the dictionary.
     pub ratio_with: f64,
-    /// Nanoseconds to press one of these packets, without the dictionary and with it.
+    /// Nanoseconds to compress one of these packets, without the dictionary and with it.
     pub packet_ns: (u64, u64),
     /// Bytes of the dictionary.
     pub dictionary_bytes: usize,
@@ -207,7 +207,7 @@ impl Trainer {
         }
     }
 
-    /// Makes dictionaries and tries them. `clock` measures what pressing with them takes.
+    /// Makes dictionaries and tries them. `clock` measures what compressing with them takes.
     ///
     /// # Errors
     /// If the codec fails in a way that it should not.
@@ -298,7 +298,7 @@ fn train_class(
     Ok(Some((training, file)))
 }
 
-/// Presses packets one by one; what does not become smaller counts as it is. The ratio, and
+/// Compresses packets one by one; what does not become smaller counts as it is. The ratio, and
 /// nanoseconds for a packet.
 fn try_on(
     packets: &[Box<[u8]>],
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_settings_are_told() {
+    fn impossible_settings_are_reported() {
         let refused = |settings| Trainer::new(settings).err().unwrap().to_string();
         let good = TrainSettings::new(spec("zstd:1"));
         assert!(refused(TrainSettings { dictionary_bytes: 7, ..good }).contains("not 7"));

@@ -1,44 +1,44 @@
 //! Blocks, fragments and what marks datagrams that were sent again (`docs/wire.md` section 8).
 
 use crate::error::{PacketError, WireError};
-use crate::header::PRESSED_HEADER_LEN;
+use crate::header::COMPRESSED_HEADER_LEN;
 use crate::ip::Layout;
 use crate::reader::Reader;
 
-/// Bytes before the pressed data in a block's body: as many as in a pressed packet's.
-pub const BLOCK_HEADER_LEN: usize = PRESSED_HEADER_LEN;
+/// Bytes before the compressed data in a block's body: as many as in a compressed packet's.
+pub const BLOCK_HEADER_LEN: usize = COMPRESSED_HEADER_LEN;
 /// Bytes before the data in a fragment's body.
 pub const FRAGMENT_HEADER_LEN: usize = 6;
 /// The most fragments that a record is cut into.
 pub const FRAGMENTS_MAX: usize = 64;
 
-const FLAG_REGROUPED: u8 = 1;
+const FLAG_COLUMNAR: u8 = 1;
 const FLAG_KEPT: u8 = 2;
 
-/// Several packets, pressed together.
+/// Several packets, compressed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block<'a> {
     /// The codec's id, 0 to 15; not checked here against those that exist.
     pub codec: u8,
-    /// Four bits, see [`is_regrouped`](Self::is_regrouped) and [`is_kept`](Self::is_kept).
+    /// Four bits, see [`is_columnar`](Self::is_columnar) and [`is_kept`](Self::is_kept).
     pub flags: u8,
-    /// Bytes before pressing. Always more than `data` has; a decoder must not give out more
+    /// Bytes before compressing. Always more than `data` has; a decoder must not give out more
     /// than this, and what it gives out must be exactly this.
     pub original_len: u16,
-    /// The pressed bytes, at least one.
+    /// The compressed bytes, at least one.
     pub data: &'a [u8],
 }
 
 impl<'a> Block<'a> {
-    /// The flags of a block: whether the headers of its packets are regrouped, and whether its
+    /// The flags of a block: whether the headers of its packets stand in columns, and whether its
     /// sender keeps the datagram for a while, to send it again.
-    pub const fn flags(regrouped: bool, kept: bool) -> u8 {
-        (if regrouped { FLAG_REGROUPED } else { 0 }) | (if kept { FLAG_KEPT } else { 0 })
+    pub const fn flags(columnar: bool, kept: bool) -> u8 {
+        (if columnar { FLAG_COLUMNAR } else { 0 }) | (if kept { FLAG_KEPT } else { 0 })
     }
 
-    /// What was pressed is not the packets one after another, but their regrouped headers.
-    pub const fn is_regrouped(&self) -> bool {
-        self.flags & FLAG_REGROUPED != 0
+    /// What was compressed is not the packets one after another, but their columnar headers.
+    pub const fn is_columnar(&self) -> bool {
+        self.flags & FLAG_COLUMNAR != 0
     }
 
     /// The sender can send the datagram again.
@@ -48,7 +48,7 @@ impl<'a> Block<'a> {
 
     /// The block needs something that this version does not know.
     pub const fn is_of_later_version(&self) -> bool {
-        self.flags & !(FLAG_REGROUPED | FLAG_KEPT) != 0
+        self.flags & !(FLAG_COLUMNAR | FLAG_KEPT) != 0
     }
 
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
@@ -57,7 +57,7 @@ impl<'a> Block<'a> {
         let original_len = rest.u16().ok_or(WireError::Truncated)?;
         let data = rest.0;
         if data.is_empty() || data.len() >= usize::from(original_len) {
-            return Err(WireError::PressedLength);
+            return Err(WireError::CompressedLength);
         }
         Ok(Self { codec: coding >> 4, flags: coding & 0x0f, original_len, data })
     }
@@ -102,7 +102,7 @@ impl<'a> Fragment<'a> {
     }
 }
 
-/// The packets of a block whose headers are not regrouped, one after another: each as long as
+/// The packets of a block whose headers are not in columns, one after another: each as long as
 /// its own IP header says. After an error there are no more.
 #[derive(Clone, Debug)]
 pub struct BlockPackets<'a> {
@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn unknown_flags_are_told() {
+    fn unknown_flags_are_reported() {
         for flags in 0..16 {
             let body = [0x20 | flags, 0, 9, 1];
             let block = Block::parse(&body).unwrap();
             assert_eq!(block.is_of_later_version(), flags > 3);
-            assert_eq!(Block::flags(block.is_regrouped(), block.is_kept()), flags & 3);
+            assert_eq!(Block::flags(block.is_columnar(), block.is_kept()), flags & 3);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is carried on unopened (`docs/wire.md` section 8.5): a pressed packet or block, and where
+//! What is carried on unopened (`docs/wire.md` section 8.5): a compressed packet or block, and where
 //! its packets go.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::block::Block;
 use crate::error::{Full, WireError};
 use crate::reader::Reader;
-use crate::record::{Pressed, TYPE_BLOCK, TYPE_PRESSED};
+use crate::record::{Compressed, TYPE_BLOCK, TYPE_COMPRESSED};
 
 /// Most bytes that a label takes.
 pub const LABEL_LEN_MAX: usize = 17;
@@ -127,13 +127,13 @@ fn padded<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
 /// What is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit<'a> {
-    /// A pressed packet.
-    Pressed(Pressed<'a>),
-    /// Packets that were pressed together.
+    /// A compressed packet.
+    Compressed(Compressed<'a>),
+    /// Packets that were compressed together.
     Block(Block<'a>),
 }
 
-/// A pressed packet or block on a way of several nodes.
+/// A compressed packet or block on a way of several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried<'a> {
     /// How many links it may still take, this one counted: 1 or more.
@@ -155,14 +155,14 @@ impl<'a> Carried<'a> {
         let hop_limit = rest.u8().filter(|limit| *limit > 0).ok_or(WireError::Carried)?;
         let label = Label::read(&mut rest).ok_or(WireError::Carried)?;
         let unit = match rest.u8() {
-            Some(TYPE_PRESSED) => Unit::Pressed(Pressed::parse(rest.0)?),
+            Some(TYPE_COMPRESSED) => Unit::Compressed(Compressed::parse(rest.0)?),
             Some(TYPE_BLOCK) => Unit::Block(Block::parse(rest.0)?),
             _ => return Err(WireError::Carried),
         };
         Ok(Self { hop_limit, label, unit })
     }
 
-    /// What stands before the pressed bytes.
+    /// What stands before the compressed bytes.
     pub(crate) fn header(&self) -> Result<Vector, Full> {
         if self.hop_limit == 0 {
             return Err(Full);
@@ -171,9 +171,9 @@ impl<'a> Carried<'a> {
         out.push(&[self.hop_limit]);
         self.label.write(&mut out);
         match &self.unit {
-            Unit::Pressed(pressed) => {
-                out.push(&[TYPE_PRESSED]);
-                out.push(&pressed.header());
+            Unit::Compressed(compressed) => {
+                out.push(&[TYPE_COMPRESSED]);
+                out.push(&compressed.header());
             }
             Unit::Block(block) => {
                 out.push(&[TYPE_BLOCK]);
@@ -183,10 +183,10 @@ impl<'a> Carried<'a> {
         Ok(out)
     }
 
-    /// The pressed bytes, and how many there were before pressing.
+    /// The compressed bytes, and how many there were before compressing.
     pub const fn data(&self) -> (&'a [u8], u16) {
         match self.unit {
-            Unit::Pressed(pressed) => (pressed.data, pressed.original_len),
+            Unit::Compressed(compressed) => (compressed.data, compressed.original_len),
             Unit::Block(block) => (block.data, block.original_len),
         }
     }
@@ -250,8 +250,8 @@ pub(crate) mod tests {
 
     #[test]
     fn what_cannot_be_carried_is_refused() {
-        let pressed = [TYPE_PRESSED, 0x20, 0, 9, 1];
-        let body = |head: &[u8]| [head, &pressed].concat();
+        let compressed = [TYPE_COMPRESSED, 0x20, 0, 9, 1];
+        let body = |head: &[u8]| [head, &compressed].concat();
         assert!(Carried::parse(&body(&[1, 8, 10])).is_ok());
         assert!(Carried::parse(&body(&[1, 64 + 7, 0xfc])).is_ok());
         for bad in [
@@ -268,7 +268,7 @@ pub(crate) mod tests {
         ] {
             assert_eq!(Carried::parse(&bad), Err(WireError::Carried), "{bad:?}");
         }
-        assert_eq!(Carried::parse(&[1, 0, 2, 0x20, 0, 1, 1]), Err(WireError::PressedLength));
+        assert_eq!(Carried::parse(&[1, 0, 2, 0x20, 0, 1, 1]), Err(WireError::CompressedLength));
     }
 
     proptest! {

@@ -319,7 +319,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Any control message that can be told from every other one on the wire.
+    /// Any control message that can be distinguished from every other one on the wire.
     pub(crate) fn any_control() -> impl Strategy<Value = Control> {
         let report = any::<[u64; REPORT_FIELDS]>()
             .prop_map(|fields| Control::Report(Report::from_fields(fields)));

@@ -23,9 +23,9 @@ pub enum WireError {
     /// A record without a single byte after its header.
     #[error("a record is empty")]
     RecordEmpty,
-    /// A pressed packet or block that is empty, or not smaller than the original that it declares.
-    #[error("a pressed packet or block is empty or not smaller than its original")]
-    PressedLength,
+    /// A compressed packet or block that is empty, or not smaller than the original that it declares.
+    #[error("a compressed packet or block is empty or not smaller than its original")]
+    CompressedLength,
     /// A fragment that is empty, of a record in too many parts, or beyond the last of them.
     #[error("a fragment is empty or none of its record's")]
     Fragment,
@@ -38,7 +38,7 @@ pub enum WireError {
 }
 
 /// A record does not go into a body: no room is left, or the body is closed by a record that
-/// reaches to its end, or no such record can exist (an empty packet, a pressed packet or block
+/// reaches to its end, or no such record can exist (an empty packet, a compressed packet or block
 /// that is not smaller than its original).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the record does not fit into the body")]

@@ -14,8 +14,8 @@ pub const SEAL_TAG_LEN: usize = 16;
 pub const HELLO_NONCE_LEN: usize = 12;
 /// Bytes before the body of a record.
 pub const RECORD_HEADER_LEN: usize = 2;
-/// Bytes before the pressed data in a pressed record's body.
-pub const PRESSED_HEADER_LEN: usize = 3;
+/// Bytes before the compressed data in a compressed record's body.
+pub const COMPRESSED_HEADER_LEN: usize = 3;
 
 /// What a datagram is: the low nibble of its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

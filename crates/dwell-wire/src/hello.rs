@@ -9,7 +9,7 @@ pub const HELLO_BODY_LEN: usize = 38;
 pub const SALT_LEN: usize = 16;
 /// Flag, bit 0: the sender has installed the session of these two salts; there is no answer.
 pub const HELLO_FINAL: u16 = 1;
-/// Flag, bit 1: the sender carries pressed units on unopened, and asks for them as
+/// Flag, bit 1: the sender carries compressed units on unopened, and asks for them as
 /// [`Carried`](crate::Carried).
 pub const HELLO_CARRIES: u16 = 2;
 
@@ -65,7 +65,7 @@ impl Hello {
         codec < 16 && self.codecs >> codec & 1 == 1
     }
 
-    /// Whether the sender carries pressed units on unopened.
+    /// Whether the sender carries compressed units on unopened.
     pub const fn carries(&self) -> bool {
         self.flags & HELLO_CARRIES != 0
     }

@@ -3,16 +3,17 @@
 //!
 //! `docs/wire.md` is normative; the code follows it and the tests check its worked examples.
 //! The way down: a [`Datagram`] has a body, a body is a run of [`Records`], a record is a raw
-//! packet, a [`Pressed`] one, a [`Block`] of several or a [`Control`] message. [`PacketInfo`]
+//! packet, a [`Compressed`] one, a [`Block`] of several or a [`Control`] message. [`PacketInfo`]
 //! reads the packets.
 //!
-//! This crate knows nothing about sockets, clocks, keys or codecs: sealing and pressing happen
+//! This crate knows nothing about sockets, clocks, keys or codecs: sealing and compressing happen
 //! elsewhere, here are only the bytes around them. Whatever bytes come in, nothing panics and
 //! nothing is allocated.
 
 pub mod block;
 pub mod carried;
 pub mod checksum;
+pub mod columnar;
 pub mod control;
 pub mod error;
 pub mod header;
@@ -23,7 +24,6 @@ pub mod keyed;
 pub mod mss;
 pub mod packet;
 pub mod record;
-pub mod regroup;
 pub mod sequence;
 
 mod ip;
@@ -37,5 +37,5 @@ pub use header::{DataHeader, Datagram, Kind};
 pub use hello::Hello;
 pub use keyed::{Cookie, Initiation, Response};
 pub use packet::PacketInfo;
-pub use record::{BodyWriter, Pressed, Record, Records};
+pub use record::{BodyWriter, Compressed, Record, Records};
 pub use sequence::{ReplayWindow, reconstruct_sequence};

@@ -4,13 +4,13 @@ use crate::block::{BLOCK_HEADER_LEN, Block, FRAGMENT_HEADER_LEN, Fragment};
 use crate::carried::{Carried, carried_extra_len};
 use crate::control::{CONTROL_BODY_MAX, Control};
 use crate::error::{Full, WireError};
-use crate::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
+use crate::header::{COMPRESSED_HEADER_LEN, RECORD_HEADER_LEN};
 use crate::reader::Reader;
 
 /// The record type of a raw packet.
 pub const TYPE_RAW: u8 = 1;
-/// The record type of a pressed packet.
-pub const TYPE_PRESSED: u8 = 2;
+/// The record type of a compressed packet.
+pub const TYPE_COMPRESSED: u8 = 2;
 /// The record type of a control message.
 pub const TYPE_CONTROL: u8 = 3;
 /// The record type of a block.
@@ -56,19 +56,19 @@ pub const fn raw_record_len(packet_len: usize) -> usize {
     RECORD_HEADER_LEN + packet_len
 }
 
-/// Bytes that a packet pressed to `data_len` bytes takes in a body.
-pub const fn pressed_record_len(data_len: usize) -> usize {
-    RECORD_HEADER_LEN + PRESSED_HEADER_LEN + data_len
+/// Bytes that a packet compressed to `data_len` bytes takes in a body.
+pub const fn compressed_record_len(data_len: usize) -> usize {
+    RECORD_HEADER_LEN + COMPRESSED_HEADER_LEN + data_len
 }
 
-/// Bytes that a block pressed to `data_len` bytes takes in a body, or in its fragments.
+/// Bytes that a block compressed to `data_len` bytes takes in a body, or in its fragments.
 pub const fn block_record_len(data_len: usize) -> usize {
     RECORD_HEADER_LEN + BLOCK_HEADER_LEN + data_len
 }
 
 /// Bytes that a carried unit takes in a body, or in its fragments.
 pub const fn carried_record_len(carried: &Carried<'_>) -> usize {
-    carried_extra_len(&carried.label) + pressed_record_len(carried.data().0.len())
+    carried_extra_len(&carried.label) + compressed_record_len(carried.data().0.len())
 }
 
 /// Bytes that a fragment of `data_len` bytes takes in a body.
@@ -76,40 +76,40 @@ pub const fn fragment_record_len(data_len: usize) -> usize {
     RECORD_HEADER_LEN + FRAGMENT_HEADER_LEN + data_len
 }
 
-/// A packet in its pressed form.
+/// A packet in its compressed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pressed<'a> {
+pub struct Compressed<'a> {
     /// The codec's id, 0 to 15; not checked here against those that exist.
     pub codec: u8,
     /// The epoch of the dictionary, 1 to 15; 0 for none.
     pub epoch: u8,
-    /// Bytes of the packet before pressing. Always more than `data` has; a decoder must not
+    /// Bytes of the packet before compressing. Always more than `data` has; a decoder must not
     /// give out more than this, and what it gives out must be exactly this.
     pub original_len: u16,
-    /// The pressed bytes, at least one.
+    /// The compressed bytes, at least one.
     pub data: &'a [u8],
 }
 
-impl<'a> Pressed<'a> {
+impl<'a> Compressed<'a> {
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, WireError> {
         let mut rest = Reader(body);
         let coding = rest.u8().ok_or(WireError::Truncated)?;
         let original_len = rest.u16().ok_or(WireError::Truncated)?;
         let data = rest.0;
-        if !presses(original_len, data) {
-            return Err(WireError::PressedLength);
+        if !is_compression(original_len, data) {
+            return Err(WireError::CompressedLength);
         }
         Ok(Self { codec: coding >> 4, epoch: coding & 0x0f, original_len, data })
     }
 
-    pub(crate) fn header(&self) -> [u8; PRESSED_HEADER_LEN] {
+    pub(crate) fn header(&self) -> [u8; COMPRESSED_HEADER_LEN] {
         let [high, low] = self.original_len.to_be_bytes();
         [self.codec << 4 | self.epoch & 0x0f, high, low]
     }
 }
 
 /// Whether this is a result that may be sent: something, and smaller than the original.
-fn presses(original_len: u16, data: &[u8]) -> bool {
+fn is_compression(original_len: u16, data: &[u8]) -> bool {
     !data.is_empty() && data.len() < usize::from(original_len)
 }
 
@@ -118,11 +118,11 @@ fn presses(original_len: u16, data: &[u8]) -> bool {
 pub enum Record<'a> {
     /// An IP packet as it came, at least one byte.
     Raw(&'a [u8]),
-    /// A pressed IP packet.
-    Pressed(Pressed<'a>),
+    /// A compressed IP packet.
+    Compressed(Compressed<'a>),
     /// A control message.
     Control(Control),
-    /// Packets that were pressed together.
+    /// Packets that were compressed together.
     Block(Block<'a>),
     /// A part of a record that is longer than a datagram.
     Fragment(Fragment<'a>),
@@ -131,7 +131,7 @@ pub enum Record<'a> {
         /// The low half of that datagram's sequence number.
         sequence_low: u32,
     },
-    /// A pressed packet or block that goes further than to the next node.
+    /// A compressed packet or block that goes further than to the next node.
     Carried(Carried<'a>),
     /// A type that this version does not implement: count it and go on.
     Skipped {
@@ -146,7 +146,7 @@ impl Record<'_> {
     /// Whether it holds packets, or a part of one that does.
     pub const fn has_packets(&self) -> bool {
         match self {
-            Self::Raw(_) | Self::Pressed(_) | Self::Block(_) => true,
+            Self::Raw(_) | Self::Compressed(_) | Self::Block(_) => true,
             Self::Fragment(_) | Self::Carried(_) => true,
             Self::Control(_) | Self::Resent { .. } | Self::Skipped { .. } => false,
         }
@@ -197,7 +197,7 @@ impl<'a> Records<'a> {
             0 => Err(WireError::RecordType),
             _ if body.is_empty() => Err(WireError::RecordEmpty),
             TYPE_RAW => Ok(Record::Raw(body)),
-            TYPE_PRESSED => Pressed::parse(body).map(Record::Pressed),
+            TYPE_COMPRESSED => Compressed::parse(body).map(Record::Compressed),
             TYPE_CONTROL => Control::parse(body).map(Record::Control),
             TYPE_BLOCK => Block::parse(body).map(Record::Block),
             TYPE_FRAGMENT => Fragment::parse(body).map(Record::Fragment),
@@ -272,13 +272,13 @@ impl<'a> BodyWriter<'a> {
         self.append(TYPE_RAW, &[], packet)
     }
 
-    /// Appends a pressed packet: [`pressed_record_len`] bytes. Of `codec` and `epoch` the low
+    /// Appends a compressed packet: [`compressed_record_len`] bytes. Of `codec` and `epoch` the low
     /// four bits are written.
     ///
     /// # Errors
     /// [`Full`] if there is no room, or `data` is empty or not smaller than `original_len`
     /// bytes.
-    pub fn pressed(
+    pub fn compressed(
         &mut self,
         codec: u8,
         epoch: u8,
@@ -286,11 +286,11 @@ impl<'a> BodyWriter<'a> {
         data: &[u8],
     ) -> Result<(), Full> {
         debug_assert!(codec < 16 && epoch < 16, "codec {codec}, epoch {epoch}");
-        if !presses(original_len, data) {
+        if !is_compression(original_len, data) {
             return Err(Full);
         }
-        let header = Pressed { codec, epoch, original_len, data }.header();
-        self.append(TYPE_PRESSED, &header, data)
+        let header = Compressed { codec, epoch, original_len, data }.header();
+        self.append(TYPE_COMPRESSED, &header, data)
     }
 
     /// Appends a keep-alive of this many bytes, header included: padding, whose length is all that
@@ -329,7 +329,7 @@ impl<'a> BodyWriter<'a> {
     /// # Errors
     /// [`Full`] if there is no room, or its data are empty or not smaller than the original.
     pub fn block(&mut self, block: &Block<'_>) -> Result<(), Full> {
-        if !presses(block.original_len, block.data) {
+        if !is_compression(block.original_len, block.data) {
             return Err(Full);
         }
         self.append(TYPE_BLOCK, &block.header(), block.data)
@@ -342,7 +342,7 @@ impl<'a> BodyWriter<'a> {
     /// it may take no more links.
     pub fn carried(&mut self, carried: &Carried<'_>) -> Result<(), Full> {
         let (data, original_len) = carried.data();
-        if !presses(original_len, data) {
+        if !is_compression(original_len, data) {
             return Err(Full);
         }
         self.append(TYPE_CARRIED, carried.header()?.as_slice(), data)
@@ -415,7 +415,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Owned {
         Raw(Vec<u8>),
-        Pressed { codec: u8, epoch: u8, original_len: u16, data: Vec<u8> },
+        Compressed { codec: u8, epoch: u8, original_len: u16, data: Vec<u8> },
         Control(Control),
         Block { codec: u8, flags: u8, original_len: u16, data: Vec<u8> },
         Fragment { id: u32, index: u8, last: u8, data: Vec<u8> },
@@ -427,8 +427,8 @@ mod tests {
         fn write(&self, writer: &mut BodyWriter<'_>) -> Result<(), Full> {
             match self {
                 Self::Raw(packet) => writer.raw(packet),
-                Self::Pressed { codec, epoch, original_len, data } => {
-                    writer.pressed(*codec, *epoch, *original_len, data)
+                Self::Compressed { codec, epoch, original_len, data } => {
+                    writer.compressed(*codec, *epoch, *original_len, data)
                 }
                 Self::Control(control) => writer.control(control),
                 _ => match self.borrow() {
@@ -444,7 +444,7 @@ mod tests {
         fn len(&self) -> usize {
             match self {
                 Self::Raw(packet) => raw_record_len(packet.len()),
-                Self::Pressed { data, .. } => pressed_record_len(data.len()),
+                Self::Compressed { data, .. } => compressed_record_len(data.len()),
                 Self::Control(control) => RECORD_HEADER_LEN + control.body_len(),
                 Self::Block { data, .. } => block_record_len(data.len()),
                 Self::Fragment { data, .. } => fragment_record_len(data.len()),
@@ -456,8 +456,8 @@ mod tests {
         fn borrow(&self) -> Record<'_> {
             match self {
                 Self::Raw(packet) => Record::Raw(packet),
-                &Self::Pressed { codec, epoch, original_len, ref data } => {
-                    Record::Pressed(Pressed { codec, epoch, original_len, data })
+                &Self::Compressed { codec, epoch, original_len, ref data } => {
+                    Record::Compressed(Compressed { codec, epoch, original_len, data })
                 }
                 Self::Control(control) => Record::Control(*control),
                 &Self::Block { codec, flags, original_len, ref data } => {
@@ -469,7 +469,7 @@ mod tests {
                 &Self::Resent(sequence_low) => Record::Resent { sequence_low },
                 &Self::Carried { hop_limit, label, ref unit } => {
                     let unit = match unit.borrow() {
-                        Record::Pressed(pressed) => Unit::Pressed(pressed),
+                        Record::Compressed(compressed) => Unit::Compressed(compressed),
                         Record::Block(block) => Unit::Block(block),
                         other => panic!("{other:?}"),
                     };
@@ -489,7 +489,7 @@ mod tests {
         prop_oneof![
             (0u8..16, 0u8..16, any_bytes(), 1u16..5000).prop_map(|(codec, epoch, data, saved)| {
                 let original_len = data.len() as u16 + saved;
-                Owned::Pressed { codec, epoch, original_len, data }
+                Owned::Compressed { codec, epoch, original_len, data }
             }),
             (0u8..16, 0u8..16, any_bytes(), 1u16..5000).prop_map(|(codec, flags, data, saved)| {
                 let original_len = data.len() as u16 + saved;
@@ -555,8 +555,8 @@ mod tests {
         let mut buf = [0; 100];
         let mut writer = BodyWriter::new(&mut buf);
         assert_eq!(writer.raw(&[]), Err(Full));
-        assert_eq!(writer.pressed(1, 0, 5, &[0; 5]), Err(Full));
-        assert_eq!(writer.pressed(1, 0, 5, &[]), Err(Full));
+        assert_eq!(writer.compressed(1, 0, 5, &[0; 5]), Err(Full));
+        assert_eq!(writer.compressed(1, 0, 5, &[]), Err(Full));
         let block = Block { codec: 1, flags: 0, original_len: 5, data: &[0; 5] };
         assert_eq!(writer.block(&block), Err(Full));
         let fragment = Fragment { id: 1, index: 0, last: 0, data: &[0; 5] };
@@ -592,10 +592,10 @@ mod tests {
             (&[0x10, 0x00], WireError::RecordEmpty),
             (&[0x80, 0x00], WireError::RecordEmpty),
             (&[0x20, 0x02, 0x10, 0x00], WireError::Truncated),
-            (&[0x20, 0x03, 0x10, 0x00, 0x09], WireError::PressedLength),
-            (&[0x20, 0x04, 0x10, 0x00, 0x01, 0xaa], WireError::PressedLength),
+            (&[0x20, 0x03, 0x10, 0x00, 0x09], WireError::CompressedLength),
+            (&[0x20, 0x04, 0x10, 0x00, 0x01, 0xaa], WireError::CompressedLength),
             (&[0x30, 0x02, 0x02, 0xaa], WireError::ControlLength),
-            (&[0x40, 0x04, 0x20, 0x00, 0x01, 0xaa], WireError::PressedLength),
+            (&[0x40, 0x04, 0x20, 0x00, 0x01, 0xaa], WireError::CompressedLength),
             (&[0x50, 0x07, 0, 0, 0, 1, 3, 2, 0xaa], WireError::Fragment),
             (&[0x60, 0x03, 0, 0, 1], WireError::Truncated),
         ];

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_reported_once() {
         let cause = || io::Error::other("the disk is full");
         let error = Err::<(), _>(cause()).context("the key can't be written").unwrap_err();
         assert_eq!(sentence(&error), "the key can't be written: the disk is full");

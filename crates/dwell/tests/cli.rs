@@ -111,7 +111,7 @@ fn a_wrong_command_line_is_2() {
         &["sim"],
         &["sim", "run"],
         &["sim", "run", "a.toml", "--jobs", "0"],
-        &["sim", "run", "a.toml", "--set", "press.ratio"],
+        &["sim", "run", "a.toml", "--set", "compress.ratio"],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -278,7 +278,7 @@ fn a_status_is_watched_until_the_node_is_gone() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_is_told() {
+fn a_node_that_does_not_answer_is_reported() {
     let folder = Folder::new("no-status");
     let socket = folder.path("a.sock");
     assert_fails(&["status", "--socket", &socket], "is `dwell relay` running, with its status");
@@ -308,7 +308,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn a_wrong_log_level_is_told() {
+fn a_wrong_log_level_is_reported() {
     let output = dwell().args(["genpsk"]).env("DWELL_LOG", "x=[").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).starts_with("dwell: DWELL_LOG must be a level such as \"debug\""));

@@ -235,7 +235,7 @@ fn quick_start() -> anyhow::Result<ExitCode> {
                 _ => continue,
             }
             commands += 1;
-            // The step that the page leaves to the reader: the other site is told the key.
+            // The step that the page leaves to the reader: the other site is given the key.
             if command.contains("pubkey") {
                 let own = usize::from(place == "site-b");
                 let key = sites[own].folder.join("private.key");

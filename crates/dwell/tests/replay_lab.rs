@@ -53,7 +53,7 @@ fn bench(arguments: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn captures_are_pressed_and_dropped_by_relays_as_the_replay_says() {
+fn captures_are_compressed_and_dropped_by_relays_as_the_replay_says() {
     if !is_possible() {
         return;
     }

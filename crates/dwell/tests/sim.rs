@@ -1,5 +1,5 @@
 //! `dwell sim` as a program: results that do not depend on jobs, runs that are not repeated,
-//! mistakes that are told.
+//! mistakes that are reported.
 
 // Nothing here is for others, and clippy takes a test's helpers for ordinary code.
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -34,23 +34,23 @@ off = "50us"
 [scheme]
 preset = "packet"
 
-[press]
+[compress]
 ratio = 0.95
 time = "200us"
 
 [[sweep]]
-press.ratio = [0.7, 0.95]
+compress.ratio = [0.7, 0.95]
 
 [[figure]]
 id = "a"
 title = "Delay"
-x = "press.ratio"
+x = "compress.ratio"
 y = "target.delay_mean_s"
 
 [[paper]]
 place = "nowhere"
 quantity = "delay"
-where = { press.ratio = 0.7 }
+where = { compress.ratio = 0.7 }
 metric = "target.delay_mean_s"
 value = 1
 "#;
@@ -82,7 +82,7 @@ impl Drop for Folder {
     }
 }
 
-fn told(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -91,7 +91,7 @@ fn results_are_the_same_with_any_number_of_jobs() {
     let folder = Folder::new("jobs");
     for jobs in ["1", "4"] {
         let output = folder.sim(&["run", "x.toml", "--jobs", jobs, "--out", &format!("out{jobs}")]);
-        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
     }
     for file in ["results.jsonl", "results.csv", "figures/x-a.svg"] {
         let (one, four) =
@@ -111,9 +111,9 @@ fn an_interrupted_sweep_goes_on() {
     let cut = &whole[..whole.len() / 2];
     fs::write(folder.0.join("runs.jsonl"), cut).unwrap();
     let output = folder.sim(&run);
-    assert!(told(&output).contains("half written"), "{}", told(&output));
+    assert!(reported(&output).contains("half written"), "{}", reported(&output));
     let known = format!("{} of 6 runs are done already", cut.matches('\n').count());
-    assert!(told(&output).contains(&known), "{}", told(&output));
+    assert!(reported(&output).contains(&known), "{}", reported(&output));
     assert_eq!(folder.read("runs.jsonl"), whole);
 }
 
@@ -125,7 +125,11 @@ fn what_is_no_result_is_not_overwritten() {
     fs::write(folder.0.join("runs.jsonl"), foreign).unwrap();
     let output = folder.sim(&run);
     assert_eq!(output.status.code(), Some(1));
-    assert!(told(&output).contains("it is no file of results; name another"), "{}", told(&output));
+    assert!(
+        reported(&output).contains("it is no file of results; name another"),
+        "{}",
+        reported(&output)
+    );
     assert_eq!(folder.read("runs.jsonl"), foreign);
 
     fs::remove_file(folder.0.join("runs.jsonl")).unwrap();
@@ -133,8 +137,8 @@ fn what_is_no_result_is_not_overwritten() {
     let whole = folder.read("runs.jsonl");
     fs::write(folder.0.join("runs.jsonl"), format!("{foreign}{whole}")).unwrap();
     let output = folder.sim(&run);
-    assert!(told(&output).contains("2 lines are no runs"), "{}", told(&output));
-    assert!(told(&output).contains("moved to runs.jsonl.dropped"), "{}", told(&output));
+    assert!(reported(&output).contains("2 lines are no runs"), "{}", reported(&output));
+    assert!(reported(&output).contains("moved to runs.jsonl.dropped"), "{}", reported(&output));
     assert_eq!(folder.read("runs.jsonl.dropped"), foreign);
     assert_eq!(folder.read("runs.jsonl"), whole);
 }
@@ -142,13 +146,13 @@ fn what_is_no_result_is_not_overwritten() {
 #[test]
 fn runs_that_come_to_the_same_are_run_once_and_counted_once() {
     let folder = Folder::new("shared");
-    // The ratio makes no difference to what never presses.
+    // The ratio makes no difference to what never compresses.
     let run = ["run", "x.toml", "--set", "scheme.preset=none", "--out", "runs.jsonl"];
     let output = folder.sim(&run);
-    assert_eq!((output.status.code(), told(&output).as_str()), (Some(0), ""));
+    assert_eq!((output.status.code(), reported(&output).as_str()), (Some(0), ""));
     assert_eq!(folder.read("runs.jsonl").lines().count(), 3);
     let again = folder.sim(&run);
-    assert!(told(&again).contains("3 of 3 runs are done already"), "{}", told(&again));
+    assert!(reported(&again).contains("3 of 3 runs are done already"), "{}", reported(&again));
 }
 
 #[test]
@@ -157,9 +161,9 @@ fn a_run_tells_what_the_figures_of_each_of_its_scenarios_want() {
     // Only the second one draws a distribution, of a run that both have.
     let both = ["sawabe/fig-9", "sawabe/fig-10"];
     let output = folder.sim(&[&["reproduce", "--quick", "--out", "out"][..], &both].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
     let again = folder.sim(&["reproduce", "--quick", "--out", "out", "sawabe/fig-10"]);
-    assert!(told(&again).contains("runs are done already"), "{}", told(&again));
+    assert!(reported(&again).contains("runs are done already"), "{}", reported(&again));
     assert!(folder.read("out/results.jsonl").contains("\"file.excess_s\":[["));
 }
 
@@ -167,9 +171,9 @@ fn a_run_tells_what_the_figures_of_each_of_its_scenarios_want() {
 fn mistakes_name_the_key_and_the_remedy() {
     let folder = Folder::new("mistakes");
     for (arguments, code, words) in [
-        (&["run", "x.toml", "--set", "press.ratoi=0.5"][..], 1, "did you mean `ratio`?"),
+        (&["run", "x.toml", "--set", "compress.ratoi=0.5"][..], 1, "did you mean `ratio`?"),
         (&["run", "x.toml", "--set", "topology.rate=0mbit"], 1, "--set topology.rate: a rate must"),
-        (&["run", "x.toml", "--set", "press.ratio"], 2, "has no `=`"),
+        (&["run", "x.toml", "--set", "compress.ratio"], 2, "has no `=`"),
         (&["run", "y.toml"], 1, "y.toml can't be read"),
         (&["run", "shimamura/fig-88"], 1, "did you mean shimamura/fig-8?"),
         (&["list", "--show", "fig-8"], 1, "no scenario or paper \"fig-8\""),
@@ -177,8 +181,8 @@ fn mistakes_name_the_key_and_the_remedy() {
         (&["report", "."], 1, "there are no runs in"),
     ] {
         let output = folder.sim(arguments);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
-        assert!(told(&output).contains(words), "{arguments:?}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", reported(&output));
+        assert!(reported(&output).contains(words), "{arguments:?}: {}", reported(&output));
     }
 }
 
@@ -189,8 +193,8 @@ fn a_scenario_can_be_shown_and_run_from_a_file() {
     fs::write(folder.0.join("mine.toml"), &shown.stdout).unwrap();
     let output =
         folder.sim(&["run", "mine.toml", "--quick", "--set", "run.measure=10ms", "--json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
     let lines = String::from_utf8(output.stdout).unwrap();
     let run: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
-    assert!(run["metrics"]["r1.presses"].as_f64().unwrap() > 0.0, "{run}");
+    assert!(run["metrics"]["r1.compressions"].as_f64().unwrap() > 0.0, "{run}");
 }

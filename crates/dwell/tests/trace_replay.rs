@@ -44,7 +44,7 @@ fn dwell(arguments: &[&str]) -> Output {
         .expect("dwell runs")
 }
 
-fn told(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -105,7 +105,7 @@ fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
         "replay",
         capture.to_str().unwrap(),
         "--rate=1mbit",
-        "--press-cost=3000,4",
+        "--compress-cost=3000,4",
         "--destination=10.0.0.0/30",
         "--cost-per-mb=0.1",
         "--class=bulk:udp/8080:200ms",
@@ -121,7 +121,7 @@ fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
         csv.to_str().unwrap(),
     ];
     let first = dwell(&[&arguments[..], &files].concat());
-    assert!(first.status.success(), "{}", told(&first));
+    assert!(first.status.success(), "{}", reported(&first));
     assert_eq!(first.stdout, dwell(&arguments).stdout, "the same numbers each time");
     let report: Value = serde_json::from_slice(&first.stdout).unwrap();
     assert_eq!(report["verdict"]["answer"], "yes", "{report:#}");
@@ -131,7 +131,7 @@ fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
     // The relay's own reader takes the configuration.
     let checked = Command::new(env!("CARGO_BIN_EXE_dwell")).arg("check").arg(&config).output();
     let checked = checked.unwrap();
-    assert!(checked.status.success(), "{}", told(&checked));
+    assert!(checked.status.success(), "{}", reported(&checked));
     let text = fs::read_to_string(&config).unwrap();
     assert!(text.contains("rate = \"1000000bit\"") && text.contains("10.0.0.0/30"), "{text}");
     assert!(text.contains("ports = [\"udp/8080-8080\"]") && text.contains("max_wait"), "{text}");
@@ -145,7 +145,7 @@ fn ciphers_are_a_no_that_says_why() {
     let folder = Folder::new("replay-no");
     let capture = folder.file("noise.pcap", &pcap(noise()));
     let output = dwell(&["replay", capture.to_str().unwrap(), "--rate=2mbit", "--scheme=relay"]);
-    let said = told(&output);
+    let said = reported(&output);
     assert!(output.status.success() && said.contains("No: dwell would not help"), "{said}");
     assert!(said.contains("sessions that encrypt") && said.contains("already: QUIC"), "{said}");
 }
@@ -157,7 +157,7 @@ fn late_packets_of_a_class_are_counted() {
     let capture = capture.to_str().unwrap();
     let class = "--class=bulk:udp/8080:20ms";
     let output = dwell(&["replay", capture, "--rate=1mbit", "--scheme=none,chutq-dcf", class]);
-    let said = told(&output);
+    let said = reported(&output);
     assert!(output.status.success() && said.contains("largest excess"), "{said}");
     let base = ["replay", capture, "--rate=1mbit", "--scheme=none,chutq-dcf", "--json"];
     let output = dwell(&[&base[..], &[class]].concat());
@@ -167,26 +167,26 @@ fn late_packets_of_a_class_are_counted() {
 }
 
 #[test]
-fn listed_classes_are_not_pressed() {
+fn listed_classes_are_not_compressed() {
     let folder = Folder::new("replay-exceptions");
     let capture = folder.file("text.pcap", &pcap(text));
     let capture = capture.to_str().unwrap();
     let head = "schema = \"dwell-exceptions/1\"\n";
     let list = format!("{head}[[exception]]\nprotocol = \"udp\"\nport = 8080\n");
     let list = folder.file("list.toml", list.as_bytes());
-    let pressed = |more: &[&str]| {
+    let compressed = |more: &[&str]| {
         let base = ["replay", capture, "--rate=1mbit", "--scheme=all", "--json"];
         let output = dwell(&[&base[..], more].concat());
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", reported(&output));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let peers = report["status"]["peers"].as_array().unwrap();
         let lane = peers.iter().find(|peer| peer["name"] == "all").unwrap();
-        lane["tx"]["pressed"]["packets"].as_u64().unwrap()
+        lane["tx"]["compressed"]["packets"].as_u64().unwrap()
     };
-    assert!(pressed(&[]) > 0);
-    assert_eq!(pressed(&["--exceptions", list.to_str().unwrap()]), 0);
+    assert!(compressed(&[]) > 0);
+    assert_eq!(compressed(&["--exceptions", list.to_str().unwrap()]), 0);
     let output = dwell(&["replay", capture, "--rate=1mbit", "--exceptions", capture]);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", reported(&output));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_dictionary_serves_the_packets_that_come_later() {
     let capture = capture.to_str().unwrap();
     let out = folder.0.join("dictionaries");
     let output = dwell(&["train", capture, "--json", "--out", out.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", reported(&output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let class = &result["classes"][0];
     assert_eq!(class["class"], "udp/5683");
@@ -206,11 +206,11 @@ fn a_dictionary_serves_the_packets_that_come_later() {
     let saved = |name: &str, more: &[&str]| {
         let base = ["replay", capture, "--rate=1mbit", "--scheme=none,all", "--json"];
         let output = dwell(&[&base[..], more].concat());
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", reported(&output));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let peers = report["status"]["peers"].as_array().unwrap();
         let tx = &peers.iter().find(|peer| peer["name"] == name).unwrap()["tx"];
-        tx["pressed"]["bytes"].as_u64().unwrap() - tx["pressed_to_bytes"].as_u64().unwrap()
+        tx["compressed"]["bytes"].as_u64().unwrap() - tx["compressed_to_bytes"].as_u64().unwrap()
     };
     // Beside the scheme without them, which is what the verdict counts on.
     let with = saved("all+dictionaries", &["--dictionary", file.to_str().unwrap()]);
@@ -222,17 +222,17 @@ fn a_dictionary_serves_the_packets_that_come_later() {
     let bad = folder.file("bad.dict", &bytes);
     let output = dwell(&["replay", capture, "--rate=1mbit", "--dictionary", bad.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(told(&output).contains("damaged"), "{}", told(&output));
+    assert!(reported(&output).contains("damaged"), "{}", reported(&output));
 }
 
 #[test]
-fn wrong_command_lines_are_told() {
+fn wrong_command_lines_are_reported() {
     let folder = Folder::new("replay-bad");
     let capture = folder.file("text.pcap", &pcap(text));
     let capture = capture.to_str().unwrap();
     let fails = |arguments: &[&str], code: i32, words: &str| {
         let output = dwell(arguments);
-        let said = told(&output);
+        let said = reported(&output);
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(words), "{said}");
     };
@@ -241,7 +241,7 @@ fn wrong_command_lines_are_told() {
     fails(&["replay", capture, "--rate=5MB"], 2, "write \"5Mbit\" for bits");
     fails(&["replay", capture, "--rate=5mbit", "--scheme=fast"], 2, "there is no scheme");
     fails(&["replay", capture, "--rate=5mbit", "--class=x"], 2, "voice:dscp=46:20ms");
-    fails(&["replay", capture, "--rate=5mbit", "--press-cost=7"], 2, "2000,5.5");
+    fails(&["replay", capture, "--rate=5mbit", "--compress-cost=7"], 2, "2000,5.5");
     fails(&["replay", capture, "--rate=5mbit", "--except=https"], 2, "tcp/443");
     fails(&["replay", capture, "--rate=5mbit", "--codec=rar"], 2, "is no codec");
     fails(&["replay", capture, "--rate=5mbit", "--endpoint=a:1"], 2, "--write-config");
@@ -268,7 +268,7 @@ fn the_good_part_of_a_broken_capture_counts() {
     bytes.truncate(bytes.len() / 2);
     let capture = folder.file("cut.pcap", &bytes);
     let output = dwell(&["replay", capture.to_str().unwrap(), "--rate=5mbit", "--scheme=none"]);
-    let said = told(&output);
+    let said = reported(&output);
     assert!(output.status.success() && said.contains("what is before it counts"), "{said}");
 }
 
@@ -300,7 +300,7 @@ fn an_interrupted_replay_shows_what_was_read() {
     });
     let output = child.wait_with_output().expect("it ends");
     writer.join().expect("the writer ends");
-    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(130), "{}", reported(&output));
     let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(value["is_interrupted"], true);
     let lanes = value["lanes"].as_array().expect("lanes");

@@ -53,12 +53,12 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-const PRESS_COST: &str = "--press-cost=3000,4";
+const COMPRESS_COST: &str = "--compress-cost=3000,4";
 
 /// A replay whose numbers are the same on every machine.
 fn replay(file: &str, rate: &str, more: &[&str]) -> Value {
     let rate = format!("--rate={rate}");
-    json(&[&["replay", file, &rate, PRESS_COST, "--scheme=relay"], more].concat())
+    json(&[&["replay", file, &rate, COMPRESS_COST, "--scheme=relay"], more].concat())
 }
 
 /// UDP between two hosts over Ethernet, without checksums.
@@ -163,7 +163,7 @@ fn captures_with_known_answers() {
 }
 
 #[test]
-fn the_busier_direction_decides_and_the_other_is_told() {
+fn the_busier_direction_decides_and_the_other_is_reported() {
     let folder = Folder::new("verdict-directions");
     let file = folder.file("text.pcap", &pcap(&both_ways(3000, 1200, 300)));
     let report = replay(&file, "1mbit", &[]);
@@ -258,7 +258,7 @@ fn folders_rotated_parts_and_many_captures_are_taken() {
     parts.file("README", b"no capture");
     let whole = folder.file("whole.pcap", &pcap(&packets));
     let report = |arguments: &[&str]| {
-        let cost = ["--rate=500kbit", PRESS_COST, "--scheme=none,edge"];
+        let cost = ["--rate=500kbit", COMPRESS_COST, "--scheme=none,edge"];
         let mut value = json(&[&["replay"], arguments, &cost].concat());
         value["status"]["uptime_ns"].take();
         value

@@ -7,7 +7,7 @@ use dwell_base::time::SECOND_NS;
 use dwell_base::{Instant, Rng};
 use dwell_codec::Compressor;
 use dwell_relay::config::Config;
-use dwell_relay::node::{Destination, Env, Node, NodeEvent, PressJob, Pressing};
+use dwell_relay::node::{CompressJob, Compression, Destination, Env, Node, NodeEvent};
 use dwell_relay::trust::RandomSource;
 use dwell_wire::CloseReason;
 
@@ -45,10 +45,10 @@ impl Env for World {
         EPOCH_NS + self.now.as_ns() - self.clock_behind_ns
     }
 
-    fn press(&mut self, job: PressJob<'_>) -> Pressing {
+    fn compress(&mut self, job: CompressJob<'_>) -> Compression {
         match self.compressor.compress(job.packet, job.out) {
-            Ok(len) => Pressing::Done { len, took_ns: 2 * job.packet.len() as u64 },
-            Err(_) => Pressing::Failed,
+            Ok(len) => Compression::Done { len, took_ns: 2 * job.packet.len() as u64 },
+            Err(_) => Compression::Failed,
         }
     }
 

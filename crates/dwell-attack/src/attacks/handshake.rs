@@ -39,7 +39,7 @@ pub(super) fn initiations(context: &mut Context, name: &'static str) -> anyhow::
     let mut tunnel = Tunnel::start(&site, &context.dwell, &spec())?;
     let traffic = Traffic::start((&site.client, SERVER), (&site.server, SERVER), Pings::Udp)?;
     let mut packets = Vec::new();
-    let mut peer = stranger(&tunnel)?;
+    let mut peer = unknown_peer(&tunnel)?;
     for number in 0..4_096_u32 {
         // As a clock would have it that runs faster: another initiation each time.
         let at = dwell_base::Instant::from_ns(now().as_ns() + u64::from(number) * 10 * SECOND_NS);
@@ -63,7 +63,7 @@ pub(super) fn initiations(context: &mut Context, name: &'static str) -> anyhow::
 }
 
 /// Somebody with a key pair that the hub does not know.
-fn stranger(tunnel: &Tunnel) -> anyhow::Result<TestPeer> {
+fn unknown_peer(tunnel: &Tunnel) -> anyhow::Result<TestPeer> {
     Ok(TestPeer::new(&Keys::make()?.towards(&tunnel.hub_public), &mut random))
 }
 
@@ -157,7 +157,7 @@ fn ask_from_everywhere(site: &Site, tunnel: &Tunnel, switch: &Switch) -> anyhow:
                 Ok::<_, std::io::Error>(socket)
             };
             let socket = site.evil.run(open)??;
-            callers.push(Caller { socket, peer: stranger(tunnel)?, asking: Vec::new() });
+            callers.push(Caller { socket, peer: unknown_peer(tunnel)?, asking: Vec::new() });
         }
     }
     let switch = switch.clone();

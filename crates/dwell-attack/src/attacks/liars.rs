@@ -283,7 +283,7 @@ pub(super) fn retransmission(context: &mut Context, name: &'static str) -> anyho
     row.notes.push(format!(
         "of {} packets {} went compressed, in {} datagrams; the highest number asked for is {}",
         peer.tx.arrived.packets,
-        peer.tx.pressed.packets,
+        peer.tx.compressed.packets,
         peer.tx.frames,
         highest.load(Ordering::Relaxed)
     ));
@@ -390,7 +390,7 @@ pub(super) fn clocks(context: &mut Context, name: &'static str) -> anyhow::Resul
             pace.wait(Duration::from_millis(20));
         }
         drop(peer);
-        // Its clock is right now, and decades behind what the hub has been told.
+        // Its clock is right now, and decades behind what the hub has been informed.
         let begin = Instant::now();
         let mut again = Peer::new(&host, from, HUB_RELAY, &security)?;
         while !again.is_connected() && begin.elapsed() < Duration::from_secs(40) {

@@ -65,9 +65,12 @@ pub(super) fn steal(context: &mut Context, name: &'static str) -> anyhow::Result
     switch.end();
     thread.join().map_err(|_| anyhow::anyhow!("the attacker panicked"))??;
     drop(traffic);
-    let told = std::fs::read_to_string(&log).context("the thief's count")?;
+    let reported = std::fs::read_to_string(&log).context("the thief's count")?;
     let sum = |word: &str| -> u64 {
-        told.lines().filter_map(|line| line.strip_prefix(word)?.trim().parse::<u64>().ok()).sum()
+        reported
+            .lines()
+            .filter_map(|line| line.strip_prefix(word)?.trim().parse::<u64>().ok())
+            .sum()
     };
     let (tries, bound, stolen) = (sum("tried"), sum("bound"), sum("stolen"));
     let mut row = measured.row(name, "relay", "attempts");
@@ -108,7 +111,7 @@ fn steal_now() -> ExitCode {
     let mut sockets: Vec<Socket> = Vec::new();
     let (mut tried, mut bound) = (0_u64, 0_u64);
     let mut stolen = 0_u64;
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     loop {
         let Some((reuse_address, reuse_port)) = ways.next() else { return ExitCode::FAILURE };
         tried += 1;
@@ -125,9 +128,9 @@ fn steal_now() -> ExitCode {
             }
         }
         // Lines are summed: each tells what is new.
-        if told.elapsed() > Duration::from_millis(100) {
+        if reported.elapsed() > Duration::from_millis(100) {
             println!("tried {tried}\nbound {bound}\nstolen {stolen}");
-            (tried, bound, stolen, told) = (0, 0, 0, Instant::now());
+            (tried, bound, stolen, reported) = (0, 0, 0, Instant::now());
         }
         std::thread::sleep(TRY_EVERY);
     }

@@ -273,7 +273,7 @@ pub(super) fn idle(context: &mut Context, name: &'static str) -> anyhow::Result<
     Ok(row)
 }
 
-/// Clients, and strangers at the egress, that reset their connections at once.
+/// Clients, and unknown peers at the egress, that reset their connections at once.
 pub(super) fn resets(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
     let site = Site::build(&mut context.lab, LINK_MBPS)?;
     let proxies = Proxies::start(&site, context, (&[], &[]))?;

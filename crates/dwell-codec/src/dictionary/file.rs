@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn what_is_wrong_is_reported() {
         let good = file().to_bytes().unwrap();
         let parse = |bytes: &[u8]| DictionaryFile::parse(bytes).unwrap_err();
         assert_eq!(parse(b"hello"), DictionaryFileError::Magic);

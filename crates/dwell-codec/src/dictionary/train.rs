@@ -63,12 +63,12 @@ mod tests {
         let spec: CodecSpec = "zstd:1".parse().unwrap();
         let packet = message(1234);
         let mut out = [0; 200];
-        let press = |dictionary, out: &mut [u8]| {
+        let compress = |dictionary, out: &mut [u8]| {
             let len = Compressor::new(spec, dictionary).unwrap().compress(&packet, out).unwrap();
             len.unwrap_or(packet.len())
         };
-        let without = press(None, &mut out);
-        let with = press(Some(Arc::clone(&dictionary)), &mut out);
+        let without = compress(None, &mut out);
+        let with = compress(Some(Arc::clone(&dictionary)), &mut out);
         assert!(with * 2 < without, "{with} {without}");
         let mut back = vec![0; packet.len()];
         Decompressor::new()

@@ -110,7 +110,7 @@ impl Stream {
         written
     }
 
-    /// Compresses `src` after what the stream was just told of.
+    /// Compresses `src` after what the stream was just notified of.
     fn go_on(&mut self, src: &[u8], dst: &mut [u8], speed: i32) -> Option<usize> {
         // SAFETY: as for `compress`. The stream remembers `src` but will not read it again,
         // as every call begins with a reset.

@@ -19,7 +19,7 @@ const FORMAT_TO_DECODE: ZSTD_dParameter = ZSTD_dParameter::ZSTD_d_experimentalPa
 const SPLIT_AFTER_SEQUENCES: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalParam13;
 const SWITCH_OFF: i32 = 2;
 
-/// Why zstd did not do as it was told: its number for the error.
+/// Why zstd refused: its number for the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) u32);
 

@@ -1,8 +1,8 @@
-//! Blocks of packets that go the same way, pressed while they wait: Yoshino et al., section
+//! Blocks of packets that go the same way, compressed while they wait: Yoshino et al., section
 //! III.
 //!
 //! All packets wait in one queue for the link. If it is longer than n + m, the CPU takes m raw
-//! packets of one group from beyond the first n and presses them together, which takes about
+//! packets of one group from beyond the first n and compresses them together, which takes about
 //! as long as the link needs for those n. They keep their places meanwhile; when they are done,
 //! the block stands where its first packet stood.
 //!
@@ -45,7 +45,7 @@ enum Rule {
 }
 
 impl Rule {
-    /// Why the link got to a packet that could have been pressed.
+    /// Why the link got to a packet that could have been compressed.
     fn bypass(self) -> Bypass {
         match self {
             Self::Count { .. } => Bypass::NoBlock,
@@ -54,17 +54,17 @@ impl Rule {
     }
 }
 
-/// A queue whose packets are pressed in blocks.
+/// A queue whose packets are compressed in blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
     gather: Gather,
     queue: Queue,
-    /// What is in the press: its packets, by their names here and there.
+    /// What is being compressed: its packets, by their names here and there.
     members: Vec<u32>,
     ids: Vec<PacketId>,
     /// Bytes of all that waits, as it would be sent now.
     bytes: u64,
-    /// Bytes of all that is not in the press, headers of units included.
+    /// Bytes of all that is not being compressed, headers of units included.
     units_bytes: u64,
     /// Packets that were put back and wait.
     returned: usize,
@@ -92,7 +92,7 @@ impl Blocks {
         }
     }
 
-    /// What is pressed together.
+    /// What is compressed together.
     pub(super) fn gather(&self) -> Gather {
         self.gather
     }
@@ -114,7 +114,7 @@ impl Blocks {
         }
         self.rules = scheme.blocks;
         let units = self.queue.iter().map(|at| self.queue.node(at));
-        let waiting = units.filter(|node| node.state != State::InPress);
+        let waiting = units.filter(|node| node.state != State::Compressing);
         self.units_bytes = waiting.map(|node| unit_bytes(common, node)).sum();
     }
 
@@ -157,7 +157,7 @@ impl Blocks {
         }
         let node = |packet: &FramePacket| {
             let arrived = now.before_ns(packet.sojourn_ns);
-            Node::new(packet.id, packet.original_bytes, arrived, State::Pressed)
+            Node::new(packet.id, packet.original_bytes, arrived, State::Compressed)
         };
         let mut head = node(first);
         (head.bytes, head.returned) = (unit.bytes, true);
@@ -178,8 +178,8 @@ impl Blocks {
         true
     }
 
-    /// False if `id` is not in the press.
-    pub(super) fn pressed(
+    /// False if `id` is not being compressed.
+    pub(super) fn compressed(
         &mut self,
         common: &mut Common,
         id: PacketId,
@@ -191,7 +191,7 @@ impl Blocks {
         }
         let members = std::mem::take(&mut self.members);
         let bytes = members.iter().map(|&at| self.queue.node(at).bytes).sum();
-        let to_bytes = common.book_press(outcome, (members.len() as u32, bytes), took_ns);
+        let to_bytes = common.book_compress(outcome, (members.len() as u32, bytes), took_ns);
         self.learn(common, &members, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
         match to_bytes {
             Some(to_bytes) => self.finish(common, &members, (bytes, to_bytes)),
@@ -225,7 +225,7 @@ impl Blocks {
     /// The packets become a block.
     fn finish(&mut self, common: &Common, members: &[u32], (from, to): (u32, u32)) {
         let Some((&first, followers)) = members.split_first() else { return };
-        self.queue.set_state(first, State::Pressed);
+        self.queue.set_state(first, State::Compressed);
         self.queue.close_up(first, followers);
         self.queue.node_mut(first).bytes = to;
         self.bytes -= u64::from(from);
@@ -255,7 +255,7 @@ impl Blocks {
             self.fill_frame(common, now, at);
             return Some(Action::Send);
         }
-        if self.is_pressing() {
+        if self.is_compressing() {
             return None;
         }
         match self.rule {
@@ -275,18 +275,18 @@ impl Blocks {
         self.queue.slots() > lead + packets && self.queue.groups.any_full()
     }
 
-    /// Gives the gathered packets to the press.
+    /// Gives the gathered packets to the compressor.
     fn start(&mut self, common: &mut Common) -> Action {
-        common.accounts.press.tried += self.members.len() as u64;
+        common.accounts.compress.tried += self.members.len() as u64;
         for &at in &self.members {
-            self.queue.set_state(at, State::InPress);
+            self.queue.set_state(at, State::Compressing);
             let node = self.queue.node(at);
             self.units_bytes -= unit_bytes(common, node);
             self.ids.push(node.id);
         }
         match self.ids[..] {
-            [id] => Action::Press(id),
-            _ => Action::PressBlock,
+            [id] => Action::Compress(id),
+            _ => Action::CompressBlock,
         }
     }
 
@@ -298,7 +298,7 @@ impl Blocks {
     /// The unit that the link may take next.
     fn sendable(&self) -> Option<u32> {
         let (queue, head) = (&self.queue, self.queue.head());
-        if head == NONE || queue.node(head).state != State::InPress {
+        if head == NONE || queue.node(head).state != State::Compressing {
             return (head != NONE).then_some(head);
         }
         if self.rules.unfinished == Unfinished::Wait {
@@ -314,7 +314,7 @@ impl Blocks {
         let up_to_fence = |&at: &u32| barred.is_none() || !queue.node(at).is_fence;
         queue.iter().take_while(up_to_fence).find(|&at| {
             let node = queue.node(at);
-            node.state != State::InPress && (barred.is_none() || node.group != barred)
+            node.state != State::Compressing && (barred.is_none() || node.group != barred)
         })
     }
 
@@ -351,13 +351,13 @@ impl Blocks {
         let bypass = match node.state {
             State::Raw => Some(self.rule.bypass()),
             State::Exempt(reason) => Some(reason),
-            State::Tried | State::InPress | State::Pressed => None,
+            State::Tried | State::Compressing | State::Compressed => None,
         };
         common.put(FrameUnit {
             id: node.id,
             bytes: node.bytes,
             original_bytes,
-            pressed_here: node.state == State::Pressed,
+            compressed_here: node.state == State::Compressed,
             bypass,
             followers: node.followers,
             sojourn_ns: now.since_ns(node.arrived),
@@ -386,14 +386,14 @@ impl Blocks {
         }
     }
 
-    /// Drops all but what is in the press.
+    /// Drops all but what is being compressed.
     pub(super) fn clear(&mut self, common: &mut Common, free: &mut dyn FnMut(PacketId)) {
         let mut next = self.queue.head();
         while next != NONE {
             let at = next;
             next = self.queue.next(at);
             let node = *self.queue.node(at);
-            if node.state == State::InPress {
+            if node.state == State::Compressing {
                 continue;
             }
             let mut drop = |packet: &Node| {
@@ -409,20 +409,20 @@ impl Blocks {
         self.units_bytes = 0;
     }
 
-    /// What the block in the press is believed to take.
-    pub(super) fn press_cost_ns(&self, common: &mut Common) -> u64 {
+    /// What the block being compressed is believed to take.
+    pub(super) fn compress_cost_ns(&self, common: &mut Common) -> u64 {
         let Some(&first) = self.members.first() else { return 0 };
         let bytes = self.members.iter().map(|&at| self.queue.node(at).bytes).sum();
         let first = self.queue.node(first);
         common.estimate(first.flow, first.class, bytes).cost_ns
     }
 
-    pub(super) fn is_pressing(&self) -> bool {
+    pub(super) fn is_compressing(&self) -> bool {
         !self.ids.is_empty()
     }
 
-    /// The packets in the press.
-    pub(super) fn in_press(&self) -> &[PacketId] {
+    /// The packets being compressed.
+    pub(super) fn being_compressed(&self) -> &[PacketId] {
         &self.ids
     }
 
@@ -436,13 +436,13 @@ impl Blocks {
         self.units_bytes
     }
 
-    /// What is held, counted anew; verifies the rest.
+    /// What is held, counted again; verifies the rest.
     ///
     /// # Panics
     /// If an invariant is broken.
     pub(super) fn count(&self, common: &Common) -> Count {
         let (mut held, mut returned) = (Count::default(), 0);
-        let (mut bytes, mut units_bytes, mut in_press) = (0, 0, 0);
+        let (mut bytes, mut units_bytes, mut being_compressed) = (0, 0, 0);
         for at in self.queue.iter() {
             let node = self.queue.node(at);
             held.add(node.original_bytes);
@@ -450,18 +450,18 @@ impl Blocks {
                 held.add(self.queue.node(follower).original_bytes);
             }
             bytes += u64::from(node.bytes);
-            if node.state == State::InPress {
-                in_press += 1;
+            if node.state == State::Compressing {
+                being_compressed += 1;
             } else {
                 units_bytes += unit_bytes(common, node);
             }
             returned += if node.returned { 1 + node.followers as usize } else { 0 };
         }
         assert_eq!((bytes, units_bytes), (self.bytes, self.units_bytes), "bytes are miscounted");
-        assert_eq!((in_press, returned), (self.members.len(), self.returned), "miscounted");
+        assert_eq!((being_compressed, returned), (self.members.len(), self.returned), "miscounted");
         self.queue.assert_counts();
         assert!(!common.link_idle || self.sendable().is_none(), "the link idles for nothing");
-        let idle = !self.is_pressing() && self.has_backlog();
+        let idle = !self.is_compressing() && self.has_backlog();
         let loose = self.rules.order == BlockOrder::Loose;
         assert!(!(idle && loose), "the CPU idles");
         held
@@ -474,6 +474,7 @@ impl Blocks {
 }
 
 fn unit_bytes(common: &Common, node: &Node) -> u64 {
-    let pressed = matches!(node.state, State::Pressed | State::Exempt(Bypass::AlreadyPressed));
-    common.unit_bytes(node.bytes, pressed)
+    let compressed =
+        matches!(node.state, State::Compressed | State::Exempt(Bypass::AlreadyCompressed));
+    common.unit_bytes(node.bytes, compressed)
 }

@@ -46,8 +46,8 @@ struct Entry {
     bytes: u32,
     /// Its bytes in a frame, with its own header.
     unit_bytes: u32,
-    /// It was pressed upstream.
-    pressed: bool,
+    /// It was compressed upstream.
+    compressed: bool,
     arrived: Instant,
     /// Its arrival + W.
     deadline: Instant,
@@ -58,8 +58,8 @@ impl Entry {
         Self {
             id: packet.id,
             bytes: packet.bytes,
-            unit_bytes: unit_bytes(common, packet.bytes, packet.pressed),
-            pressed: packet.pressed,
+            unit_bytes: unit_bytes(common, packet.bytes, packet.compressed),
+            compressed: packet.compressed,
             arrived: now,
             deadline: now + packet.hold_ns,
         }
@@ -71,8 +71,8 @@ impl Entry {
     }
 }
 
-fn unit_bytes(common: &Common, bytes: u32, pressed: bool) -> u32 {
-    u32::try_from(common.unit_bytes(bytes, pressed)).unwrap_or(u32::MAX)
+fn unit_bytes(common: &Common, bytes: u32, compressed: bool) -> u32 {
+    u32::try_from(common.unit_bytes(bytes, compressed)).unwrap_or(u32::MAX)
 }
 
 /// The line of a port whose scheme is a chunking scheme.
@@ -103,7 +103,7 @@ impl Chunks {
         self.kept = self.queues.packets();
         let mut before = std::mem::replace(&mut self.queues, queues);
         before.drain(|mut entry| {
-            entry.unit_bytes = unit_bytes(common, entry.bytes, entry.pressed);
+            entry.unit_bytes = unit_bytes(common, entry.bytes, entry.compressed);
             self.queues.arrive(entry.arrived, entry);
         });
     }
@@ -116,27 +116,27 @@ impl Chunks {
     }
 
     pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
-        common.accounts.bypass(bypass(packet.pressed));
+        common.accounts.bypass(bypass(packet.compressed));
         self.queues.arrive(now, Entry::new(common, now, packet));
     }
 
-    /// Nothing is ever in the press.
-    pub(super) fn pressed(&self, _: &Common, _: PacketId, _: Outcome, _: u64) -> bool {
+    /// Nothing is ever being compressed.
+    pub(super) fn compressed(&self, _: &Common, _: PacketId, _: Outcome, _: u64) -> bool {
         false
     }
 
-    /// Nothing is pressed here, so no pressed unit can come back.
+    /// Nothing is compressed here, so no compressed unit can come back.
     pub(super) fn put_back(&self, _: &Common, _: Instant, _: &PutBack<'_>) -> bool {
         false
     }
 
-    /// Nothing is ever in the press.
-    pub(super) fn is_pressing(&self) -> bool {
+    /// Nothing is ever being compressed.
+    pub(super) fn is_compressing(&self) -> bool {
         false
     }
 
-    /// Nothing is ever in the press.
-    pub(super) fn press_cost_ns(&self, _: &mut Common) -> u64 {
+    /// Nothing is ever being compressed.
+    pub(super) fn compress_cost_ns(&self, _: &mut Common) -> u64 {
         0
     }
 
@@ -150,8 +150,8 @@ impl Chunks {
             id: entry.id,
             bytes: entry.bytes,
             original_bytes: entry.bytes,
-            pressed_here: false,
-            bypass: Some(bypass(entry.pressed)),
+            compressed_here: false,
+            bypass: Some(bypass(entry.compressed)),
             followers: 0,
             sojourn_ns: now.since_ns(entry.arrived),
         }));
@@ -191,7 +191,7 @@ impl Chunks {
         self.queues.bytes()
     }
 
-    /// What is held, counted anew; verifies the rest.
+    /// What is held, counted again; verifies the rest.
     ///
     /// # Panics
     /// If an invariant is broken.
@@ -222,9 +222,9 @@ impl Chunks {
     }
 }
 
-/// Why a packet goes past the press: here nothing is pressed.
-fn bypass(was_pressed: bool) -> Bypass {
-    if was_pressed { Bypass::AlreadyPressed } else { Bypass::Scheme }
+/// Why a packet goes past the compressor: here nothing is compressed.
+fn bypass(was_compressed: bool) -> Bypass {
+    if was_compressed { Bypass::AlreadyCompressed } else { Bypass::Scheme }
 }
 
 /// How much goes into a chunk: what the scheme says, and no more than a frame takes.

@@ -88,10 +88,10 @@ impl Common {
         (after > limit.bytes.min(by_time)).then_some(DropReason::QueueBytes)
     }
 
-    /// The reasons against pressing that don't depend on what waits.
+    /// The reasons against compressing that don't depend on what waits.
     pub(super) fn fixed_bypass(&self, packet: &Packet) -> Option<Bypass> {
-        if packet.pressed {
-            return Some(Bypass::AlreadyPressed);
+        if packet.compressed {
+            return Some(Bypass::AlreadyCompressed);
         }
         if !self.exceptions.is_empty() {
             let listed = |class| self.exceptions.binary_search(&class).is_ok();
@@ -99,10 +99,10 @@ impl Common {
                 return Some(Bypass::Exception);
             }
         }
-        (packet.bytes < self.config.press_bytes_min).then_some(Bypass::TooSmall)
+        (packet.bytes < self.config.compress_bytes_min).then_some(Bypass::TooSmall)
     }
 
-    /// Asks the back-off of a flow whether its next packet may be pressed.
+    /// Asks the back-off of a flow whether its next packet may be compressed.
     pub(super) fn may_try(&mut self, flow: u64, class: ClassKey) -> bool {
         match (self.config.scheme.skip, &mut self.learned) {
             (Skip::BackOff(_), Some(learned)) => learned.may_try(flow, class, &self.back_off),
@@ -118,7 +118,7 @@ impl Common {
         }
     }
 
-    /// Learns of one packet that pressing took `bytes` to `to_bytes`.
+    /// Learns of one packet that compressing took `bytes` to `to_bytes`.
     pub(super) fn learn(
         &mut self,
         (flow, class): (u64, ClassKey),
@@ -130,47 +130,47 @@ impl Common {
         }
     }
 
-    /// Books a press result: the bytes of the unit of `packets` packets if it became smaller.
-    pub(super) fn book_press(
+    /// Books a compression result: the bytes of the unit of `packets` packets if it became smaller.
+    pub(super) fn book_compress(
         &mut self,
         outcome: Outcome,
         (packets, bytes): (u32, u32),
         took_ns: u64,
     ) -> Option<u32> {
         let gains = |to| self.config.frame.gains(to, (packets, bytes));
-        let press = &mut self.accounts.press;
-        press.presses += 1;
-        press.took_ns += took_ns;
+        let compress = &mut self.accounts.compress;
+        compress.compressions += 1;
+        compress.took_ns += took_ns;
         match outcome {
             Outcome::Smaller(to_bytes) if gains(to_bytes) => {
-                press.pressed.packets += u64::from(packets);
-                press.pressed.bytes += u64::from(bytes);
-                press.pressed_to_bytes += u64::from(to_bytes);
+                compress.compressed.packets += u64::from(packets);
+                compress.compressed.bytes += u64::from(bytes);
+                compress.compressed_to_bytes += u64::from(to_bytes);
                 Some(to_bytes)
             }
             Outcome::Smaller(_) | Outcome::NotSmaller => {
-                press.not_smaller += u64::from(packets);
+                compress.not_smaller += u64::from(packets);
                 None
             }
             Outcome::Failed => {
-                press.failed += u64::from(packets);
+                compress.failed += u64::from(packets);
                 None
             }
         }
     }
 
-    /// What is learned of frames that are pressed as a whole is learned under this name.
+    /// What is learned of frames that are compressed as a whole is learned under this name.
     pub(super) const FRAMES: (u64, ClassKey) = (0, ClassKey::new(0, 0));
 
-    /// Books that the frame was pressed as a whole.
-    pub(super) fn frame_pressed(&mut self, outcome: Outcome, took_ns: u64) {
+    /// Books that the frame was compressed as a whole.
+    pub(super) fn frame_compressed(&mut self, outcome: Outcome, took_ns: u64) {
         let packets = self.frame.units.len() as u32;
         let bytes: u32 = self.frame.units.iter().map(|unit| unit.bytes).sum();
-        let press = &mut self.accounts.press;
-        press.tried += u64::from(packets);
-        press.bypassed[Bypass::Scheme as usize] -= u64::from(packets);
+        let compress = &mut self.accounts.compress;
+        compress.tried += u64::from(packets);
+        compress.bypassed[Bypass::Scheme as usize] -= u64::from(packets);
         self.frame.units.iter_mut().for_each(|unit| unit.bypass = None);
-        let to_bytes = self.book_press(outcome, (packets, bytes), took_ns);
+        let to_bytes = self.book_compress(outcome, (packets, bytes), took_ns);
         self.learn(Self::FRAMES, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
         let Some(to_bytes) = to_bytes else { return };
         let raw = u64::from(bytes) + u64::from(packets * self.config.frame.raw_unit_bytes);
@@ -198,9 +198,9 @@ impl Common {
     }
 
     /// The bytes that a unit takes of a frame.
-    pub(super) fn unit_bytes(&self, bytes: u32, pressed: bool) -> u64 {
+    pub(super) fn unit_bytes(&self, bytes: u32, compressed: bool) -> u64 {
         let frame = &self.config.frame;
-        let header = if pressed { frame.pressed_unit_bytes } else { frame.raw_unit_bytes };
+        let header = if compressed { frame.compressed_unit_bytes } else { frame.raw_unit_bytes };
         u64::from(bytes) + u64::from(header)
     }
 

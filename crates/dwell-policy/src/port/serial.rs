@@ -1,8 +1,8 @@
-//! Single packets, pressed or not on their way to the link: Fig. 1 of Shimamura et al.
+//! Single packets, compressed or not on their way to the link: Fig. 1 of Shimamura et al.
 //!
-//! Packets wait in the CPU queue until the CPU takes them, are pressed or not, and wait in the
+//! Packets wait in the CPU queue until the CPU takes them, are compressed or not, and wait in the
 //! relay queue until the link takes them. Both queues are first in, first out, so that they are
-//! kept as one: the relay queue is its front part, then comes the packet in the press, if there
+//! kept as one: the relay queue is its front part, then comes the packet being compressed, if there
 //! is one, then the CPU queue. A packet that goes from one to the next does not move.
 
 use std::collections::VecDeque;
@@ -14,8 +14,8 @@ use super::{Outcome, PutBack};
 use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FrameUnit, SendCause};
 use crate::packet::{ClassKey, Packet, PacketId};
-use crate::press::waiting_time_suffices;
-use crate::scheme::{Passing, Press};
+use crate::scheme::{CompressWhen, Passing};
+use crate::waiting_time::waiting_time_suffices;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -26,13 +26,13 @@ struct Entry {
     flow: u64,
     arrived: Instant,
     bypass: Option<Bypass>,
-    pressed_here: bool,
-    pressed_before: bool,
+    compressed_here: bool,
+    compressed_before: bool,
 }
 
 impl Entry {
-    fn is_pressed(&self) -> bool {
-        self.pressed_here || self.pressed_before
+    fn is_compressed(&self) -> bool {
+        self.compressed_here || self.compressed_before
     }
 
     /// The unit that it is in a frame.
@@ -42,7 +42,7 @@ impl Entry {
             id: self.id,
             bytes: self.bytes,
             original_bytes: self.original_bytes,
-            pressed_here: self.pressed_here,
+            compressed_here: self.compressed_here,
             bypass: self.bypass,
             followers: 0,
             sojourn_ns: now.since_ns(self.arrived),
@@ -50,19 +50,19 @@ impl Entry {
     }
 }
 
-/// A CPU queue, a press and a relay queue.
+/// A CPU queue, a compression and a relay queue.
 #[derive(Clone, Debug)]
 pub(super) struct Serial {
     queue: VecDeque<Entry>,
     /// The length of the relay queue.
     ready: usize,
-    /// The entry behind the relay queue is in the press.
-    pressing: bool,
+    /// The entry behind the relay queue is being compressed.
+    compressing: bool,
     /// Bytes waiting in the CPU queue.
     cpu_bytes: u64,
     /// Bytes waiting in the relay queue, headers of units included.
     ready_bytes: u64,
-    /// A packet came out of the press and found the relay queue full.
+    /// A packet came out of the compressor and found the relay queue full.
     dropped: Option<PacketId>,
 }
 
@@ -71,7 +71,7 @@ impl Serial {
         Self {
             queue: VecDeque::with_capacity(256),
             ready: 0,
-            pressing: false,
+            compressing: false,
             cpu_bytes: 0,
             ready_bytes: 0,
             dropped: None,
@@ -81,14 +81,14 @@ impl Serial {
     /// The frame's costs changed.
     pub(super) fn recount(&mut self, common: &Common) {
         let relay = self.queue.iter().take(self.ready);
-        self.ready_bytes = relay.map(|e| common.unit_bytes(e.bytes, e.is_pressed())).sum();
+        self.ready_bytes = relay.map(|e| common.unit_bytes(e.bytes, e.is_compressed())).sum();
     }
 
     pub(super) fn over_limit(&self, common: &Common, packet: &Packet) -> Option<DropReason> {
         let waiting = if common.config.scheme.passing == Passing::InOrder {
             let bytes = self.cpu_bytes + self.ready_bytes;
             Waiting { packets: self.cpu_len() + self.ready, bytes }
-        } else if packet.pressed {
+        } else if packet.compressed {
             Waiting { packets: self.ready, bytes: self.ready_bytes }
         } else {
             Waiting { packets: self.cpu_len(), bytes: self.cpu_bytes }
@@ -106,11 +106,11 @@ impl Serial {
             flow: packet.flow,
             arrived: now,
             bypass: common.fixed_bypass(packet),
-            pressed_here: false,
-            pressed_before: packet.pressed,
+            compressed_here: false,
+            compressed_before: packet.compressed,
         };
-        if packet.pressed && common.config.scheme.passing == Passing::PressedPass {
-            common.accounts.bypass(entry.bypass.unwrap_or(Bypass::AlreadyPressed));
+        if packet.compressed && common.config.scheme.passing == Passing::CompressedPass {
+            common.accounts.bypass(entry.bypass.unwrap_or(Bypass::AlreadyCompressed));
             self.ready_bytes += common.unit_bytes(entry.bytes, true);
             self.queue.insert(self.ready, entry);
             self.ready += 1;
@@ -135,32 +135,32 @@ impl Serial {
             class: ClassKey::default(),
             flow: 0,
             arrived: now.before_ns(packet.sojourn_ns),
-            bypass: Some(Bypass::AlreadyPressed),
-            pressed_here: true,
-            pressed_before: false,
+            bypass: Some(Bypass::AlreadyCompressed),
+            compressed_here: true,
+            compressed_before: false,
         });
         self.ready += 1;
         true
     }
 
-    /// False if `id` is not in the press.
-    pub(super) fn pressed(
+    /// False if `id` is not being compressed.
+    pub(super) fn compressed(
         &mut self,
         common: &mut Common,
         id: PacketId,
         outcome: Outcome,
         took_ns: u64,
     ) -> bool {
-        let Some(entry) = self.queue.get_mut(self.ready).filter(|e| self.pressing && e.id == id)
+        let Some(entry) = self.queue.get_mut(self.ready).filter(|e| self.compressing && e.id == id)
         else {
             return false;
         };
-        let smaller = common.book_press(outcome, (1, entry.bytes), took_ns);
+        let smaller = common.book_compress(outcome, (1, entry.bytes), took_ns);
         let to_bytes = smaller.unwrap_or(entry.bytes);
         common.learn((entry.flow, entry.class), (entry.bytes, to_bytes), took_ns);
         entry.bytes = to_bytes;
-        entry.pressed_here = smaller.is_some();
-        self.pressing = false;
+        entry.compressed_here = smaller.is_some();
+        self.compressing = false;
         self.dropped = self.move_to_relay(common);
         true
     }
@@ -172,12 +172,12 @@ impl Serial {
                 return Some(Action::Drop(id, DropReason::QueuePackets));
             }
             // The link first: what it takes now is on the wire, and no longer ahead of the
-            // packets that the press decides about.
+            // packets that the compressor decides about.
             if common.link_idle && self.ready > 0 {
                 self.fill_frame(common, now);
                 return Some(Action::Send);
             }
-            if self.pressing {
+            if self.compressing {
                 return None;
             }
             let entry = self.queue.get_mut(self.ready)?;
@@ -189,9 +189,9 @@ impl Serial {
                 common.accounts.bypass(reason);
                 self.dropped = self.move_to_relay(common);
             } else {
-                common.accounts.press.tried += 1;
-                self.pressing = true;
-                return Some(Action::Press(id));
+                common.accounts.compress.tried += 1;
+                self.compressing = true;
+                return Some(Action::Compress(id));
             }
         }
     }
@@ -201,14 +201,14 @@ impl Serial {
     #[inline]
     fn move_to_relay(&mut self, common: &mut Common) -> Option<PacketId> {
         let entry = self.queue.get(self.ready)?;
-        let own_limit = common.config.scheme.passing == Passing::PressedPass;
+        let own_limit = common.config.scheme.passing == Passing::CompressedPass;
         let limit = common.config.limit.packets as usize;
         if own_limit && self.ready > 0 && self.ready + 1 >= limit {
             let entry = self.queue.remove(self.ready)?;
             common.drop_held(DropReason::QueuePackets, entry.original_bytes);
             return Some(entry.id);
         }
-        self.ready_bytes += common.unit_bytes(entry.bytes, entry.is_pressed());
+        self.ready_bytes += common.unit_bytes(entry.bytes, entry.is_compressed());
         self.ready += 1;
         None
     }
@@ -221,7 +221,7 @@ impl Serial {
         let mut filling = common.open_frame();
         while self.ready > 0 {
             let Some(entry) = self.queue.front() else { break };
-            let unit_bytes = common.unit_bytes(entry.bytes, entry.is_pressed());
+            let unit_bytes = common.unit_bytes(entry.bytes, entry.is_compressed());
             if !filling.admit(common, unit_bytes) {
                 break;
             }
@@ -237,36 +237,36 @@ impl Serial {
     #[inline]
     fn send_first(&mut self, common: &mut Common, now: Instant) {
         let Some(entry) = self.queue.pop_front() else { return };
-        let unit_bytes = common.unit_bytes(entry.bytes, entry.is_pressed());
+        let unit_bytes = common.unit_bytes(entry.bytes, entry.is_compressed());
         self.ready -= 1;
         self.ready_bytes -= unit_bytes;
         common.send_held(entry.original_bytes);
         common.send_alone(entry.unit(now), unit_bytes);
     }
 
-    /// Drops all but the packet in the press.
+    /// Drops all but the packet being compressed.
     pub(super) fn clear(&mut self, common: &mut Common, free: &mut dyn FnMut(PacketId)) {
-        let in_press = if self.pressing { self.queue.remove(self.ready) } else { None };
+        let being_compressed = if self.compressing { self.queue.remove(self.ready) } else { None };
         for entry in self.queue.drain(..) {
             common.drop_held(DropReason::Cleared, entry.original_bytes);
             free(entry.id);
         }
-        self.queue.extend(in_press);
+        self.queue.extend(being_compressed);
         (self.ready, self.cpu_bytes, self.ready_bytes) = (0, 0, 0);
     }
 
-    /// What the packet in the press is believed to take.
-    pub(super) fn press_cost_ns(&self, common: &mut Common) -> u64 {
+    /// What the packet being compressed is believed to take.
+    pub(super) fn compress_cost_ns(&self, common: &mut Common) -> u64 {
         match self.queue.get(self.ready) {
-            Some(entry) if self.pressing => {
+            Some(entry) if self.compressing => {
                 common.estimate(entry.flow, entry.class, entry.bytes).cost_ns
             }
             _ => 0,
         }
     }
 
-    pub(super) fn is_pressing(&self) -> bool {
-        self.pressing
+    pub(super) fn is_compressing(&self) -> bool {
+        self.compressing
     }
 
     /// Packets waiting for the CPU, and for the link.
@@ -281,10 +281,10 @@ impl Serial {
     }
 
     fn cpu_len(&self) -> usize {
-        self.queue.len() - self.ready - usize::from(self.pressing)
+        self.queue.len() - self.ready - usize::from(self.compressing)
     }
 
-    /// What is held, counted anew; verifies the rest.
+    /// What is held, counted again; verifies the rest.
     ///
     /// # Panics
     /// If an invariant is broken.
@@ -292,15 +292,15 @@ impl Serial {
         let mut held = Count::default();
         for entry in &self.queue {
             held.add(entry.original_bytes);
-            assert!(!(entry.pressed_here && entry.pressed_before), "pressed twice");
+            assert!(!(entry.compressed_here && entry.compressed_before), "compressed twice");
         }
-        let waits = self.queue.iter().skip(self.ready + usize::from(self.pressing));
+        let waits = self.queue.iter().skip(self.ready + usize::from(self.compressing));
         let cpu: u64 = waits.map(|e| u64::from(e.bytes)).sum();
         let relay = self.queue.iter().take(self.ready);
-        let relay: u64 = relay.map(|e| common.unit_bytes(e.bytes, e.is_pressed())).sum();
+        let relay: u64 = relay.map(|e| common.unit_bytes(e.bytes, e.is_compressed())).sum();
         assert_eq!((cpu, relay), (self.cpu_bytes, self.ready_bytes), "bytes are miscounted");
         assert!(!common.link_idle || self.ready == 0, "the link idles for nothing");
-        assert!(self.pressing || self.cpu_len() == 0, "the CPU idles");
+        assert!(self.compressing || self.cpu_len() == 0, "the CPU idles");
         held
     }
 
@@ -308,22 +308,22 @@ impl Serial {
     pub(super) fn packets_max(&self, common: &Common) -> usize {
         let queues = match common.config.scheme.passing {
             Passing::InOrder => 1,
-            Passing::PressedPass => 2,
+            Passing::CompressedPass => 2,
         };
         common.config.limit.packets as usize * queues
     }
 }
 
-/// Why the packet at the head of the CPU queue is not to be pressed, if so.
+/// Why the packet at the head of the CPU queue is not to be compressed, if so.
 fn bypass(common: &mut Common, entry: &Entry, ready_bytes: u64) -> Option<Bypass> {
-    let press = common.config.scheme.press;
-    if press == Press::Never {
+    let compress = common.config.scheme.compress;
+    if compress == CompressWhen::Never {
         return Some(Bypass::Scheme);
     }
     if entry.bypass.is_some() {
         return entry.bypass;
     }
-    if press == Press::WaitingTime && !has_time(common, entry, ready_bytes) {
+    if compress == CompressWhen::WaitingTime && !has_time(common, entry, ready_bytes) {
         return Some(Bypass::NoTime);
     }
     (!common.may_try(entry.flow, entry.class)).then_some(Bypass::BackOff)

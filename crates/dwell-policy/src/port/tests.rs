@@ -36,7 +36,7 @@ fn packet(id: u32) -> Packet {
         flow: 7 << 40,
         group: 0,
         hold_ns: Packet::NEVER_HELD,
-        pressed: false,
+        compressed: false,
     }
 }
 
@@ -56,89 +56,89 @@ fn the_first_packet_goes_straight_to_an_idle_link() {
     arrive(&mut port, 1);
     assert_eq!(actions(&mut port), [Action::Send]);
     assert_eq!(port.frame().units[0].id, PacketId(1));
-    assert_eq!(port.accounts().press.bypassed[Bypass::NoTime as usize], 1);
+    assert_eq!(port.accounts().compress.bypassed[Bypass::NoTime as usize], 1);
 }
 
 #[test]
-fn eq_2_presses_the_first_packet_with_five_ahead_of_it() {
+fn eq_2_compresses_the_first_packet_with_five_ahead_of_it() {
     // N_R = C·B/S + (1 − R) = 5.3: with R = 0.7, W must exceed 188 µs, which is 4.7 packets.
     let mut port = paper(Scheme::packet(), 700_000);
     for id in 0..6 {
         arrive(&mut port, id);
         let asked = actions(&mut port);
-        assert!(!asked.contains(&Action::Press(PacketId(id))), "{id}");
+        assert!(!asked.contains(&Action::Compress(PacketId(id))), "{id}");
     }
     arrive(&mut port, 6); // one on the wire, five waiting
-    assert_eq!(actions(&mut port), [Action::Press(PacketId(6))]);
-    // While it is in the press, followers wait behind it, even though they have no time.
+    assert_eq!(actions(&mut port), [Action::Compress(PacketId(6))]);
+    // While it is being compressed, followers wait behind it, even though they have no time.
     arrive(&mut port, 7);
     assert_eq!(actions(&mut port), []);
     assert_eq!(port.waiting(), (1, 5));
-    port.pressed(PacketId(6), Outcome::Smaller(350), 200 * MICRO_NS);
+    port.compressed(PacketId(6), Outcome::Smaller(350), 200 * MICRO_NS);
     // 5.7 packets ahead: number 7 has time as well.
-    assert_eq!(actions(&mut port), [Action::Press(PacketId(7))]);
+    assert_eq!(actions(&mut port), [Action::Compress(PacketId(7))]);
 }
 
 #[test]
-fn all_presses_even_on_an_idle_link() {
+fn all_compresses_even_on_an_idle_link() {
     let mut port = paper(Scheme::all(), 700_000);
     arrive(&mut port, 1);
-    assert_eq!(actions(&mut port), [Action::Press(PacketId(1))]);
-    port.pressed(PacketId(1), Outcome::Smaller(350), 200 * MICRO_NS);
+    assert_eq!(actions(&mut port), [Action::Compress(PacketId(1))]);
+    port.compressed(PacketId(1), Outcome::Smaller(350), 200 * MICRO_NS);
     assert_eq!(actions(&mut port), [Action::Send]);
     assert_eq!(port.frame().units[0].bytes, 350);
     assert_eq!(port.frame().units[0].original_bytes, 500);
 }
 
 #[test]
-fn a_packet_pressed_upstream_is_not_pressed_again() {
+fn a_packet_compressed_upstream_is_not_compressed_again() {
     let mut port = paper(Scheme::all(), 700_000);
-    let upstream = Packet { pressed: true, bytes: 350, ..packet(1) };
+    let upstream = Packet { compressed: true, bytes: 350, ..packet(1) };
     assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
     assert_eq!(actions(&mut port), [Action::Send]);
-    assert!(!port.frame().units[0].pressed_here);
-    assert_eq!(port.accounts().press.bypassed[Bypass::AlreadyPressed as usize], 1);
+    assert!(!port.frame().units[0].compressed_here);
+    assert_eq!(port.accounts().compress.bypassed[Bypass::AlreadyCompressed as usize], 1);
 }
 
 #[test]
-fn a_packet_pressed_upstream_can_pass_those_that_wait_for_the_cpu() {
-    let mut port = paper(Scheme { passing: Passing::PressedPass, ..Scheme::all() }, 700_000);
+fn a_packet_compressed_upstream_can_pass_those_that_wait_for_the_cpu() {
+    let mut port = paper(Scheme { passing: Passing::CompressedPass, ..Scheme::all() }, 700_000);
     port.link_busy();
     for id in 0..3 {
         arrive(&mut port, id);
     }
-    assert_eq!(actions(&mut port), [Action::Press(PacketId(0))]);
-    let upstream = Packet { pressed: true, bytes: 350, ..packet(3) };
+    assert_eq!(actions(&mut port), [Action::Compress(PacketId(0))]);
+    let upstream = Packet { compressed: true, bytes: 350, ..packet(3) };
     assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
     assert_eq!(port.waiting(), (2, 1));
     port.link_ready();
     assert_eq!(actions(&mut port), [Action::Send]);
     assert_eq!(port.frame().units[0].id, PacketId(3));
-    port.pressed(PacketId(0), Outcome::Smaller(350), 1);
-    assert_eq!(actions(&mut port), [Action::Press(PacketId(1))]);
+    port.compressed(PacketId(0), Outcome::Smaller(350), 1);
+    assert_eq!(actions(&mut port), [Action::Compress(PacketId(1))]);
     assert_eq!(port.waiting(), (1, 1));
 }
 
 #[test]
 fn with_passing_each_queue_has_its_own_limit() {
-    let mut port = paper(Scheme { passing: Passing::PressedPass, ..Scheme::all() }, 700_000);
+    let mut port = paper(Scheme { passing: Passing::CompressedPass, ..Scheme::all() }, 700_000);
     port.configure(PortConfig { limit: QueueLimit::packets(4), ..port.config().clone() }).unwrap();
     port.link_busy();
     for id in 0..4 {
-        arrive(&mut port, id); // one in the press, three in the CPU queue
+        arrive(&mut port, id); // one being compressed, three in the CPU queue
         actions(&mut port);
     }
     let full = Admission::Dropped(DropReason::QueuePackets);
     assert_eq!(port.arrive(Instant::ZERO, packet(4)), full);
     for id in 5..8 {
-        let upstream = Packet { pressed: true, ..packet(id) };
+        let upstream = Packet { compressed: true, ..packet(id) };
         assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
     }
-    assert_eq!(port.arrive(Instant::ZERO, Packet { pressed: true, ..packet(8) }), full);
-    // The relay queue is full: what comes out of the press has no room.
-    port.pressed(PacketId(0), Outcome::Smaller(350), 1);
+    assert_eq!(port.arrive(Instant::ZERO, Packet { compressed: true, ..packet(8) }), full);
+    // The relay queue is full: what comes out of the compressor has no room.
+    port.compressed(PacketId(0), Outcome::Smaller(350), 1);
     let drop = Action::Drop(PacketId(0), DropReason::QueuePackets);
-    assert_eq!(actions(&mut port), [drop, Action::Press(PacketId(1))]);
+    assert_eq!(actions(&mut port), [drop, Action::Compress(PacketId(1))]);
 }
 
 #[test]
@@ -146,11 +146,11 @@ fn a_unit_that_was_lost_goes_before_all_others() {
     let mut port = paper(Scheme::all(), 700_000);
     arrive(&mut port, 1);
     actions(&mut port);
-    port.pressed(PacketId(1), Outcome::Smaller(350), 1);
+    port.compressed(PacketId(1), Outcome::Smaller(350), 1);
     assert_eq!(actions(&mut port), [Action::Send]);
     arrive(&mut port, 2);
     actions(&mut port);
-    port.pressed(PacketId(2), Outcome::Smaller(350), 1);
+    port.compressed(PacketId(2), Outcome::Smaller(350), 1);
     let packet = FramePacket { id: PacketId(1), original_bytes: 500, sojourn_ns: 7_000 };
     let unit = PutBack { packets: &[packet], bytes: 350 };
     assert_eq!(port.put_back(Instant::from_ns(9_000), unit), Admission::Queued);
@@ -172,10 +172,10 @@ fn a_result_that_is_not_smaller_is_sent_raw() {
         let mut port = paper(Scheme::all(), 700_000);
         arrive(&mut port, 1);
         actions(&mut port);
-        port.pressed(PacketId(1), outcome, 1);
+        port.compressed(PacketId(1), outcome, 1);
         assert_eq!(actions(&mut port), [Action::Send]);
         assert_eq!(port.frame().units[0].bytes, 500);
-        assert!(!port.frame().units[0].pressed_here);
+        assert!(!port.frame().units[0].compressed_here);
     }
 }
 
@@ -192,17 +192,17 @@ fn the_1000th_slot_is_never_filled() {
 }
 
 #[test]
-fn what_comes_out_of_the_press_may_be_one_more_than_the_limit_lets_in() {
+fn what_comes_out_of_the_compress_may_be_one_more_than_the_limit_lets_in() {
     let mut port = paper(Scheme::all(), 700_000);
     port.configure(PortConfig { limit: QueueLimit::packets(6), ..port.config().clone() }).unwrap();
     port.link_busy();
     for id in 0..6 {
-        arrive(&mut port, id); // one in the press, five waiting
+        arrive(&mut port, id); // one being compressed, five waiting
         actions(&mut port);
     }
     let scheme = Scheme::none();
     port.configure(PortConfig { scheme, ..port.config().clone() }).unwrap();
-    port.pressed(PacketId(0), Outcome::NotSmaller, 1);
+    port.compressed(PacketId(0), Outcome::NotSmaller, 1);
     assert_eq!(actions(&mut port), []);
     assert_eq!(port.waiting(), (0, 6));
 }
@@ -228,7 +228,7 @@ fn waiting_packets_share_a_frame() {
     let frame = FrameCost {
         frame_bytes: 48,
         raw_unit_bytes: 2,
-        pressed_unit_bytes: 5,
+        compressed_unit_bytes: 5,
         units_bytes_max: 1_400,
         fragment_bytes: 0,
         fragment_spare_bytes: 0,
@@ -280,7 +280,7 @@ fn exceptions_match_either_port() {
         .unwrap();
     arrive(&mut port, 1);
     assert_eq!(actions(&mut port), [Action::Send]);
-    assert_eq!(port.accounts().press.bypassed[Bypass::Exception as usize], 1);
+    assert_eq!(port.accounts().compress.bypassed[Bypass::Exception as usize], 1);
 }
 
 #[test]
@@ -291,12 +291,12 @@ fn an_incompressible_flow_is_soon_left_alone() {
     port.link_busy();
     for id in 0..900 {
         arrive(&mut port, id);
-        if let [Action::Press(id)] = actions(&mut port)[..] {
-            port.pressed(id, Outcome::NotSmaller, 5_000);
+        if let [Action::Compress(id)] = actions(&mut port)[..] {
+            port.compressed(id, Outcome::NotSmaller, 5_000);
             actions(&mut port);
         }
     }
-    let tried = port.accounts().press.tried;
+    let tried = port.accounts().compress.tried;
     assert!((5..20).contains(&tried), "{tried}");
 }
 

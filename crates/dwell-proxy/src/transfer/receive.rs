@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{self, SHA256};
-use dwell_stream::{BLOCK_LEN_MAX, Limits, Receiver, Unpress};
+use dwell_stream::{BLOCK_LEN_MAX, Decompressors, Limits, Receiver};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::output::{Output, Place};
 use super::{Meter, PIECE_BYTES, PIECES_MAX, Progress, Summary, TransferError};
 use crate::carrier::{Carrier, CarrierError};
-use crate::engine::{self, RunError, told_to_stop};
+use crate::engine::{self, RunError, reported_to_stop};
 use crate::hello::{Hello, Purpose};
 use crate::message::{Message, MessageError, Reason};
 use crate::reception::{Admitted, Reception};
@@ -45,8 +45,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The longest that is waited for what was begun to be removed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Waits for one file, and returns when it is where it belongs. `ready` is told where it listens,
-/// `begun` who sends what; now and then `tell` is told how far it is.
+/// Waits for one file, and returns when it is where it belongs. `ready` is notified where it listens,
+/// `begun` who sends what; now and then `tell` is notified how far it is.
 ///
 /// # Errors
 /// Nothing is left of the file then. (If it is in its place, there is none, although its sender may
@@ -62,7 +62,7 @@ pub fn receive(
         let result = tokio::select! {
             // In this order, so that signals are heeded before anybody knows that it is there.
             biased;
-            _ = told_to_stop() => Err(TransferError::Interrupted),
+            _ = reported_to_stop() => Err(TransferError::Interrupted),
             summary = receive_file(&job, ready, begun, tell, &mut writer) => summary,
         };
         Ok(match (result, writer) {
@@ -119,12 +119,12 @@ async fn receive_file(
         }
     };
     if let Err(error) = carrier.say(&Message::Done).await {
-        tracing::warn!("{what} is complete, but its sender could not be told: {error}");
+        tracing::warn!("{what} is complete, but its sender could not be informed: {error}");
     }
     Ok(summary)
 }
 
-/// The first who knows the key; others are told off. All who have connected are heard at once, so
+/// The first who knows the key; others are informed off. All who have connected are heard at once, so
 /// that one who says nothing keeps nobody waiting.
 async fn accept(
     job: &Receive,
@@ -188,7 +188,7 @@ async fn receive_stream<F: FnMut(&Progress)>(
     meter: &mut Meter<F>,
 ) -> Result<Summary, Failure> {
     let mut receiver = Receiver::new(Limits::in_order());
-    let mut unpress = Unpress::new();
+    let mut decompress = Decompressors::new();
     let mut bytes = vec![0; PIECE_BYTES];
     while !receiver.is_finished() {
         if carrier.rest.is_empty() {
@@ -199,7 +199,7 @@ async fn receive_stream<F: FnMut(&Progress)>(
             carrier.rest.extend_from_slice(&bytes[..len]);
         }
         let taken = receiver
-            .feed(&carrier.rest, &mut unpress)
+            .feed(&carrier.rest, &mut decompress)
             .map_err(|error| Failure::Transfer(TransferError::Damaged(error)))?;
         carrier.rest.drain(..taken);
         if !receiver.data().is_empty() {
@@ -274,8 +274,8 @@ impl Writer {
         Ok(Self { pieces, gone: Some(gone), name, part, expected: None })
     }
 
-    /// Ends it before it was told the end, or at least before it has said what came of that. What is
-    /// not complete is removed; but it may be in its place already, and then that is told.
+    /// Ends it before it was reported the end, or at least before it has said what came of that. What is
+    /// not complete is removed; but it may be in its place already, and then that is reported.
     async fn give_up(self) -> Option<Summary> {
         // Without its sender it ends.
         drop(self.pieces);
@@ -334,7 +334,7 @@ fn write(mut output: Output, pieces: &mut mpsc::Receiver<Piece>) -> io::Result<b
 mod tests {
     use super::*;
 
-    /// What becomes of a file of these bytes, whose end is told by someone who still waits or not.
+    /// What becomes of a file of these bytes, whose end is reported by someone who still waits or not.
     fn written(folder: &std::path::Path, bytes: &[u8], waits: bool) -> io::Result<bool> {
         let place = Place::Folder(folder.to_path_buf());
         let output = Output::create(&place, "a", false).unwrap();

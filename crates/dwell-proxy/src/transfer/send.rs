@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 
 use super::{Meter, PIECE_BYTES, PIECES_MAX, Progress, Summary, TransferError};
 use crate::carrier::{Carrier, CarrierError};
-use crate::config::Pressing;
-use crate::engine::{self, RunError, told_to_stop};
+use crate::compress::CompressorPool;
+use crate::config::Compression;
+use crate::engine::{self, RunError, reported_to_stop};
 use crate::hello::{Hello, Purpose};
 use crate::message::{Message, MessageError};
-use crate::press::PressPool;
 use crate::security::{self, Security};
 use crate::target::{Host, Target};
 use crate::uplink::Uplink;
@@ -37,7 +37,7 @@ pub struct Send {
     /// How the connection is protected.
     pub security: Security,
     /// How it is compressed.
-    pub pressing: Pressing,
+    pub compressing: Compression,
     /// The longest time to connect.
     pub connect: Duration,
 }
@@ -57,7 +57,7 @@ pub fn send(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, TransferE
     engine::run(async move {
         tokio::select! {
             summary = send_file(job, tell) => Ok(summary),
-            _ = told_to_stop() => Ok(Err(TransferError::Interrupted)),
+            _ = reported_to_stop() => Ok(Err(TransferError::Interrupted)),
         }
     })?
 }
@@ -75,17 +75,17 @@ async fn send_file(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, Tr
     carrier.say(&Message::Offer { bytes: job.bytes, name: job.name.clone() }).await?;
     expect(&mut carrier, &Message::Accept).await?;
 
-    let config = job.pressing.sender_config(&carrier.theirs);
+    let config = job.compressing.sender_config(&carrier.theirs);
     let sender =
         Sender::new(&config).map_err(|error| TransferError::Connection(error.to_string()))?;
-    let press = PressPool::new().map_err(RunError::from)?;
+    let compress = CompressorPool::new().map_err(RunError::from)?;
     let mut sending = Sending {
         pieces: read_aside(job.source).map_err(RunError::from)?,
         piece: Vec::new(),
         at: 0,
         sha256: None,
         up: Uplink::new(sender),
-        press,
+        compress,
         meter: Meter::new(job.bytes, tell),
     };
     let sent = poll_fn(|cx| sending.poll(cx, &mut carrier)).await;
@@ -179,7 +179,7 @@ struct Sending<F> {
     at: usize,
     sha256: Option<[u8; 32]>,
     up: Uplink,
-    press: PressPool,
+    compress: CompressorPool,
     meter: Meter<F>,
 }
 
@@ -188,7 +188,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
     fn poll(&mut self, cx: &mut Context<'_>, carrier: &mut Carrier) -> Poll<Result<bool, Failure>> {
         loop {
             let took = self.take(cx).map_err(Failure::Source)?;
-            let sent = self.up.poll(cx, carrier, &self.press).map_err(Failure::Carrier)?;
+            let sent = self.up.poll(cx, carrier, &self.compress).map_err(Failure::Carrier)?;
             let stats = self.up.stats();
             self.meter.moved(stats.accepted_bytes, stats.wire_bytes);
             if self.up.is_finished() {

@@ -8,7 +8,7 @@ use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
 use dwell_codec::{CodecSpec, Compressor};
 use dwell_relay::config::Config;
-use dwell_relay::node::{Destination, Env, Node, NodeEvent, PressJob, Pressing};
+use dwell_relay::node::{CompressJob, Compression, Destination, Env, Node, NodeEvent};
 use dwell_relay::trust::RandomSource;
 use dwell_report::status::{PeerState, PeerStatus};
 use dwell_testkit::virtual_net::{self, Outbox};
@@ -44,20 +44,22 @@ impl Env for World {
         self.now.as_ns()
     }
 
-    fn press(&mut self, job: PressJob<'_>) -> Pressing {
+    fn compress(&mut self, job: CompressJob<'_>) -> Compression {
         // A modelled cost, so that a seed gives the same run everywhere: 5 ns a byte.
         let took_ns = 5 * job.packet.len() as u64;
         if !self.compressors.iter().any(|(codec, _)| *codec == job.codec) {
-            let Ok(compressor) = Compressor::new(job.codec, None) else { return Pressing::Failed };
+            let Ok(compressor) = Compressor::new(job.codec, None) else {
+                return Compression::Failed;
+            };
             self.compressors.push((job.codec, compressor));
         }
         let mut all = self.compressors.iter_mut();
         let Some((_, compressor)) = all.find(|(codec, _)| *codec == job.codec) else {
-            return Pressing::Failed;
+            return Compression::Failed;
         };
         match compressor.compress(job.packet, job.out) {
-            Ok(len) => Pressing::Done { len, took_ns },
-            Err(_) => Pressing::Failed,
+            Ok(len) => Compression::Done { len, took_ns },
+            Err(_) => Compression::Failed,
         }
     }
 
@@ -141,7 +143,7 @@ impl End {
         })
     }
 
-    /// Ends without a word, and begins anew.
+    /// Ends without a word, and begins again.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
         self.starts += 1;
         let config = self.setup.config(self.side)?;

@@ -1,4 +1,4 @@
-//! What a relay of the pair is told.
+//! Settings of a relay of the pair.
 
 use std::path::Path;
 

@@ -9,11 +9,11 @@ use dwell_testkit::LinkSpec;
 pub(crate) enum Incident {
     /// Nothing.
     Quiet,
-    /// A node ends without a word and begins anew.
+    /// A node ends without a word and begins again.
     Killed { side: usize },
     /// A node takes another configuration under load.
     Reloaded { side: usize },
-    /// The node of side 0 has another address from now on, which nobody is told of.
+    /// The node of side 0 has another address from now on, which nobody is notified of.
     Moved,
 }
 

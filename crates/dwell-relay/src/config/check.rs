@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_policy::{Press, Trigger};
+use dwell_policy::{CompressWhen, Trigger};
 use ipnet::IpNet;
 
 use super::error::Errors;
@@ -55,7 +55,7 @@ fn same_secret(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) {
     if let Some(other) = before.iter().find(same) {
         if key == "public_key" {
             let message = format!(
-                "\"{}\" has the same key, so that the two could not be told apart: join the two \
+                "\"{}\" has the same key, so that the two could not be distinguished: join the two \
                  peers into one, or correct it",
                 other.config.name
             );
@@ -63,7 +63,7 @@ fn same_secret(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>) {
             return;
         }
         let message = format!(
-            "\"{}\" has the same key, so that the two could not be told apart: make one for each \
+            "\"{}\" has the same key, so that the two could not be distinguished: make one for each \
              with `dwell genpsk`",
             other.config.name
         );
@@ -111,7 +111,7 @@ fn unrecognisable(peer: &Peer<'_>, before: &[Peer<'_>], errors: &mut Errors<'_>)
     }
     if let Some(other) = before.iter().find(|other| other.is_bare) {
         let message = format!(
-            "neither it nor \"{}\" has a key or an endpoint, so that the two could not be told \
+            "neither it nor \"{}\" has a key or an endpoint, so that the two could not be distinguished \
              apart: give one of them an endpoint",
             other.config.name
         );
@@ -260,10 +260,10 @@ fn past_the_tunnel(peer: &PeerConfig) -> Option<String> {
 }
 
 fn never_waits(peer: &PeerConfig) -> Option<String> {
-    (peer.rate == RateConfig::Unlimited && peer.scheme.press == Press::WaitingTime).then(|| {
+    (peer.rate == RateConfig::Unlimited && peer.scheme.compress == CompressWhen::WaitingTime).then(|| {
         format!(
             "the rate to \"{}\" is \"unlimited\", so that nothing waits there and nothing will be \
-             pressed: give the link's rate, or write scheme = \"none\" or \"all\"",
+             compressed: give the link's rate, or write scheme = \"none\" or \"all\"",
             peer.name
         )
     })

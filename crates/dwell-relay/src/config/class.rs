@@ -15,7 +15,7 @@ pub const CLASSES_MAX: usize = 16;
 
 /// The keys of `[[class]]`.
 pub const CLASS_KEYS: [&str; 8] =
-    ["name", "dscp", "protocols", "ports", "prefixes", "max_wait", "press", "retransmit"];
+    ["name", "dscp", "protocols", "ports", "prefixes", "max_wait", "compress", "retransmit"];
 
 /// Packets with something in common, and how they are treated. A packet is of the first class
 /// whose conditions it all fulfils; an empty list is no condition.
@@ -34,8 +34,8 @@ pub struct ClassConfig {
     /// The longest that a packet may take to the peer, in nanoseconds: schemes that fill
     /// datagrams hold it back only as far as that allows. Without it it is never held back.
     pub max_wait_ns: Option<u64>,
-    /// Whether it may be pressed.
-    pub press: bool,
+    /// Whether it may be compressed.
+    pub compress: bool,
     /// Whether it may be sent again if it was lost.
     pub retransmit: bool,
 }
@@ -126,7 +126,7 @@ fn read_one(table: &Table<'_>, index: usize, errors: &mut Errors<'_>) -> ClassCo
                 value::duration_ns(value, MAX_WAIT_NS_MIN..=10 * SECOND_NS)
             })
             .map(|found| found.value),
-        press: flag(table.get("press", errors, value::boolean)),
+        compress: flag(table.get("compress", errors, value::boolean)),
         retransmit: flag(table.get("retransmit", errors, value::boolean)),
     }
 }
@@ -213,15 +213,15 @@ mod tests {
     fn all_conditions_must_hold_and_the_first_class_counts() {
         let classes = parse(
             "[[class]]\nname = \"voice\"\ndscp = [\"ef\", \"af41\", 3]\nmax_wait = \"0.2ms\"\n\
-             press = false\n\
+             compress = false\n\
              [[class]]\nname = \"meters\"\nports = [\"udp/5000-5010\", \"tcp/1883\"]\n\
              prefixes = [\"10.1.0.0/16\"]\nmax_wait = \"20ms\"\nretransmit = false\n\
              [[class]]\nname = \"rest\"\nprotocols = [\"udp\", 47]\n",
         )
         .unwrap();
         assert_eq!(classes[0].dscp, [46, 34, 3]);
-        assert_eq!((classes[0].max_wait_ns, classes[0].press), (Some(200_000), false));
-        assert!(classes[1].press && !classes[1].retransmit && classes[2].max_wait_ns.is_none());
+        assert_eq!((classes[0].max_wait_ns, classes[0].compress), (Some(200_000), false));
+        assert!(classes[1].compress && !classes[1].retransmit && classes[2].max_wait_ns.is_none());
         let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1];
         packet.extend([0x13, 0x8a, 0, 9, 0, 8, 0, 0]); // from port 5002
         let of = |packet: &[u8]| class_of(&classes, &PacketInfo::parse(packet, 0).unwrap());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_what_helps() {
+    fn mistakes_are_reported_with_what_helps() {
         for (class, expected) in [
             ("dscp = [64]", "`dscp`"),
             ("dscp = [\"af44\"]", "\"af44\" is no code point: write a number from 0 to 63, or ef"),
@@ -244,7 +244,7 @@ mod tests {
             ("protocols = [\"upd\"]", "\"upd\" is no protocol known here"),
             ("max_wait = \"100us\"", "`max_wait`"),
             ("max_wiat = \"1ms\"", "did you mean `max_wait`?"),
-            ("press = 1", "`press`"),
+            ("compress = 1", "`compress`"),
         ] {
             let error = parse(&format!("[[class]]\nname = \"x\"\n{class}\n")).unwrap_err();
             assert!(error.contains(expected), "{class}: {error}");

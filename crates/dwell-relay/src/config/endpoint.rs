@@ -53,7 +53,7 @@ pub enum ParseEndpointError {
     /// No port at the end.
     #[error("\"{0}\" has no port: write for instance \"{0}:7733\"")]
     NoPort(String),
-    /// An IPv6 address whose port can't be told from its end.
+    /// An IPv6 address whose port can't be distinguished from its end.
     #[error("put an IPv6 address into brackets: \"[{0}]:7733\"")]
     Brackets(String),
     /// The port is no number, zero or too large.

@@ -1,4 +1,4 @@
-//! Lists of classes that are never pressed, as `dwell trace analyze` writes them
+//! Lists of classes that are never compressed, as `dwell trace analyze` writes them
 //! (docs/exceptions.md).
 
 use dwell_base::text::printable;

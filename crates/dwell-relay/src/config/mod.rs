@@ -1,8 +1,8 @@
 //! The configuration of a relay: one TOML file, read strictly.
 //!
 //! A key that is unknown, a value of the wrong type and a value that makes no sense are all
-//! errors, and all errors of a file are told at once, each with its line and what to do about
-//! it. What is legal but probably not meant is told by [`Config::warnings`].
+//! errors, and all errors of a file are reported at once, each with its line and what to do about
+//! it. What is legal but probably not meant is reported by [`Config::warnings`].
 //!
 //! Reading is pure ([`Config::parse`]); only [`Config::load`] opens files.
 
@@ -29,7 +29,7 @@ use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{
-    BlockOrder, ClassKey, Gather, LearnedConfig, Press, QueueLimit, Ratio, Scheme, Trigger,
+    BlockOrder, ClassKey, CompressWhen, Gather, LearnedConfig, QueueLimit, Ratio, Scheme, Trigger,
 };
 use ipnet::IpNet;
 
@@ -118,7 +118,7 @@ pub struct NodeConfig {
     /// A peer that owes an answer for this long is dead.
     pub dead_after_ns: u64,
     /// Whether what came from one peer for another goes on without the kernel, and unopened if it came
-    /// pressed.
+    /// compressed.
     pub transit: bool,
     /// Networks at this node, beside those of its addresses: nothing for them goes to a peer that
     /// has a shorter prefix.
@@ -189,10 +189,10 @@ pub struct PeerConfig {
     /// How large blocks become, for schemes that make some.
     pub blocks: BlockConfig,
     /// Whether the packets of a block are rearranged, header fields side by side, before they
-    /// are pressed.
-    pub regroup: bool,
-    /// Whether frames of schemes that fill them may be pressed as a whole.
-    pub chunk_press: bool,
+    /// are compressed.
+    pub columnar: bool,
+    /// Whether frames of schemes that fill them may be compressed as a whole.
+    pub chunk_compress: bool,
     /// Whether datagrams with blocks are sent again if they were lost.
     pub retransmit: bool,
     /// The longest that packets from the peer wait for a datagram that is missing, so that they
@@ -200,7 +200,7 @@ pub struct PeerConfig {
     pub order_wait_ns: u64,
     /// How long a datagram takes to the peer, in nanoseconds; or it is estimated.
     pub one_way_delay_ns: Option<u64>,
-    /// What packets are pressed with.
+    /// What packets are compressed with.
     pub codec: CodecSpec,
     /// How fast the link is.
     pub rate: RateConfig,
@@ -210,10 +210,10 @@ pub struct PeerConfig {
     pub link_overhead_bytes: u32,
     /// What happens to packets for the peer while it is not up.
     pub on_dead: FailMode,
-    /// Classes that are never pressed.
+    /// Classes that are never compressed.
     pub exceptions: Vec<ClassKey>,
-    /// Packets below this size are not pressed.
-    pub press_bytes_min: u32,
+    /// Packets below this size are not compressed.
+    pub compress_bytes_min: u32,
     /// A result at or above this ratio is not worth its CPU time.
     pub poor_ratio: Ratio,
     /// The metric of the routes to the peer's prefixes.
@@ -243,11 +243,11 @@ impl BlockConfig {
     /// packets are to be in blocks of several.
     pub fn scheme(&self, name: &str) -> Option<Scheme> {
         let scheme = Scheme::preset(name).ok()?;
-        let gather = match (scheme.trigger, scheme.press, self.packets) {
+        let gather = match (scheme.trigger, scheme.compress, self.packets) {
             (Trigger::Backlog { .. }, _, _) => scheme.gather,
             // Single packets, not by their waiting time but by the length of the queue.
-            (_, Press::WaitingTime, Some(1)) => Gather::Packet,
-            (_, Press::WaitingTime, Some(_)) => return None,
+            (_, CompressWhen::WaitingTime, Some(1)) => Gather::Packet,
+            (_, CompressWhen::WaitingTime, Some(_)) => return None,
             // Frames are as large as the path takes them.
             _ => return Some(scheme.with_chunk_bytes_max(u32::MAX)),
         };
@@ -378,8 +378,8 @@ impl PeerConfig {
             scheme_name: "packet",
             scheme: Scheme::packet(),
             blocks: BlockConfig::default(),
-            regroup: true,
-            chunk_press: true,
+            columnar: true,
+            chunk_compress: true,
             retransmit: true,
             order_wait_ns: 50 * MILLI_NS,
             one_way_delay_ns: None,
@@ -389,7 +389,7 @@ impl PeerConfig {
             link_overhead_bytes: 14,
             on_dead,
             exceptions: Vec::new(),
-            press_bytes_min: 64,
+            compress_bytes_min: 64,
             poor_ratio: LearnedConfig::default().poor_ratio,
             // NetworkManager's for VPNs: preferred to the routes that DHCP brings.
             metric: 50,

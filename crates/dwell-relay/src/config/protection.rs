@@ -90,7 +90,7 @@ pub(super) fn of_peer(
 }
 
 fn unsaid(table: &Table<'_>, errors: &mut Errors<'_>) {
-    // What is there and could not be read was told already.
+    // What is there and could not be read was reported already.
     if ["public_key", "psk_file", "security"].iter().any(|key| table.has(key)) {
         return;
     }

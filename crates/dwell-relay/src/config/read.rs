@@ -64,8 +64,8 @@ pub const PEER_KEYS: [&str; 27] = [
     "block_bytes",
     "block_packets",
     "block_lead",
-    "regroup",
-    "chunk_press",
+    "columnar",
+    "chunk_compress",
     "retransmit",
     "order_wait",
     "codec",
@@ -78,7 +78,7 @@ pub const PEER_KEYS: [&str; 27] = [
     "on_dead",
     "exceptions",
     "exceptions_file",
-    "press_min",
+    "compress_min",
     "poor_ratio",
     "metric",
 ];
@@ -196,7 +196,7 @@ fn sub_table<'t>(
     }
 }
 
-/// The tables of the peers; what has the wrong shape is told and left out.
+/// The tables of the peers; what has the wrong shape is reported and left out.
 fn peer_tables<'t>(document: &'t DeTable<'t>, errors: &mut Errors<'_>) -> Vec<Table<'t>> {
     let Some(value) = document.get("peer") else {
         let message = "there is no peer: add at least one [[peer]]".to_owned();
@@ -228,7 +228,7 @@ fn peer_tables<'t>(document: &'t DeTable<'t>, errors: &mut Errors<'_>) -> Vec<Ta
     }
 }
 
-/// The tables of the classes; what has the wrong shape is told and left out.
+/// The tables of the classes; what has the wrong shape is reported and left out.
 fn class_tables<'t>(document: &'t DeTable<'t>, errors: &mut Errors<'_>) -> Vec<Table<'t>> {
     let Some(value) = document.get("class") else { return Vec::new() };
     let items = value.get_ref().as_array().map(|items| {
@@ -331,8 +331,8 @@ struct PeerKeys {
     block_bytes: Option<Located<u64>>,
     block_packets: Option<Located<Option<u32>>>,
     block_lead: Option<Located<u32>>,
-    regroup: Option<Located<bool>>,
-    chunk_press: Option<Located<bool>>,
+    columnar: Option<Located<bool>>,
+    chunk_compress: Option<Located<bool>>,
     retransmit: Option<Located<bool>>,
     order_wait_ns: Option<Located<u64>>,
     codec: Option<Located<CodecSpec>>,
@@ -345,7 +345,7 @@ struct PeerKeys {
     on_dead: Option<Located<FailMode>>,
     exceptions: Option<Vec<Located<ClassKey>>>,
     exceptions_file: Option<Located<PathBuf>>,
-    press_bytes_min: Option<Located<u32>>,
+    compress_bytes_min: Option<Located<u32>>,
     poor_ratio: Option<Located<Ratio>>,
     metric: Option<Located<u32>>,
 }
@@ -369,8 +369,8 @@ impl PeerKeys {
             }),
             block_packets: table.get("block_packets", errors, value::block_packets),
             block_lead: table.get("block_lead", errors, |value| value::integer(value, 0..=1000)),
-            regroup: table.get("regroup", errors, value::boolean),
-            chunk_press: table.get("chunk_press", errors, value::boolean),
+            columnar: table.get("columnar", errors, value::boolean),
+            chunk_compress: table.get("chunk_compress", errors, value::boolean),
             retransmit: table.get("retransmit", errors, value::boolean),
             order_wait_ns: table
                 .get("order_wait", errors, |value| value::duration_ns(value, 0..=SECOND_NS)),
@@ -390,8 +390,8 @@ impl PeerKeys {
             on_dead: table.get("on_dead", errors, value::on_dead),
             exceptions: table.get_list("exceptions", "[\"tcp/443\"]", errors, value::class),
             exceptions_file: table.get("exceptions_file", errors, value::exceptions_file),
-            press_bytes_min: table
-                .get("press_min", errors, |value| value::integer(value, 0..=65_535)),
+            compress_bytes_min: table
+                .get("compress_min", errors, |value| value::integer(value, 0..=65_535)),
             poor_ratio: table.get("poor_ratio", errors, value::ratio),
             // IPv6 takes zero for 1024, and the unreachable route behind needs one more.
             metric: table.get("metric", errors, |value| value::integer(value, 1..=METRIC_MAX)),
@@ -409,8 +409,8 @@ impl PeerKeys {
         }
         set(&mut peer.blocks.packets, &self.block_packets);
         set(&mut peer.blocks.lead, &self.block_lead);
-        set(&mut peer.regroup, &self.regroup);
-        set(&mut peer.chunk_press, &self.chunk_press);
+        set(&mut peer.columnar, &self.columnar);
+        set(&mut peer.chunk_compress, &self.chunk_compress);
         set(&mut peer.retransmit, &self.retransmit);
         set(&mut peer.order_wait_ns, &self.order_wait_ns);
         set(&mut peer.codec, &self.codec);
@@ -425,7 +425,7 @@ impl PeerKeys {
         if let Some(list) = &self.exceptions {
             peer.exceptions = list.iter().map(|class| class.value).collect();
         }
-        set(&mut peer.press_bytes_min, &self.press_bytes_min);
+        set(&mut peer.compress_bytes_min, &self.compress_bytes_min);
         set(&mut peer.poor_ratio, &self.poor_ratio);
         set(&mut peer.metric, &self.metric);
     }
@@ -482,7 +482,7 @@ fn read_peer<'t>(
         None => {
             let found = keys.block_packets.as_ref().or(defaults.block_packets.as_ref());
             let line = found.map_or(table.line, |packets| packets.line);
-            let message = "the scheme \"packet\" presses single packets: write 1, or a scheme that \
+            let message = "the scheme \"packet\" compresses single packets: write 1, or a scheme that \
                            makes blocks, such as scheme = \"edge\"";
             table.fail("block_packets", line, message.to_owned(), errors);
         }

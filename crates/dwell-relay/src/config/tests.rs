@@ -150,8 +150,8 @@ fn every_key_reaches_its_field() {
         block_packets = 7
         block_lead = 2
         one_way_delay = "3ms"
-        chunk_press = false
-        regroup = false
+        chunk_compress = false
+        columnar = false
         retransmit = false
         order_wait = "0ms"
         codec = "lz4"
@@ -162,7 +162,7 @@ fn every_key_reaches_its_field() {
         link_overhead = 0
         on_dead = "closed"
         exceptions = ["tcp/443", "icmpv6", "ip47", "ip132/9"]
-        press_min = 0
+        compress_min = 0
         poor_ratio = 1
         metric = 0x10
     "#;
@@ -197,8 +197,8 @@ fn every_key_reaches_its_field() {
             security: Security::None,
             scheme_name: "all",
             scheme: Scheme::all(),
-            regroup: false,
-            chunk_press: false,
+            columnar: false,
+            chunk_compress: false,
             retransmit: false,
             order_wait_ns: 0,
             one_way_delay_ns: Some(3_000_000),
@@ -219,7 +219,7 @@ fn every_key_reaches_its_field() {
                 ClassKey::new(47, 0),
                 ClassKey::new(132, 9)
             ],
-            press_bytes_min: 0,
+            compress_bytes_min: 0,
             poor_ratio: Ratio::ONE,
             metric: 16,
         }]
@@ -244,7 +244,7 @@ fn what_is_here_is_not_at_the_peer() {
 }
 
 #[test]
-fn who_has_a_key_fails_closed_unless_told_otherwise() {
+fn who_has_a_key_fails_closed_unless_reported_otherwise() {
     let of = |text: &str| parse(text).unwrap().peers[0].on_dead;
     let plain =
         MINIMAL.replace("psk_file = \"hub\"", "endpoint = \"192.0.2.1:1\"\nsecurity = \"none\"");
@@ -307,14 +307,14 @@ fn what_protects_a_peer_follows_from_its_keys() {
     assert_eq!(of("psk_file = \"s\"", "").unwrap(), Security::Psk(psk.clone()));
     assert_eq!(of("psk_file = \"s\"", "security = \"psk\"").unwrap(), Security::Psk(psk));
     assert_eq!(of("psk_file = \"s\"", "security = \"none\"").unwrap(), Security::None);
-    let told = |defaults: &str, peer: &str| of(defaults, peer).expect_err(peer).to_string();
+    let reported = |defaults: &str, peer: &str| of(defaults, peer).expect_err(peer).to_string();
     for contrary in ["none", "psk"] {
         let peer = format!("{public}\nsecurity = \"{contrary}\"");
-        assert!(told("", &peer).contains("contradict each other"), "{contrary}");
+        assert!(reported("", &peer).contains("contradict each other"), "{contrary}");
     }
-    assert!(told("security = \"keys\"", "").contains("needs the peer's key"));
-    assert!(told("", "security = \"psk\"").contains("security = \"psk\" needs a key"));
-    assert!(told(&public, "").contains("it is each peer's own"));
+    assert!(reported("security = \"keys\"", "").contains("needs the peer's key"));
+    assert!(reported("", "security = \"psk\"").contains("security = \"psk\" needs a key"));
+    assert!(reported(&public, "").contains("it is each peer's own"));
 }
 
 #[test]
@@ -331,8 +331,8 @@ fn public_keys_need_a_private_one() {
     let exposed = with("private_key_file = \"exposed\"", KEY);
     assert!(exposed.contains("others may read it (mode 0644): run `chmod 600 exposed`"));
     let own = crate::trust::public_key(&secrets(Path::new("own")).unwrap()).unwrap();
-    let told = with("private_key_file = \"own\"", &own.to_string());
-    assert!(told.contains("this is the node's own key"), "{told}");
+    let reported = with("private_key_file = \"own\"", &own.to_string());
+    assert!(reported.contains("this is the node's own key"), "{reported}");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn two_peers_have_two_public_keys() {
 }
 
 #[test]
-fn unknown_keys_are_told_with_the_nearest() {
+fn unknown_keys_are_reported_with_the_nearest() {
     assert_eq!(
         peer_error("quue_time = \"1s\""),
         ": there is no key `quue_time` here: did you mean `queue_time`?"
@@ -368,7 +368,7 @@ fn unknown_keys_are_told_with_the_nearest() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_told_with_what_does() {
+fn values_that_make_no_sense_are_reported_with_what_does() {
     for (line, expected) in [
         ("rate = \"0mbit\"", ", `rate`: a rate must be between 1bit and 1000Gbit, not \"0mbit\""),
         ("rate = \"10\"", "has no unit"),
@@ -385,7 +385,7 @@ fn values_that_make_no_sense_are_told_with_what_does() {
         ("block_bytes = \"1KiB\"", "`block_bytes`: "),
         ("block_packets = 65", "`block_packets`: "),
         ("block_packets = \"many\"", "\"auto\" or a number of packets from 1 to 64"),
-        ("block_packets = 2", "presses single packets: write 1, or a scheme that makes blocks"),
+        ("block_packets = 2", "compresses single packets: write 1, or a scheme that makes blocks"),
         ("one_way_delay = 5", "; or \"auto\""),
         ("codec = \"brotli\"", "\"brotli\" is no codec"),
         ("codec = \"zstd:99\"", "is no level of zstd"),
@@ -404,7 +404,7 @@ fn values_that_make_no_sense_are_told_with_what_does() {
         ("exceptions = [\"https\"]", "write for instance \"tcp/443\""),
         ("exceptions = [\"tcp\"]", "\"tcp\" is no class of packets"),
         ("exceptions = \"tcp/443\"", "must be a list such as [\"tcp/443\"], not a string"),
-        ("press_min = 70000", "from 0 to 65535, not 70000"),
+        ("compress_min = 70000", "from 0 to 65535, not 70000"),
         ("poor_ratio = 0", "must be a number from 0.01 to 1.0"),
         ("poor_ratio = nan", "must be a number from 0.01 to 1.0"),
         ("poor_ratio = \"1\"", "must be a number from 0.01 to 1.0"),
@@ -415,13 +415,13 @@ fn values_that_make_no_sense_are_told_with_what_does() {
         ("security = \"tls\"", "must be one of \"keys\", \"psk\", \"none\", not \"tls\""),
         ("public_key = \"x\"", "is no public key: it has 44 characters of base64"),
     ] {
-        let told = peer_error(line);
-        assert!(told.contains(expected), "{line}: {told}");
+        let reported = peer_error(line);
+        assert!(reported.contains(expected), "{line}: {reported}");
     }
 }
 
 #[test]
-fn values_of_the_node_are_told_with_what_makes_sense() {
+fn values_of_the_node_are_reported_with_what_makes_sense() {
     for (line, expected) in [
         ("name = \"../../etc\"", ", `name`: \"../../etc\" can't be a name: use 1 to 63 letters"),
         ("name = 7", "must be a string such as \"site-a\", not a number"),
@@ -440,8 +440,8 @@ fn values_of_the_node_are_told_with_what_makes_sense() {
         ("keepalive = \"1ms\"", "must be from 1.00 s to 600.00 s, not 1.0 ms"),
         ("dead_after = \"1ms\"", "must be from 100.0 ms"),
     ] {
-        let told = node_error(line);
-        assert!(told.contains(expected), "{line}: {told}");
+        let reported = node_error(line);
+        assert!(reported.contains(expected), "{line}: {reported}");
     }
     let path = format!("status = \"/{}\"", "x".repeat(107));
     assert!(node_error(&path).contains("has 108 bytes, and a socket's can have 107"));
@@ -449,18 +449,20 @@ fn values_of_the_node_are_told_with_what_makes_sense() {
 
 #[test]
 fn prefixes_are_written_without_host_bits() {
-    let told = error(&MINIMAL.replace("10.0.0.0/8", "10.1.0.0/8"));
-    assert!(told.contains("a.toml:3: [[peer]] \"hub\", `prefixes`: 10.1.0.0/8 has bits beyond"));
-    assert!(told.contains("write \"10.0.0.0/8\", or \"10.1.0.0/32\" for the one address"));
+    let reported = error(&MINIMAL.replace("10.0.0.0/8", "10.1.0.0/8"));
+    assert!(
+        reported.contains("a.toml:3: [[peer]] \"hub\", `prefixes`: 10.1.0.0/8 has bits beyond")
+    );
+    assert!(reported.contains("write \"10.0.0.0/8\", or \"10.1.0.0/32\" for the one address"));
 }
 
 #[test]
-fn secrets_that_cannot_be_had_are_told_with_the_command_to_run() {
-    let told = |file: &str| error(&MINIMAL.replace("\"hub\"\n", &format!("\"{file}\"\n")));
+fn secrets_that_cannot_be_had_are_reported_with_the_command_to_run() {
+    let reported = |file: &str| error(&MINIMAL.replace("\"hub\"\n", &format!("\"{file}\"\n")));
     let replaced = |file: &str| {
         error(&MINIMAL.replace("psk_file = \"hub\"", &format!("psk_file = \"{file}\"")))
     };
-    assert!(told("x y").contains("can't be a name"));
+    assert!(reported("x y").contains("can't be a name"));
     assert!(replaced("missing").contains("`psk_file`: missing: there is no such file: make it"));
     assert!(replaced("missing").contains("`dwell genpsk --out missing`"));
     assert!(
@@ -475,7 +477,7 @@ fn secrets_that_cannot_be_had_are_told_with_the_command_to_run() {
 }
 
 #[test]
-fn what_every_peer_needs_is_told() {
+fn what_every_peer_needs_is_reported() {
     let without = |key: &str| {
         let lines = MINIMAL.lines().filter(|line| !line.starts_with(key));
         error(&lines.collect::<Vec<_>>().join("\n"))
@@ -500,26 +502,28 @@ fn with_second(lines: &str) -> String {
 }
 
 #[test]
-fn peers_that_get_into_each_others_way_are_told() {
+fn peers_that_get_into_each_others_way_are_reported() {
     let second = "name = \"b\"\nprefixes = [\"10.0.0.0/9\"]\npsk_file = \"b\"\n";
     assert_eq!(parse(&with_second(second)).unwrap().peers.len(), 2);
-    let told = |from: &str, to: &str| error(&with_second(&second.replace(from, to)));
+    let reported = |from: &str, to: &str| error(&with_second(&second.replace(from, to)));
     assert!(
-        told("= \"b\"\npre", "= \"hub\"\npre").contains("the peer on line 2 has this name too")
+        reported("= \"b\"\npre", "= \"hub\"\npre").contains("the peer on line 2 has this name too")
     );
-    assert!(told("/9", "/8").contains("10.0.0.0/8 is routed to \"hub\" already"));
-    assert!(told("\"10.0.0.0/9\"", "\"::/0\", \"::/0\"").contains("::/0 is in the list twice"));
-    assert!(told("psk_file = \"b\"", "psk_file = \"hub\"").contains("\"hub\" has the same key"));
+    assert!(reported("/9", "/8").contains("10.0.0.0/8 is routed to \"hub\" already"));
+    assert!(reported("\"10.0.0.0/9\"", "\"::/0\", \"::/0\"").contains("::/0 is in the list twice"));
+    assert!(
+        reported("psk_file = \"b\"", "psk_file = \"hub\"").contains("\"hub\" has the same key")
+    );
     let endpoint = "endpoint = \"198.51.100.7:1\"\nname";
-    assert!(told("name", endpoint).contains("\"hub\" (line 5) has this endpoint too"));
+    assert!(reported("name", endpoint).contains("\"hub\" (line 5) has this endpoint too"));
     let bare = "[[peer]]\nname = \"c\"\nprefixes = [\"fd00::/8\"]\nsecurity = \"none\"\n";
     let two = format!("{bare}{}", bare.replace("\"c\"", "\"d\"").replace("fd00", "fc00"));
-    let told = error(&two.replace("fc00::/8", "fc00::/9"));
-    assert!(told.contains("neither it nor \"c\" has a key or an endpoint"), "{told}");
+    let reported = error(&two.replace("fc00::/8", "fc00::/9"));
+    assert!(reported.contains("neither it nor \"c\" has a key or an endpoint"), "{reported}");
 }
 
 #[test]
-fn all_errors_are_told_at_once_in_the_order_of_their_lines() {
+fn all_errors_are_reported_at_once_in_the_order_of_their_lines() {
     let text = "[node]\nlog = 1\nmtu = 1\n[defaults]\nrate = \"x\"\n[[peer]]\nname = \"a\"\n\
                 scheme = \"x\"\n[[peer]]\nname = \"a\"\n";
     let errors = parse(text).unwrap_err();
@@ -529,9 +533,9 @@ fn all_errors_are_told_at_once_in_the_order_of_their_lines() {
 }
 
 #[test]
-fn what_is_not_toml_is_told_with_its_line() {
-    let told = error("[node]\nname = ");
-    assert!(told.starts_with("a.toml:2: this is not TOML: "), "{told}");
+fn what_is_not_toml_is_reported_with_its_line() {
+    let reported = error("[node]\nname = ");
+    assert!(reported.starts_with("a.toml:2: this is not TOML: "), "{reported}");
     let twice = error("[node]\nname = \"a\"\nname = \"b\"");
     let expected = "a.toml:3: this is not TOML: duplicate key `name`: this table has it already";
     assert!(twice.starts_with(expected), "{twice}");
@@ -541,10 +545,10 @@ fn what_is_not_toml_is_told_with_its_line() {
 
 #[test]
 fn errors_cannot_spoil_a_terminal() {
-    let told = peer_error("rate = \"\\u001b[31m\"");
-    assert!(!told.contains('\u{1b}'), "{told}");
-    let told = error(&MINIMAL.replace("\"hub\"\nprefixes", "\"\\u001b\"\nprefixes"));
-    assert!(!told.contains('\u{1b}'), "{told}");
+    let reported = peer_error("rate = \"\\u001b[31m\"");
+    assert!(!reported.contains('\u{1b}'), "{reported}");
+    let reported = error(&MINIMAL.replace("\"hub\"\nprefixes", "\"\\u001b\"\nprefixes"));
+    assert!(!reported.contains('\u{1b}'), "{reported}");
 }
 
 #[track_caller]
@@ -558,7 +562,7 @@ fn what_is_probably_not_meant_is_a_warning() {
     let with = |line: &str| warnings(&format!("{MINIMAL}{line}"));
     assert!(with("endpoint = \"10.1.1.1:1\"").contains("is in 10.0.0.0/8, which is routed to"));
     assert_eq!(with("endpoint = \"hub.example:1\""), "");
-    assert!(with("rate = \"unlimited\"").contains("nothing will be pressed"));
+    assert!(with("rate = \"unlimited\"").contains("nothing will be compressed"));
     assert_eq!(with("rate = \"unlimited\"\nscheme = \"all\""), "");
     let all = MINIMAL.replace("10.0.0.0/8", "0.0.0.0/0");
     assert!(warnings(&format!("{all}endpoint = \"hub:1\"")).contains("by a route of its own"));

@@ -82,13 +82,13 @@ impl Engine {
         for peer in self.present().peers {
             let tx = &peer.tx;
             tracing::info!(
-                "{}: {}, {} packets in, {} sent, {} dropped, {} pressed, {} bytes saved",
+                "{}: {}, {} packets in, {} sent, {} dropped, {} compressed, {} bytes saved",
                 peer.name,
                 peer.state.name(),
                 tx.arrived.packets,
                 tx.sent.packets,
                 tx.dropped_total().packets,
-                tx.pressed.packets,
+                tx.compressed.packets,
                 tx.saved_bytes(),
             );
         }

@@ -46,7 +46,7 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
-    /// Told twice to stop.
+    /// Asked twice to stop.
     #[error("stopped at once; packets that waited were dropped")]
     Interrupted,
     /// The operating system.

@@ -31,7 +31,7 @@ const VERIFY_AFTER_NS: u64 = 100 * MILLI_NS;
 const VERIFY_NS: u64 = SECOND_NS;
 /// So many prefixes are asked for before packets get their turn.
 const PREFIXES_IN_A_ROW: usize = 8;
-/// So many detours of a peer are told in full.
+/// So many detours of a peer are informed in full.
 const DETOURS_MAX: usize = 3;
 
 /// When the routes are looked at.

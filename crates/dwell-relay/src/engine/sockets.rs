@@ -22,7 +22,7 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// The peers that don't answer, the paths and the routes are looked after this often.
 const LOOK_AFTER_NS: u64 = 10 * SECOND_NS;
-/// Sockets that broke are made anew this often at most.
+/// Sockets that broke are made again this often at most.
 const REOPEN_NS: u64 = SECOND_NS / 4;
 /// A datagram must carry a packet of 1280 bytes, or IPv6 would not work inside. Paths that take
 /// less have to cut datagrams.
@@ -76,9 +76,9 @@ impl Engine {
         if is_any { self.reopen_at } else { Instant::FAR_FUTURE }
     }
 
-    /// Makes sockets anew that are of no use any more. A connected socket sends from the address
+    /// Makes sockets again that are of no use any more. A connected socket sends from the address
     /// that this machine had when it was connected: when that is gone, all sending fails. The
-    /// peer is told at once where we are, or it would go on sending there.
+    /// peer is informed at once where we are, or it would go on sending there.
     pub(super) fn reopen(&mut self, now: Instant) {
         self.reopen_at = now + REOPEN_NS;
         for peer in 0..self.world.wires.len() {

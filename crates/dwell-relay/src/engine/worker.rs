@@ -57,19 +57,20 @@ impl Worker {
     fn start(&mut self) -> io::Result<()> {
         let (jobs, work) = channel::<Job>();
         let (finish, waker) = (self.finish.clone(), self.waker.clone());
-        let thread = std::thread::Builder::new().name("dwell-press".into()).spawn(move || {
-            if let Err(error) = privilege::give_up_all() {
-                tracing::warn!("a thread that only computes keeps its privileges: {error}");
-            }
-            let mut compressors = HashMap::new();
-            for mut job in work {
-                press(&mut compressors, &mut job);
-                if finish.send(job).is_err() {
-                    break;
+        let thread =
+            std::thread::Builder::new().name("dwell-compress".into()).spawn(move || {
+                if let Err(error) = privilege::give_up_all() {
+                    tracing::warn!("a thread that only computes keeps its privileges: {error}");
                 }
-                waker.wake();
-            }
-        })?;
+                let mut compressors = HashMap::new();
+                for mut job in work {
+                    compress(&mut compressors, &mut job);
+                    if finish.send(job).is_err() {
+                        break;
+                    }
+                    waker.wake();
+                }
+            })?;
         (self.jobs, self.thread) = (Some(jobs), Some(thread));
         Ok(())
     }
@@ -110,7 +111,7 @@ impl Drop for Worker {
     }
 }
 
-fn press(compressors: &mut HashMap<CodecSpec, Result<Compressor, CodecError>>, job: &mut Job) {
+fn compress(compressors: &mut HashMap<CodecSpec, Result<Compressor, CodecError>>, job: &mut Job) {
     let Some(codec) = job.codec else { return };
     let start = Clock::thread_cpu_ns();
     let compressor = compressors.entry(codec).or_insert_with(|| Compressor::new(codec, None));

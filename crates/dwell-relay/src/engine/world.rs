@@ -12,9 +12,9 @@ use super::worker::{Job, Worker};
 use crate::io::clock::Clock;
 use crate::io::tun::{Tun, TunError, TunWriteBatch};
 use crate::io::udp::{SendOutcome, UdpPort};
-use crate::node::{Destination, Env, NodeEvent, PressJob, Pressing};
+use crate::node::{CompressJob, Compression, Destination, Env, NodeEvent};
 
-/// A packet that is expected to take longer than this is pressed by the worker, so that the
+/// A packet that is expected to take longer than this is compressed by the worker, so that the
 /// link and the other peers are served meanwhile. Below it the way to the worker and back
 /// costs more than it saves.
 const INLINE_NS_MAX: u64 = 150_000;
@@ -38,7 +38,7 @@ pub(super) struct Wire {
     /// What the system last said instead of sending.
     pub(super) unsent: Option<io::Error>,
     /// That was logged, and need not be again until it works.
-    pub(super) was_told: bool,
+    pub(super) was_reported: bool,
 }
 
 impl Wire {
@@ -54,7 +54,7 @@ impl Wire {
             narrowed: None,
             is_broken: false,
             unsent: None,
-            was_told: false,
+            was_reported: false,
         }
     }
 
@@ -84,7 +84,7 @@ impl Wire {
                 if flushed.too_big > 0 {
                     self.narrowed = flushed.mtu;
                 }
-                self.was_told &= flushed.blocked || flushed.refused > 0;
+                self.was_reported &= flushed.blocked || flushed.refused > 0;
                 // No way there, or no address any more to send from: another socket will tell.
                 let unreachable =
                     |error: &io::Error| error.kind() == io::ErrorKind::NetworkUnreachable;
@@ -93,7 +93,7 @@ impl Wire {
                 self.blocked = flushed.blocked;
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.was_told, true) {
+                if !std::mem::replace(&mut self.was_reported, true) {
                     tracing::warn!("sending failed: {error}: trying with another socket");
                 }
                 self.is_broken = true;
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    fn press_elsewhere(&mut self, job: &PressJob<'_>) -> bool {
+    fn compress_elsewhere(&mut self, job: &CompressJob<'_>) -> bool {
         let mut copy: Job = self.worker.spare();
         copy.ticket = Some(job.ticket);
         copy.codec = Some(job.codec);
@@ -172,21 +172,21 @@ impl Env for World {
         Clock::unix_ns()
     }
 
-    fn press(&mut self, job: PressJob<'_>) -> Pressing {
-        if job.cost_ns > INLINE_NS_MAX && self.press_elsewhere(&job) {
-            return Pressing::Pending;
+    fn compress(&mut self, job: CompressJob<'_>) -> Compression {
+        if job.cost_ns > INLINE_NS_MAX && self.compress_elsewhere(&job) {
+            return Compression::Pending;
         }
         let compressor = &mut self.wires[job.ticket.peer].compressor;
         if compressor.as_ref().is_none_or(|c| c.spec() != job.codec) {
             *compressor = Compressor::new(job.codec, None).ok();
         }
-        let Some(compressor) = compressor else { return Pressing::Failed };
+        let Some(compressor) = compressor else { return Compression::Failed };
         let start = Clock::now();
         let result = compressor.compress(job.packet, job.out);
         let took_ns = Clock::now().since_ns(start);
         match result {
-            Ok(len) => Pressing::Done { len, took_ns },
-            Err(_) => Pressing::Failed,
+            Ok(len) => Compression::Done { len, took_ns },
+            Err(_) => Compression::Failed,
         }
     }
 

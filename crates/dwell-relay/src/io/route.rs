@@ -281,7 +281,7 @@ pub struct Route {
 pub enum Target {
     /// Into the interface with this index. Such a route goes with its interface.
     Interface(u32),
-    /// Nowhere: senders are told that the destination is unreachable. Such a route stays until it
+    /// Nowhere: senders are notified that the destination is unreachable. Such a route stays until it
     /// is removed, also when the relay is dead.
     Unreachable {
         /// Which relay it belongs to. The kernel keeps it with the route (as a TCP window, which

@@ -1,6 +1,6 @@
 //! A bottleneck beyond the next hop, found from what the peer reports.
 //!
-//! A slow link further on pushes nobody back: its queue fills, and what waits there can't be pressed
+//! A slow link further on pushes nobody back: its queue fills, and what waits there can't be compressed
 //! any more. But the peer tells what came and when, and so two things are known of the datagrams
 //! between two reports: at what rate they came, and for how much longer than usual they were on
 //! their way. While a queue stands beyond, datagrams come at the rate of the link behind it. So the
@@ -157,7 +157,7 @@ impl Bottleneck {
         self.marks.sent(now, number, link_bytes);
     }
 
-    /// A new session, whose numbers and accounts begin anew.
+    /// A new session, whose numbers and accounts begin again.
     pub(crate) fn begin_session(&mut self) {
         self.marks.clear();
         self.samples.clear();
@@ -195,7 +195,7 @@ impl Bottleneck {
         self.base.add(now, delay_ns);
     }
 
-    /// The peer's clock may have begun anew.
+    /// The peer's clock may have begun again.
     fn see_to_clocks(&mut self, delay_ns: i64) {
         if self.base.least().is_some_and(|least| delay_ns.abs_diff(least) > OTHER_CLOCK_NS) {
             self.base = Base::default();

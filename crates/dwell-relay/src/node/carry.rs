@@ -1,8 +1,8 @@
-//! A node on the way between two others: what came pressed goes on unopened, and what came raw goes
+//! A node on the way between two others: what came compressed goes on unopened, and what came raw goes
 //! on without the kernel, so that the packets of a flow keep their order.
 //!
-//! Shimamura et al., section 3: nodes between the ends forward packets, and press those that nobody
-//! pressed before them. What can't go this way goes through the TUN, as in a node without transit.
+//! Shimamura et al., section 3: nodes between the ends forward packets, and compress those that nobody
+//! compressed before them. What can't go this way goes through the TUN, as in a node without transit.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,10 +14,10 @@ use dwell_wire::{Carried, Label, PacketInfo, Unit, hop};
 
 use super::Node;
 use super::env::Env;
-use super::store::{Onward, Pressed, Treatment};
+use super::store::{Compressed, Onward, Treatment};
 
 impl Node {
-    /// Gives what came pressed to the peer that all its packets are for, unopened. False if that
+    /// Gives what came compressed to the peer that all its packets are for, unopened. False if that
     /// can't be done, and it is to be restored.
     pub(super) fn carry(&mut self, env: &mut impl Env, from: usize, carried: &Carried<'_>) -> bool {
         let Some(to) = self.way_on(from, &carried.label) else { return false };
@@ -34,9 +34,9 @@ impl Node {
         let onward = self.peers[to].carries().then_some(Onward { hop_limit, label: carried.label });
         let (data, _) = carried.data();
         let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));
-        // Nobody knows its classes: it is pressed already, and may be sent again.
+        // Nobody knows its classes: it is compressed already, and may be sent again.
         let treatment = Treatment { exempt: true, ..Treatment::default() };
-        let id = self.store.insert_pressed(data, pressed_of(carried, onward), treatment);
+        let id = self.store.insert_compressed(data, compressed_of(carried, onward), treatment);
         let mut hasher = DefaultHasher::new();
         (self.flow_seed, carried.label).hash(&mut hasher);
         let arrival = Packet {
@@ -47,7 +47,7 @@ impl Node {
             flow: hasher.finish(),
             group: self.group_of_label(to, &carried.label),
             hold_ns: Packet::NEVER_HELD,
-            pressed: true,
+            compressed: true,
         };
         let peer = &mut self.peers[to];
         add(&mut peer.extra.carried, record_bytes);
@@ -90,7 +90,7 @@ impl Node {
     }
 
     /// With which packets a unit may share a block, and so an order: see
-    /// [`group_of`](super::press::group_of).
+    /// [`group_of`](super::compress::group_of).
     fn group_of_label(&self, to: usize, label: &Label) -> u64 {
         let peer = &self.peers[to];
         match (peer.port.config().scheme.gather, peer.carries()) {
@@ -130,23 +130,23 @@ fn add(count: &mut Count, bytes: u64) {
     count.bytes += bytes;
 }
 
-fn pressed_of(carried: &Carried<'_>, onward: Option<Onward>) -> Pressed {
+fn compressed_of(carried: &Carried<'_>, onward: Option<Onward>) -> Compressed {
     match carried.unit {
-        Unit::Pressed(pressed) => Pressed {
-            codec: pressed.codec,
-            epoch: pressed.epoch,
-            original_len: pressed.original_len,
+        Unit::Compressed(compressed) => Compressed {
+            codec: compressed.codec,
+            epoch: compressed.epoch,
+            original_len: compressed.original_len,
             is_block: false,
-            is_regrouped: false,
+            is_columnar: false,
             is_frame: false,
             onward,
         },
-        Unit::Block(block) => Pressed {
+        Unit::Block(block) => Compressed {
             codec: block.codec,
             epoch: 0,
             original_len: block.original_len,
             is_block: true,
-            is_regrouped: block.is_regrouped(),
+            is_columnar: block.is_columnar(),
             is_frame: false,
             onward,
         },

@@ -13,7 +13,7 @@ struct Class {
     name: String,
     arrived: Count,
     sent: Count,
-    pressed: Count,
+    compressed: Count,
     received: Count,
     dropped: [u64; DropReason::ALL.len()],
     bypassed: [u64; Bypass::ALL.len()],
@@ -24,11 +24,11 @@ struct Class {
 /// As what a packet was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
-    /// Pressed here, alone or with others.
-    Pressed,
-    /// As it came: the press did not make it smaller.
+    /// Compressed here, alone or with others.
+    Compressed,
+    /// As it came: the compressor did not make it smaller.
     Tried,
-    /// As it came: it was not pressed, for this reason.
+    /// As it came: it was not compressed, for this reason.
     Bypassed(Bypass),
 }
 
@@ -49,7 +49,7 @@ impl Classes {
                     name: class.name.clone(),
                     arrived: Count::default(),
                     sent: Count::default(),
-                    pressed: Count::default(),
+                    compressed: Count::default(),
                     received: Count::default(),
                     dropped: [0; DropReason::ALL.len()],
                     bypassed: [0; Bypass::ALL.len()],
@@ -92,7 +92,7 @@ impl Classes {
         let Some(class) = self.of(class) else { return };
         add(&mut class.sent, bytes.into());
         match form {
-            Form::Pressed => add(&mut class.pressed, bytes.into()),
+            Form::Compressed => add(&mut class.compressed, bytes.into()),
             Form::Bypassed(reason) => class.bypassed[reason as usize] += 1,
             Form::Tried => (),
         }
@@ -112,7 +112,7 @@ impl Classes {
             class: class.name.clone(),
             arrived: class.arrived,
             sent: class.sent,
-            pressed: class.pressed,
+            compressed: class.compressed,
             received: class.received,
             dropped: DropReason::ALL
                 .iter()

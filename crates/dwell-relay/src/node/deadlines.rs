@@ -16,9 +16,9 @@ use dwell_report::status::DeadlineStatus;
 
 use crate::config::ClassConfig;
 
-/// What waking up late, pressing and restoring are allowed to take.
+/// What waking up late, compressing and restoring are allowed to take.
 const MARGIN_NS: u64 = 100 * MICRO_NS;
-/// Smaller changes of W are not worth that everything that waits is queued anew.
+/// Smaller changes of W are not worth that everything that waits is queued again.
 const STEP_NS: u64 = 50 * MICRO_NS;
 
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ impl Deadlines {
         configured_ns.or(self.rtt_ns.map(|rtt_ns| rtt_ns / 2))
     }
 
-    /// Works W out anew; true if it changed by enough to tell the port. While D is unknown
+    /// Works W out again; true if it changed by enough to tell the port. While D is unknown
     /// nothing is held back. `frame_ns` is what the link needs for a full datagram: once for the
     /// packet's own, and once for one that it finds on the link.
     pub(crate) fn refresh(&mut self, configured_ns: Option<u64>, frame_ns: u64) -> bool {
@@ -178,7 +178,7 @@ mod tests {
             ports: Vec::new(),
             prefixes: Vec::new(),
             max_wait_ns: max_wait_ms.map(|ms| ms * MILLI_NS),
-            press: true,
+            compress: true,
             retransmit: true,
         }
     }

@@ -3,7 +3,7 @@
 //! Most of what is seen here is not authenticated, since there is no session yet: a datagram from
 //! the peer's address, an ICMP message. It is used for words to the operator only, never to decide
 //! what is sent or accepted. Silence towards unknown peers is by design, so a wrong public key
-//! can't be told from a machine that is switched off; then the words name all that may be.
+//! can't be distinguished from a machine that is switched off; then the words name all that may be.
 
 use std::net::SocketAddr;
 
@@ -25,7 +25,7 @@ const SILENCE_NS: u64 = 3 * SECOND_NS;
 /// What was seen counts for this long: longer than the pause between two calls.
 const SEEN_NS: u64 = 15 * SECOND_NS;
 
-/// A call of an unknown peer is reported for this long.
+/// A call of an unknown peer is informed for this long.
 const UNKNOWN_PEER_NS: u64 = 60 * SECOND_NS;
 /// Peers that are not up are looked at this often: they are called that often at most.
 const REVIEW_NS: u64 = SECOND_NS / 2;

@@ -1,9 +1,9 @@
-//! From records to packets: what came pressed is restored, and handed to the TUN.
+//! From records to packets: what came compressed is restored, and handed to the TUN.
 
 use dwell_base::Instant;
 use dwell_codec::CodecId;
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::{Block, BlockPackets, Fragment, PacketInfo, Pressed, Record, Records, Unit};
+use dwell_wire::{Block, BlockPackets, Compressed, Fragment, PacketInfo, Record, Records, Unit};
 
 use super::env::Env;
 use super::outbound::clamp;
@@ -35,11 +35,11 @@ impl Node {
     fn whole(&mut self, env: &mut impl Env, index: usize, record: &Record<'_>) -> bool {
         match record {
             Record::Raw(packet) => self.raw(env, index, packet),
-            Record::Pressed(pressed) => self.restore_packet(env, index, pressed),
+            Record::Compressed(compressed) => self.restore_packet(env, index, compressed),
             Record::Block(block) => self.restore_block(env, index, block),
             Record::Carried(carried) if self.carry(env, index, carried) => {}
             Record::Carried(carried) => match &carried.unit {
-                Unit::Pressed(pressed) => self.restore_packet(env, index, pressed),
+                Unit::Compressed(compressed) => self.restore_packet(env, index, compressed),
                 Unit::Block(block) => self.restore_block(env, index, block),
             },
             _ => return false,
@@ -91,12 +91,13 @@ impl Node {
         self.scratch = scratch;
     }
 
-    fn restore_packet(&mut self, env: &mut impl Env, index: usize, pressed: &Pressed<'_>) {
+    fn restore_packet(&mut self, env: &mut impl Env, index: usize, compressed: &Compressed<'_>) {
         if !self.may_hold_another(index) {
             return;
         }
-        let codec = if pressed.epoch == 0 { Some(pressed.codec) } else { None };
-        let Some(len) = self.decompress(index, codec, pressed.data, pressed.original_len) else {
+        let codec = if compressed.epoch == 0 { Some(compressed.codec) } else { None };
+        let Some(len) = self.decompress(index, codec, compressed.data, compressed.original_len)
+        else {
             self.peers[index].rx.decode_failed += 1;
             return;
         };
@@ -116,8 +117,8 @@ impl Node {
             return;
         };
         let mut scratch = std::mem::take(&mut self.scratch);
-        if block.is_regrouped() {
-            self.regrouped(env, index, &scratch[..len]);
+        if block.is_columnar() {
+            self.columnar(env, index, &scratch[..len]);
         } else {
             self.one_after_another(env, index, &mut scratch[..len]);
         }
@@ -149,10 +150,10 @@ impl Node {
     }
 
     /// The packets of a block that was rearranged.
-    fn regrouped(&mut self, env: &mut impl Env, index: usize, rearranged: &[u8]) {
+    fn columnar(&mut self, env: &mut impl Env, index: usize, rearranged: &[u8]) {
         let mut packets = std::mem::take(&mut self.block);
         packets.resize(LEN_MAX, 0);
-        match dwell_wire::regroup::restore(rearranged, &mut packets) {
+        match dwell_wire::columnar::restore(rearranged, &mut packets) {
             Err(_) => self.peers[index].rx.decode_failed += 1,
             Ok(restored) => {
                 self.peers[index].rx.blocks += 1;
@@ -200,10 +201,10 @@ impl Node {
         (decoded == Ok(len)).then_some(len)
     }
 
-    /// Hands over a packet that came pressed.
+    /// Hands over a packet that came compressed.
     fn restored(&mut self, env: &mut impl Env, index: usize, packet: &mut [u8]) {
         let Some(info) = self.accept(index, packet) else { return };
-        self.peers[index].rx.pressed += 1;
+        self.peers[index].rx.compressed += 1;
         self.hand_over(env, index, packet, &info);
     }
 

@@ -10,7 +10,7 @@ use dwell_report::status::Problem;
 use super::diagnosis::Parting;
 use super::problems::Finding;
 
-/// Names a packet in the press, so that its result finds its way back.
+/// Names a packet being compressed, so that its result finds its way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The peer that it is for.
@@ -19,13 +19,13 @@ pub struct Ticket {
     pub(super) generation: u64,
     /// Its name in the port of that peer.
     pub(super) id: PacketId,
-    /// With what it is pressed: until it is done, the configuration may name another codec.
+    /// With what it is compressed: until it is done, the configuration may name another codec.
     pub(super) codec: CodecId,
 }
 
-/// A packet to be pressed.
+/// A packet to be compressed.
 #[derive(Debug)]
-pub struct PressJob<'a> {
+pub struct CompressJob<'a> {
     /// Its name.
     pub ticket: Ticket,
     /// With what.
@@ -38,9 +38,9 @@ pub struct PressJob<'a> {
     pub cost_ns: u64,
 }
 
-/// What became of a [`PressJob`].
+/// What became of a [`CompressJob`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pressing {
+pub enum Compression {
     /// It is done.
     Done {
         /// The length of the result in `out`, or none if it did not become smaller.
@@ -50,7 +50,7 @@ pub enum Pressing {
     },
     /// The codec failed.
     Failed,
-    /// A worker has a copy; the result comes by [`Node::pressed`](super::Node::pressed).
+    /// A worker has a copy; the result comes by [`Node::compressed`](super::Node::compressed).
     Pending,
 }
 
@@ -80,18 +80,18 @@ pub enum Destination {
     Address(SocketAddr),
 }
 
-/// The world around a [`Node`](super::Node): a clock, a press, a link per peer and a TUN.
+/// The world around a [`Node`](super::Node): a clock, a compression, a link per peer and a TUN.
 ///
 /// The relay implements it with system calls, tests with vectors and a virtual clock.
 pub trait Env {
-    /// The present time. Pressing takes time: two calls may differ.
+    /// The present time. Compressing takes time: two calls may differ.
     fn now(&self) -> Instant;
 
     /// The time in UTC, in nanoseconds since 1970: handshakes carry it. It may jump.
     fn unix_ns(&self) -> u64;
 
-    /// Presses a packet, or hands a copy to a worker.
-    fn press(&mut self, job: PressJob<'_>) -> Pressing;
+    /// Compresses a packet, or hands a copy to a worker.
+    fn compress(&mut self, job: CompressJob<'_>) -> Compression;
 
     /// Room for the next datagram to this peer: at least 65,507 bytes.
     fn datagram(&mut self, peer: usize) -> &mut [u8];

@@ -15,7 +15,7 @@ use dwell_wire::{self as wire, Block, BodyWriter, Carried, Control, Fragment, Fu
 use super::classes::{Classes, Form};
 use super::env::Env;
 use super::peer::Peer;
-use super::store::{Onward, Pressed, Store};
+use super::store::{Compressed, Onward, Store};
 
 /// What the two ends of the link agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ struct OnLink {
 }
 
 pub(super) fn offer_link(peer: &mut Peer, now: Instant) {
-    // Without a session there is nobody to send to; what came out of the press meanwhile waits.
+    // Without a session there is nobody to send to; what came out of the compressor meanwhile waits.
     if peer.handshake.current().is_some() && peer.pacer.ready(now) {
         peer.port.link_ready();
     } else {
@@ -82,8 +82,8 @@ pub(super) fn send_frame(
     peer.pacer.sent(now, peer.port.frame().link_bytes, waited_ns);
     let units = std::mem::take(&mut peer.frame_units);
     let mut units = peer.copy_units(units);
-    if store.get(units[0]).1.is_some_and(|pressed| pressed.is_frame) {
-        units.truncate(1); // the frame was pressed as a whole
+    if store.get(units[0]).1.is_some_and(|compressed| compressed.is_frame) {
+        units.truncate(1); // the frame was compressed as a whole
     }
     send_units(peer, index, (store, &units), scratch, env, now);
     peer.frame_units = units;
@@ -116,13 +116,13 @@ fn waited_ns(peer: &Peer, store: &Store) -> u64 {
 /// A block's packets stand behind its unit, one after another.
 fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
     let mut followers = frame.followers.iter();
-    // A frame that was filled and then pressed as a whole stands in its first unit's place.
-    let stored = |id| store.get(id).1.is_some_and(|pressed| pressed.is_frame);
+    // A frame that was filled and then compressed as a whole stands in its first unit's place.
+    let stored = |id| store.get(id).1.is_some_and(|compressed| compressed.is_frame);
     let is_frame = frame.units.first().is_some_and(|unit| stored(unit.id));
     for unit in &frame.units {
         let mut first_bytes = unit.original_bytes;
         let form = match unit.bypass {
-            _ if unit.pressed_here || is_frame => Form::Pressed,
+            _ if unit.compressed_here || is_frame => Form::Compressed,
             Some(reason) => Form::Bypassed(reason),
             None => Form::Tried,
         };
@@ -137,9 +137,9 @@ fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
 
 /// Bytes of the record that a unit becomes.
 fn unit_len(store: &Store, id: PacketId, on_link: OnLink) -> usize {
-    let (bytes, pressed) = store.get(id);
-    let Some(pressed) = pressed else { return raw_record_len(bytes.len()) };
-    let onward = pressed.onward.filter(|_| on_link.carries);
+    let (bytes, compressed) = store.get(id);
+    let Some(compressed) = compressed else { return raw_record_len(bytes.len()) };
+    let onward = compressed.onward.filter(|_| on_link.carries);
     let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));
     block_record_len(bytes.len()) + extra
 }
@@ -150,19 +150,19 @@ fn write_unit(
     id: PacketId,
     on_link: OnLink,
 ) -> Result<(), Full> {
-    let (data, pressed) = store.get(id);
-    let Some(p) = pressed else { return body.raw(data) };
-    let Pressed { codec, epoch, original_len, .. } = p;
+    let (data, compressed) = store.get(id);
+    let Some(p) = compressed else { return body.raw(data) };
+    let Compressed { codec, epoch, original_len, .. } = p;
     let unit = if p.is_block {
-        let flags = Block::flags(p.is_regrouped, on_link.kept);
+        let flags = Block::flags(p.is_columnar, on_link.kept);
         Unit::Block(Block { codec, flags, original_len, data })
     } else {
-        Unit::Pressed(wire::Pressed { codec, epoch, original_len, data })
+        Unit::Compressed(wire::Compressed { codec, epoch, original_len, data })
     };
     match (p.onward.filter(|_| on_link.carries), &unit) {
         (Some(Onward { hop_limit, label }), _) => body.carried(&Carried { hop_limit, label, unit }),
         (None, Unit::Block(block)) => body.block(block),
-        (None, Unit::Pressed(_)) => body.pressed(codec, epoch, original_len, data),
+        (None, Unit::Compressed(_)) => body.compressed(codec, epoch, original_len, data),
     }
 }
 
@@ -242,9 +242,9 @@ fn packets_of(peer: &Peer, store: &Store, (at, id): (usize, PacketId)) -> usize 
     let frame = peer.port.frame();
     let known = 1 + frame.units.get(at).map_or(0, |unit| unit.followers as usize);
     match store.get(id).1 {
-        Some(pressed) if pressed.is_frame => frame.units.len(),
+        Some(compressed) if compressed.is_frame => frame.units.len(),
         // Made elsewhere, and not opened here.
-        Some(pressed) if pressed.is_block && known == 1 => BLOCK_PACKETS_MAX,
+        Some(compressed) if compressed.is_block && known == 1 => BLOCK_PACKETS_MAX,
         _ => known,
     }
 }
@@ -274,7 +274,7 @@ fn send_cut(
     let keep = may_keep(peer, store);
     let parts = scratch[..len].chunks(part_len);
     if written.is_err() || parts.len() > FRAGMENTS_MAX {
-        // The path became narrower since it was pressed.
+        // The path became narrower since it was compressed.
         peer.extra.unwritten += 1;
         return 0;
     }

@@ -7,11 +7,13 @@ use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
+use super::compress::{
+    Bench, compress_block, compress_frame, compress_packet, group_of, keep_compressed,
+};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame, send_missing};
-use super::peer::{NEVER_PRESSED, Peer};
-use super::press::{Bench, group_of, keep_pressed, press_block, press_frame, press_packet};
+use super::peer::{NEVER_COMPRESSED, Peer};
 use super::store::{Store, Treatment};
 use super::{Node, enter};
 use crate::config::{ClassConfig, Config, class_of};
@@ -70,7 +72,7 @@ impl Node {
         let source = ClassKey::new(info.protocol, info.src_port);
         let destination = ClassKey::new(info.protocol, info.dst_port);
         let mut treatment = treatment(&self.classes, class);
-        // The port knows its exceptions itself, but not when datagrams are filled and pressed as
+        // The port knows its exceptions itself, but not when datagrams are filled and compressed as
         // a whole.
         let by_class = treatment.exempt;
         treatment.exempt |= peer.is_exception(source, destination);
@@ -79,12 +81,12 @@ impl Node {
         let arrival = Packet {
             id,
             bytes: packet.len() as u32,
-            source: if by_class { NEVER_PRESSED } else { source },
+            source: if by_class { NEVER_COMPRESSED } else { source },
             destination,
             flow: info.flow_hash,
             group: group_of(gather, info, self.flow_seed, edge as u64),
             hold_ns: peer.deadlines.hold_ns(class),
-            pressed: false,
+            compressed: false,
         };
         if let Admission::Dropped(reason) = peer.port.arrive(env.now(), arrival) {
             peer.classes.dropped(class, reason);
@@ -94,7 +96,7 @@ impl Node {
         true
     }
 
-    /// Lets a peer's port press and send what it can.
+    /// Lets a peer's port compress and send what it can.
     ///
     /// With a paced link a packet should be pumped before the next one arrives; without
     /// pacing, pumping after a batch lets its small packets share datagrams.
@@ -110,7 +112,7 @@ impl Node {
             let now = env.now();
             send_missing(peer, index, env, now);
         }
-        // Without pacing, single packets that are not to be pressed are moved before the link is
+        // Without pacing, single packets that are not to be compressed are moved before the link is
         // offered: they came in one batch, and the small ones share datagrams.
         let paced = peer.pacer.is_paced();
         let link_first = paced || peer.port.config().scheme.trigger != Trigger::Immediate;
@@ -130,14 +132,21 @@ impl Node {
             }
             match action.take() {
                 Some(Action::Send) => {
-                    press_frame(peer, index, store, &mut Bench { out: scratch, block }, env);
+                    compress_frame(peer, index, store, &mut Bench { out: scratch, block }, env);
                     send_frame(peer, index, store, scratch, env, now);
                 }
-                Some(Action::Press(id)) => {
-                    press_packet(peer, index, id, store, &mut Bench { out: scratch, block }, env);
+                Some(Action::Compress(id)) => {
+                    compress_packet(
+                        peer,
+                        index,
+                        id,
+                        store,
+                        &mut Bench { out: scratch, block },
+                        env,
+                    );
                 }
-                Some(Action::PressBlock) => {
-                    press_block(peer, index, store, &mut Bench { out: scratch, block }, env);
+                Some(Action::CompressBlock) => {
+                    compress_block(peer, index, store, &mut Bench { out: scratch, block }, env);
                 }
                 Some(Action::Drop(id, reason)) => {
                     peer.classes.dropped(store.class(id), reason);
@@ -164,9 +173,9 @@ impl Node {
         }
     }
 
-    /// A worker is done with a [`PressJob`](super::PressJob) that was [`Pressing::Pending`](super::Pressing::Pending): `result` is the
+    /// A worker is done with a [`CompressJob`](super::CompressJob) that was [`Compression::Pending`](super::Compressing::Pending): `result` is the
     /// compressed packet, or nothing if it did not become smaller.
-    pub fn pressed(&mut self, ticket: Ticket, result: Result<Option<&[u8]>, ()>, took_ns: u64) {
+    pub fn compressed(&mut self, ticket: Ticket, result: Result<Option<&[u8]>, ()>, took_ns: u64) {
         let Ticket { peer, generation, id, codec } = ticket;
         let peer = &mut self.peers[peer];
         if peer.removed || peer.generation != generation {
@@ -174,11 +183,11 @@ impl Node {
             return;
         }
         let outcome = match result {
-            Ok(Some(bytes)) => keep_pressed(peer, (id, codec), &mut self.store, bytes),
+            Ok(Some(bytes)) => keep_compressed(peer, (id, codec), &mut self.store, bytes),
             Ok(None) => Outcome::NotSmaller,
             Err(()) => Outcome::Failed,
         };
-        peer.port.pressed(id, outcome, took_ns);
+        peer.port.compressed(id, outcome, took_ns);
     }
 
     /// The socket refused a datagram that was flushed after [`Env::commit`].
@@ -307,7 +316,7 @@ fn treatment(classes: &[ClassConfig], class: Option<usize>) -> Treatment {
     let found = class.and_then(|class| classes.get(class));
     Treatment {
         class: class.and_then(|class| u8::try_from(class).ok()),
-        exempt: found.is_some_and(|class| !class.press),
+        exempt: found.is_some_and(|class| !class.compress),
         once: found.is_some_and(|class| !class.retransmit),
     }
 }

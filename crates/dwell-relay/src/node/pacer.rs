@@ -1,6 +1,6 @@
 //! When the link of a peer can take the next frame.
 //!
-//! The queue must be ours: what waits in the kernel can't be pressed any more. With a
+//! The queue must be ours: what waits in the kernel can't be compressed any more. With a
 //! configured rate the pacer hands out frames at that rate. Without one it watches the
 //! socket: while the kernel refuses datagrams the link is busy, and what the kernel takes
 //! between refusals is the link's rate. If [`bottleneck`](super::bottleneck) found a slower link
@@ -54,7 +54,7 @@ const BUFFER_BYTES_MIN: u64 = 3_456;
 const BUFFER_BYTES_MAX: u64 = 1 << 20;
 /// What one system call can carry.
 const BURST_BYTES_MAX: u64 = 64 << 10;
-/// To look further ahead costs more than it brings: fast links have room for late presses.
+/// To look further ahead costs more than it brings: fast links have room for late compressions.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 /// The pacing state of one link.
@@ -194,7 +194,7 @@ impl Pacer {
     }
 
     /// How many bytes of packets the kernel's send buffer should hold, if the rate is found by
-    /// back-pressure: little, because what waits there can't be pressed any more, but enough
+    /// back-pressure: little, because what waits there can't be compressed any more, but enough
     /// to keep the link busy until we are woken.
     pub fn buffer_bytes(&self) -> Option<u64> {
         (self.pacing == Pacing::Auto).then_some(self.buffer_bytes)

@@ -13,7 +13,7 @@ use dwell_policy::{
 use dwell_report::Histogram;
 use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
 use dwell_wire::block::{BLOCK_HEADER_LEN, FRAGMENTS_MAX};
-use dwell_wire::header::{PRESSED_HEADER_LEN, RECORD_HEADER_LEN};
+use dwell_wire::header::{COMPRESSED_HEADER_LEN, RECORD_HEADER_LEN};
 use dwell_wire::record::{
     RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, carried_record_len, fragment_record_len,
 };
@@ -49,9 +49,9 @@ const MEASURE_NS: u64 = 10 * SECOND_NS;
 /// What waits under an old scheme may leave for so long before it is dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 
-/// Packets of classes that must not be pressed come to the port with this as their source: a
+/// Packets of classes that must not be compressed come to the port with this as their source: a
 /// protocol number that is reserved, on every port's list of exceptions.
-pub(crate) const NEVER_PRESSED: ClassKey = ClassKey::new(255, 0);
+pub(crate) const NEVER_COMPRESSED: ClassKey = ClassKey::new(255, 0);
 /// Packets in one datagram; more if it is filled with small ones on purpose.
 const UNITS_MAX: u32 = 64;
 const CHUNK_UNITS_MAX: u32 = 1024;
@@ -67,7 +67,7 @@ pub struct Patience {
     pub dead_after_ns: u64,
 }
 
-/// What a peer must be told or asked, as time passes.
+/// What a peer must be sent or asked, as time passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) probe: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Extra {
     /// Datagrams beyond those that the port counted as frames, and what they cost on the link.
     pub(crate) split_datagrams: u64,
     pub(crate) split_bytes: u64,
-    /// What other peers sent pressed, and went into the port unopened.
+    /// What other peers sent compressed, and went into the port unopened.
     pub(crate) carried: Count,
     /// All that were sent in sessions, whatever was in them.
     pub(crate) datagrams: u64,
@@ -120,8 +120,8 @@ pub(crate) struct Peer {
     /// The port goes on with another scheme than the configured one until it is empty; since
     /// when, once that was noted.
     old_scheme: Option<Option<Instant>>,
-    /// How long the block in the press is, if it was rearranged.
-    pub(crate) regrouped_len: Option<u16>,
+    /// How long the block being compressed is, if it was rearranged.
+    pub(crate) columnar_len: Option<u16>,
     pub(crate) deadlines: Deadlines,
     /// Accounts by class.
     pub(crate) classes: Classes,
@@ -186,7 +186,7 @@ impl Peer {
             peer_datagram_max: u16::MAX,
             hello: None,
             old_scheme: None,
-            regrouped_len: None,
+            columnar_len: None,
             deadlines: Deadlines::default(),
             classes: Classes::default(),
             hold_until: None,
@@ -251,11 +251,11 @@ impl Peer {
             scheme = timers.map_or(config.scheme, |timers| config.scheme.with_class_timers(timers));
         }
         if let Trigger::Waiting { bytes_max, .. } = &mut scheme.trigger {
-            // Pressing what may not fit through the path would be for nothing.
+            // Compressing what may not fit through the path would be for nothing.
             *bytes_max = (*bytes_max).min(u32::try_from(cut_bytes_max).unwrap_or(u32::MAX));
         }
         let mut exceptions = config.exceptions.clone();
-        exceptions.push(NEVER_PRESSED);
+        exceptions.push(NEVER_COMPRESSED);
         let learned = LearnedConfig { poor_ratio: config.poor_ratio, ..LearnedConfig::default() };
         let wanted = PortConfig {
             scheme,
@@ -263,7 +263,7 @@ impl Peer {
             limit: config.queue,
             frame: self.frame_cost(),
             estimates: Estimates::Learned(learned),
-            press_bytes_min: config.press_bytes_min,
+            compress_bytes_min: config.compress_bytes_min,
             exceptions,
         };
         match self.port.configure(wanted.clone()) {
@@ -333,7 +333,7 @@ impl Peer {
         if !self.reports.heard(now, report) {
             return;
         }
-        self.reported = Some(Reports::told(report));
+        self.reported = Some(Reports::reported(report));
         // Who does not say when it came can't tell of a queue.
         if !self.listens() || report.highest_at_ns == 0 {
             return;
@@ -375,7 +375,7 @@ impl Peer {
         }
     }
 
-    /// Whether the peer can decode what we press with.
+    /// Whether the peer can decode what we compress with.
     pub(crate) fn codec_accepted(&self) -> bool {
         self.decodes(self.config.codec.id)
     }
@@ -385,12 +385,12 @@ impl Peer {
         self.hello.is_none_or(|hello| hello.decodes(codec as u8))
     }
 
-    /// Whether this node carries on what the peer sends pressed: the peer is told so.
+    /// Whether this node carries on what the peer sends compressed: the peer is notified so.
     pub(crate) fn set_transit(&mut self, transit: bool) {
         self.handshake.set_offer(offer(transit));
     }
 
-    /// Whether the peer carries on what is sent to it pressed.
+    /// Whether the peer carries on what is sent to it compressed.
     pub(crate) fn carries(&self) -> bool {
         self.hello.is_some_and(|hello| hello.carries())
     }
@@ -403,7 +403,7 @@ impl Peer {
     /// Whether this can go to the peer unopened.
     pub(crate) fn can_carry(&self, carried: &Carried<'_>) -> bool {
         let (codec, is_known) = match carried.unit {
-            Unit::Pressed(pressed) => (pressed.codec, pressed.epoch == 0),
+            Unit::Compressed(compressed) => (compressed.codec, compressed.epoch == 0),
             Unit::Block(block) => (block.codec, !block.is_of_later_version()),
         };
         // Where some packets are held back longer than others, nobody knows for how long these may.
@@ -417,7 +417,7 @@ impl Peer {
         self.is_connected() && decodes && is_known && !is_sorted && fits
     }
 
-    /// True if packets from or to such a port must not be pressed.
+    /// True if packets from or to such a port must not be compressed.
     pub(crate) fn is_exception(&self, source: ClassKey, destination: ClassKey) -> bool {
         let exceptions = &self.config.exceptions; // sorted when they were taken
         let listed = |class| exceptions.binary_search(class).is_ok();
@@ -458,7 +458,7 @@ impl Peer {
         self.units_bytes_max().saturating_sub(taken).max(1)
     }
 
-    /// How many bytes a block may have, pressed: no record has more than so many parts.
+    /// How many bytes a block may have, compressed: no record has more than so many parts.
     pub(crate) fn cut_bytes_max(&self) -> usize {
         FRAGMENTS_MAX * self.part_bytes_max() - RECORD_HEADER_LEN - BLOCK_HEADER_LEN
     }
@@ -468,7 +468,7 @@ impl Peer {
         FrameCost {
             frame_bytes: self.frame_bytes(),
             raw_unit_bytes: record,
-            pressed_unit_bytes: record + PRESSED_HEADER_LEN as u32,
+            compressed_unit_bytes: record + COMPRESSED_HEADER_LEN as u32,
             units_bytes_max: self.units_bytes_max() as u32,
             fragment_bytes: fragment_record_len(0) as u32,
             fragment_spare_bytes: RESENT_RECORD_LEN as u32,
@@ -550,7 +550,7 @@ impl Peer {
         self.refresh_port();
     }
 
-    /// A session came to be. True if the peer can't decode what we press with.
+    /// A session came to be. True if the peer can't decode what we compress with.
     pub(crate) fn connected(&mut self, now: Instant, hello: &Hello) -> bool {
         self.peer_datagram_max = hello.datagram_max.max(576);
         self.path_mtu.set_ceiling(self.datagram_max_allowed());
@@ -675,7 +675,7 @@ impl Peer {
         self.reports.due_at(&self.rx, self.data_records, self.pacer.rate())
     }
 
-    /// When the peer is to be told how often we want reports.
+    /// When the peer is to be notified how often we want reports.
     fn ask_at(&self) -> Instant {
         let must = self.reports.must_ask();
         if must { self.probed_at + ASK_AGAIN_NS } else { Instant::FAR_FUTURE }
@@ -697,7 +697,7 @@ impl Peer {
     }
 }
 
-/// What a peer is told.
+/// What a peer is sent.
 fn offer(carries: bool) -> Offer {
     Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), carries }
 }

@@ -7,7 +7,7 @@ use dwell_wire::Report;
 
 use super::loss::{Loss, WINDOW_NS};
 
-/// While packets come in, the peer is told so this often, ...
+/// While packets come in, the peer is notified so this often, ...
 const REPORT_NS: u64 = SECOND_NS;
 /// ... or more often, if it asked for that, within these limits.
 const REPORT_NS_MIN: u64 = 20 * MILLI_NS;
@@ -42,7 +42,7 @@ pub(crate) struct Path {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
     reported_at: Instant,
-    /// What was told in the latest report.
+    /// What was reported in the latest report.
     reported_data: u64,
     reported_bytes: u64,
     before: Before,
@@ -53,7 +53,7 @@ pub(crate) struct Reports {
     wanted_ns: Option<u64>,
     /// Whether we want reports often, and what the peer knows of it.
     wants: bool,
-    told_ms: u16,
+    reported_ms: u16,
     session_at: Instant,
     latest: Option<(Instant, Report)>,
     path_before: Path,
@@ -74,7 +74,7 @@ impl Reports {
         self.before =
             Before { datagrams: rx.datagrams, bytes: rx.bytes, replayed: rx.replayed, records };
         self.wanted_ns = None;
-        self.told_ms = 0;
+        self.reported_ms = 0;
         self.session_at = now;
     }
 
@@ -140,13 +140,13 @@ impl Reports {
 
     /// True if the peer does not know yet what we want.
     pub(crate) fn must_ask(&self) -> bool {
-        self.told_ms != self.wish_ms()
+        self.reported_ms != self.wish_ms()
     }
 
     /// The peer answered a probe of this time; what was asked for in it has not changed since.
     pub(crate) fn answered(&mut self, probed_at: Instant) {
         if probed_at >= self.session_at {
-            self.told_ms = self.wish_ms();
+            self.reported_ms = self.wish_ms();
         }
     }
 
@@ -216,7 +216,7 @@ impl Reports {
     }
 
     /// For reports to people.
-    pub(crate) fn told(report: &Report) -> PeerReport {
+    pub(crate) fn reported(report: &Report) -> PeerReport {
         PeerReport {
             datagrams: report.datagrams,
             bytes: report.bytes,
@@ -278,21 +278,21 @@ mod tests {
     #[test]
     fn what_the_peer_tells_is_added_up() {
         let (mut reports, rx) = (Reports::default(), RxStatus::default());
-        let told = |datagrams, lost, missing| Report {
+        let reported = |datagrams, lost, missing| Report {
             datagrams,
             lost,
             missing,
             highest_sequence: datagrams,
             ..Report::default()
         };
-        assert!(reports.heard(at_ms(1), &told(100, 3, 2)));
-        assert!(!reports.heard(at_ms(1), &told(90, 3, 1)), "it was overtaken");
+        assert!(reports.heard(at_ms(1), &reported(100, 3, 2)));
+        assert!(!reports.heard(at_ms(1), &reported(90, 3, 1)), "it was overtaken");
         assert_eq!(reports.path(), Path { got: 100, lost: 3 });
         reports.begin_session(at_ms(0), &rx, (0, 0));
         assert_eq!(reports.path(), Path { got: 100, lost: 5 });
-        reports.heard(at_ms(1), &told(10, 0, 0));
+        reports.heard(at_ms(1), &reported(10, 0, 0));
         assert_eq!(reports.path(), Path { got: 110, lost: 5 });
-        reports.heard(at_ms(1), &told(u64::MAX, u64::MAX, 0));
+        reports.heard(at_ms(1), &reported(u64::MAX, u64::MAX, 0));
         assert_eq!(reports.path(), Path { got: u64::MAX, lost: u64::MAX });
     }
 
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_told_in_every_session() {
+    fn a_wish_is_reported_in_every_session() {
         let (mut reports, rx) = (Reports::default(), RxStatus::default());
         assert!(!reports.must_ask());
         reports.want(true);

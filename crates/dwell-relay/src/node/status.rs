@@ -11,7 +11,7 @@ use super::Node;
 use super::pacer::Pacing;
 use super::peer::Peer;
 
-/// Learned classes told of each peer: more than anybody reads.
+/// Learned classes reported of each peer: more than anybody reads.
 const CLASSES_MAX: usize = 64;
 
 impl Node {

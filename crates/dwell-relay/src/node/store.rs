@@ -8,7 +8,7 @@ use dwell_wire::Label;
 #[derive(Debug, Default)]
 struct Place {
     bytes: Vec<u8>,
-    codec: Option<Pressed>,
+    codec: Option<Compressed>,
     treatment: Treatment,
 }
 
@@ -17,29 +17,29 @@ struct Place {
 pub(crate) struct Treatment {
     /// The class's index.
     pub(crate) class: Option<u8>,
-    /// It must not be pressed.
+    /// It must not be compressed.
     pub(crate) exempt: bool,
     /// It is not sent again if it is lost.
     pub(crate) once: bool,
 }
 
-/// How a packet was pressed.
+/// How a packet was compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pressed {
+pub(crate) struct Compressed {
     pub(crate) codec: u8,
     pub(crate) epoch: u8,
     pub(crate) original_len: u16,
     /// It is several packets; those after the first have places of their own.
     pub(crate) is_block: bool,
-    /// What was pressed is not these packets as they were, but rearranged.
-    pub(crate) is_regrouped: bool,
+    /// What was compressed is not these packets as they were, but rearranged.
+    pub(crate) is_columnar: bool,
     /// It is all packets of a frame, the others of which have places too.
     pub(crate) is_frame: bool,
     /// Where it goes beyond the next node, if that node can carry it on.
     pub(crate) onward: Option<Onward>,
 }
 
-/// How far a pressed packet or block goes, and where to.
+/// How far a compressed packet or block goes, and where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Onward {
     /// Links that it may still take.
@@ -69,27 +69,27 @@ impl Store {
         PacketId(at)
     }
 
-    /// Keeps what came pressed.
-    pub(crate) fn insert_pressed(
+    /// Keeps what came compressed.
+    pub(crate) fn insert_compressed(
         &mut self,
         data: &[u8],
-        pressed: Pressed,
+        compressed: Compressed,
         treatment: Treatment,
     ) -> PacketId {
         let id = self.insert(data, treatment);
-        self.places[id.0 as usize].codec = Some(pressed);
+        self.places[id.0 as usize].codec = Some(compressed);
         id
     }
 
-    /// The bytes to send, and how they are pressed if they are.
-    pub(crate) fn get(&self, id: PacketId) -> (&[u8], Option<Pressed>) {
+    /// The bytes to send, and how they are compressed if they are.
+    pub(crate) fn get(&self, id: PacketId) -> (&[u8], Option<Compressed>) {
         let place = &self.places[id.0 as usize];
         (&place.bytes, place.codec)
     }
 
     /// Whether this is a block.
     pub(crate) fn is_block(&self, id: PacketId) -> bool {
-        self.places[id.0 as usize].codec.is_some_and(|pressed| pressed.is_block)
+        self.places[id.0 as usize].codec.is_some_and(|compressed| compressed.is_block)
     }
 
     /// How the packet is treated.
@@ -111,12 +111,12 @@ impl Store {
         self.treatment(id).class.map(usize::from)
     }
 
-    /// Puts a packet's pressed form in its place.
-    pub(crate) fn press(&mut self, id: PacketId, pressed: Pressed, bytes: &[u8]) {
+    /// Puts a packet's compressed form in its place.
+    pub(crate) fn compress(&mut self, id: PacketId, compressed: Compressed, bytes: &[u8]) {
         let place = &mut self.places[id.0 as usize];
         place.bytes.clear();
         place.bytes.extend_from_slice(bytes);
-        place.codec = Some(pressed);
+        place.codec = Some(compressed);
     }
 
     /// Forgets a packet.

@@ -31,7 +31,7 @@ const KNOWN: Allowance = Allowance { total: 50, of_network: 10, of_address: 2 };
 const COOKIES: Allowance = Allowance { total: 1_800, of_network: 400, of_address: 100 };
 /// ... so many more for where peers are known to be.
 const KNOWN_COOKIES: Allowance = Allowance { total: 200, of_network: 50, of_address: 10 };
-/// Networks, and addresses, that are told apart at the same time.
+/// Networks, and addresses, that are distinguished at the same time.
 const SOURCES: usize = 2_048;
 /// The same where peers are known to be.
 const KNOWN_SOURCES: usize = 256;
@@ -73,7 +73,7 @@ pub(super) fn open_cookie(
     opened.try_into().ok()
 }
 
-/// A salted key seals one cookie.
+/// A PSK key seals one cookie.
 fn one_nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }

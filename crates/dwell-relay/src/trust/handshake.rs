@@ -8,7 +8,7 @@ use snow::HandshakeState;
 use zeroize::Zeroizing;
 
 use super::keyed::{Answer, Keyed, PairKeys, Responded};
-use super::salted::{From, Salted};
+use super::psk::{From, Psk};
 use super::session::{OpenError, Session};
 use super::{Key, RandomSource, noise};
 use crate::config::Security;
@@ -32,7 +32,7 @@ pub enum Heard {
 pub(crate) struct Offer {
     pub(crate) datagram_max: u16,
     pub(crate) codecs: u16,
-    /// Pressed units are carried on.
+    /// Compressed units are carried on.
     pub(crate) carries: bool,
 }
 
@@ -73,17 +73,17 @@ pub struct Handshake(Method);
 
 #[derive(Debug)]
 enum Method {
-    Salted(Box<Salted>),
+    Psk(Box<Psk>),
     Keyed(Box<Keyed>),
 }
 
 impl Handshake {
     /// The beginning: no session, and one is wanted. `random` must be fit for secrets.
     pub(crate) fn new(security: &Security, offer: Offer, random: RandomSource) -> Self {
-        let salted = |key, random| Method::Salted(Box::new(Salted::new(key, offer, random)));
+        let psk = |key, random| Method::Psk(Box::new(Psk::new(key, offer, random)));
         Self(match security {
-            Security::None => salted(Key::None, random),
-            Security::Psk(secret) => salted(Key::Shared(secret.bytes()), random),
+            Security::None => psk(Key::None, random),
+            Security::Psk(secret) => psk(Key::Shared(secret.bytes()), random),
             Security::Keys { private, peer, psk } => {
                 let keys = PairKeys {
                     private: Zeroizing::new(*private.bytes()),
@@ -97,10 +97,10 @@ impl Handshake {
         })
     }
 
-    /// What the peer is told from now on: if it is something else, a new session is asked for.
+    /// What the peer is informed from now on: if it is something else, a new session is asked for.
     pub(crate) fn set_offer(&mut self, offer: Offer) {
         match &mut self.0 {
-            Method::Salted(salted) => salted.set_offer(offer),
+            Method::Psk(psk) => psk.set_offer(offer),
             Method::Keyed(keyed) => keyed.set_offer(offer),
         }
     }
@@ -108,7 +108,7 @@ impl Handshake {
     /// True if datagrams are sealed.
     pub(crate) fn is_sealed(&self) -> bool {
         match &self.0 {
-            Method::Salted(salted) => salted.is_sealed(),
+            Method::Psk(psk) => psk.is_sealed(),
             Method::Keyed(_) => true,
         }
     }
@@ -116,7 +116,7 @@ impl Handshake {
     /// The session to send with.
     pub(crate) fn session(&mut self) -> Option<&mut Session> {
         match &mut self.0 {
-            Method::Salted(salted) => salted.session(),
+            Method::Psk(psk) => psk.session(),
             Method::Keyed(keyed) => keyed.session(),
         }
     }
@@ -124,7 +124,7 @@ impl Handshake {
     /// The same, to look at.
     pub(crate) fn current(&self) -> Option<&Session> {
         match &self.0 {
-            Method::Salted(salted) => salted.current(),
+            Method::Psk(psk) => psk.current(),
             Method::Keyed(keyed) => keyed.current(),
         }
     }
@@ -139,7 +139,7 @@ impl Handshake {
     /// Asks for a new session; the present one serves until it is there.
     pub(crate) fn renew(&mut self) {
         match &mut self.0 {
-            Method::Salted(salted) => salted.renew(),
+            Method::Psk(psk) => psk.renew(),
             Method::Keyed(keyed) => keyed.want(),
         }
     }
@@ -147,7 +147,7 @@ impl Handshake {
     /// Forgets all sessions: the peer said that it is going.
     pub(crate) fn forget(&mut self) {
         match &mut self.0 {
-            Method::Salted(salted) => salted.forget(),
+            Method::Psk(psk) => psk.forget(),
             Method::Keyed(keyed) => keyed.forget(),
         }
     }
@@ -156,9 +156,9 @@ impl Handshake {
     /// session where there was one.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         match &mut self.0 {
-            Method::Salted(salted) => {
-                if salted.current().is_some_and(|session| session.is_worn(now)) {
-                    salted.renew();
+            Method::Psk(psk) => {
+                if psk.current().is_some_and(|session| session.is_worn(now)) {
+                    psk.renew();
                 }
                 false
             }
@@ -169,7 +169,7 @@ impl Handshake {
     /// When [`Handshake::expire`] or [`Handshake::initial`] has something to do.
     pub(crate) fn deadline(&self) -> Instant {
         match &self.0 {
-            Method::Salted(salted) => salted.deadline(),
+            Method::Psk(psk) => psk.deadline(),
             Method::Keyed(keyed) => keyed.deadline(),
         }
     }
@@ -182,7 +182,7 @@ impl Handshake {
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> Option<usize> {
         match &mut self.0 {
-            Method::Salted(salted) => salted.initial(now, out),
+            Method::Psk(psk) => psk.initial(now, out),
             Method::Keyed(keyed) => keyed.initial(now, unix_ns, out),
         }
     }
@@ -195,7 +195,7 @@ impl Handshake {
     /// True if a data datagram with this header may be one of the peer's.
     pub(crate) fn may_open(&self, header: DataHeader) -> bool {
         match &self.0 {
-            Method::Salted(_) => false,
+            Method::Psk(_) => false,
             Method::Keyed(keyed) => keyed.may_open(header),
         }
     }
@@ -208,7 +208,7 @@ impl Handshake {
         datagram: &'a mut [u8],
     ) -> Result<Opened<'a>, OpenError> {
         match &mut self.0 {
-            Method::Salted(salted) => salted.open(header, datagram),
+            Method::Psk(psk) => psk.open(header, datagram),
             Method::Keyed(keyed) => keyed.open(now, header, datagram),
         }
     }
@@ -218,7 +218,7 @@ impl Handshake {
     /// old to tell.
     pub(crate) fn accept_resent(&mut self, header: DataHeader, sequence_low: u32) -> bool {
         let session = match &mut self.0 {
-            Method::Salted(salted) => salted.session_of(header),
+            Method::Psk(psk) => psk.session_of(header),
             Method::Keyed(keyed) => keyed.session_of(header),
         };
         session.is_some_and(|session| session.accept(sequence_low))
@@ -231,19 +231,19 @@ impl Handshake {
         }
     }
 
-    /// See [`Salted::repeat_final`].
+    /// See [`Psk::repeat_final`].
     pub(crate) fn repeat_final(
         &mut self,
         now: Instant,
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> Option<usize> {
         match &mut self.0 {
-            Method::Salted(salted) => salted.repeat_final(now, out),
+            Method::Psk(psk) => psk.repeat_final(now, out),
             Method::Keyed(_) => None,
         }
     }
 
-    /// See [`Salted::hello`].
+    /// See [`Psk::hello`].
     pub(crate) fn hello(
         &mut self,
         now: Instant,
@@ -253,7 +253,7 @@ impl Handshake {
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> (Heard, usize) {
         match &mut self.0 {
-            Method::Salted(salted) => salted.hello(now, from, sealed, body, out),
+            Method::Psk(psk) => psk.hello(now, from, sealed, body, out),
             Method::Keyed(_) => (Heard::Rejected, 0),
         }
     }
@@ -278,7 +278,7 @@ impl Handshake {
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> Answer {
         match &mut self.0 {
-            Method::Salted(_) => Answer::Malformed,
+            Method::Psk(_) => Answer::Malformed,
             Method::Keyed(keyed) => keyed.answer(now, sender, state, payload, out),
         }
     }
@@ -286,7 +286,7 @@ impl Handshake {
     /// Takes in a response.
     pub(crate) fn responded(&mut self, now: Instant, response: &Response<'_>) -> Responded {
         match &mut self.0 {
-            Method::Salted(_) => Responded::Rejected,
+            Method::Psk(_) => Responded::Rejected,
             Method::Keyed(keyed) => keyed.responded(now, response),
         }
     }
@@ -294,7 +294,7 @@ impl Handshake {
     /// Takes in a cookie. False if it is not for us.
     pub(crate) fn cookie(&mut self, now: Instant, cookie: &Cookie) -> bool {
         match &mut self.0 {
-            Method::Salted(_) => false,
+            Method::Psk(_) => false,
             Method::Keyed(keyed) => keyed.cookie(now, cookie),
         }
     }

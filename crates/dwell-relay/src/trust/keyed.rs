@@ -25,7 +25,7 @@ use super::{RandomSource, noise};
 const RETRY_NS: u64 = SECOND_NS;
 /// ... and after this many tries less often, ...
 const TRIES_FAST: u32 = 5;
-/// ... so that a path with a long round trip is not asked anew before it could answer.
+/// ... so that a path with a long round trip is not asked again before it could answer.
 const RETRY_SLOW_NS: u64 = 5 * SECOND_NS;
 /// If the peer was fast to answer before, it is not believed to be far away for so many tries.
 const TRIES_FAST_KNOWN: u32 = 60;

@@ -123,7 +123,7 @@ impl Shares {
         true
     }
 
-    /// There are more who ask than can be told apart: a small part is for all of these.
+    /// There are more who ask than can be distinguished: a small part is for all of these.
     fn grant_unplaced(&mut self, name: u64) -> bool {
         let Allowance { total, .. } = self.allowance;
         let granted = self.granted < total

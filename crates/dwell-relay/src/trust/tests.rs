@@ -250,9 +250,9 @@ fn other_keys_make_no_session() {
     let second = b.answer(at(0), &first).unwrap();
     assert!(!a.responded(at(0), &second));
     // A key that is no peer's is not answered, ...
-    let mut stranger = End::new(3, 2, None);
+    let mut unknown_peer = End::new(3, 2, None);
     let mut b = End::new(2, 1, None);
-    let first = stranger.initial(at(0)).unwrap();
+    let first = unknown_peer.initial(at(0)).unwrap();
     assert_eq!(b.answer(at(0), &first), None);
     // ... and who does not even know ours is not examined.
     let mut lost = End::new(1, 4, None);

@@ -3,7 +3,7 @@
 use crate::chart::ticks::{self, Step, Tick, Ticks};
 use crate::chart::{Axis, Scale};
 
-/// Values beyond these can't be told apart from them; so differences stay finite.
+/// Values beyond these can't be distinguished from them; so differences stay finite.
 const LARGEST: f64 = 1e300;
 const SMALLEST: f64 = 1e-300;
 
@@ -179,7 +179,7 @@ impl Ruler {
         }
     }
 
-    /// The least value that is told apart, if something is at or below it.
+    /// The least value that is distinguished, if something is at or below it.
     pub(super) fn floor_label(&self) -> Option<&str> {
         self.floor.and(self.ticks.first()).map(|tick| tick.label.as_str())
     }
@@ -202,7 +202,7 @@ fn given_range(axis: &Axis) -> Option<(f64, f64)> {
     (a.is_finite() && b.is_finite() && range.0 < range.1).then_some(range)
 }
 
-/// Ends that can be told apart.
+/// Ends that can be distinguished.
 fn apart(low: f64, high: f64) -> (f64, f64) {
     let largest = low.abs().max(high.abs());
     if high - low > largest * 1e-9 && largest > SMALLEST {

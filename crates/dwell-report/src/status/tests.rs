@@ -72,7 +72,7 @@ pub(crate) fn example() -> Status {
                 class: "meters".to_owned(),
                 arrived: count(75, 7_500),
                 sent: count(70, 7_000),
-                pressed: count(60, 6_000),
+                compressed: count(60, 6_000),
                 received: count(5, 500),
                 dropped: map([("queue_packets", 5)]),
                 bypassed: map([("back_off", 8), ("too_small", 2)]),
@@ -98,13 +98,13 @@ fn example_tx() -> TxStatus {
         link_bytes: 640_000,
         plain_bytes: 1_153_300,
         net_saved_bytes: 499_400,
-        presses: 805,
+        compressions: 805,
         tried: 805,
-        pressed: count(800, 1_000_000),
-        pressed_to_bytes: 500_000,
+        compressed: count(800, 1_000_000),
+        compressed_to_bytes: 500_000,
         not_smaller: 5,
         failed: 0,
-        press_ns: 3_000_000,
+        compress_ns: 3_000_000,
         bypassed: map([("no_time", 150), ("scheme", 0)]),
         sojourn: HistogramSummary {
             count: 950,
@@ -134,7 +134,7 @@ fn example_rx() -> RxStatus {
         datagrams: 700,
         bytes: 70_000,
         raw: 450,
-        pressed: 450,
+        compressed: 450,
         blocks: 20,
         fragments: 7,
         dropped_records: map([("timed_out", 1)]),
@@ -238,16 +238,16 @@ const EXAMPLE_JSON: &str = r#"{
         "link_bytes": 640000,
         "plain_bytes": 1153300,
         "net_saved_bytes": 499400,
-        "presses": 805,
+        "compressions": 805,
         "tried": 805,
-        "pressed": {
+        "compressed": {
           "packets": 800,
           "bytes": 1000000
         },
-        "pressed_to_bytes": 500000,
+        "compressed_to_bytes": 500000,
         "not_smaller": 5,
         "failed": 0,
-        "press_ns": 3000000,
+        "compress_ns": 3000000,
         "bypassed": {
           "no_time": 150,
           "scheme": 0
@@ -303,7 +303,7 @@ const EXAMPLE_JSON: &str = r#"{
         "datagrams": 700,
         "bytes": 70000,
         "raw": 450,
-        "pressed": 450,
+        "compressed": 450,
         "blocks": 20,
         "fragments": 7,
         "dropped_records": {
@@ -377,7 +377,7 @@ const EXAMPLE_JSON: &str = r#"{
             "packets": 70,
             "bytes": 7000
           },
-          "pressed": {
+          "compressed": {
             "packets": 60,
             "bytes": 6000
           },
@@ -476,7 +476,7 @@ fn a_ports_accounts_become_a_record_that_balances() {
             flow: 0,
             group: 0,
             hold_ns: Packet::NEVER_HELD,
-            pressed: false,
+            compressed: false,
         };
         let _ = port.arrive(Instant::ZERO, packet);
         while port.poll(Instant::ZERO).is_some() {}
@@ -493,10 +493,10 @@ fn a_ports_accounts_become_a_record_that_balances() {
 #[test]
 fn ratios_need_something_to_compare() {
     assert_eq!(TxStatus::default().link_ratio(), None);
-    assert_eq!(TxStatus::default().pressed_ratio(), None);
+    assert_eq!(TxStatus::default().compressed_ratio(), None);
     let tx = example_tx();
     assert!(tx.balances());
-    assert_eq!(tx.pressed_ratio(), Some(0.5));
+    assert_eq!(tx.compressed_ratio(), Some(0.5));
     assert_eq!(tx.saved_bytes(), 500_000);
 }
 

@@ -7,7 +7,8 @@ use dwell_sim::World;
 use dwell_sim::ns2::dumbbell::dumbbell;
 use dwell_sim::ns2::parking::Parking;
 use dwell_sim::plan::{
-    Flow, Group, Link, OnOff, Plan, PortPlan, PressModel, Queue, RandomSource, Traffic, Window,
+    CompressionModel, Flow, Group, Link, OnOff, Plan, PortPlan, Queue, RandomSource, Traffic,
+    Window,
 };
 use dwell_sim::tcp::TcpConfig;
 
@@ -46,7 +47,7 @@ fn port(scheme: Scheme) -> Queue {
             estimates: Estimates::Fixed(estimate),
             ..PortConfig::default()
         },
-        press: PressModel::Constant { ratio, time_ns },
+        compress: CompressionModel::Constant { ratio, time_ns },
         resend_after_ns: None,
     }))
 }
@@ -72,7 +73,7 @@ fn chunks(preset: &str) -> Result<Plan, Box<dyn std::error::Error>> {
             frame: FrameCost::FREE_CHUNKS,
             ..PortConfig::default()
         },
-        press: PressModel::Constant { ratio: 1.0, time_ns: 0 },
+        compress: CompressionModel::Constant { ratio: 1.0, time_ns: 0 },
         resend_after_ns: None,
     }));
     let mut plan = Plan { nodes: vec!["in".into(), "out".into()], ..Plan::default() };

@@ -232,7 +232,7 @@ mod tests {
             let series = keys.iter().map(|&key| key.to_owned()).collect();
             series_name(&Figure { series, ..scenario.figures[0].clone() }, &scenario.points[0])
         };
-        assert_eq!(named(&["scheme.preset", "press.ratio"]), "none, ratio = 0.7");
+        assert_eq!(named(&["scheme.preset", "compress.ratio"]), "none, ratio = 0.7");
         assert_eq!(named(&[]), "");
         assert_eq!(full_name("", "delay"), "delay");
         assert_eq!(full_name("none", "delay"), "none: delay");

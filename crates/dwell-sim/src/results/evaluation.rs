@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn ratio(ratio: f64) -> (String, Value) {
-        ("press.ratio".to_owned(), Value::Real(ratio))
+        ("compress.ratio".to_owned(), Value::Real(ratio))
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         };
         let discards = summary(runs, "100 * target.discard").unwrap();
         assert_eq!((discards.min, discards.mean, discards.max), (1.0, 1.5, 2.0));
-        assert_eq!(summary(&[], "1000 * press.time").unwrap().mean, 0.2);
+        assert_eq!(summary(&[], "1000 * compress.time").unwrap().mean, 0.2);
         assert_eq!(summary(&[], "target.discard"), None);
         assert_eq!(summary(runs, "target.nothing"), None);
     }

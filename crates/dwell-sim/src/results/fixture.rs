@@ -38,20 +38,20 @@ off = "50us"
 [scheme]
 preset = "none"
 
-[press]
+[compress]
 ratio = 0.7
 time = "200us"
 
 [[sweep]]
 scheme.preset = ["none", "packet"]
 [[sweep]]
-press.ratio = [0.7, 0.95]
+compress.ratio = [0.7, 0.95]
 quick = [0.7]
 
 [[figure]]
 id = "lines"
 title = "Discards"
-x = "press.ratio"
+x = "compress.ratio"
 y = "100 * target.discard"
 series = ["scheme.preset"]
 
@@ -68,12 +68,12 @@ title = "How late"
 kind = "cdf"
 x = 1e-6
 y = { "target" = "target.excess_s" }
-where = { scheme.preset = "packet", press.ratio = 0.7 }
+where = { scheme.preset = "packet", compress.ratio = 0.7 }
 
 [[paper]]
 place = "Section 1"
 quantity = "discards"
-where = { scheme.preset = "none", press.ratio = 0.7 }
+where = { scheme.preset = "none", compress.ratio = 0.7 }
 metric = "100 * target.discard"
 value = 1.6
 unit = "%"
@@ -81,7 +81,7 @@ unit = "%"
 [[paper]]
 place = "Section 2"
 quantity = "the largest"
-where = { scheme.preset = "packet", press.ratio = 0.7 }
+where = { scheme.preset = "packet", compress.ratio = 0.7 }
 metric = "100 * target.discard"
 over = "max"
 says = "very little"
@@ -89,7 +89,7 @@ says = "very little"
 [[paper]]
 place = "Section 3"
 quantity = "change"
-where = { scheme.preset = "packet", press.ratio = 0.7 }
+where = { scheme.preset = "packet", compress.ratio = 0.7 }
 against = { scheme.preset = "none" }
 metric = "target.discard"
 value = -70
@@ -97,7 +97,7 @@ value = -70
 [[paper]]
 place = "Section 4"
 quantity = "not run yet"
-where = { scheme.preset = "packet", press.ratio = 0.95 }
+where = { scheme.preset = "packet", compress.ratio = 0.95 }
 metric = "target.discard"
 value = 0
 comment = "it is rare"
@@ -128,7 +128,7 @@ pub(super) fn store(scenario: &Scenario) -> Store {
         let discard = match is("scheme.preset", Value::Text("none".to_owned())) {
             true if is_first => 0.01,
             true => 0.02,
-            false if is("press.ratio", Value::Real(0.95)) => continue,
+            false if is("compress.ratio", Value::Real(0.95)) => continue,
             false if is_first => 0.005,
             false => 0.004,
         };

@@ -127,7 +127,7 @@ impl<'s> Run<'s> {
     }
 
     /// Whether this record of it has all that the figures want.
-    pub(super) fn is_told_by(&self, record: &RunRecord) -> bool {
+    pub(super) fn is_reported_by(&self, record: &RunRecord) -> bool {
         self.wanted.iter().all(|name| record.series.contains_key(name))
     }
 }

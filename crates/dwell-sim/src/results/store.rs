@@ -54,7 +54,7 @@ impl Store {
         (store, dropped)
     }
 
-    /// Takes a run in, in the place of one with the same key; what only that one told of the same
+    /// Takes a run in, in the place of one with the same key; what only that one reported of the same
     /// run, for other figures, stays.
     pub fn put(&mut self, mut record: RunRecord) {
         self.last_code = Some(record.code.clone());
@@ -88,7 +88,7 @@ impl Store {
 
     /// Whether this run is done, with all that figures want of it.
     pub fn has(&self, run: &Run<'_>) -> bool {
-        self.get(&run.key).is_some_and(|record| run.is_told_by(record))
+        self.get(&run.key).is_some_and(|record| run.is_reported_by(record))
     }
 
     /// First the runs that are none of these tasks, by key, then those that are, in the order of

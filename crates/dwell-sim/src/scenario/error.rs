@@ -12,7 +12,7 @@ pub struct ScenarioError {
     /// The line that it is on, counted from one; `None` if it is about the whole file or about
     /// the command line.
     pub line: Option<usize>,
-    /// The table and the key that it is about: ``[press], `ratio` ``.
+    /// The table and the key that it is about: ``[compress], `ratio` ``.
     pub place: Option<String>,
     /// The sentence.
     pub message: String,
@@ -35,7 +35,7 @@ impl ScenarioErrors {
     }
 }
 
-/// One line for each error: ``fig-8.toml:7: [press], `ratio`: …``.
+/// One line for each error: ``fig-8.toml:7: [compress], `ratio`: …``.
 impl fmt::Display for ScenarioErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.errors.iter().enumerate() {

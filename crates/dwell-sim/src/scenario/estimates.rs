@@ -1,4 +1,4 @@
-//! Lists that `dwell trace analyze --exceptions` writes (docs/exceptions.md): what pressing brought
+//! Lists that `dwell trace analyze --exceptions` writes (docs/exceptions.md): what compressing brought
 //! and took, by class of packets, in a real capture.
 
 use serde::Deserialize;
@@ -35,7 +35,7 @@ struct Estimate {
 pub(super) struct Expected {
     /// Compressed / original; 1 for an exception.
     pub(super) ratio: f64,
-    /// Nanoseconds a byte; 0 for an exception, which nobody presses.
+    /// Nanoseconds a byte; 0 for an exception, which nobody compresses.
     pub(super) byte_ns: f64,
 }
 
@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
-        let told = |text: &str, class, codec| find(text, class, codec).unwrap_err();
-        assert_eq!(told(TEXT, "udp/53", None), "it knows no class \"udp/53\"");
-        assert!(told(TEXT, "tcp/80", Some("deflate")).ends_with("codecs lz4, zstd"));
+    fn what_is_not_there_is_reported() {
+        let reported = |text: &str, class, codec| find(text, class, codec).unwrap_err();
+        assert_eq!(reported(TEXT, "udp/53", None), "it knows no class \"udp/53\"");
+        assert!(reported(TEXT, "tcp/80", Some("deflate")).ends_with("codecs lz4, zstd"));
         let other = TEXT.replace("exceptions/1", "exceptions/2");
-        assert!(told(&other, "tcp/80", None).contains("exceptions/2"));
-        assert!(told(&TEXT.replace("0.8", "-0.8"), "tcp/80", None).contains("no sense"));
+        assert!(reported(&other, "tcp/80", None).contains("exceptions/2"));
+        assert!(reported(&TEXT.replace("0.8", "-0.8"), "tcp/80", None).contains("no sense"));
         assert!(find("schema = 1", "tcp/80", None).is_err());
     }
 }

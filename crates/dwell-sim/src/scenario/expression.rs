@@ -230,8 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn wrong_formulas_are_told() {
-        for (text, told) in [
+    fn wrong_formulas_are_reported() {
+        for (text, reported) in [
             ("", "missing at the end"),
             ("1 +", "missing at the end"),
             ("(1", "not closed"),
@@ -240,7 +240,7 @@ mod tests {
             ("a $ b", "can't follow"),
         ] {
             let error = text.parse::<Expression>().unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(reported), "{text}: {error}");
         }
         assert!("(".repeat(100).parse::<Expression>().is_err());
     }

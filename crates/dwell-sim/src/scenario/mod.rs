@@ -27,29 +27,29 @@
 //! [scheme]
 //! preset = "packet"
 //!
-//! [press]
+//! [compress]
 //! ratio = 0.95
 //! time = "200us"
 //!
 //! [[sweep]]
-//! press.ratio = [0.7, 0.95]
+//! compress.ratio = [0.7, 0.95]
 //! ```
 //!
 //! Reading is strict: a key that is unknown, a value of the wrong type and a value that makes no
-//! sense are all errors, at any point of a sweep, and all are told at once, each with its line
+//! sense are all errors, at any point of a sweep, and all are reported at once, each with its line
 //! and what to do about it. Reading is pure too: files that a scenario names come in through a
 //! function.
 //!
 //! What a scenario says about its runs is first a tree of values ([`Value`]); sweeps and
-//! settings (`--set press.ratio=0.9`) change that tree by dotted paths; then each point is read
+//! settings (`--set compress.ratio=0.9`) change that tree by dotted paths; then each point is read
 //! from its tree into a [`Plan`].
 
+mod compress;
 mod error;
 mod estimates;
 mod expression;
 mod key;
 mod model;
-mod press;
 mod run;
 mod scheme;
 mod section;
@@ -122,7 +122,7 @@ pub struct Point {
     /// What is swept, and the values here, in the order of the file.
     pub values: Vec<(String, Value)>,
     /// The hash of all that its runs follow from, but the code and the seed. Points that differ
-    /// only in what does not matter to them, such as the ratio to a scheme that never presses,
+    /// only in what does not matter to them, such as the ratio to a scheme that never compresses,
     /// have the same.
     pub plan_hash: u128,
     /// What an analytic model says, by names as metrics have them; empty if there is none.
@@ -264,7 +264,7 @@ fn about(tree: &mut Table, errors: &mut Errors) -> About {
     }
 }
 
-/// The settings of what runs follow from; the others are told. The tables that they would be in
+/// The settings of what runs follow from; the others are informed. The tables that they would be in
 /// are out of the tree already.
 fn settable(settings: &[Setting], errors: &mut Errors) -> Vec<Setting> {
     let is_shown = |setting: &&Setting| {
@@ -273,7 +273,7 @@ fn settable(settings: &[Setting], errors: &mut Errors) -> Vec<Setting> {
     };
     for setting in settings.iter().filter(is_shown) {
         let message = format!(
-            "what runs follow from can be set, as in press.ratio=0.9, but not [{}]: edit a copy of \
+            "what runs follow from can be set, as in compress.ratio=0.9, but not [{}]: edit a copy of \
              the scenario's file",
             setting.path.split('.').next().unwrap_or_default()
         );

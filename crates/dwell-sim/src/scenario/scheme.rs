@@ -3,7 +3,7 @@
 //! | preset | parameters |
 //! |---|---|
 //! | `none` | |
-//! | `all`, `packet` (Shimamura et al.) | `pressed_pass` |
+//! | `all`, `packet` (Shimamura et al.) | `compressed_pass` |
 //! | `packet-blocks`, `flow`, `service`, `host-pair`, `edge` (Yoshino et al.) | `m`, `n`, `slots`, `place`, `unfinished`, `put_back`, `order` |
 //! | `basicq`, `chumq`, `chutq-dcf`, `chutq-tpf`, `chutq-cef` (Sawabe et al.), with `+cea` | `mtu`, `timers`, `eager`, `clamp` |
 //!
@@ -22,7 +22,7 @@ use super::value;
 
 const KEYS: [&str; 14] = [
     "preset",
-    "pressed_pass",
+    "compressed_pass",
     "m",
     "n",
     "slots",
@@ -105,7 +105,7 @@ impl Default for SchemePart {
     }
 }
 
-/// Reads `[scheme]`. Without it nothing is pressed.
+/// Reads `[scheme]`. Without it nothing is compressed.
 pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
     let mut part = SchemePart::default();
     if tree.get("scheme").is_none() {
@@ -115,8 +115,8 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
     section.refuse_unknown(&KEYS, errors);
     part.kind =
         section.need("preset", "\"packet\"", errors, |found| value::one_of(found, &PRESETS))?;
-    let pass = section.or("pressed_pass", false, errors, value::truth);
-    part.passing = if pass { Passing::PressedPass } else { Passing::InOrder };
+    let pass = section.or("compressed_pass", false, errors, value::truth);
+    part.passing = if pass { Passing::CompressedPass } else { Passing::InOrder };
     part.block_packets = section.or("m", 1, errors, |v| value::whole32(v, 1..=10_000));
     part.lead_packets = section.or("n", 5, errors, |v| value::whole32(v, 0..=1_000_000));
     part.blocks = block_rules(&section, errors);
@@ -158,12 +158,12 @@ fn timers(section: &Section<'_>, errors: &mut Errors) -> Option<Vec<u64>> {
 }
 
 impl SchemePart {
-    /// Whether it ever presses anything.
-    pub(super) fn presses(&self) -> bool {
+    /// Whether it ever compresses anything.
+    pub(super) fn compresses(&self) -> bool {
         matches!(self.kind, Kind::All | Kind::Packet | Kind::Blocks(_))
     }
 
-    /// How many packets the link sends while a block is being pressed, for block schemes.
+    /// How many packets the link sends while a block is being compressed, for block schemes.
     pub(super) fn lead(&self) -> Option<u32> {
         matches!(self.kind, Kind::Blocks(_)).then_some(self.lead_packets)
     }

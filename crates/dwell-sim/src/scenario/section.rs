@@ -116,7 +116,7 @@ impl<'t> Section<'t> {
         self.get(key, errors, read)
     }
 
-    /// The value of a key, or what stands for it if it is missing (or wrong, which is told).
+    /// The value of a key, or what stands for it if it is missing (or wrong, which is reported).
     pub(super) fn or<T>(
         &self,
         key: &str,

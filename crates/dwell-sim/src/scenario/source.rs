@@ -232,7 +232,7 @@ fn packets(text: &str) -> Result<Vec<(u64, u32)>, String> {
 }
 
 /// Whether a file's first line is a heading: its first cell is no number. A first line that begins
-/// with one is data, and what is wrong with it is told.
+/// with one is data, and what is wrong with it is reported.
 pub(super) fn is_heading(line: &str) -> bool {
     let cell = line.split(',').next().unwrap_or_default().trim();
     !cell.is_empty() && cell.parse::<f64>().is_err()

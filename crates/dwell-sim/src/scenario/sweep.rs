@@ -32,12 +32,12 @@ impl std::str::FromStr for Setting {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (path, value) = text.split_once('=').ok_or_else(|| {
-            format!("\"{}\" has no `=`: write for instance press.ratio=0.9", printable(text))
+            format!("\"{}\" has no `=`: write for instance compress.ratio=0.9", printable(text))
         })?;
         let path = path.trim();
         if path.split('.').any(str::is_empty) {
             return Err(format!(
-                "\"{}\" is no key: write its table, a dot and its name, as in press.ratio=0.9",
+                "\"{}\" is no key: write its table, a dot and its name, as in compress.ratio=0.9",
                 printable(path)
             ));
         }
@@ -117,7 +117,7 @@ fn read(item: &Located, errors: &mut Errors) -> Option<Sweep> {
     }
     let line = item.origin.line();
     let Some((first, values)) = keys.first() else {
-        let message = "it goes through nothing: add for instance press.ratio = [0.7, 0.95]";
+        let message = "it goes through nothing: add for instance compress.ratio = [0.7, 0.95]";
         errors.add(line, Some("[[sweep]]".to_owned()), message);
         return None;
     };
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_sweeps_are_told() {
+    fn impossible_sweeps_are_reported() {
         let error = points("[[sweep]]\na = [1, 2]\nb = [1]\n", &[], false).unwrap_err();
         assert!(error.contains("`a` has 2 values and `b` has 1"), "{error}");
         let error = points("[[sweep]]\na = 1\n", &[], false).unwrap_err();

@@ -30,14 +30,14 @@ off = "50us"
 [scheme]
 preset = "packet"
 
-[press]
+[compress]
 ratio = 0.95
 time = "200us"
 "#;
 
 const SWEEP: &str = "
 [[sweep]]
-press.ratio = [0.7, 0.95]
+compress.ratio = [0.7, 0.95]
 [[sweep]]
 scheme.preset = ['none', 'packet']
 ";
@@ -86,11 +86,11 @@ fn sweeps_make_points_with_plans_of_their_own() {
     assert_eq!(scenario.points.len(), 4);
     let first = &scenario.points[0];
     assert_eq!(first.swept("scheme.preset"), Some(&Value::Text("none".to_owned())));
-    assert!(first.meets(&[("press.ratio".to_owned(), Value::Real(0.7))]));
+    assert!(first.meets(&[("compress.ratio".to_owned(), Value::Real(0.7))]));
     // Keys that are not swept have values too, and times are compared as times.
-    assert!(first.meets(&[("press.time".to_owned(), Value::Text("0.2ms".to_owned()))]));
-    assert!(!first.meets(&[("press.time".to_owned(), Value::Text("0.3ms".to_owned()))]));
-    // The ratio makes no difference to what never presses.
+    assert!(first.meets(&[("compress.time".to_owned(), Value::Text("0.2ms".to_owned()))]));
+    assert!(!first.meets(&[("compress.time".to_owned(), Value::Text("0.3ms".to_owned()))]));
+    // The ratio makes no difference to what never compresses.
     let hashes: Vec<u128> = scenario.points.iter().map(|point| point.plan_hash).collect();
     assert_eq!(hashes[0], hashes[2]);
     assert_ne!(hashes[1], hashes[3]);
@@ -98,25 +98,28 @@ fn sweeps_make_points_with_plans_of_their_own() {
 
 #[test]
 fn the_command_line_reaches_every_key() {
-    let options = settings(&["topology.relays=2", "press.time=20us", "scheme.preset=none"]);
+    let options = settings(&["topology.relays=2", "compress.time=20us", "scheme.preset=none"]);
     let scenario = read_with(PARKING_LOT, &options).unwrap();
     assert_eq!(scenario.points[0].plan.links.len(), 4);
-    let error = read_with(PARKING_LOT, &settings(&["scheme.pressed=1"])).unwrap_err();
-    assert!(error.contains("--set scheme.pressed: there is no key `pressed` here"), "{error}");
-    let error = read_with(PARKING_LOT, &settings(&["press.ratio=2"])).unwrap_err();
-    assert!(error.contains("--set press.ratio: must be a number from"), "{error}");
-    for (setting, told) in [
+    let error = read_with(PARKING_LOT, &settings(&["scheme.compressed=1"])).unwrap_err();
+    assert!(
+        error.contains("--set scheme.compressed: there is no key `compressed` here"),
+        "{error}"
+    );
+    let error = read_with(PARKING_LOT, &settings(&["compress.ratio=2"])).unwrap_err();
+    assert!(error.contains("--set compress.ratio: must be a number from"), "{error}");
+    for (setting, reported) in [
         ("paper=1", "--set paper: what runs follow from can be set"),
         ("figure=a", "not [figure]"),
         ("about.title=x", "--set about.title"),
     ] {
         let error = read_with(PARKING_LOT, &settings(&[setting])).unwrap_err();
-        assert!(error.contains(told), "{setting}: {error}");
+        assert!(error.contains(reported), "{setting}: {error}");
     }
     let error = read_with(PARKING_LOT, &settings(&["run.bin=1ns"])).unwrap_err();
     assert!(error.contains("--set run.bin: bins of 1 ns: a time line has at most"), "{error}");
     let error = read_with(PARKING_LOT, &settings(&["pres.ratio=1"])).unwrap_err();
-    assert!(error.contains("did you mean `press`?"), "{error}");
+    assert!(error.contains("did you mean `compress`?"), "{error}");
 }
 
 #[test]
@@ -142,8 +145,8 @@ fn seeds_are_common_or_each_ones_own() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_line_key_and_remedy() {
-    for (text, told) in [
+fn what_is_wrong_is_reported_with_line_key_and_remedy() {
+    for (text, reported) in [
         (
             changed("relays = 3", "relay = 3"),
             "x.toml:13: [topology]: there is no key `relay` here: did you mean `relays`?",
@@ -180,33 +183,33 @@ fn what_is_wrong_is_told_with_line_key_and_remedy() {
             "[run], `measure`: must be more than zero",
         ),
         (
-            changed("[press]", "[pres]"),
-            "there is no table `pres` in a scenario: did you mean `press`?",
+            changed("[compress]", "[pres]"),
+            "there is no table `pres` in a scenario: did you mean `compress`?",
         ),
         (
             changed("kind = \"parking-lot\"", "kind = \"ring\""),
             "must be one of \"parking-lot\", \"dumbbell\"",
         ),
         (changed("[about]\ntitle = \"A test\"", ""), "[about] is missing"),
-        (changed("time = \"200us\"", ""), "[press]: `time` is missing"),
+        (changed("time = \"200us\"", ""), "[compress]: `time` is missing"),
         (
-            format!("{PARKING_LOT}[[sweep]]\npress.ratios = [0.5]\n"),
-            ":31: [[sweep]], `press.ratios`: there is no key `ratios` here: did you mean `ratio`?",
+            format!("{PARKING_LOT}[[sweep]]\ncompress.ratios = [0.5]\n"),
+            ":31: [[sweep]], `compress.ratios`: there is no key `ratios` here: did you mean `ratio`?",
         ),
         (
-            format!("{PARKING_LOT}[[sweep]]\npress.ratio = [0.5, 2]\n"),
-            ":31: [[sweep]], `press.ratio`: must be a number",
+            format!("{PARKING_LOT}[[sweep]]\ncompress.ratio = [0.5, 2]\n"),
+            ":31: [[sweep]], `compress.ratio`: must be a number",
         ),
         (format!("{PARKING_LOT}[link.a]\nfrom = 'a'\n"), "belong to kind = \"graph\""),
         ("relays = = 3".to_owned(), "x.toml:1: this is not TOML"),
     ] {
         let error = read(&text).unwrap_err();
-        assert!(error.contains(told), "expected {told}\nin {error}");
+        assert!(error.contains(reported), "expected {reported}\nin {error}");
     }
 }
 
 #[test]
-fn all_errors_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let text = changed("relays = 3", "relays = 0").replace("ratio = 0.95", "ratio = 95");
     assert_eq!(read(&text).unwrap_err().lines().count(), 2);
 }
@@ -253,8 +256,8 @@ fn a_graph_finds_its_ways() {
 }
 
 #[test]
-fn impossible_graphs_are_told() {
-    for (from, to, told) in [
+fn impossible_graphs_are_reported() {
+    for (from, to, reported) in [
         ("to = \"c\"\npacket", "to = \"d\"\npacket", "[flow.web], `to`: there is no node \"d\""),
         (
             "from = \"a\"\nto = \"c\"",
@@ -274,7 +277,7 @@ fn impossible_graphs_are_told() {
         let text = GRAPH.replace(from, to);
         assert_ne!(text, GRAPH);
         let error = read(&text).unwrap_err();
-        assert!(error.contains(told), "expected {told}\nin {error}");
+        assert!(error.contains(reported), "expected {reported}\nin {error}");
     }
 }
 
@@ -375,13 +378,13 @@ fn a_paper_can_state_a_range() {
     let paper = "[[paper]]\nplace = '5.2'\nquantity = 'delay'\nmetric = 'target.delay_max_s'\n";
     let read_value = |value: &str| read(&format!("{PARKING_LOT}{paper}value = {value}\n"));
     assert_eq!(read_value("[0, 0.0008]").unwrap().papers[0].value, Some((0.0, 0.0008)));
-    for (value, told) in [
+    for (value, reported) in [
         ("[0.0008, 0]", "the lower end of a range comes first"),
         ("[1, 2, 3]", "a range has two ends"),
         ("[0, 'a']", "must be a number"),
     ] {
         let error = read_value(value).unwrap_err();
-        assert!(error.contains(told), "{value}: {error}");
+        assert!(error.contains(reported), "{value}: {error}");
     }
 }
 
@@ -393,7 +396,7 @@ fn figures_and_papers_are_read() {
 [[figure]]
 id = "a"
 title = "Discards"
-x = "press.ratio"
+x = "compress.ratio"
 y = "target.discard"
 y_log = true
 floor = 1e-5
@@ -402,7 +405,7 @@ series = ["scheme.preset"]
 [[paper]]
 place = "Fig. 8"
 quantity = "change"
-where = { press.ratio = [0.7, 0.95], scheme.preset = "packet" }
+where = { compress.ratio = [0.7, 0.95], scheme.preset = "packet" }
 against = { scheme.preset = "none" }
 metric = "target.delay_mean_s"
 value = [-1.0, nan]
@@ -418,7 +421,7 @@ reference = [nan, -2.0]
     );
     assert_eq!((scenario.papers[1].value, scenario.papers[1].reference), (None, Some(-2.0)));
     assert!(scenario.points[2].meets(&scenario.papers[1].only[..1]));
-    for (from, to, told) in [
+    for (from, to, reported) in [
         (
             "series = [\"scheme.preset\"]",
             "series = [\"scheme.prest\"]",
@@ -431,6 +434,6 @@ reference = [nan, -2.0]
         ("metric = ", "metrik = ", "did you mean `metric`?"),
     ] {
         let error = read(&text.replace(from, to)).unwrap_err();
-        assert!(error.contains(told), "expected {told}\nin {error}");
+        assert!(error.contains(reported), "expected {reported}\nin {error}");
     }
 }

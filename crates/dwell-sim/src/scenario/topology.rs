@@ -12,8 +12,8 @@ mod single_edge;
 
 use crate::plan::Plan;
 
+use super::compress::{self, Compression};
 use super::error::Errors;
-use super::press::{self, Pressing};
 use super::run::{self, Runs};
 use super::scheme::{self, SchemePart};
 use super::section::Section;
@@ -38,12 +38,12 @@ const KINDS: [(&str, Kind); 4] = [
 
 /// The tables that say what is simulated. What else stands in a scenario is about showing it.
 pub(super) const TABLES: [&str; 7] =
-    ["run", "topology", "traffic", "link", "flow", "scheme", "press"];
+    ["run", "topology", "traffic", "link", "flow", "scheme", "compress"];
 
 /// What the topologies have in common.
 pub(super) struct Parts {
     scheme: SchemePart,
-    pressing: Pressing,
+    compressing: Compression,
 }
 
 /// Reads all that a run needs.
@@ -54,7 +54,7 @@ pub(super) fn read(
 ) -> Option<(Plan, Runs)> {
     let runs = run::read(tree, errors);
     let scheme = scheme::read(tree, errors);
-    let pressing = press::read(tree, inputs, errors);
+    let compressing = compress::read(tree, inputs, errors);
     if tree.get("topology").is_none() {
         let message = "[topology] is missing: it says what network there is, for instance \
                        kind = \"parking-lot\"";
@@ -74,8 +74,10 @@ pub(super) fn read(
     };
     of_graphs(errors);
     // With errors, something stands in for what could not be read, to find the other ones.
-    let parts =
-        Parts { scheme: scheme.unwrap_or_default(), pressing: pressing.unwrap_or(Pressing::FREE) };
+    let parts = Parts {
+        scheme: scheme.unwrap_or_default(),
+        compressing: compressing.unwrap_or(Compression::FREE),
+    };
     let plan = match kind {
         Kind::ParkingLot => parking_lot::read(tree, &section, &parts, inputs, errors),
         Kind::Dumbbell => dumbbell::read(tree, &section, &parts, inputs, errors),

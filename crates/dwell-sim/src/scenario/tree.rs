@@ -2,7 +2,7 @@
 //!
 //! Sweeps and `--set` change values of the tree by their dotted paths before anything is read
 //! from it. So they can reach all that a scenario says about its runs, and what is wrong with
-//! their values is told with the place of the sweep.
+//! their values is reported with the place of the sweep.
 
 use std::fmt::Write as _;
 
@@ -314,8 +314,8 @@ mod tests {
 
     #[test]
     fn paths_reach_into_tables() {
-        let mut tree = tree("[press]\nratio = 0.5\n[a.b]\nc = 1\n");
-        assert_eq!(tree.at("press.ratio").unwrap().origin, Origin::Line(2));
+        let mut tree = tree("[compress]\nratio = 0.5\n[a.b]\nc = 1\n");
+        assert_eq!(tree.at("compress.ratio").unwrap().origin, Origin::Line(2));
         let nine = Located { value: Value::Whole(9), origin: Origin::Setting };
         tree.set("a.b.c", nine.clone()).unwrap();
         tree.set("new.key", nine.clone()).unwrap();

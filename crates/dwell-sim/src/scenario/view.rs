@@ -177,7 +177,7 @@ fn figure(section: &Section<'_>, errors: &mut Errors) -> Option<Figure> {
     let kind = section.or("kind", FigureKind::Line, errors, |v| value::one_of(v, &KINDS));
     let x = match kind {
         FigureKind::Line | FigureKind::Points => {
-            section.need("x", "\"press.ratio\"", errors, expression)
+            section.need("x", "\"compress.ratio\"", errors, expression)
         }
         FigureKind::Timeline | FigureKind::Cdf if section.has("x") => {
             section.get("x", errors, expression)
@@ -266,7 +266,7 @@ fn conditions(section: &Section<'_>, key: &str, errors: &mut Errors) -> Where {
         }
         Some(other) => {
             let message = format!(
-                "must be keys and values as in {{ press.ratio = 0.95 }}, not {}",
+                "must be keys and values as in {{ compress.ratio = 0.95 }}, not {}",
                 other.described()
             );
             section.fail(key, message, errors);

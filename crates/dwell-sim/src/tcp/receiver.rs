@@ -20,12 +20,12 @@ pub struct Receiver {
     end: u64,
     /// What has arrived of `[next, end)`.
     arrived: RingBits,
-    /// The blocks that were told lately, the latest first.
-    told: [SackBlock; SACK_BLOCKS_MAX],
-    told_len: usize,
+    /// The blocks that were reported lately, the latest first.
+    reported: [SackBlock; SACK_BLOCKS_MAX],
+    reported_len: usize,
     echo_ns: u64,
-    /// `next`, as it was last told to the sender.
-    next_told: u64,
+    /// `next`, as it was last reported to the sender.
+    next_reported: u64,
     /// The packet whose acknowledgement is being delayed, and until when.
     delayed: Option<Delayed>,
 }
@@ -50,10 +50,10 @@ impl Receiver {
             next: 0,
             end: 0,
             arrived: RingBits::new(),
-            told: [SackBlock::default(); SACK_BLOCKS_MAX],
-            told_len: 0,
+            reported: [SackBlock::default(); SACK_BLOCKS_MAX],
+            reported_len: 0,
             echo_ns: 0,
-            next_told: 1,
+            next_reported: 1,
             delayed: None,
         })
     }
@@ -61,7 +61,7 @@ impl Receiver {
     /// Packet `seq` arrives, which was sent at `sent_ns`. Returns the answer, unless it is
     /// delayed. A packet from beyond the window is not taken, but answered.
     pub fn on_segment(&mut self, now_ns: u64, seq: u64, sent_ns: u64) -> Option<Ack> {
-        if sent_ns >= self.echo_ns && seq <= self.next_told {
+        if sent_ns >= self.echo_ns && seq <= self.next_reported {
             self.echo_ns = sent_ns;
         }
         self.take(seq);
@@ -121,11 +121,11 @@ impl Receiver {
 
     fn answer(&mut self, seq: u64) -> Ack {
         let mut ack = Ack::new(self.next, self.echo_ns, self.ack_bytes);
-        self.next_told = self.next;
+        self.next_reported = self.next;
         if self.next < self.end {
             self.tell_blocks(seq, &mut ack);
         } else {
-            self.told_len = 0;
+            self.reported_len = 0;
         }
         ack
     }
@@ -142,19 +142,19 @@ impl Receiver {
             ack.push(recent);
         }
         let mut index = 0;
-        while ack.blocks().len() < SACK_BLOCKS_MAX && index < self.told_len {
-            if recent.covers(self.told[index]) {
-                self.told.copy_within(index + 1..self.told_len, index);
-                self.told_len -= 1;
+        while ack.blocks().len() < SACK_BLOCKS_MAX && index < self.reported_len {
+            if recent.covers(self.reported[index]) {
+                self.reported.copy_within(index + 1..self.reported_len, index);
+                self.reported_len -= 1;
             } else {
-                ack.push(self.told[index]);
+                ack.push(self.reported[index]);
                 index += 1;
             }
         }
         if beyond_gap {
-            self.told_len = (self.told_len + 1).min(SACK_BLOCKS_MAX);
-            self.told.copy_within(..self.told_len - 1, 1);
-            self.told[0] = recent;
+            self.reported_len = (self.reported_len + 1).min(SACK_BLOCKS_MAX);
+            self.reported.copy_within(..self.reported_len - 1, 1);
+            self.reported[0] = recent;
         }
     }
 }
@@ -166,9 +166,9 @@ mod tests {
     /// The cumulative number and the blocks of the answer to each packet.
     fn answers(packets: &[u64]) -> Vec<(u64, Vec<(u64, u64)>)> {
         let mut receiver = Receiver::new(&TcpConfig::sack1()).unwrap();
-        let told = |ack: Ack| ack.blocks().map(|b| (b.start, b.end)).collect();
+        let reported = |ack: Ack| ack.blocks().map(|b| (b.start, b.end)).collect();
         let answer = |&seq| receiver.on_segment(seq, seq, seq).unwrap();
-        packets.iter().map(answer).map(|ack| (ack.cumulative, told(ack))).collect()
+        packets.iter().map(answer).map(|ack| (ack.cumulative, reported(ack))).collect()
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_block_comes_first_and_three_are_told() {
+    fn the_latest_block_comes_first_and_three_are_reported() {
         assert_eq!(
             answers(&[0, 2, 4, 6, 8, 7]),
             [
@@ -186,7 +186,7 @@ mod tests {
                 (1, vec![(4, 5), (2, 3)]),
                 (1, vec![(6, 7), (4, 5), (2, 3)]),
                 (1, vec![(8, 9), (6, 7), (4, 5)]),
-                // 7 joins two blocks; what was told before the last three is forgotten.
+                // 7 joins two blocks; what was reported before the last three is forgotten.
                 (1, vec![(6, 9), (4, 5)]),
             ]
         );
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(receiver.on_timer(102), None);
         assert_eq!(receiver.on_timer(103).map(|ack| ack.cumulative), Some(4));
         assert_eq!(receiver.deadline(), None);
-        // A gap, and what fills it, are told at once.
+        // A gap, and what fills it, are reported at once.
         assert!(receiver.on_segment(4, 5, 0).is_some());
         assert!(receiver.on_segment(5, 4, 0).is_some());
     }

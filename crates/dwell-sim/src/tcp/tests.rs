@@ -216,7 +216,7 @@ fn a_clean_path_takes_slow_start_and_nothing_else() {
 }
 
 #[test]
-fn bad_parameters_are_told() {
+fn bad_parameters_are_reported() {
     let good = TcpConfig::sack1();
     let error = |config: TcpConfig| Sender::new(&config).unwrap_err();
     assert_eq!(error(TcpConfig { window_packets: 0, ..good }), TcpConfigError::Window);

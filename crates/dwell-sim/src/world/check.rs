@@ -1,8 +1,8 @@
-//! Plans that can't be run, told before anything runs.
+//! Plans that can't be run, reported before anything runs.
 
 use crate::plan::{Flow, Plan, PlanError, Traffic};
 
-/// Links that one plan may have: pressed packets name theirs in 16 bits.
+/// Links that one plan may have: compressed packets name theirs in 16 bits.
 const LINKS_MAX: usize = 60_000;
 /// Links on one way.
 const HOPS_MAX: usize = 200;

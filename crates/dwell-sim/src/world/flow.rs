@@ -9,7 +9,7 @@ use crate::agenda::NEVER_NS;
 use crate::plan::{Plan, PlanError, Queue, TcpStart, Traffic};
 use crate::source::Source;
 use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
-use crate::world::packets::{NONE, Packet, UNPRESSED};
+use crate::world::packets::{NONE, Packet, UNCOMCOMPRESSED};
 use crate::world::{World, stream};
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct FlowState {
     pub(crate) group: usize,
     pub(crate) hold_ns: u64,
     pub(crate) actor: u32,
-    /// There and back, for each link: what its port may press together with what.
+    /// There and back, for each link: what its port may compress together with what.
     gather_keys: [Box<[u64]>; 2],
     route: Box<[u32]>,
     back: Box<[u32]>,
@@ -107,14 +107,14 @@ impl FlowState {
     }
 }
 
-/// What ports may press together: packets that the scheme gathers, and that go the same way until
+/// What ports may compress together: packets that the scheme gathers, and that go the same way until
 /// someone opens the unit. It travels as its first packet does.
 #[derive(Debug, Default)]
 struct GatherKeys<'p> {
     known: HashMap<(Gathered, &'p [usize]), u64>,
 }
 
-/// What packets that are pressed together have in common.
+/// What packets that are compressed together have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Gathered {
     Flow(usize),
@@ -154,8 +154,8 @@ pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, Pla
         let sending = match (&flow.traffic, Source::new(&flow.traffic, seed, n as u64)) {
             (Traffic::Tcp(config, start), _) => {
                 let connection = Connection::new(config, *start, seed, n as u64);
-                let told = |error| PlanError::Flow { flow: n, what: format!("{error}") };
-                Sending::Tcp(Box::new(connection.map_err(told)?))
+                let reported = |error| PlanError::Flow { flow: n, what: format!("{error}") };
+                Sending::Tcp(Box::new(connection.map_err(reported)?))
             }
             (_, Some(source)) => Sending::Open(Box::new(open(plan, &uses, n, source))),
             (_, None) => return Err(PlanError::NoFlows),
@@ -289,7 +289,7 @@ impl World {
             flow: n,
             detail,
             next: NONE,
-            presser: UNPRESSED,
+            compressor: UNCOMCOMPRESSED,
             hop: 0,
             back: true,
         });
@@ -336,7 +336,7 @@ impl World {
                 flow: n,
                 detail: segment.seq as u32,
                 next: NONE,
-                presser: UNPRESSED,
+                compressor: UNCOMCOMPRESSED,
                 hop: 0,
                 back: false,
             });

@@ -3,7 +3,7 @@
 /// Not a packet: the end of a chain, or nothing in its place.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A packet, or the first of a pressed unit.
+/// A packet, or the first of a compressed unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     /// When its source sent its first bit.
@@ -18,20 +18,20 @@ pub(crate) struct Packet {
     pub detail: u32,
     /// The next packet of its unit, or [`NONE`]. Free places are chained by it too.
     pub next: u32,
-    /// The link whose port pressed it, if any did.
-    pub presser: u16,
+    /// The link whose port compressed it, if any did.
+    pub compressor: u16,
     /// Its place on its route.
     pub hop: u8,
     /// It is on the way back.
     pub back: bool,
 }
 
-/// Nothing pressed it.
-pub(crate) const UNPRESSED: u16 = u16::MAX;
+/// Nothing compressed it.
+pub(crate) const UNCOMCOMPRESSED: u16 = u16::MAX;
 
 impl Packet {
-    pub(crate) fn is_pressed(&self) -> bool {
-        self.presser != UNPRESSED
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.compressor != UNCOMCOMPRESSED
     }
 }
 

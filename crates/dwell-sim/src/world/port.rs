@@ -4,33 +4,33 @@ use std::collections::VecDeque;
 
 use dwell_base::{Instant, Rng};
 use dwell_policy::{
-    Action, Admission, ClassKey, ConfigError, FramePacket, FrameUnit, Outcome as Pressed,
+    Action, Admission, ClassKey, ConfigError, FramePacket, FrameUnit, Outcome as Compressed,
     Packet as Arrival, PacketId, Port, PutBack, Trigger,
 };
 
 use crate::agenda::NEVER_NS;
 use crate::outcome::PortOutcome;
-use crate::plan::{PortPlan, PressModel, Window};
+use crate::plan::{CompressionModel, PortPlan, Window};
 use crate::world::World;
 use crate::world::flow::FlowState;
 use crate::world::link::LinkKind;
-use crate::world::packets::{NONE, Packets, UNPRESSED};
+use crate::world::packets::{NONE, Packets, UNCOMCOMPRESSED};
 use crate::world::statistics::Statistics;
 
-/// A port, its press, and what is under way behind it.
+/// A port, its compression, and what is under way behind it.
 #[derive(Debug)]
 pub(crate) struct PortState {
     pub(crate) port: Port,
-    model: PressModel,
+    model: CompressionModel,
     resend_after_ns: Option<u64>,
-    /// What is in the press: its first packet, the size it will have, and the time it takes.
-    pressing: Option<(u32, Pressed, u64)>,
+    /// What is being compressed: its first packet, the size it will have, and the time it takes.
+    compressing: Option<(u32, Compressed, u64)>,
     /// Units on the wire: when they arrive at the other end, and their first packet.
     pub(crate) under_way: VecDeque<(u64, u32)>,
     /// Lost units: when they come back, and their first packet.
     lost: VecDeque<(u64, u32)>,
     pub(crate) transmitter_actor: u32,
-    pub(crate) press_actor: u32,
+    pub(crate) compress_actor: u32,
     pub(crate) timer_actor: u32,
     pub(crate) resend_actor: u32,
     /// It may hold packets back, and has to be woken then.
@@ -46,13 +46,13 @@ impl PortState {
     pub(crate) fn new(name: &str, plan: &PortPlan, groups: usize) -> Result<Self, ConfigError> {
         Ok(Self {
             port: Port::new(plan.config.clone())?,
-            model: plan.press.clone(),
+            model: plan.compress.clone(),
             resend_after_ns: plan.resend_after_ns,
-            pressing: None,
+            compressing: None,
             under_way: VecDeque::new(),
             lost: VecDeque::new(),
             transmitter_actor: 0,
-            press_actor: 0,
+            compress_actor: 0,
             timer_actor: 0,
             resend_actor: 0,
             holds: matches!(plan.config.scheme.trigger, Trigger::Chunk { .. }),
@@ -62,7 +62,7 @@ impl PortState {
             outcome: PortOutcome {
                 name: name.to_owned(),
                 arrived: vec![0; groups],
-                pressed: vec![0; groups],
+                compressed: vec![0; groups],
                 dropped: vec![0; groups],
                 ..PortOutcome::default()
             },
@@ -103,9 +103,9 @@ struct Book<'a> {
     packets: &'a mut Packets,
     flows: &'a [FlowState],
     statistics: &'a mut Statistics,
-    /// By group: packets that the port pressed.
-    pressed: &'a mut [u64],
-    presser: u16,
+    /// By group: packets that the port compressed.
+    compressed: &'a mut [u64],
+    compressor: u16,
 }
 
 impl Book<'_> {
@@ -113,11 +113,11 @@ impl Book<'_> {
     #[inline]
     fn unit(&mut self, unit: &FrameUnit, followers: &[FramePacket]) -> u32 {
         let first = unit.id.0;
-        self.packet(first, unit.sojourn_ns, unit.pressed_here);
+        self.packet(first, unit.sojourn_ns, unit.compressed_here);
         let mut last = first;
         for follower in followers {
             let id = follower.id.0;
-            self.packet(id, follower.sojourn_ns, unit.pressed_here);
+            self.packet(id, follower.sojourn_ns, unit.compressed_here);
             self.packets[last].next = id;
             last = id;
         }
@@ -126,20 +126,20 @@ impl Book<'_> {
     }
 
     #[inline]
-    fn packet(&mut self, id: u32, sojourn_ns: u64, pressed_here: bool) {
+    fn packet(&mut self, id: u32, sojourn_ns: u64, compressed_here: bool) {
         let packet = &mut self.packets[id];
         let group = self.flows[packet.flow as usize].group;
         self.statistics.waited(group, packet.sent_ns, sojourn_ns);
         // What was lost and came back has been counted.
-        if pressed_here && packet.presser != self.presser {
-            packet.presser = self.presser;
-            self.pressed[group] += u64::from(self.statistics.in_window(packet.sent_ns));
+        if compressed_here && packet.compressor != self.compressor {
+            packet.compressor = self.compressor;
+            self.compressed[group] += u64::from(self.statistics.in_window(packet.sent_ns));
         }
     }
 }
 
 impl World {
-    /// A packet or a pressed unit comes to a port.
+    /// A packet or a compressed unit comes to a port.
     pub(super) fn enter_port(&mut self, n: u32, id: u32) {
         let now_ns = self.now_ns;
         let packet = &mut self.packets[id];
@@ -152,7 +152,7 @@ impl World {
             source: CLASS,
             destination: CLASS,
             flow: flow_hash(packet.flow),
-            pressed: packet.presser != UNPRESSED,
+            compressed: packet.compressor != UNCOMCOMPRESSED,
             group: flow.gather_key(packet.back, packet.hop),
             hold_ns: flow.hold_ns,
         };
@@ -163,7 +163,7 @@ impl World {
             Admission::Queued => {}
             Admission::Dropped(_) => {
                 state.outcome.dropped[group] += u64::from(counts);
-                self.lose(id); // what was pressed further up may come back
+                self.lose(id); // what was compressed further up may come back
             }
         }
         self.pump(n);
@@ -179,15 +179,15 @@ impl World {
         }
     }
 
-    /// What is in the press comes out.
-    pub(super) fn pressed(&mut self, n: u32) {
+    /// What is being compressed comes out.
+    pub(super) fn compressed(&mut self, n: u32) {
         if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
-            self.agenda.set(state.press_actor, NEVER_NS);
-            if let Some((id, outcome, took_ns)) = state.pressing.take() {
-                state.port.pressed(PacketId(id), outcome, took_ns);
+            self.agenda.set(state.compress_actor, NEVER_NS);
+            if let Some((id, outcome, took_ns)) = state.compressing.take() {
+                state.port.compressed(PacketId(id), outcome, took_ns);
                 let now_ns = self.now_ns;
-                if matches!(outcome, Pressed::Smaller(_)) && self.statistics.in_window(now_ns) {
-                    state.outcome.presses += 1;
+                if matches!(outcome, Compressed::Smaller(_)) && self.statistics.in_window(now_ns) {
+                    state.outcome.compressions += 1;
                 }
             }
         }
@@ -202,12 +202,12 @@ impl World {
             let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return false };
             let Some(action) = state.port.poll(now) else { break };
             match action {
-                Action::Press(id) => self.press(n, &[id]),
-                Action::PressBlock => {
+                Action::Compress(id) => self.compress(n, &[id]),
+                Action::CompressBlock => {
                     let mut block = std::mem::take(&mut self.block);
                     block.clear();
                     block.extend_from_slice(state.port.block());
-                    self.press(n, &block);
+                    self.compress(n, &block);
                     self.block = block;
                 }
                 Action::Send => {
@@ -238,17 +238,17 @@ impl World {
         }
     }
 
-    fn press(&mut self, n: u32, block: &[PacketId]) {
+    fn compress(&mut self, n: u32, block: &[PacketId]) {
         let Some(&PacketId(first)) = block.first() else { return };
         let bytes: u32 = block.iter().map(|id| self.packets[id.0].bytes).sum();
         let group = self.flows[self.packets[first].flow as usize].group;
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
         let (ratio, took_ns) = cost(&state.model, group, bytes, &mut self.rng);
-        let to_bytes = pressed_bytes(bytes, ratio);
+        let to_bytes = compressed_bytes(bytes, ratio);
         let outcome =
-            if to_bytes < bytes { Pressed::Smaller(to_bytes) } else { Pressed::NotSmaller };
-        state.pressing = Some((first, outcome, took_ns));
-        self.agenda.set(state.press_actor, self.now_ns + took_ns);
+            if to_bytes < bytes { Compressed::Smaller(to_bytes) } else { Compressed::NotSmaller };
+        state.compressing = Some((first, outcome, took_ns));
+        self.agenda.set(state.compress_actor, self.now_ns + took_ns);
     }
 
     /// Puts the port's frame on the wire.
@@ -272,8 +272,8 @@ impl World {
             packets: &mut self.packets,
             flows: &self.flows,
             statistics: &mut self.statistics,
-            pressed: &mut state.outcome.pressed,
-            presser: n as u16,
+            compressed: &mut state.outcome.compressed,
+            compressor: n as u16,
         };
         if let ([unit], true) = (&frame.units[..], known) {
             let first = book.unit(unit, &frame.followers);
@@ -309,11 +309,11 @@ impl World {
         self.ahead = ahead;
     }
 
-    /// Lets a lost unit come back to the port that pressed it, if that port does so.
+    /// Lets a lost unit come back to the port that compressed it, if that port does so.
     pub(super) fn comes_back(&mut self, id: u32) -> bool {
-        let presser = self.packets[id].presser;
-        let hops = self.hops_since_pressed(id);
-        let LinkKind::Port(state) = &mut self.links[usize::from(presser)].kind else {
+        let compressor = self.packets[id].compressor;
+        let hops = self.hops_since_compressed(id);
+        let LinkKind::Port(state) = &mut self.links[usize::from(compressor)].kind else {
             return false;
         };
         let Some(after_ns) = state.resend_after_ns else { return false };
@@ -358,17 +358,17 @@ const fn flow_hash(flow: u32) -> u64 {
     (flow as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The size of `bytes` after pressing, whole bytes, rounded down as ns-2 does.
-fn pressed_bytes(bytes: u32, ratio: f64) -> u32 {
+/// The size of `bytes` after compressing, whole bytes, rounded down as ns-2 does.
+fn compressed_bytes(bytes: u32, ratio: f64) -> u32 {
     // A ratio like 0.7 is not exact in binary; 500 · 0.7 must be 350 all the same.
     ((f64::from(bytes) * ratio + 1e-6) as u32).max(1)
 }
 
-/// What a unit's pressing brings and costs: ratio and nanoseconds.
-fn cost(model: &PressModel, group: usize, bytes: u32, rng: &mut Rng) -> (f64, u64) {
+/// What a unit's compressing brings and costs: ratio and nanoseconds.
+fn cost(model: &CompressionModel, group: usize, bytes: u32, rng: &mut Rng) -> (f64, u64) {
     match model {
-        PressModel::Constant { ratio, time_ns } => (*ratio, *time_ns),
-        PressModel::PerClass(classes) => match classes.iter().find(|c| c.group == group) {
+        CompressionModel::Constant { ratio, time_ns } => (*ratio, *time_ns),
+        CompressionModel::PerClass(classes) => match classes.iter().find(|c| c.group == group) {
             Some(class) => {
                 let (low, high) = class.ratio;
                 let ratio = low + rng.unit() * (high - low);
@@ -377,11 +377,11 @@ fn cost(model: &PressModel, group: usize, bytes: u32, rng: &mut Rng) -> (f64, u6
             }
             None => (1.0, 0),
         },
-        PressModel::Measured(samples) => interpolate(samples, bytes),
+        CompressionModel::Measured(samples) => interpolate(samples, bytes),
     }
 }
 
-fn interpolate(samples: &[crate::plan::PressSample], bytes: u32) -> (f64, u64) {
+fn interpolate(samples: &[crate::plan::CompressionSample], bytes: u32) -> (f64, u64) {
     let after = samples.iter().position(|s| s.bytes >= bytes);
     let (low, high) = match after {
         None => match samples.last() {
@@ -405,21 +405,21 @@ fn interpolate(samples: &[crate::plan::PressSample], bytes: u32) -> (f64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::PressSample;
+    use crate::plan::CompressionSample;
 
     #[test]
     fn decimal_ratios_give_the_sizes_that_people_expect() {
-        assert_eq!(pressed_bytes(500, 0.7), 350);
-        assert_eq!(pressed_bytes(500, 0.95), 475);
-        assert_eq!(pressed_bytes(500, 0.999), 499);
-        assert_eq!(pressed_bytes(1, 0.1), 1);
+        assert_eq!(compressed_bytes(500, 0.7), 350);
+        assert_eq!(compressed_bytes(500, 0.95), 475);
+        assert_eq!(compressed_bytes(500, 0.999), 499);
+        assert_eq!(compressed_bytes(1, 0.1), 1);
     }
 
     #[test]
     fn measured_tables_are_interpolated() {
         let samples = [
-            PressSample { bytes: 100, ratio: 1.0, time_ns: 100 },
-            PressSample { bytes: 300, ratio: 0.5, time_ns: 300 },
+            CompressionSample { bytes: 100, ratio: 1.0, time_ns: 100 },
+            CompressionSample { bytes: 300, ratio: 0.5, time_ns: 300 },
         ];
         assert_eq!(interpolate(&samples, 200), (0.75, 200));
         assert_eq!(interpolate(&samples, 50), (1.0, 50));

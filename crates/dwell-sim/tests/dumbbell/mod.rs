@@ -21,7 +21,7 @@ pub(crate) struct Flow {
     pub(crate) flavour: Flavour,
 }
 
-/// What is told of a packet.
+/// What a packet reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Send,

@@ -1,4 +1,4 @@
-//! The way into a lab: the program starts itself anew inside namespaces of its own.
+//! The way into a lab: the program starts itself again inside namespaces of its own.
 //!
 //! The outer process moves into new user (unless it is root), network, mount and PID
 //! namespaces and runs the program again; that inner process is PID 1 in there. So the

@@ -88,7 +88,7 @@ impl Lab {
 
     /// Joins two hosts with a perfect cable (a veth pair) and brings both ends up.
     ///
-    /// A veth carries segments of up to 64 KiB unless told otherwise (TSO): capture
+    /// A veth carries segments of up to 64 KiB unless set otherwise (TSO): capture
     /// elsewhere if you want to see what goes over a real link.
     pub fn veth(&mut self, a: CableEnd<'_>, b: CableEnd<'_>) -> Result<(), LabError> {
         let ((a, a_device), (b, b_device)) = (a, b);
@@ -111,7 +111,7 @@ impl Lab {
         b.up(b_device)
     }
 
-    /// Joins two hosts with a link that behaves as told, and brings both ends up. The link
+    /// Joins two hosts with a link that behaves as given, and brings both ends up. The link
     /// goes on as long as the answer lives; its devices vanish with it.
     pub fn emulated_link(
         &mut self,

@@ -115,7 +115,7 @@ pub(super) fn the_token_bucket_keeps_the_rate(lab: &mut Lab) -> anyhow::Result<(
     Ok(())
 }
 
-/// The queue must be on the sending host: a socket with a small buffer is told to wait, and
+/// The queue must be on the sending host: a socket with a small buffer is asked to wait, and
 /// nothing is lost, also when a TAP device lies below.
 pub(super) fn the_queue_pushes_back(lab: &mut Lab) -> anyhow::Result<()> {
     for delay_ns in [0, 1_000_000] {
@@ -128,7 +128,7 @@ pub(super) fn the_queue_pushes_back(lab: &mut Lab) -> anyhow::Result<()> {
         socket.set_nonblocking(true)?;
         let sent = (0..1000).take_while(|_| socket.send_to(&[0; 1400], "10.0.0.2:9").is_ok());
         // The default socket buffer holds about 90 such packets, the queue 700.
-        ensure!((10..300).contains(&sent.count()), "the socket was not told to wait");
+        ensure!((10..300).contains(&sent.count()), "the socket was not asked to wait");
     }
     Ok(())
 }

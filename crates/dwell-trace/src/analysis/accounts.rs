@@ -19,12 +19,12 @@ use crate::link::NotIp;
 use crate::replay::nature::Sorter;
 use crate::sides::{Direction, Ends, Sides};
 
-/// The most flows of a capture that are told apart; each takes some 40 bytes.
+/// The most flows of a capture that are distinguished; each takes some 40 bytes.
 pub const FLOWS_MAX: usize = 1 << 20;
 /// Frames that are looked at for a batch: there are captures without IP, and who reads them wants
-/// to be told how far it is, and to stop.
+/// to be notified how far it is, and to stop.
 const BATCH_FRAMES: usize = 1 << 16;
-/// The most reasons why frames are no IP that are told apart.
+/// The most reasons why frames are no IP that are distinguished.
 const REASONS_MAX: usize = 1000;
 
 /// Reads captures, one after the other, and keeps account of them.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use dwell_codec::{CodecError, Compressor, SRC_LEN_MAX};
-use dwell_wire::regroup::{PACKETS_MAX, grown_bytes_max, regroup};
+use dwell_wire::columnar::{PACKETS_MAX, columnar, grown_bytes_max};
 use serde::{Deserialize, Serialize};
 
 use super::batch::{Batch, InBatch};
@@ -88,11 +88,11 @@ pub struct BlockSums {
     /// Bytes of the results, the packets one behind the other.
     pub plain: u64,
     /// Bytes of the results, the packets rearranged first.
-    pub regrouped: u64,
+    pub columnar: u64,
     /// Time for the first, in nanoseconds.
     pub plain_ns: u64,
     /// Time for the second, with the rearranging.
-    pub regrouped_ns: u64,
+    pub columnar_ns: u64,
 }
 
 impl BlockSums {
@@ -100,9 +100,9 @@ impl BlockSums {
         self.blocks = self.blocks.saturating_add(other.blocks);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.plain = self.plain.saturating_add(other.plain);
-        self.regrouped = self.regrouped.saturating_add(other.regrouped);
+        self.columnar = self.columnar.saturating_add(other.columnar);
         self.plain_ns = self.plain_ns.saturating_add(other.plain_ns);
-        self.regrouped_ns = self.regrouped_ns.saturating_add(other.regrouped_ns);
+        self.columnar_ns = self.columnar_ns.saturating_add(other.columnar_ns);
     }
 }
 
@@ -138,18 +138,18 @@ pub(super) fn is_chosen(batch: u64) -> bool {
 }
 
 /// Makes blocks.
-pub(super) struct Press {
+pub(super) struct Analyzer {
     compressor: Compressor,
     joined: Vec<u8>,
-    regrouped: Vec<u8>,
+    columnar: Vec<u8>,
     out: Vec<u8>,
 }
 
-impl Press {
+impl Analyzer {
     pub(super) fn new(compressor: Compressor) -> Self {
         let room = SRC_LEN_MAX + grown_bytes_max(PACKETS_MAX);
-        let (regrouped, out) = (vec![0; room], vec![0; 2 * SRC_LEN_MAX]);
-        Self { compressor, joined: Vec::with_capacity(SRC_LEN_MAX), regrouped, out }
+        let (columnar, out) = (vec![0; room], vec![0; 2 * SRC_LEN_MAX]);
+        Self { compressor, joined: Vec::with_capacity(SRC_LEN_MAX), columnar, out }
     }
 
     /// All blocks of a batch.
@@ -209,9 +209,9 @@ impl Press {
         let plain = self.compressor.compress(&self.joined, &mut self.out)?.unwrap_or(bytes);
         let middle_ns = now_ns();
         // A block that is too long when it is rearranged is left as it is.
-        let regrouped = match regroup(block, &mut self.regrouped) {
+        let columnar = match columnar(block, &mut self.columnar) {
             Some(len) if len <= SRC_LEN_MAX => {
-                self.compressor.compress(&self.regrouped[..len], &mut self.out)?.unwrap_or(len)
+                self.compressor.compress(&self.columnar[..len], &mut self.out)?.unwrap_or(len)
             }
             _ => plain,
         };
@@ -220,9 +220,9 @@ impl Press {
             blocks: 1,
             bytes: bytes as u64,
             plain: plain.min(bytes) as u64,
-            regrouped: regrouped.min(bytes) as u64,
+            columnar: columnar.min(bytes) as u64,
             plain_ns: middle_ns.saturating_sub(start_ns),
-            regrouped_ns: end_ns.saturating_sub(middle_ns),
+            columnar_ns: end_ns.saturating_sub(middle_ns),
         });
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! orders of which the best counts; the datagrams that carry the result are full. No scheme of a
 //! replay has more to refer to or carries less around it, so that none saves more bytes.
 
-use dwell_wire::regroup::{PACKETS_MAX, grown_bytes_max, regroup};
+use dwell_wire::columnar::{PACKETS_MAX, columnar, grown_bytes_max};
 use zstd_safe::{CCtx, CParameter, FrameFormat};
 
 use super::batch::{Batch, InBatch};
@@ -77,7 +77,7 @@ impl Bound {
             let bytes: Vec<&[u8]> = group.iter().map(|packet| packet.bytes).collect();
             let room = bytes.iter().map(|bytes| bytes.len()).sum::<usize>();
             let room = (room + grown_bytes_max(bytes.len())).min(self.columns.len());
-            match regroup(&bytes, &mut self.columns[..room]) {
+            match columnar(&bytes, &mut self.columns[..room]) {
                 Some(len) => self.joined.extend_from_slice(&self.columns[..len]),
                 None => bytes.iter().for_each(|bytes| self.joined.extend_from_slice(bytes)),
             }

@@ -9,7 +9,7 @@ use crate::sides::{Rule, Sides};
 /// The two directions of a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Directions {
-    /// How packets were told apart; none if nothing was read.
+    /// How packets were distinguished; none if nothing was read.
     pub rule: Option<Rule>,
     /// The share of the bytes that the rule explains, 0 to 1; the smallest of several analyses.
     pub agreed: f64,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::hash::NumberMap;
 
-/// The most pairs of ports that are told apart; each takes some 200 bytes.
+/// The most pairs of ports that are distinguished; each takes some 200 bytes.
 pub const PAIRS_MAX: usize = 1 << 16;
 
 /// A protocol and the two ports of a packet, from which come its two classes (Shimamura et al.,
@@ -15,7 +15,7 @@ pub const PAIRS_MAX: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair(u64);
 
-/// A port that isn't told any more, since there are too many pairs.
+/// A port that isn't reported any more, since there are too many pairs.
 const ANY: u64 = 1 << 16;
 
 impl Pair {
@@ -198,7 +198,7 @@ impl PartialEq for Pairs {
     }
 }
 
-/// As it is written: protocol, ports (none: not told apart), packets, bytes, measured packets and
+/// As it is written: protocol, ports (none: not distinguished), packets, bytes, measured packets and
 /// bytes, and by codec what [`CodecSums`] has.
 #[derive(Serialize, Deserialize)]
 struct Row(u8, Option<u16>, Option<u16>, u64, u64, u64, u64, Vec<CodecSums>);

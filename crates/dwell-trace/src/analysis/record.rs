@@ -152,7 +152,7 @@ pub struct FileRecord {
     pub timeline: Timeline,
 }
 
-/// More kinds of links than that are not told.
+/// More kinds of links than that are not reported.
 const LINKS_MAX: usize = 64;
 
 impl FileRecord {

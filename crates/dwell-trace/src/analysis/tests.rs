@@ -23,11 +23,11 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// The analysis of some captures, with the batches spread over `presses` presses.
-pub(crate) fn analyse(captures: &[Vec<u8>], settings: &Settings, presses: usize) -> Analysis {
+/// The analysis of some captures, with the batches spread over `analyzers`.
+pub(crate) fn analyse(captures: &[Vec<u8>], settings: &Settings, analyzers: usize) -> Analysis {
     let mut accounts = Accounts::new(settings);
-    let mut presses: Vec<_> =
-        (0..presses).map(|_| Press::new(settings, Ticks(0)).unwrap()).collect();
+    let mut analyzers: Vec<_> =
+        (0..analyzers).map(|_| Analyzer::new(settings, Ticks(0)).unwrap()).collect();
     let mut batch = Batch::default();
     let mut turn = 0;
     for (at, bytes) in captures.iter().enumerate() {
@@ -35,8 +35,8 @@ pub(crate) fn analyse(captures: &[Vec<u8>], settings: &Settings, presses: usize)
         accounts.begin(&format!("{at}"), capture.format());
         loop {
             let more = accounts.fill(&mut capture, &mut batch);
-            let count = presses.len();
-            presses[turn % count].batch(&batch).unwrap();
+            let count = analyzers.len();
+            analyzers[turn % count].batch(&batch).unwrap();
             turn += 1;
             if !more {
                 break;
@@ -45,7 +45,7 @@ pub(crate) fn analyse(captures: &[Vec<u8>], settings: &Settings, presses: usize)
         accounts.end_with(None);
     }
     let mut whole = accounts.finish();
-    presses.into_iter().for_each(|press| whole.merge(press.finish()).unwrap());
+    analyzers.into_iter().for_each(|analyzer| whole.merge(analyzer.finish()).unwrap());
     whole
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn capture(packets: u64) -> Vec<u8> {
 }
 
 #[test]
-fn classes_that_expand_are_told_from_those_that_shrink() {
+fn classes_that_expand_are_reported_from_those_that_shrink() {
     let analysis = analyse(&[capture(500)], &settings(), 1);
     assert_eq!((analysis.ip().packets, analysis.protocols[&(4, 17)].packets), (500, 500));
     assert_eq!(analysis.flows.flows, 3);
@@ -108,7 +108,7 @@ fn longer_blocks_and_rearranged_ones_are_smaller() {
     assert_eq!((sums(1).blocks, sums(100).blocks), (500, 7));
     assert_eq!(sums(1).bytes, sums(100).bytes);
     assert!(sums(10).plain < sums(1).plain && sums(100).plain < sums(10).plain);
-    assert!(sums(100).regrouped < sums(100).plain);
+    assert!(sums(100).columnar < sums(100).plain);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn without_times(mut analysis: Analysis) -> Analysis {
     let codecs = analysis.sizes.iter_mut().flat_map(|size| &mut size.codecs);
     codecs.for_each(|sums| sums.ns = 0);
     for sums in analysis.blocks.sums.iter_mut().flatten() {
-        (sums.plain_ns, sums.regrouped_ns) = (0, 0);
+        (sums.plain_ns, sums.columnar_ns) = (0, 0);
     }
     analysis.files.sort_by(|a, b| a.name.cmp(&b.name));
     analysis
@@ -216,9 +216,9 @@ fn without_times(mut analysis: Analysis) -> Analysis {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn parts_add_up_to_the_whole(captures in prop::collection::vec(any_capture(), 1..5), presses in 1usize..4) {
+    fn parts_add_up_to_the_whole(captures in prop::collection::vec(any_capture(), 1..5), analyzers in 1usize..4) {
         let settings = settings();
-        let whole = without_times(analyse(&captures, &settings, presses));
+        let whole = without_times(analyse(&captures, &settings, analyzers));
         let parts = captures.iter().enumerate().map(|(at, capture)| {
             let mut part = analyse(std::slice::from_ref(capture), &settings, 1);
             part.files[0].name = at.to_string();

@@ -72,7 +72,7 @@ impl Burst {
     }
 }
 
-/// How long packets would wait if all of them were to go over one link, unpressed, from an
+/// How long packets would wait if all of them were to go over one link, uncompressed, from an
 /// unlimited queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {

@@ -322,7 +322,7 @@ fn what_is_no_capture() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_place() {
     let packet = owned(TIME, &[1; 100]);
     let good = pcap(&[packet.clone(), packet.clone(), packet.clone()]);
     let (some, trouble) = read(&good[..300]).unwrap();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_class_is_told() {
+    fn what_is_no_class_is_reported() {
         let parts = ["", "voice", "a:b", ":tcp:1s", "a:tcp:1s:2"];
         for bad in parts {
             let error = bad.parse::<DeadlineClass>().unwrap_err();

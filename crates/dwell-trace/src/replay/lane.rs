@@ -1,4 +1,4 @@
-//! One scheme's replay: the decision core, a link and a press in virtual time.
+//! One scheme's replay: the decision core, a link and a compressor in virtual time.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use dwell_policy::{
     PortConfig, Trigger,
 };
 use dwell_report::Histogram;
-use dwell_wire::regroup::grown_bytes_max;
+use dwell_wire::columnar::grown_bytes_max;
 
-use super::press::{Job, Press};
+use super::compress::{Compress, Job};
 use super::timeline::Timeline;
 
 const NEVER_NS: u64 = u64::MAX;
@@ -40,12 +40,12 @@ pub struct LaneSetup {
     pub port: PortConfig,
     /// How fast the link is.
     pub rate: Rate,
-    /// What presses; unused by schemes that press nothing.
-    pub press: Box<dyn Press>,
+    /// What compresses; unused by schemes that compress nothing.
+    pub compress: Box<dyn Compress>,
     /// By class with a deadline: how long its packets may wait, in nanoseconds.
     pub waits_ns_max: Vec<u64>,
-    /// Whether the headers of a block's packets are regrouped by field, as relays do it.
-    pub regroup: bool,
+    /// Whether the headers of a block's packets stand in columns, as relays do it.
+    pub columnar: bool,
 }
 
 /// What became of the packets of a class with a deadline.
@@ -65,23 +65,23 @@ pub struct ClassTally {
 
 /// One scheme's replay.
 ///
-/// Time goes from event to event: the end of a transmission, the end of a press, a deadline of
+/// Time goes from event to event: the end of a transmission, the end of a compression, a deadline of
 /// the port, an arrival; what happens at the same time happens in this order, as in the
 /// simulator.
 pub struct Lane {
     port: Port,
-    press: Box<dyn Press>,
+    compress: Box<dyn Compress>,
     rate: Rate,
     gather: Gather,
     holds: bool,
     keeps_bytes: bool,
-    regroups: bool,
+    columnar: bool,
     waits_ns_max: Vec<u64>,
     now_ns: u64,
     transmitter_ns: u64,
-    press_ns: u64,
+    compress_ns: u64,
     timer_ns: u64,
-    pressing: Option<(PacketId, Outcome, u64)>,
+    compressing: Option<(PacketId, Outcome, u64)>,
     packets: Packets,
     block: Vec<u8>,
     ids: Vec<PacketId>,
@@ -115,18 +115,18 @@ impl Lane {
         let classes = setup.waits_ns_max.iter().map(|_| ClassTally::default()).collect();
         Ok(Self {
             port: Port::new(setup.port)?,
-            press: setup.press,
+            compress: setup.compress,
             rate: setup.rate,
             gather: scheme.gather,
             holds: matches!(scheme.trigger, Trigger::Chunk { .. }),
-            keeps_bytes: scheme.press != dwell_policy::Press::Never,
-            regroups: setup.regroup,
+            keeps_bytes: scheme.compress != dwell_policy::CompressWhen::Never,
+            columnar: setup.columnar,
             waits_ns_max: setup.waits_ns_max,
             now_ns: 0,
             transmitter_ns: NEVER_NS,
-            press_ns: NEVER_NS,
+            compress_ns: NEVER_NS,
             timer_ns: NEVER_NS,
-            pressing: None,
+            compressing: None,
             packets: Packets::default(),
             block: Vec::new(),
             ids: Vec::new(),
@@ -164,7 +164,7 @@ impl Lane {
                 _ => packet.flow,
             },
             hold_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
-            pressed: false,
+            compressed: false,
         };
         self.result.timeline.at(self.now_ns).arrived_bytes += u64::from(bytes);
         if let Some(class) = class {
@@ -179,7 +179,7 @@ impl Lane {
     /// Lets everything happen that happens until `at_ns`.
     pub fn run_until(&mut self, at_ns: u64) {
         loop {
-            let next_ns = self.transmitter_ns.min(self.press_ns).min(self.timer_ns);
+            let next_ns = self.transmitter_ns.min(self.compress_ns).min(self.timer_ns);
             if next_ns > at_ns || next_ns == NEVER_NS {
                 return;
             }
@@ -188,10 +188,10 @@ impl Lane {
                 self.transmitter_ns = NEVER_NS;
                 self.port.link_ready();
                 self.pump();
-            } else if self.press_ns == next_ns {
-                self.press_ns = NEVER_NS;
-                if let Some((id, outcome, took_ns)) = self.pressing.take() {
-                    self.port.pressed(id, outcome, took_ns);
+            } else if self.compress_ns == next_ns {
+                self.compress_ns = NEVER_NS;
+                if let Some((id, outcome, took_ns)) = self.compressing.take() {
+                    self.port.compressed(id, outcome, took_ns);
                 }
                 self.pump();
             } else {
@@ -216,15 +216,15 @@ impl Lane {
     fn pump(&mut self) {
         while let Some(action) = self.port.poll(self.now()) {
             match action {
-                Action::Press(id) => {
+                Action::Compress(id) => {
                     self.ids.clear();
                     self.ids.push(id);
-                    self.press(false);
+                    self.compress(false);
                 }
-                Action::PressBlock => {
+                Action::CompressBlock => {
                     self.ids.clear();
                     self.ids.extend_from_slice(self.port.block());
-                    self.press(self.regroups);
+                    self.compress(self.columnar);
                 }
                 Action::Send => self.send(),
                 Action::Drop(id, _) => self.drop_packet(id),
@@ -238,15 +238,16 @@ impl Lane {
     }
 
     /// Puts the packets in `ids` into `block`, and tells how many bytes they have.
-    fn gather(&mut self, regroup: bool) -> usize {
+    fn gather(&mut self, columnar: bool) -> usize {
         let bytes = |id: &PacketId| self.packets.get(*id).bytes.as_deref().unwrap_or_default();
         let raw = self.ids.iter().map(|id| bytes(id).len()).sum();
         self.block.clear();
-        if regroup {
+        if columnar {
             let packets: Vec<&[u8]> = self.ids.iter().map(bytes).collect();
             self.block.resize(raw + grown_bytes_max(packets.len()), 0);
             let fits = |&len: &usize| len <= usize::from(u16::MAX);
-            if let Some(len) = dwell_wire::regroup::regroup(&packets, &mut self.block).filter(fits)
+            if let Some(len) =
+                dwell_wire::columnar::columnar(&packets, &mut self.block).filter(fits)
             {
                 self.block.truncate(len);
                 return raw;
@@ -259,25 +260,25 @@ impl Lane {
         raw
     }
 
-    /// Presses the packets in `ids` together.
-    fn press(&mut self, regroup: bool) {
+    /// Compresses the packets in `ids` together.
+    fn compress(&mut self, columnar: bool) {
         let Some(&first) = self.ids.first() else { return };
-        let raw = self.gather(regroup);
+        let raw = self.gather(columnar);
         let frame = &self.port.config().frame;
         let packets = self.ids.len() as u32;
         // One byte less than the packets, with a header: what doesn't fit is not smaller.
-        let header = frame.pressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
+        let header = frame.compressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
         let room = self.block.len().saturating_sub(header + 1);
         let class = self.packets.get(first).service;
-        let pressed = self.press.press(Job { class, bytes: &self.block, room });
+        let compressed = self.compress.compress(Job { class, bytes: &self.block, room });
         let gains = |len: usize| frame.gains(len as u32, (packets, raw as u32));
-        let outcome = match pressed.len {
+        let outcome = match compressed.len {
             Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),
             Ok(_) => Outcome::NotSmaller,
             Err(_) => Outcome::Failed,
         };
-        self.pressing = Some((first, outcome, pressed.took_ns));
-        self.press_ns = self.now_ns.saturating_add(pressed.took_ns);
+        self.compressing = Some((first, outcome, compressed.took_ns));
+        self.compress_ns = self.now_ns.saturating_add(compressed.took_ns);
     }
 
     /// Puts the port's frame on the link.

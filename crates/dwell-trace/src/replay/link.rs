@@ -3,7 +3,7 @@
 use dwell_base::Rate;
 use dwell_policy::FrameCost;
 use dwell_wire::PacketInfo;
-use dwell_wire::header::{DATA_HEADER_LEN, PRESSED_HEADER_LEN, RECORD_HEADER_LEN, SEAL_TAG_LEN};
+use dwell_wire::header::{COMPRESSED_HEADER_LEN, DATA_HEADER_LEN, RECORD_HEADER_LEN, SEAL_TAG_LEN};
 use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 
 /// Bytes of UDP and IPv4 headers around a datagram.
@@ -77,7 +77,7 @@ impl Link {
         FrameCost {
             frame_bytes: self.overhead_bytes + self.udp_bytes() + self.session_bytes(),
             raw_unit_bytes: record,
-            pressed_unit_bytes: record + PRESSED_HEADER_LEN as u32,
+            compressed_unit_bytes: record + COMPRESSED_HEADER_LEN as u32,
             units_bytes_max: self.path_mtu as u32 - self.udp_bytes() - self.session_bytes(),
             fragment_bytes: fragment_record_len(0) as u32,
             fragment_spare_bytes: RESENT_RECORD_LEN as u32,
@@ -91,7 +91,7 @@ impl Link {
         FrameCost {
             frame_bytes: self.overhead_bytes,
             raw_unit_bytes: 0,
-            pressed_unit_bytes: 0,
+            compressed_unit_bytes: 0,
             units_bytes_max: self.path_mtu as u32,
             fragment_bytes: 0,
             fragment_spare_bytes: 0,

@@ -13,7 +13,7 @@ use crate::sides::Ends;
 /// of others.
 pub const OVERLAPPING_MAX: usize = 4096;
 /// Frames that are looked at in one step: there are captures without IP, and who reads them wants
-/// to be told how far it is, and to stop.
+/// to be notified how far it is, and to stop.
 const STEP_FRAMES: usize = 1 << 16;
 
 /// Opens a capture; an error is a sentence.

@@ -1,4 +1,4 @@
-//! What traffic is made of, as far as it decides whether pressing can bring anything: encrypted,
+//! What traffic is made of, as far as it decides whether compressing can bring anything: encrypted,
 //! compressed before, or neither.
 //!
 //! The port says what a packet should be, its first bytes what it begins with, and how evenly
@@ -24,7 +24,7 @@ const ESP: u8 = 50;
 /// Payloads of fewer bytes are not judged by their evenness.
 pub const EVEN_BYTES_MIN: usize = 128;
 /// A payload below this coincidence is even: nearly three standard deviations above random for
-/// the shortest that are judged, ten for a full packet, and far below everything that presses.
+/// the shortest that are judged, ten for a full packet, and far below everything that compresses.
 pub const EVEN_MAX: f64 = 1.5;
 
 /// Ports over which TLS runs on TCP: HTTPS and its alternative, mail, LDAP, DNS, MQTT, SIP,
@@ -36,7 +36,7 @@ const SSH_PORT: u16 = 22;
 /// IPsec's key exchange and its ESP in UDP, OpenVPN, WireGuard.
 const VPN_PORTS: [u16; 4] = [500, 4500, 1194, 51820];
 
-/// What a packet is, as far as pressing is concerned.
+/// What a packet is, as far as compressing is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nature {
@@ -55,7 +55,7 @@ pub enum Nature {
     Handshake,
     /// Headers, and next to nothing behind them.
     Bare,
-    /// The rest: what can be pressed.
+    /// The rest: what can be compressed.
     Open,
     /// The capture lacks its end, and nothing else tells.
     Unseen,
@@ -85,7 +85,7 @@ impl Nature {
             Self::Even => "compressed or encrypted by something else",
             Self::Handshake => "handshakes of sessions that encrypt",
             Self::Bare => "bare headers",
-            Self::Open => "open to pressing",
+            Self::Open => "open to compressing",
             Self::Unseen => "cut off in the capture",
         }
     }
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_presses_is_not_even() {
+    fn what_compresses_is_not_even() {
         let text = "Whan that Aprille with his shoures soote the droghte of March ".repeat(20);
         let numbers: Vec<u8> = (0..700u16).flat_map(|n| (n * 3).to_be_bytes()).collect();
         for open in [text.as_bytes(), &numbers, &noise(700, 1).map_hex()] {

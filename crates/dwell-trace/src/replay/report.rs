@@ -162,9 +162,9 @@ impl LaneReport {
         share(self.tx().dropped_total().bytes, self.tx().arrived.bytes)
     }
 
-    /// The share of packets sent that had been pressed, 0 to 1.
-    pub fn pressed_share(&self) -> f64 {
-        share(self.tx().pressed.packets, self.tx().sent.packets)
+    /// The share of packets sent that had been compressed, 0 to 1.
+    pub fn compressed_share(&self) -> f64 {
+        share(self.tx().compressed.packets, self.tx().sent.packets)
     }
 
     /// Packets of classes with a deadline that were late.
@@ -205,7 +205,7 @@ impl ReplayReport {
             version: version.to_owned(),
             name: "replay".to_owned(),
             uptime_ns: lanes.iter().map(|lane| lane.end_ns).max().unwrap_or(0),
-            cpu_ns: lanes.iter().map(|lane| lane.tx().press_ns).sum(),
+            cpu_ns: lanes.iter().map(|lane| lane.tx().compress_ns).sum(),
             drops: BTreeMap::from([
                 ("malformed_packet".to_owned(), input.malformed),
                 ("no_route".to_owned(), input.not_selected),

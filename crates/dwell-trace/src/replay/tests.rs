@@ -5,12 +5,12 @@ use std::sync::Arc;
 use dwell_base::{Rate, Rng};
 use dwell_policy::{Estimate, FrameCost};
 use dwell_sim::plan::{
-    Flow, Group, Link as SimLink, Plan, PortPlan, PressModel, Queue, Traffic, Window,
+    CompressionModel, Flow, Group, Link as SimLink, Plan, PortPlan, Queue, Traffic, Window,
 };
 use dwell_sim::world::World;
 use proptest::prelude::*;
 
-use super::press::{GivenCost, Job, Press, Pressed};
+use super::compress::{Compress, Compressed, GivenCost, Job};
 use super::samples::{tcp_v4, udp_v4, udp_v6};
 use super::*;
 use crate::sides::Ends;
@@ -97,7 +97,7 @@ fn accounts_balance_for_every_preset() {
     // Chunks hold telemetry back to share datagrams, and nothing else does.
     let frames = |name| lane(&report, name).tx().frames;
     assert!(frames("basicq") < frames("none"));
-    // What presses sends more of what comes.
+    // What compresses sends more of what comes.
     let sent = |name| lane(&report, name).tx().sent.packets;
     assert!(sent("packet") > sent("none") && sent("edge") > sent("none"));
     assert!(lane(&report, WITHOUT).tx().link_bytes > 0);
@@ -164,7 +164,7 @@ fn cut_captures_are_replayed_as_incompressible() {
 }
 
 #[test]
-fn impossible_settings_are_told() {
+fn impossible_settings_are_reported() {
     let refused = |settings: Settings| Replay::new(settings, given).err().unwrap().to_string();
     assert!(refused(Settings { speed: 0.0, ..settings() }).contains("speed"));
     assert!(refused(Settings { speed: f64::NAN, ..settings() }).contains("speed"));
@@ -184,10 +184,10 @@ struct Constant {
     time_ns: u64,
 }
 
-impl Press for Constant {
-    fn press(&mut self, job: Job<'_>) -> Pressed {
+impl Compress for Constant {
+    fn compress(&mut self, job: Job<'_>) -> Compressed {
         let len = (job.bytes.len() as f64 * self.ratio + 1e-6) as usize;
-        Pressed { len: Ok((len < job.bytes.len()).then_some(len)), took_ns: self.time_ns }
+        Compressed { len: Ok((len < job.bytes.len()).then_some(len)), took_ns: self.time_ns }
     }
 }
 
@@ -226,7 +226,7 @@ fn lanes_agree_with_the_simulator() {
     }
 }
 
-/// Sent, dropped, sum of delays, largest delay, bytes on the link, presses.
+/// Sent, dropped, sum of delays, largest delay, bytes on the link, compressions.
 type Numbers = (u64, u64, u128, u64, u64, u64);
 
 fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbers {
@@ -239,7 +239,7 @@ fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbe
         frame_ns_min: 0,
         queue: Queue::Port(Box::new(PortPlan {
             config: config.clone(),
-            press: PressModel::Constant { ratio: RATIO, time_ns: TIME_NS },
+            compress: CompressionModel::Constant { ratio: RATIO, time_ns: TIME_NS },
             resend_after_ns: None,
         })),
         restored: false,
@@ -273,7 +273,7 @@ fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbe
         sum,
         group.delay.max_ns,
         accounts.link_bytes,
-        accounts.press.presses,
+        accounts.compress.compressions,
     )
 }
 
@@ -281,9 +281,9 @@ fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], hold_ns: u64
     let mut lane = Lane::new(LaneSetup {
         port: config,
         rate: Rate::from_mbps(2),
-        press: Box::new(Constant { ratio: RATIO, time_ns: TIME_NS }),
+        compress: Box::new(Constant { ratio: RATIO, time_ns: TIME_NS }),
         waits_ns_max: vec![hold_ns],
-        regroup: false,
+        columnar: false,
     })
     .unwrap();
     for &(at_ns, bytes) in arrivals {
@@ -306,7 +306,7 @@ fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], hold_ns: u64
         result.delay.sum_ns(),
         result.delay.summary().max_ns,
         accounts.link_bytes,
-        accounts.press.presses,
+        accounts.compress.compressions,
     )
 }
 
@@ -332,7 +332,7 @@ fn a_report_is_shown_in_all_forms() {
 /// Without classes that have a deadline, schemes that fill frames do as `none` does, and the
 /// table says so once.
 #[test]
-fn schemes_that_do_the_same_are_told_together() {
+fn schemes_that_do_the_same_are_reported_together() {
     let report = run(settings(), &capture(800));
     let alike = view::alike(&report);
     assert!(alike[0].starts_with("The same as none: basicq, chumq,"), "{alike:?}");
@@ -383,14 +383,14 @@ fn saving_max(packets: &[(u64, Vec<u8>)]) -> f64 {
     let mut capture = crate::Capture::open(&file[..]).unwrap();
     let mut accounts = crate::Accounts::new(&settings);
     accounts.begin("test", capture.format());
-    let mut press = crate::Press::new(&settings, Stopped).unwrap();
+    let mut compress = crate::Analyzer::new(&settings, Stopped).unwrap();
     let mut batch = crate::Batch::default();
     while accounts.fill(&mut capture, &mut batch) {
-        press.batch(&batch).unwrap();
+        compress.batch(&batch).unwrap();
     }
-    press.batch(&batch).unwrap();
+    compress.batch(&batch).unwrap();
     let mut analysis = accounts.finish();
-    analysis.merge(press.finish()).unwrap();
+    analysis.merge(compress.finish()).unwrap();
     analysis.directions.sums[0].saving_max().unwrap()
 }
 

@@ -10,7 +10,7 @@ use super::report::{LaneReport, ReplayReport};
 use crate::sides::Rule;
 use crate::verdict::Verdict;
 
-/// A chart has at most so many lanes: more lines can't be told apart.
+/// A chart has at most so many lanes: more lines can't be distinguished.
 const LANES_SHOWN_MAX: usize = 6;
 
 /// Which direction this is, and how that is known.
@@ -98,8 +98,8 @@ pub fn alike(report: &ReplayReport) -> Vec<String> {
 fn first_alike(report: &ReplayReport, lane: &LaneReport) -> usize {
     let same = |other: &LaneReport| {
         let (a, b) = (lane.tx(), other.tx());
-        (a.sent, a.link_bytes, a.frames, a.pressed, &a.dropped)
-            == (b.sent, b.link_bytes, b.frames, b.pressed, &b.dropped)
+        (a.sent, a.link_bytes, a.frames, a.compressed, &a.dropped)
+            == (b.sent, b.link_bytes, b.frames, b.compressed, &b.dropped)
             && (lane.delay, &lane.classes) == (other.delay, &other.classes)
             && lane.is_without() == other.is_without()
             && a.tried == b.tried
@@ -115,7 +115,7 @@ pub fn lanes(report: &ReplayReport) -> Table {
         Column::right("dropped"),
         Column::right("on the link"),
         Column::right("ratio"),
-        Column::right("pressed"),
+        Column::right("compressed"),
         Column::right("saved"),
         Column::right("delay mean"),
         Column::right("p50"),
@@ -133,14 +133,14 @@ pub fn lanes(report: &ReplayReport) -> Table {
             human::share(tx.dropped_total().packets, tx.arrived.packets),
             human::bytes(tx.link_bytes),
             human::ratio(tx.link_ratio()),
-            human::share(tx.pressed.packets, tx.sent.packets),
+            human::share(tx.compressed.packets, tx.sent.packets),
             human::bytes(tx.saved_bytes()),
             delay(lane.delay.mean_ns),
             delay(lane.delay.p50_ns),
             delay(lane.delay.p90_ns),
             delay(lane.delay.p99_ns),
             delay(lane.delay.max_ns),
-            human::duration(tx.press_ns),
+            human::duration(tx.compress_ns),
         ]);
     }
     table
@@ -228,9 +228,9 @@ pub fn records(report: &ReplayReport) -> Records {
         put("frames", tx.frames.into());
         put("link_bytes", tx.link_bytes.into());
         put("link_ratio", tx.link_ratio().into());
-        put("pressed_packets", tx.pressed.packets.into());
+        put("compressed_packets", tx.compressed.packets.into());
         put("saved_bytes", tx.saved_bytes().into());
-        put("press_ns", tx.press_ns.into());
+        put("compress_ns", tx.compress_ns.into());
         put("busy_ns", lane.busy_ns.into());
         for (name, summary) in [("wait", &tx.sojourn), ("delay", &lane.delay)] {
             put(&format!("{name}_mean_ns"), summary.mean_ns.into());

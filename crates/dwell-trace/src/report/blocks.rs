@@ -28,7 +28,7 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
         .block(Block::Table("Ratio".to_owned(), ratios(analysis, |sums| sums.plain)))
         .block(Block::Table(
             "Ratio, with the headers' fields side by side".to_owned(),
-            ratios(analysis, |sums| sums.regrouped),
+            ratios(analysis, |sums| sums.columnar),
         ))
         .block(Block::Table("Packets per block, and time".to_owned(), costs(analysis)));
     let mut chart = Chart::new(
@@ -46,7 +46,7 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
         let rearranged = format!("{}, rearranged", grouping.name());
         chart = chart
             .series(Series::line(grouping.name()).with(of(|sums| sums.plain)))
-            .series(Series::line(&rearranged).with(of(|sums| sums.regrouped)));
+            .series(Series::line(&rearranged).with(of(|sums| sums.columnar)));
     }
     Some(figure(section, chart))
 }
@@ -65,7 +65,7 @@ fn costs(analysis: &Analysis) -> dwell_report::Table {
         format!(
             "{per_block:.1}: {:.1}, {:.1} ns/byte",
             per_byte(sums.plain_ns),
-            per_byte(sums.regrouped_ns)
+            per_byte(sums.columnar_ns)
         )
     })
 }

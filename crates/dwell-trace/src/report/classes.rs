@@ -46,7 +46,7 @@ pub(super) fn codecs(analysis: &Analysis, summary: &Summary) -> Option<Section> 
         ]);
     }
     let what = match analysis.settings.over {
-        Over::Packet => "whole IP packets, headers and all, as a relay presses them",
+        Over::Packet => "whole IP packets, headers and all, as a relay compresses them",
         Over::Payload => {
             "what is behind the headers of IP and TCP or UDP; packets without are left out"
         }
@@ -55,7 +55,7 @@ pub(super) fn codecs(analysis: &Analysis, summary: &Summary) -> Option<Section> 
         "Each packet is compressed by itself: {what}. `ratio` is the sum of the results over the \
          sum of the originals, longer results among them; `sent` counts what is not smaller as it \
          is. `left out` are the packets of classes with a ratio above 1 (the exceptions), `ratio \
-         after` is that of the others, `sent, all` that of all if the exceptions are not pressed. \
+         after` is that of the others, `sent, all` that of all if the exceptions are not compressed. \
          Times are of this machine, with one look at the clock for each packet."
     );
     let section = Section::new("Codecs");

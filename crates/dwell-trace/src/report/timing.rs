@@ -26,7 +26,7 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
         section = section
             .block(Block::Prose(
                 "How long packets would wait if all of the capture went over one link of this \
-                 rate, unpressed, with no limit to the queue:"
+                 rate, decompressed, with no limit to the queue:"
                     .to_owned(),
             ))
             .block(Block::Table("Waiting time".to_owned(), waits(timing)));

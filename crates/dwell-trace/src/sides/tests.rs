@@ -37,7 +37,7 @@ fn there_and_back(
 }
 
 /// Each packet from a client is forward, each to it backward.
-fn assert_told_apart(packets: &[(Ends, PacketInfo)], sides: &Sides) {
+fn assert_distinguished(packets: &[(Ends, PacketInfo)], sides: &Sides) {
     for (ends, info) in packets {
         let expected = if info.dst_port == 80 { Direction::Forward } else { Direction::Backward };
         assert_eq!(sides.direction(ends, info), expected, "{info:?}");
@@ -53,7 +53,7 @@ fn marks_come_first() {
     );
     let sides = learned(&packets);
     assert_eq!((sides.rule(), sides.agreed()), (Rule::Marks, 1.0));
-    assert_told_apart(&packets, &sides);
+    assert_distinguished(&packets, &sides);
 }
 
 /// A host and its router, many networks behind either.
@@ -65,7 +65,7 @@ fn frames_have_stations_on_two_sides() {
     );
     let sides = learned(&packets);
     assert_eq!((sides.rule(), sides.agreed()), (Rule::Frames, 1.0));
-    assert_told_apart(&packets, &sides);
+    assert_distinguished(&packets, &sides);
 }
 
 /// A capture of a loopback device beside one of an Ethernet.
@@ -80,7 +80,7 @@ fn links_without_stations_are_parted_by_addresses() {
     let packets = [&frames[..], bare].concat();
     let sides = learned(&packets);
     assert_eq!((sides.rule(), sides.agreed()), (Rule::Frames, 1.0));
-    assert_told_apart(&packets, &sides);
+    assert_distinguished(&packets, &sides);
 }
 
 /// Frames whose addresses were rewritten say the same of both directions, and are not believed.
@@ -90,7 +90,7 @@ fn frames_that_contradict_what_hosts_do_are_not_believed() {
         there_and_back(|_| (stations(1, 2), stations(1, 2)), |n| ([10, 0, 0, n], [93, 184, 0, n]));
     let sides = learned(&packets);
     assert_eq!(sides.rule(), Rule::Prefixes);
-    assert_told_apart(&packets, &sides);
+    assert_distinguished(&packets, &sides);
 }
 
 /// Public addresses on both sides.
@@ -100,7 +100,7 @@ fn addresses_that_talk_to_each_other_are_on_two_sides() {
     let packets = there_and_back(none, |n| ([130, 0, 0, n], [150, 0, 0, n / 2]));
     let sides = learned(&packets);
     assert_eq!((sides.rule(), sides.agreed()), (Rule::Addresses, 1.0));
-    assert_told_apart(&packets, &sides);
+    assert_distinguished(&packets, &sides);
     assert!(sides.names()[1].ends_with("and 4 others"), "{:?}", sides.names());
 }
 
@@ -117,7 +117,7 @@ fn where_everybody_talks_to_everybody_it_is_a_guess() {
         .collect();
     let sides = learned(&packets);
     assert_eq!(sides.rule(), Rule::Ports);
-    assert_told_apart(&packets, &sides);
+    assert_distinguished(&packets, &sides);
 }
 
 /// A loopback device, where both ends have the same address.
@@ -129,7 +129,7 @@ fn within_a_host_ports_tell() {
     );
     let sides = learned(&packets);
     assert_eq!((sides.rule(), sides.agreed()), (Rule::Addresses, 1.0));
-    assert_told_apart(&packets, &sides);
+    assert_distinguished(&packets, &sides);
     assert_eq!(sides.names()[1], "127.0.0.1 (servers)");
 }
 
@@ -154,7 +154,7 @@ fn packets_to_many_go_away_from_their_sender() {
     let all = [&talk[..], &[many([130, 0, 0, 1]), many([150, 0, 0, 1])]].concat();
     let sides = learned(&all);
     assert_eq!((sides.rule(), sides.agreed()), (Rule::Addresses, 1.0));
-    assert_told_apart(&talk, &sides);
+    assert_distinguished(&talk, &sides);
     let of = |(ends, info): (Ends, PacketInfo)| sides.direction(&ends, &info);
     assert_eq!(of(many([130, 0, 0, 1])), Direction::Forward);
     assert_eq!(of(many([150, 0, 0, 1])), Direction::Backward);

@@ -58,7 +58,7 @@ impl Change {
             dropped_packets: (dropped(without), dropped(lane)),
             delay_ns: (without.delay.mean_ns, lane.delay.mean_ns),
             delay_p99_ns: (without.delay.p99_ns, lane.delay.p99_ns),
-            cpu_share: lane.tx().press_ns as f64 / span_ns,
+            cpu_share: lane.tx().compress_ns as f64 / span_ns,
             cost_month: question
                 .cost_per_mb
                 .map(|cost| (month(link_bytes.0, cost), month(link_bytes.1, cost))),

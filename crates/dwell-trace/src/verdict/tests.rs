@@ -3,9 +3,9 @@
 use dwell_base::{Rate, Rng};
 
 use super::*;
+use crate::replay::compress::{Cost, GivenCost};
 use crate::replay::input::Input;
 use crate::replay::link::Link;
-use crate::replay::press::{Cost, GivenCost};
 use crate::replay::samples::tcp_v4;
 use crate::replay::{Replay, Settings};
 use crate::sides::{Ends, Sides};

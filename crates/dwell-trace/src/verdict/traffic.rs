@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::replay::samples::{pcap, tcp_v4};
-    use crate::{Accounts, Batch, Capture, Clock, Press, Settings};
+    use crate::{Accounts, Analyzer, Batch, Capture, Clock, Settings};
 
     struct Stopped;
 
@@ -193,15 +193,15 @@ mod tests {
         let mut capture = Capture::open(&file[..]).unwrap();
         let mut accounts = Accounts::new(settings);
         accounts.begin("test", capture.format());
-        let mut press = Press::new(settings, Stopped).unwrap();
+        let mut compress = Analyzer::new(settings, Stopped).unwrap();
         let mut batch = Batch::default();
         while accounts.fill(&mut capture, &mut batch) {
-            press.batch(&batch).unwrap();
+            compress.batch(&batch).unwrap();
         }
-        press.batch(&batch).unwrap();
+        compress.batch(&batch).unwrap();
         accounts.end_with(None);
         let mut analysis = accounts.finish();
-        analysis.merge(press.finish()).unwrap();
+        analysis.merge(compress.finish()).unwrap();
         judge_traffic(&analysis)
     }
 

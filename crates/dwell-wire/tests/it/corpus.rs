@@ -53,6 +53,6 @@ fn wire_roundtrip() {
 }
 
 #[test]
-fn wire_regroup() {
-    replay("wire_regroup", fuzz_wire::regrouping);
+fn wire_columnar() {
+    replay("wire_columnar", fuzz_wire::columnar);
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
-    Block, BodyWriter, Carried, CloseReason, Control, DataHeader, Datagram, Fragment, Hello,
-    Initiation, Label, Numbers, Pressed, Record, Records, Report, Response, Unit, WireError, keyed,
+    Block, BodyWriter, Carried, CloseReason, Compressed, Control, DataHeader, Datagram, Fragment,
+    Hello, Initiation, Label, Numbers, Record, Records, Report, Response, Unit, WireError, keyed,
     reconstruct_sequence,
 };
 
@@ -44,7 +44,7 @@ fn assert_records(body: &[u8], expected: &[Record<'_>]) {
     for record in expected {
         match record {
             Record::Raw(packet) => writer.raw(packet),
-            Record::Pressed(p) => writer.pressed(p.codec, p.epoch, p.original_len, p.data),
+            Record::Compressed(p) => writer.compressed(p.codec, p.epoch, p.original_len, p.data),
             Record::Control(control) => writer.control(control),
             Record::Block(block) => writer.block(block),
             Record::Fragment(fragment) => writer.fragment(fragment),
@@ -81,7 +81,7 @@ fn no_example_is_left_out() {
         "hex keyed-offer",
         "hex keyed-response",
         "hex malformed-length",
-        "hex pressed",
+        "hex compressed",
         "hex resent",
         "hex skipped-then-open-ended",
         "sequence",
@@ -179,10 +179,10 @@ fn section_5_records() {
 }
 
 #[test]
-fn section_6_pressed_packet() {
+fn section_6_compressed_packet() {
     let data = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
-    let pressed = Pressed { codec: 2, epoch: 0, original_len: 1500, data };
-    assert_records(&hex("pressed"), &[Record::Pressed(pressed)]);
+    let compressed = Compressed { codec: 2, epoch: 0, original_len: 1500, data };
+    assert_records(&hex("compressed"), &[Record::Compressed(compressed)]);
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn section_8_blocks_and_fragments() {
 fn section_8_5_carried() {
     let label = |address: &str, bits| Label::new(address.parse().unwrap(), bits);
     let data: &[u8] = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
-    let pressed = Pressed { codec: 2, epoch: 0, original_len: 1500, data };
-    let (hop_limit, unit) = (16, Unit::Pressed(pressed));
+    let compressed = Compressed { codec: 2, epoch: 0, original_len: 1500, data };
+    let (hop_limit, unit) = (16, Unit::Compressed(compressed));
     let packet = Carried { hop_limit, label: label("10.2.3.4", 32), unit };
     assert_records(&hex("carried-packet"), &[Record::Carried(packet)]);
     let unit = Unit::Block(Block { codec: 2, flags: 2, original_len: 5700, data });

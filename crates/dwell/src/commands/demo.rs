@@ -59,7 +59,7 @@ pub(crate) struct Demo {
     #[arg(long, default_value = "zstd:1", value_parser = lab_setup::codec)]
     #[arg(help_heading = RELAYS)]
     codec: String,
-    /// What the relays are told of the link's rate: "auto" lets them find it by back-pressure
+    /// The relays' setting of the link's rate: "auto" lets them find it by back-pressure
     #[arg(long, value_name = "RATE", default_value = "auto", value_parser = lab_setup::relay_rate)]
     #[arg(help_heading = RELAYS)]
     relay_rate: RelayRate,
@@ -127,8 +127,9 @@ impl Demo {
     }
 
     fn size(&self) -> anyhow::Result<usize> {
-        let as_long_as_told = self.link.rate.bytes_in_ns((self.seconds * SECOND_NS as f64) as u64);
-        let size = self.size.unwrap_or(as_long_as_told.clamp(SIZE_MIN, SIZE_MAX));
+        let as_long_as_reported =
+            self.link.rate.bytes_in_ns((self.seconds * SECOND_NS as f64) as u64);
+        let size = self.size.unwrap_or(as_long_as_reported.clamp(SIZE_MIN, SIZE_MAX));
         usize::try_from(size).context("the files don't fit into the memory")
     }
 

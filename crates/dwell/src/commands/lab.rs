@@ -70,7 +70,7 @@ pub(crate) struct Lab {
     #[arg(long, default_value = "zstd:1", value_parser = lab_setup::codec)]
     #[arg(requires = "relays", help_heading = RELAYS)]
     codec: String,
-    /// What the relays are told of the link's rate: a rate, "auto" or "unlimited" [default:
+    /// The relays' setting of the link's rate: a rate, "auto" or "unlimited" [default:
     /// auto, but the rate in --link, since it can't be felt]
     #[arg(long, value_name = "RATE", value_parser = lab_setup::relay_rate)]
     #[arg(requires = "relays", help_heading = RELAYS)]

@@ -15,7 +15,7 @@ use dwell_testkit::relays::RelayRate;
 pub(super) const LINK: &str = "The link";
 pub(super) const RELAYS: &str = "The relays";
 
-/// The thin link, as told by its plainest properties.
+/// The thin link, as seen by its plainest properties.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct LinkArgs {
     /// How fast it is, each way
@@ -45,7 +45,7 @@ impl LinkArgs {
     }
 }
 
-/// The schemes that a relay can be told.
+/// The schemes that a relay can run.
 pub(super) fn schemes() -> PossibleValuesParser {
     PossibleValuesParser::new(dwell_relay::config::SCHEMES)
 }

@@ -1,4 +1,4 @@
-//! `dwell relay`: runs a relay until it is told to stop.
+//! `dwell relay`: runs a relay until it is asked to stop.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ routes go with it. SIGHUP reads the configuration again without losing packets.
 It needs the capability CAP_NET_ADMIN for the interface and its routes.
 
 Exit codes:
-  0  it ran until it was told to stop
+  0  it ran until it was asked to stop
   1  it could not start, or had to give up
   2  the command line is wrong";
 

@@ -11,7 +11,7 @@ use dwell_codec::CodecSpec;
 use dwell_proxy::security::Security;
 use dwell_proxy::target::{Host, Target};
 use dwell_proxy::transfer::{FILE_PORT, OneTimeKey, Send, TransferError, send};
-use dwell_proxy::{Pressing, is_loopback};
+use dwell_proxy::{Compression, is_loopback};
 
 use super::proxy::{Protection, duration, strategy, target_with_port};
 use super::transfer::{INTERRUPTED, Meter, done, hide};
@@ -96,7 +96,7 @@ impl SendCommand {
             bytes,
             to: self.to,
             security,
-            pressing: Pressing { strategy: self.strategy, codecs: self.codec, wish: None },
+            compressing: Compression { strategy: self.strategy, codecs: self.codec, wish: None },
             connect: self.connect_time,
         };
         let sent = send(job, |progress| meter.show(progress));

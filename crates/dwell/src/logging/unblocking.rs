@@ -2,7 +2,7 @@
 //!
 //! The thread that carries packets is also the one that logs. A pipe that is not read any more,
 //! a disk that is full or a terminal that was stopped must not stop it: what is not taken at once
-//! is left out, counted, and told when there is room again.
+//! is left out, counted, and reported when there is room again.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -67,7 +67,7 @@ impl<W: AsFd> Unblocking<W> {
         match self.put(line) {
             Ok(()) => (self.missed, self.is_torn) = (0, false),
             Err(done) => {
-                // What was told of earlier ones is not told again.
+                // What was reported of earlier ones is not reported again.
                 self.missed = 1;
                 self.is_torn = done > 0;
             }

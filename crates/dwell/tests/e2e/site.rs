@@ -110,8 +110,12 @@ impl Site {
             let (tx, rx) = (&settled[from].peers[0].tx, &settled[to].peers[0].rx);
             let what = || format!("{tx:#?}\n{rx:#?}\n{:?}", settled[to].drops);
             ensure!(tx.sent == rx.packets, "sent is not received: {}", what());
-            ensure!(tx.pressed.packets == rx.pressed, "pressed is not restored: {}", what());
-            ensure!(rx.raw + rx.pressed == rx.packets.packets, "rx does not add up: {}", what());
+            ensure!(
+                tx.compressed.packets == rx.compressed,
+                "compressed is not restored: {}",
+                what()
+            );
+            ensure!(rx.raw + rx.compressed == rx.packets.packets, "rx does not add up: {}", what());
             let refused = rx.lost_datagrams + rx.replayed + rx.auth_failed + rx.malformed;
             ensure!(refused + rx.decode_failed + rx.not_allowed == 0, "refused: {}", what());
             ensure!(settled[to].tun.tx_packets == rx.packets.packets, "the TUN: {}", what());

@@ -43,7 +43,7 @@ fn without_the_key_nobody_gets_anywhere() {
             assert!(got.len() < 32, "{got:?}");
         }
     }
-    wait_until("all are counted", || pair.statuses()[1].connections.strangers >= 80);
+    wait_until("all are counted", || pair.statuses()[1].connections.unknown_peers >= 80);
     assert!(pair.log("egress").contains("is sent away"));
     assert_eq!(exchange(pair.connect(), b"hello").unwrap(), b"hello");
     let after = pair.egress.resident_bytes();
@@ -94,12 +94,12 @@ fn who_says_nothing_is_sent_away() {
     let pair = Pair::new(echo(), &["--handshake-time", "1s"], &[]);
     let mut stream = patient(TcpStream::connect(pair.egress_at).unwrap());
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-    wait_until("it is counted", || pair.statuses()[1].connections.strangers == 1);
+    wait_until("it is counted", || pair.statuses()[1].connections.unknown_peers == 1);
     assert!(pair.log("egress").contains("did not answer in time"));
 }
 
 #[test]
-fn another_version_is_told_why() {
+fn another_version_is_reported_why() {
     let pair = Pair::in_folder(Folder::new(), echo(), &[], &[]);
     let later = Hello { versions: (9, 9), ..Hello::new(Purpose::Streams, 1 << 16, "") };
     let (hello, _) = Hello::decode(&answer(pair.egress_at, &later.encode())).unwrap().unwrap();

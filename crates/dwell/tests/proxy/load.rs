@@ -85,7 +85,7 @@ fn who_shows_no_key_locks_nobody_out() {
         let pair = Pair::new(echo(), &[], &["--pool", "0"]);
         let before = pair.egress.resident_bytes();
         beset(pair.egress_at, sources, word, || {
-            // Who attacks from the ingress' own address can't be told from it, and holds it up.
+            // Who attacks from the ingress' own address can't be distinguished from it, and holds it up.
             let streams: u64 = if sources == 0 { 5 } else { 20 };
             for _ in 0..streams {
                 assert_eq!(exchange(pair.connect(), b"hello").unwrap(), b"hello");

@@ -307,7 +307,7 @@ fn what_cannot_be_is_said_at_once() {
 }
 
 #[test]
-fn a_status_is_told() {
+fn a_status_is_reported() {
     let pair = Pair::new(echo(), &[], &[]);
     let bytes = mixture(100_000, 1);
     assert_same(&exchange(pair.connect(), &bytes).unwrap(), &bytes);
@@ -358,7 +358,7 @@ fn certificates_let_in() {
         openssl(&format!("req -x509 {new} -keyout {ca}.key -out {ca}.pem -subj /CN={ca} -days 9"));
     }
     std::fs::write(folder.path("san"), "subjectAltName=DNS:egress.example,IP:127.0.0.1\n").unwrap();
-    for (name, ca) in [("egress", "ca"), ("ingress", "ca"), ("stranger", "other")] {
+    for (name, ca) in [("egress", "ca"), ("ingress", "ca"), ("unknown_peer", "other")] {
         openssl(&format!("req {new} -keyout {name}.key -out {name}.csr -subj /CN={name}"));
         openssl(&format!(
             "x509 -req -in {name}.csr -CA {ca}.pem -CAkey {ca}.key -CAcreateserial -out {name}.pem \
@@ -374,7 +374,7 @@ fn certificates_let_in() {
         ("ingress", &ca, "egress.example", true),
         ("ingress", &ca, "else.example", false),
         ("ingress", &other, "egress.example", false),
-        ("stranger", &ca, "egress.example", false),
+        ("unknown_peer", &ca, "egress.example", false),
     ] {
         let [cert, key] = identity(name);
         let ingress =

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::pair::{Folder, Process, assert_same, dwell, free_port, mixture, wait_until};
 
-/// A receiver, and the words after `dwell send FILE` that it told to say.
+/// A receiver, and the words after `dwell send FILE` that it asked to say.
 struct Receiver {
     process: Process,
     words: Vec<String>,
@@ -63,13 +63,13 @@ fn a_file_comes_across() {
     let sent = receiver.sender("data.bin").current_dir(&here.0).output().unwrap();
     let said = String::from_utf8(sent.stderr).unwrap();
     assert_eq!(sent.status.code(), Some(0), "{said}");
-    let (code, told) = receiver.end();
-    assert_eq!(code, 0, "{told}");
+    let (code, reported) = receiver.end();
+    assert_eq!(code, 0, "{reported}");
     assert_same(&fs::read(there.path("data.bin")).unwrap(), &bytes);
     assert_eq!(there.names(), ["data.bin"]);
-    assert!(told.contains("data.bin, 5.0 MB, from 127.0.0.1"), "{told}");
+    assert!(reported.contains("data.bin, 5.0 MB, from 127.0.0.1"), "{reported}");
     let digest = |text: &str| text.trim().rsplit_once(' ').unwrap().1.to_owned();
-    assert_eq!(digest(&said), digest(&told));
+    assert_eq!(digest(&said), digest(&reported));
     assert_eq!(digest(&said).len(), 64);
 }
 
@@ -135,7 +135,7 @@ fn a_wrong_key_is_of_no_use() {
     assert!(said.contains("is sent away: its key is not the one"), "{said}");
 }
 
-/// Strangers may be patient, and many.
+/// Unknown peers may be patient, and many.
 #[test]
 fn who_says_nothing_keeps_no_sender_waiting() {
     let folder = Folder::new();
@@ -157,7 +157,7 @@ fn files_are_not_replaced_unasked() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
 
-    // The sender names it: both are told.
+    // The sender names it: both are informed.
     let here = Folder::new();
     fs::write(here.path("precious"), "yours").unwrap();
     let mut receiver = Receiver::start(&folder.0, &[]);
@@ -165,8 +165,8 @@ fn files_are_not_replaced_unasked() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("precious exists"), "{said}");
-    let (code, told) = receiver.end();
-    assert!(code == 1 && told.contains("precious exists"), "{told}");
+    let (code, reported) = receiver.end();
+    assert!(code == 1 && reported.contains("precious exists"), "{reported}");
     assert_eq!(fs::read(folder.path("precious")).unwrap(), b"mine");
 
     let mut receiver = Receiver::start(&folder.0, &["--force"]);
@@ -257,7 +257,7 @@ fn an_interrupted_sender_leaves_nothing() {
 }
 
 #[test]
-fn a_full_disk_is_told_to_both() {
+fn a_full_disk_is_reported_to_both() {
     if !Path::new("/dev/full").exists() {
         println!("skipped: this system has no /dev/full");
         return;

@@ -9,7 +9,7 @@ use super::queue::{NONE, Node, Queue, State};
 use super::{Blocks, Rule, unit_bytes};
 use crate::account::Bypass;
 use crate::port::common::Common;
-use crate::press::backlog_needed_bytes;
+use crate::waiting_time::backlog_needed_bytes;
 
 /// Whether packets have time to be compressed, by [`Blocks::ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Blocks {
     pub(super) fn gains_at_once(&mut self, common: &mut Common, at: u32) -> bool {
         let Rule::Waiting { room, .. } = self.rule else { return false };
         let Some(rate) = common.config.rate else { return false };
-        let is_eligible = !self.is_pressing() && self.queue.node(at).state == State::Raw;
+        let is_eligible = !self.is_compressing() && self.queue.node(at).state == State::Raw;
         is_eligible && self.ask(common, (at, 0), room, rate) == Asked::Time
     }
 
@@ -70,7 +70,7 @@ impl Blocks {
         let Self { queue, members, gatherer, .. } = self;
         let bytes = gatherer.gather_waiting(queue, first, room, members);
         let node = *queue.node(first);
-        if members.len() == 1 && bytes < common.config.press_bytes_min {
+        if members.len() == 1 && bytes < common.config.compress_bytes_min {
             // It found no company, and the link is here.
             queue.set_state(first, State::Exempt(Bypass::TooSmall));
             members.clear();

@@ -81,7 +81,7 @@ impl Gatherer {
                     bytes += node.bytes;
                 }
                 State::Exempt(_) | State::Tried if self.pass(node) => (),
-                // Nobody knows which flows are in what was pressed.
+                // Nobody knows which flows are in what was compressed.
                 _ => break,
             }
         }

@@ -1,7 +1,7 @@
-//! The queue of a port that presses blocks: packets and blocks in their order, and which of
+//! The queue of a port that compresses blocks: packets and blocks in their order, and which of
 //! the packets could become a block.
 //!
-//! A list in a slab, because the link passes over packets in the press, and blocks close up.
+//! A list in a slab, because the link passes over packets being compressed, and blocks close up.
 //! The *edge* is the first unit with at least n others before it: raw packets from there on
 //! are candidates for blocks, and are counted by group, so that it costs nothing to see that
 //! there is no block to be made.
@@ -19,16 +19,16 @@ pub(super) const NONE: u32 = u32::MAX;
 /// What a unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// A packet that may be pressed.
+    /// A packet that may be compressed.
     Raw,
-    /// A packet that may not be pressed, for this reason.
+    /// A packet that may not be compressed, for this reason.
     Exempt(Bypass),
-    /// A packet that did not become smaller in the press.
+    /// A packet that did not become smaller being compressed.
     Tried,
-    /// A packet that is in the press.
-    InPress,
-    /// A pressed packet, or a block of them.
-    Pressed,
+    /// A packet that is being compressed.
+    Compressing,
+    /// A compressed packet, or a block of them.
+    Compressed,
 }
 
 /// A unit of the queue, or a packet of a block beside its first.
@@ -79,9 +79,9 @@ impl Node {
         }
     }
 
-    /// It was pressed, here or upstream: what is in it can't be told.
+    /// It was compressed, here or upstream: what is in it can't be known.
     pub(super) fn is_opaque(&self) -> bool {
-        matches!(self.state, State::Pressed | State::Exempt(Bypass::AlreadyPressed))
+        matches!(self.state, State::Compressed | State::Exempt(Bypass::AlreadyCompressed))
     }
 }
 
@@ -120,7 +120,7 @@ impl Queue {
         }
     }
 
-    /// Takes other rules, and counts anew what waits.
+    /// Takes other rules, and counts again what waits.
     pub(super) fn configure(&mut self, packets: u32, lead: u32, block_slots: BlockSlots) {
         // Without candidates m can change; they are found again below.
         self.lead = usize::MAX;
@@ -356,7 +356,7 @@ impl Queue {
         }
     }
 
-    /// Counts everything anew.
+    /// Counts everything again.
     ///
     /// # Panics
     /// If something is miscounted.

@@ -48,7 +48,7 @@ fn packet(id: u32, group: u64) -> Packet {
         flow: group << 32,
         group,
         hold_ns: Packet::NEVER_HELD,
-        pressed: false,
+        compressed: false,
     }
 }
 
@@ -90,15 +90,15 @@ fn frame_ids(port: &Port) -> Vec<u32> {
 
 fn finish(port: &mut Port, outcome: Outcome) -> Vec<Action> {
     let first = port.block()[0];
-    port.pressed(first, outcome, 600_000);
+    port.compressed(first, outcome, 600_000);
     actions(port)
 }
 
 #[test]
-fn a_block_is_pressed_when_more_than_n_and_m_wait() {
+fn a_block_is_compressed_when_more_than_n_and_m_wait() {
     let mut port = port(5, 5);
     assert_eq!(arrive(&mut port, 0, &[1; 10]), []);
-    assert_eq!(arrive(&mut port, 10, &[1]), [Action::PressBlock]);
+    assert_eq!(arrive(&mut port, 10, &[1]), [Action::CompressBlock]);
     assert_eq!(ids(&port), [5, 6, 7, 8, 9]);
     assert_eq!(port.waiting(), (0, 6));
 }
@@ -108,38 +108,38 @@ fn the_head_most_group_that_has_enough_beyond_the_lead_is_taken() {
     let mut port = port(2, 1);
     // Group 1 has two packets, but one of them is in the lead.
     assert_eq!(arrive(&mut port, 0, &[1, 2, 1, 3]), []);
-    assert_eq!(arrive(&mut port, 4, &[3]), [Action::PressBlock]);
+    assert_eq!(arrive(&mut port, 4, &[3]), [Action::CompressBlock]);
     assert_eq!(ids(&port), [3, 4]);
 }
 
 #[test]
 fn a_block_stands_where_its_first_packet_stood() {
     let mut port = port(2, 1);
-    assert_eq!(arrive(&mut port, 0, &[1, 2, 1, 2]), [Action::PressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 2, 1, 2]), [Action::CompressBlock]);
     assert_eq!(ids(&port), [1, 3]);
     assert_eq!(finish(&mut port, Outcome::Smaller(1800)), []);
     assert_eq!(sent(&mut port), [0]);
     assert_eq!(sent(&mut port), [1, 3]);
     let unit = port.frame().units[0];
     assert_eq!((unit.bytes, unit.original_bytes, unit.followers), (1800, 3000, 1));
-    assert!(unit.pressed_here);
+    assert!(unit.compressed_here);
     assert_eq!(sent(&mut port), [2]);
-    let press = port.accounts().press;
-    assert_eq!((press.presses, press.tried, press.pressed.packets), (1, 2, 2));
-    assert_eq!(press.bypassed[Bypass::NoBlock as usize], 2);
+    let compress = port.accounts().compress;
+    assert_eq!((compress.compressions, compress.tried, compress.compressed.packets), (1, 2, 2));
+    assert_eq!(compress.bypassed[Bypass::NoBlock as usize], 2);
     assert_eq!(port.accounts().sent.packets, 4);
 }
 
 #[test]
-fn packets_in_the_press_keep_their_places_in_the_count() {
+fn packets_in_the_compress_keep_their_places_in_the_count() {
     let mut port = port(2, 0);
-    assert_eq!(arrive(&mut port, 0, &[1; 3]), [Action::PressBlock]);
-    // 3 of 49 places are taken, two of them by what is in the press.
+    assert_eq!(arrive(&mut port, 0, &[1; 3]), [Action::CompressBlock]);
+    // 3 of 49 places are taken, two of them by what is being compressed.
     assert_eq!(arrive(&mut port, 3, &[1; 46]), []);
     let full = Admission::Dropped(DropReason::QueuePackets);
     assert_eq!(port.arrive(NOW, packet(49, 1)), full);
-    // Two packets have become one unit, and two others are in the press.
-    assert_eq!(finish(&mut port, Outcome::Smaller(1800)), [Action::PressBlock]);
+    // Two packets have become one unit, and two others are being compressed.
+    assert_eq!(finish(&mut port, Outcome::Smaller(1800)), [Action::CompressBlock]);
     assert_eq!(arrive(&mut port, 50, &[1]), []);
     assert_eq!(port.arrive(NOW, packet(51, 1)), full);
 }
@@ -154,9 +154,9 @@ fn a_block_can_count_for_all_its_packets() {
 }
 
 #[test]
-fn the_link_passes_over_what_is_still_in_the_press() {
+fn the_link_passes_over_what_is_still_in_the_compress() {
     let mut port = port(2, 0);
-    assert_eq!(arrive(&mut port, 0, &[1, 1, 1]), [Action::PressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 1, 1]), [Action::CompressBlock]);
     assert_eq!(sent(&mut port), [2]);
     port.link_ready();
     assert_eq!(actions(&mut port), []);
@@ -167,7 +167,7 @@ fn the_link_passes_over_what_is_still_in_the_press() {
 #[test]
 fn in_strict_order_the_link_passes_with_other_groups_only() {
     let mut port = with(2, 0, BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER });
-    assert_eq!(arrive(&mut port, 0, &[1, 1, 1, 2]), [Action::PressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 1, 1, 2]), [Action::CompressBlock]);
     assert_eq!(sent(&mut port), [3]);
     port.link_ready();
     assert_eq!(actions(&mut port), []);
@@ -178,7 +178,7 @@ fn in_strict_order_the_link_passes_with_other_groups_only() {
 #[test]
 fn the_link_can_wait_for_a_block() {
     let mut port = with(2, 0, BlockRules { unfinished: Unfinished::Wait, ..BlockRules::PAPER });
-    assert_eq!(arrive(&mut port, 0, &[1, 1, 1, 2]), [Action::PressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 1, 1, 2]), [Action::CompressBlock]);
     port.link_ready();
     assert_eq!(actions(&mut port), []);
     assert_eq!(finish(&mut port, Outcome::NotSmaller), [Action::Send]);
@@ -187,7 +187,7 @@ fn the_link_can_wait_for_a_block() {
 #[test]
 fn a_block_can_move_to_the_tail() {
     let mut port = with(2, 0, BlockRules { place: BlockPlace::Tail, ..BlockRules::PAPER });
-    assert_eq!(arrive(&mut port, 0, &[1, 1, 2]), [Action::PressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 1, 2]), [Action::CompressBlock]);
     finish(&mut port, Outcome::Smaller(1800));
     assert_eq!(sent(&mut port), [2]);
     assert_eq!(sent(&mut port), [0, 1]);
@@ -197,13 +197,13 @@ fn a_block_can_move_to_the_tail() {
 fn what_did_not_become_smaller_stays_and_is_not_tried_again() {
     for outcome in [Outcome::NotSmaller, Outcome::Failed, Outcome::Smaller(3000)] {
         let mut port = port(2, 0);
-        assert_eq!(arrive(&mut port, 0, &[1, 1, 1]), [Action::PressBlock]);
+        assert_eq!(arrive(&mut port, 0, &[1, 1, 1]), [Action::CompressBlock]);
         assert_eq!(finish(&mut port, outcome), []);
-        assert_eq!(arrive(&mut port, 3, &[1]), [Action::PressBlock]);
+        assert_eq!(arrive(&mut port, 3, &[1]), [Action::CompressBlock]);
         assert_eq!(ids(&port), [2, 3]);
         for id in 0..2 {
             assert_eq!(sent(&mut port), [id]);
-            assert!(!port.frame().units[0].pressed_here);
+            assert!(!port.frame().units[0].compressed_here);
         }
     }
 }
@@ -213,20 +213,20 @@ fn a_block_in_strict_order_has_nothing_of_its_group_between() {
     for (order, expected) in [(BlockOrder::Loose, [0, 2]), (BlockOrder::Strict, [2, 3])] {
         let mut port = with(2, 0, BlockRules { order, ..BlockRules::PAPER });
         arrive(&mut port, 0, &[1]);
-        let upstream = Packet { pressed: true, ..packet(1, 1) };
+        let upstream = Packet { compressed: true, ..packet(1, 1) };
         assert_eq!(port.arrive(NOW, upstream), Admission::Queued);
         let asked = arrive(&mut port, 2, &[1, 1]);
-        assert_eq!(asked, [Action::PressBlock], "{order:?}");
+        assert_eq!(asked, [Action::CompressBlock], "{order:?}");
         assert_eq!(ids(&port), expected, "{order:?}");
     }
 }
 
 #[test]
-fn single_packets_are_pressed_from_beyond_the_lead() {
+fn single_packets_are_compressed_from_beyond_the_lead() {
     let mut port = port_of(Scheme::blocks(Gather::Packet, 1, 2));
     assert_eq!(arrive(&mut port, 0, &[1, 2, 3]), []);
-    assert_eq!(arrive(&mut port, 3, &[4]), [Action::Press(PacketId(2))]);
-    assert_eq!(finish(&mut port, Outcome::Smaller(1400)), [Action::Press(PacketId(3))]);
+    assert_eq!(arrive(&mut port, 3, &[4]), [Action::Compress(PacketId(2))]);
+    assert_eq!(finish(&mut port, Outcome::Smaller(1400)), [Action::Compress(PacketId(3))]);
     assert_eq!(port.frame().units.len(), 0);
 }
 
@@ -265,7 +265,7 @@ fn what_is_put_back_has_bounds() {
 }
 
 #[test]
-fn clearing_leaves_what_is_in_the_press() {
+fn clearing_leaves_what_is_in_the_compress() {
     let mut port = port(2, 0);
     arrive(&mut port, 0, &[1; 4]);
     let mut freed = Vec::new();
@@ -283,7 +283,7 @@ fn m_and_n_can_change_while_packets_wait_but_not_the_groups() {
     assert_eq!(arrive(&mut port, 0, &[1; 8]), []);
     let config = |scheme| PortConfig { scheme, ..port_of(Scheme::none()).config().clone() };
     port.configure(config(Scheme::blocks(Gather::Edge, 3, 2))).unwrap();
-    assert_eq!(actions(&mut port), [Action::PressBlock]);
+    assert_eq!(actions(&mut port), [Action::CompressBlock]);
     assert_eq!(ids(&port), [2, 3, 4]);
     for other in [Scheme::blocks(Gather::Flow, 3, 2), Scheme::none()] {
         assert_eq!(port.configure(config(other)), Err(ConfigError::Occupied));
@@ -322,13 +322,13 @@ struct PlainUnit {
 enum PlainState {
     Raw,
     Fixed,
-    InPress,
+    Compressing,
 }
 
 #[derive(Debug, PartialEq)]
 enum Asked {
     Send(Vec<u32>),
-    Press(Vec<u32>),
+    CompressWhen(Vec<u32>),
 }
 
 impl Plain {
@@ -351,15 +351,15 @@ impl Plain {
         let members = self.block()?;
         let ids = members.iter().map(|&at| self.units[at].ids[0]).collect();
         for at in members {
-            self.units[at].state = PlainState::InPress;
+            self.units[at].state = PlainState::Compressing;
         }
-        Some(Asked::Press(ids))
+        Some(Asked::CompressWhen(ids))
     }
 
     fn sendable(&self) -> Option<usize> {
         let head = self.units.first()?;
         let rules = self.rules();
-        if head.state != PlainState::InPress {
+        if head.state != PlainState::Compressing {
             return Some(0);
         }
         if rules.unfinished == Unfinished::Wait {
@@ -367,12 +367,12 @@ impl Plain {
         }
         let barred =
             |unit: &PlainUnit| rules.order == BlockOrder::Strict && unit.group == head.group;
-        self.units.iter().position(|unit| unit.state != PlainState::InPress && !barred(unit))
+        self.units.iter().position(|unit| unit.state != PlainState::Compressing && !barred(unit))
     }
 
     fn block(&self) -> Option<Vec<usize>> {
-        let is_pressing = self.units.iter().any(|unit| unit.state == PlainState::InPress);
-        if is_pressing || self.slots(&self.units) <= self.lead + self.packets {
+        let is_compressing = self.units.iter().any(|unit| unit.state == PlainState::Compressing);
+        if is_compressing || self.slots(&self.units) <= self.lead + self.packets {
             return None;
         }
         let beyond = (0..self.units.len()).filter(|&at| self.slots(&self.units[..at]) >= self.lead);
@@ -397,17 +397,17 @@ impl Plain {
     }
 
     fn finish(&mut self, smaller: bool) {
-        let in_press = |unit: &PlainUnit| unit.state == PlainState::InPress;
-        let Some(first) = self.units.iter().position(in_press) else { return };
+        let being_compressed = |unit: &PlainUnit| unit.state == PlainState::Compressing;
+        let Some(first) = self.units.iter().position(being_compressed) else { return };
         if !smaller {
-            for unit in self.units.iter_mut().filter(|unit| in_press(unit)) {
+            for unit in self.units.iter_mut().filter(|unit| being_compressed(unit)) {
                 unit.state = PlainState::Fixed;
             }
             return;
         }
-        let ids = self.units.iter().filter(|u| in_press(u)).map(|u| u.ids[0]).collect();
+        let ids = self.units.iter().filter(|u| being_compressed(u)).map(|u| u.ids[0]).collect();
         let group = self.units[first].group;
-        self.units.retain(|unit| !in_press(unit));
+        self.units.retain(|unit| !being_compressed(unit));
         let block = PlainUnit { ids, group, state: PlainState::Fixed };
         match self.rules().place {
             BlockPlace::Front => self.units.insert(first, block),
@@ -418,8 +418,8 @@ impl Plain {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Arrive { group: u64, pressed: bool },
-    Pressed { smaller: bool },
+    Arrive { group: u64, compressed: bool },
+    Compressed { smaller: bool },
     LinkReady,
     PutBack { packets: u32 },
 }
@@ -427,8 +427,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0u64..4, prop::bool::weighted(0.1))
-            .prop_map(|(group, pressed)| Step::Arrive { group, pressed }),
-        2 => prop::bool::weighted(0.8).prop_map(|smaller| Step::Pressed { smaller }),
+            .prop_map(|(group, compressed)| Step::Arrive { group, compressed }),
+        2 => prop::bool::weighted(0.8).prop_map(|smaller| Step::Compressed { smaller }),
         3 => Just(Step::LinkReady),
         1 => (1u32..4).prop_map(|packets| Step::PutBack { packets }),
     ]
@@ -452,22 +452,22 @@ fn rules() -> impl Strategy<Value = BlockRules> {
 /// Applies a step to both; `next_id` names what arrives.
 fn apply(port: &mut Port, plain: &mut Plain, step: &Step, next_id: &mut u32) {
     match *step {
-        Step::Arrive { group, pressed } => {
-            let arrival = Packet { pressed, ..packet(*next_id, group) };
+        Step::Arrive { group, compressed } => {
+            let arrival = Packet { compressed, ..packet(*next_id, group) };
             let full = !plain.units.is_empty() && plain.slots(&plain.units) + 1 >= 50;
             let queued = port.arrive(NOW, arrival) == Admission::Queued;
             assert_eq!(queued, !full);
             if queued {
-                let state = if pressed { PlainState::Fixed } else { PlainState::Raw };
+                let state = if compressed { PlainState::Fixed } else { PlainState::Raw };
                 let unit = PlainUnit { ids: vec![*next_id], group: Some(group), state };
                 plain.units.push(unit);
             }
             *next_id += 1;
         }
-        Step::Pressed { smaller } => {
+        Step::Compressed { smaller } => {
             if let Some(&first) = port.block().first() {
                 let outcome = if smaller { Outcome::Smaller(900) } else { Outcome::NotSmaller };
-                port.pressed(first, outcome, 600_000);
+                port.compressed(first, outcome, 600_000);
                 plain.finish(smaller);
             }
         }
@@ -513,8 +513,8 @@ proptest! {
             while let Some(action) = port.poll(NOW) {
                 let asked = match action {
                     Action::Send => Asked::Send(frame_ids(&port)),
-                    Action::Press(id) => Asked::Press(vec![id.0]),
-                    Action::PressBlock => Asked::Press(ids(&port)),
+                    Action::Compress(id) => Asked::CompressWhen(vec![id.0]),
+                    Action::CompressBlock => Asked::CompressWhen(ids(&port)),
                     Action::Drop(..) => panic!("blocks are not dropped"),
                 };
                 prop_assert_eq!(Some(asked), plain.poll());
@@ -555,17 +555,17 @@ proptest! {
         let (mut sent, mut fences) = (Vec::new(), Vec::new());
         for (id, step) in (0..).zip(&steps) {
             match *step {
-                Step::Arrive { group, pressed } => {
-                    let group = if pressed { Packet::ANY_GROUP } else { group };
-                    if pressed {
+                Step::Arrive { group, compressed } => {
+                    let group = if compressed { Packet::ANY_GROUP } else { group };
+                    if compressed {
                         fences.push(id);
                     }
-                    let _ = port.arrive(NOW, Packet { pressed, ..packet(id, group) });
+                    let _ = port.arrive(NOW, Packet { compressed, ..packet(id, group) });
                 }
-                Step::Pressed { smaller } => {
+                Step::Compressed { smaller } => {
                     if let Some(&first) = port.block().first() {
                         let smaller = if smaller { Outcome::Smaller(900) } else { Outcome::NotSmaller };
-                        port.pressed(first, smaller, 600_000);
+                        port.compressed(first, smaller, 600_000);
                     }
                 }
                 Step::LinkReady | Step::PutBack { .. } => port.link_ready(),

@@ -2,7 +2,7 @@
 //!
 //! Each buffer i has a timer T_i. A packet goes to the buffer with the largest T_i that is not
 //! longer than its W; if even T_1 is longer, to the first, without a promise. The timer of a
-//! buffer runs from the arrival of the packet at its head, and is taken anew from the next
+//! buffer runs from the arrival of the packet at its head, and is taken again from the next
 //! head after each chunk.
 //!
 //! When the link is free, the first buffer whose timer has expired is served; only if there is
@@ -142,7 +142,7 @@ impl Buffers {
         }
     }
 
-    /// Sets timer and fullness of a buffer anew after packets left it.
+    /// Sets timer and fullness of a buffer again after packets left it.
     fn rearm(&mut self, at: usize) {
         let buffer = &mut self.buffers[at];
         buffer.expires = buffer.expiry();

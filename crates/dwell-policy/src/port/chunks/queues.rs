@@ -100,7 +100,7 @@ impl ChunkQueues {
         (self.packets, self.bytes) = (0, 0);
     }
 
-    /// Verifies the invariants by counting everything anew.
+    /// Verifies the invariants by counting everything again.
     ///
     /// # Panics
     /// If an invariant is broken.

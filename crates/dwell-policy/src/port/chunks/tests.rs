@@ -58,7 +58,7 @@ impl Bench {
             self.next_id += 1;
             self.chunks.arrive(
                 arrived,
-                Entry { id, bytes, unit_bytes: bytes, pressed: false, arrived, deadline },
+                Entry { id, bytes, unit_bytes: bytes, compressed: false, arrived, deadline },
             );
         }
         self.chunks.assert_invariants();
@@ -208,7 +208,7 @@ fn chumq_serves_the_expired_first_then_the_full_each_from_the_first_buffer() {
 }
 
 #[test]
-fn chumq_takes_the_timer_anew_from_the_next_head() {
+fn chumq_takes_the_timer_again_from_the_next_head() {
     let mut bench = Bench::chumq(false);
     bench.arrive(0, 225, 40, 50);
     bench.arrive(30, 1, 40, 50);
@@ -390,7 +390,7 @@ impl Model {
                 id: PacketId(id),
                 bytes,
                 unit_bytes: bytes + 2,
-                pressed: false,
+                compressed: false,
                 arrived: self.now,
                 deadline: self.now + HOLDS_US[flow] * MICRO_NS,
             },
@@ -500,7 +500,7 @@ fn packet(id: u32, bytes: u32, flow: usize) -> Packet {
         flow: flow as u64,
         group: 0,
         hold_ns: HOLDS_US[flow] * MICRO_NS,
-        pressed: false,
+        compressed: false,
     }
 }
 
@@ -547,7 +547,7 @@ fn each_queue_drops_its_own_tail() {
 
 #[derive(Clone, Debug)]
 enum PortStep {
-    Arrive { flow: usize, bytes: u32, pressed: bool },
+    Arrive { flow: usize, bytes: u32, compressed: bool },
     Wait { ns: u64 },
     LinkReady,
     LinkBusy,
@@ -558,7 +558,7 @@ enum PortStep {
 fn port_step() -> impl Strategy<Value = PortStep> {
     prop_oneof![
         20 => (0..HOLDS_US.len(), 1u32..3000, prop::bool::weighted(0.1))
-            .prop_map(|(flow, bytes, pressed)| PortStep::Arrive { flow, bytes, pressed }),
+            .prop_map(|(flow, bytes, compressed)| PortStep::Arrive { flow, bytes, compressed }),
         10 => (0u64..60_000).prop_map(|ns| PortStep::Wait { ns }),
         10 => Just(PortStep::LinkReady),
         2 => Just(PortStep::LinkBusy),
@@ -604,7 +604,7 @@ proptest! {
         units_max in 2u32..50,
     ) {
         let frame = FrameCost {
-            frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
+            frame_bytes: 42, raw_unit_bytes: 2, compressed_unit_bytes: 5,
             units_bytes_max: 4_000, unit_bytes_named: 1_000, units_max,
             fragment_bytes: 0,
         fragment_spare_bytes: 0,
@@ -616,10 +616,10 @@ proptest! {
         let mut model = Model::default();
         for step in &steps {
             match *step {
-                PortStep::Arrive { flow, bytes, pressed } => {
+                PortStep::Arrive { flow, bytes, compressed } => {
                     let id = model.next_id;
                     model.next_id += 1;
-                    let arrival = Packet { pressed, ..packet(id, bytes, flow) };
+                    let arrival = Packet { compressed, ..packet(id, bytes, flow) };
                     if port.arrive(model.now, arrival) == Admission::Queued {
                         model.waiting.insert(id, (flow, bytes));
                     }

@@ -11,14 +11,14 @@ use crate::estimate::{Estimate, Estimates, LearnedConfig, Ratio};
 use crate::packet::{Packet, PacketId};
 use crate::port::{Admission, Outcome, Port, PutBack};
 use crate::scheme::{
-    BlockOrder, BlockPlace, BlockRules, BlockSlots, Gather, PRESETS, Passing, Press, Scheme,
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, CompressWhen, Gather, PRESETS, Passing, Scheme,
     Trigger, Unfinished,
 };
 
 #[derive(Clone, Debug)]
 enum Step {
-    Arrive { bytes: u32, flow: u64, pressed: bool },
-    Pressed { keep_percent: u32, took_ns: u64 },
+    Arrive { bytes: u32, flow: u64, compressed: bool },
+    Compressed { keep_percent: u32, took_ns: u64 },
     LinkReady,
     LinkBusy,
     PutBack,
@@ -29,11 +29,11 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        10 => (1u32..3000, 0u64..4, prop::bool::weighted(0.1)).prop_map(|(bytes, flow, pressed)| {
-            Step::Arrive { bytes, flow: flow << 40 | flow, pressed }
+        10 => (1u32..3000, 0u64..4, prop::bool::weighted(0.1)).prop_map(|(bytes, flow, compressed)| {
+            Step::Arrive { bytes, flow: flow << 40 | flow, compressed }
         }),
         4 => (0u32..130, 0u64..1_000_000)
-            .prop_map(|(keep_percent, took_ns)| Step::Pressed { keep_percent, took_ns }),
+            .prop_map(|(keep_percent, took_ns)| Step::Compressed { keep_percent, took_ns }),
         4 => Just(Step::LinkReady),
         1 => Just(Step::LinkBusy),
         1 => Just(Step::PutBack),
@@ -64,7 +64,7 @@ fn setting() -> impl Strategy<Value = Setting> {
             order: if strict { BlockOrder::Strict } else { BlockOrder::Loose },
             unfinished: if wait { Unfinished::Wait } else { Unfinished::Pass },
             slots: if heavy { BlockSlots::PerPacket } else { BlockSlots::One },
-            passing: if pass { Passing::PressedPass } else { Passing::InOrder },
+            passing: if pass { Passing::CompressedPass } else { Passing::InOrder },
         },
     )
 }
@@ -107,11 +107,11 @@ impl Setting {
         if matches!(scheme.trigger, Trigger::Waiting { .. }) {
             return Some((held.flow, false));
         }
-        match (scheme.press, self.passing, self.order) {
-            (Press::Threshold, _, BlockOrder::Loose) => None,
-            (Press::Threshold, _, BlockOrder::Strict) => Some((held.flow, false)),
+        match (scheme.compress, self.passing, self.order) {
+            (CompressWhen::Threshold, _, BlockOrder::Loose) => None,
+            (CompressWhen::Threshold, _, BlockOrder::Strict) => Some((held.flow, false)),
             (_, Passing::InOrder, _) => Some((0, false)),
-            (_, Passing::PressedPass, _) => Some((0, held.pressed_before)),
+            (_, Passing::CompressedPass, _) => Some((0, held.compressed_before)),
         }
     }
 }
@@ -136,7 +136,7 @@ fn hold_ns(flow: u64) -> u64 {
 struct Held {
     bytes: u32,
     flow: u64,
-    pressed_before: bool,
+    compressed_before: bool,
     /// It came in order, and waits in it: it is no unit that was put back.
     in_order: bool,
 }
@@ -145,12 +145,12 @@ struct Held {
 struct Model {
     setting: Setting,
     next_id: u32,
-    in_press: Option<(PacketId, u32)>,
+    being_compressed: Option<(PacketId, u32)>,
     held: HashMap<u32, Held>,
-    pressed: HashSet<u32>,
+    compressed: HashSet<u32>,
     last_sent: HashMap<(u64, bool), u32>,
-    /// The last unit that was pressed here and sent.
-    sent_pressed: Option<(Vec<FramePacket>, u32)>,
+    /// The last unit that was compressed here and sent.
+    sent_compressed: Option<(Vec<FramePacket>, u32)>,
 }
 
 impl Model {
@@ -158,19 +158,19 @@ impl Model {
         Self {
             setting,
             next_id: 0,
-            in_press: None,
+            being_compressed: None,
             held: HashMap::new(),
-            pressed: HashSet::new(),
+            compressed: HashSet::new(),
             last_sent: HashMap::new(),
-            sent_pressed: None,
+            sent_compressed: None,
         }
     }
 
     fn drain(&mut self, port: &mut Port, now: Instant) {
         while let Some(action) = port.poll(now) {
             match action {
-                Action::Press(id) => self.press(&[id]),
-                Action::PressBlock => self.press(port.block()),
+                Action::Compress(id) => self.compress(&[id]),
+                Action::CompressBlock => self.compress(port.block()),
                 Action::Send => self.sent(port),
                 Action::Drop(id, reason) => {
                     assert_eq!(reason, DropReason::QueuePackets);
@@ -185,12 +185,12 @@ impl Model {
         port.assert_invariants();
     }
 
-    fn press(&mut self, ids: &[PacketId]) {
-        assert!(self.in_press.is_none(), "two units in the press");
+    fn compress(&mut self, ids: &[PacketId]) {
+        assert!(self.being_compressed.is_none(), "two units being compressed");
         for id in ids {
-            assert!(self.pressed.insert(id.0), "pressed twice");
+            assert!(self.compressed.insert(id.0), "compressed twice");
         }
-        self.in_press = Some((ids[0], ids.iter().map(|id| self.held[&id.0].bytes).sum()));
+        self.being_compressed = Some((ids[0], ids.iter().map(|id| self.held[&id.0].bytes).sum()));
     }
 
     fn sent(&mut self, port: &Port) {
@@ -210,8 +210,8 @@ impl Model {
             for packet in &packets {
                 self.packet_sent(scheme, packet);
             }
-            if unit.pressed_here {
-                self.sent_pressed = Some((packets, unit.bytes));
+            if unit.compressed_here {
+                self.sent_compressed = Some((packets, unit.bytes));
             }
         }
         assert!(followers.next().is_none(), "a follower of no unit");
@@ -230,13 +230,15 @@ impl Model {
 
     fn apply(&mut self, port: &mut Port, now: Instant, step: &Step) {
         match *step {
-            Step::Arrive { bytes, flow, pressed } => self.arrive(port, now, (bytes, flow, pressed)),
-            Step::Pressed { keep_percent, took_ns } => {
-                if let Some((id, bytes)) = self.in_press.take() {
+            Step::Arrive { bytes, flow, compressed } => {
+                self.arrive(port, now, (bytes, flow, compressed))
+            }
+            Step::Compressed { keep_percent, took_ns } => {
+                if let Some((id, bytes)) = self.being_compressed.take() {
                     let to = bytes * keep_percent / 100;
                     let outcome =
                         if to < bytes { Outcome::Smaller(to) } else { Outcome::NotSmaller };
-                    port.pressed(id, outcome, took_ns);
+                    port.compressed(id, outcome, took_ns);
                 }
             }
             Step::LinkReady => port.link_ready(),
@@ -263,26 +265,31 @@ impl Model {
         }
     }
 
-    fn arrive(&mut self, port: &mut Port, now: Instant, (bytes, flow, pressed): (u32, u64, bool)) {
+    fn arrive(
+        &mut self,
+        port: &mut Port,
+        now: Instant,
+        (bytes, flow, compressed): (u32, u64, bool),
+    ) {
         let id = self.next_id;
         self.next_id += 1;
-        if pressed {
-            self.pressed.insert(id);
+        if compressed {
+            self.compressed.insert(id);
         }
         let (group, hold_ns) = (flow % 3, hold_ns(flow));
-        let arrival = Packet { bytes, flow, group, hold_ns, pressed, ..packet(id) };
+        let arrival = Packet { bytes, flow, group, hold_ns, compressed, ..packet(id) };
         if port.arrive(now, arrival) == Admission::Queued {
-            let held = Held { bytes, flow, pressed_before: pressed, in_order: true };
+            let held = Held { bytes, flow, compressed_before: compressed, in_order: true };
             self.held.insert(id, held);
         }
     }
 
     fn put_back(&mut self, port: &mut Port, now: Instant) {
-        let Some((packets, bytes)) = self.sent_pressed.take() else { return };
+        let Some((packets, bytes)) = self.sent_compressed.take() else { return };
         if port.put_back(now, PutBack { packets: &packets, bytes }) == Admission::Queued {
             for packet in packets {
                 let bytes = packet.original_bytes;
-                let held = Held { bytes, flow: 0, pressed_before: false, in_order: false };
+                let held = Held { bytes, flow: 0, compressed_before: false, in_order: false };
                 self.held.insert(packet.id.0, held);
             }
         }
@@ -303,7 +310,7 @@ proptest! {
         learned in any::<bool>(),
     ) {
         let frame = FrameCost {
-            frame_bytes: 42, raw_unit_bytes: 2, pressed_unit_bytes: 5,
+            frame_bytes: 42, raw_unit_bytes: 2, compressed_unit_bytes: 5,
             units_bytes_max: 1_430, fragment_bytes, fragment_spare_bytes: 6, unit_bytes_named: 1_000, units_max,
         };
         let limit = QueueLimit { packets, bytes, ..QueueLimit::default() };

@@ -19,7 +19,7 @@ const GAIN_MIN: f64 = -0.4;
 const GAIN_MAX: f64 = 0.25;
 /// The first step upwards; each one that meets no queue is followed by one twice as large.
 const GAIN_UP: f64 = 0.04;
-/// A step that was not taken after this has to be begun anew.
+/// A step that was not taken after this has to be begun again.
 const STEP_LAGS: u64 = 6;
 /// So many such steps in a row, 14 times the rate in all, and there is no bottleneck.
 const STEPS_MAX: u32 = 14;
@@ -189,11 +189,11 @@ impl Held {
             self.proof = None;
             return Verdict::Ours;
         }
-        let anew = Proof { since: look.now, queue_ns: look.queue_ns };
-        let proof = self.proof.get_or_insert(anew);
+        let fresh = Proof { since: look.now, queue_ns: look.queue_ns };
+        let proof = self.proof.get_or_insert(fresh);
         let is_longer = look.queue_ns > proof.queue_ns.saturating_add(proof.queue_ns / 4);
         if look.queue_ns <= proof.queue_ns / 2 || is_longer {
-            *proof = anew;
+            *proof = fresh;
         }
         let took_ns = look.now.since_ns(proof.since);
         let is_late = took_ns > PROOF_NS + PROOF_LAGS * look.lag_ns;

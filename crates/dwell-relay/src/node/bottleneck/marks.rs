@@ -47,7 +47,7 @@ impl Marks {
         self.next_at = now + self.spacing_ns.max(SPACING_NS_MIN);
     }
 
-    /// No report told of any of them yet: the way is long, or its queue is. Every second one is
+    /// No report named any of them yet: the way is long, or its queue is. Every second one is
     /// enough then, and they must reach further back.
     fn thin(&mut self) {
         let mut keep = true;

@@ -46,7 +46,7 @@ fn assert_follows(terms: &Terms, what: &str) {
 fn a_link_beyond_is_found_and_followed() {
     let terms = Terms { link: steps(), ..Terms::default() };
     assert_follows(&terms, "plain");
-    // Without reports the same link has a queue that nobody presses.
+    // Without reports the same link has a queue that nobody compresses.
     let mut deaf = Model::new(&Terms { listens: false, ..terms });
     assert!(deaf.watch(3_000, 10_000).queue_ns(0.5) > 50 * MILLI_NS);
 }

@@ -9,7 +9,7 @@ use super::harness::{Net, Traffic, config, config_with, good_link, pair};
 
 /// Twenty seconds of 15 Mbit/s from one end, over what is 10 Mbit/s somewhere; what the sender and
 /// the receiver say then.
-fn pressed_hard(rate: &str, link: &LinkSpec, seed: u64) -> (PeerStatus, PeerStatus, Net) {
+fn compressed_hard(rate: &str, link: &LinkSpec, seed: u64) -> (PeerStatus, PeerStatus, Net) {
     let lines = "scheme = \"packet\"\nqueue_time = \"50ms\"";
     let configs = [0, 1].map(|end| config_with(end, true, rate, lines));
     let mut net = Net::new(&configs, link, seed);
@@ -28,29 +28,29 @@ fn at(ms: u64) -> dwell_base::Instant {
 fn the_queue_becomes_ours() {
     let link = good_link().with_rate(Rate::from_mbps(8));
     for seed in 1..=3 {
-        let (auto, _, net) = pressed_hard("auto", &link, seed);
+        let (auto, _, net) = compressed_hard("auto", &link, seed);
         let found = auto.bottleneck_bps.expect("a bottleneck was found");
         assert!(found.abs_diff(8_000_000) < 800_000, "{found} of 8,000,000");
-        assert!(auto.tx.pressed.packets > 1_000, "{:?}", auto.tx);
+        assert!(auto.tx.compressed.packets > 1_000, "{:?}", auto.tx);
         assert!(auto.beyond_ns.is_some_and(|ns| ns < 50 * MILLI_NS), "{:?}", auto.beyond_ns);
         net.assert_nothing_altered_or_doubled();
-        let (local, ..) = pressed_hard("local", &link, seed);
+        let (local, ..) = compressed_hard("local", &link, seed);
         assert_eq!(local.bottleneck_bps, None);
-        assert_eq!(local.tx.pressed.packets, 0, "nothing waits where it could be pressed");
+        assert_eq!(local.tx.compressed.packets, 0, "nothing waits where it could be compressed");
     }
 }
 
 #[test]
 fn a_path_with_room_is_not_slowed_down() {
     let link = good_link().with_rate(Rate::from_mbps(100)).with_jitter_ns(4 * MILLI_NS);
-    let (auto, ..) = pressed_hard("auto", &link, 1);
+    let (auto, ..) = compressed_hard("auto", &link, 1);
     assert_eq!((auto.bottleneck_bps, auto.tx.dropped_total().packets), (None, 0));
 }
 
 #[test]
-fn the_peer_s_queue_and_losses_are_told() {
+fn the_peer_s_queue_and_losses_are_reported() {
     let link = good_link().with_rate(Rate::from_mbps(8)).with_loss(0.02);
-    let (from, _, _) = pressed_hard("auto", &link, 1);
+    let (from, _, _) = compressed_hard("auto", &link, 1);
     let lost = from.tx.peer_lost_datagrams;
     let all = from.tx.peer_got_datagrams + lost;
     assert!(lost * 50 > all / 2 && lost * 50 < all * 10, "{lost} of {all}");
@@ -58,15 +58,15 @@ fn the_peer_s_queue_and_losses_are_told() {
 }
 
 #[test]
-fn a_queue_is_told_to_the_other_end() {
+fn a_queue_is_reported_to_the_other_end() {
     let configs = [0, 1].map(|end| config(end, true, "2mbit", "none"));
     let mut net = Net::new(&configs, &good_link(), 1);
     net.run_to(1_000);
-    // More than the one end can send; the other sends a little, and is told of what came.
+    // More than the one end can send; the other sends a little, and is notified of what came.
     net.net.with_node(net.ends[0], |end, _, _| end.source(at(1_000), 10_000, MILLI_NS));
     net.net.with_node(net.ends[1], |end, _, _| end.source(at(1_000), 100, 80 * MILLI_NS));
     net.run_to(8_000);
-    let there = net.end(1).peer().rx.reported.expect("it was told what came");
+    let there = net.end(1).peer().rx.reported.expect("it was notified what came");
     assert!(there.waiting_bytes > 10_000, "{there:?}");
     assert!(there.waiting_ns > 40 * MILLI_NS, "{there:?}");
 }
@@ -93,7 +93,7 @@ fn classes_are_counted() {
         assert_eq!(sum(&|class| class.arrived.packets), from.tx.arrived.packets);
         assert_eq!(sum(&|class| class.sent.packets), from.tx.sent.packets);
         assert_eq!(sum(&|class| class.sent.bytes), from.tx.sent.bytes);
-        assert_eq!(sum(&|class| class.pressed.packets), from.tx.pressed.packets, "{scheme}");
+        assert_eq!(sum(&|class| class.compressed.packets), from.tx.compressed.packets, "{scheme}");
         // Blocks take in what single packets leave out.
         assert!(from.tx.bypassed.values().sum::<u64>() > 0 || scheme != "packet", "{scheme}");
         for (reason, count) in &from.tx.bypassed {
@@ -101,7 +101,7 @@ fn classes_are_counted() {
         }
         assert_eq!(sum(&|class| class.dropped.values().sum()), from.tx.dropped_total().packets);
         assert_eq!(sum(&|class| class.sojourn.count), from.tx.sojourn.count);
-        assert!(from.tx.pressed.packets > 500 && from.tx.dropped_total().packets > 100);
+        assert!(from.tx.compressed.packets > 500 && from.tx.dropped_total().packets > 100);
         let received: u64 = to.traffic.iter().map(|class| class.received.packets).sum();
         assert_eq!(received, to.rx.packets.packets);
         assert!(to.traffic.iter().all(|class| class.received.packets > 500));

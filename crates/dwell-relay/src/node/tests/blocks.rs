@@ -31,7 +31,7 @@ fn blocks_arrive_whole_and_flows_keep_their_order() {
         "scheme = \"edge\"",
         "scheme = \"edge\"\nblock_bytes = 60000\nqueue_time = \"1s\"",
         "scheme = \"edge\"\nblock_packets = 5",
-        "scheme = \"edge\"\nregroup = false",
+        "scheme = \"edge\"\ncolumnar = false",
         "scheme = \"flow\"\nblock_packets = 3\nblock_lead = 0",
     ] {
         for sealed in [true, false] {
@@ -45,8 +45,8 @@ fn blocks_arrive_whole_and_flows_keep_their_order() {
                 assert_eq!(net.end(side).node.store.len(), 0, "every place is free again");
                 assert_eq!(from.tx.sent.packets, to.rx.packets.packets, "{lines}");
                 assert_eq!(from.tx.sent.bytes, to.rx.packets.bytes);
-                assert_eq!(from.tx.pressed.packets, to.rx.pressed);
-                assert!(to.rx.blocks > 5 && to.rx.blocks < to.rx.pressed / 2, "{lines}: {to:?}");
+                assert_eq!(from.tx.compressed.packets, to.rx.compressed);
+                assert!(to.rx.blocks > 5 && to.rx.blocks < to.rx.compressed / 2, "{lines}: {to:?}");
                 assert_eq!(to.rx.malformed + to.rx.decode_failed + to.rx.not_allowed, 0);
                 assert!(to.rx.dropped_records.values().all(|&count| count == 0));
                 if lines.contains("edge") || lines.contains("-pair") {
@@ -70,7 +70,7 @@ fn the_port_knows_what_goes_on_the_link() {
 }
 
 #[test]
-fn more_is_gained_the_more_is_pressed_together() {
+fn more_is_gained_the_more_is_compressed_together() {
     let text = Traffic { random: 0.2, payload_max: 500, ..MANY };
     let ratio = |scheme: &str| {
         let mut net = pair_with(&format!("scheme = \"{scheme}\""), true, &good_link(), 3);
@@ -88,8 +88,8 @@ fn more_is_gained_the_more_is_pressed_together() {
 #[test]
 fn headers_side_by_side_take_less() {
     let small = Traffic { random: 0.0, payload_max: 100, ..MANY };
-    let ratio = |regroup: bool| {
-        let lines = format!("scheme = \"edge\"\nregroup = {regroup}");
+    let ratio = |columnar: bool| {
+        let lines = format!("scheme = \"edge\"\ncolumnar = {columnar}");
         let mut net = pair_with(&lines, true, &good_link(), 9);
         net.run_to(100);
         net.set_traffic(small);
@@ -97,7 +97,7 @@ fn headers_side_by_side_take_less() {
         net.run_to(3_000);
         net.assert_nothing_altered_or_doubled();
         net.assert_flows_in_order();
-        net.end(0).peer().tx.pressed_ratio().expect("something was pressed")
+        net.end(0).peer().tx.compressed_ratio().expect("something was compressed")
     };
     let (with, without) = (ratio(true), ratio(false));
     assert!(with < without, "{with} against {without}");
@@ -114,8 +114,8 @@ fn packets_that_are_too_small_alone_are_worth_it_together() {
     net.assert_nothing_altered_or_doubled();
     net.assert_flows_in_order();
     let tx = net.end(0).peer().tx;
-    assert!(tx.pressed.packets > 2_000, "{tx:?}");
-    assert!(tx.pressed_ratio() < Some(0.5), "{:?}", tx.pressed_ratio());
+    assert!(tx.compressed.packets > 2_000, "{tx:?}");
+    assert!(tx.compressed_ratio() < Some(0.5), "{:?}", tx.compressed_ratio());
 }
 
 /// As many bytes as fit into 64 datagrams of 576, or a few more.
@@ -129,7 +129,7 @@ fn a_peer_that_takes_short_datagrams_only_gets_what_fits_into_64_of_them() {
     for id in net.ends {
         net.net.with_node(id, |end, _, _| end.node.set_path_datagram_max(0, 576));
     }
-    // Blocks that shrink by a little: as long as they may be, pressed.
+    // Blocks that shrink by a little: as long as they may be, compressed.
     overload(&mut net, 200, Traffic { payload_max: 480, random: 0.9, ..MANY });
     net.assert_nothing_altered_or_doubled();
     for side in [0, 1] {
@@ -139,16 +139,16 @@ fn a_peer_that_takes_short_datagrams_only_gets_what_fits_into_64_of_them() {
         assert_eq!(from.tx.send_errors["unwritten"], 0);
         assert_eq!(from.tx.sent.packets, to.rx.packets.packets);
         assert_eq!(to.rx.malformed, 0);
-        // Many parts, so that more would have been too many; and nothing was pressed in vain.
-        // Rearranged headers may take a little more room before they are pressed.
+        // Many parts, so that more would have been too many; and nothing was compressed in vain.
+        // Rearranged headers may take a little more room before they are compressed.
         assert!((40..=64).contains(&end.parts_max), "{} parts", end.parts_max);
-        let given = end.env.pressed_bytes_max;
-        assert!((25_000..=CUT_BYTES + 500).contains(&given), "{given} bytes were pressed");
+        let given = end.env.compressed_bytes_max;
+        assert!((25_000..=CUT_BYTES + 500).contains(&given), "{given} bytes were compressed");
     }
 }
 
 #[test]
-fn a_block_in_the_press_that_a_narrower_path_does_not_take_is_sent_raw() {
+fn a_block_in_the_compress_that_a_narrower_path_does_not_take_is_sent_raw() {
     // Shrinks, but not to what 64 datagrams of 576 bytes take.
     const LONG_BYTES: usize = 41_000;
     let lines = "scheme = \"edge\"\nblock_bytes = 60000\nqueue_time = \"2s\"";
@@ -288,7 +288,7 @@ fn a_slow_worker_delays_blocks_and_loses_none() {
 }
 
 #[test]
-fn a_block_in_the_press_of_a_peer_that_is_gone_leaves_nothing_behind() {
+fn a_block_in_the_compress_of_a_peer_that_is_gone_leaves_nothing_behind() {
     let mut net = pair_with("scheme = \"edge\"\nblock_packets = 4", true, &good_link(), 6);
     net.run_to(1_000);
     net.net.with_node(net.ends[0], |end, _, _| end.env.worker = Some(Vec::new()));
@@ -342,7 +342,7 @@ fn another_scheme_begins_when_what_waits_has_left() {
     net.run_to(8_000);
     let blocks = net.end(1).peer().rx.blocks;
     net.run_to(9_000);
-    assert_eq!(net.end(1).peer().rx.blocks, blocks, "packets are pressed one by one now");
+    assert_eq!(net.end(1).peer().rx.blocks, blocks, "packets are compressed one by one now");
     assert!(net.end(0).peer().tx.dropped["cleared"].packets > 0);
 }
 

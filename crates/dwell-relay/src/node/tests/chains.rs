@@ -1,4 +1,4 @@
-//! Nodes between others: what came pressed goes on unopened.
+//! Nodes between others: what came compressed goes on unopened.
 
 use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS};
@@ -46,7 +46,7 @@ fn the_middle_opens_nothing_and_the_ends_have_all() {
         "service",
         "host-pair",
         "edge",
-        "edge\"\nregroup = false #",
+        "edge\"\ncolumnar = false #",
         "edge\"\nblock_bytes = 30000 #",
     ] {
         let lines = scheme(name);
@@ -59,14 +59,14 @@ fn the_middle_opens_nothing_and_the_ends_have_all() {
         let middle = row.station(1);
         let [left, right] = [0, 1].map(|peer| middle.peer(peer));
         assert!(left.rx.carried.packets > 20, "{name}: {:?}", left.rx);
-        assert_eq!((left.rx.pressed, middle.routed), (0, 0), "{name}: nothing was opened");
+        assert_eq!((left.rx.compressed, middle.routed), (0, 0), "{name}: nothing was opened");
         assert!(left.rx.forwarded.packets > 5, "{name}: {:?}", left.rx);
         assert_eq!(right.tx.carried, left.rx.carried);
         // What the other end sent to the middle was for it; what was for the first end was not.
-        assert!(right.rx.pressed > 5 && right.rx.carried.packets > 5, "{name}: {:?}", right.rx);
+        assert!(right.rx.compressed > 5 && right.rx.carried.packets > 5, "{name}: {:?}", right.rx);
         let end = row.station(2).peer(0);
-        assert!(end.rx.pressed > 20, "{name}: {:?}", end.rx);
-        let bypassed = right.tx.bypassed["already_pressed"];
+        assert!(end.rx.compressed > 20, "{name}: {:?}", end.rx);
+        let bypassed = right.tx.bypassed["already_compressed"];
         assert_eq!(bypassed, right.tx.carried.packets, "{name}: {:?}", right.tx);
     }
 }
@@ -87,7 +87,7 @@ fn hostile_links_do_no_harm() {
             assert!(late <= at_most, "{name}, {seed}: {late} of {came} late");
             let left = row.station(1).peer(0);
             assert!(left.rx.carried.packets > 20, "{name}: {:?}", left.rx);
-            assert_eq!((left.rx.pressed, row.station(1).routed), (0, 0), "{name}");
+            assert_eq!((left.rx.compressed, row.station(1).routed), (0, 0), "{name}");
         }
     }
 }
@@ -139,7 +139,7 @@ fn whatever_the_schemes_all_packets_are_what_they_were() {
 }
 
 #[test]
-fn the_middle_presses_what_came_raw() {
+fn the_middle_compresses_what_came_raw() {
     for name in ["packet", "edge", "flow"] {
         let lines = scheme(name);
         let mut row = row(["scheme = \"none\"", &lines, &lines], &link(), 2);
@@ -152,13 +152,13 @@ fn the_middle_presses_what_came_raw() {
         let (left, right) = (row.station(1).peer(0), row.station(1).peer(1));
         assert_eq!((left.rx.carried.packets, row.station(1).routed), (0, 0));
         assert_eq!(left.rx.forwarded.packets, right.tx.arrived.packets);
-        assert!(right.tx.pressed.packets > 100, "{name}: {:?}", right.tx);
-        assert!(came > 1_000 && row.station(2).peer(0).rx.pressed > 100);
+        assert!(right.tx.compressed.packets > 100, "{name}: {:?}", right.tx);
+        assert!(came > 1_000 && row.station(2).peer(0).rx.compressed > 100);
     }
 }
 
 #[test]
-fn every_scheme_passes_on_what_is_pressed() {
+fn every_scheme_passes_on_what_is_compressed() {
     let class = "\n[[class]]\nname = \"held\"\nmax_wait = \"20ms\"\nprotocols = [\"udp\"]\n";
     for (name, class, carries) in [
         ("none", "", true),
@@ -166,7 +166,7 @@ fn every_scheme_passes_on_what_is_pressed() {
         ("chumq", "", true),
         ("chutq-dcf+cea", "", true),
         ("basicq", class, true),
-        // Nobody knows for how long what is pressed may be held back.
+        // Nobody knows for how long what is compressed may be held back.
         ("chumq", class, false),
         ("chutq-tpf", class, false),
     ] {
@@ -187,7 +187,7 @@ fn every_scheme_passes_on_what_is_pressed() {
         assert!(came > 2_000, "{name}{class}: {came}");
         let left = row.station(1).peer(0);
         assert_eq!(left.rx.carried.packets > 20, carries, "{name}{class}: {:?}", left.rx);
-        assert_eq!(left.rx.pressed > 20, !carries, "{name}{class}: {:?}", left.rx);
+        assert_eq!(left.rx.compressed > 20, !carries, "{name}{class}: {:?}", left.rx);
         assert_eq!(row.station(1).routed, 0, "{name}{class}: what is restored goes the short way");
     }
 }
@@ -203,7 +203,7 @@ fn without_transit_everything_goes_through_the_kernel() {
     row.assert_accounts();
     let left = row.station(1).peer(0);
     assert_eq!((left.rx.carried.packets, left.rx.forwarded.packets), (0, 0));
-    assert!(left.rx.pressed > 100 && row.station(1).routed > 1_000);
+    assert!(left.rx.compressed > 100 && row.station(1).routed > 1_000);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_block_for_two_peers_is_restored() {
     row.assert_accounts();
     assert!(came > 1_000 && late == 0, "{came}, {late}");
     let hub = row.station(1);
-    assert!(hub.peer(0).rx.pressed > 100, "{:?}", hub.peer(0).rx);
+    assert!(hub.peer(0).rx.compressed > 100, "{:?}", hub.peer(0).rx);
     assert_eq!(hub.routed, 0);
     assert!(hub.peer(0).rx.forwarded.packets > 500, "{:?}", hub.peer(0).rx);
     // With a prefix for each site the blocks are each for one of them.
@@ -263,7 +263,7 @@ fn a_block_for_two_peers_is_restored() {
     row.run_to(3_000);
     let (_, late) = row.check();
     let hub = row.station(1).peer(0);
-    assert!(late == 0 && hub.rx.pressed == 0 && hub.rx.carried.packets > 50, "{:?}", hub.rx);
+    assert!(late == 0 && hub.rx.compressed == 0 && hub.rx.carried.packets > 50, "{:?}", hub.rx);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn what_is_too_long_for_the_next_link_is_restored() {
     row.assert_accounts();
     assert!(came > 1_500 && late == 0, "{came}, {late}");
     let (left, right) = (row.station(1).peer(0), row.station(1).peer(1));
-    assert!(left.rx.carried.packets > 0 && left.rx.pressed > 200, "{:?}", left.rx);
+    assert!(left.rx.carried.packets > 0 && left.rx.compressed > 200, "{:?}", left.rx);
     assert_eq!(left.rx.forwarded.packets, left.rx.packets.packets, "all others go the short way");
     assert_eq!(row.station(1).routed, 0);
     assert_eq!(right.tx.carried.packets, left.rx.carried.packets);
@@ -299,7 +299,7 @@ fn what_routers_must_answer_is_left_to_the_kernel() {
     row.run_to(1_000);
     let middle = row.station(1);
     assert_eq!((middle.expired, middle.peer(0).rx.forwarded.packets), (50, 0));
-    // Too long for the next link: the sender is told, by way of the link that it came by.
+    // Too long for the next link: the sender is informed, by way of the link that it came by.
     row.with(1, |station| station.node.set_path_datagram_max(1, 900));
     let long = Traffic { payload_max: 1_000, ..MANY };
     row.load(0, Load { packets: 50, full: true, ..load([2, 2], long) });
@@ -326,7 +326,7 @@ fn what_the_next_peer_cannot_decode_is_restored() {
     row.assert_accounts();
     assert!(came > 1_000 && late == 0);
     let left = row.station(1).peer(0);
-    assert!(left.rx.pressed > 100 && left.rx.carried.packets == 0, "{:?}", left.rx);
+    assert!(left.rx.compressed > 100 && left.rx.carried.packets == 0, "{:?}", left.rx);
     assert_eq!(row.station(1).routed, 0);
 }
 
@@ -399,5 +399,5 @@ fn what_is_local_stays() {
     row.assert_accounts();
     let (middle, end) = (row.station(1), row.station(2));
     assert!(middle.came.len() > 400 && end.came.len() > 400);
-    assert!(middle.peer(0).rx.carried.packets > 20 && middle.peer(0).rx.pressed > 20);
+    assert!(middle.peer(0).rx.carried.packets > 20 && middle.peer(0).rx.compressed > 20);
 }

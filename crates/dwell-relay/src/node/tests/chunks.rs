@@ -40,8 +40,8 @@ fn datagrams_are_filled_and_no_packet_comes_late() {
         "chutq-cef",
         "chutq-cef+cea",
     ] {
-        for press in [true, false] {
-            let lines = format!("scheme = \"{scheme}\"\nchunk_press = {press}");
+        for compress in [true, false] {
+            let lines = format!("scheme = \"{scheme}\"\nchunk_compress = {compress}");
             let mut net = chunk_pair(&lines, 1);
             run(&mut net, 2_000, 500 * MICRO_NS);
             net.assert_nothing_altered_or_doubled();
@@ -52,7 +52,7 @@ fn datagrams_are_filled_and_no_packet_comes_late() {
                 assert_eq!(net.end(side).node.store.len(), 0);
                 assert_eq!((from.tx.sent.packets, to.rx.packets.packets), (2_002, 2_002));
                 assert!(from.tx.frames * 8 < from.tx.sent.packets, "{scheme}: {:?}", from.tx);
-                assert_eq!(to.rx.blocks > 0, press, "{scheme}");
+                assert_eq!(to.rx.blocks > 0, compress, "{scheme}");
                 assert_eq!(from.one_way_ns.expect("it was measured") / MILLI_NS, 5);
                 for class in &from.deadlines {
                     assert!(class.packets > 900 && class.hold_ns > 10 * MILLI_NS);
@@ -105,7 +105,8 @@ fn a_way_that_takes_too_long_leaves_nothing_to_hold() {
 
 #[test]
 fn an_overload_shows_as_violations() {
-    let mut net = chunk_pair("scheme = \"chutq-dcf\"\nqueue_time = \"1s\"\nchunk_press = false", 4);
+    let mut net =
+        chunk_pair("scheme = \"chutq-dcf\"\nqueue_time = \"1s\"\nchunk_compress = false", 4);
     run(&mut net, 20_000, 50 * MICRO_NS);
     let peer = net.end(0).peer();
     assert!(peer.tx.balances());
@@ -117,8 +118,8 @@ fn an_overload_shows_as_violations() {
 }
 
 #[test]
-fn what_must_not_be_pressed_is_not() {
-    let class = "[[class]]\nname = \"secret\"\nports = [\"udp/1000-1009\"]\npress = false\n";
+fn what_must_not_be_compressed_is_not() {
+    let class = "[[class]]\nname = \"secret\"\nports = [\"udp/1000-1009\"]\ncompress = false\n";
     for scheme in ["packet", "edge", "all"] {
         let lines = format!("scheme = \"{scheme}\"\n{class}");
         let mut net =
@@ -128,14 +129,14 @@ fn what_must_not_be_pressed_is_not() {
         net.start_sources(100, 400, MILLI_NS);
         net.run_to(5_000);
         let tx = net.end(0).peer().tx;
-        assert!(tx.bypassed["exception"] > 100 && tx.pressed.packets > 50, "{scheme}: {tx:?}");
+        assert!(tx.bypassed["exception"] > 100 && tx.compressed.packets > 50, "{scheme}: {tx:?}");
         net.assert_nothing_altered_or_doubled();
         net.assert_flows_in_order();
     }
 }
 
 #[test]
-fn exceptions_are_not_pressed_in_filled_datagrams_either() {
+fn exceptions_are_not_compressed_in_filled_datagrams_either() {
     let config = |side, exceptions: &[u16]| {
         let lines = format!("scheme = \"chutq-dcf\"\n{CLASSES}");
         let mut config = config_with(side, true, "10mbit", &lines);

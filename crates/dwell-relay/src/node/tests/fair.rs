@@ -37,8 +37,8 @@ impl Env for BusyEnv {
         self.0.unix_ns()
     }
 
-    fn press(&mut self, job: PressJob<'_>) -> Pressing {
-        self.0.press(job)
+    fn compress(&mut self, job: CompressJob<'_>) -> Compression {
+        self.0.compress(job)
     }
 
     fn datagram(&mut self, peer: usize) -> &mut [u8] {
@@ -304,7 +304,7 @@ fn a_jump_of_the_numbers_is_counted_as_one() {
 #[test]
 fn what_a_node_sends_keeps_within_what_a_datagram_may_hold() {
     for scheme in ["all", "packet", "edge", "flow", "service", "basicq"] {
-        for more in ["", "\nblock_bytes = \"60KB\"", "\nregroup = false\nblock_bytes = \"60KB\""] {
+        for more in ["", "\nblock_bytes = \"60KB\"", "\ncolumnar = false\nblock_bytes = \"60KB\""] {
             let lines = format!("scheme = \"{scheme}\"{more}");
             let configs = [0, 1].map(|side| config_with(side, true, "1mbit", &lines));
             let mut net = Net::new(&configs, &good_link(), 3);

@@ -57,8 +57,8 @@ pub(super) struct TestEnv {
     pub(super) worker: Option<Vec<(Ticket, Vec<u8>)>>,
     /// How far the clock that shows UTC is ahead of the other one.
     pub(super) clock_ahead_ns: u64,
-    /// The most bytes that were given to the press at once.
-    pub(super) pressed_bytes_max: usize,
+    /// The most bytes that were given to the compressor at once.
+    pub(super) compressed_bytes_max: usize,
 }
 
 impl Env for TestEnv {
@@ -70,17 +70,17 @@ impl Env for TestEnv {
         self.now.get().as_ns() + self.clock_ahead_ns
     }
 
-    fn press(&mut self, job: PressJob<'_>) -> Pressing {
+    fn compress(&mut self, job: CompressJob<'_>) -> Compression {
         if let Some(worker) = &mut self.worker {
             worker.push((job.ticket, job.packet.to_vec()));
-            return Pressing::Pending;
+            return Compression::Pending;
         }
-        self.pressed_bytes_max = self.pressed_bytes_max.max(job.packet.len());
+        self.compressed_bytes_max = self.compressed_bytes_max.max(job.packet.len());
         // A modelled cost: 2 ns a byte.
         let took_ns = 2 * job.packet.len() as u64;
         match self.compressor.compress(job.packet, job.out) {
-            Ok(len) => Pressing::Done { len, took_ns },
-            Err(_) => Pressing::Failed,
+            Ok(len) => Compression::Done { len, took_ns },
+            Err(_) => Compression::Failed,
         }
     }
 
@@ -141,13 +141,13 @@ pub(super) struct End {
 /// What a source makes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
-    /// Flows, told apart by their ports.
+    /// Flows, distinguished by their ports.
     pub(super) flows: u64,
     /// Every other packet is one of IPv6.
     pub(super) six: bool,
     /// The longest payload.
     pub(super) payload_max: u64,
-    /// The part of the packets that can't be pressed.
+    /// The part of the packets that can't be compressed.
     pub(super) random: f64,
 }
 
@@ -182,7 +182,7 @@ impl TestEnv {
             link_open: true,
             worker: None,
             clock_ahead_ns: 1_700_000_000_000_000_000,
-            pressed_bytes_max: 0,
+            compressed_bytes_max: 0,
         }
     }
 }
@@ -266,7 +266,7 @@ impl End {
         for (ticket, packet) in jobs {
             let mut out = vec![0; packet.len()];
             let len = self.env.compressor.compress(&packet, &mut out).expect("lz4 works");
-            self.node.pressed(ticket, Ok(len.map(|len| &out[..len])), 1_000_000);
+            self.node.compressed(ticket, Ok(len.map(|len| &out[..len])), 1_000_000);
         }
     }
 

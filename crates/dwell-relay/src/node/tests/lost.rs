@@ -112,7 +112,7 @@ fn second_copies_wait_for_a_link_that_takes_no_more_and_go_first() {
         node.pump(env, 0);
         assert_eq!((env.sent.len(), node.peers[0].again.len()), (3, 0));
         assert_eq!(node.peers[0].extra.resent_datagrams, before + 3);
-        // What is not kept any more is told, however far apart; and there is an end to what waits.
+        // What is not kept any more is reported, however far apart; and there is an end to what waits.
         node.peers[0].pacer.blocked(now);
         for far in 0..100 {
             let mut missing = Numbers::default();
@@ -171,7 +171,7 @@ fn a_long_way_makes_nobody_wait() {
 #[test]
 fn a_class_may_be_sent_once_only() {
     for scheme in ["edge", "flow", "chutq-dcf"] {
-        // With half of the ports, what is pressed together mostly has one of them.
+        // With half of the ports, what is compressed together mostly has one of them.
         for ports in ["1000-1019", "1000-1009"] {
             let lines = format!(
                 "scheme = \"{scheme}\"\n[[class]]\nname = \"live\"\nmax_wait = \"40ms\"\n\
@@ -191,7 +191,7 @@ fn a_class_may_be_sent_once_only() {
 /// A block that leaves no room for the mark of a repeat was not kept, though it said so.
 #[test]
 fn every_datagram_with_a_block_can_be_sent_again() {
-    let lines = "scheme = \"flow\"\nregroup = false";
+    let lines = "scheme = \"flow\"\ncolumnar = false";
     let configs = [0, 1].map(|side| config_with(side, false, "1mbit", lines));
     let mut net = Net::new(&configs, &good_link(), 7);
     net.run_to(1_000);
@@ -236,7 +236,7 @@ fn every_datagram_with_a_block_can_be_sent_again() {
     assert_eq!(net.end(1).peer().rx.packets, net.end(0).peer().tx.sent);
 }
 
-/// 0 % was told for minutes while four in ten were lost: only what left the window counted.
+/// 0 % was reported for minutes while four in ten were lost: only what left the window counted.
 #[test]
 fn loss_shows_within_seconds_at_both_ends_and_goes_with_it() {
     for scheme in ["packet", "edge"] {
@@ -247,10 +247,10 @@ fn loss_shows_within_seconds_at_both_ends_and_goes_with_it() {
             net.run_to(10_000);
             let clean = |net: &Net| {
                 for side in [0, 1] {
-                    let (own, told) =
+                    let (own, reported) =
                         (net.end(side).peer().rx.loss, net.end(1 - side).peer().tx.loss);
                     assert_eq!(own.map(|it| it.lost), Some(0), "{scheme}, {seed}");
-                    assert_eq!(told.map(|it| it.lost), Some(0), "{scheme}, {seed}");
+                    assert_eq!(reported.map(|it| it.lost), Some(0), "{scheme}, {seed}");
                 }
             };
             clean(&net);
@@ -260,9 +260,9 @@ fn loss_shows_within_seconds_at_both_ends_and_goes_with_it() {
             for side in [0, 1] {
                 let (there, here) = (net.end(1 - side).peer(), net.end(side).peer());
                 let own = here.rx.loss.expect("datagrams came").ppm;
-                let told = there.tx.loss.expect("reports came").ppm;
+                let reported = there.tx.loss.expect("reports came").ppm;
                 assert!((280_000..500_000).contains(&own), "{scheme}, {seed}: {own}");
-                assert!(own.abs_diff(told) < 120_000, "{scheme}, {seed}: {own}, {told}");
+                assert!(own.abs_diff(reported) < 120_000, "{scheme}, {seed}: {own}, {reported}");
                 let lost = here.rx.lost_datagrams + here.rx.recovered_datagrams;
                 assert!(lost > 50, "{scheme}, {seed}: {:?}", here.rx);
             }

@@ -30,8 +30,8 @@ fn everything_arrives_in_order_over_a_good_link() {
             assert_eq!(from.tx.sent.packets, to.rx.packets.packets);
             assert_eq!(from.tx.sent.bytes, to.rx.packets.bytes);
             assert!(from.rtt_ns >= Some(10 * MILLI_NS), "{:?}", from.rtt_ns);
-            assert_eq!(from.tx.pressed.packets, to.rx.pressed);
-            assert_eq!(from.tx.pressed.packets > 0, scheme != "none", "{scheme}");
+            assert_eq!(from.tx.compressed.packets, to.rx.compressed);
+            assert_eq!(from.tx.compressed.packets > 0, scheme != "none", "{scheme}");
             assert_eq!(to.rx.malformed + to.rx.decode_failed + to.rx.not_allowed, 0);
             let numbers: Vec<u64> =
                 net.end(1 - side).env.delivered.iter().map(|packet| number_of(packet)).collect();
@@ -377,7 +377,7 @@ fn a_result_for_a_peer_that_is_gone_is_nobodys() {
 }
 
 #[test]
-fn another_codec_while_a_packet_is_in_the_press_is_told_apart() {
+fn another_codec_while_a_packet_is_in_the_compress_is_distinguished() {
     // The second is one that the peer, by what it said, does not decode.
     for (id, accepted) in [(CodecId::Zstd, true), (CodecId::Lzo, false)] {
         let mut net = pair(true, "10mbit", "all", &good_link(), 16);
@@ -417,8 +417,9 @@ fn a_record_that_claims_too_much_is_counted_and_nothing_more() {
     net.run_to(1_000);
     // 64 KiB from a few bytes, for each codec that there is and for some that there aren't.
     for codec in 0..16 {
-        let datagram =
-            plain_datagram(&mut net, |body| body.pressed(codec, 0, 65_535, &[0xff; 40]).unwrap());
+        let datagram = plain_datagram(&mut net, |body| {
+            body.compressed(codec, 0, 65_535, &[0xff; 40]).unwrap()
+        });
         net.net.inject((net.ends[0], 0), &datagram);
     }
     net.run_to(2_000);

@@ -43,8 +43,8 @@ fn a_path_that_swallows_long_datagrams_is_found_and_traffic_goes_on() {
         assert_eq!(names(&net, 0), Vec::<String>::new());
         assert!(net.end(0).peer().mtu > peer.mtu);
         let events = &net.end(0).env.events;
-        let told = |event: &&NodeEvent| matches!(event, NodeEvent::Problem(_, found) if found.problem == Problem::PathMtu);
-        assert_eq!(events.iter().filter(told).count(), 1, "one warning: {events:?}");
+        let reported = |event: &&NodeEvent| matches!(event, NodeEvent::Problem(_, found) if found.problem == Problem::PathMtu);
+        assert_eq!(events.iter().filter(reported).count(), 1, "one warning: {events:?}");
         assert!(events.contains(&NodeEvent::Solved(Some(0), Problem::PathMtu)));
     }
 }

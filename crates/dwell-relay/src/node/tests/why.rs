@@ -153,7 +153,7 @@ fn ends_with_different_security_say_so() {
 }
 
 #[test]
-fn a_path_that_leads_one_way_only_is_told_from_silence() {
+fn a_path_that_leads_one_way_only_is_reported_from_silence() {
     for sealed in [true, false] {
         let mut net = pair(sealed, "10mbit", "packet", &good_link(), 7);
         net.net.set_link(net.links[0], silent_link());

@@ -1,7 +1,7 @@
 //! Colours and marks.
 //!
 //! Colours are attributes, for programs that know no more (slides, converters); the style sheet
-//! only replaces them on dark backgrounds. They are told apart with any kind of colour vision
+//! only replaces them on dark backgrounds. They are distinguished with any kind of colour vision
 //! (after M. Okabe and K. Ito, "Color Universal Design"), and never alone: marks and dashes
 //! differ too.
 

@@ -4,8 +4,8 @@ use dwell_base::Rate;
 use dwell_policy::{PortConfig, QueueLimit};
 
 use crate::plan::{DropTail, Flow, Group, Link, Plan, PortPlan, Queue};
+use crate::scenario::compress::{Compression, estimates};
 use crate::scenario::error::Errors;
-use crate::scenario::press::{Pressing, estimates};
 
 use super::Parts;
 
@@ -35,7 +35,7 @@ impl Wire {
 pub(super) struct PortDraft {
     /// ns-2's limit; unlimited without.
     pub(super) packets: Option<u32>,
-    /// What a unit takes in the press if the scenario does not say.
+    /// What a unit takes being compressed if the scenario does not say.
     pub(super) unit_ns: Option<u64>,
     /// When lost units come back.
     pub(super) resend_after_ns: Option<u64>,
@@ -91,14 +91,15 @@ impl Draft {
     ) -> Option<Queue> {
         let groups: Vec<&str> = self.plan.groups.iter().map(|g| g.name.as_str()).collect();
         // What is never used must not make runs different.
-        let pressing = if parts.scheme.presses() { &parts.pressing } else { &Pressing::FREE };
-        let press = pressing.model(&groups, port.unit_ns, errors)?;
+        let compressing =
+            if parts.scheme.compresses() { &parts.compressing } else { &Compression::FREE };
+        let compress = compressing.model(&groups, port.unit_ns, errors)?;
         let holds: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
         let config = PortConfig {
             scheme: parts.scheme.scheme(&holds, errors)?,
             rate: Some(wire.rate),
             limit: QueueLimit::packets(port.packets.unwrap_or(u32::MAX)),
-            estimates: estimates(&press),
+            estimates: estimates(&compress),
             frame: parts.scheme.frame(),
             ..PortConfig::default()
         };
@@ -107,7 +108,7 @@ impl Draft {
             return None;
         }
         let resend_after_ns = port.resend_after_ns;
-        Some(Queue::Port(Box::new(PortPlan { config, press, resend_after_ns })))
+        Some(Queue::Port(Box::new(PortPlan { config, compress, resend_after_ns })))
     }
 }
 

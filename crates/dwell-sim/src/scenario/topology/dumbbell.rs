@@ -6,8 +6,8 @@
 //!   senders ─► ingress e ═►┘               └─► egress e ─► receivers
 //! ```
 //!
-//! Flow k enters at ingress k mod e and leaves at egress ⌊k/e⌋ mod e. The ingresses press, the
-//! egresses restore, and a pressed unit that was lost at the core is sent again. All queues drop
+//! Flow k enters at ingress k mod e and leaves at egress ⌊k/e⌋ mod e. The ingresses compress, the
+//! egresses restore, and a compressed unit that was lost at the core is sent again. All queues drop
 //! from the tail. Ports are called `in1`, `in2`, …; the link between the cores is `core`; the
 //! one group is `tcp`, or `all` for other traffic.
 
@@ -100,7 +100,7 @@ fn build(
     let group = draft.group(if is_tcp { "tcp" } else { "all" }, 0);
     let port = PortDraft {
         packets: Some(dumbbell.packets),
-        // Pressing takes as long as sending so many packets: the paper's section III.A.
+        // Compressing takes as long as sending so many packets: the paper's section III.A.
         unit_ns: parts.scheme.lead().zip(packet_bytes(traffic)).map(|(lead, bytes)| {
             u64::from(lead) * dumbbell.edge.rate.transmission_ns(u64::from(bytes))
         }),

@@ -8,7 +8,7 @@
 //!
 //! The target's flow goes from S to D. Each cross source Xi joins it for one congested link, Ri
 //! to R(i+1), where the scheme is at work. The other links never queue for long. Rn opens what
-//! was pressed. Ports are called `r1`, `r2`, … after the relay that they belong to; groups are
+//! was compressed. Ports are called `r1`, `r2`, … after the relay that they belong to; groups are
 //! `target` and `cross`.
 
 use crate::plan::{Flow, Plan, Queue, RandomSource, Traffic};

@@ -79,7 +79,7 @@ fn a_second_timeout_of_a_packet_does_not_lower_the_threshold_again() {
         assert_eq!((sender.window(), sender.threshold()), (1.0, 5.0));
     }
     assert_eq!(sender.rto_ns(), 8_000 * MS);
-    // The first answer's echo is of the last transmission: the timeout is known anew.
+    // The first answer's echo is of the last transmission: the timeout is known again.
     answer(&mut sender, 7_000 * MS, 2, &[]);
     assert_eq!(sender.rto_ns(), 1_000 * MS);
 }

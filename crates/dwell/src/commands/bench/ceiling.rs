@@ -1,4 +1,4 @@
-//! `dwell bench ceiling`: how fast it is where nothing is slow and nothing can be pressed.
+//! `dwell bench ceiling`: how fast it is where nothing is slow and nothing can be compressed.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ Exit codes:
   2    the command line is wrong
   130  it was interrupted; what there is has been printed";
 
-/// Measure throughput and packet rate with nothing to press
+/// Measure throughput and packet rate with nothing to compress
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Ceiling {
@@ -51,7 +51,7 @@ pub(super) struct Ceiling {
     #[arg(long, value_name = "SCHEME,...", default_value = "none,packet")]
     #[arg(value_delimiter = ',', value_parser = schemes())]
     scheme: Vec<String>,
-    /// Codecs, for the schemes that press
+    /// Codecs, for the schemes that compress
     #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_told_per_byte_and_per_packet() {
+    fn cpu_time_is_reported_per_byte_and_per_packet() {
         let stream = Measured {
             window_ns: 1_000_000_000,
             count: 500_000_000,

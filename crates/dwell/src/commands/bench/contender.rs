@@ -135,7 +135,7 @@ pub(super) fn with_block_packets(contenders: Vec<Contender>, packets: &[u32]) ->
     all
 }
 
-/// Whether a scheme presses packets together.
+/// Whether a scheme compresses packets together.
 pub(super) fn makes_blocks(scheme: &str) -> bool {
     Scheme::preset(scheme).is_ok_and(|scheme| scheme.gather != Gather::Packet)
 }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn security_is_told_where_it_differs() {
+    fn security_is_reported_where_it_differs() {
         let dwell =
             |security| dwell_variants(&["none".to_owned()], &[], security, true)[0].to_string();
         let names = [Security::Keys, Security::Psk, Security::None].map(dwell);

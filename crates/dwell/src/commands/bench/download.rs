@@ -67,7 +67,7 @@ impl Downloads {
         self.state.received_bytes.load(Ordering::Relaxed)
     }
 
-    /// Looks again and again until told to stop; returns when more had come, each time.
+    /// Looks again and again until asked to stop; returns when more had come, each time.
     pub(super) fn watch(&self, stop: &AtomicBool) -> Vec<Instant> {
         let (mut progress, mut bytes) = (Vec::new(), self.received_bytes());
         while !stop.load(Ordering::Relaxed) {
@@ -139,7 +139,7 @@ fn is_patience(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-/// A body that begins anew when it ends.
+/// A body that begins again when it ends.
 struct Cycle<'a> {
     body: &'a [u8],
     at: usize,

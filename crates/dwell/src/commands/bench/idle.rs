@@ -43,7 +43,7 @@ pub(super) struct Idle {
     #[arg(long, value_name = "SCHEME,...", default_value = "none,packet")]
     #[arg(value_delimiter = ',', value_parser = schemes())]
     scheme: Vec<String>,
-    /// Codecs, for the schemes that press
+    /// Codecs, for the schemes that compress
     #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,

@@ -52,7 +52,7 @@ pub(super) struct Link {
     #[arg(long, value_name = "SCHEME,...", default_value = "none,all,packet")]
     #[arg(value_delimiter = ',', value_parser = schemes())]
     scheme: Vec<String>,
-    /// Codecs, for the schemes that press
+    /// Codecs, for the schemes that compress
     #[arg(long, value_name = "CODEC,...", default_value = "lz4,zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
@@ -173,7 +173,7 @@ impl Link {
 }
 
 /// The runs of a file in which everything arrived as it was sent. The others count as failed:
-/// they are named, and it is told how many of them have not been done again.
+/// they are named, and it is reported how many of them have not been done again.
 fn verified(runs: Vec<LinkRun>) -> (Vec<LinkRun>, usize) {
     let (good, bad): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.measured.verified);
     let done: HashSet<_> = good.iter().map(|run| &run.place).collect();

@@ -33,7 +33,7 @@ impl Machine {
     }
 }
 
-/// What TCP reacts to congestion with, unless told otherwise.
+/// What TCP reacts to congestion with, unless set otherwise.
 pub(super) fn congestion_control() -> String {
     read("/proc/sys/net/ipv4/tcp_congestion_control")
 }

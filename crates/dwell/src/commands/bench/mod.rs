@@ -45,14 +45,14 @@ Examples:
   dwell bench link --json runs.jsonl                      the whole matrix, for an hour
   dwell bench link --json runs.jsonl --resume             go on where it was interrupted
   dwell bench idle --openvpn                              what a tunnel adds to a ping
-  dwell bench ceiling --openvpn                           how fast it is with nothing to press
+  dwell bench ceiling --openvpn                           how fast it is with nothing to compress
   dwell bench replay site.pcap                            whether `dwell trace replay` tells the truth
   dwell bench steps --scheme packet,edge                  a link that changes, behind a router
   dwell bench stream --quick                              compressed TCP streams
   dwell bench loss                                        a link that loses packets
   dwell bench faults --security keys                      how soon traffic goes on after a fault
   dwell bench deadlines                                   packets held back, and those too late
-  dwell bench chain                                       which relay of a chain presses how much
+  dwell bench chain                                       which relay of a chain compresses how much
   dwell bench tcpcomp                                     segments that TCPComp saves
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a

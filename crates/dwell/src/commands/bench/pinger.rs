@@ -18,7 +18,7 @@ pub(super) struct Pinger {
     process: Process,
 }
 
-/// How long `ping` may take to end when told to.
+/// How long `ping` may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Pinger {

@@ -112,11 +112,11 @@ pub(super) struct RelayAccounts {
     pub(super) frames: u64,
     pub(super) link_bytes: u64,
     pub(super) tried: u64,
-    pub(super) pressed_packets: u64,
-    pub(super) pressed_bytes: u64,
-    pub(super) pressed_to_bytes: u64,
+    pub(super) compressed_packets: u64,
+    pub(super) compressed_bytes: u64,
+    pub(super) compressed_to_bytes: u64,
     pub(super) not_smaller: u64,
-    pub(super) press_ns: u64,
+    pub(super) compress_ns: u64,
     /// Datagrams that were sent again.
     #[serde(default)]
     pub(super) resent_datagrams: u64,
@@ -158,18 +158,18 @@ impl Measured {
 }
 
 impl RelayAccounts {
-    /// Of packets that were pressed: compressed / original.
-    pub(super) fn pressed_ratio(&self) -> Option<f64> {
-        ratio(self.pressed_to_bytes, self.pressed_bytes)
+    /// Of packets that were compressed: compressed / original.
+    pub(super) fn compressed_ratio(&self) -> Option<f64> {
+        ratio(self.compressed_to_bytes, self.compressed_bytes)
     }
 
-    /// Of all packets sent, pressed or not, without what the relay adds.
+    /// Of all packets sent, compressed or not, without what the relay adds.
     pub(super) fn sent_ratio(&self) -> Option<f64> {
-        let saved = self.pressed_bytes.saturating_sub(self.pressed_to_bytes);
+        let saved = self.compressed_bytes.saturating_sub(self.compressed_to_bytes);
         ratio(self.sent_bytes.saturating_sub(saved), self.sent_bytes)
     }
 
-    /// The share of packets that were given to the press.
+    /// The share of packets that were given to the compressor.
     pub(super) fn tried_share(&self) -> Option<f64> {
         ratio(self.tried, self.arrived_packets)
     }
@@ -194,7 +194,7 @@ pub(super) fn unix_seconds() -> u64 {
 pub(super) struct Journal(Option<File>);
 
 impl Journal {
-    /// Opens it. A file that exists is only added to, and only if told to resume; the runs
+    /// Opens it. A file that exists is only added to, and only if asked to resume; the runs
     /// that are in it come along.
     pub(super) fn open<T: for<'de> Deserialize<'de>>(
         path: Option<&Path>,
@@ -319,14 +319,14 @@ pub(super) mod tests {
             later_arrived_packets: 8,
             later_tried: 2,
             sent_bytes: 1000,
-            pressed_bytes: 500,
-            pressed_to_bytes: 250,
+            compressed_bytes: 500,
+            compressed_to_bytes: 250,
             ..RelayAccounts::default()
         };
-        assert_eq!(accounts.pressed_ratio(), Some(0.5));
+        assert_eq!(accounts.compressed_ratio(), Some(0.5));
         assert_eq!(accounts.sent_ratio(), Some(0.75));
         assert_eq!(accounts.tried_share(), Some(0.5));
         assert_eq!(accounts.later_tried_share(), Some(0.25));
-        assert_eq!(RelayAccounts::default().pressed_ratio(), None);
+        assert_eq!(RelayAccounts::default().compressed_ratio(), None);
     }
 }

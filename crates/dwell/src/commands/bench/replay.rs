@@ -41,7 +41,7 @@ longer than 10 s), sped up so that it lasts as long as asked. What arrived at th
 replayed: so that what differs is the relay, not how evenly tcpreplay sends. How far the replay's figures
 are determined at all shows in replays whose packets are moved by up to 0.2 ms (--shaken). A relay can't send while the machine stands
 still, as virtual machines do at times; what the link would have carried meanwhile is lost, and no replay
-knows of it. How long that was is told. tcpreplay and tcpdump must be installed.
+knows of it. How long that was is reported. tcpreplay and tcpdump must be installed.
 
 Exit codes:
   0    all runs are done
@@ -82,7 +82,7 @@ pub(super) struct Replay {
     json: bool,
 }
 
-/// Of what is offered, this much goes over the link unless told otherwise.
+/// Of what is offered, this much goes over the link unless set otherwise.
 const CARRIED: f64 = 0.7;
 /// Starting and stopping relays and programs.
 const AROUND: Duration = Duration::from_secs(5);

@@ -67,7 +67,7 @@ impl Row<'_> {
         cells.extend(self.goodput());
         cells.push(percent(self.against_off()));
         cells.push(percent(self.against_better()));
-        cells.push(human::ratio(self.relay(RelayAccounts::pressed_ratio)));
+        cells.push(human::ratio(self.relay(RelayAccounts::compressed_ratio)));
         cells.push(number(self.median(Measured::link_bytes_per_byte), 3));
         cells.push(percent(self.relay(RelayAccounts::tried_share)));
         cells.push(number(self.relay(|relay| Some(relay.dropped_packets as f64)), 0));
@@ -175,14 +175,14 @@ fn attainments(results: &Results<'_>, rate: LinkRate) -> String {
         let share = |ratio| percent(one.share(ratio));
         let _ = writeln!(
             text,
-            "Text at {rate}, {}: {} Mbit/s by none's {} is {} of what the ratio of pressed packets \
+            "Text at {rate}, {}: {} Mbit/s by none's {} is {} of what the ratio of compressed packets \
              allows ({}), {} of what that of all packets allows ({}), and {} of what link bytes \
              per byte allow ({}).",
             one.codec,
             figure(one.packet * 8e-6),
             figure(one.none * 8e-6),
-            share(one.pressed_ratio),
-            human::ratio(one.pressed_ratio),
+            share(one.compressed_ratio),
+            human::ratio(one.compressed_ratio),
             share(one.sent_ratio),
             human::ratio(one.sent_ratio),
             share(one.link_ratio),

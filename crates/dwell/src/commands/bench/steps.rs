@@ -51,7 +51,7 @@ pub(super) struct Steps {
     #[arg(long, value_name = "SCHEME,...", default_value = "none,packet,edge")]
     #[arg(value_delimiter = ',', value_parser = schemes())]
     scheme: Vec<String>,
-    /// Codecs, for the schemes that press
+    /// Codecs, for the schemes that compress
     #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
@@ -115,9 +115,9 @@ struct Phase {
     /// What the sending relay believed, at the end.
     found_bps: Option<u64>,
     beyond_ns: Option<u64>,
-    /// Packets that were sent, and that were pressed, in the window.
+    /// Packets that were sent, and that were compressed, in the window.
     sent_packets: Option<u64>,
-    pressed_packets: Option<u64>,
+    compressed_packets: Option<u64>,
 }
 
 /// Pings are rare enough not to be noticed.
@@ -257,7 +257,7 @@ impl Steps {
             found_bps: to_peer.as_ref().and_then(|peer| peer.rate_bps),
             beyond_ns: to_peer.as_ref().and_then(|peer| peer.beyond_ns),
             sent_packets: between(|peer| peer.tx.sent.packets),
-            pressed_packets: between(|peer| peer.tx.pressed.packets),
+            compressed_packets: between(|peer| peer.tx.compressed.packets),
         })
     }
 }
@@ -298,14 +298,14 @@ fn table(phases: &[Phase]) -> Table {
         Column::right("ping p50 ms"),
         Column::right("p99"),
         Column::right("beyond ms"),
-        Column::right("pressed"),
+        Column::right("compressed"),
     ]);
     for phase in phases {
         let ms = |ns: Option<u64>| ns.map_or_else(nothing, |ns| figure(ns as f64 / 1e6));
         let link = phase.link_bps as f64;
-        let pressed = phase.pressed_packets.zip(phase.sent_packets);
+        let compressed = phase.compressed_packets.zip(phase.sent_packets);
         let share =
-            pressed.filter(|&(_, sent)| sent > 0).map(|(some, all)| some as f64 / all as f64);
+            compressed.filter(|&(_, sent)| sent > 0).map(|(some, all)| some as f64 / all as f64);
         table.row([
             shown(&phase.contender, phase.relay_rate),
             Rate::clamped_bps(phase.link_bps).to_string(),
@@ -350,7 +350,7 @@ mod tests {
             found_bps: Some(5_100_000),
             beyond_ns: Some(9_000_000),
             sent_packets: Some(100),
-            pressed_packets: Some(90),
+            compressed_packets: Some(90),
         };
         let json = serde_json::to_string(&phase).unwrap_or_default();
         assert_eq!(serde_json::from_str::<Phase>(&json).ok().as_ref(), Some(&phase));

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use dwell_base::{Instant, Rng};
 use dwell_codec::{CodecSpec, Compressor};
 use dwell_report::chart::{Axis, Chart, Role, Series};
-use dwell_stream::{Config, Press, Sender, SenderStats, Strategy};
+use dwell_stream::{Compressors, Config, Sender, SenderStats, Strategy};
 use dwell_testkit::corpus;
 
 use super::stream::table_of_numbers;
@@ -337,7 +337,7 @@ fn config(strategy: Strategy, codec: CodecSpec) -> Config {
 fn send(config: &Config, data: &[u8]) -> anyhow::Result<(SenderStats, Vec<Unit>)> {
     let target_len = config.tcpcomp.target_len.min(UNIT_BYTES) as f64;
     let mut sender = Sender::new(config)?;
-    let (mut press, now, mut rest) = (Press::new(), Instant::ZERO, data);
+    let (mut compress, now, mut rest) = (Compressors::new(), Instant::ZERO, data);
     let mut units = Vec::new();
     while !sender.is_finished() {
         rest = &rest[sender.accept(rest)..];
@@ -349,11 +349,12 @@ fn send(config: &Config, data: &[u8]) -> anyhow::Result<(SenderStats, Vec<Unit>)
             sender.wrote(now, len);
         }
         let at = sender.stats().framed_bytes;
-        if let Some(pressing) = sender.press(&mut press, || now) {
-            let len = pressing.original_len as f64;
+        if let Some(compressing) = sender.compress(&mut compress, || now) {
+            let len = compressing.original_len as f64;
             // The last unit is as long as what is left.
-            if at + (pressing.original_len as u64) < data.len() as u64 {
-                let was = pressing.pressed_len.map_or(1.0, |pressed| len / pressed as f64);
+            if at + (compressing.original_len as u64) < data.len() as u64 {
+                let was =
+                    compressing.compressed_len.map_or(1.0, |compressed| len / compressed as f64);
                 units.push(Unit { at, estimated: len / target_len, was });
             }
         }
@@ -389,12 +390,12 @@ impl Sheet {
     }
 
     fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        let told = || format!("{} can't be written into", folder.display());
-        fs::create_dir_all(folder).with_context(told)?;
-        fs::write(folder.join(format!("{}.csv", self.name)), self.csv()).with_context(told)?;
+        let reported = || format!("{} can't be written into", folder.display());
+        fs::create_dir_all(folder).with_context(reported)?;
+        fs::write(folder.join(format!("{}.csv", self.name)), self.csv()).with_context(reported)?;
         if let Some(chart) = &self.chart {
             let path = folder.join(format!("{}.svg", self.name));
-            fs::write(path, chart.to_svg()).with_context(told)?;
+            fs::write(path, chart.to_svg()).with_context(reported)?;
         }
         Ok(())
     }

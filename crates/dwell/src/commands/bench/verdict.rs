@@ -62,9 +62,9 @@ pub(super) struct Attainment {
     pub(super) packet: f64,
     /// Bytes per second.
     pub(super) none: f64,
-    /// Compressed / original, of packets that were pressed.
-    pub(super) pressed_ratio: Option<f64>,
-    /// The same of all packets, pressed or not.
+    /// Compressed / original, of packets that were compressed.
+    pub(super) compressed_ratio: Option<f64>,
+    /// The same of all packets, compressed or not.
     pub(super) sent_ratio: Option<f64>,
     /// Link bytes per byte of the application, `packet` by `none`.
     pub(super) link_ratio: Option<f64>,
@@ -90,7 +90,7 @@ pub(super) fn attainments(results: &Results<'_>, rate: LinkRate) -> Vec<Attainme
             codec: codec.to_owned(),
             packet: results.goodput(rate, text, &name)?.median,
             none: results.goodput(rate, text, "none")?.median,
-            pressed_ratio: relay(&name, RelayAccounts::pressed_ratio),
+            compressed_ratio: relay(&name, RelayAccounts::compressed_ratio),
             sent_ratio: relay(&name, RelayAccounts::sent_ratio),
             link_ratio: per_byte(&name).zip(per_byte("none")).map(|(packet, none)| packet / none),
         })
@@ -104,7 +104,7 @@ pub(super) struct Restraint {
     pub(super) codec: String,
     /// Goodput by that of `none`.
     pub(super) share_of_none: f64,
-    /// The share of packets given to the press after the first second.
+    /// The share of packets given to the compressor after the first second.
     pub(super) tried_later: Option<f64>,
 }
 
@@ -176,8 +176,8 @@ mod tests {
         for run in runs.iter_mut().skip(3) {
             let relay = RelayAccounts {
                 sent_bytes: 1000,
-                pressed_bytes: 800,
-                pressed_to_bytes: 400,
+                compressed_bytes: 800,
+                compressed_to_bytes: 400,
                 ..RelayAccounts::default()
             };
             run.measured.relay = Some(relay);
@@ -185,8 +185,8 @@ mod tests {
         }
         let found = attainments(&Results::new(&runs), "10mbit".parse().unwrap());
         let [one] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((one.pressed_ratio, one.sent_ratio), (Some(0.5), Some(0.6)));
-        assert!((one.share(one.pressed_ratio).unwrap() - 0.9).abs() < 1e-9);
+        assert_eq!((one.compressed_ratio, one.sent_ratio), (Some(0.5), Some(0.6)));
+        assert!((one.share(one.compressed_ratio).unwrap() - 0.9).abs() < 1e-9);
         assert!((one.link_ratio.unwrap() - 0.55).abs() < 1e-9);
         assert!((one.share(one.link_ratio).unwrap() - 0.99).abs() < 1e-9);
         assert_eq!(one.share(None), None);

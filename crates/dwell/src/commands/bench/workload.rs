@@ -48,7 +48,7 @@ impl Workload {
     }
 }
 
-/// How much of a download is made before it begins anew.
+/// How much of a download is made before it begins again.
 const BODY_BYTES: usize = 4 << 20;
 /// Of many downloads: how many, and how much of each is made.
 const MANY: u64 = 20;

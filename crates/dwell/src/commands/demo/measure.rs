@@ -23,7 +23,7 @@ use serde::Serialize;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 const HTTP_PORT: u16 = 80;
-/// How often progress is told and an interruption noticed.
+/// How often progress is reported and an interruption noticed.
 const TICK: Duration = Duration::from_millis(100);
 
 /// What is downloaded.
@@ -67,14 +67,14 @@ pub(super) struct Download {
 pub(super) struct RelayCost {
     /// Packets from the server to the client, pings included.
     pub(super) packets: u64,
-    /// Their bytes, as they were before any pressing.
+    /// Their bytes, as they were before any compressing.
     pub(super) bytes: u64,
     /// What the other relay gave out of them: as many bytes, unless something was lost.
     pub(super) restored_bytes: u64,
-    /// How many of them went through the press.
+    /// How many of them went through the compressor.
     pub(super) tried: u64,
     /// How many of them became smaller and were sent so.
-    pub(super) pressed: u64,
+    pub(super) compressed: u64,
     /// CPU time of both relays.
     pub(super) cpu_ns: u64,
 }
@@ -252,7 +252,7 @@ impl RelayCost {
             bytes: sum(|tx| tx.sent.bytes),
             restored_bytes: ingress.tun.tx_bytes,
             tried: sum(|tx| tx.tried),
-            pressed: sum(|tx| tx.pressed.packets),
+            compressed: sum(|tx| tx.compressed.packets),
             cpu_ns: ingress.cpu_ns + egress.cpu_ns,
         })
     }
@@ -263,7 +263,7 @@ impl RelayCost {
             bytes: self.bytes - before.bytes,
             restored_bytes: self.restored_bytes - before.restored_bytes,
             tried: self.tried - before.tried,
-            pressed: self.pressed - before.pressed,
+            compressed: self.compressed - before.compressed,
             cpu_ns: self.cpu_ns - before.cpu_ns,
         }
     }
@@ -271,7 +271,7 @@ impl RelayCost {
 
 impl RelayCost {
     /// Fails if a file of this size did not cross both relays. Where the tunnel is down, packets
-    /// go as they would without it: such a download would be told under a scheme's name.
+    /// go as they would without it: such a download would be reported under a scheme's name.
     fn ensure_carried(&self, file: &str, file_bytes: u64) -> anyhow::Result<()> {
         // With their headers, packets are more than what they carry.
         let carried = self.bytes.min(self.restored_bytes);
@@ -324,7 +324,7 @@ mod tests {
             bytes,
             restored_bytes,
             tried: 9,
-            pressed: 9,
+            compressed: 9,
             cpu_ns: 1,
         };
         assert!(cost(1040, 1040).ensure_carried("text", 1000).is_ok());

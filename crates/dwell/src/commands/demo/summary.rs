@@ -138,7 +138,7 @@ impl Summary {
             Column::right("on link"),
             Column::right("ratio"),
             Column::right("change"),
-            Column::right("pressed"),
+            Column::right("compressed"),
             Column::right("ping"),
             Column::right("p99"),
             Column::right("CPU"),
@@ -168,11 +168,11 @@ impl Summary {
             0.99..1.01 => "as fast as without dwell".to_owned(),
             _ => format!("slower by {} than without dwell", percent(1.0 - gain)),
         };
-        let nothing_pressed = best.download.relays.is_some_and(|cost| cost.pressed == 0);
+        let nothing_compressed = best.download.relays.is_some_and(|cost| cost.compressed == 0);
         let bytes = match bytes {
             ..0.995 => format!("{} fewer bytes on the link", percent(1.0 - bytes)),
             0.995..1.005 => "as many bytes on the link".to_owned(),
-            _ if nothing_pressed && self.link_loss == 0.0 => {
+            _ if nothing_compressed && self.link_loss == 0.0 => {
                 format!("{} more bytes on the link, the relays' headers", percent(bytes - 1.0))
             }
             _ => format!("{} more bytes on the link", percent(bytes - 1.0)),
@@ -224,7 +224,7 @@ impl Summary {
 const LEGEND: &str = "\
 gain: goodput / that without dwell. on link: what the server's end of the link
   sent, by its device's counter, all headers and pings included. ratio: that /
-  the file. change: on link, against without dwell. pressed: of all packets.
+  the file. change: on link, against without dwell. compressed: of all packets.
   ping: median, and p99, during the download. CPU: of both relays together.
 ";
 
@@ -263,7 +263,7 @@ impl Run {
             human::ratio(Some(*link_ratio)),
             with_dwell(self.link_relative)
                 .map_or_else(nothing, |part| format!("{:+.0} %", (part - 1.0) * 100.0)),
-            relays.map_or_else(nothing, |cost| human::share(cost.pressed, cost.packets)),
+            relays.map_or_else(nothing, |cost| human::share(cost.compressed, cost.packets)),
             ping.p50_ns.map_or_else(nothing, milliseconds),
             ping.p99_ns.map_or_else(nothing, milliseconds),
             relays.map_or_else(nothing, |cost| format!("{:.2} s", cost.cpu_ns as f64 / 1e9)),
@@ -344,13 +344,13 @@ mod tests {
         }
     }
 
-    fn cost(pressed: u64) -> Option<RelayCost> {
+    fn cost(compressed: u64) -> Option<RelayCost> {
         Some(RelayCost {
             packets: 100,
             bytes: 1040,
             restored_bytes: 1040,
             tried: 100,
-            pressed,
+            compressed,
             cpu_ns: 120_000_000,
         })
     }
@@ -402,7 +402,7 @@ mod tests {
     fn each_file_has_a_table_that_fits_a_terminal() {
         let text = summary().to_text();
         let expected = "\
-text     Mbit/s  gain  on link  ratio  change  pressed     ping     p99     CPU
+text     Mbit/s  gain  on link  ratio  change  compressed     ping     p99     CPU
 without    9.00     -   1.1 kB  1.050       -        -  50.0 ms  123 ms       -
 all       13.50  1.50    700 B  0.700   -33 %   90.0 %  50.0 ms  123 ms  0.12 s
 ";

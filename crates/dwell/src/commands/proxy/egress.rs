@@ -15,10 +15,10 @@ Examples:
   dwell proxy egress --cert egress.pem --cert-key egress.key --ca ca.pem --allow '*:*'
 
 An allowed name is resolved here, and may lead anywhere; a prefix allows names too that lead into
-it. Everything else is refused, and the ingress is told why.
+it. Everything else is refused, and the ingress is informed why.
 
 Exit codes:
-  0  it ran until it was told to stop
+  0  it ran until it was asked to stop
   1  it could not start, or had to give up
   2  the command line is wrong";
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_listens_where_it_is_told() {
+    fn it_listens_where_it_is_reported() {
         assert_eq!(listen("7000").unwrap().to_string(), "[::]:7000");
         assert_eq!(listen("127.0.0.1").unwrap().to_string(), "127.0.0.1:7734");
         assert_eq!(listen("10.0.0.1:9").unwrap().to_string(), "10.0.0.1:9");

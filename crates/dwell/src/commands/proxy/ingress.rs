@@ -23,7 +23,7 @@ The target's name is resolved by the egress, which must allow it. A forward list
 unless another address stands before its port.
 
 Exit codes:
-  0  it ran until it was told to stop
+  0  it ran until it was asked to stop
   1  it could not start, or had to give up
   2  the command line is wrong";
 

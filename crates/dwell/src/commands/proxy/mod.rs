@@ -29,7 +29,7 @@ Examples:
 Neither needs privileges, but for transparent doors. docs/proxy.md tells the rest.
 
 Exit codes:
-  0  it ran until it was told to stop
+  0  it ran until it was asked to stop
   1  it could not start, or had to give up
   2  the command line is wrong";
 

@@ -9,7 +9,7 @@ use dwell_base::time::parse_duration_ns;
 use dwell_codec::CodecSpec;
 use dwell_confine::privilege::{self, User};
 use dwell_proxy::security::{Certificates, Security, read_psk};
-use dwell_proxy::{Bound, Common, ConfigError, Limits, Pressing, default_status, is_framed};
+use dwell_proxy::{Bound, Common, Compression, ConfigError, Limits, default_status, is_framed};
 use dwell_stream::Strategy;
 
 use crate::{descriptors, terminal};
@@ -232,9 +232,10 @@ impl Options {
         if let Some(warning) = shortage(&limits, wanted) {
             tracing::warn!("{warning}");
         }
-        let pressing = Pressing { strategy: self.strategy, codecs: self.codec, wish: self.wish };
+        let compressing =
+            Compression { strategy: self.strategy, codecs: self.codec, wish: self.wish };
         let user = user(self.user.as_deref(), privilege::is_root(), privilege::can_become)?;
-        Ok(Common { name, status, security, pressing, limits, user, seccomp: !self.no_seccomp })
+        Ok(Common { name, status, security, compressing, limits, user, seccomp: !self.no_seccomp })
     }
 }
 

@@ -41,7 +41,11 @@ impl Journal {
                 );
             }
             let aside = set_aside(path, &dropped)?;
-            terminal::note(&format!("{shown}: {}; moved to {}", told(&dropped), aside.display()));
+            terminal::note(&format!(
+                "{shown}: {}; moved to {}",
+                reported(&dropped),
+                aside.display()
+            ));
             // Or the next run would be written behind half a line.
             replace(path, &store.to_text(&[], ""))?;
         }
@@ -80,7 +84,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<(Store, Vec<Dropped>)> {
 
 /// How many lines are no runs, and what is wrong with the first:
 /// `1 line is no run: line 3 is only half written`.
-pub(super) fn told(dropped: &[Dropped]) -> String {
+pub(super) fn reported(dropped: &[Dropped]) -> String {
     let count = match dropped.len() {
         1 => "1 line is no run".to_owned(),
         count => format!("{count} lines are no runs, the first of them"),

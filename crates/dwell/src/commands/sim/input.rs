@@ -15,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Reads the scenario of this name, or in this file.
 pub(super) fn scenario(name: &str, options: &Options) -> anyhow::Result<Scenario> {
     if let Some(entry) = library::ENTRIES.iter().find(|entry| entry.id == name) {
-        return entry.read(options).map_err(|errors| told(&errors));
+        return entry.read(options).map_err(|errors| reported(&errors));
     }
     let path = Path::new(name);
     if !path.exists() && !is_file_name(name) {
@@ -27,7 +27,7 @@ pub(super) fn scenario(name: &str, options: &Options) -> anyhow::Result<Scenario
     let folder = path.parent().unwrap_or(Path::new(""));
     let file = |name: &str| read(&folder.join(name)).map_err(|error| format!("{error:#}"));
     let id = path.file_stem().unwrap_or_default().to_string_lossy();
-    Scenario::parse(&text, name, &id, options, &file).map_err(|errors| told(&errors))
+    Scenario::parse(&text, name, &id, options, &file).map_err(|errors| reported(&errors))
 }
 
 /// Reads all scenarios that these words mean.
@@ -40,7 +40,7 @@ pub(super) fn scenarios(words: &[String], options: &Options) -> anyhow::Result<V
         }
         for entry in found {
             if !out.iter().any(|scenario| scenario.id == entry.id) {
-                out.push(entry.read(options).map_err(|errors| told(&errors))?);
+                out.push(entry.read(options).map_err(|errors| reported(&errors))?);
             }
         }
     }
@@ -61,7 +61,7 @@ pub(super) fn unknown(word: &str) -> String {
     format!("there is no scenario or paper \"{word}\": {hint}")
 }
 
-fn told(errors: &ScenarioErrors) -> anyhow::Error {
+fn reported(errors: &ScenarioErrors) -> anyhow::Error {
     let count = match errors.errors.len() {
         1 => "1 error".to_owned(),
         count => format!("{count} errors"),

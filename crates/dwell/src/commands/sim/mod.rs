@@ -20,7 +20,7 @@ const AFTER_HELP: &str = "\
 Examples:
   dwell sim list                                   the scenarios that dwell carries with it
   dwell sim run shimamura/fig-8                    one of them
-  dwell sim run mine.toml --set press.ratio=0.8    one of your own, with a value changed
+  dwell sim run mine.toml --set compress.ratio=0.8    one of your own, with a value changed
   dwell sim reproduce shimamura --quick            a paper's figures, roughly, in seconds
   dwell sim reproduce                              all figures and tables of all papers
   dwell sim report dwell-results                   their report once more

@@ -42,7 +42,7 @@ impl Report {
         let path = self.folder.join(RESULTS);
         let (store, dropped) = folder::read(&path)?;
         if !dropped.is_empty() {
-            terminal::note(&format!("{}: {}", path.display(), folder::told(&dropped)));
+            terminal::note(&format!("{}: {}", path.display(), folder::reported(&dropped)));
         }
         let Some(code) = store.last_code() else {
             bail!("there are no runs in {}: `dwell sim reproduce` makes some", path.display());

@@ -15,8 +15,8 @@ use crate::terminal;
 const AFTER_HELP: &str = "\
 Examples:
   dwell sim run shimamura/fig-8                              all of its points
-  dwell sim run shimamura/fig-8 --set press.ratio=0.8        one value instead of those swept
-  dwell sim run shimamura/fig-8 --set press.ratio=[0.6,0.8]  others
+  dwell sim run shimamura/fig-8 --set compress.ratio=0.8        one value instead of those swept
+  dwell sim run shimamura/fig-8 --set compress.ratio=[0.6,0.8]  others
   dwell sim run mine.toml --out mine                         a folder with report and figures
   dwell sim run mine.toml --out mine.jsonl                   only the runs; `.csv` works too
   dwell sim run mine.toml --json | jq .metrics               each run as a line of JSON

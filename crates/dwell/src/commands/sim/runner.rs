@@ -108,7 +108,7 @@ fn in_parallel(
 }
 
 /// One run that fails, by a bug of ours even, must not take the others with it. `None` if it was
-/// stopped: a run is short, and begins anew next time.
+/// stopped: a run is short, and begins again next time.
 fn run_one(run: &Run<'_>, stop: &AtomicBool) -> Option<Result> {
     let goes_on = || !stop.load(Ordering::Relaxed);
     match catch_unwind(AssertUnwindSafe(|| run.run_while(goes_on))) {

@@ -53,16 +53,16 @@ fn walk(
     found: &mut Vec<PathBuf>,
     others: &mut usize,
 ) -> anyhow::Result<()> {
-    let told = || format!("the folder {} can't be read", path.display());
-    let entries = fs::read_dir(path).with_context(told)?;
-    let mut entries = entries.collect::<Result<Vec<_>, _>>().with_context(told)?;
+    let reported = || format!("the folder {} can't be read", path.display());
+    let entries = fs::read_dir(path).with_context(reported)?;
+    let mut entries = entries.collect::<Result<Vec<_>, _>>().with_context(reported)?;
     entries.sort_by(|a, b| {
         natural(&a.file_name().to_string_lossy(), &b.file_name().to_string_lossy())
     });
     for entry in entries {
         let path = entry.path();
         // A link to a folder could lead in a circle.
-        let kind = entry.file_type().with_context(told)?;
+        let kind = entry.file_type().with_context(reported)?;
         if kind.is_dir() {
             if depth > 0 {
                 walk(&path, depth - 1, found, others)?;

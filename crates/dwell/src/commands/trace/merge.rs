@@ -17,7 +17,7 @@ Examples:
   dwell trace merge day-*.json --html week.html --out week.json
 
 The parts are files that `dwell trace analyze --out` has written, all with the same settings. The
-sum is exact as long as none of them had more pairs of ports than are told apart (65,536).
+sum is exact as long as none of them had more pairs of ports than are distinguished (65,536).
 
 Exit codes:
   0  the job is done

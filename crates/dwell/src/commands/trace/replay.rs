@@ -16,8 +16,8 @@ use dwell_relay::io::clock::Clock;
 use dwell_report::page::Provenance;
 use dwell_trace::Sides;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
+use dwell_trace::replay::compress::{Cost, GivenCost};
 use dwell_trace::replay::link::{Link, PATH_MTU_MIN};
-use dwell_trace::replay::press::{Cost, GivenCost};
 use dwell_trace::replay::report::ReplayReport;
 use dwell_trace::replay::{self, Settings, view};
 use dwell_trace::verdict::{self, Question, Verdict};
@@ -44,13 +44,13 @@ Examples:
       two schemes, another codec, twice the traffic
   dwell trace replay site.pcap --rate 512kbit --class voice:dscp=46:20ms
       which packets of a class would wait for longer than they may
-  dwell trace replay site.pcap --rate 5mbit --press-cost 3000,4 --json
-      a given cost of pressing: the same numbers on every machine
+  dwell trace replay site.pcap --rate 5mbit --compress-cost 3000,4 --json
+      a given cost of compressing: the same numbers on every machine
   dwell trace replay site.pcap --rate 5mbit --cost-per-mb 0.08 --write-config relay.toml
       what it saves, and a configuration that does it
 
 A capture has both directions, and a link a queue for each: both are judged, and the verdict is that
-of the busier one. docs/replay.md tells how they are told apart, what is modelled and what is not.
+of the busier one. docs/replay.md tells how they are distinguished, what is modelled and what is not.
 
 Exit codes:
   0    the capture was replayed
@@ -60,7 +60,7 @@ Exit codes:
 
 /// Replay captures over a link, with each scheme, and tell whether dwell would help
 ///
-/// The decision core of the relay runs in virtual time, and presses the real packets with real
+/// The decision core of the relay runs in virtual time, and compresses the real packets with real
 /// codecs. Sources don't react: what TCP would have done about drops is not replayed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -76,13 +76,13 @@ pub(super) struct Replay {
     /// run (in a list, "all" is the scheme of that name)
     #[arg(long, value_name = "NAMES", default_value = "all", value_parser = schemes)]
     scheme: Schemes,
-    /// What packets are pressed with
+    /// What packets are compressed with
     #[arg(long, default_value = "zstd:1")]
     codec: CodecSpec,
-    /// What pressing takes, in nanoseconds: for a packet, and for each of its bytes; without
+    /// What compressing takes, in nanoseconds: for a packet, and for each of its bytes; without
     /// it, it is measured here
     #[arg(long, value_name = "NS,NS")]
-    press_cost: Option<GivenCost>,
+    compress_cost: Option<GivenCost>,
     /// Packets arrive this many times faster than they were captured
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     speed: f64,
@@ -99,7 +99,7 @@ pub(super) struct Replay {
     /// telemetry:udp/5683:100ms; may be given several times
     #[arg(long, value_name = "NAME:MATCH:TIME")]
     class: Vec<DeadlineClass>,
-    /// Classes that are never pressed, separated by commas, as in tcp/443,udp/443
+    /// Classes that are never compressed, separated by commas, as in tcp/443,udp/443
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = parse_class_key)]
     except: Vec<ClassKey>,
     /// Leave the classes alone that are in this list, which `dwell trace analyze --exceptions`
@@ -124,7 +124,7 @@ pub(super) struct Replay {
     site: Site,
 }
 
-/// What may wait, and what is pressed.
+/// What may wait, and what is compressed.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The port")]
 struct PortArgs {
@@ -143,12 +143,12 @@ struct PortArgs {
     /// So many packets in each block, in place of as many as wait
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=64))]
     block_packets: Option<u32>,
-    /// Leave the headers of a block's packets as they are (`regroup = false` of a relay)
+    /// Leave the headers of a block's packets as they are (`columnar = false` of a relay)
     #[arg(long)]
-    no_regroup: bool,
-    /// Packets of fewer bytes are not pressed
+    no_columnar: bool,
+    /// Packets of fewer bytes are not compressed
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
-    press_min: u32,
+    compress_min: u32,
     /// A result at or above this ratio (compressed / original) is not worth its time
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     poor_ratio: Option<Ratio>,
@@ -217,7 +217,7 @@ fn amount(text: &str) -> Result<f64, String> {
 }
 
 /// The monotonic clock. The thread's CPU time would leave out what others take from us, but to
-/// ask for it costs as much as pressing a small packet.
+/// ask for it costs as much as compressing a small packet.
 pub(super) struct Monotonic;
 
 impl dwell_trace::Clock for Monotonic {
@@ -252,7 +252,7 @@ impl Replay {
             settings.exceptions.sort_unstable();
             settings.exceptions.dedup();
         }
-        let given = self.press_cost;
+        let given = self.compress_cost;
         let cost = || given.map_or_else(|| Cost::Measured(Box::new(Monotonic)), Cost::Given);
         settings.check()?;
         let mut survey = Survey::of(&self.files, self.sides(), &stop)?;
@@ -316,8 +316,8 @@ impl Replay {
                 time_ns: port.queue_time.map_or(limit.time_ns, |ns| ns.max(MILLI_NS)),
                 ..limit
             },
-            press_bytes_min: port.press_min,
-            regroup: !port.no_regroup,
+            compress_bytes_min: port.compress_min,
+            columnar: !port.no_columnar,
             poor_ratio: port.poor_ratio.unwrap_or(LearnedConfig::default().poor_ratio),
             exceptions: self.except.clone(),
             classes: self.class.clone(),
@@ -357,7 +357,7 @@ impl Replay {
                 command: terminal::command_line(),
                 settings: vec![
                     ("Codec".to_owned(), self.codec.to_string()),
-                    ("Cost of pressing".to_owned(), self.cost_in_words()),
+                    ("Cost of compressing".to_owned(), self.cost_in_words()),
                 ],
                 ..Provenance::default()
             };
@@ -368,7 +368,7 @@ impl Replay {
     }
 
     fn cost_in_words(&self) -> String {
-        match self.press_cost {
+        match self.compress_cost {
             Some(cost) => {
                 let byte_ns = cost.byte_ps as f64 / 1e3;
                 format!("given: {} ns for a packet and {byte_ns} ns for a byte", cost.unit_ns)
@@ -380,23 +380,24 @@ impl Replay {
 
 /// Reads a list as relays read it.
 fn read_exceptions(path: &Path) -> anyhow::Result<Vec<ClassKey>> {
-    let told = || path.display().to_string();
+    let reported = || path.display().to_string();
     let mut text = String::new();
-    let file = File::open(path).with_context(told)?;
-    file.take(EXCEPTIONS_BYTES_MAX).read_to_string(&mut text).with_context(told)?;
-    parse_exceptions(&text).map_err(|error| anyhow!(error)).with_context(told)
+    let file = File::open(path).with_context(reported)?;
+    file.take(EXCEPTIONS_BYTES_MAX).read_to_string(&mut text).with_context(reported)?;
+    parse_exceptions(&text).map_err(|error| anyhow!(error)).with_context(reported)
 }
 
 /// Reads a dictionary, and the class that it is for.
 fn read_dictionary(path: &Path) -> anyhow::Result<(ClassKey, Arc<Dictionary>)> {
-    let told = || path.display().to_string();
+    let reported = || path.display().to_string();
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(DICTIONARY_FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes))
-        .with_context(told)?;
-    let file = DictionaryFile::parse(&bytes).with_context(told)?;
-    let class = parse_class_key(&file.class).map_err(|error| anyhow!(error)).with_context(told)?;
-    Ok((class, Arc::new(file.dictionary().with_context(told)?)))
+        .with_context(reported)?;
+    let file = DictionaryFile::parse(&bytes).with_context(reported)?;
+    let class =
+        parse_class_key(&file.class).map_err(|error| anyhow!(error)).with_context(reported)?;
+    Ok((class, Arc::new(file.dictionary().with_context(reported)?)))
 }
 
 fn text(report: &ReplayReport, verdict: &Verdict, other: Option<&Verdict>, not_ip: u64) -> String {

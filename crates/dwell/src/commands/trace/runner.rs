@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use dwell_report::human;
-use dwell_trace::{Accounts, Analysis, Batch, Capture, Clock, Press, Settings};
+use dwell_trace::{Accounts, Analysis, Analyzer, Batch, Capture, Clock, Settings};
 
 use super::input::Source;
 use super::survey::{Survey, Surveyed};
@@ -53,22 +53,22 @@ pub(super) fn run(
         }
         return Ok(reader.finish(Vec::new()));
     }
-    let presses = (0..jobs)
-        .map(|_| Press::new(settings, Monotonic(Instant::now())))
+    let analyzers = (0..jobs)
+        .map(|_| Analyzer::new(settings, Monotonic(Instant::now())))
         .collect::<Result<Vec<_>, _>>()?;
     thread::scope(|scope| {
-        let (full, to_press) = sync_channel(jobs.min(JOBS_WAITED_FOR_MAX) * WAITING_PER_JOB);
+        let (full, to_compress) = sync_channel(jobs.min(JOBS_WAITED_FOR_MAX) * WAITING_PER_JOB);
         let (empty, to_fill) = sync_channel(jobs.min(JOBS_WAITED_FOR_MAX) * (WAITING_PER_JOB + 2));
-        let to_press = Arc::new(Mutex::new(to_press));
-        let threads: Vec<_> = presses
+        let to_compress = Arc::new(Mutex::new(to_compress));
+        let threads: Vec<_> = analyzers
             .into_iter()
-            .map(|press| {
-                let (to_press, empty) = (Arc::clone(&to_press), empty.clone());
-                scope.spawn(move || work(press, &to_press, &empty))
+            .map(|compress| {
+                let (to_compress, empty) = (Arc::clone(&to_compress), empty.clone());
+                scope.spawn(move || work(compress, &to_compress, &empty))
             })
             .collect();
         // So that the reader notices if all of them are gone.
-        drop((empty, to_press));
+        drop((empty, to_compress));
         let read = captures.iter_mut().try_for_each(|capture| {
             reader.read(capture, |reader, capture| reader.hand_out(capture, &full, &to_fill))
         });
@@ -86,14 +86,14 @@ pub(super) fn run(
 
 /// Compresses batches until there are no more.
 fn work(
-    mut press: Press<Monotonic>,
-    to_press: &Mutex<Receiver<Batch>>,
+    mut analyzer: Analyzer<Monotonic>,
+    to_compress: &Mutex<Receiver<Batch>>,
     empty: &SyncSender<Batch>,
 ) -> anyhow::Result<Analysis> {
     loop {
-        let next = to_press.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(batch) = next else { return Ok(press.finish()) };
-        press.batch(&batch).context("a codec failed; this is a bug")?;
+        let next = to_compress.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(batch) = next else { return Ok(analyzer.finish()) };
+        analyzer.batch(&batch).context("a codec failed; this is a bug")?;
         // If there is no room for it, or nobody to fill it, its memory is not needed.
         let _ = empty.try_send(batch);
     }
@@ -111,7 +111,7 @@ struct Reader<'s> {
 
 impl Reader<'_> {
     /// Reads a capture by `read`, which tells whether it came to the end; one that can't be read
-    /// is told, and the others go on.
+    /// is reported, and the others go on.
     fn read(
         &mut self,
         surveyed: &mut Surveyed,

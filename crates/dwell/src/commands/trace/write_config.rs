@@ -133,14 +133,14 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
         text,
         "scheme = \"{scheme}\"\ncodec = \"{}\"\nrate = \"{}bit\"\n\
          queue_time = \"{}ns\"\nqueue_packets = {}\nqueue_bytes = {}\n\
-         link_overhead = {}\npress_min = {}\npoor_ratio = {:.6}\n",
+         link_overhead = {}\ncompress_min = {}\npoor_ratio = {:.6}\n",
         settings.codec,
         settings.link.rate.as_bps(),
         limit.time_ns,
         limit.packets,
         limit.bytes,
         settings.link.overhead_bytes,
-        settings.press_bytes_min,
+        settings.compress_bytes_min,
         settings.poor_ratio.as_f64(),
     );
     let best = settings.schemes.iter().find(|(name, _)| name == scheme);
@@ -154,8 +154,8 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
         }
         Some(_) => {}
     }
-    if !settings.regroup {
-        text.push_str("regroup = false\n");
+    if !settings.columnar {
+        text.push_str("columnar = false\n");
     }
 }
 
@@ -197,7 +197,7 @@ fn exceptions(text: &mut String, settings: &Settings, report: &ReplayReport) {
     let poor = settings.poor_ratio.as_f64();
     let mut classes: Vec<(ClassKey, Option<f64>)> =
         settings.exceptions.iter().map(|&class| (class, None)).collect();
-    // The scheme that presses everything has learned the most.
+    // The scheme that compresses everything has learned the most.
     let learned = report
         .lanes
         .iter()
@@ -214,7 +214,9 @@ fn exceptions(text: &mut String, settings: &Settings, report: &ReplayReport) {
     if classes.is_empty() {
         return;
     }
-    text.push_str("# Never pressed: what the capture showed to be not worth it.\nexceptions = [\n");
+    text.push_str(
+        "# Never compressed: what the capture showed to be not worth it.\nexceptions = [\n",
+    );
     for (class, ratio) in classes {
         let why =
             ratio.map_or_else(String::new, |r| format!("  # ratio {}", human::ratio(Some(r))));

@@ -18,11 +18,13 @@ pub(super) fn run(lab: &mut Lab, scheme: &str, codec: &str, sealed: bool) -> any
     web.fetch_all(&site.pair.client)?;
     let [_, egress] = site.verify_lossless()?;
     let tx = &egress.peers[0].tx;
-    let pressed = tx.pressed.packets;
+    let compressed = tx.compressed.packets;
     match settings.scheme.as_str() {
-        "none" => ensure!(pressed == 0 && tx.tried == 0, "pressed without being asked: {tx:#?}"),
-        _ => ensure!(pressed > 0, "text was not pressed: {tx:#?}"),
+        "none" => {
+            ensure!(compressed == 0 && tx.tried == 0, "compressed without being asked: {tx:#?}")
+        }
+        _ => ensure!(compressed > 0, "text was not compressed: {tx:#?}"),
     }
-    println!("{pressed} of {} packets pressed", tx.sent.packets);
+    println!("{compressed} of {} packets compressed", tx.sent.packets);
     Ok(())
 }

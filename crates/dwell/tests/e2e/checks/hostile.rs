@@ -26,7 +26,7 @@ const FAST: &str = "delay 1ms";
 /// What a relay may have grown by after an attack: buffers that are filled for the first time.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
 /// A neighbour on the thin link who is nobody's peer.
-const STRANGER: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 77), 4444);
+const UNKNOWN_PEER: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 77), 4444);
 
 pub(super) fn wrong_key(lab: &mut Lab) -> anyhow::Result<()> {
     let mut site = Site::emulated(lab, FAST, &site::settings())?;
@@ -61,7 +61,7 @@ pub(super) fn rubbish(lab: &mut Lab) -> anyhow::Result<()> {
     let mut site = Site::emulated(lab, FAST, &site::settings())?;
     let web = Web::start(&site, 400_000, 1_000_000)?;
     let mut sniffer = Sniffer::on(&site.pair.ingress)?;
-    // The kernel asks for the stranger's address before it sends anything there.
+    // The kernel asks for the unknown peer's address before it sends anything there.
     site.pair.ingress.address("thin0", "10.0.0.77/24")?;
     web.fetch(&site.pair.client, SERVERS[0], "text")?;
     let captured: Vec<Vec<u8>> = sniffer
@@ -81,8 +81,8 @@ pub(super) fn rubbish(lab: &mut Lab) -> anyhow::Result<()> {
     download.finish()?;
     web.fetch(&site.pair.client, SERVERS[0], "text")?;
 
-    let answers = sniffer.seen().iter().filter(|seen| seen.to == STRANGER).count();
-    ensure!(answers == 0, "{answers} answers to a stranger");
+    let answers = sniffer.seen().iter().filter(|seen| seen.to == UNKNOWN_PEER).count();
+    ensure!(answers == 0, "{answers} answers to an unknown peer");
     let grown = resident_bytes(site.relays.egress.process())?.saturating_sub(resident);
     ensure!(grown < GROWTH_BYTES_MAX, "the relay grew by {grown} bytes");
     let after = site.settled()?;
@@ -104,11 +104,11 @@ pub(super) fn rubbish(lab: &mut Lab) -> anyhow::Result<()> {
 }
 
 /// Everything that an attacker on the link can think of, in the name of the peer and in the
-/// name of a stranger.
+/// name of an unknown peer.
 fn blast(injector: &Injector, captured: &[Vec<u8>]) -> anyhow::Result<()> {
     let mut rng = Rng::from_seed(1);
     for round in 0..3000_usize {
-        let from = if rng.below(2) == 0 { INGRESS } else { STRANGER };
+        let from = if rng.below(2) == 0 { INGRESS } else { UNKNOWN_PEER };
         let mut datagram = captured[rng.below(captured.len() as u64) as usize].clone();
         match round % 5 {
             // As it was.
@@ -157,21 +157,21 @@ pub(super) fn replayed_hellos(lab: &mut Lab) -> anyhow::Result<()> {
     let injector = Injector::on(&site.pair.ingress)?;
     for round in 0..300 {
         let hello = &hellos[round % hellos.len()].payload;
-        injector.send(if round % 2 == 0 { INGRESS } else { STRANGER }, EGRESS, hello)?;
+        injector.send(if round % 2 == 0 { INGRESS } else { UNKNOWN_PEER }, EGRESS, hello)?;
         std::thread::sleep(Duration::from_millis(1));
     }
     let status = site.relays.egress.status()?;
     let endpoint = status.peers[0].endpoint.as_deref();
     ensure!(endpoint == Some(&*INGRESS.to_string()), "the peer moved to {endpoint:?}");
-    let answers = sniffer.seen().iter().filter(|seen| seen.to == STRANGER).count();
-    ensure!(answers < 100, "{answers} answers to a stranger");
+    let answers = sniffer.seen().iter().filter(|seen| seen.to == UNKNOWN_PEER).count();
+    ensure!(answers < 100, "{answers} answers to an unknown peer");
     ensure!(is_up(&site.relays.egress)? && is_up(&site.relays.ingress)?, "the session is gone");
     let before = site.relays.egress.status()?.peers[0].rx.packets.packets;
     let (summary, said) = site.ping(&["-c", "5", "-i", "0.05", "-W", "2", SERVERS[0]])?;
     ensure!(summary.replies.len() == 5, "{said}");
     let after = site.relays.egress.status()?.peers[0].rx.packets.packets;
     ensure!(after >= before + 5, "the pings did not go through the tunnel");
-    println!("{answers} answers to 150 hellos of a stranger");
+    println!("{answers} answers to 150 hellos of an unknown peer");
     Ok(())
 }
 
@@ -207,22 +207,22 @@ pub(super) fn lies(lab: &mut Lab) -> anyhow::Result<()> {
     let (zstd_too_long, deflate_too_long) = (zstd_too_long?, deflate_too_long?);
     for _ in 0..20 {
         // Refused by the decoder: more than was declared, and nonsense.
-        tell(&pressed(2, 0, u16::MAX, &ZSTD_OF_A_MEGABYTE))?;
-        tell(&pressed(2, 0, u16::MAX, &zstd_too_long))?;
-        tell(&pressed(1, 0, u16::MAX, &lz4_of_megabytes()))?;
-        tell(&pressed(3, 0, u16::MAX, &deflate_too_long))?;
-        tell(&pressed(9, 3, 1500, b"no such codec"))?;
+        tell(&compressed(2, 0, u16::MAX, &ZSTD_OF_A_MEGABYTE))?;
+        tell(&compressed(2, 0, u16::MAX, &zstd_too_long))?;
+        tell(&compressed(1, 0, u16::MAX, &lz4_of_megabytes()))?;
+        tell(&compressed(3, 0, u16::MAX, &deflate_too_long))?;
+        tell(&compressed(9, 3, 1500, b"no such codec"))?;
         // Malformed: no packet, a packet with a tail, one cut short, records without end.
-        tell(&pressed(2, 0, u16::MAX, &zeros))?;
+        tell(&compressed(2, 0, u16::MAX, &zeros))?;
         tell(&raw(&[&packet[..], b"tail"].concat()))?;
         tell(&raw(&packet[..packet.len() - 1]))?;
         tell(&[0x1f, 0xff, 0x45])?;
         // Not of this peer.
-        tell(&raw(&udp_packet("192.0.2.1:9".parse()?, to, b"stranger")))?;
+        tell(&raw(&udp_packet("192.0.2.1:9".parse()?, to, b"unknown_peer")))?;
         // Unknown.
         tell(&[0x90, 1, 7])?;
         // True, and as long as a packet can be.
-        tell(&pressed(2, 0, u16::MAX, &longest))?;
+        tell(&compressed(2, 0, u16::MAX, &longest))?;
         tell(&raw(&packet))?;
     }
     let egress = &site.relays.egress;
@@ -245,8 +245,8 @@ fn raw(packet: &[u8]) -> Vec<u8> {
     record(|body| body.raw(packet).is_ok())
 }
 
-fn pressed(codec: u8, epoch: u8, original_len: u16, data: &[u8]) -> Vec<u8> {
-    record(|body| body.pressed(codec, epoch, original_len, data).is_ok())
+fn compressed(codec: u8, epoch: u8, original_len: u16, data: &[u8]) -> Vec<u8> {
+    record(|body| body.compressed(codec, epoch, original_len, data).is_ok())
 }
 
 fn record(write: impl FnOnce(&mut BodyWriter<'_>) -> bool) -> Vec<u8> {
@@ -294,7 +294,7 @@ pub(super) fn readers(lab: &mut Lab) -> anyhow::Result<()> {
         balanced(&site.relays.ingress.status()?)?;
     }
     drop(readers);
-    let told = Command::new(DWELL).args(["status", "--socket"]).arg(&socket).output()?;
-    ensure!(told.status.success(), "dwell status: {told:?}");
+    let reported = Command::new(DWELL).args(["status", "--socket"]).arg(&socket).output()?;
+    ensure!(reported.status.success(), "dwell status: {reported:?}");
     Ok(())
 }

@@ -28,7 +28,7 @@ pub(super) fn wrong_key(lab: &mut Lab) -> anyhow::Result<()> {
     let mut site = Site::emulated(lab, "delay 1ms", &keyed())?;
     site.kill_both()?;
     // The ingress has got another key, and the egress, which waits to be contacted, has not been
-    // told: what it sends can only be answers.
+    // reported: what it sends can only be answers.
     let key = site.folder.join("relays/ingress.key");
     std::fs::remove_file(&key)?;
     let made = Command::new(DWELL).arg("genkey").arg("--out").arg(&key).output()?;
@@ -87,7 +87,7 @@ pub(super) fn privileges(lab: &mut Lab) -> anyhow::Result<()> {
             let set = |key: &str| -> anyhow::Result<u64> {
                 Ok(u64::from_str_radix(line(&status, key)?, 16)?)
             };
-            let computes = line(&status, "Name")? == "dwell-press";
+            let computes = line(&status, "Name")? == "dwell-compress";
             let expected = if computes { 0 } else { NET_ADMIN };
             ensure!(set("CapEff")? == expected, "{status}");
             ensure!(set("CapPrm")? == expected, "{status}");

@@ -117,8 +117,8 @@ pub(super) fn reload_under_load(lab: &mut Lab) -> anyhow::Result<()> {
         ensure!(between.scheme == "packet" && after.scheme == "packet", "{after:#?}");
         ensure!(after.rate_bps == Some(9_000_000), "{after:#?}");
     }
-    ensure!(before[1].peers[0].tx.pressed.packets == 0, "pressed without being asked");
-    ensure!(after[1].peers[0].tx.pressed.packets > 0, "not pressed after the reload");
+    ensure!(before[1].peers[0].tx.compressed.packets == 0, "compressed without being asked");
+    ensure!(after[1].peers[0].tx.compressed.packets > 0, "not compressed after the reload");
     for (relay, host) in
         [(&site.relays.ingress, &site.pair.ingress), (&site.relays.egress, &site.pair.egress)]
     {

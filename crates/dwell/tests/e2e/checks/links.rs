@@ -51,7 +51,7 @@ pub(super) fn bad_link(lab: &mut Lab, sealed: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 0 % was told for minutes while four in ten were lost. Status, metrics and the peer's reports say the
+/// 0 % was reported for minutes while four in ten were lost. Status, metrics and the peer's reports say the
 /// same.
 pub(super) fn loss(lab: &mut Lab) -> anyhow::Result<()> {
     let settings = RelaySettings {
@@ -68,9 +68,9 @@ pub(super) fn loss(lab: &mut Lab) -> anyhow::Result<()> {
     let near = |ppm: u64| (250_000..550_000).contains(&ppm);
     wait_until("both ends tell of the loss", || {
         let statuses = site.statuses()?;
-        let told = statuses.iter().flat_map(|it| [it.peers[0].rx.loss, it.peers[0].tx.loss]);
-        let told: Vec<u64> = told.flatten().map(|loss| loss.ppm).collect();
-        Ok(told.len() == 4 && told.into_iter().all(near))
+        let reported = statuses.iter().flat_map(|it| [it.peers[0].rx.loss, it.peers[0].tx.loss]);
+        let reported: Vec<u64> = reported.flatten().map(|loss| loss.ppm).collect();
+        Ok(reported.len() == 4 && reported.into_iter().all(near))
     })?;
     let scraped = site.pair.ingress.output("curl", &["-s", "http://127.0.0.1:9478/metrics"])?;
     for direction in ["in", "out"] {

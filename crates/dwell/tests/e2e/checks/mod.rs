@@ -74,7 +74,7 @@ pub(crate) const ALL: &[Check] = &[
     ("a_bad_link_with_chutq_tpf_cea", |lab| schemes::over_a_bad_link(lab, "chutq-tpf+cea")),
     ("a_bad_link_with_chutq_cef", |lab| schemes::over_a_bad_link(lab, "chutq-cef")),
     ("a_bad_link_with_chutq_cef_cea", |lab| schemes::over_a_bad_link(lab, "chutq-cef+cea")),
-    ("loss_is_told_within_seconds", links::loss),
+    ("loss_is_reported_within_seconds", links::loss),
     ("a_peer_that_sends_crowds_leaves_others_alone", fair::crowds),
     ("a_changing_link_behind_a_router_is_found", steps::found),
     ("a_link_behind_a_router_is_not_felt", steps::not_found),

@@ -39,7 +39,7 @@ pub(super) fn ping_sizes(lab: &mut Lab) -> anyhow::Result<()> {
         for total in [mtu + 1, 1500] {
             let (replies, said) = ping(&site, server, total, &["-M", "do"])?;
             ensure!(replies == 0, "{total} bytes went through whole: {said}");
-            ensure!(said.contains(&mtu.to_string()), "nobody told the MTU: {said}");
+            ensure!(said.contains(&mtu.to_string()), "nobody reported the MTU: {said}");
         }
         for total in [mtu - 1, mtu, mtu + 1, 1500, 4000] {
             // Cut on the way, or by the sender, which now knows.
@@ -51,7 +51,7 @@ pub(super) fn ping_sizes(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the relay itself does with a packet that is too long for the path: the TUN is told to
+/// What the relay itself does with a packet that is too long for the path: the TUN is asked to
 /// take more than that.
 pub(super) fn too_big(lab: &mut Lab) -> anyhow::Result<()> {
     let mut site = Site::thin(lab, &site::settings())?;
@@ -63,7 +63,7 @@ pub(super) fn too_big(lab: &mut Lab) -> anyhow::Result<()> {
     for server in servers() {
         let (replies, said) = ping(&site, server, 1500, &["-M", "do"])?;
         ensure!(replies == 0, "went through whole: {said}");
-        ensure!(said.contains(&path.to_string()), "nobody told the MTU: {said}");
+        ensure!(said.contains(&path.to_string()), "nobody reported the MTU: {said}");
         let (replies, said) = ping(&site, server, path, &["-M", "do"])?;
         ensure!(replies == 2, "a packet that fits: {said}");
     }

@@ -51,7 +51,7 @@ fn iperf3_once(site: &Site, server: &str, arguments: &str) -> anyhow::Result<Val
     let mut client = site.pair.client.command("iperf3");
     client.args(["-J", "-c", server]).args(port).args(arguments.split(' '));
     let output = client.output()?;
-    ensure!(output.status.success(), "iperf3 {arguments}: {}", told(&output));
+    ensure!(output.status.success(), "iperf3 {arguments}: {}", reported(&output));
     serde_json::from_slice(&output.stdout).context("iperf3 does not speak JSON")
 }
 
@@ -83,7 +83,7 @@ pub(super) fn rsync(lab: &mut Lab) -> anyhow::Result<()> {
         client.args(["-rtp", &format!("rsync://{address}:8730/tree/")]).arg(&to);
         let output = client.output()?;
         let logged = || fs::read_to_string(&log).unwrap_or_default();
-        ensure!(output.status.success(), "rsync: {}\n{}", told(&output), logged());
+        ensure!(output.status.success(), "rsync: {}\n{}", reported(&output), logged());
         compare(&from, &to)?;
     }
     site.verify_lossless()?;
@@ -139,7 +139,7 @@ pub(super) fn ssh(lab: &mut Lab) -> anyhow::Result<()> {
     client.arg(format!("tar -C {} -cf - .", from.display()));
     let output = client.output()?;
     let logged = || fs::read_to_string(&log).unwrap_or_default();
-    ensure!(output.status.success(), "ssh: {}\n{}", told(&output), logged());
+    ensure!(output.status.success(), "ssh: {}\n{}", reported(&output), logged());
     let archive = site.folder.join("tree.tar");
     fs::write(&archive, output.stdout)?;
     let unpacked = Command::new("tar")
@@ -200,7 +200,7 @@ fn listens(site: &Site, service: &mut Process, port: u16, log: &Path) -> anyhow:
     })
 }
 
-fn told(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}: {}{}", output.status, text(&output.stdout), text(&output.stderr))
 }

@@ -104,17 +104,17 @@ fn launch(mut command: Command, folder: &Path, name: &str) -> anyhow::Result<Pro
 /// What a proxy says of itself, by the command that operators use.
 fn status(name: &str) -> anyhow::Result<ProxyStatus> {
     let output = Command::new(DWELL).args(["status", "--json", name]).output()?;
-    ensure!(output.status.success(), "{}", told(&output));
+    ensure!(output.status.success(), "{}", reported(&output));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn told(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
 fn succeeds(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
-    ensure!(output.status.success(), "{command:?}: {}: {}", output.status, told(&output));
+    ensure!(output.status.success(), "{command:?}: {}: {}", output.status, reported(&output));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -215,7 +215,7 @@ pub(super) fn redis(lab: &mut Lab) -> anyhow::Result<()> {
         command
     };
     let stored = cli(&["-x", "SET", "book"]).stdin(fs::File::open(&file)?).output()?;
-    ensure!(told(&stored).trim() == "OK", "{}", told(&stored));
+    ensure!(reported(&stored).trim() == "OK", "{}", reported(&stored));
     let got = cli(&["GET", "book"]).output()?.stdout;
     ensure!(got.strip_suffix(b"\n") == Some(&value[..]), "the value differs");
     // Many clients, and requests in advance.
@@ -295,7 +295,7 @@ pub(super) fn transparent(lab: &mut Lab) -> anyhow::Result<()> {
     fs::write(&rules, RULES)?;
     let loaded = router.command("nft").arg("-f").arg(&rules).output()?;
     if !loaded.status.success() {
-        return Err(Skip(format!("this kernel has no TPROXY: {}", told(&loaded).trim())).into());
+        return Err(Skip(format!("this kernel has no TPROXY: {}", reported(&loaded).trim())).into());
     }
     let text = corpus::text(1_000_000, 1);
     let folder = site.folder.join("web");

@@ -1,5 +1,5 @@
 //! `dwell trace replay` and the relay agree: the same packets at the same times, once through
-//! real relays in the lab and once through the replay, are pressed and dropped alike.
+//! real relays in the lab and once through the replay, are compressed and dropped alike.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -193,8 +193,8 @@ impl Pair {
             * (carried(&self.after) - carried(&self.before)) as f64;
         let room = (real as f64 * BOUND + lost) as u64 + slack;
         let replayed = of(&self.replayed);
-        let told = format!("{what}: replay {replayed}, relay {real}");
-        ensure!(replayed.abs_diff(real) <= room, "{told}: more than {room} apart");
-        Ok(told)
+        let reported = format!("{what}: replay {replayed}, relay {real}");
+        ensure!(replayed.abs_diff(real) <= room, "{reported}: more than {room} apart");
+        Ok(reported)
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn are_named_if_they_win(lab: &mut Lab) -> anyhow::Result<()> {
     let host = site.pair.ingress.clone();
     ensure!(check(&host, &site.relays.ingress)?.is_empty(), "it warns of nothing");
     for (routes, said) in [
-        // Of the same prefix with a smaller metric; what is found is told with its remedy.
+        // Of the same prefix with a smaller metric; what is found is reported with its remedy.
         (&["10.2.0.0/24 via 10.0.0.2"][..], "its metric 0 is not larger"),
         (&["10.2.0.0/24 via 10.0.0.2 metric 20"], "write metric = 19 for \"other\""),
         // More specific ones that cover it.

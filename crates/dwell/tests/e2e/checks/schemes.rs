@@ -1,4 +1,4 @@
-//! Every scheme that a relay can be told, over a link that loses, doubles, reorders and damages.
+//! Every scheme that a relay can run, over a link that loses, doubles, reorders and damages.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ fn verify(site: &Site, scheme: &str) -> anyhow::Result<()> {
         let impossible = rx.malformed + rx.decode_failed + rx.not_allowed + rx.auth_failed;
         ensure!(impossible == 0, "damage got through: {}", what());
         ensure!(rx.packets.packets <= tx.sent.packets, "packets out of nothing: {}", what());
-        ensure!(rx.raw + rx.pressed == rx.packets.packets, "rx does not add up: {}", what());
+        ensure!(rx.raw + rx.compressed == rx.packets.packets, "rx does not add up: {}", what());
         let written = settled[to].tun.tx_packets + settled[to].drops["tun_refused"];
         ensure!(written == rx.packets.packets, "the TUN got {written}: {}", what());
     }
@@ -111,7 +111,7 @@ fn verify(site: &Site, scheme: &str) -> anyhow::Result<()> {
     if fills {
         ensure!(tx.frames < tx.sent.packets, "no datagram held several packets: {tx:#?}");
     } else if scheme != "none" {
-        ensure!(tx.pressed.packets > 0, "nothing was pressed: {tx:#?}");
+        ensure!(tx.compressed.packets > 0, "nothing was compressed: {tx:#?}");
     }
     if ["flow", "service", "host-pair", "edge"].contains(&scheme) {
         ensure!(
@@ -120,6 +120,6 @@ fn verify(site: &Site, scheme: &str) -> anyhow::Result<()> {
             settled[0].peers[0].rx
         );
     }
-    println!("{} of {} pressed, {} frames", tx.pressed.packets, tx.sent.packets, tx.frames);
+    println!("{} of {} compressed, {} frames", tx.compressed.packets, tx.sent.packets, tx.frames);
     Ok(())
 }

@@ -29,9 +29,9 @@ pub(super) fn parking_lot(lab: &mut Lab, transit: bool) -> anyhow::Result<()> {
     for (n, status) in statuses.iter().enumerate() {
         for peer in &status.peers {
             println!(
-                "gateway{}: {} of {} packets pressed to {}, {} came pressed",
+                "gateway{}: {} of {} packets compressed to {}, {} came compressed",
                 n + 1,
-                peer.tx.pressed.packets,
+                peer.tx.compressed.packets,
                 peer.tx.sent.packets,
                 peer.name,
                 peer.tx.carried.packets
@@ -41,8 +41,9 @@ pub(super) fn parking_lot(lab: &mut Lab, transit: bool) -> anyhow::Result<()> {
     let carried: u64 = statuses.iter().flat_map(|s| &s.peers).map(|p| p.rx.carried.packets).sum();
     ensure!((carried > 0) == transit, "{carried} were carried on: {statuses:#?}");
     // Downloads of text go from the later sites to the earlier ones.
-    let pressed: u64 = statuses.iter().flat_map(|s| &s.peers).map(|p| p.tx.pressed.packets).sum();
-    ensure!(pressed > 0, "text was not pressed: {statuses:#?}");
+    let compressed: u64 =
+        statuses.iter().flat_map(|s| &s.peers).map(|p| p.tx.compressed.packets).sum();
+    ensure!(compressed > 0, "text was not compressed: {statuses:#?}");
     Ok(())
 }
 
@@ -66,14 +67,14 @@ pub(super) fn transit(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
         let rx = &peer.rx;
         println!(
             "from {}: {} carried on, {} raw ones forwarded, {} opened",
-            peer.name, rx.carried.packets, rx.forwarded.packets, rx.pressed
+            peer.name, rx.carried.packets, rx.forwarded.packets, rx.compressed
         );
         ensure!(rx.carried.packets > 0, "nothing was carried on: {peer:#?}");
         ensure!(rx.forwarded.packets > 0, "nothing went on raw: {peer:#?}");
-        ensure!(rx.pressed == 0, "the middle opened something: {peer:#?}");
+        ensure!(rx.compressed == 0, "the middle opened something: {peer:#?}");
     }
-    ensure!(statuses[0].peers[0].rx.pressed > 0, "nothing came pressed: {:#?}", statuses[0]);
-    ensure!(statuses[2].peers[0].rx.pressed > 0, "nothing came pressed: {:#?}", statuses[2]);
+    ensure!(statuses[0].peers[0].rx.compressed > 0, "nothing came compressed: {:#?}", statuses[0]);
+    ensure!(statuses[2].peers[0].rx.compressed > 0, "nothing came compressed: {:#?}", statuses[2]);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::site::{self, SERVERS, Site, wait_until};
 use crate::web::Web;
 
 /// The relays find a link that they don't feel, and its changes: what waits waits where it is
-/// pressed.
+/// compressed.
 pub(super) fn found(lab: &mut Lab) -> anyhow::Result<()> {
     let settings = RelaySettings { rate: RelayRate::Auto, ..site::settings() };
     let site = Site::routed(lab, Rate::from_mbps(20), &settings)?;
@@ -20,11 +20,11 @@ pub(super) fn found(lab: &mut Lab) -> anyhow::Result<()> {
     // A TCP that keeps queues short may leave none at 20 Mbit/s, so that there is nothing to find.
     for mbps in [5, 12] {
         router.shape(&Shape::new(Rate::from_mbps(mbps)))?;
-        let pressed = sender(&site)?.tx.pressed.packets;
+        let compressed = sender(&site)?.tx.compressed.packets;
         let near = |bps: u64| bps.abs_diff(mbps * 1_000_000) < mbps * 150_000;
         wait_until(&format!("{mbps} Mbit/s are found"), || {
             let peer = sender(&site)?;
-            let more = peer.tx.pressed.packets > pressed + 50;
+            let more = peer.tx.compressed.packets > compressed + 50;
             Ok(peer.bottleneck_bps.is_some_and(near) && more)
         })?;
     }
@@ -32,7 +32,7 @@ pub(super) fn found(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without reports nothing waits in the relays, and nothing is pressed.
+/// Without reports nothing waits in the relays, and nothing is compressed.
 pub(super) fn not_found(lab: &mut Lab) -> anyhow::Result<()> {
     let settings = RelaySettings { rate: RelayRate::Local, ..site::settings() };
     let site = Site::routed(lab, Rate::from_mbps(20), &settings)?;
@@ -40,8 +40,8 @@ pub(super) fn not_found(lab: &mut Lab) -> anyhow::Result<()> {
     web.fetch_all(&site.pair.client)?;
     let peer = sender(&site)?;
     ensure!(peer.bottleneck_bps.is_none(), "{peer:#?}");
-    let share = peer.tx.pressed.packets * 100 / peer.tx.sent.packets.max(1);
-    ensure!(share < 20, "{share} % were pressed: {:#?}", peer.tx);
+    let share = peer.tx.compressed.packets * 100 / peer.tx.sent.packets.max(1);
+    ensure!(share < 20, "{share} % were compressed: {:#?}", peer.tx);
     Ok(())
 }
 

@@ -56,7 +56,7 @@ impl World {
             limit: QueueLimit::packets(2_000),
             frame: FRAME,
             estimates: Estimates::Learned(LearnedConfig::default()),
-            press_bytes_min: 64,
+            compress_bytes_min: 64,
             ..PortConfig::default()
         });
         Self {
@@ -82,16 +82,16 @@ impl World {
                 arrival_ns = u64::MAX;
             }
             self.pump(&mut units, &mut sojourn_ns);
-            let press_ns = self.compressed.map_or(u64::MAX, |(at_ns, ..)| at_ns);
+            let compress_ns = self.compressed.map_or(u64::MAX, |(at_ns, ..)| at_ns);
             let link_ns = self.link_free_ns.unwrap_or(u64::MAX);
-            self.now_ns = arrival_ns.min(press_ns).min(link_ns);
+            self.now_ns = arrival_ns.min(compress_ns).min(link_ns);
             if self.now_ns == link_ns {
                 self.link_free_ns = None;
                 self.port.link_ready();
             } else if let Some((_, id, outcome, took_ns)) =
                 self.compressed.take_if(|(at_ns, ..)| *at_ns == self.now_ns)
             {
-                self.port.pressed(id, outcome, took_ns);
+                self.port.compressed(id, outcome, took_ns);
             } else if let Load::Share(share) = load {
                 self.arrive();
                 let link_bytes = self.packet_bytes + FRAME.frame_bytes + FRAME.raw_unit_bytes;
@@ -103,7 +103,7 @@ impl World {
         Result {
             sent_bytes: accounts.sent.bytes,
             link_bytes: accounts.link_bytes,
-            compressed: accounts.press.pressed.packets as f64 / accounts.sent.packets as f64,
+            compressed: accounts.compress.compressed.packets as f64 / accounts.sent.packets as f64,
             sojourn_ns: sojourn_ns / units,
         }
     }
@@ -117,8 +117,8 @@ impl World {
     fn pump(&mut self, units: &mut u64, sojourn_ns: &mut u64) {
         while let Some(action) = self.port.poll(Instant::from_ns(self.now_ns)) {
             match action {
-                Action::Press(id) => self.compress(id, 1),
-                Action::PressBlock => {
+                Action::Compress(id) => self.compress(id, 1),
+                Action::CompressBlock => {
                     let block = self.port.block();
                     let (first, packets) = (block[0], block.len() as u32);
                     self.compress(first, packets);

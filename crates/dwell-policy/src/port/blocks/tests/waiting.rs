@@ -7,7 +7,7 @@ use crate::estimate::LearnedConfig;
 pub(super) const FRAME: FrameCost = FrameCost {
     frame_bytes: 50,
     raw_unit_bytes: 2,
-    pressed_unit_bytes: 5,
+    compressed_unit_bytes: 5,
     units_bytes_max: 1_500,
     fragment_bytes: 8,
     fragment_spare_bytes: 0,
@@ -15,7 +15,7 @@ pub(super) const FRAME: FrameCost = FrameCost {
     units_max: 64,
 };
 
-/// At 10 Mbit/s, with a press that takes 20 µs and halves.
+/// At 10 Mbit/s, with a compression that takes 20 µs and halves.
 fn port(gather: Gather, bytes_max: u32) -> Port {
     with_rate(gather, bytes_max, Some(Rate::from_mbps(10)))
 }
@@ -28,7 +28,7 @@ fn with_rate(gather: Gather, bytes_max: u32, rate: Option<Rate>) -> Port {
         limit: QueueLimit::packets(500),
         frame: FRAME,
         estimates: Estimates::Fixed(estimate),
-        press_bytes_min: 64,
+        compress_bytes_min: 64,
         ..PortConfig::default()
     })
     .unwrap();
@@ -40,48 +40,48 @@ fn sized(id: u32, bytes: u32, flow: u64) -> Packet {
     Packet { bytes, flow, group: 7, ..packet(id, 7) }
 }
 
-fn press(port: &mut Port, percent: u32) {
+fn compress(port: &mut Port, percent: u32) {
     let bytes = 1500 * port.block().len() as u32;
     let (first, to) = (port.block()[0], bytes * percent / 100);
-    port.pressed(first, Outcome::Smaller(to), 20_000);
+    port.compressed(first, Outcome::Smaller(to), 20_000);
     port.assert_invariants();
 }
 
 #[test]
-fn nothing_is_pressed_before_the_link_is_near() {
+fn nothing_is_compressed_before_the_link_is_near() {
     let mut port = port(Gather::Edge, 6_000);
-    // The first is pressed by itself: nothing is ahead of it.
-    assert_eq!(arrive(&mut port, 0, &[1]), [Action::Press(PacketId(0))]);
-    press(&mut port, 90);
+    // The first is compressed by itself: nothing is ahead of it.
+    assert_eq!(arrive(&mut port, 0, &[1]), [Action::Compress(PacketId(0))]);
+    compress(&mut port, 90);
     // 1355 bytes are ahead, less than 2 ms of link time: still near.
-    assert_eq!(arrive(&mut port, 1, &[1]), [Action::Press(PacketId(1))]);
-    press(&mut port, 90);
+    assert_eq!(arrive(&mut port, 1, &[1]), [Action::Compress(PacketId(1))]);
+    compress(&mut port, 90);
     // Now 2710 bytes are: the others gather.
     assert_eq!(arrive(&mut port, 2, &[1; 6]), []);
     assert_eq!(sent(&mut port), [0]);
-    assert_eq!(actions(&mut port), [Action::PressBlock]);
+    assert_eq!(actions(&mut port), [Action::CompressBlock]);
     assert_eq!(ids(&port), [2, 3, 4, 5], "as much as there is room for");
-    press(&mut port, 50);
+    compress(&mut port, 50);
     assert_eq!(sent(&mut port), [1]);
     assert_eq!(sent(&mut port), [2, 3, 4, 5]);
 }
 
 #[test]
-fn what_the_link_takes_at_once_is_pressed_before() {
+fn what_the_link_takes_at_once_is_compressed_before() {
     let mut port = port(Gather::Edge, 6_000);
     port.set_burst_bytes(4_000);
     arrive(&mut port, 0, &[1]);
-    press(&mut port, 90);
+    compress(&mut port, 90);
     arrive(&mut port, 1, &[1]);
-    press(&mut port, 90);
+    compress(&mut port, 90);
     // 2710 bytes are ahead: more than 2 ms of link time, but the link may take them at once.
-    assert_eq!(arrive(&mut port, 2, &[1]), [Action::Press(PacketId(2))]);
-    press(&mut port, 90);
-    assert_eq!(arrive(&mut port, 3, &[1]), [Action::Press(PacketId(3))]);
-    press(&mut port, 90);
+    assert_eq!(arrive(&mut port, 2, &[1]), [Action::Compress(PacketId(2))]);
+    compress(&mut port, 90);
+    assert_eq!(arrive(&mut port, 3, &[1]), [Action::Compress(PacketId(3))]);
+    compress(&mut port, 90);
     // Behind 5420 bytes, too, some; behind 6775 the others gather.
-    assert_eq!(arrive(&mut port, 4, &[1]), [Action::Press(PacketId(4))]);
-    press(&mut port, 90);
+    assert_eq!(arrive(&mut port, 4, &[1]), [Action::Compress(PacketId(4))]);
+    compress(&mut port, 90);
     assert_eq!(arrive(&mut port, 5, &[1; 3]), []);
 }
 
@@ -89,13 +89,13 @@ fn what_the_link_takes_at_once_is_pressed_before() {
 fn a_large_block_is_counted_with_its_fragments() {
     let mut port = port(Gather::Edge, 6_000);
     port.set_rate(Some(Rate::from_mbps(1)));
-    assert_eq!(arrive(&mut port, 0, &[1]), [Action::Press(PacketId(0))]);
+    assert_eq!(arrive(&mut port, 0, &[1]), [Action::Compress(PacketId(0))]);
     assert_eq!(arrive(&mut port, 1, &[1; 4]), []);
-    press(&mut port, 100); // it did not become smaller
+    compress(&mut port, 100); // it did not become smaller
     assert_eq!(sent(&mut port), [0]);
-    assert_eq!(actions(&mut port), [Action::PressBlock]);
+    assert_eq!(actions(&mut port), [Action::CompressBlock]);
     assert_eq!(ids(&port), [1, 2, 3, 4]);
-    press(&mut port, 50);
+    compress(&mut port, 50);
     let before = *port.accounts();
     assert_eq!(sent(&mut port), [1, 2, 3, 4]);
     // 3000 bytes and 5 for the header, in parts of 1492 and their 8.
@@ -110,34 +110,34 @@ fn without_a_rate_nothing_waits() {
 }
 
 #[test]
-fn a_press_that_takes_longer_than_it_saves_is_not_begun() {
-    // 6000 bytes take 48 µs, and half of that is saved; pressing takes 20 µs.
-    for (mbps, pressed) in [(1_000, true), (10_000, false)] {
+fn a_compress_that_takes_longer_than_it_saves_is_not_begun() {
+    // 6000 bytes take 48 µs, and half of that is saved; compressing takes 20 µs.
+    for (mbps, compressed) in [(1_000, true), (10_000, false)] {
         let mut port = with_rate(Gather::Edge, 6_000, Some(Rate::from_mbps(mbps)));
         for id in 0..4 {
             assert_eq!(port.arrive(NOW, sized(id, 1_500, 1)), Admission::Queued);
         }
-        assert_eq!(!actions(&mut port).is_empty(), pressed, "{mbps}");
+        assert_eq!(!actions(&mut port).is_empty(), compressed, "{mbps}");
     }
 }
 
 #[test]
-fn small_packets_are_pressed_in_company_only() {
+fn small_packets_are_compressed_in_company_only() {
     let mut port = port(Gather::Edge, 6_000);
     for id in 0..5 {
         assert_eq!(port.arrive(NOW, sized(id, 52, 1)), Admission::Queued);
     }
-    assert_eq!(actions(&mut port), [Action::PressBlock]);
-    port.pressed(PacketId(0), Outcome::Smaller(90), 10_000);
+    assert_eq!(actions(&mut port), [Action::CompressBlock]);
+    port.compressed(PacketId(0), Outcome::Smaller(90), 10_000);
     assert_eq!(port.arrive(NOW, sized(5, 52, 1)), Admission::Queued);
     assert_eq!(actions(&mut port), [], "alone");
-    assert_eq!(port.accounts().press.pressed.packets, 5);
+    assert_eq!(port.accounts().compress.compressed.packets, 5);
 }
 
 #[test]
 fn a_block_overtakes_other_flows_but_not_its_own() {
     let mut port = port(Gather::Edge, 9_000);
-    // What was pressed upstream is a barrier; what is on the list of exceptions is passed.
+    // What was compressed upstream is a barrier; what is on the list of exceptions is passed.
     let mut config = port.config().clone();
     config.exceptions = vec![ClassKey::new(6, 443)];
     port.configure(config).unwrap();
@@ -150,7 +150,7 @@ fn a_block_overtakes_other_flows_but_not_its_own() {
         assert_eq!(port.arrive(NOW, packet), Admission::Queued);
     }
     assert_eq!(port.arrive(NOW, sized(4, 1_500, 3)), Admission::Queued);
-    assert_eq!(actions(&mut port), [Action::PressBlock]);
+    assert_eq!(actions(&mut port), [Action::CompressBlock]);
     assert_eq!(ids(&port), [0, 2], "the fourth would overtake the second");
 }
 
@@ -159,25 +159,25 @@ fn what_does_not_shrink_is_learned_and_left_alone() {
     let mut port = port(Gather::Edge, 3_000);
     let estimates = Estimates::Learned(LearnedConfig::default());
     port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
-    let mut pressed = 0;
+    let mut compressed = 0;
     for id in 0..400 {
         let _ = port.arrive(NOW, sized(id, 1_500, 1));
         while let Some(action) = port.poll(NOW) {
             let id = match action {
-                Action::Press(id) => id,
-                Action::PressBlock => port.block()[0],
+                Action::Compress(id) => id,
+                Action::CompressBlock => port.block()[0],
                 other => panic!("{other:?}"),
             };
-            port.pressed(id, Outcome::NotSmaller, 20_000);
-            pressed += 1;
+            port.compressed(id, Outcome::NotSmaller, 20_000);
+            compressed += 1;
         }
         if id % 2 == 0 {
             port.link_ready();
             assert!(matches!(port.poll(NOW), Some(Action::Send)));
         }
     }
-    assert!(pressed < 40, "{pressed} tries of 400 in vain");
-    assert!(port.accounts().press.bypassed[Bypass::BackOff as usize] > 100);
+    assert!(compressed < 40, "{compressed} tries of 400 in vain");
+    assert!(port.accounts().compress.bypassed[Bypass::BackOff as usize] > 100);
 }
 
 #[test]
@@ -190,8 +190,10 @@ fn small_packets_alone_say_nothing_of_blocks() {
         let _ = port.arrive(NOW, sized(id, 100, 1));
         while let Some(action) = port.poll(NOW) {
             match action {
-                Action::Press(id) => port.pressed(id, Outcome::NotSmaller, 20_000),
-                Action::PressBlock => port.pressed(port.block()[0], Outcome::NotSmaller, 20_000),
+                Action::Compress(id) => port.compressed(id, Outcome::NotSmaller, 20_000),
+                Action::CompressBlock => {
+                    port.compressed(port.block()[0], Outcome::NotSmaller, 20_000)
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -202,7 +204,7 @@ fn small_packets_alone_say_nothing_of_blocks() {
     for id in 100..160 {
         let _ = port.arrive(NOW, sized(id, 100, 1));
     }
-    assert_eq!(port.poll(NOW), Some(Action::PressBlock));
+    assert_eq!(port.poll(NOW), Some(Action::CompressBlock));
     assert_eq!(port.block().len(), 60);
-    assert_eq!(port.accounts().press.bypassed[Bypass::BackOff as usize], 0);
+    assert_eq!(port.accounts().compress.bypassed[Bypass::BackOff as usize], 0);
 }

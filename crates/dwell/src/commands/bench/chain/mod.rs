@@ -1,4 +1,4 @@
-//! `dwell bench chain`: which relay of a chain presses how much (Shimamura et al., Table 3).
+//! `dwell bench chain`: which relay of a chain compresses how much (Shimamura et al., Table 3).
 
 mod record;
 mod source;
@@ -38,8 +38,8 @@ Examples:
 
 Target traffic goes from the first site to the last; at each relay cross traffic joins it, and
 leaves at the next. All of them send as the paper's sources do: each half of the load on average, in
-bursts. `pressed here` is the share of the packets that came to a relay's queue and were pressed
-there; `came pressed` those that came so from the relay before.
+bursts. `compressed here` is the share of the packets that came to a relay's queue and were compressed
+there; `came compressed` those that came so from the relay before.
 
 Exit codes:
   0    all runs are done
@@ -47,11 +47,11 @@ Exit codes:
   2    the command line is wrong
   130  it was interrupted; what there is has been printed";
 
-/// Measure which relay of a chain presses how much
+/// Measure which relay of a chain compresses how much
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Chain {
-    /// How many relays are in the row; all but the last can press
+    /// How many relays are in the row; all but the last can compress
     #[arg(long, value_name = "COUNT", default_value = "4")]
     #[arg(value_parser = clap::value_parser!(u8).range(3..=10))]
     relays: u8,
@@ -71,11 +71,11 @@ pub(super) struct Chain {
     /// The scheme of all relays
     #[arg(long, default_value = "packet", value_parser = schemes())]
     scheme: String,
-    /// What they press with; a slow one, as the paper's takes five times as long as a packet on the
-    /// link, so that it is worth asking which packets to press
+    /// What they compress with; a slow one, as the paper's takes five times as long as a packet on the
+    /// link, so that it is worth asking which packets to compress
     #[arg(long, default_value = "zstd:19", value_parser = codec)]
     codec: String,
-    /// Also runs in which each relay opens what came pressed, as without `transit`
+    /// Also runs in which each relay opens what came compressed, as without `transit`
     #[arg(long)]
     opened: bool,
     /// How many rounds
@@ -99,7 +99,7 @@ pub(super) struct Chain {
     report: bool,
 }
 
-/// Before a run is watched: the relays learn what pressing takes and gives.
+/// Before a run is watched: the relays learn what compressing takes and gives.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// What is still on its way at the end gets there.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -272,13 +272,13 @@ fn counts(relays: &[Relay]) -> anyhow::Result<Vec<NodeCounts>> {
             arrived: tx.arrived.packets,
             carried: tx.carried.packets,
             tried: tx.tried,
-            pressed: tx.pressed.packets,
-            pressed_bytes: tx.pressed.bytes,
-            pressed_to_bytes: tx.pressed_to_bytes,
-            press_ns: tx.press_ns,
+            compressed: tx.compressed.packets,
+            compressed_bytes: tx.compressed.bytes,
+            compressed_to_bytes: tx.compressed_to_bytes,
+            compress_ns: tx.compress_ns,
             dropped: tx.dropped_total().packets,
             link_bytes: tx.link_bytes,
-            opened: before.map_or(0, |before| before.rx.pressed),
+            opened: before.map_or(0, |before| before.rx.compressed),
         });
     }
     Ok(all)

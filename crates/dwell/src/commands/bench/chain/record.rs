@@ -31,7 +31,7 @@ pub(super) struct ChainRun {
     pub(super) origin: Origin,
     #[serde(flatten)]
     pub(super) conditions: Conditions,
-    /// Whether relays between others carry on what came pressed.
+    /// Whether relays between others carry on what came compressed.
     pub(super) transit: bool,
     pub(super) round: u32,
     /// The relays that have a link further on, in their order.
@@ -45,18 +45,18 @@ pub(super) struct ChainRun {
 pub(super) struct NodeCounts {
     /// Packets that came to the queue.
     pub(super) arrived: u64,
-    /// Of these, those that came pressed and were not opened. Blocks count once.
+    /// Of these, those that came compressed and were not opened. Blocks count once.
     pub(super) carried: u64,
     pub(super) tried: u64,
-    pub(super) pressed: u64,
-    pub(super) pressed_bytes: u64,
-    pub(super) pressed_to_bytes: u64,
-    pub(super) press_ns: u64,
+    pub(super) compressed: u64,
+    pub(super) compressed_bytes: u64,
+    pub(super) compressed_to_bytes: u64,
+    pub(super) compress_ns: u64,
     pub(super) dropped: u64,
     /// What the link carried.
     pub(super) link_bytes: u64,
     /// Packets from the relay before that were opened here: those for this relay's site, and, without
-    /// transit, all others that came pressed.
+    /// transit, all others that came compressed.
     pub(super) opened: u64,
 }
 
@@ -76,9 +76,9 @@ pub(super) struct FlowCounts {
 }
 
 impl NodeCounts {
-    /// N_c / N_i: of the packets that came, those that were pressed here.
+    /// N_c / N_i: of the packets that came, those that were compressed here.
     pub(super) fn share(&self) -> f64 {
-        self.pressed as f64 / self.arrived.max(1) as f64
+        self.compressed as f64 / self.arrived.max(1) as f64
     }
 
     pub(super) fn carried_share(&self) -> f64 {
@@ -90,10 +90,10 @@ impl NodeCounts {
             arrived: self.arrived - before.arrived,
             carried: self.carried - before.carried,
             tried: self.tried - before.tried,
-            pressed: self.pressed - before.pressed,
-            pressed_bytes: self.pressed_bytes - before.pressed_bytes,
-            pressed_to_bytes: self.pressed_to_bytes - before.pressed_to_bytes,
-            press_ns: self.press_ns - before.press_ns,
+            compressed: self.compressed - before.compressed,
+            compressed_bytes: self.compressed_bytes - before.compressed_bytes,
+            compressed_to_bytes: self.compressed_to_bytes - before.compressed_to_bytes,
+            compress_ns: self.compress_ns - before.compress_ns,
             dropped: self.dropped - before.dropped,
             link_bytes: self.link_bytes - before.link_bytes,
             opened: self.opened - before.opened,

@@ -214,7 +214,7 @@ impl State {
         Ok(())
     }
 
-    /// Counts what comes, until told to stop; the delays of what came while it was watched.
+    /// Counts what comes, until asked to stop; the delays of what came while it was watched.
     fn receive(&self, socket: &UdpSocket) -> io::Result<Vec<u64>> {
         let (mut room, mut body, mut delays, mut next) = ([0; 2048], Vec::new(), Vec::new(), 0);
         while !self.stop_receiving.load(Ordering::Relaxed) {

@@ -5,7 +5,7 @@ use dwell_report::{Column, Table, human};
 use super::super::statistics::{Summary, median};
 use super::record::{ChainRun, FlowCounts, NodeCounts};
 
-/// The share of packets pressed at R1 to R9, in percent: Shimamura et al., Table 3.
+/// The share of packets compressed at R1 to R9, in percent: Shimamura et al., Table 3.
 const TABLE_3: [f64; 9] = [15.8, 11.7, 10.2, 8.6, 7.5, 6.3, 6.0, 5.6, 5.0];
 
 /// All runs, those with transit first.
@@ -25,12 +25,12 @@ pub(super) fn all(runs: &[ChainRun]) -> String {
         conditions.scheme,
         conditions.codec,
     );
-    for (transit, what) in [(true, "carried on unopened"), (false, "opened and pressed anew")] {
+    for (transit, what) in [(true, "carried on unopened"), (false, "opened and compressed again")] {
         let runs: Vec<_> = runs.iter().filter(|run| run.transit == transit).collect();
         if runs.is_empty() {
             continue;
         }
-        text += &format!("\nWhat comes pressed is {what}; {} runs\n\n", runs.len());
+        text += &format!("\nWhat comes compressed is {what}; {} runs\n\n", runs.len());
         text += &nodes(&runs).to_text();
         text += &verdict(&runs);
         text += "\n";
@@ -39,17 +39,17 @@ pub(super) fn all(runs: &[ChainRun]) -> String {
     text
 }
 
-/// What the nodes pressed, in medians of the runs.
+/// What the nodes compressed, in medians of the runs.
 fn nodes(runs: &[&ChainRun]) -> Table {
     let mut table = Table::new([
         Column::left("node"),
         Column::right("packets"),
-        Column::right("came pressed").unit("%"),
-        Column::right("pressed here").unit("%"),
+        Column::right("came compressed").unit("%"),
+        Column::right("compressed here").unit("%"),
         Column::right("min..max"),
         Column::right("Table 3").unit("%"),
         Column::right("to"),
-        Column::right("press").unit("µs"),
+        Column::right("compress").unit("µs"),
         Column::right("dropped").unit("‰"),
         Column::right("opened here"),
     ]);
@@ -66,8 +66,11 @@ fn nodes(runs: &[&ChainRun]) -> Table {
             format!("{:.1}", share.median * 100.0),
             format!("{:.1}..{:.1}", share.min * 100.0, share.max * 100.0),
             paper.map_or_else(|| human::NOTHING.to_owned(), |share| format!("{share:.1}")),
-            ratio(of(|node| node.pressed_to_bytes as f64), of(|node| node.pressed_bytes as f64)),
-            format!("{:.0}", of(|node| node.press_ns as f64 / 1e3 / node.tried.max(1) as f64)),
+            ratio(
+                of(|node| node.compressed_to_bytes as f64),
+                of(|node| node.compressed_bytes as f64),
+            ),
+            format!("{:.0}", of(|node| node.compress_ns as f64 / 1e3 / node.tried.max(1) as f64)),
             format!("{:.1}", of(|node| node.dropped as f64 * 1e3 / node.arrived.max(1) as f64)),
             human::count(of(|node| node.opened as f64) as u64),
         ]);
@@ -138,7 +141,7 @@ mod tests {
     use super::*;
     use crate::commands::bench::record::Origin;
 
-    fn run(pressed: [u64; 3]) -> ChainRun {
+    fn run(compressed: [u64; 3]) -> ChainRun {
         let conditions = Conditions {
             relays: 4,
             rate: dwell_base::Rate::from_mbps(10),
@@ -150,14 +153,14 @@ mod tests {
             seconds: 20.0,
             seed: 1,
         };
-        let node = |pressed| NodeCounts {
+        let node = |compressed| NodeCounts {
             arrived: 1000,
             carried: 100,
-            pressed,
+            compressed,
             tried: 200,
-            press_ns: 24_000_000,
-            pressed_bytes: 100,
-            pressed_to_bytes: 90,
+            compress_ns: 24_000_000,
+            compressed_bytes: 100,
+            compressed_to_bytes: 90,
             ..NodeCounts::default()
         };
         let flow = FlowCounts { sent: 1000, received: 990, ..FlowCounts::default() };
@@ -167,7 +170,7 @@ mod tests {
             conditions,
             transit: true,
             round: 0,
-            nodes: pressed.map(node).to_vec(),
+            nodes: compressed.map(node).to_vec(),
             flows: vec![FlowCounts { flow: "site1 to site4".into(), ..flow }],
         }
     }
@@ -180,13 +183,13 @@ mod tests {
         let expected =
             ["R2", "1,000", "10.0", "12.0", "11.0..13.0", "11.7", "0.900", "120", "0.0", "0"];
         assert_eq!(cells, expected);
-        assert!(text.contains("falls from node to node") && !text.contains("anew"), "{text}");
+        assert!(text.contains("falls from node to node") && !text.contains("fresh"), "{text}");
         let row = text.lines().find(|line| line.starts_with("site1")).unwrap_or_default();
         assert!(row.contains("10.0"), "lost: {row}");
     }
 
     #[test]
-    fn a_share_that_rises_is_told() {
+    fn a_share_that_rises_is_reported() {
         let text = all(&[run([100, 90, 95])]);
         assert!(text.contains("to the last, but not from R2 to R3"), "{text}");
         let text = all(&[run([90, 80, 95])]);

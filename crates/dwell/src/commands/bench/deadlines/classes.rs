@@ -12,7 +12,7 @@ pub(super) enum ClassSet {
     Three,
     /// The ten of the paper's Table VI, nine tenths of the bytes of the first one, within 50 to 200 ms
     Ten,
-    /// The same ten, but the relay is told only three different times, by their sizes
+    /// The same ten, but the relay is given only three different times, by their sizes
     TenInThree,
 }
 
@@ -23,8 +23,8 @@ pub(super) struct Class {
     /// With IP and UDP headers.
     pub(super) packet_bytes: usize,
     pub(super) max_wait_ms: u64,
-    /// What the relay is told of the latter.
-    told_ms: u64,
+    /// The relay's belief about the latter.
+    reported_ms: u64,
     pub(super) port: u16,
     /// Of all bytes, in hundredths of what all classes together have.
     share: u32,
@@ -56,7 +56,7 @@ const TEN_IN_THREE: [Class; 10] = {
     let mut classes = TEN;
     let mut at = 0;
     while at < classes.len() {
-        classes[at].told_ms = match classes[at].packet_bytes {
+        classes[at].reported_ms = match classes[at].packet_bytes {
             40 => 50,
             200 => 100,
             _ => 160,
@@ -73,7 +73,7 @@ const fn class(
     port: u16,
     share: u32,
 ) -> Class {
-    Class { name, packet_bytes, max_wait_ms, told_ms: max_wait_ms, port, share }
+    Class { name, packet_bytes, max_wait_ms, reported_ms: max_wait_ms, port, share }
 }
 
 impl ClassSet {
@@ -120,11 +120,11 @@ impl ClassSet {
 impl Class {
     /// Its table of a configuration.
     pub(super) fn config(&self) -> String {
-        let Self { name, port, told_ms, .. } = self;
+        let Self { name, port, reported_ms, .. } = self;
         let last = port + 9;
         format!(
             "[[class]]\nname = \"{name}\"\nports = [\"udp/{port}-{last}\"]\n\
-             max_wait = \"{told_ms}ms\"\n"
+             max_wait = \"{reported_ms}ms\"\n"
         )
     }
 }
@@ -145,10 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_relay_is_told_is_no_more_than_is_true() {
-        let told: Vec<u64> = TEN_IN_THREE.iter().map(|class| class.told_ms).collect();
-        assert_eq!(told, [50, 50, 50, 50, 100, 100, 100, 160, 160, 160]);
-        assert!(TEN_IN_THREE.iter().all(|class| class.told_ms <= class.max_wait_ms));
+    fn what_the_relay_is_reported_is_no_more_than_is_true() {
+        let reported: Vec<u64> = TEN_IN_THREE.iter().map(|class| class.reported_ms).collect();
+        assert_eq!(reported, [50, 50, 50, 50, 100, 100, 100, 160, 160, 160]);
+        assert!(TEN_IN_THREE.iter().all(|class| class.reported_ms <= class.max_wait_ms));
         assert!(TEN_IN_THREE[9].config().contains("max_wait = \"160ms\""));
     }
 

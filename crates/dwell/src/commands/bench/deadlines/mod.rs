@@ -31,7 +31,7 @@ Examples:
   dwell bench deadlines --mtu 9000 --rate 50mbit --json deadlines.jsonl
   dwell bench deadlines --classes ten --scheme chumq+cea,chutq-dcf+cea --rate 5mbit --mtu 4000 --load 0.85
 
-Packets come at random moments. Unless told otherwise they are of three classes, each a third of the
+Packets come at random moments. Unless set otherwise they are of three classes, each a third of the
 load in bytes: 40 bytes that may take 5 ms, 200 bytes that may take 20 ms, and 1400 bytes that may take
 100 ms. The sending relay is limited by --rate; a load above 1 begins in the middle of a load of 0.8, as in the paper, and
 only what is sent meanwhile counts.

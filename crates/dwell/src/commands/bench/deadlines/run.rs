@@ -140,7 +140,7 @@ impl Trial<'_> {
             rate: RelayRate::Fixed(self.rate),
             keyed: true,
             extra: format!(
-                "link_overhead = {}\nchunk_press = false\nqueue_time = \"5s\"\n\
+                "link_overhead = {}\nchunk_compress = false\nqueue_time = \"5s\"\n\
                  queue_packets = 500000\nqueue_bytes = \"64MiB\"\n\n{classes}",
                 self.overhead_bytes
             ),

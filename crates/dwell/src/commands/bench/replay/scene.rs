@@ -49,8 +49,9 @@ impl Scene {
     pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
         let mut scene = Self::default();
         for path in files {
-            let told = || path.display().to_string();
-            let capture = Capture::open(File::open(path).with_context(told)?).with_context(told)?;
+            let reported = || path.display().to_string();
+            let capture =
+                Capture::open(File::open(path).with_context(reported)?).with_context(reported)?;
             let mut merge = Merge::new([capture]);
             scene.last_ns = None;
             loop {
@@ -110,9 +111,9 @@ impl Scene {
 
     /// As a capture of Ethernet frames, with times in microseconds.
     pub(super) fn write(&self, path: &Path, [from, to]: [Mac; 2]) -> anyhow::Result<()> {
-        let told = || path.display().to_string();
-        let mut file = BufWriter::new(File::create(path).with_context(told)?);
-        let mut write = |bytes: &[u8]| file.write_all(bytes).with_context(told);
+        let reported = || path.display().to_string();
+        let mut file = BufWriter::new(File::create(path).with_context(reported)?);
+        let mut write = |bytes: &[u8]| file.write_all(bytes).with_context(reported);
         for word in [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 1 << 16, 1] {
             write(&word.to_le_bytes())?;
         }
@@ -127,7 +128,7 @@ impl Scene {
             write(if packet[0] >> 4 == 4 { &[0x08, 0x00] } else { &[0x86, 0xdd] })?;
             write(packet)?;
         }
-        file.flush().with_context(told)
+        file.flush().with_context(reported)
     }
 }
 

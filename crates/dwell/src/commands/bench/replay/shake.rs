@@ -24,12 +24,12 @@ const LINK_TYPE_RAW: u32 = 101;
 
 /// Writes the packets of a capture to another, moved at random by this seed; in the same order.
 pub(super) fn shake(from: &Path, to: &Path, seed: u64) -> anyhow::Result<()> {
-    let told = |path: &Path| path.display().to_string();
-    let capture = File::open(from).with_context(|| told(from))?;
-    let mut merge = Merge::new([Capture::open(capture).with_context(|| told(from))?]);
-    let mut out = BufWriter::new(File::create(to).with_context(|| told(to))?);
+    let reported = |path: &Path| path.display().to_string();
+    let capture = File::open(from).with_context(|| reported(from))?;
+    let mut merge = Merge::new([Capture::open(capture).with_context(|| reported(from))?]);
+    let mut out = BufWriter::new(File::create(to).with_context(|| reported(to))?);
     let mut rng = Rng::from_seed(seed);
-    let mut write = |bytes: &[u8]| out.write_all(bytes).with_context(|| told(to));
+    let mut write = |bytes: &[u8]| out.write_all(bytes).with_context(|| reported(to));
     for word in [MAGIC, 4 << 16 | 2, 0, 0, 1 << 16, LINK_TYPE_RAW] {
         write(&word.to_le_bytes())?;
     }
@@ -50,7 +50,7 @@ pub(super) fn shake(from: &Path, to: &Path, seed: u64) -> anyhow::Result<()> {
         }
         write(input.packet)?;
     }
-    out.flush().with_context(|| told(to))
+    out.flush().with_context(|| reported(to))
 }
 
 #[cfg(test)]

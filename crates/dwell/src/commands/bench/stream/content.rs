@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use dwell_base::Rng;
 use dwell_testkit::corpus;
 
-use super::anew::Anew;
+use super::fresh::FreshText;
 
 /// What is sent, made here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -47,7 +47,7 @@ pub(super) struct Content {
     pub(super) period_bytes: u64,
 }
 
-/// How much of a workload there is before it begins anew, and how much is read of a file.
+/// How much of a workload there is before it begins again, and how much is read of a file.
 const BODY_BYTES: usize = 16 << 20;
 /// What is the same everywhere need only be cut where blocks end.
 const PERIOD_BYTES: u64 = 64 << 10;
@@ -87,7 +87,7 @@ impl Workload {
 impl Content {
     pub(super) fn made(workload: Workload, seed: u64) -> anyhow::Result<Self> {
         let body = match workload {
-            Workload::Text => Anew::books().bytes(BODY_BYTES, seed),
+            Workload::Text => FreshText::books().bytes(BODY_BYTES, seed),
             Workload::Random => corpus::incompressible(BODY_BYTES, seed),
             Workload::Hybrid => hybrid(seed),
             Workload::Coordinates => coordinates(BODY_BYTES, seed),
@@ -140,7 +140,7 @@ fn beginning_of(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 /// Half a megabyte of prose, half a megabyte of noise, and so on.
 fn hybrid(seed: u64) -> Vec<u8> {
-    let text = Anew::books().bytes(BODY_BYTES / 2, seed);
+    let text = FreshText::books().bytes(BODY_BYTES / 2, seed);
     let random = corpus::incompressible(BODY_BYTES / 2, seed);
     let turns = text.chunks(TURN_BYTES).zip(random.chunks(TURN_BYTES));
     turns.flat_map(|(text, noise)| [text, noise]).flatten().copied().collect()
@@ -177,7 +177,7 @@ fn coordinates(len: usize, seed: u64) -> Vec<u8> {
 
 /// Records of papers, whose titles and abstracts are prose.
 fn catalogue(len: usize, seed: u64) -> Vec<u8> {
-    let prose_of_all = Anew::books().bytes(len, seed);
+    let prose_of_all = FreshText::books().bytes(len, seed);
     let mut prose_left = &prose_of_all[..];
     let mut rng = Rng::from_seed(seed);
     let mut names = |count: u64| -> String {
@@ -227,7 +227,7 @@ fn catalogue(len: usize, seed: u64) -> Vec<u8> {
 fn archive(len: usize, seed: u64) -> Vec<u8> {
     const BLOCK_BYTES: usize = 512;
     // Headers and padding make up for what it is too short.
-    let sources = Anew::sources().bytes(len, seed);
+    let sources = FreshText::sources().bytes(len, seed);
     let mut left = &sources[..];
     let mut rng = Rng::from_seed(seed);
     let mut bytes = Vec::with_capacity(len + (64 << 10));
@@ -282,7 +282,7 @@ mod tests {
             ("coordinates", coordinates(len, 1), 1.8..2.6),
             ("xml", catalogue(len, 1), 3.5..5.0),
             ("sources", archive(len, 1), 2.5..6.0),
-            ("text", Anew::books().bytes(len, 1), 1.8..2.8),
+            ("text", FreshText::books().bytes(len, 1), 1.8..2.8),
         ] {
             let factor = factor(&body);
             assert!(body.len() == len && range.contains(&factor), "{name}: {factor}");

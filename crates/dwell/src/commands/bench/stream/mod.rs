@@ -1,8 +1,8 @@
 //! `dwell bench stream`: compressed TCP streams over a link, strategy against strategy.
 
-mod anew;
 mod contender;
 mod content;
+mod fresh;
 mod matrix;
 mod overview;
 mod pipes;

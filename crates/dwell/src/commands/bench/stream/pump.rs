@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dwell_base::Instant as Time;
-use dwell_stream::{Config, Press, Sender, SenderStats, Strategy, Worker};
+use dwell_stream::{Compressors, Config, Sender, SenderStats, Strategy, Worker};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 use socket2::SockRef;
@@ -38,7 +38,7 @@ impl Clock {
 pub(super) struct Pump {
     stream: TcpStream,
     sender: Sender,
-    press: Press,
+    compress: Compressors,
     clock: Clock,
     worker: Option<(Worker, Arc<OwnedFd>)>,
     buffer_len: usize,
@@ -73,7 +73,7 @@ impl Pump {
         Ok(Self {
             stream,
             sender: Sender::new(&config)?,
-            press: Press::new(),
+            compress: Compressors::new(),
             clock,
             worker: if has_thread { Some(worker(clock)?) } else { None },
             buffer_len: config.buffer_len,
@@ -84,7 +84,7 @@ impl Pump {
         })
     }
 
-    /// Sends the body over and over until it is told to stop.
+    /// Sends the body over and over until it is asked to stop.
     pub(super) fn run(mut self, body: &[u8], stop: &AtomicBool) -> anyhow::Result<StreamAccounts> {
         let mut at = 0;
         while !stop.load(Ordering::Relaxed) {
@@ -146,7 +146,7 @@ impl Pump {
     /// Compresses something, or has it compressed; false if only waiting helps.
     fn compress(&mut self) -> bool {
         let Some((worker, _)) = &mut self.worker else {
-            return self.sender.press(&mut self.press, || self.clock.now()).is_some();
+            return self.sender.compress(&mut self.compress, || self.clock.now()).is_some();
         };
         let mut has_done = false;
         while let Some(done) = worker.take_done() {
@@ -258,9 +258,9 @@ fn accounts(stats: &SenderStats, fill: f64, thread_cpu_ns: u64) -> StreamAccount
         framed_bytes: stats.framed_bytes,
         wire_bytes: stats.wire_bytes,
         raw_bytes: stats.raw_bytes,
-        pressed_original_bytes: stats.pressed_original_bytes,
-        pressed_bytes: stats.pressed_bytes,
-        press_ns: stats.press_ns,
+        compressed_original_bytes: stats.compressed_original_bytes,
+        compressed_bytes: stats.compressed_bytes,
+        compress_ns: stats.compress_ns,
         thread_cpu_ns,
         segments: stats.segments,
         failures: stats.failures,

@@ -90,9 +90,9 @@ pub(super) struct StreamAccounts {
     pub(super) framed_bytes: u64,
     pub(super) wire_bytes: u64,
     pub(super) raw_bytes: u64,
-    pub(super) pressed_original_bytes: u64,
-    pub(super) pressed_bytes: u64,
-    pub(super) press_ns: u64,
+    pub(super) compressed_original_bytes: u64,
+    pub(super) compressed_bytes: u64,
+    pub(super) compress_ns: u64,
     /// CPU time of the thread that sends, and compresses unless another one does.
     pub(super) thread_cpu_ns: u64,
     pub(super) segments: u64,

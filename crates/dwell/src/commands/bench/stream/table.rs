@@ -19,12 +19,12 @@ pub(super) fn all(runs: &[StreamRun]) -> String {
         first.conditions.seconds,
     );
     let fields = results::fields(runs);
-    let mut told: Vec<(&str, usize)> = Vec::new();
+    let mut reported: Vec<(&str, usize)> = Vec::new();
     for field in &fields {
         // Writing to a string can't fail.
         let about = (field.workload, field.setting.block_bytes);
-        if !told.contains(&about) {
-            told.push(about);
+        if !reported.contains(&about) {
+            reported.push(about);
             let block = dwell_report::human::bytes(about.1 as u64);
             let _ = write!(text, "\n{}, codecs in blocks of {block}\n\n{}", about.0, speeds(field));
         }

@@ -39,7 +39,7 @@ pub(super) fn all(fields: &[Results<'_>]) -> String {
         ("mix, of the Estimated Maximum", OF_ESTIMATE_MIN, mix_of_estimate(fields)),
         ("switch, of the better of raw and all compressed", 1.0, switch_of_better(fields)),
     ] {
-        text.push_str(&told(title, min, shares));
+        text.push_str(&reported(title, min, shares));
     }
     text.push_str(&blocks(fields));
     text.push_str(&units(fields));
@@ -47,7 +47,7 @@ pub(super) fn all(fields: &[Results<'_>]) -> String {
 }
 
 /// How many reach what is promised, and which ones miss it most.
-fn told(title: &str, min: f64, mut shares: Vec<Share>) -> String {
+fn reported(title: &str, min: f64, mut shares: Vec<Share>) -> String {
     if shares.is_empty() {
         return String::new();
     }

@@ -1,4 +1,4 @@
-//! The press of a replay: real codecs on real bytes, with their measured or a given cost.
+//! The compressor of a replay: real codecs on real bytes, with their measured or a given cost.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,13 +11,13 @@ use thiserror::Error;
 
 use crate::analysis::Clock;
 
-/// What presses the units of a lane.
-pub trait Press {
-    /// Presses one packet, or the packets of a block one behind the other.
-    fn press(&mut self, job: Job<'_>) -> Pressed;
+/// What compresses the units of a lane.
+pub trait Compress {
+    /// Compresses one packet, or the packets of a block one behind the other.
+    fn compress(&mut self, job: Job<'_>) -> Compressed;
 }
 
-/// What is to be pressed.
+/// What is to be compressed.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     /// The class by which a dictionary is chosen; of a block, its first packet's.
@@ -30,9 +30,9 @@ pub struct Job<'a> {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pressed {
+pub struct Compressed {
     /// Bytes of the result; `None` if there is nothing to gain. An error if the codec failed.
-    pub len: Result<Option<usize>, PressFailed>,
+    pub len: Result<Option<usize>, CompressFailed>,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
 }
@@ -40,13 +40,13 @@ pub struct Pressed {
 /// A codec failed in a way that it should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the codec failed")]
-pub struct PressFailed;
+pub struct CompressFailed;
 
-/// What pressing takes.
+/// What compressing takes.
 pub enum Cost {
     /// What it takes here and now. The results of two replays then differ a little.
     Measured(Box<dyn Clock>),
-    /// What was told: the same capture gives the same numbers everywhere.
+    /// What was given: the same capture gives the same numbers everywhere.
     Given(GivenCost),
 }
 
@@ -101,15 +101,15 @@ impl FromStr for GivenCost {
 
 /// A codec, with a dictionary for some classes.
 #[derive(Debug)]
-pub struct CodecPress {
+pub struct CodecCompressor {
     plain: Compressor,
     by_class: BTreeMap<ClassKey, Compressor>,
     out: Vec<u8>,
     cost: Cost,
 }
 
-impl CodecPress {
-    /// A press with this codec.
+impl CodecCompressor {
+    /// A compression with this codec.
     ///
     /// # Errors
     /// If the build lacks the codec, or the codec the level or the use of dictionaries.
@@ -126,8 +126,8 @@ impl CodecPress {
     }
 }
 
-impl Press for CodecPress {
-    fn press(&mut self, job: Job<'_>) -> Pressed {
+impl Compress for CodecCompressor {
+    fn compress(&mut self, job: Job<'_>) -> Compressed {
         let compressor = self.by_class.get_mut(&job.class).unwrap_or(&mut self.plain);
         let room = job.room.min(self.out.len());
         let out = &mut self.out[..room];
@@ -139,7 +139,7 @@ impl Press for CodecPress {
                 (result, clock.now_ns().saturating_sub(start_ns))
             }
         };
-        Pressed { len: result.map_err(|_| PressFailed), took_ns }
+        Compressed { len: result.map_err(|_| CompressFailed), took_ns }
     }
 }
 
@@ -168,13 +168,13 @@ mod tests {
         }
         let spec: CodecSpec = "lz4".parse().unwrap();
         let cost = Cost::Measured(Box::new(Ticks(0)));
-        let mut press = CodecPress::new(spec, &[], cost).unwrap();
+        let mut compress = CodecCompressor::new(spec, &[], cost).unwrap();
         let bytes = b"all work and no play ".repeat(20);
         let job = Job { class: ClassKey::new(6, 80), bytes: &bytes, room: bytes.len() - 4 };
-        let pressed = press.press(job);
-        assert_eq!(pressed.took_ns, 7);
-        assert!(pressed.len.unwrap().unwrap() < bytes.len() / 2);
-        let nothing = press.press(Job { room: 3, ..job });
+        let compressed = compress.compress(job);
+        assert_eq!(compressed.took_ns, 7);
+        assert!(compressed.len.unwrap().unwrap() < bytes.len() / 2);
+        let nothing = compress.compress(Job { room: 3, ..job });
         assert_eq!(nothing.len, Ok(None));
     }
 
@@ -185,11 +185,11 @@ mod tests {
         let dictionary = Arc::new(Dictionary::new(1, text.repeat(3)).unwrap());
         let given = || Cost::Given(GivenCost { unit_ns: 1, byte_ps: 0 });
         let spec: CodecSpec = "zstd:1".parse().unwrap();
-        let mut press = CodecPress::new(spec, &[(class, dictionary)], given()).unwrap();
+        let mut compress = CodecCompressor::new(spec, &[(class, dictionary)], given()).unwrap();
         let job = Job { class, bytes: &text, room: text.len() };
-        let with = press.press(job).len.unwrap().unwrap();
+        let with = compress.compress(job).len.unwrap().unwrap();
         assert!(with < text.len() / 3, "{with}");
-        let without = press.press(Job { class: ClassKey::new(17, 53), ..job }).len.unwrap();
+        let without = compress.compress(Job { class: ClassKey::new(17, 53), ..job }).len.unwrap();
         assert!(without.is_none_or(|len| len > with), "{without:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The exchange of salts that begins a session.
 //!
-//! Three kinds of hello, told apart by what they carry (docs/wire.md, section 4.1):
+//! Three kinds of hello, distinguished by what they carry (docs/wire.md, section 4.1):
 //! *initial* (no echo), *answer* (echoes the peer's salt), *final* (echoes, and says that the
 //! sender has installed the session; it is never answered, so that no exchange is endless).
 
@@ -20,7 +20,7 @@ use super::shares::{Allowance, Shares};
 use super::{Key, RandomSource, derive};
 
 /// The length of a sealed hello as this version writes it.
-pub(super) const SALTED_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + SEAL_TAG_LEN;
+pub(super) const PSK_HELLO_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + SEAL_TAG_LEN;
 /// An initial hello is repeated so often until there is a session.
 const RETRY_NS: u64 = SECOND_NS;
 /// The same hello is answered at most once in this time.
@@ -29,7 +29,7 @@ const ANSWER_GAP_NS: u64 = 50 * MILLI_NS;
 const KNOWN: Allowance = Allowance { total: 25, of_network: 25, of_address: 25 };
 /// ... and all others: they can be recorded, and sent again from everywhere.
 const OTHERS: Allowance = Allowance { total: 75, of_network: 25, of_address: 10 };
-/// Networks, and addresses, that are told apart at the same time.
+/// Networks, and addresses, that are distinguished at the same time.
 const SOURCES: usize = 128;
 
 /// Who was answered lately. Hellos can be recorded and sent again by anybody: each is answered
@@ -80,7 +80,7 @@ pub(crate) enum From {
 }
 
 /// The state of the handshake with one peer, and the sessions that came of it.
-pub(super) struct Salted {
+pub(super) struct Psk {
     shared: Option<Zeroizing<[u8; 32]>>,
     hello_key: Option<LessSafeKey>,
     offer: Offer,
@@ -94,13 +94,13 @@ pub(super) struct Salted {
     wanted: bool,
 }
 
-impl std::fmt::Debug for Salted {
+impl std::fmt::Debug for Psk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Salted").field("current", &self.current).finish_non_exhaustive()
+        f.debug_struct("Psk").field("current", &self.current).finish_non_exhaustive()
     }
 }
 
-impl Salted {
+impl Psk {
     /// The beginning: no session, and one is wanted. `random` must be fit for secrets.
     pub(crate) fn new(key: Key<'_>, offer: Offer, mut random: RandomSource) -> Self {
         let shared = match key {
@@ -299,7 +299,7 @@ impl Salted {
             .seal_in_place_separate_tag(nonce, aad, text)
             .expect("a hello is shorter than the limit of AES-GCM");
         tag_room[..SEAL_TAG_LEN].copy_from_slice(tag.as_ref());
-        SALTED_LEN_MAX
+        PSK_HELLO_LEN_MAX
     }
 }
 
@@ -317,23 +317,18 @@ mod tests {
 
     use super::*;
 
-    fn end(seed: u64, key: Option<&[u8; 32]>) -> Salted {
+    fn end(seed: u64, key: Option<&[u8; 32]>) -> Psk {
         let mut rng = Rng::from_seed(seed);
         let offer = Offer { datagram_max: 1472, codecs: 6, carries: false };
-        Salted::new(key.map_or(Key::None, Key::Shared), offer, Box::new(move |b| rng.fill(b)))
+        Psk::new(key.map_or(Key::None, Key::Shared), offer, Box::new(move |b| rng.fill(b)))
     }
 
     /// Delivers a hello and returns what it brought and the answer.
-    fn deliver(to: &mut Salted, now: Instant, datagram: &[u8]) -> (Heard, Vec<u8>) {
+    fn deliver(to: &mut Psk, now: Instant, datagram: &[u8]) -> (Heard, Vec<u8>) {
         deliver_from(to, now, From::Peer, datagram)
     }
 
-    fn deliver_from(
-        to: &mut Salted,
-        now: Instant,
-        from: From,
-        datagram: &[u8],
-    ) -> (Heard, Vec<u8>) {
+    fn deliver_from(to: &mut Psk, now: Instant, from: From, datagram: &[u8]) -> (Heard, Vec<u8>) {
         let mut bytes = datagram.to_vec();
         let Datagram::Hello { sealed, nonce, body } = Datagram::parse(datagram).unwrap() else {
             panic!("no hello")
@@ -344,7 +339,7 @@ mod tests {
         (heard, out[..len].to_vec())
     }
 
-    fn initial(of: &mut Salted, now: Instant) -> Vec<u8> {
+    fn initial(of: &mut Psk, now: Instant) -> Vec<u8> {
         let mut out = [0; HELLO_LEN_MAX];
         let len = of.initial(now, &mut out).expect("an initial hello is due");
         out[..len].to_vec()
@@ -354,7 +349,7 @@ mod tests {
         Instant::from_ns((ms + 1000) * MILLI_NS)
     }
 
-    fn connect(a: &mut Salted, b: &mut Salted, now: Instant) {
+    fn connect(a: &mut Psk, b: &mut Psk, now: Instant) {
         let (_, answer) = deliver(b, now, &initial(a, now));
         let (heard, last) = deliver(a, now, &answer);
         assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");

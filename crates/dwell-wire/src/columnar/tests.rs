@@ -7,10 +7,10 @@ fn there_and_back(packets: &[Vec<u8>]) -> Vec<u8> {
     let views: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
     let whole = packets.concat();
     let mut block = vec![0xaa; whole.len() + grown_bytes_max(packets.len())];
-    let len = regroup(&views, &mut block).unwrap();
+    let len = columnar(&views, &mut block).unwrap();
     block.truncate(len);
     let mut short = vec![0; len - 1];
-    assert_eq!(regroup(&views, &mut short), None);
+    assert_eq!(columnar(&views, &mut short), None);
 
     let mut out = vec![0x55; whole.len() + 3];
     let restored = restore(&block, &mut out).unwrap();
@@ -18,7 +18,7 @@ fn there_and_back(packets: &[Vec<u8>]) -> Vec<u8> {
     assert_eq!(restored.packets(&out).collect::<Vec<_>>(), views);
     assert_eq!(out[..whole.len()], whole);
     if !whole.is_empty() {
-        assert_eq!(restore(&block, &mut out[..whole.len() - 1]), Err(RegroupError::Room));
+        assert_eq!(restore(&block, &mut out[..whole.len() - 1]), Err(ColumnarError::Room));
     }
     for len in 0..block.len() {
         assert!(restore(&block[..len], &mut out).is_err());
@@ -91,16 +91,16 @@ fn whatever_is_not_a_whole_packet_is_left_alone() {
 #[test]
 fn too_many_and_none() {
     let mut out = [0; 4096];
-    assert_eq!(regroup(&[], &mut out), None);
-    assert_eq!(regroup(&[&[][..]; PACKETS_MAX + 1], &mut out), None);
-    assert!(regroup(&[&[][..]; PACKETS_MAX], &mut out).is_some());
-    assert_eq!(restore(&[], &mut out), Err(RegroupError::Truncated));
-    assert_eq!(restore(&[0], &mut out), Err(RegroupError::Count(0)));
-    assert_eq!(restore(&[200], &mut out), Err(RegroupError::Count(200)));
-    assert_eq!(restore(&[1, 0x0c | V4, 0], &mut out), Err(RegroupError::Shape(0x0d)));
-    assert_eq!(restore(&[1, V4, 1], &mut out), Err(RegroupError::Reference));
-    assert_eq!(restore(&[1, V4, 0, 0, 19, 0x45], &mut out), Err(RegroupError::Length));
-    assert_eq!(restore(&[1, 0, 0, 0, 1, 7, 7], &mut out), Err(RegroupError::Rest));
+    assert_eq!(columnar(&[], &mut out), None);
+    assert_eq!(columnar(&[&[][..]; PACKETS_MAX + 1], &mut out), None);
+    assert!(columnar(&[&[][..]; PACKETS_MAX], &mut out).is_some());
+    assert_eq!(restore(&[], &mut out), Err(ColumnarError::Truncated));
+    assert_eq!(restore(&[0], &mut out), Err(ColumnarError::Count(0)));
+    assert_eq!(restore(&[200], &mut out), Err(ColumnarError::Count(200)));
+    assert_eq!(restore(&[1, 0x0c | V4, 0], &mut out), Err(ColumnarError::Shape(0x0d)));
+    assert_eq!(restore(&[1, V4, 1], &mut out), Err(ColumnarError::Reference));
+    assert_eq!(restore(&[1, V4, 0, 0, 19, 0x45], &mut out), Err(ColumnarError::Length));
+    assert_eq!(restore(&[1, 0, 0, 0, 1, 7, 7], &mut out), Err(ColumnarError::Rest));
 }
 
 fn packet() -> impl Strategy<Value = Vec<u8>> {

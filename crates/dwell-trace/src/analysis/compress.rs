@@ -20,11 +20,11 @@ pub trait Clock {
 const STORED_HEADER_BYTES: usize = 3;
 
 /// Compresses batches; each thread has its own.
-pub struct Press<C> {
+pub struct Analyzer<C> {
     clock: C,
     over: Over,
     codecs: Vec<Compressor>,
-    blocks: Option<blocks::Press>,
+    blocks: Option<blocks::Analyzer>,
     bound: Option<Bound>,
     out: Vec<u8>,
     analysis: Analysis,
@@ -40,7 +40,7 @@ struct Measured {
     ns: u64,
 }
 
-impl<C: Clock> Press<C> {
+impl<C: Clock> Analyzer<C> {
     /// Makes the compressors.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl<C: Clock> Press<C> {
         let compressor = |spec| Compressor::new(spec, None);
         let codecs = settings.codecs.iter().map(|&spec| compressor(spec));
         let codecs = codecs.collect::<Result<_, _>>()?;
-        let blocks = settings.block_codec.map(compressor).transpose()?.map(blocks::Press::new);
+        let blocks = settings.block_codec.map(compressor).transpose()?.map(blocks::Analyzer::new);
         Ok(Self {
             clock,
             over: settings.over,

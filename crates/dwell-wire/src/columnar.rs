@@ -36,7 +36,7 @@ use crate::ip::{Layout, TCP, UDP, V4_LEN, V6_LEN};
 /// The most packets of a block.
 pub const PACKETS_MAX: usize = 128;
 
-/// What [`regroup`] may add to the bytes of a block, with nothing to be left out: a count, and
+/// What [`columnar`] may add to the bytes of a block, with nothing to be left out: a count, and
 /// for each packet shape, reference and length.
 pub const fn grown_bytes_max(packets: usize) -> usize {
     1 + 4 * packets
@@ -44,7 +44,7 @@ pub const fn grown_bytes_max(packets: usize) -> usize {
 
 /// Why bytes are no block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum RegroupError {
+pub enum ColumnarError {
     /// They end before the block does.
     #[error("the block ends before its last packet does")]
     Truncated,
@@ -100,7 +100,7 @@ impl Restored {
 /// Rearranges a block. `None` if it has no packets or too many, a packet is longer than 65,535
 /// bytes, or the result doesn't fit: it never takes more than [`grown_bytes_max`] more than the
 /// packets.
-pub fn regroup(packets: &[&[u8]], dst: &mut [u8]) -> Option<usize> {
+pub fn columnar(packets: &[&[u8]], dst: &mut [u8]) -> Option<usize> {
     let count = packets.len();
     if count == 0 || count > PACKETS_MAX || packets.iter().any(|p| p.len() > usize::from(u16::MAX))
     {
@@ -151,21 +151,21 @@ pub fn regroup(packets: &[&[u8]], dst: &mut [u8]) -> Option<usize> {
 ///
 /// # Errors
 /// If this is no block, or its packets don't fit. Then, what is in `dst` means nothing.
-pub fn restore(src: &[u8], dst: &mut [u8]) -> Result<Restored, RegroupError> {
-    let (&count, rest) = src.split_first().ok_or(RegroupError::Truncated)?;
+pub fn restore(src: &[u8], dst: &mut [u8]) -> Result<Restored, ColumnarError> {
+    let (&count, rest) = src.split_first().ok_or(ColumnarError::Truncated)?;
     if count == 0 || usize::from(count) > PACKETS_MAX {
-        return Err(RegroupError::Count(count));
+        return Err(ColumnarError::Count(count));
     }
     let count = usize::from(count);
-    let (shapes, rest) = rest.split_at_checked(count).ok_or(RegroupError::Truncated)?;
-    let (references, mut rest) = rest.split_at_checked(count).ok_or(RegroupError::Truncated)?;
+    let (shapes, rest) = rest.split_at_checked(count).ok_or(ColumnarError::Truncated)?;
+    let (references, mut rest) = rest.split_at_checked(count).ok_or(ColumnarError::Truncated)?;
     check(shapes, references)?;
     let mut restored = Restored { lens: [0; PACKETS_MAX], count };
     let mut starts = [0; PACKETS_MAX + 1];
     for (nth, field) in FIELDS.iter().enumerate() {
         let all = shapes.iter().filter(|&&shape| field.is_in(Shape(shape))).count();
         let (column, behind) =
-            rest.split_at_checked(all * field.width).ok_or(RegroupError::Truncated)?;
+            rest.split_at_checked(all * field.width).ok_or(ColumnarError::Truncated)?;
         rest = behind;
         let having = (0..count).filter(|&at| field.is_in(Shape(shapes[at])));
         for (row, at) in having.enumerate() {
@@ -178,7 +178,7 @@ pub fn restore(src: &[u8], dst: &mut [u8]) -> Result<Restored, RegroupError> {
                 continue;
             }
             let (before, packet) =
-                dst.get_mut(..starts[at + 1]).ok_or(RegroupError::Room)?.split_at_mut(starts[at]);
+                dst.get_mut(..starts[at + 1]).ok_or(ColumnarError::Room)?.split_at_mut(starts[at]);
             let reference = match back {
                 0 => None,
                 _ if !field.is_in(Shape(shapes[at - back])) => None,
@@ -193,7 +193,7 @@ pub fn restore(src: &[u8], dst: &mut [u8]) -> Result<Restored, RegroupError> {
                 starts[at + 1] = starts[at] + usize::from(restored.lens[at]);
             }
             if starts[count] > dst.len() {
-                return Err(RegroupError::Room);
+                return Err(ColumnarError::Room);
             }
         }
         if nth == FIRST_FIELD {
@@ -203,21 +203,21 @@ pub fn restore(src: &[u8], dst: &mut [u8]) -> Result<Restored, RegroupError> {
     for at in 0..count {
         let (packet, shape) = (&mut dst[starts[at]..starts[at + 1]], Shape(shapes[at]));
         for range in shape.rests(packet) {
-            let room = packet.get_mut(range).ok_or(RegroupError::Length)?;
+            let room = packet.get_mut(range).ok_or(ColumnarError::Length)?;
             let (bytes, behind) =
-                rest.split_at_checked(room.len()).ok_or(RegroupError::Truncated)?;
+                rest.split_at_checked(room.len()).ok_or(ColumnarError::Truncated)?;
             room.copy_from_slice(bytes);
             rest = behind;
         }
         shape.compute(packet);
     }
-    if rest.is_empty() { Ok(restored) } else { Err(RegroupError::Rest) }
+    if rest.is_empty() { Ok(restored) } else { Err(ColumnarError::Rest) }
 }
 
-fn check(shapes: &[u8], references: &[u8]) -> Result<(), RegroupError> {
+fn check(shapes: &[u8], references: &[u8]) -> Result<(), ColumnarError> {
     for (at, &shape) in shapes.iter().enumerate() {
         if !Shape(shape).exists() {
-            return Err(RegroupError::Shape(shape));
+            return Err(ColumnarError::Shape(shape));
         }
         let back = usize::from(references[at]);
         if back == 0 {
@@ -225,19 +225,19 @@ fn check(shapes: &[u8], references: &[u8]) -> Result<(), RegroupError> {
         }
         let reference = at.checked_sub(back).map(|at| Shape(shapes[at]));
         if reference.is_none_or(|reference| reference.family() != Shape(shape).family()) {
-            return Err(RegroupError::Reference);
+            return Err(ColumnarError::Reference);
         }
     }
     Ok(())
 }
 
 /// Every packet must have room for its headers.
-fn check_lens(shapes: &[u8], starts: &[usize], dst: &[u8]) -> Result<(), RegroupError> {
+fn check_lens(shapes: &[u8], starts: &[usize], dst: &[u8]) -> Result<(), ColumnarError> {
     let fits = shapes.iter().enumerate().all(|(at, &shape)| {
         let packet = &dst[starts[at]..starts[at + 1]];
         Shape(shape).fits(packet)
     });
-    if fits { Ok(()) } else { Err(RegroupError::Length) }
+    if fits { Ok(()) } else { Err(ColumnarError::Length) }
 }
 
 /// What is there of a packet; see the module's documentation.

@@ -1,4 +1,4 @@
-//! Originals that are told anew: so that they can be long, and no compressor with a long memory
+//! Originals that are rewritten: so that they can be long, and no compressor with a long memory
 //! knows them by heart.
 
 use dwell_base::Rng;
@@ -7,7 +7,7 @@ use dwell_testkit::corpus;
 /// Texts one after the other, over and over, each time with other letters in place of the letters.
 /// To a compressor each time is as hard as the first: nothing of the times before comes again.
 #[derive(Debug)]
-pub(super) struct Anew {
+pub(super) struct FreshText {
     originals: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ const SOURCES: [&str; 12] = [
     include_str!("../../proxy/options.rs"),
 ];
 
-impl Anew {
+impl FreshText {
     /// Two English books, of 0.9 MB.
     pub(super) fn books() -> Self {
         Self { originals: [corpus::BOOK, corpus::ALICE].concat() }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn it_is_the_same_for_the_same_seed_and_does_not_repeat_itself() {
-        for text in [Anew::books(), Anew::sources()] {
+        for text in [FreshText::books(), FreshText::sources()] {
             let len = 3 * text.originals.len();
             let bytes = text.bytes(len, 1);
             assert!(bytes == text.bytes(len, 1) && bytes != text.bytes(len, 2));

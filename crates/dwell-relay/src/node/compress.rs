@@ -1,4 +1,4 @@
-//! The press: packets and blocks of them to the codec, and its results back into the store.
+//! The compressor: packets and blocks of them to the codec, and its results back into the store.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -6,17 +6,17 @@ use std::net::IpAddr;
 use dwell_codec::CodecId;
 use dwell_policy::{Gather, Outcome, PacketId};
 use dwell_wire::carried::carried_extra_len;
-use dwell_wire::header::PRESSED_HEADER_LEN;
+use dwell_wire::columnar::{columnar, grown_bytes_max};
+use dwell_wire::header::COMPRESSED_HEADER_LEN;
 use dwell_wire::packet::destination;
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::regroup::{grown_bytes_max, regroup};
 use dwell_wire::{Label, PacketInfo};
 
-use super::env::{Env, PressJob, Pressing, Ticket};
+use super::env::{CompressJob, Compression, Env, Ticket};
 use super::peer::Peer;
-use super::store::{Onward, Pressed, Store};
+use super::store::{Compressed, Onward, Store};
 
-/// Buffers that the press works with.
+/// Buffers that the compressor works with.
 pub(super) struct Bench<'a> {
     /// Room for a result.
     pub(super) out: &'a mut [u8],
@@ -24,12 +24,12 @@ pub(super) struct Bench<'a> {
     pub(super) block: &'a mut Vec<u8>,
 }
 
-/// Links that what is pressed here may take: a loop that no label shows must end.
+/// Links that what is compressed here may take: a loop that no label shows must end.
 const HOP_LIMIT: u8 = 16;
-/// Of addresses of IPv6 a label names the part that networks are told apart by.
+/// Of addresses of IPv6 a label names the part that networks are distinguished by.
 const LABEL_BITS_V6: u8 = 64;
 
-/// What is pressed together has the same group. `edge` tells apart where packets leave that go to
+/// What is compressed together has the same group. `edge` tells apart where packets leave that go to
 /// the same peer, if that matters.
 pub(super) fn group_of(gather: Gather, info: &PacketInfo, seed: u64, edge: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -47,8 +47,8 @@ pub(super) fn group_of(gather: Gather, info: &PacketInfo, seed: u64, edge: u64) 
     hasher.finish()
 }
 
-/// Performs [`Action::Press`](dwell_policy::Action::Press).
-pub(super) fn press_packet(
+/// Performs [`Action::Compress`](dwell_policy::Action::Compress).
+pub(super) fn compress_packet(
     peer: &mut Peer,
     index: usize,
     id: PacketId,
@@ -61,8 +61,8 @@ pub(super) fn press_packet(
     report(peer, id, store, bench.out, reply);
 }
 
-/// Performs [`Action::PressBlock`](dwell_policy::Action::PressBlock).
-pub(super) fn press_block(
+/// Performs [`Action::CompressBlock`](dwell_policy::Action::CompressBlock).
+pub(super) fn compress_block(
     peer: &mut Peer,
     index: usize,
     store: &mut Store,
@@ -70,12 +70,12 @@ pub(super) fn press_block(
     env: &mut impl Env,
 ) {
     let Some(&first) = peer.port.block().first() else {
-        debug_assert!(false, "there is a block in the press");
+        debug_assert!(false, "there is a block being compressed");
         return;
     };
     let packets = peer.port.block().iter().map(|&id| store.get(id).0);
-    let is_regrouped = gather(packets, peer.config.regroup, bench.block);
-    peer.regrouped_len = if is_regrouped { u16::try_from(bench.block.len()).ok() } else { None };
+    let is_columnar = gather(packets, peer.config.columnar, bench.block);
+    peer.columnar_len = if is_columnar { u16::try_from(bench.block.len()).ok() } else { None };
     let reply = give(peer, (index, first), bench.block, bench.out, env);
     report(peer, first, store, bench.out, reply);
 }
@@ -92,7 +92,7 @@ fn gather<'p>(
         let all: Vec<&[u8]> = packets.clone().collect();
         block.resize(bytes + grown_bytes_max(all.len()), 0);
         let fits = |&len: &usize| len <= usize::from(u16::MAX);
-        if let Some(len) = regroup(&all, block).filter(fits) {
+        if let Some(len) = columnar(&all, block).filter(fits) {
             block.truncate(len);
             return true;
         }
@@ -102,7 +102,7 @@ fn gather<'p>(
     false
 }
 
-/// Where what is pressed of these packets goes beyond the peer, if that can carry it on.
+/// Where what is compressed of these packets goes beyond the peer, if that can carry it on.
 fn onward<'p>(peer: &Peer, packets: impl Iterator<Item = &'p [u8]>) -> Option<Onward> {
     if !peer.carries() {
         return None;
@@ -115,7 +115,7 @@ fn onward<'p>(peer: &Peer, packets: impl Iterator<Item = &'p [u8]>) -> Option<On
     Some(Onward { hop_limit: HOP_LIMIT, label })
 }
 
-/// What a label adds to the bytes that were pressed.
+/// What a label adds to the bytes that were compressed.
 fn extra_bytes(onward: Option<Onward>) -> u32 {
     onward.map_or(0, |onward| carried_extra_len(&onward.label) as u32)
 }
@@ -126,13 +126,13 @@ fn give(
     bytes: &[u8],
     out: &mut [u8],
     env: &mut impl Env,
-) -> Pressing {
+) -> Compression {
     if !peer.codec_accepted() || bytes.len() > usize::from(u16::MAX) {
-        return Pressing::Failed;
+        return Compression::Failed;
     }
     // One byte less than the packets, headers counted: what doesn't fit is not smaller.
-    let room = bytes.len().saturating_sub(PRESSED_HEADER_LEN + 1);
-    env.press(PressJob {
+    let room = bytes.len().saturating_sub(COMPRESSED_HEADER_LEN + 1);
+    env.compress(CompressJob {
         ticket: Ticket {
             peer: index,
             generation: peer.generation,
@@ -142,25 +142,25 @@ fn give(
         codec: peer.config.codec,
         packet: bytes,
         out: &mut out[..room],
-        cost_ns: peer.port.press_cost_ns(),
+        cost_ns: peer.port.compress_cost_ns(),
     })
 }
 
-fn report(peer: &mut Peer, id: PacketId, store: &mut Store, out: &[u8], reply: Pressing) {
+fn report(peer: &mut Peer, id: PacketId, store: &mut Store, out: &[u8], reply: Compression) {
     let (outcome, took_ns) = match reply {
-        Pressing::Pending => return,
-        Pressing::Done { len: Some(len), took_ns } => {
-            (keep_pressed(peer, (id, peer.config.codec.id), store, &out[..len]), took_ns)
+        Compression::Pending => return,
+        Compression::Done { len: Some(len), took_ns } => {
+            (keep_compressed(peer, (id, peer.config.codec.id), store, &out[..len]), took_ns)
         }
-        Pressing::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
-        Pressing::Failed => (Outcome::Failed, 0),
+        Compression::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
+        Compression::Failed => (Outcome::Failed, 0),
     };
-    peer.port.pressed(id, outcome, took_ns);
+    peer.port.compressed(id, outcome, took_ns);
 }
 
-/// Puts a press result into the first packet's place, if it is smaller with its header, and the
-/// peer decodes it: it may be another peer than when the press began.
-pub(super) fn keep_pressed(
+/// Puts a compression result into the first packet's place, if it is smaller with its header, and the
+/// peer decodes it: it may be another peer than when the compressor began.
+pub(super) fn keep_compressed(
     peer: &Peer,
     (id, codec): (PacketId, CodecId),
     store: &mut Store,
@@ -183,8 +183,8 @@ pub(super) fn keep_pressed(
     let len = bytes.len() as u32 + extra_bytes(onward);
     let gains = peer.port.config().frame.gains(len, (packets as u32, u32::from(declared)));
     let is_block = packets > 1;
-    let regrouped_len = peer.regrouped_len.filter(|_| is_block);
-    let declared = regrouped_len.unwrap_or(declared);
+    let columnar_len = peer.columnar_len.filter(|_| is_block);
+    let declared = columnar_len.unwrap_or(declared);
     // The format has no room for what grew, whatever headers are saved, nor for more parts or packets.
     let too_many = packets > BLOCK_PACKETS_MAX;
     if !gains
@@ -195,31 +195,31 @@ pub(super) fn keep_pressed(
         return Outcome::NotSmaller;
     }
     let codec = codec as u8;
-    let is_regrouped = regrouped_len.is_some();
-    let pressed = Pressed {
+    let is_columnar = columnar_len.is_some();
+    let compressed = Compressed {
         codec,
         epoch: 0,
         original_len: declared,
         is_block,
-        is_regrouped,
+        is_columnar,
         is_frame: false,
         onward,
     };
-    store.press(id, pressed, bytes);
+    store.compress(id, compressed, bytes);
     Outcome::Smaller(len)
 }
 
-/// Presses a frame that was filled with packets, as a whole, if that saves time. The result
+/// Compresses a frame that was filled with packets, as a whole, if that saves time. The result
 /// stands in the place of the first packet.
-pub(super) fn press_frame(
+pub(super) fn compress_frame(
     peer: &mut Peer,
     index: usize,
     store: &mut Store,
     bench: &mut Bench<'_>,
     env: &mut impl Env,
 ) {
-    let wanted = peer.is_chunked() && peer.config.chunk_press && peer.codec_accepted();
-    if !wanted || !peer.port.frame_press_suffices() {
+    let wanted = peer.is_chunked() && peer.config.chunk_compress && peer.codec_accepted();
+    if !wanted || !peer.port.frame_compress_suffices() {
         return;
     }
     let units = &peer.port.frame().units;
@@ -232,11 +232,11 @@ pub(super) fn press_frame(
     }
     let bytes = units.iter().map(|unit| unit.bytes).sum();
     let packets = units.iter().map(|unit| store.get(unit.id).0);
-    let is_regrouped = gather(packets, peer.config.regroup, bench.block);
+    let is_columnar = gather(packets, peer.config.columnar, bench.block);
     let Ok(original_len) = u16::try_from(bench.block.len()) else { return };
     let packets = units.len() as u32;
-    let room = bench.block.len().saturating_sub(PRESSED_HEADER_LEN + 1);
-    let reply = env.press(PressJob {
+    let room = bench.block.len().saturating_sub(COMPRESSED_HEADER_LEN + 1);
+    let reply = env.compress(CompressJob {
         ticket: Ticket {
             peer: index,
             generation: peer.generation,
@@ -250,26 +250,26 @@ pub(super) fn press_frame(
         cost_ns: 0,
     });
     let (outcome, took_ns) = match reply {
-        Pressing::Done { len: Some(len), took_ns } => {
+        Compression::Done { len: Some(len), took_ns } => {
             let onward = onward(peer, units.iter().map(|unit| store.get(unit.id).0));
             let unit_len = len as u32 + extra_bytes(onward);
             let gains = peer.port.config().frame.gains(unit_len, (packets, bytes));
             if gains {
-                let pressed = Pressed {
+                let compressed = Compressed {
                     codec: peer.config.codec.id as u8,
                     epoch: 0,
                     original_len,
                     is_block: true,
-                    is_regrouped,
+                    is_columnar,
                     is_frame: true,
                     onward,
                 };
-                store.press(first, pressed, &bench.out[..len]);
+                store.compress(first, compressed, &bench.out[..len]);
             }
             (if gains { Outcome::Smaller(unit_len) } else { Outcome::NotSmaller }, took_ns)
         }
-        Pressing::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
-        Pressing::Failed | Pressing::Pending => (Outcome::Failed, 0),
+        Compression::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
+        Compression::Failed | Compression::Pending => (Outcome::Failed, 0),
     };
-    peer.port.frame_pressed(outcome, took_ns);
+    peer.port.frame_compressed(outcome, took_ns);
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use dwell_base::Instant;
-use dwell_stream::{Done, Job, Press};
+use dwell_stream::{Compressors, Done, Job};
 use tokio::sync::oneshot;
 
 use crate::clock;
@@ -25,7 +25,7 @@ type Order = (Job, Instant, oneshot::Sender<Done>);
 /// Hands jobs to the threads, in the order they come. Each stream has one job here at most, which
 /// bounds the queue. The threads end with it.
 #[derive(Debug)]
-pub(crate) struct PressPool {
+pub(crate) struct CompressorPool {
     shared: Arc<Shared>,
 }
 
@@ -41,7 +41,7 @@ struct Queue {
     over: bool,
 }
 
-impl PressPool {
+impl CompressorPool {
     /// With a thread for each processor.
     pub(crate) fn new() -> io::Result<Self> {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
@@ -49,7 +49,9 @@ impl PressPool {
         let pool = Self { shared: Arc::clone(&shared) };
         for _ in 0..threads {
             let shared = Arc::clone(&shared);
-            thread::Builder::new().name("dwell-press".to_owned()).spawn(move || shared.work())?;
+            thread::Builder::new()
+                .name("dwell-compress".to_owned())
+                .spawn(move || shared.work())?;
         }
         Ok(pool)
     }
@@ -63,7 +65,7 @@ impl PressPool {
     }
 }
 
-impl Drop for PressPool {
+impl Drop for CompressorPool {
     fn drop(&mut self) {
         self.shared.lock().over = true;
         self.shared.wake.notify_all();
@@ -92,7 +94,7 @@ impl Shared {
     fn work(&self) {
         // Of this thread alone, as Linux has it. Refused or not: it only matters under load.
         let _ = rustix::process::setpriority_process(None, NICENESS);
-        let mut press = Press::new();
+        let mut compress = Compressors::new();
         while let Some((job, submitted, waiting)) = self.next() {
             if waiting.is_closed() {
                 continue;
@@ -101,13 +103,13 @@ impl Shared {
             // believe its codecs to be slower.
             let mut begin = Some(submitted);
             let time = || begin.take().unwrap_or_else(clock::now);
-            let run = AssertUnwindSafe(|| job.run(&mut press, time));
+            let run = AssertUnwindSafe(|| job.run(&mut compress, time));
             match catch_unwind(run) {
                 // The stream may have ended meanwhile.
                 Ok(done) => drop(waiting.send(done)),
                 Err(_) => {
                     tracing::error!("a compressor panicked: its stream is given up");
-                    press = Press::new();
+                    compress = Compressors::new();
                 }
             }
         }

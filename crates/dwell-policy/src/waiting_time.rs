@@ -1,10 +1,10 @@
-//! The rule that decides whether a packet has time to be pressed.
+//! The rule that decides whether a packet has time to be compressed.
 
 use dwell_base::Rate;
 
 use crate::estimate::{Estimate, RATIO_ONE_PPM};
 
-/// Eq. (2) of Shimamura et al.: pressing pays if W > C − (1 − R)·S/B.
+/// Eq. (2) of Shimamura et al.: compressing pays if W > C − (1 − R)·S/B.
 ///
 /// W is the time that the `backlog_bytes` ahead in the relay queue take on the link of rate
 /// B (the packet on the wire does not count), C and R the estimated time and ratio for this
@@ -71,14 +71,14 @@ mod tests {
     }
 
     #[test]
-    fn a_link_slower_than_the_press_always_gains() {
-        // C is 4 µs and pressing saves 12 µs of transmission: even an empty queue will do.
+    fn a_link_slower_than_the_compress_always_gains() {
+        // C is 4 µs and compressing saves 12 µs of transmission: even an empty queue will do.
         assert!(suffices(0, 700_000, 4_000));
         assert!(!suffices(0, 700_000, 12_000));
     }
 
     #[test]
-    fn an_expanding_class_is_never_pressed() {
+    fn an_expanding_class_is_never_compressed() {
         assert!(!suffices(u64::MAX >> 1, 1_000_001, 0));
     }
     proptest! {

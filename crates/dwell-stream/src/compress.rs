@@ -12,13 +12,13 @@ use crate::look::Look;
 /// The compressors of one thread. It makes each when it is first used, and serves any number of
 /// senders: nothing of a stream stays in it.
 #[derive(Debug, Default)]
-pub struct Press {
+pub struct Compressors {
     compressors: Vec<Compressor>,
     scratch: Vec<u8>,
 }
 
-impl Press {
-    /// A press without compressors. Each codec and level takes memory from its first use on: 16 KiB
+impl Compressors {
+    /// A compression without compressors. Each codec and level takes memory from its first use on: 16 KiB
     /// for lz4, 0.9 to 5 MiB for zstd (of which only what is used becomes resident).
     pub fn new() -> Self {
         Self::default()
@@ -26,7 +26,7 @@ impl Press {
 
     /// Compresses `src` into at most `len_max` bytes, after `ROOM` bytes for a header. If there is a
     /// history, the result refers to it.
-    pub(crate) fn press(
+    pub(crate) fn compress(
         &mut self,
         spec: CodecSpec,
         history: &[u8],
@@ -62,12 +62,12 @@ impl Press {
 /// The decoders of one thread; serves any number of receivers. It holds about 240 KiB, and 160 more
 /// once a block has referred to earlier ones.
 #[derive(Debug)]
-pub struct Unpress {
+pub struct Decompressors {
     pub(crate) decompressor: Decompressor,
     pub(crate) scratch: Vec<u8>,
 }
 
-impl Unpress {
+impl Decompressors {
     /// Makes the decoders.
     pub fn new() -> Self {
         Self { decompressor: Decompressor::new(), scratch: Vec::new() }
@@ -122,7 +122,7 @@ fn exactly(data: &[u8], len: usize) -> Result<&[u8], StreamError> {
     Ok(data)
 }
 
-impl Default for Unpress {
+impl Default for Decompressors {
     fn default() -> Self {
         Self::new()
     }
@@ -172,9 +172,10 @@ impl Job {
     }
 
     /// Compresses, and measures with the given clock how long it took.
-    pub fn run(self, press: &mut Press, mut clock: impl FnMut() -> Instant) -> Done {
+    pub fn run(self, compress: &mut Compressors, mut clock: impl FnMut() -> Instant) -> Done {
         let begin = clock();
-        let payload = press.press(self.spec, &self.history, &self.block[ROOM..], self.len_max);
+        let payload =
+            compress.compress(self.spec, &self.history, &self.block[ROOM..], self.len_max);
         let took_ns = clock().since_ns(begin);
         Done { job: self, payload, took_ns }
     }
@@ -191,12 +192,12 @@ pub struct Done {
 
 impl Done {
     /// What was done.
-    pub fn pressing(&self) -> Pressing {
-        Pressing {
+    pub fn compressing(&self) -> Compression {
+        Compression {
             codec: self.job.spec,
             refers: self.job.refers(),
             original_len: self.job.original_len(),
-            pressed_len: self.payload.as_ref().map(|payload| payload.len() - ROOM),
+            compressed_len: self.payload.as_ref().map(|payload| payload.len() - ROOM),
             took_ns: self.took_ns,
         }
     }
@@ -204,7 +205,7 @@ impl Done {
 
 /// One act of compressing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pressing {
+pub struct Compression {
     /// With what.
     pub codec: CodecSpec,
     /// Whether what was made refers to earlier blocks.
@@ -212,7 +213,7 @@ pub struct Pressing {
     /// The bytes before.
     pub original_len: usize,
     /// The bytes after; none if the result is of no use and the data go as they are.
-    pub pressed_len: Option<usize>,
+    pub compressed_len: Option<usize>,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
 }

@@ -1,4 +1,4 @@
-//! `[press]`: what pressing brings and costs.
+//! `[compress]`: what compressing brings and costs.
 //!
 //! Three models: one ratio and one time for all units, as the papers have it; by class, uniform
 //! between two ratios, with a time per unit and per byte; and a table as measured.
@@ -6,7 +6,7 @@
 use dwell_base::text::suggest;
 use dwell_policy::{Estimate, Estimates, LearnedConfig, Ratio};
 
-use crate::plan::{PressClass, PressModel, PressSample};
+use crate::plan::{CompressionClass, CompressionModel, CompressionSample};
 
 use super::error::Errors;
 use super::estimates;
@@ -15,9 +15,9 @@ use super::source::{Inputs, is_heading};
 use super::tree::{Table, Value};
 use super::value;
 
-/// What `[press]` says.
+/// What `[compress]` says.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Pressing {
+pub(super) enum Compression {
     /// Everything alike. Without a time it follows from the scheme.
     Constant {
         /// Compressed / original.
@@ -26,17 +26,21 @@ pub(super) enum Pressing {
         time_ns: Option<u64>,
     },
     /// By class, named.
-    PerClass(Vec<(String, PressClass)>),
+    PerClass(Vec<(String, CompressionClass)>),
     /// As measured.
-    Measured(Vec<PressSample>),
+    Measured(Vec<CompressionSample>),
 }
 
-/// Reads `[press]`. Without it nothing gets smaller, in no time.
-pub(super) fn read(tree: &Table, inputs: &mut Inputs<'_>, errors: &mut Errors) -> Option<Pressing> {
-    if tree.get("press").is_none() {
-        return Some(Pressing::FREE);
+/// Reads `[compress]`. Without it nothing gets smaller, in no time.
+pub(super) fn read(
+    tree: &Table,
+    inputs: &mut Inputs<'_>,
+    errors: &mut Errors,
+) -> Option<Compression> {
+    if tree.get("compress").is_none() {
+        return Some(Compression::FREE);
     }
-    let section = Section::of(tree, "press", errors)?;
+    let section = Section::of(tree, "compress", errors)?;
     section.refuse_unknown(&["ratio", "time", "class", "file", "samples"], errors);
     let ways: Vec<&str> =
         ["ratio", "class", "file", "samples"].into_iter().filter(|key| section.has(key)).collect();
@@ -44,7 +48,7 @@ pub(super) fn read(tree: &Table, inputs: &mut Inputs<'_>, errors: &mut Errors) -
         ["ratio"] => {
             let ratio = section.get("ratio", errors, value::ratio);
             let time_ns = section.get("time", errors, value::time_ns);
-            Some(Pressing::Constant { ratio: ratio?, time_ns })
+            Some(Compression::Constant { ratio: ratio?, time_ns })
         }
         ["class"] => classes(&section.inner("class", errors)?, inputs, errors),
         ["file"] => measured_file(&section, inputs, errors),
@@ -53,8 +57,8 @@ pub(super) fn read(tree: &Table, inputs: &mut Inputs<'_>, errors: &mut Errors) -
             sound_samples(&section, "samples", samples, errors)
         }
         [] => {
-            let message = "it does not say what pressing brings: add for instance ratio = 0.95, \
-                           or [press.class.NAME] tables, or a `file` or `samples` as measured";
+            let message = "it does not say what compressing brings: add for instance ratio = 0.95, \
+                           or [compress.class.NAME] tables, or a `file` or `samples` as measured";
             section.fail_whole(message, errors);
             None
         }
@@ -72,7 +76,7 @@ fn classes(
     section: &Section<'_>,
     inputs: &mut Inputs<'_>,
     errors: &mut Errors,
-) -> Option<Pressing> {
+) -> Option<Compression> {
     let mut out = Vec::new();
     for (name, class) in section.all_inner(errors) {
         if class.has("file") {
@@ -84,9 +88,9 @@ fn classes(
         let unit_ns = class.or("time", 0, errors, value::time_ns);
         let byte_ns = class.or("byte_time_ns", 0.0, errors, |v| value::number(v, 0.0..=1e6));
         // Which group it is, is known once there are groups.
-        out.push((name.to_owned(), PressClass { group: 0, ratio: ratio?, unit_ns, byte_ns }));
+        out.push((name.to_owned(), CompressionClass { group: 0, ratio: ratio?, unit_ns, byte_ns }));
     }
-    Some(Pressing::PerClass(out))
+    Some(Compression::PerClass(out))
 }
 
 /// A class that is like one that was found in a capture.
@@ -94,7 +98,7 @@ fn listed_class(
     class: &Section<'_>,
     inputs: &mut Inputs<'_>,
     errors: &mut Errors,
-) -> Option<PressClass> {
+) -> Option<CompressionClass> {
     class.refuse_unknown(&["file", "like", "codec", "time"], errors);
     let name = class.get("file", errors, value::text)?;
     let like = class.need("like", "\"tcp/80\"", errors, value::text);
@@ -104,7 +108,7 @@ fn listed_class(
     match inputs.text(&name).and_then(|text| estimates::find(&text, &like, codec.as_deref())) {
         Ok(found) => {
             let ratio = (found.ratio, found.ratio);
-            Some(PressClass { group: 0, ratio, unit_ns, byte_ns: found.byte_ns })
+            Some(CompressionClass { group: 0, ratio, unit_ns, byte_ns: found.byte_ns })
         }
         Err(message) => {
             class.fail("file", format!("{name}: {message}"), errors);
@@ -126,7 +130,7 @@ fn ratio_range(found: &Value) -> Result<(f64, f64), String> {
     Err(format!("the lower ratio comes first: [{most}, {least}]"))
 }
 
-fn sample(found: &Value) -> Result<PressSample, String> {
+fn sample(found: &Value) -> Result<CompressionSample, String> {
     let Value::Table(table) = found else {
         return Err(format!("must be a table as in {SAMPLES_EXAMPLE}, not {}", found.described()));
     };
@@ -138,7 +142,7 @@ fn sample(found: &Value) -> Result<PressSample, String> {
         let missing = || format!("a sample needs `{key}`, as in {SAMPLES_EXAMPLE}");
         table.get(key).map(|located| &located.value).ok_or_else(missing)
     };
-    Ok(PressSample {
+    Ok(CompressionSample {
         bytes: value::packet_bytes(part("bytes")?)?,
         ratio: value::number(part("ratio")?, 0.000_001..=10.0)?,
         time_ns: value::time_ns(part("time")?)?,
@@ -149,7 +153,7 @@ fn measured_file(
     section: &Section<'_>,
     inputs: &mut Inputs<'_>,
     errors: &mut Errors,
-) -> Option<Pressing> {
+) -> Option<Compression> {
     let name = section.get("file", errors, value::text)?;
     match inputs.text(&name).and_then(|text| rows(&text)) {
         Ok(samples) => sound_samples(section, "file", samples, errors),
@@ -162,7 +166,7 @@ fn measured_file(
 
 /// Lines of `bytes,ratio,microseconds`; a first line that does not begin with a
 /// number is a heading.
-fn rows(text: &str) -> Result<Vec<PressSample>, String> {
+fn rows(text: &str) -> Result<Vec<CompressionSample>, String> {
     let mut out = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -183,21 +187,21 @@ fn rows(text: &str) -> Result<Vec<PressSample>, String> {
     Ok(out)
 }
 
-fn row(line: &str) -> Option<PressSample> {
+fn row(line: &str) -> Option<CompressionSample> {
     let mut cells = line.split(',').map(str::trim);
     let bytes: u32 = cells.next()?.parse().ok()?;
     let ratio: f64 = cells.next()?.parse().ok()?;
     let micros: f64 = cells.next()?.parse().ok()?;
     let is_sound = bytes > 0 && ratio > 0.0 && ratio <= 10.0 && (0.0..1e9).contains(&micros);
-    is_sound.then(|| PressSample { bytes, ratio, time_ns: (micros * 1e3).round() as u64 })
+    is_sound.then(|| CompressionSample { bytes, ratio, time_ns: (micros * 1e3).round() as u64 })
 }
 
 fn sound_samples(
     section: &Section<'_>,
     key: &str,
-    samples: Vec<PressSample>,
+    samples: Vec<CompressionSample>,
     errors: &mut Errors,
-) -> Option<Pressing> {
+) -> Option<Compression> {
     if samples.is_empty() {
         section.fail(key, "there is no sample in it: one is needed at least", errors);
         return None;
@@ -206,10 +210,10 @@ fn sound_samples(
         section.fail(key, "the sizes of the samples must rise: sort them", errors);
         return None;
     }
-    Some(Pressing::Measured(samples))
+    Some(Compression::Measured(samples))
 }
 
-impl Pressing {
+impl Compression {
     /// Brings nothing and costs nothing.
     pub(super) const FREE: Self = Self::Constant { ratio: 1.0, time_ns: Some(0) };
 
@@ -220,43 +224,43 @@ impl Pressing {
         groups: &[&str],
         unit_ns: Option<u64>,
         errors: &mut Errors,
-    ) -> Option<PressModel> {
+    ) -> Option<CompressionModel> {
         match self {
             Self::Constant { ratio, time_ns } => {
                 let Some(time_ns) = time_ns.or(unit_ns) else {
                     let message = "`time` is missing: add for instance time = \"200us\"";
-                    errors.add(None, Some("[press]".to_owned()), message);
+                    errors.add(None, Some("[compress]".to_owned()), message);
                     return None;
                 };
-                Some(PressModel::Constant { ratio: *ratio, time_ns })
+                Some(CompressionModel::Constant { ratio: *ratio, time_ns })
             }
             Self::PerClass(classes) => {
                 let mut out = Vec::new();
                 for (name, class) in classes {
                     let Some(group) = groups.iter().position(|group| group == name) else {
-                        let place = Some(format!("[press.class.{name}]"));
+                        let place = Some(format!("[compress.class.{name}]"));
                         let hint = suggest(name, groups).replace("the keys here", "the classes");
                         let message = format!("there is no such class of traffic: {hint}");
                         errors.add(None, place, message);
                         return None;
                     };
-                    out.push(PressClass { group, ..class.clone() });
+                    out.push(CompressionClass { group, ..class.clone() });
                 }
-                Some(PressModel::PerClass(out))
+                Some(CompressionModel::PerClass(out))
             }
-            Self::Measured(samples) => Some(PressModel::Measured(samples.clone())),
+            Self::Measured(samples) => Some(CompressionModel::Measured(samples.clone())),
         }
     }
 }
 
-/// What a port believes of the press: constants are known, all else is learned.
-pub(super) fn estimates(model: &PressModel) -> Estimates {
+/// What a port believes of the compressor: constants are known, all else is learned.
+pub(super) fn estimates(model: &CompressionModel) -> Estimates {
     match model {
-        PressModel::Constant { ratio, time_ns } => Estimates::Fixed(Estimate {
+        CompressionModel::Constant { ratio, time_ns } => Estimates::Fixed(Estimate {
             ratio: Ratio::from_ppm((ratio * 1e6).round() as u32),
             cost_ns: *time_ns,
         }),
-        PressModel::PerClass(_) | PressModel::Measured(_) => {
+        CompressionModel::PerClass(_) | CompressionModel::Measured(_) => {
             Estimates::Learned(LearnedConfig::default())
         }
     }
@@ -267,7 +271,7 @@ mod tests {
     use super::*;
     use crate::scenario::tree::parse;
 
-    fn pressing(text: &str) -> Result<Pressing, String> {
+    fn compressing(text: &str) -> Result<Compression, String> {
         let mut errors = Errors::default();
         let tree = parse(text, &mut errors).unwrap();
         let none = |name: &str| match name {
@@ -281,41 +285,44 @@ mod tests {
 
     #[test]
     fn all_models_are_read() {
-        let constant = Pressing::Constant { ratio: 0.95, time_ns: Some(200_000) };
-        assert_eq!(pressing("[press]\nratio = 0.95\ntime = \"200us\"").unwrap(), constant);
-        let Pressing::Measured(samples) = pressing("[press]\nfile = \"t.csv\"").unwrap() else {
+        let constant = Compression::Constant { ratio: 0.95, time_ns: Some(200_000) };
+        assert_eq!(compressing("[compress]\nratio = 0.95\ntime = \"200us\"").unwrap(), constant);
+        let Compression::Measured(samples) = compressing("[compress]\nfile = \"t.csv\"").unwrap()
+        else {
             panic!("a table was given")
         };
         assert_eq!((samples.len(), samples[1].time_ns), (2, 30_000));
-        let text = "[press.class.web]\nratio = [0.5, 0.9]\nbyte_time_ns = 4\n";
-        let Pressing::PerClass(classes) = pressing(text).unwrap() else { panic!("not classes") };
+        let text = "[compress.class.web]\nratio = [0.5, 0.9]\nbyte_time_ns = 4\n";
+        let Compression::PerClass(classes) = compressing(text).unwrap() else {
+            panic!("not classes")
+        };
         assert_eq!(classes[0].1.ratio, (0.5, 0.9));
     }
 
     #[test]
-    fn impossible_presses_are_told() {
-        for (text, told) in [
-            ("[press]\nratio = 0", "x:2: [press], `ratio`: must be a number from"),
-            ("[press]\nratio = 0.5\nfile = \"a\"", "exclude each other"),
-            ("[press]\ntime = \"1us\"", "does not say what pressing brings"),
-            ("[press]\nratoi = 0.5", "did you mean `ratio`?"),
-            ("[press]\nfile = \"b\"", "b: there is no such file"),
-            ("[press.class.a]\nfile = \"b\"\nlike = \"tcp/80\"", "b: there is no such file"),
-            ("[press.class.a]\nfile = \"b\"", "`like`"),
-            ("[press]\nfile = \"wrong.csv\"", "wrong.csv: line 1 is no sample"),
-            ("[press]\nratio = 0.5\ntime = \"-1us\"", "negative"),
-            ("[press.class.web]\nratio = [0.9, 0.5]", "lower ratio comes first"),
+    fn impossible_compresses_are_reported() {
+        for (text, reported) in [
+            ("[compress]\nratio = 0", "x:2: [compress], `ratio`: must be a number from"),
+            ("[compress]\nratio = 0.5\nfile = \"a\"", "exclude each other"),
+            ("[compress]\ntime = \"1us\"", "does not say what compressing brings"),
+            ("[compress]\nratoi = 0.5", "did you mean `ratio`?"),
+            ("[compress]\nfile = \"b\"", "b: there is no such file"),
+            ("[compress.class.a]\nfile = \"b\"\nlike = \"tcp/80\"", "b: there is no such file"),
+            ("[compress.class.a]\nfile = \"b\"", "`like`"),
+            ("[compress]\nfile = \"wrong.csv\"", "wrong.csv: line 1 is no sample"),
+            ("[compress]\nratio = 0.5\ntime = \"-1us\"", "negative"),
+            ("[compress.class.web]\nratio = [0.9, 0.5]", "lower ratio comes first"),
         ] {
-            let error = pressing(text).unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            let error = compressing(text).unwrap_err();
+            assert!(error.contains(reported), "{text}: {error}");
         }
     }
 
     #[test]
     fn classes_must_exist() {
-        let pressing = pressing("[press.class.wep]\nratio = 0.5\n").unwrap();
+        let compressing = compressing("[compress.class.wep]\nratio = 0.5\n").unwrap();
         let mut errors = Errors::default();
-        assert!(pressing.model(&["web"], None, &mut errors).is_none());
+        assert!(compressing.model(&["web"], None, &mut errors).is_none());
         let error = errors.into_result::<()>("x", None).unwrap_err().to_string();
         assert!(error.contains("did you mean `web`?"), "{error}");
     }
