@@ -23,3 +23,7 @@ pub mod world;
 pub use outcome::Outcome;
 pub use plan::Plan;
 pub use world::World;
+
+/// A hash of the code that results follow from: this crate, the decision core, and what both stand
+/// on. Equal runs of equal code have equal results, so stored results are found again by it.
+pub const CODE: &str = env!("DWELL_SIM_CODE");

@@ -78,11 +78,8 @@ fn read(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The version of the code, as far as results depend on it: that of the program and a hash of
-/// its file, so that a build with other code never takes old results for its own.
-pub(super) fn code_version() -> anyhow::Result<String> {
-    let program = std::env::current_exe().and_then(fs::read);
-    let program = program.context("the program can't read its own file to tell its version")?;
-    let fingerprint = dwell_sim::scenario::fingerprint(&program);
-    Ok(format!("{}+{fingerprint:016x}", env!("CARGO_PKG_VERSION")))
+/// The version of the code that results depend on: that of the program and a hash of the simulator's
+/// sources, so that a build with other code never takes old results for its own.
+pub(super) fn code_version() -> String {
+    format!("{}+{}", env!("CARGO_PKG_VERSION"), dwell_sim::CODE)
 }

@@ -63,7 +63,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let scenario = input::scenario(&self.scenario, &self.options())?;
-        let code = input::code_version()?;
+        let code = input::code_version();
         let tasks: Vec<Task<'_>> = Task::all(&scenario).collect();
         let (mut journal, mut store) = match self.journal_path() {
             Some(path) => Journal::open(&path)?,
