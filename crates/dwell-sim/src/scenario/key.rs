@@ -38,13 +38,6 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// A hash of bytes, to tell versions of a program apart.
-pub fn fingerprint(bytes: &[u8]) -> u64 {
-    let mut hasher = SipHasher24::new();
-    hasher.write(bytes);
-    hasher.finish128().h1
-}
-
 /// The hash of a plan: of its values as Rust shows them, which names every field.
 pub(super) fn plan_hash(plan: &Plan) -> u128 {
     struct Sink(SipHasher24);

@@ -68,7 +68,7 @@ use crate::plan::{Plan, PlanError};
 
 pub use error::{ScenarioError, ScenarioErrors};
 pub use expression::Expression;
-pub use key::{RunKey, fingerprint};
+pub use key::RunKey;
 pub use run::{Runs, Seeds};
 pub use sweep::{LABEL, Setting};
 pub use tree::{Located, Origin, Table, Value};
