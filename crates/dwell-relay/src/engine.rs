@@ -586,7 +586,7 @@ fn drop_privileges(node: &NodeConfig, status: Option<&StatusSocket>) -> Result<(
         None => None,
     };
     if let (Some(user), Some(status)) = (user, status) {
-        status.give_to(user.uid, user.gid).map_err(RunError::system("hand the status over"))?;
+        status.give_to(user).map_err(RunError::system("hand the status over"))?;
     }
     privilege::give_up(node.listen.port(), user).map_err(RunError::system("drop privileges"))
 }
