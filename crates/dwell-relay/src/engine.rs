@@ -113,6 +113,8 @@ struct Engine {
     tun_mtu: u16,
     tun_retry_at: Instant,
     resolver: Resolver,
+    /// The status socket is not watched until then: no descriptor was left for its readers.
+    status_retry_at: Instant,
     /// When peers, paths and routes are looked after.
     look_after_at: Instant,
     /// When broken sockets are made anew at the earliest.
@@ -184,6 +186,7 @@ impl Engine {
             tun_mtu: 0,
             tun_retry_at: Instant::FAR_FUTURE,
             resolver,
+            status_retry_at: Instant::FAR_FUTURE,
             look_after_at: Clock::now() + SECOND_NS,
             reopen_at: Instant::ZERO,
             stopping: false,
@@ -283,7 +286,7 @@ impl Engine {
             }
             let deadline = self.node.deadline().min(stop_at).min(self.tun_retry_at);
             let deadline = deadline.min(self.look_after_at).min(self.reopen_due());
-            let deadline = deadline.min(self.route_care.due());
+            let deadline = deadline.min(self.route_care.due()).min(self.status_retry_at);
             let deadline = if self.node.is_behind() { now } else { deadline };
             self.poller
                 .wait(Some(deadline), now, &mut ready)
@@ -294,7 +297,7 @@ impl Engine {
                     LISTENER => self.read_socket(None),
                     SIGNALS => self.on_signals()?,
                     WAKER => self.on_woken(),
-                    STATUS => self.tell_status(),
+                    STATUS => self.tell_status(now),
                     ROUTES => self.on_route_events(),
                     Token(number) => {
                         let peer = usize::from(number - FIRST_PEER);
@@ -336,6 +339,9 @@ impl Engine {
         }
         if now >= self.tun_retry_at {
             self.retry_tun(now);
+        }
+        if now >= self.status_retry_at {
+            self.watch_status();
         }
         if now >= self.look_after_at {
             self.look_after(now);

@@ -71,10 +71,22 @@ impl StatusSocket {
 
     /// Serves everybody who waits. The relay waits for nobody: what does not fit into the socket's
     /// buffer is written by a thread, for [`PATIENCE`] at the most.
-    pub(super) fn serve(&self, document: impl Fn() -> Vec<u8>) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if let Err(error) = self.give(stream, document()) {
-                tracing::debug!("a status reader got a part, or nothing: {error}");
+    ///
+    /// Fails if those who wait can't be accepted now, for want of descriptors for instance. The socket
+    /// then stays readable.
+    pub(super) fn serve(&self, document: impl Fn() -> Vec<u8>) -> io::Result<()> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = self.give(stream, document()) {
+                        tracing::debug!("a status reader got a part, or nothing: {error}");
+                    }
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(()),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => return Err(error),
+                },
             }
         }
     }
@@ -180,7 +192,7 @@ mod tests {
         let (path, socket) = bound("large");
         let document: Vec<u8> = (0..8_000_000_u32).map(|at| (at % 251) as u8).collect();
         let mut reader = UnixStream::connect(&path).unwrap();
-        socket.serve(|| document.clone()); // waits for nobody
+        socket.serve(|| document.clone()).unwrap(); // waits for nobody
         let mut got = Vec::new();
         reader.read_to_end(&mut got).unwrap();
         assert!(got == document, "{} of {} bytes", got.len(), document.len());
@@ -192,7 +204,7 @@ mod tests {
         let document = vec![7; 8_000_000];
         let readers: Vec<_> =
             (0..3 * SLOW_READERS_MAX).map(|_| UnixStream::connect(&path).unwrap()).collect();
-        socket.serve(|| document.clone());
+        socket.serve(|| document.clone()).unwrap();
         assert_eq!(Arc::strong_count(&socket.slow_readers), SLOW_READERS_MAX + 1);
         drop(readers);
         let (mut ours, _theirs) = UnixStream::pair().unwrap();
