@@ -10,6 +10,7 @@ mod error;
 mod metrics;
 mod outbox;
 mod resolver;
+mod route_plan;
 mod routes;
 mod sockets;
 mod status;
