@@ -507,7 +507,7 @@ impl Engine {
                     tracing::info!("{}: {} is over", self.name_of(of), problem.name());
                 }
                 NodeEvent::Moved(peer, endpoint) => {
-                    tracing::info!("{} is at {endpoint}", self.name(peer));
+                    self.log_move(peer, endpoint);
                     self.connect_peer(peer);
                 }
                 NodeEvent::CodecRefused(peer) => tracing::warn!(
@@ -519,6 +519,19 @@ impl Engine {
         }
         if let Err(error) = self.sync_routes() {
             tracing::error!("{error}");
+        }
+    }
+
+    fn log_move(&mut self, peer: usize, endpoint: std::net::SocketAddr) {
+        let log = self.world.wires.get_mut(peer).map(|wire| &mut wire.move_log);
+        match log.map_or(Some(0), |log| log.admit(Clock::now())) {
+            Some(0) => tracing::info!("{} is at {endpoint}", self.name(peer)),
+            Some(left_out) => tracing::info!(
+                "{} is at {endpoint}, and was at {left_out} more addresses since this was last \
+                 logged",
+                self.name(peer)
+            ),
+            None => {}
         }
     }
 
