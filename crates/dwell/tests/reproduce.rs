@@ -49,7 +49,8 @@ fn read_results(path: &Path) -> BTreeMap<Run, Numbers> {
     let run = |line: &str| {
         let run: Value = serde_json::from_str(line).unwrap();
         let name = run["scenario"].as_str().unwrap();
-        let key = [name, &point(&run), &run["seed"].to_string(), &run["source_packets"].to_string()];
+        let key =
+            [name, &point(&run), &run["seed"].to_string(), &run["source_packets"].to_string()];
         let mut numbers = Numbers::new();
         add_numbers(&run["metrics"], &mut numbers);
         add_numbers(&run["series"], &mut numbers);
