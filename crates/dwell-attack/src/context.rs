@@ -47,6 +47,11 @@ impl Context {
         Bound::AtLeast(if self.is_quick { share / 2.0 } else { share })
     }
 
+    /// The least rate of an attack: below it, that honest traffic goes on says nothing.
+    pub(crate) fn rate(&self, per_second: f64) -> Bound {
+        Bound::AtLeast(if self.is_quick { per_second / 2.0 } else { per_second })
+    }
+
     /// How many times longer a round trip may be at most.
     pub(crate) fn ping(&self, ratio: f64) -> Bound {
         Bound::AtMost(if self.is_quick { ratio * 4.0 } else { ratio })

@@ -252,6 +252,11 @@ impl Measured {
         }
     }
 
+    /// Whether the attack was one: of the `per_second` that it means to do, it reached half at least.
+    pub(crate) fn rate_check(&self, context: &Context, per_second: f64) -> Check {
+        Check::new("attacks a second", self.rate()[0], context.rate(per_second / 2.0))
+    }
+
     /// The usual bounds: on goodput, on pings, and on memory that it grew by.
     pub(crate) fn usual_checks(&self, context: &Context, limits: Limits) -> Vec<Check> {
         let grown = self.memory_peak.saturating_sub(self.memory_before) as f64 / MEGABYTE;

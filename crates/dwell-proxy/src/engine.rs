@@ -51,7 +51,7 @@ pub enum RunError {
         /// Where.
         path: String,
         /// What the system says.
-        error: io::Error,
+        error: dwell_confine::directory::DirectoryError,
     },
     /// It can't become less than it was.
     #[error("privileges can't be given up: {0}")]

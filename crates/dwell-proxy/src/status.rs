@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_confine::directory::{DirectoryError, SocketPlace};
 use dwell_confine::privilege::User;
 use dwell_report::ProxyStatus;
 use tokio::io::AsyncWriteExt as _;
@@ -24,34 +25,27 @@ const READERS_MAX: usize = 16;
 pub(crate) struct StatusSocket {
     listener: StdUnixListener,
     path: PathBuf,
-    made_folder: bool,
+    place: SocketPlace,
 }
 
 impl StatusSocket {
     /// Listens at `path`; a socket there that nobody serves any more is replaced.
-    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
-        let mut made_folder = false;
-        if let Some(folder) = path.parent() {
-            made_folder = !folder.exists();
-            fs::create_dir_all(folder)?;
-        }
+    pub(crate) fn bind(path: &Path) -> Result<Self, DirectoryError> {
+        let place = SocketPlace::open(path)?;
         if is_abandoned(path) {
             fs::remove_file(path)?;
         }
         let listener = StdUnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
         // What it tells is nobody's business but the operator's.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-        Ok(Self { listener, path: path.to_owned(), made_folder })
+        place.protect()?;
+        Ok(Self { listener, path: path.to_owned(), place })
     }
 
-    /// Makes it another user's, who can then remove it.
+    /// Makes it another user's, whose group may then ask. In a directory of root's that user can't
+    /// remove it: the next start does.
     pub(crate) fn give_to(&self, user: User) -> io::Result<()> {
-        chown(&self.path, Some(user.uid), Some(user.gid))?;
-        match self.path.parent().filter(|_| self.made_folder) {
-            Some(folder) => chown(folder, Some(user.uid), Some(user.gid)),
-            None => Ok(()),
-        }
+        self.place.give_to(user)
     }
 
     /// Serves everybody for ever, several at a time.

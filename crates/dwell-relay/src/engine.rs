@@ -10,6 +10,7 @@ mod error;
 mod metrics;
 mod outbox;
 mod resolver;
+mod route_plan;
 mod routes;
 mod sockets;
 mod status;
@@ -113,6 +114,8 @@ struct Engine {
     tun_mtu: u16,
     tun_retry_at: Instant,
     resolver: Resolver,
+    /// The status socket is not watched until then: no descriptor was left for its readers.
+    status_retry_at: Instant,
     /// When peers, paths and routes are looked after.
     look_after_at: Instant,
     /// When broken sockets are made again at the earliest.
@@ -184,6 +187,7 @@ impl Engine {
             tun_mtu: 0,
             tun_retry_at: Instant::FAR_FUTURE,
             resolver,
+            status_retry_at: Instant::FAR_FUTURE,
             look_after_at: Clock::now() + SECOND_NS,
             reopen_at: Instant::ZERO,
             stopping: false,
@@ -283,7 +287,7 @@ impl Engine {
             }
             let deadline = self.node.deadline().min(stop_at).min(self.tun_retry_at);
             let deadline = deadline.min(self.look_after_at).min(self.reopen_due());
-            let deadline = deadline.min(self.route_care.due());
+            let deadline = deadline.min(self.route_care.due()).min(self.status_retry_at);
             let deadline = if self.node.is_behind() { now } else { deadline };
             self.poller
                 .wait(Some(deadline), now, &mut ready)
@@ -294,7 +298,7 @@ impl Engine {
                     LISTENER => self.read_socket(None),
                     SIGNALS => self.on_signals()?,
                     WAKER => self.on_woken(),
-                    STATUS => self.tell_status(),
+                    STATUS => self.tell_status(now),
                     ROUTES => self.on_route_events(),
                     Token(number) => {
                         let peer = usize::from(number - FIRST_PEER);
@@ -336,6 +340,9 @@ impl Engine {
         }
         if now >= self.tun_retry_at {
             self.retry_tun(now);
+        }
+        if now >= self.status_retry_at {
+            self.watch_status();
         }
         if now >= self.look_after_at {
             self.look_after(now);
@@ -500,7 +507,7 @@ impl Engine {
                     tracing::info!("{}: {} is over", self.name_of(of), problem.name());
                 }
                 NodeEvent::Moved(peer, endpoint) => {
-                    tracing::info!("{} is at {endpoint}", self.name(peer));
+                    self.log_move(peer, endpoint);
                     self.connect_peer(peer);
                 }
                 NodeEvent::CodecRefused(peer) => tracing::warn!(
@@ -512,6 +519,19 @@ impl Engine {
         }
         if let Err(error) = self.sync_routes() {
             tracing::error!("{error}");
+        }
+    }
+
+    fn log_move(&mut self, peer: usize, endpoint: std::net::SocketAddr) {
+        let log = self.world.wires.get_mut(peer).map(|wire| &mut wire.move_log);
+        match log.map_or(Some(0), |log| log.admit(Clock::now())) {
+            Some(0) => tracing::info!("{} is at {endpoint}", self.name(peer)),
+            Some(left_out) => tracing::info!(
+                "{} is at {endpoint}, and was at {left_out} more addresses since this was last \
+                 logged",
+                self.name(peer)
+            ),
+            None => {}
         }
     }
 
@@ -586,7 +606,7 @@ fn drop_privileges(node: &NodeConfig, status: Option<&StatusSocket>) -> Result<(
         None => None,
     };
     if let (Some(user), Some(status)) = (user, status) {
-        status.give_to(user.uid, user.gid).map_err(RunError::system("hand the status over"))?;
+        status.give_to(user).map_err(RunError::system("hand the status over"))?;
     }
     privilege::give_up(node.listen.port(), user).map_err(RunError::system("drop privileges"))
 }

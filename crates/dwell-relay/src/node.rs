@@ -290,13 +290,15 @@ impl Node {
     pub fn deadline(&self) -> Instant {
         let of_peer = |peer: &Peer| {
             let timers = peer.deadline(self.patience);
-            let open = peer.handshake.current().is_some() && !peer.pacer.is_blocked();
-            if open && peer.port.can_send() {
-                // Either the link can't take a frame yet, or what waits is held back.
-                timers.min(peer.hold_until.unwrap_or_else(|| peer.pacer.ready_at()))
-            } else {
-                timers
+            if peer.handshake.current().is_none() || peer.pacer.is_blocked() {
+                return timers;
             }
+            let ready_at = peer.pacer.ready_at();
+            let again = if peer.again.is_empty() { Instant::FAR_FUTURE } else { ready_at };
+            // Either the link can't take a frame yet, or what waits is held back.
+            let frame_at = peer.hold_until.unwrap_or(ready_at);
+            let frame = if peer.port.can_send() { frame_at } else { Instant::FAR_FUTURE };
+            timers.min(again).min(frame)
         };
         self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
     }

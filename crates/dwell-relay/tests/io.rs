@@ -200,11 +200,19 @@ fn unreachable_routes_outlive_a_relay_that_dies_and_only_that() {
         assert!(wanted.iter().all(|route| guard.added().contains(route)));
         drop(guard);
         assert_eq!(left_behind(7), 2);
-        // What refuses already need not be refused twice.
+        // What refuses already need not be refused twice, and is nobody else's to remove.
+        let same = Route::new(net("10.50.0.0/16"), 51, theirs);
         let mut other = RouteGuard::new(Routes::new().unwrap());
-        other.add(Route::new(net("10.50.0.0/16"), 51, theirs)).unwrap();
+        other.add(same).unwrap();
+        assert!(other.displaced(&[same]).unwrap().is_empty() && other.added() == [same]);
+        other.remove(same).unwrap();
         assert!(other.added().is_empty());
+        other.add(same).unwrap();
         drop(other);
+        assert_eq!((left_behind(7), left_behind(8)), (2, 0));
+        let mut other = RouteGuard::new(Routes::new().unwrap());
+        other.add(same).unwrap();
+        assert!(!other.restore(same).unwrap());
         // In an orderly way.
         let mut guard = RouteGuard::new(Routes::new().unwrap());
         guard.adopt(7).unwrap();
@@ -212,6 +220,11 @@ fn unreachable_routes_outlive_a_relay_that_dies_and_only_that() {
         wanted.iter().for_each(|route| guard.remove(*route).unwrap());
         drop(guard);
         assert_eq!(left_behind(7), 0);
+        // Whoever relied on one sets its own then.
+        assert!(other.restore(same).unwrap());
+        assert_eq!(left_behind(8), 1);
+        drop(other);
+        assert_eq!(left_behind(8), 0);
     });
 }
 

@@ -3,6 +3,8 @@
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
+use dwell_report::Status;
+
 use crate::context::Context;
 use crate::honest::{Pings, Traffic};
 use crate::hostile::{Addresses, Hostile, Kind};
@@ -85,8 +87,39 @@ fn by_peer(
     drop(traffic);
     let mut row = measured.row(name, "relay", "datagrams");
     row.checks = measured.usual_checks(context, Limits::default());
+    row.checks.push(measured.rate_check(context, per_second));
     note_drops(&mut row, &tunnel);
+    check_refused(&mut row, &tunnel, measured.total()[0]);
     Ok(row)
+}
+
+/// The least share of what was sent that the hub must have refused and counted. Much of a flood is lost
+/// in the queue before its socket.
+const REFUSED_SHARE_MIN: f64 = 0.01;
+
+/// Checks that the attack reached the hub, which refuses what is hostile, and counts it: an attacker that
+/// sends nothing, or elsewhere, would harm nobody and prove nothing.
+pub(super) fn check_refused(row: &mut Row, tunnel: &Tunnel, sent: f64) {
+    let refused = tunnel.hub.status().map_or(f64::NAN, |status| refused(&status) as f64);
+    let least = (sent * REFUSED_SHARE_MIN).max(1.0);
+    row.checks.push(Check::new("refused by the hub", refused, Bound::AtLeast(least)));
+}
+
+/// Everything that the hub counts as not what a peer should send.
+fn refused(status: &Status) -> u64 {
+    let of_peers = status.peers.iter().map(|peer| {
+        let rx = &peer.rx;
+        let records: u64 = rx.dropped_records.values().sum();
+        records
+            + rx.auth_failed
+            + rx.replayed
+            + rx.malformed
+            + rx.decode_failed
+            + rx.not_allowed
+            + rx.too_many_packets
+    });
+    let before: u64 = status.drops.values().sum();
+    before + of_peers.sum::<u64>()
 }
 
 /// What the hub counted of its peers.

@@ -11,7 +11,7 @@ use dwell_testkit::lab::Host;
 use dwell_testkit::raw::{Injector, Sniffer, udp_packet};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, connect, sendmmsg};
 
-use super::authenticated::{note_drops, spec};
+use super::authenticated::{check_refused, note_drops, spec};
 use crate::context::Context;
 use crate::honest::{Pings, Traffic};
 use crate::peer::Pace;
@@ -135,7 +135,9 @@ fn flood_at(
     drop(traffic);
     let mut row = measured.row(name, "relay", "datagrams");
     row.checks = measured.usual_checks(context, Limits::default());
+    row.checks.push(measured.rate_check(context, FLOOD_A_SECOND));
     note_drops(&mut row, &tunnel);
+    check_refused(&mut row, &tunnel, measured.total()[0]);
     Ok(row)
 }
 

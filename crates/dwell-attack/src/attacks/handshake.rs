@@ -10,7 +10,7 @@ use dwell_base::time::SECOND_NS;
 use dwell_relay::trust::TestPeer;
 use dwell_testkit::raw::udp_packet;
 
-use super::authenticated::{note_drops, spec};
+use super::authenticated::{check_refused, note_drops, spec};
 use super::flood::pour;
 use crate::context::{Context, now, random, unix_ns};
 use crate::honest::{Pings, Traffic};
@@ -27,6 +27,7 @@ const SOURCES: u8 = 60;
 const PORTS: u16 = 10;
 /// ... which send what they ask with so often a second: the hub counts each time.
 const TIMES: f64 = 5.0;
+const ASKERS: u32 = SOURCES as u32 * PORTS as u32;
 /// The honest relay must find the hub in this time, or it is given up.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// How much longer it may take than without the attack.
@@ -58,7 +59,9 @@ pub(super) fn initiations(context: &mut Context, name: &'static str) -> anyhow::
     drop(traffic);
     let mut row = measured.row(name, "relay", "initiations");
     row.checks = measured.usual_checks(context, Limits::default());
+    row.checks.push(measured.rate_check(context, FLOOD_A_SECOND));
     note_drops(&mut row, &tunnel);
+    check_refused(&mut row, &tunnel, measured.total()[0]);
     Ok(row)
 }
 
@@ -121,6 +124,7 @@ pub(super) fn starvation(context: &mut Context, name: &'static str) -> anyhow::R
             Bound::AtMost(RESTART_MORE_SECONDS_MAX * if context.is_quick { 2.0 } else { 1.0 }),
         ),
         Check::new("memory grown, MB", row.memory_grown_bytes as f64 / 1e6, Bound::AtMost(32.0)),
+        Check::new("attacks a second", asked, context.rate(TIMES * f64::from(ASKERS) / 2.0)),
     ];
     let list = |seconds: &[f64]| {
         let texts: Vec<String> = seconds.iter().map(|seconds| format!("{seconds:.2}")).collect();
@@ -129,6 +133,7 @@ pub(super) fn starvation(context: &mut Context, name: &'static str) -> anyhow::R
     row.notes.push(format!("restart to traffic without: {} s", list(&without)));
     row.notes.push(format!("restart to traffic with: {} s", list(&with)));
     note_drops(&mut row, &tunnel);
+    check_refused(&mut row, &tunnel, 1.0);
     Ok(row)
 }
 

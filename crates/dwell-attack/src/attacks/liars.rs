@@ -164,7 +164,7 @@ pub(super) fn reports(context: &mut Context, name: &'static str) -> anyhow::Resu
             let report = if switch.is_on() { lie(peer, number) } else { truth(peer) };
             let len = peer.send(&hostile::report(report));
             if switch.is_on() {
-                switch.done(1, len as u64);
+                switch.done(u64::from(len > 0), len as u64);
             }
         }
     };
@@ -185,6 +185,7 @@ pub(super) fn reports(context: &mut Context, name: &'static str) -> anyhow::Resu
     })?;
     let mut row = measured.row(name, "relay", "reports");
     row.checks = measured.usual_checks(context, Limits::default());
+    row.checks.push(measured.rate_check(context, REPORTS_A_SECOND));
     let to_liar = came.bps(true);
     row.checks.push(Check::new("bits a second to the liar", to_liar, Bound::AtMost(LIAR_BPS_MAX)));
     row.checks.push(Check::new("bits a second to the liar", to_liar, Bound::AtLeast(LIAR_BPS_MIN)));
@@ -254,7 +255,7 @@ pub(super) fn retransmission(context: &mut Context, name: &'static str) -> anyho
                 noted.store(peer.highest, Ordering::Relaxed);
                 let body = hostile::missing(peer.highest, MESSAGES_A_REQUEST);
                 let len = peer.send(&body);
-                switch.done(1, len as u64);
+                switch.done(u64::from(len > 0), len as u64);
             }
         }
     };
@@ -266,6 +267,7 @@ pub(super) fn retransmission(context: &mut Context, name: &'static str) -> anyho
     let asked_bps = row.rate_bps.unwrap_or_default();
     let (before, with) = (came.bps(false), came.bps(true));
     row.checks = measured.usual_checks(context, Limits::default());
+    row.checks.push(measured.rate_check(context, REQUESTS_A_SECOND));
     let status = tunnel.hub.status()?;
     let peer = status.peers.iter().find(|peer| peer.name == LIAR).context("the peer is there")?;
     let again = peer.tx.resent_datagrams as f64;
@@ -346,6 +348,7 @@ pub(super) fn peers(context: &mut Context, name: &'static str) -> anyhow::Result
     drop(traffic);
     let mut row = measured.row(name, "relay", "datagrams");
     row.checks = measured.usual_checks(context, Limits::default());
+    row.checks.push(measured.rate_check(context, PACKETS_A_SECOND_EACH * PEERS as f64));
     row.checks.push(Check::new("peers connected", connected as f64, Bound::AtLeast(PEERS as f64)));
     let up = tunnel.hub.status()?.peers.iter().filter(|peer| peer.state.name() == "up").count();
     row.checks.push(Check::new("peers up", up as f64, Bound::AtLeast((PEERS + 1) as f64)));
@@ -405,6 +408,7 @@ pub(super) fn clocks(context: &mut Context, name: &'static str) -> anyhow::Resul
     drop(traffic);
     let mut row = measured.row(name, "relay", "initiations");
     row.checks = measured.usual_checks(context, Limits::default());
+    row.checks.push(measured.rate_check(context, ASKS_A_SECOND));
     row.checks.push(Check::new(
         "seconds to a session with the clock set back",
         seconds,

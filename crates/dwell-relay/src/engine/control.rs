@@ -1,14 +1,19 @@
 //! What an operator asks of a running relay: by signals, and over the status socket.
 
+use dwell_base::Instant;
+use dwell_base::time::MILLI_NS;
 use dwell_report::status::Status;
 
 use super::sockets::addresses;
-use super::{Engine, RunError, TUN, random_source};
+use super::{Engine, RunError, STATUS, TUN, random_source};
 use crate::config::{Config, NodeConfig};
 use crate::io::clock::Clock;
 use crate::io::poller::Interest;
 use crate::io::signal::Signal;
 use crate::io::tun::Tun;
+
+/// Out of descriptors: so much later some may be free.
+const STATUS_RETRY_NS: u64 = 100 * MILLI_NS;
 
 impl Engine {
     pub(super) fn on_signals(&mut self) -> Result<(), RunError> {
@@ -55,6 +60,7 @@ impl Engine {
             status: kept.status,
             metrics: kept.metrics,
             user: kept.user,
+            seccomp: kept.seccomp,
             ..config.node
         };
         let endpoints = addresses(&config);
@@ -73,9 +79,25 @@ impl Engine {
         }
     }
 
-    pub(super) fn tell_status(&self) {
+    /// Answers those who ask for the status. If they can't be accepted they wait: to try again at
+    /// once would use up the processor.
+    pub(super) fn tell_status(&mut self, now: Instant) {
         let Some(socket) = &self.status else { return };
-        socket.serve(|| serde_json::to_vec(&self.present()).unwrap_or_default());
+        let served = socket.serve(|| serde_json::to_vec(&self.present()).unwrap_or_default());
+        if let Err(error) = served {
+            tracing::debug!("no status reader can be accepted for now: {error}");
+            let _ = self.poller.set_interest(socket, STATUS, Interest::Idle);
+            self.status_retry_at = now + STATUS_RETRY_NS;
+        }
+    }
+
+    pub(super) fn watch_status(&mut self) {
+        self.status_retry_at = Instant::FAR_FUTURE;
+        if let Some(socket) = &self.status
+            && let Err(error) = self.poller.set_interest(socket, STATUS, Interest::Read)
+        {
+            tracing::error!("the status socket can't be watched any more: {error}");
+        }
     }
 
     pub(super) fn log_report(&self) {
@@ -131,6 +153,7 @@ fn waits_for_restart(old: &NodeConfig, new: &NodeConfig) -> Option<String> {
         ("[node] offload", old.offload != new.offload),
         ("[node] status", old.status != new.status),
         ("[node] user", old.user != new.user),
+        ("[node] seccomp", old.seccomp != new.seccomp),
         ("[metrics] listen", old.metrics != new.metrics),
     ]
     .into_iter()
@@ -153,6 +176,8 @@ mod tests {
         let metrics = Some(([127, 0, 0, 1], 9478).into());
         let keys = waits_for_restart(&old, &NodeConfig { metrics, ..old.clone() });
         assert_eq!(keys.as_deref(), Some("[metrics] listen"));
+        let keys = waits_for_restart(&old, &NodeConfig { seccomp: !old.seccomp, ..old.clone() });
+        assert_eq!(keys.as_deref(), Some("[node] seccomp"));
         let new = NodeConfig { keepalive_ns: 1, ..old.clone() };
         assert_eq!(waits_for_restart(&old, &new), None, "it is taken");
     }

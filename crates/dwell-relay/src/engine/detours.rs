@@ -12,6 +12,14 @@ use crate::io::route::{FoundRoute, PROTOCOL, RouteError, RouteKind, Routes};
 pub(super) struct Detour {
     pub(super) why: String,
     pub(super) remedy: String,
+    /// The route into the tunnel may be missing.
+    pub(super) is_ours_missing: bool,
+}
+
+impl Detour {
+    fn new(why: String, remedy: String) -> Self {
+        Self { why, remedy, is_ours_missing: false }
+    }
 }
 
 /// The present interface, while the relay runs and its routes are set; none if they are yet to be.
@@ -77,10 +85,13 @@ fn explain(peer: &PeerConfig, prefix: IpNet, found: Option<&FoundRoute>, device:
                 "Packets for {prefix} are refused by this machine: the route into the tunnel is \
                  missing, or another one refuses them."
             ),
-            remedy:
-                "Look at `ip route show` and `ip -6 route show` for routes that are unreachable, \
-                     prohibit or blackhole, and remove them."
-                    .to_owned(),
+            remedy: format!(
+                "A missing route is set again within seconds; the log says if it can't be. Look at \
+                 `ip route show` and `ip -6 route show` for routes that are unreachable, prohibit or \
+                 blackhole, and remove them; but leave those of proto {PROTOCOL}, which are this \
+                 relay's own: without them packets leave unprotected."
+            ),
+            is_ours_missing: true,
         };
     };
     let via = found.gateway.map_or_else(String::new, |gateway| format!(" via {gateway}"));
@@ -89,14 +100,14 @@ fn explain(peer: &PeerConfig, prefix: IpNet, found: Option<&FoundRoute>, device:
     if found.kind == RouteKind::Local {
         let why =
             format!("{prefix} is an address of this machine itself: packets for it stay here.");
-        return Detour { why, remedy: mistaken };
+        return Detour::new(why, mistaken);
     }
     if found.is_own_network() && to == prefix {
         let why = format!(
             "{prefix} is the network of an interface of this machine ({route}): packets for it go \
              there, and not into the tunnel."
         );
-        return Detour { why, remedy: mistaken };
+        return Detour::new(why, mistaken);
     }
     if !found.is_in_main_table() {
         return Detour {
@@ -108,6 +119,7 @@ fn explain(peer: &PeerConfig, prefix: IpNet, found: Option<&FoundRoute>, device:
                 "Let that rule leave {prefix} out: for instance ip rule add to {prefix} lookup main \
                  priority 1000."
             ),
+            is_ours_missing: false,
         };
     }
     if to.prefix_len() < prefix.prefix_len() {
@@ -116,6 +128,7 @@ fn explain(peer: &PeerConfig, prefix: IpNet, found: Option<&FoundRoute>, device:
                 "Packets for {prefix} take the route {route}: the one into the tunnel is missing."
             ),
             remedy: "Look at the relay's log for why it could not be set.".to_owned(),
+            is_ours_missing: true,
         };
     }
     let ip = if to.addr().is_ipv4() { "ip" } else { "ip -6" };
@@ -129,6 +142,7 @@ fn explain(peer: &PeerConfig, prefix: IpNet, found: Option<&FoundRoute>, device:
                 "{remove}, or write prefixes for \"{}\" that are more specific than it.",
                 peer.name
             ),
+            is_ours_missing: false,
         };
     }
     let why = format!(
@@ -141,7 +155,7 @@ fn explain(peer: &PeerConfig, prefix: IpNet, found: Option<&FoundRoute>, device:
         0 | 1 => format!("{remove}, or {}.", halves(peer, prefix)),
         _ => format!("{remove}, or write metric = {} for \"{}\".", metric - 1, peer.name),
     };
-    Detour { why, remedy }
+    Detour::new(why, remedy)
 }
 
 /// What to write instead of a prefix so that it wins over another route to the same.
@@ -245,7 +259,24 @@ pub(super) fn circle(
         remedy: format!(
             "Give it a route of its own, outside of the tunnel: {ip_command} route add {ip}{way}"
         ),
+        is_ours_missing: false,
     }))
+}
+
+/// What is said about another route in the place of one that refuses packets of a closed peer.
+pub(super) fn displaced(found: &FoundRoute) -> Detour {
+    let FoundRoute { prefix, metric, .. } = found;
+    let ip = if prefix.addr().is_ipv4() { "ip" } else { "ip -6" };
+    Detour::new(
+        format!(
+            "Another program's route to {prefix} stands in the place of the unreachable one, with \
+             metric {metric}: packets for {prefix} leave by it, unprotected, when the tunnel is \
+             gone."
+        ),
+        format!(
+            "Remove it ({ip} route del {prefix} metric {metric}): the relay sets its own again."
+        ),
+    )
 }
 
 /// The route to an address that would be taken if the interface were not there.
@@ -281,7 +312,7 @@ pub fn route_warnings(config: &Config) -> Vec<String> {
             if running.is_some_and(|index| through(index).is_none()) {
                 continue;
             }
-            if let Ok(Some(Detour { why, remedy })) = detour(&routes, peer, prefix, None) {
+            if let Ok(Some(Detour { why, remedy, .. })) = detour(&routes, peer, prefix, None) {
                 warnings.push(format!("{why} {remedy}"));
             }
         }
@@ -351,7 +382,7 @@ mod tests {
     fn each_detour_has_its_remedy() {
         let peer = PeerConfig::new("hub".to_owned(), Security::None);
         let said = |prefix: &str, route: &FoundRoute| {
-            let Detour { why, remedy } = explain(&peer, net(prefix), Some(route), " dev eth0");
+            let Detour { why, remedy, .. } = explain(&peer, net(prefix), Some(route), " dev eth0");
             format!("{why} {remedy}")
         };
         let default = said("0.0.0.0/0", &found("0.0.0.0/0", 0));

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use dwell_confine::directory::DirectoryError;
 use thiserror::Error;
 
 use crate::io::route::RouteError;
@@ -92,6 +93,17 @@ pub enum StatusError {
     Forbidden {
         /// The path.
         path: PathBuf,
+    },
+    /// Others could replace the socket in its directory.
+    #[error(
+        "cannot make the status socket {}: {source} for \"status\" in [node]",
+        path.display()
+    )]
+    UnsafePlace {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: DirectoryError,
     },
     /// Anything else.
     #[error(

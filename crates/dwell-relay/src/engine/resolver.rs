@@ -4,6 +4,8 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use dwell_confine::privilege;
+
 use crate::io::poller::Waker;
 
 /// A peer's name, and the host and port where it listens.
@@ -34,6 +36,10 @@ impl Resolver {
         }
         let (send, waker) = (self.send.clone(), self.waker.clone());
         let thread = std::thread::Builder::new().name("dwell-resolve".into()).spawn(move || {
+            // It reads answers of name servers: it must not be able to change routes.
+            if let Err(error) = privilege::give_up_all() {
+                tracing::warn!("the thread that looks names up keeps its privileges: {error}");
+            }
             let found = wanted.into_iter().map(look_up).collect();
             // If nobody listens any more, the relay has ended.
             let _ = send.send(found);

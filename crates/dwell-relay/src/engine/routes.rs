@@ -11,11 +11,12 @@ use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_report::status::Problem;
 use ipnet::IpNet;
 
-use super::detours::{Detour, circle, detour};
+use super::detours::{Detour, circle, detour, displaced};
+use super::route_plan::{RouteChange, changes};
 use super::{Engine, RunError};
 use crate::config::{FailMode, NodeConfig};
 use crate::io::clock::Clock;
-use crate::io::route::{PROTOCOL, Route, RouteEvent, RouteGuard, RouteKind, Target};
+use crate::io::route::{FoundRoute, PROTOCOL, Route, RouteEvent, RouteGuard, Target};
 use crate::io::tun::Tun;
 use crate::node::{Finding, Node};
 
@@ -47,6 +48,8 @@ pub(super) struct RouteCare {
     /// The prefixes that are still to be asked for, and what was found so far.
     left: Vec<(usize, IpNet)>,
     found: BTreeMap<usize, Vec<Detour>>,
+    /// Routes of others in the place of our unreachable ones.
+    displaced: Vec<FoundRoute>,
 }
 
 impl Default for RouteCare {
@@ -59,6 +62,7 @@ impl Default for RouteCare {
             verified_at: Instant::ZERO,
             left: Vec::new(),
             found: BTreeMap::new(),
+            displaced: Vec::new(),
         }
     }
 }
@@ -126,7 +130,7 @@ fn join(detours: Vec<Detour>) -> Option<Detour> {
     let more = detours.len().saturating_sub(DETOURS_MAX);
     let mut detours = detours.into_iter().take(DETOURS_MAX);
     let mut all = detours.next()?;
-    for Detour { why, remedy } in detours {
+    for Detour { why, remedy, .. } in detours {
         all.why = format!("{} {why}", all.why);
         if !all.remedy.contains(&remedy) {
             all.remedy = format!("{} {remedy}", all.remedy);
@@ -141,21 +145,20 @@ fn join(detours: Vec<Detour>) -> Option<Detour> {
 impl Engine {
     /// Makes the routes what the peers' states ask for.
     pub(super) fn sync_routes(&mut self) -> Result<(), RunError> {
-        let wanted = self.wanted_routes();
-        let stale: Vec<Route> =
-            self.routes.added().iter().filter(|route| !wanted.contains(route)).copied().collect();
-        for route in stale {
-            if let Err(error) = self.routes.remove(route) {
-                tracing::warn!("{error}");
-            }
-        }
         // One that can't be set must not keep the others from being set.
         let mut result = Ok(());
-        for route in wanted {
-            if !self.routes.added().contains(&route)
-                && let Err(error) = self.routes.add(route)
-            {
-                result = result.and(Err(error.into()));
+        for change in changes(self.routes.added(), &self.wanted_routes()) {
+            match change {
+                RouteChange::Add(route) => {
+                    if let Err(error) = self.routes.add(route) {
+                        result = result.and(Err(error.into()));
+                    }
+                }
+                RouteChange::Remove(route) => {
+                    if let Err(error) = self.routes.remove(route) {
+                        tracing::warn!("{error}");
+                    }
+                }
             }
         }
         // Indices of peers may be others now.
@@ -196,21 +199,17 @@ impl Engine {
         let ours = self.world.tun.as_ref().map(Tun::ifindex);
         let (routes, node, care) = (&self.routes, &self.node, &mut self.route_care);
         let result = self.route_watch.read(|event| match event {
-            RouteEvent::Added(route) | RouteEvent::Removed(route)
-                if route.protocol != PROTOCOL && concerns(node, route.prefix) =>
-            {
-                care.verify_soon(now);
-            }
-            RouteEvent::Removed(gone) if gone.is_in_main_table() => {
-                let is_gone = |route: &Route| {
-                    (route.prefix, route.metric) == (gone.prefix, gone.metric)
-                        && match route.target {
-                            Target::Interface(index) => gone.ifindex == Some(index),
-                            Target::Unreachable { .. } => gone.kind == RouteKind::Refusing,
-                        }
-                };
-                if routes.added().iter().any(is_gone) {
+            RouteEvent::Added(found) | RouteEvent::Removed(found) => {
+                let is_foreign = found.protocol != PROTOCOL;
+                // One of another program may have replaced ours, which is reported as its addition
+                // only; what is removed then is not ours either.
+                if (is_foreign || matches!(event, RouteEvent::Removed(_)))
+                    && routes.added().iter().any(|route| found.takes_place_of(route))
+                {
                     care.restore_soon(now);
+                }
+                if is_foreign && concerns(node, found.prefix) {
+                    care.verify_soon(now);
                 }
             }
             // The kernel drops the routes of an interface that is down, and says nothing.
@@ -257,7 +256,12 @@ impl Engine {
             let Some((peer, prefix)) = self.route_care.left.pop() else { break };
             let Some(config) = self.node.peer_config(peer) else { continue };
             match detour(self.routes.routes(), config, prefix, Some(interface)) {
-                Ok(Some(detour)) => self.route_care.found.entry(peer).or_default().push(detour),
+                Ok(Some(detour)) => {
+                    if detour.is_ours_missing {
+                        self.route_care.restore_soon(now);
+                    }
+                    self.route_care.found.entry(peer).or_default().push(detour);
+                }
                 Ok(None) => {}
                 Err(error) => tracing::debug!("{error}"),
             }
@@ -268,7 +272,8 @@ impl Engine {
         }
         self.route_care.verified_at = now;
         for peer in 0..self.node.peer_count() {
-            let detours = self.route_care.found.remove(&peer).unwrap_or_default();
+            let mut detours = self.route_care.found.remove(&peer).unwrap_or_default();
+            detours.extend(self.displaced_of(peer));
             self.report_detour(peer, Problem::Bypassed, join(detours));
             let circle = self.circle_of(peer, interface);
             self.report_detour(peer, Problem::EndpointInTunnel, circle);
@@ -283,6 +288,17 @@ impl Engine {
             prefixes.unwrap_or_default().into_iter().map(move |prefix| (peer, prefix))
         };
         peers.flat_map(of_peer).collect()
+    }
+
+    /// Other routes in the place of those that refuse what a dead tunnel should carry.
+    fn displaced_of(&self, peer: usize) -> Vec<Detour> {
+        let Some(config) = self.node.peer_config(peer) else { return Vec::new() };
+        let of_peer = |found: &&FoundRoute| {
+            config.on_dead == FailMode::Closed
+                && found.metric == config.metric.saturating_add(1)
+                && config.prefixes.iter().any(|prefix| prefix.trunc() == found.prefix)
+        };
+        self.route_care.displaced.iter().filter(of_peer).map(displaced).collect()
     }
 
     fn circle_of(&self, peer: usize, interface: u32) -> Option<Detour> {
@@ -308,7 +324,7 @@ impl Engine {
 
     fn report_detour(&mut self, peer: usize, problem: Problem, detour: Option<Detour>) {
         match detour {
-            Some(Detour { why, remedy }) => {
+            Some(Detour { why, remedy, .. }) => {
                 let finding = Finding { problem, why, remedy };
                 self.node.note_problem(&mut self.world, Some(peer), finding);
             }
@@ -319,7 +335,8 @@ impl Engine {
     /// Sets what is missing again.
     fn restore_routes(&mut self, now: Instant) {
         let (mut restored, mut is_any, mut failed) = (Vec::new(), false, false);
-        for &route in self.routes.added() {
+        let mut refusing = Vec::new();
+        for route in self.routes.added().to_vec() {
             match self.routes.restore(route) {
                 Ok(true) => {
                     is_any = true;
@@ -327,6 +344,8 @@ impl Engine {
                         restored.push(route.prefix.to_string());
                     }
                 }
+                Ok(false) if !route.is_interface() => refusing.push(route),
+                // Where packets really go is found out when that is verified.
                 Ok(false) => {}
                 Err(error) => {
                     tracing::debug!("a route is not back yet: {error}");
@@ -336,6 +355,15 @@ impl Engine {
         }
         if is_any {
             self.route_care.restored(now);
+            self.route_care.verify_soon(now);
+        }
+        match self.routes.displaced(&refusing) {
+            Ok(displaced) if displaced != self.route_care.displaced => {
+                self.route_care.displaced = displaced;
+                self.route_care.verify_soon(now);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!("{error}"),
         }
         if failed {
             self.route_care.restore_at = now + RESTORE_NS_MAX;

@@ -3,13 +3,14 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dwell_confine::privilege;
+use dwell_confine::directory::{DirectoryError, SocketPlace};
+use dwell_confine::privilege::{self, User};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -20,7 +21,7 @@ use super::error::StatusError;
 pub(super) struct StatusSocket {
     listener: UnixListener,
     path: PathBuf,
-    made_folder: bool,
+    place: SocketPlace,
     /// Held by each thread that writes to a slow reader, and once here.
     slow_readers: Arc<()>,
 }
@@ -33,8 +34,12 @@ const SLOW_READERS_MAX: usize = 4;
 impl StatusSocket {
     /// Listens at `path`; a socket there that nobody serves any more is replaced.
     pub(super) fn bind(path: &Path) -> Result<Self, StatusError> {
-        let explain = |source: io::Error| {
+        let explain = |error: DirectoryError| {
             let path = path.to_owned();
+            let source = match error {
+                DirectoryError::Io(source) => source,
+                unsafe_place => return StatusError::UnsafePlace { path, source: unsafe_place },
+            };
             match source.kind() {
                 io::ErrorKind::AddrInUse if is_socket(&path) => StatusError::InUse { path },
                 io::ErrorKind::AddrInUse => StatusError::NotASocket { path },
@@ -45,38 +50,43 @@ impl StatusSocket {
         Self::try_bind(path).map_err(explain)
     }
 
-    fn try_bind(path: &Path) -> io::Result<Self> {
-        let mut made_folder = false;
-        if let Some(folder) = path.parent() {
-            made_folder = !folder.exists();
-            fs::create_dir_all(folder)?;
-        }
+    fn try_bind(path: &Path) -> Result<Self, DirectoryError> {
+        let place = SocketPlace::open(path)?;
         if is_abandoned(path) {
             fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
         // What it tells is nobody's business but the operator's.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+        place.protect()?;
         let slow_readers = Arc::new(());
-        Ok(Self { listener, path: path.to_owned(), made_folder, slow_readers })
+        Ok(Self { listener, path: path.to_owned(), place, slow_readers })
     }
 
-    /// Makes it another user's, so that he can remove it.
-    pub(super) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
-        chown(&self.path, Some(uid), Some(gid))?;
-        match self.path.parent().filter(|_| self.made_folder) {
-            Some(folder) => chown(folder, Some(uid), Some(gid)),
-            None => Ok(()),
-        }
+    /// Makes it another user's, whose group may then ask. In a directory of root's that user can't
+    /// remove it: the next start does.
+    pub(super) fn give_to(&self, user: User) -> io::Result<()> {
+        self.place.give_to(user)
     }
 
     /// Serves everybody who waits. The relay waits for nobody: what does not fit into the socket's
     /// buffer is written by a thread, for [`PATIENCE`] at the most.
-    pub(super) fn serve(&self, document: impl Fn() -> Vec<u8>) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if let Err(error) = self.give(stream, document()) {
-                tracing::debug!("a status reader got a part, or nothing: {error}");
+    ///
+    /// Fails if those who wait can't be accepted now, for want of descriptors for instance. The socket
+    /// then stays readable.
+    pub(super) fn serve(&self, document: impl Fn() -> Vec<u8>) -> io::Result<()> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if let Err(error) = self.give(stream, document()) {
+                        tracing::debug!("a status reader got a part, or nothing: {error}");
+                    }
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(()),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => return Err(error),
+                },
             }
         }
     }
@@ -182,7 +192,7 @@ mod tests {
         let (path, socket) = bound("large");
         let document: Vec<u8> = (0..8_000_000_u32).map(|at| (at % 251) as u8).collect();
         let mut reader = UnixStream::connect(&path).unwrap();
-        socket.serve(|| document.clone()); // waits for nobody
+        socket.serve(|| document.clone()).unwrap(); // waits for nobody
         let mut got = Vec::new();
         reader.read_to_end(&mut got).unwrap();
         assert!(got == document, "{} of {} bytes", got.len(), document.len());
@@ -194,7 +204,7 @@ mod tests {
         let document = vec![7; 8_000_000];
         let readers: Vec<_> =
             (0..3 * SLOW_READERS_MAX).map(|_| UnixStream::connect(&path).unwrap()).collect();
-        socket.serve(|| document.clone());
+        socket.serve(|| document.clone()).unwrap();
         assert_eq!(Arc::strong_count(&socket.slow_readers), SLOW_READERS_MAX + 1);
         drop(readers);
         let (mut ours, _theirs) = UnixStream::pair().unwrap();

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
 use dwell_codec::Compressor;
 
 use super::outbox::Outbox;
@@ -39,6 +40,27 @@ pub(super) struct Wire {
     pub(super) unsent: Option<io::Error>,
     /// That was logged, and need not be again until it works.
     pub(super) was_reported: bool,
+    /// Of where the peer is.
+    pub(super) move_log: LogLimit,
+}
+
+/// Lets a line into the log once a second, and counts those that it leaves out.
+#[derive(Debug, Default)]
+pub(super) struct LogLimit {
+    next_at: Instant,
+    left_out: u64,
+}
+
+impl LogLimit {
+    /// If a line may be written now: how many were left out before it.
+    pub(super) fn admit(&mut self, now: Instant) -> Option<u64> {
+        if now < self.next_at {
+            self.left_out += 1;
+            return None;
+        }
+        self.next_at = now + SECOND_NS;
+        Some(std::mem::take(&mut self.left_out))
+    }
 }
 
 impl Wire {
@@ -55,6 +77,7 @@ impl Wire {
             is_broken: false,
             unsent: None,
             was_reported: false,
+            move_log: LogLimit::default(),
         }
     }
 

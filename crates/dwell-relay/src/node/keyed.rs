@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
+use dwell_base::time::MILLI_NS;
 use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::{Cookie, DataHeader, Hello, Initiation, Response};
 
@@ -14,6 +15,11 @@ use super::peer::Peer;
 use super::turns::DATAGRAM_NS;
 use crate::config::PublicKey;
 use crate::trust::{Answer, GateCounts, HELLO_LEN_MAX, Opened, Responded, Verdict};
+
+/// Within a session a peer moves at most once in this time.
+const MOVE_GAP_NS: u64 = 100 * MILLI_NS;
+/// What a move costs: the peer's socket is closed, and another one is made.
+const MOVE_NS: u64 = 200_000;
 
 impl Node {
     /// What came of all initiations.
@@ -137,7 +143,7 @@ impl Node {
         hello: &Hello,
     ) {
         self.release(env, now, index);
-        self.moved(env, index, source);
+        self.moved(env, now, index, source);
         let peer = &mut self.peers[index];
         if peer.connected(now, hello) {
             env.event(NodeEvent::CodecRefused(index));
@@ -145,11 +151,23 @@ impl Node {
         self.came_up(env, now, index);
     }
 
-    fn moved(&mut self, env: &mut impl Env, index: usize, source: SocketAddr) {
+    fn moved(&mut self, env: &mut impl Env, now: Instant, index: usize, source: SocketAddr) {
         let peer = &mut self.peers[index];
         if peer.endpoint != Some(source) {
+            peer.moved_at = Some(now);
+            peer.turn.charge(MOVE_NS);
             peer.set_endpoint(source);
             env.event(NodeEvent::Moved(index, source));
+        }
+    }
+
+    /// A datagram of a session that is in use came from elsewhere. Who has a key could send each
+    /// from another address, and a move costs much more than a datagram. What comes too soon
+    /// after a move is taken all the same; the next one moves the peer.
+    fn roamed(&mut self, env: &mut impl Env, now: Instant, index: usize, source: SocketAddr) {
+        let moved_at = self.peers[index].moved_at;
+        if moved_at.is_none_or(|at| now >= at + MOVE_GAP_NS) {
+            self.moved(env, now, index, source);
         }
     }
 
@@ -182,7 +200,7 @@ impl Node {
                 self.installed(env, now, index, source, hello);
             } else if current && newest {
                 // A straggler from where the peer was does not move it back.
-                self.moved(env, index, source);
+                self.roamed(env, now, index, source);
             }
             self.peers[index].turn.charge(DATAGRAM_NS);
             self.peers[index].turn.charge_bytes(len);

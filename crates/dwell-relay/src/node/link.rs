@@ -299,22 +299,36 @@ pub(super) fn send_again(
     now: Instant,
     missing: &Numbers,
 ) {
+    let mut gone = Numbers::default();
     for number in missing.iter() {
-        // What there is no room for the peer asks for again.
-        if peer.again.len() < AGAIN_MAX && !peer.again.contains(&number) {
+        if peer.again.contains(&number) {
+            continue;
+        }
+        // Others may wait in vain for what will not come: that is said at once if the link is open.
+        if !peer.pacer.is_blocked() && !peer.kept.has(number as u32) {
+            gone.add(number);
+        } else if peer.again.len() < AGAIN_MAX {
+            // What there is no room for the peer asks for again.
             peer.again.push_back(number);
         }
+    }
+    if gone.bits != 0 {
+        send_control(peer, index, env, &Control::Gone(gone));
     }
     send_missing(peer, index, env, now);
 }
 
-/// Sends datagrams again that the peer misses, as far as the link takes them; says which ones it
-/// will not get.
+/// Sends datagrams again that the peer misses, when the link has time for them as for any other
+/// datagram; says which ones it will not get.
 pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     let mut gone = Numbers::default();
     while !peer.pacer.is_blocked() {
-        let Some(number) = peer.again.pop_front() else { break };
+        let Some(&number) = peer.again.front() else { break };
         let low = number as u32;
+        if !peer.pacer.ready(now) && peer.kept.has(low) {
+            break;
+        }
+        peer.again.pop_front();
         let Some(body) = peer.kept.again(low) else {
             if !gone.add(number) {
                 send_control(peer, index, env, &Control::Gone(gone));

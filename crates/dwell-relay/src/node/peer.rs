@@ -99,6 +99,8 @@ pub(crate) struct Peer {
     pub(crate) generation: u64,
     pub(crate) config: PeerConfig,
     pub(crate) endpoint: Option<SocketAddr>,
+    /// When it was last found to be elsewhere.
+    pub(super) moved_at: Option<Instant>,
     pub(crate) port: Port,
     pub(crate) pacer: Pacer,
     /// What is known of the way beyond the next hop.
@@ -172,6 +174,7 @@ impl Peer {
         let mut peer = Self {
             generation,
             endpoint,
+            moved_at: None,
             port: Port::new(PortConfig::default())?,
             pacer: Pacer::new(pacing(&config)),
             bottleneck: Bottleneck::default(),

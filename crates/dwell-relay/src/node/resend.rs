@@ -17,6 +17,9 @@ pub(super) const TRIES_MAX: u8 = 3;
 const KEPT_ROUND_TRIPS: u64 = 5;
 const KEPT_NS_MIN: u64 = 1_500 * MILLI_NS;
 const KEPT_NS_MAX: u64 = 4 * SECOND_NS;
+/// Of what may be sent again, at most this much is saved up: as many full datagrams as a receiver
+/// misses at a time.
+const BUDGET_BYTES_MAX: usize = 256 * 1_500;
 /// What is believed of a round trip that was not measured yet.
 const RTT_NS_DEFAULT: u64 = 400 * MILLI_NS;
 
@@ -30,10 +33,16 @@ struct Datagram {
 }
 
 /// The datagrams that are kept for one peer, in the order of their numbers.
+///
+/// Each byte that is kept allows for one byte to be sent again: on a link that loses half of all
+/// datagrams, each is sent twice. A peer that asks for everything as often as it may therefore costs its
+/// link as much again as what is meant for it, and not three times as much.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     datagrams: VecDeque<Datagram>,
     bytes: usize,
+    /// Bytes that may be sent again.
+    budget_bytes: usize,
     spare: Vec<Vec<u8>>,
 }
 
@@ -47,6 +56,7 @@ impl Kept {
                 break;
             }
         }
+        self.budget_bytes = (self.budget_bytes + body.len()).min(BUDGET_BYTES_MAX);
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.extend_from_slice(body);
         self.datagrams.push_back(Datagram { number, sent_at: now, tries: 0, body: copy });
@@ -69,21 +79,39 @@ impl Kept {
         true
     }
 
-    /// The body of a datagram that is to be sent again; none if it is not kept, or was sent
-    /// often enough.
-    pub(crate) fn again(&mut self, number: u32) -> Option<&[u8]> {
+    fn position(&self, number: u32) -> Option<usize> {
         let first = self.datagrams.front()?.number;
         let ahead = number.wrapping_sub(first);
-        let at = self.datagrams.binary_search_by_key(&ahead, |it| it.number.wrapping_sub(first));
-        let datagram = &mut self.datagrams[at.ok()?];
-        datagram.tries = datagram.tries.saturating_add(1);
-        (datagram.tries <= TRIES_MAX).then_some(&datagram.body)
+        self.datagrams.binary_search_by_key(&ahead, |it| it.number.wrapping_sub(first)).ok()
+    }
+
+    fn may_send(&self, datagram: &Datagram) -> bool {
+        datagram.tries < TRIES_MAX && datagram.body.len() <= self.budget_bytes
+    }
+
+    /// Returns whether [`Self::again`] has the datagram with this number.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        self.position(number).is_some_and(|at| self.may_send(&self.datagrams[at]))
+    }
+
+    /// Returns the body of a datagram that is to be sent again; none if it is not kept, was sent
+    /// often enough, or is more than may be sent again by now.
+    pub(crate) fn again(&mut self, number: u32) -> Option<&[u8]> {
+        let at = self.position(number)?;
+        if !self.may_send(&self.datagrams[at]) {
+            return None;
+        }
+        let datagram = &mut self.datagrams[at];
+        datagram.tries += 1;
+        self.budget_bytes -= datagram.body.len();
+        Some(&datagram.body)
     }
 
     /// Forgets everything: a new session begins.
     pub(crate) fn clear(&mut self) {
         self.datagrams.clear();
         self.bytes = 0;
+        self.budget_bytes = 0;
     }
 
     fn recycle(&mut self, mut body: Vec<u8>) {
@@ -96,6 +124,8 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use dwell_base::Rng;
+
     use super::*;
 
     #[test]
@@ -115,6 +145,51 @@ mod tests {
         assert_eq!([0, 5, u32::MAX - 9].map(|number| kept.again(number).is_some()), [false; 3]);
         kept.clear();
         assert_eq!(kept.again(9), None);
+    }
+
+    #[test]
+    fn who_asks_for_everything_gets_each_byte_once_more() {
+        let mut kept = Kept::default();
+        let (mut bytes, mut again) = (0, 0);
+        for number in 0..2_000u32 {
+            let body = vec![7; 100 + number as usize % 1_300];
+            let now = Instant::from_ns(u64::from(number) * 10 * MILLI_NS);
+            kept.keep(now, number, &body, None);
+            bytes += body.len();
+            for asked in (number.saturating_sub(63)..=number).rev().cycle().take(256) {
+                let has = kept.has(asked);
+                let body = kept.again(asked).map(<[u8]>::len);
+                assert_eq!(body.is_some(), has);
+                again += body.unwrap_or(0);
+            }
+            assert!(again <= bytes, "{again} of {bytes}");
+        }
+        assert!(again > bytes * 9 / 10, "{again} of {bytes}");
+        // What nobody asks for is not saved up without end.
+        for number in 2_000..9_000 {
+            kept.keep(Instant::from_ns(21 * SECOND_NS), number, &[7; 1_000], None);
+        }
+        let burst: usize = (2_000..9_000)
+            .flat_map(|number| [number; 3])
+            .map(|number| kept.again(number).map_or(0, <[u8]>::len))
+            .sum();
+        assert!((BUDGET_BYTES_MAX - 1_000..=BUDGET_BYTES_MAX).contains(&burst), "{burst}");
+    }
+
+    #[test]
+    fn a_link_that_loses_nearly_half_is_refused_nothing() {
+        for seed in 0..8 {
+            let (mut kept, mut rng) = (Kept::default(), Rng::from_seed(seed));
+            for number in 0..10_000u32 {
+                let now = Instant::from_ns(u64::from(number) * 10 * MILLI_NS);
+                kept.keep(now, number, &[7; 1_000], None);
+                let mut tries = 0;
+                while rng.chance(0.45) && tries < TRIES_MAX {
+                    assert!(number < 100 || kept.again(number).is_some(), "{number}");
+                    tries += 1;
+                }
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rtnetlink::packet_route::route::{
 };
 use rustix::io::Errno;
 
-use super::{RouteError, Routes, errno, explain};
+use super::{Route, RouteError, Routes, Target, errno, explain};
 
 /// A route that is there, whoever made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,21 @@ impl FoundRoute {
     /// Whether it is where routes are, unless somebody wants them elsewhere.
     pub fn is_in_main_table(&self) -> bool {
         self.table == u32::from(RouteHeader::RT_TABLE_MAIN)
+    }
+
+    /// Whether no other route of this prefix and metric can be added beside it.
+    pub fn takes_place_of(&self, route: &Route) -> bool {
+        self.is_in_main_table() && (self.prefix, self.metric) == (route.prefix, route.metric)
+    }
+
+    /// Whether its packets go where those of a relay's route go.
+    pub fn serves_as(&self, route: &Route) -> bool {
+        match route.target {
+            Target::Interface(index) => {
+                self.kind == RouteKind::Unicast && self.ifindex == Some(index)
+            }
+            Target::Unreachable { .. } => self.kind == RouteKind::Refusing,
+        }
     }
 
     /// Whether it is the network of an address of this machine.

@@ -1,6 +1,6 @@
 //! Routes that live as long as a relay, and those that outlive it.
 
-use super::{PROTOCOL, Route, RouteError, RouteKind, Routes, Target};
+use super::{FoundRoute, PROTOCOL, Route, RouteError, RouteKind, Routes, Target};
 
 /// The routes of a relay: what it added, it removes when it is dropped, and unreachable routes
 /// only then if the relay never came to run ([`outlive`](Self::outlive)) or was asked to end.
@@ -10,13 +10,21 @@ pub struct RouteGuard {
     added: Vec<Route>,
     /// Of those, the ones that an earlier run of this relay left behind.
     adopted: Vec<Route>,
+    /// Of those, the ones in whose place somebody else's route refuses the same.
+    foreign: Vec<Route>,
     outlives: bool,
 }
 
 impl RouteGuard {
     /// A guard of no routes yet.
     pub fn new(routes: Routes) -> Self {
-        Self { routes, added: Vec::new(), adopted: Vec::new(), outlives: false }
+        Self {
+            routes,
+            added: Vec::new(),
+            adopted: Vec::new(),
+            foreign: Vec::new(),
+            outlives: false,
+        }
     }
 
     /// Takes over the unreachable routes that a relay of the same owner left behind when it died.
@@ -47,47 +55,58 @@ impl RouteGuard {
         self.outlives = true;
     }
 
-    /// As [`Routes::add_route`], remembered. An unreachable route is added only if there is none
-    /// of its metric; whose that is doesn't matter.
+    /// As [`Routes::add_route`], remembered. Somebody else's route of the same metric that refuses
+    /// the same packets stands for an unreachable route; it is never removed here, and
+    /// [`restore`](Self::restore) adds ours when it is gone.
     ///
     /// # Errors
     /// As [`Routes::add_route`].
     pub fn add(&mut self, route: Route) -> Result<(), RouteError> {
         match self.routes.add_route(route) {
             Err(RouteError::RouteExists { .. })
-                if !route.is_interface() && self.refuses_already(&route)? =>
+                if !route.is_interface() && self.displaced(&[route])?.is_empty() =>
             {
-                Ok(())
+                self.foreign.push(route);
             }
-            Err(error) => Err(error),
-            Ok(()) => {
-                self.added.push(route);
-                Ok(())
-            }
+            Err(error) => return Err(error),
+            Ok(()) => {}
         }
+        self.added.push(route);
+        Ok(())
     }
 
-    /// Adds a route again that should be there; false if it is.
+    /// Adds a route again that should be there; false if one of its prefix and metric is.
     ///
     /// # Errors
     /// As [`Routes::add_route`].
-    pub fn restore(&self, route: Route) -> Result<bool, RouteError> {
+    pub fn restore(&mut self, route: Route) -> Result<bool, RouteError> {
         match self.routes.add_route(route) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.foreign.retain(|present| *present != route);
+                Ok(true)
+            }
             Err(RouteError::RouteExists { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether what a route would refuse is refused by another one of the same metric.
-    fn refuses_already(&self, route: &Route) -> Result<bool, RouteError> {
-        let mut refuses = false;
+    /// The routes that stand in the place of one of `expected`, by prefix and metric, and neither
+    /// lead where it leads nor refuse what it refuses. This lists all routes of the machine.
+    ///
+    /// # Errors
+    /// The kernel doesn't list its routes.
+    pub fn displaced(&self, expected: &[Route]) -> Result<Vec<FoundRoute>, RouteError> {
+        let mut displaced = Vec::new();
+        if expected.is_empty() {
+            return Ok(displaced);
+        }
         self.routes.list(|found| {
-            refuses |= found.kind == RouteKind::Refusing
-                && found.is_in_main_table()
-                && (found.prefix, found.metric) == (route.prefix, route.metric);
+            let is_other = |route: &Route| found.takes_place_of(route) && !found.serves_as(route);
+            if expected.iter().any(is_other) {
+                displaced.push(found);
+            }
         })?;
-        Ok(refuses)
+        Ok(displaced)
     }
 
     /// Removes a route now. Routes that this guard did not add are left alone.
@@ -96,9 +115,12 @@ impl RouteGuard {
     /// As [`Routes::delete_route`]; the route is then still remembered.
     pub fn remove(&mut self, route: Route) -> Result<(), RouteError> {
         if self.added.contains(&route) {
-            self.routes.delete_route(route)?;
-            self.added.retain(|present| *present != route);
-            self.adopted.retain(|present| *present != route);
+            if !self.foreign.contains(&route) {
+                self.routes.delete_route(route)?;
+            }
+            for list in [&mut self.added, &mut self.adopted, &mut self.foreign] {
+                list.retain(|present| *present != route);
+            }
         }
         Ok(())
     }
@@ -123,6 +145,9 @@ impl Drop for RouteGuard {
     fn drop(&mut self) {
         let outlives = self.outlives || std::thread::panicking();
         for route in self.added.drain(..).rev() {
+            if self.foreign.contains(&route) {
+                continue;
+            }
             if route.is_interface() || !(outlives || self.adopted.contains(&route)) {
                 // Nobody is left to report to. Routes into a TUN interface go with it anyway.
                 let _ = self.routes.delete_route(route);

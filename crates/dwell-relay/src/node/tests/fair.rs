@@ -249,12 +249,18 @@ fn what_was_read_waits_its_turn_in_order_and_within_bounds() {
     assert!(rx.over_budget > 500, "{rx:?}");
     hub.send_packet(1, 1, 1_000);
     let mut came = hub.came(0);
-    for _ in 0..20 {
+    for turn in 0..20 {
         assert!(hub.turn() < 3 * BUDGET_NS as u64);
+        // By the same socket, after the peer's turn: it must not pass what waits.
+        hub.send_packet(0, 2_000 + turn, 1_000);
+        let mut datagram = hub.sockets[0].pop_front().expect("one datagram");
+        hub.node.datagram(&mut hub.env, None, address(0), &mut datagram);
         came.extend(hub.came(0));
     }
+    hub.turn();
+    came.extend(hub.came(0));
     assert!(!hub.node.is_behind());
-    assert_eq!(came.len() as u64, 2_000 - rx.over_budget, "what waited is handed on");
+    assert_eq!(came.len() as u64, 2_020 - hub.rx(0).over_budget, "what waited is handed on");
     let numbers: Vec<u64> = came.iter().map(|packet| number_of(packet)).collect();
     assert!(numbers.is_sorted() && numbers[0] == 0);
     assert_eq!(hub.came(1).len(), 1);
@@ -269,11 +275,27 @@ fn control_messages_do_not_wait() {
         hub.send(0, &crowd);
     }
     let probe = Control::Probe { sender_time_ns: 77, id: 1, report_every_ms: 0 };
-    hub.send(0, &bodies::body(99, |body| body.control(&probe).expect("room")));
+    // Behind a packet that has to wait.
+    let packet = bodies::udp_packet(behind(0, 9), HUB.parse().expect("an address"), &[7]);
+    hub.send(
+        0,
+        &bodies::body(200, |body| {
+            body.raw(&packet).expect("room");
+            body.control(&probe).expect("room");
+        }),
+    );
     while let Some(mut datagram) = hub.sockets[0].pop_front() {
         hub.node.datagram(&mut hub.env, Some(0), address(0), &mut datagram);
     }
     assert!(hub.node.is_behind());
+    assert!(!hub.came(0).contains(&packet));
+    // It is answered now, and not again when the packet's turn has come.
+    let answered = hub.env.0.sent.len();
+    while hub.node.is_behind() {
+        hub.turn();
+    }
+    assert!(hub.came(0).contains(&packet));
+    assert_eq!(hub.env.0.sent.len(), answered);
     let answers = hub.env.0.sent.iter().filter_map(|datagram| hub.peers[0].open(datagram));
     let is_reply = |body: &Vec<u8>| {
         let reply = |record| {

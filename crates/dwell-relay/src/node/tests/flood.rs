@@ -44,6 +44,23 @@ impl Attacker {
 /// Attacked for 15 s; at 5 s one end is started. When it is connected, in ms after that, and what
 /// the gate did.
 fn restart_under_attack(from: &[String], is_known: bool, seed: u64) -> (Option<u64>, GateCounts) {
+    let mut attackers: Vec<_> =
+        (0..).zip(from).map(|(n, source)| Attacker::new(source, seed * 1_000 + n)).collect();
+    // Within a second they come before anybody else, as often as they can.
+    let every_ms = 1_000 / ATTACKS_A_SECOND / 2;
+    restart_beside(is_known, seed, |ms, end, now| {
+        if ms % 1_000 < 500 && ms % every_ms == 0 {
+            attackers.iter_mut().for_each(|attacker| attacker.attack(end, now));
+        }
+    })
+}
+
+/// The same with any attack: it is called each millisecond.
+fn restart_beside(
+    is_known: bool,
+    seed: u64,
+    mut attack: impl FnMut(u64, &mut End, Instant),
+) -> (Option<u64>, GateCounts) {
     let configs = [0, 1].map(|side| keyed(side, "10mbit", "packet"));
     let mut net = Net::new(&configs, &good_link(), seed);
     if !is_known {
@@ -53,10 +70,6 @@ fn restart_under_attack(from: &[String], is_known: bool, seed: u64) -> (Option<u
         });
     }
     net.net.with_node(net.ends[0], |end, _, _| end.asleep = Some(Vec::new()));
-    let mut attackers: Vec<_> =
-        (0..).zip(from).map(|(n, source)| Attacker::new(source, seed * 1_000 + n)).collect();
-    // Within a second they come before anybody else, as often as they can.
-    let every_ms = 1_000 / ATTACKS_A_SECOND / 2;
     let start_ms = 5_000 + seed * 97 % 1_000;
     let mut up_ms = None;
     for ms in 0..20_000 {
@@ -69,12 +82,10 @@ fn restart_under_attack(from: &[String], is_known: bool, seed: u64) -> (Option<u
                 end.after(out);
             });
         }
-        if ms % 1_000 < 500 && ms % every_ms == 0 {
-            net.net.with_node(net.ends[1], |end, now, _| {
-                end.env.now.set(now);
-                attackers.iter_mut().for_each(|attacker| attacker.attack(end, now));
-            });
-        }
+        net.net.with_node(net.ends[1], |end, now, _| {
+            end.env.now.set(now);
+            attack(ms, end, now);
+        });
         net.run_to(ms + 1);
         if ms > start_ms && net.end(0).is_up() && net.end(1).is_up() {
             up_ms = Some(ms - start_ms);
@@ -108,6 +119,23 @@ fn sixty_attackers_with_cookies_keep_no_peer_out() {
             assert!(counts.examined <= 7 * 225, "{counts:?}");
             assert!(counts.refused > 1_000, "they were many: {counts:?}");
         }
+    }
+}
+
+#[test]
+fn whoever_forges_a_known_address_does_not_keep_its_peer_out() {
+    for seed in 0..10 {
+        let forger = Attacker::new(ADDRESSES[0], 77 + seed);
+        let (up_ms, counts) = restart_beside(true, seed, |_, victim, _| {
+            // A thousand a second; the cookies go to the peer, which has not asked for them.
+            let mut datagram = forger.initiation.clone();
+            victim.node.datagram(&mut victim.env, None, forger.source, &mut datagram);
+            victim.env.sent.clear();
+            victim.env.sent_to.clear();
+        });
+        // A cookie, and with it a second call.
+        assert!(up_ms.is_some_and(|ms| ms < 100), "{seed}: {up_ms:?} {counts:?}");
+        assert!(counts.cookies > 4_000 && counts.examined < 7 * 225, "{counts:?}");
     }
 }
 

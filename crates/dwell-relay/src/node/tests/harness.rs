@@ -484,7 +484,16 @@ pub(super) fn good_link() -> LinkSpec {
 
 /// A datagram of a session without seal that carries this body.
 pub(super) fn plain_datagram(net: &mut Net, fill: impl FnOnce(&mut BodyWriter<'_>)) -> Vec<u8> {
-    net.net.with_node(net.ends[0], |end, _, _| {
+    plain_datagram_of(net, 0, fill)
+}
+
+/// The same, of either end.
+pub(super) fn plain_datagram_of(
+    net: &mut Net,
+    side: usize,
+    fill: impl FnOnce(&mut BodyWriter<'_>),
+) -> Vec<u8> {
+    net.net.with_node(net.ends[side], |end, _, _| {
         let mut datagram = vec![0; 65_000];
         let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
         fill(&mut body);

@@ -358,6 +358,50 @@ fn a_peer_that_moves_goes_on_as_if_nothing_was() {
 }
 
 #[test]
+fn a_peer_that_is_everywhere_moves_ten_times_a_second() {
+    let mut net = keyed_pair("10mbit", "packet", &good_link(), 7);
+    net.run_to(1_000);
+    let place = |n: u64| -> SocketAddr {
+        format!("203.0.113.{}:{}", n % 7, 4_000 + n).parse().expect("an address")
+    };
+    // Each datagram from another address, a thousand in a second.
+    for n in 0..1_000 {
+        let mut datagram = Vec::new();
+        net.net.with_node(net.ends[0], |end, now, _| {
+            end.env.now.set(now);
+            let mut packet = end.make_packet();
+            end.node.packet(&mut end.env, &mut packet).expect("it waits for the peer");
+            end.node.pump_all(&mut end.env);
+            datagram = end.env.sent.pop().expect("it is sent");
+        });
+        net.net.with_node(net.ends[1], |end, now, _| {
+            end.env.now.set(now);
+            let before = end.node.peers[0].turn.left_ns();
+            let events = end.env.events.len();
+            end.node.datagram(&mut end.env, None, place(n), &mut datagram);
+            let cost = before - end.node.peers[0].turn.left_ns();
+            let has_moved = end.env.events.len() > events;
+            assert!(!has_moved || cost >= 200_000, "a move costs {cost}");
+            end.node.take_turns(&mut end.env);
+        });
+        net.run_to(1_001 + n);
+    }
+    let moves = |end: &End| {
+        let is_move = |event: &&NodeEvent| matches!(event, NodeEvent::Moved(..));
+        end.env.events.iter().filter(is_move).count()
+    };
+    let end = net.end(1);
+    assert!((8..=11).contains(&moves(end)), "{} moves", moves(end));
+    assert_eq!(end.env.delivered.len(), 1_000, "what comes is taken all the same");
+    // Where it stays, it is found.
+    let home = place(5_000);
+    net.net.with_node(net.ends[1], |end, _, _| end.heard_from = home);
+    net.start_sources(2_100, 20, 10 * MILLI_NS);
+    net.run_to(3_000);
+    assert_eq!(net.end(1).node.endpoint(0), Some(home));
+}
+
+#[test]
 fn a_copy_from_elsewhere_moves_nobody() {
     let mut net = keyed_pair("10mbit", "packet", &good_link(), 8);
     net.run_to(1_000);

@@ -4,7 +4,7 @@ use dwell_base::time::MICRO_NS;
 use dwell_testkit::LinkSpec;
 
 use dwell_wire::control::Numbers;
-use dwell_wire::{Datagram, Record, Records};
+use dwell_wire::{Control, Datagram, Record, Records};
 
 use super::harness::*;
 use crate::node::link::send_again;
@@ -58,6 +58,24 @@ fn what_was_lost_comes_again_and_in_order() {
             }
         }
         assert!(late_sum <= 20 * SEEDS, "{loss}: {} late", late_sum / SEEDS);
+    }
+}
+
+/// What may be sent again suffices for links that lose much.
+#[test]
+fn what_was_lost_comes_again_though_much_is_lost() {
+    const SEEDS: u64 = 8;
+    for (loss, at_most, without_at_least) in [(0.05, 2, 40), (0.2, 45, 150)] {
+        let mut lost = [0; 2];
+        for seed in 0..SEEDS {
+            let link = good_link().with_loss(loss);
+            for (sum, more) in lost.iter_mut().zip(["", "\nretransmit = false"]) {
+                let net = run(&format!("scheme = \"edge\"{more}"), &link, seed);
+                *sum += lost_and_late(&net).0;
+            }
+        }
+        let [with, without] = lost.map(|sum| sum / SEEDS);
+        assert!(with <= at_most && without >= without_at_least, "{loss}: {with}, {without}");
     }
 }
 
@@ -126,6 +144,59 @@ fn second_copies_wait_for_a_link_that_takes_no_more_and_go_first() {
         node.pump(env, 0);
         assert_eq!((env.sent.len(), node.peers[0].again.len()), (3 + 4, 0), "four words of it");
     });
+}
+
+/// For ten seconds one end has more to send than its link takes. The other asks 200 times a second for
+/// the 64 latest datagrams, all of which it has, or does not. Returns the bytes on the link, those of
+/// them that were sent again, and how many packets came.
+fn asked_for_all(rate: &str, asks: bool) -> (u64, u64, u64) {
+    let configs = [0, 1].map(|side| config_with(side, false, rate, "scheme = \"edge\""));
+    let mut net = Net::new(&configs, &good_link(), 21);
+    net.run_to(2_000);
+    net.set_traffic(Traffic { random: 0.5, payload_max: 1_000, ..Traffic::default() });
+    net.net.with_node(net.ends[0], |end, _, _| end.source(at_ms(2_000), 3_000, 4_000 * MICRO_NS));
+    let on_link = |net: &Net| {
+        let tx = net.end(0).peer().tx;
+        let link = net.net.link_stats(net.links[0]);
+        (
+            link.bytes_in + 42 * link.packets_in,
+            tx.resent_bytes,
+            net.end(1).peer().rx.packets.packets,
+        )
+    };
+    net.run_to(4_000);
+    let before = on_link(&net);
+    for step in 0..2_000 {
+        let session = net.end(1).node.peers[0].handshake.current();
+        let highest = session.expect("a session").window().highest();
+        if asks {
+            let numbers = Numbers { first: highest.saturating_sub(63).max(1), bits: u64::MAX };
+            let missing = Control::Missing(numbers);
+            let datagram =
+                plain_datagram_of(&mut net, 1, |body| body.control(&missing).expect("room"));
+            net.net.inject((net.ends[1], 0), &datagram);
+        }
+        net.run_to(4_000 + 5 * (step + 1));
+    }
+    net.assert_nothing_altered_or_doubled();
+    let after = on_link(&net);
+    (after.0 - before.0, after.1 - before.1, after.2 - before.2)
+}
+
+/// It had what it asked for at once, up to three times, whatever its link takes.
+#[test]
+fn who_asks_for_what_it_has_gets_no_more_than_its_rate() {
+    for (rate, bytes) in [("300kbit", 375_000), ("1mbit", 1_250_000)] {
+        let (alone, _, packets_alone) = asked_for_all(rate, false);
+        let (with, again, packets) = asked_for_all(rate, true);
+        // The last datagrams may leave a little before their time.
+        let most = bytes + bytes / 50;
+        assert!(alone <= most && with <= most, "{rate}: {alone}, {with} of {bytes}");
+        assert!(again > bytes / 10 && 2 * again <= with, "{rate}: {again} of {with} again");
+        // Answers to 200 requests take 110 kbit/s. Half of the rest is for new packets, in shorter
+        // blocks.
+        assert!(packets > packets_alone / 6, "{rate}: {packets}, alone {packets_alone}");
+    }
 }
 
 #[test]

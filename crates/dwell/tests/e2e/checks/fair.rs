@@ -31,8 +31,11 @@ const FILE_BYTES: usize = 3_000_000;
 /// take.
 const GOODPUT_MIN: f64 = 0.8;
 const PING_MAX: u64 = 3;
-/// What the machine does by itself is tried again, so often.
+/// What the machine does by itself is measured again, so often.
 const TRIES: u32 = 3;
+/// A machine that stood still for less is no reason: a hundredth of the pings takes three times as long
+/// only if something else holds them up.
+const STALL_MAX: Duration = Duration::from_millis(50);
 
 /// The hub of a star, an honest relay, and a hostile peer with a key.
 struct Star {
@@ -74,10 +77,12 @@ pub(super) fn crowds(lab: &mut Lab) -> anyhow::Result<()> {
         ensure!(sent > 50, "only {sent} hostile datagrams were sent");
         let kept = busy.goodput_bps / quiet.goodput_bps;
         let is_fair = kept >= GOODPUT_MIN && busy.ping_p99_ns < PING_MAX * quiet.ping_p99_ns;
-        if is_fair || attempt == TRIES {
-            ensure!(is_fair, "the honest peer keeps {kept:.2} of its goodput");
+        if is_fair {
             return star.verify();
         }
+        let may_retry = attempt < TRIES && quiet.stalled.max(busy.stalled) > STALL_MAX;
+        ensure!(may_retry, "the honest peer keeps {kept:.2} of its goodput");
+        println!("not fair, but the machine stood still: this is measured again");
     }
     Ok(())
 }

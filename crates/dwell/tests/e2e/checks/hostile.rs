@@ -1,5 +1,6 @@
 //! Wrong keys, rubbish, replays, lies about lengths, and readers that do not read.
 
+use std::io::Read as _;
 use std::net::SocketAddrV4;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -14,6 +15,7 @@ use dwell_testkit::raw::{Injector, Sniffer, udp_packet};
 use dwell_testkit::relays::RelaySettings;
 use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::{BodyWriter, DataHeader, Datagram};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::site::{
     self, DWELL, EGRESS, INGRESS, SERVERS, Site, balanced, edit, is_up, kill, launch,
@@ -278,6 +280,30 @@ fn lz4_of_megabytes() -> Vec<u8> {
     block.extend([0, 0x50]);
     block.extend(b"abcde");
     block
+}
+
+/// A relay without a free descriptor waits for one, and answers when there is one.
+pub(super) fn no_descriptors(lab: &mut Lab) -> anyhow::Result<()> {
+    const WATCHED: Duration = Duration::from_secs(2);
+    let mut site = Site::thin(lab, &site::settings())?;
+    let socket = site.folder.join("relays/ingress.sock");
+    let pid = Pid::from_raw(site.relays.ingress.process().id().cast_signed());
+    let limit = |limit: Rlimit| prlimit(pid, Resource::Nofile, limit);
+    let before = site.relays.ingress.status()?;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let usual = limit(Rlimit { current: Some(3), maximum })?;
+    let mut reader = UnixStream::connect(&socket)?;
+    std::thread::sleep(WATCHED);
+    let (summary, said) = site.ping(&["-c", "3", "-i", "0.05", "-W", "2", SERVERS[0]])?;
+    ensure!(summary.replies.len() == 3, "{said}");
+    limit(usual)?;
+    let mut waited = Vec::new();
+    reader.read_to_end(&mut waited)?;
+    ensure!(!waited.is_empty(), "whoever waited gets nothing");
+    let took_ns = site.relays.ingress.status()?.cpu_ns - before.cpu_ns;
+    println!("{} ms of processor time in {} ms", took_ns / 1_000_000, WATCHED.as_millis());
+    ensure!(u128::from(took_ns) < WATCHED.as_nanos() / 8, "it spins: {took_ns} ns");
+    Ok(())
 }
 
 /// Readers of the status who never read hold nobody up.

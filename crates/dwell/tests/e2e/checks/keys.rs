@@ -1,10 +1,11 @@
 //! Relays that know each other's public keys, and what they may do on their machine.
 
+use std::net::UdpSocket;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 use dwell_report::status::Problem;
-use dwell_testkit::lab::Lab;
+use dwell_testkit::lab::{Lab, Process};
 use dwell_testkit::raw::Sniffer;
 use dwell_testkit::relays::RelaySettings;
 
@@ -61,6 +62,19 @@ fn line<'t>(status: &'t str, key: &str) -> anyhow::Result<&'t str> {
     Ok(line.with_context(|| format!("no {key} in {status}"))?.trim())
 }
 
+/// Starts the egress with a name server at 127.0.0.1.
+fn launch_with_silent_resolver(site: &Site) -> anyhow::Result<Process> {
+    const SCRIPT: &str =
+        "mount --bind \"$1\" /etc/resolv.conf && exec \"$2\" relay --config \"$3\"";
+    let resolver = site.folder.join("resolv.conf");
+    std::fs::write(&resolver, "nameserver 127.0.0.1\noptions timeout:30 attempts:2\n")?;
+    let mut command = site.pair.egress.command("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, "sh"]).arg(&resolver).arg(DWELL);
+    command.arg(site.relays.egress.config());
+    command.stderr(std::fs::File::create(site.folder.join("nobody.log"))?);
+    Ok(Process::spawn(&mut command)?)
+}
+
 pub(super) fn privileges(lab: &mut Lab) -> anyhow::Result<()> {
     const NET_ADMIN: u64 = 1 << 12;
     // A codec that takes so long that the worker thread is needed.
@@ -74,21 +88,27 @@ pub(super) fn privileges(lab: &mut Lab) -> anyhow::Result<()> {
         std::os::unix::fs::chown(file, Some(65_534), Some(65_534))?;
     }
     edit(&site.relays.egress, &[("[node]\n", "[node]\nuser = \"nobody\"\n")])?;
-    let log = site.folder.join("nobody.log");
-    let nobody = launch(&site.pair.egress, site.relays.egress.config(), &log)?;
+    // Its peer's name is looked up as long as this lasts.
+    edit(&site.relays.egress, &[(&format!("\"{INGRESS}\""), "\"ingress.invalid:7733\"")])?;
+    let _silent = site.pair.egress.run(|| UdpSocket::bind("127.0.0.1:53"))??;
+    let nobody = launch_with_silent_resolver(&site)?;
     wait_until("the relay of another user is up", || {
         Ok(is_up(&site.relays.ingress)?
             && site.relays.egress.status().is_ok()
             && is_up(&site.relays.egress)?)
     })?;
     for (pid, uid) in [(site.relays.ingress.process().id(), None), (nobody.id(), Some("65534"))] {
+        let mut names = Vec::new();
         for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-            let status = std::fs::read_to_string(task?.path().join("status"))?;
+            let task = task?;
+            let status = std::fs::read_to_string(task.path().join("status"))?;
             let set = |key: &str| -> anyhow::Result<u64> {
                 Ok(u64::from_str_radix(line(&status, key)?, 16)?)
             };
-            let computes = line(&status, "Name")? == "dwell-compress";
-            let expected = if computes { 0 } else { NET_ADMIN };
+            names.push(line(&status, "Name")?.to_owned());
+            // Only the thread that drives the relay changes routes and the interface.
+            let is_main = task.file_name().to_string_lossy() == pid.to_string();
+            let expected = if is_main { NET_ADMIN } else { 0 };
             ensure!(set("CapEff")? == expected, "{status}");
             ensure!(set("CapPrm")? == expected, "{status}");
             ensure!(set("CapInh")? == 0 && set("CapAmb")? == 0, "{status}");
@@ -100,6 +120,8 @@ pub(super) fn privileges(lab: &mut Lab) -> anyhow::Result<()> {
                 ensure!(all && line(&status, "Groups")?.is_empty(), "{status}");
             }
         }
+        let looks_up = names.iter().any(|name| name == "dwell-resolve");
+        ensure!(looks_up || uid.is_none(), "no name is being looked up: {names:?}");
         // Nobody but root may look into what is not dumpable.
         use std::os::unix::fs::MetadataExt as _;
         ensure!(std::fs::metadata(format!("/proc/{pid}/mem"))?.uid() == 0, "it can be dumped");

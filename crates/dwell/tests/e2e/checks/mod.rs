@@ -99,6 +99,7 @@ pub(crate) const ALL: &[Check] = &[
     ("replayed_hellos_do_no_harm", hostile::replayed_hellos),
     ("lies_about_lengths_do_no_harm", hostile::lies),
     ("readers_who_do_not_read_do_no_harm", hostile::readers),
+    ("a_relay_out_of_descriptors_waits", hostile::no_descriptors),
     ("a_deleted_tun_comes_back", life::tun_deleted),
     ("a_reload_loses_nothing", life::reload_under_load),
     ("a_stopped_relay_leaves_cleanly", life::stop_under_load),

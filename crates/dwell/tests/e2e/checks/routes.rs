@@ -45,6 +45,7 @@ pub(super) fn come_back(lab: &mut Lab) -> anyhow::Result<()> {
         back(what)?;
     }
     ensure!(site.relays.ingress.log().contains("removed the routes to 10.2.0.0/24"), "not logged");
+    replaced(&site, &back)?;
     // Another program that insists: the relay does too, but neither works nor logs itself to death.
     for _ in 0..40 {
         ip(host, "route del 10.2.0.0/24 dev dwell0");
@@ -63,6 +64,29 @@ pub(super) fn come_back(lab: &mut Lab) -> anyhow::Result<()> {
     back("the interface was down")?;
     wait_until("packets pass", || site.is_connected())?;
     wait_until("that is over", || Ok(site.relays.ingress.status()?.problems.is_empty()))
+}
+
+/// Another program's routes in the place of the relay's: the kernel reports only that they were added,
+/// and later that routes of another program were removed.
+fn replaced(site: &Site, back: &dyn Fn(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let (host, relay) = (&site.pair.ingress, &site.relays.ingress);
+    for (other, said) in [
+        ("10.2.0.0/24 via 10.0.0.2 metric 50", "instead of the tunnel"),
+        ("10.2.0.0/24 via 10.0.0.2 metric 51", "in the place of the unreachable one"),
+    ] {
+        ip(host, &format!("route replace {other}"));
+        wait_until(&format!("{other} is named"), || Ok(detours(relay)?.contains(said)))
+            .with_context(|| relay.log())?;
+        ip(host, &format!("route del {other}"));
+        back(other)?;
+        wait_until("packets pass again", || site.is_connected())?;
+        wait_until("that is over", || Ok(detours(relay)?.is_empty()))?;
+    }
+    // One that refuses as ours does, whose owner removes it later.
+    ip(host, "route replace prohibit 10.2.0.0/24 metric 51");
+    wait_until("it is there", || Ok(refused(host)?.iter().all(|it| it != "10.2.0.0/24")))?;
+    ip(host, "route del prohibit 10.2.0.0/24 metric 51");
+    back("another program's refusal")
 }
 
 /// What a relay says of the way of its peer's packets; it is up all the time.
