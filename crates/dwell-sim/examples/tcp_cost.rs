@@ -1,5 +1,5 @@
-//! What both ends of TCP cost per packet of data and its acknowledgement, in nanoseconds,
-//! with next to nothing around them: 198 connections in turn, over queues.
+//! Measures the cost of both ends of TCP per packet of data and its acknowledgement, in
+//! nanoseconds, with next to nothing around them: 198 connections in turn, over queues.
 //!
 //! `cargo run --release -p dwell-sim --example tcp_cost`
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "examples may measure")]
@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 198;
 const PACKETS: u64 = 5_000_000;
 const PACKET_NS: u64 = 60_000;
 
-/// A connection and what of it is on the way.
+/// A connection and its packets in flight.
 struct Connection {
     sender: Sender,
     receiver: Receiver,
@@ -47,7 +47,7 @@ fn main() -> Result<(), TcpConfigError> {
     Ok(())
 }
 
-/// The cost of a packet, that of the path included, and the share of packets that were sent again.
+/// Returns the cost of a packet, that of the path included, and the share of retransmitted packets.
 fn run(flavour: Flavour, window: u32, loss: f64) -> Result<(f64, f64), TcpConfigError> {
     let config = TcpConfig { window_packets: window, ..TcpConfig::of(flavour) };
     let mut connections = (0..CONNECTIONS)
@@ -79,7 +79,7 @@ fn run(flavour: Flavour, window: u32, loss: f64) -> Result<(f64, f64), TcpConfig
     Ok(((cpu_ns() - begin_ns) as f64 / sent as f64, again as f64 / sent as f64))
 }
 
-/// The processor time of this process; other work on the machine does not count.
+/// Returns the processor time of this process; other work on the machine does not count.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("Linux tells it")

@@ -1,8 +1,8 @@
 //! The ingress edge of Sawabe et al., "Efficient QoS-aware packet chunking scheme for machine to
 //! machine cloud services", section 5: three classes of packets, one link of 10 Gbit/s.
 //!
-//! The core itself is held to the paper's tables in its own crate; this is about the world
-//! around it.
+//! The core itself is tested against the paper's tables in its own crate; these tests are about the
+//! world around it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

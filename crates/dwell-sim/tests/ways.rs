@@ -1,4 +1,4 @@
-//! Networks of one's own: ways that part, meet themselves, or lead over many links and ports.
+//! Networks of one's own: paths that part, meet themselves, or lead over many links and ports.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -73,7 +73,7 @@ fn units_come_back_from_whatever_queue_they_are_lost_in() {
         text += &cbr("f", "y", "12mbit");
         let m = metrics(&text);
         assert!(m["in.returned"] > 100.0, "{queue}: {}", m["in.returned"]);
-        // What comes back has not been compressed once more.
+        // Units that come back have not been compressed once more.
         assert!(m["in.compressed_share"] <= 1.0, "{queue}: {}", m["in.compressed_share"]);
     }
 }

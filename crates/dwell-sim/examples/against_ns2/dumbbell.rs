@@ -9,7 +9,7 @@ use dwell_sim::tcp::TcpConfig;
 
 use crate::Verdict;
 
-/// How far the means may be apart, as a share of ns-2's.
+/// The largest accepted difference of the means, as a share of ns-2's.
 const DEVIATION_MAX: f64 = 0.02;
 
 /// For each number of flows the seeds with ns-2's throughput in Mbit/s and its fairness.

@@ -1,4 +1,4 @@
-//! Holds the simulator against what ns-2 recorded; docs/validation.md tells of it.
+//! Compares the simulator with recordings of ns-2; docs/validation.md describes it.
 //!
 //! Called by `validate/run.sh` and `validate/speed.sh`:
 //!
@@ -20,7 +20,7 @@ mod numbers;
 mod parking;
 mod speed;
 
-/// Whether all is as it should be, or why that can't be said.
+/// True if everything agrees; an error if the two can't be compared.
 type Verdict = Result<bool, Box<dyn Error>>;
 
 fn main() -> ExitCode {

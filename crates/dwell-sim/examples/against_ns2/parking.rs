@@ -8,7 +8,7 @@ use dwell_sim::ns2::records;
 
 use crate::Verdict;
 
-/// How many packets may fare differently, as a share of all. Two sources' packets come within a
+/// The largest accepted share of packets that fare differently. Two sources' packets come within a
 /// nanosecond of each other once in 80,000, and may then change places or fates.
 const DIFFERING_SHARE_MAX: f64 = 5e-5;
 

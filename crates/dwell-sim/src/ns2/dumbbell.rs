@@ -6,15 +6,15 @@ use dwell_base::time::{MILLI_NS, SECOND_NS};
 use crate::plan::{DropTail, Flow, Group, Link, Plan, Queue, TcpStart, Traffic, Window};
 use crate::tcp::TcpConfig;
 
-/// How many edges there are on either side.
+/// The number of edges on either side.
 const EDGES: usize = 3;
 
 /// Yoshino et al.'s dumbbell (Fig. 2) without compression.
 ///
-/// Flow k enters at edge k mod 3 and leaves at edge ⌊k/3⌋ mod 3. Access links have 100 Mbit/s and
-/// 1 ms, edge to core 100 Mbit/s and 3 ms, core to core 200 Mbit/s and 5 ms; all queues take 50
-/// packets, as ns-2 counts them. Flows begin within the first second; what is acknowledged from
-/// 10 s to 30 s counts.
+/// Flow k enters at edge k mod 3 and leaves at edge ⌊k/3⌋ mod 3. Access links have 100 Mbit/s and 1
+/// ms, edge to core 100 Mbit/s and 3 ms, core to core 200 Mbit/s and 5 ms; all queues take 50
+/// packets, as ns-2 counts them. Flows begin within the first second; packets acknowledged from 10
+/// s to 30 s count.
 pub fn dumbbell(flows: usize, tcp: &TcpConfig) -> Plan {
     let mut plan = Plan {
         nodes: vec!["core 1".to_owned(), "core 2".to_owned()],

@@ -1,4 +1,4 @@
-//! What papers say, beside what we found.
+//! The papers' claims beside our results.
 
 use dwell_report::claims::{Claim, PaperValue as Stated};
 
@@ -7,8 +7,8 @@ use crate::scenario::{Over, PaperValue, Scenario};
 use super::evaluation::Evaluation;
 use super::summary::Summary;
 
-/// All claims of a scenario about points that it has, in the order of the file (the quick variant
-/// has fewer points). What has not been run is there too, with a comment.
+/// Returns all claims of a scenario about points that it has, in the order of the file (the quick
+/// variant has fewer points). Claims about points without runs are included, with a comment.
 pub fn claims(evaluation: &Evaluation<'_>) -> Vec<Claim> {
     let scenario = evaluation.scenario;
     let has_point = |paper: &&PaperValue| {

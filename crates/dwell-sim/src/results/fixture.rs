@@ -1,4 +1,4 @@
-//! A scenario with made-up runs, for the tests of what is made of runs.
+//! A scenario with made-up runs, for the tests of evaluations.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Whole scenarios: what they become, and what is said about wrong ones.
+//! Whole scenarios: the resulting plans, and the messages about wrong ones.
 
 use super::*;
 use crate::plan::{Queue, Traffic};
@@ -90,7 +90,7 @@ fn sweeps_make_points_with_plans_of_their_own() {
     // Keys that are not swept have values too, and times are compared as times.
     assert!(first.meets(&[("compress.time".to_owned(), Value::Text("0.2ms".to_owned()))]));
     assert!(!first.meets(&[("compress.time".to_owned(), Value::Text("0.3ms".to_owned()))]));
-    // The ratio makes no difference to what never compresses.
+    // The ratio makes no difference to a scheme that never compresses.
     let hashes: Vec<u128> = scenario.points.iter().map(|point| point.plan_hash).collect();
     assert_eq!(hashes[0], hashes[2]);
     assert_ne!(hashes[1], hashes[3]);
@@ -128,7 +128,7 @@ fn the_quick_variant_has_other_keys() {
     let (slow, quick) = (read(PARKING_LOT).unwrap(), read_with(PARKING_LOT, &quick).unwrap());
     assert_eq!((slow.runs(), quick.runs()), (3, 1));
     assert_ne!(slow.points[0].plan_hash, quick.points[0].plan_hash);
-    // How many runs there are makes no difference to each of them.
+    // The number of runs makes no difference to each of them.
     let more = read_with(PARKING_LOT, &settings(&["run.replications=9", "run.seed=5"])).unwrap();
     assert_eq!(slow.points[0].plan_hash, more.points[0].plan_hash);
     assert_eq!(more.points[0].seeds().next(), Some(5));

@@ -1,4 +1,4 @@
-//! Reading one value: what it must be, and the sentence if it is something else.
+//! Parsing of one value: its type and range, and the message if it has others.
 
 use std::ops::RangeInclusive;
 
@@ -33,7 +33,7 @@ pub(super) fn name(value: &Value) -> Read<String> {
     ))
 }
 
-/// Whether it can be part of a metric's name and of a file's.
+/// Returns true if `name` can be part of a metric's name and of a file's.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=63).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
@@ -155,8 +155,8 @@ pub(super) fn one_of<T: Copy>(value: &Value, possible: &[(&str, T)]) -> Read<T> 
     })
 }
 
-/// The number that a value stands for in formulas and on axes: times in seconds, rates in bits
-/// per second, sizes in bytes.
+/// Returns the number that a value stands for in formulas and on axes: times in seconds, rates in
+/// bits per second, sizes in bytes.
 pub fn numeric(value: &Value) -> Option<f64> {
     match value {
         Value::Whole(number) => Some(*number as f64),

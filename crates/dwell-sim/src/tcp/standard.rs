@@ -11,7 +11,7 @@ use super::rto::Rto;
 use super::scoreboard::Scoreboard;
 use super::segment::Ack;
 
-/// A packet is lost if so many after it have arrived.
+/// A packet is lost if this many after it have arrived.
 const REORDERING_MAX: u32 = 3;
 
 /// The state of a sender.
@@ -21,7 +21,7 @@ pub(super) struct Standard {
     initial_window: u32,
     grow_after_syn: bool,
     limited_transmit: bool,
-    /// One past the last packet that there is to send.
+    /// One past the last packet to send.
     data_end: u64,
 
     /// One past the highest packet that was sent.
@@ -30,10 +30,10 @@ pub(super) struct Standard {
     acked: u64,
     phase: Phase,
     window: Window,
-    /// The window, not the receiver or the data, was what stopped the sender.
+    /// True if the window stopped the sender, not the receiver or the data.
     window_full: bool,
     scoreboard: Scoreboard,
-    /// What is not reported below has been lost.
+    /// Packets below that are not reported have been lost.
     lost_to: u64,
 
     forced: Option<u64>,
@@ -107,7 +107,7 @@ impl Standard {
         self.deadline_ns
     }
 
-    /// The packets that are taken to be on the way.
+    /// Returns the number of packets that are assumed to be in flight.
     pub(super) fn pipe(&self) -> u64 {
         let outstanding = self.sent_end - self.acked;
         outstanding - self.scoreboard.reported_len() - self.scoreboard.gaps_len(self.lost_to)
@@ -190,7 +190,7 @@ impl Standard {
         self.lost_to = self.sent_end;
         self.forced = None;
         self.filling = true;
-        // The echo tells which transmission was answered: no need to wait for new data.
+        // The echo shows which transmission was answered: no need to wait for new data.
         self.measure_at = self.acked + 1;
         self.rto.back_off();
         self.set_timer(now_ns);

@@ -1,4 +1,4 @@
-//! The retransmission timeout as ns-2 has it: integers that count ticks, as in BSD.
+//! The retransmission timeout of ns-2: integers that count ticks, as in BSD.
 
 use super::config::TcpConfig;
 
@@ -11,7 +11,7 @@ const VAR_EXPONENT: u32 = 2;
 const VAR_INITIAL_NS: u64 = 12_000_000_000;
 /// From this back-off on the round-trip time is taken for unknown.
 const BACKOFF_FORGET: u64 = 8;
-/// The back-off doubles at least this far, even past the greatest timeout.
+/// The back-off doubles up to at least this, even past the greatest timeout.
 const BACKOFF_MIN: u64 = 64;
 
 /// Estimates the retransmission timeout in ticks.
@@ -128,7 +128,7 @@ mod tests {
         }
         rto.end_backoff();
         assert_eq!(rto.timeout_ns(), 200 * MS);
-        // After so long a silence the next measurement counts alone.
+        // After such a silence the next measurement counts alone.
         rto.measure(305 * MS, 0);
         assert_eq!(rto.timeout_ns(), 900 * MS);
     }

@@ -4,7 +4,7 @@ use crate::plan::{Flow, Plan, PlanError, Traffic};
 
 /// Links that one plan may have: compressed packets name theirs in 16 bits.
 const LINKS_MAX: usize = 60_000;
-/// Links on one way.
+/// The most links on a path.
 const HOPS_MAX: usize = 200;
 /// Bins of a time line.
 const BINS_MAX: u64 = 1_000_000;

@@ -15,7 +15,7 @@ pub(crate) struct LinkState {
     last: (u64, u64),
     pub(crate) propagation_ns: u64,
     pub(crate) restored: bool,
-    /// Nothing can happen to packets behind it: no events are needed for them.
+    /// True if nothing can happen to packets behind it: they need no events.
     pub(crate) way_is_known: bool,
     pub(crate) pipe_actor: u32,
     pub(crate) kind: LinkKind,
@@ -28,7 +28,7 @@ pub(crate) enum LinkKind {
 }
 
 impl LinkState {
-    /// How long `bytes` are on the wire.
+    /// Returns the time that `bytes` take on the wire.
     #[inline]
     pub(crate) fn transmission_ns(&mut self, bytes: u64) -> u64 {
         if self.last.0 != bytes {
@@ -38,7 +38,7 @@ impl LinkState {
         self.last.1
     }
 
-    /// When the next packet under way arrives at the other end.
+    /// Returns the time at which the next packet in flight arrives at the other end.
     #[inline]
     pub(crate) fn next_arrival_ns(&self) -> u64 {
         match &self.kind {

@@ -21,7 +21,7 @@ pub(crate) struct Flow {
     pub(crate) flavour: Flavour,
 }
 
-/// What a packet reports.
+/// An event of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Send,
@@ -70,11 +70,11 @@ pub(crate) struct Dumbbell {
     events: Vec<Option<What>>,
     links: Vec<Link>,
     flows: Vec<(Flow, Sender, Receiver)>,
-    /// For each flow, when the next look at its timer is on the agenda.
+    /// For each flow, the time of the next check of its timer on the agenda.
     looks_us: Vec<u64>,
 }
 
-// Links: the bottleneck, its way back, and for each flow its access and the way back.
+// Links: the bottleneck, its path back, and for each flow its access and the path back.
 const DATA: usize = 0;
 const ACKS: usize = 1;
 
@@ -116,8 +116,8 @@ impl Dumbbell {
         self.flows.iter().map(|(_, sender, _)| sender)
     }
 
-    /// Runs until `end_us`, that instant included; `tell` hears the time, the flow and the
-    /// number of each packet that is sent or dropped.
+    /// Runs until `end_us`, that instant included; calls `report` with the time, the event, the
+    /// flow and the number of each packet that is sent or dropped.
     pub(crate) fn run(&mut self, end_us: u64, mut tell: impl FnMut(u64, Event, usize, u64)) {
         while let Some(&Reverse((us, _, index))) = self.agenda.peek()
             && us <= end_us
@@ -181,7 +181,7 @@ impl Dumbbell {
             let load = Load::Data { seq, sent_us: self.now_us };
             self.enter(2 + 2 * flow, Packet { flow, bytes, load }, tell);
         }
-        // Most deadlines move on before they come: it is enough to look when the first does.
+        // Most deadlines move on before they come: it is enough to check when the first does.
         let deadline_us = self.flows[flow].1.deadline().map_or(u64::MAX, |ns| ns / 1000);
         if deadline_us < self.looks_us[flow] {
             self.looks_us[flow] = deadline_us;

@@ -1,8 +1,8 @@
 //! A network of one's own: `[link.NAME]` and `[flow.NAME]`.
 //!
 //! Nodes exist by being the end of a link, or by being listed in `nodes` (then no other may be
-//! used, so that a slip of the pen is not a new node). A flow takes the way with the fewest
-//! links; `via` names nodes that it must pass. Links with `queue = "port"` run the scheme.
+//! used, so that a typing error is not a new node). A flow takes the path with the fewest links;
+//! `via` names nodes that it must pass. Links with `queue = "port"` run the scheme.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ const LINK_KEYS: [&str; 10] = [
 ];
 const FLOW_KEYS: [&str; 8] = ["from", "to", "via", "group", "hold", "edge", "service", "hosts"];
 
-/// From here on services and hosts are numbered that no scenario names.
+/// The first number of services and hosts that no scenario names.
 const OWN: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +227,7 @@ fn read_flow(
     let mut number = |key: &str, default: u64| {
         flow.or(key, default, errors, |v| value::whole(v, 0..=u64::from(u32::MAX)))
     };
-    // Unless something is said, no two flows have their service or their hosts in common.
+    // By default, no two flows have their service or their hosts in common.
     let own = OWN + draft.plan.flows.len() as u64;
     let (edge, service, hosts) = (number("edge", 0), number("service", own), number("hosts", own));
     let stops = stops(flow, draft, errors)?;
@@ -285,7 +285,7 @@ fn way(
     Some(route)
 }
 
-/// The links of the way with the fewest of them; of several the one whose links come first.
+/// Returns the path with the fewest links; of several the one whose links come first.
 fn shortest(plan: &Plan, from: usize, to: usize) -> Option<Vec<usize>> {
     let mut reached_by: Vec<Option<usize>> = vec![None; plan.nodes.len()];
     let mut open = VecDeque::from([from]);

@@ -6,10 +6,10 @@
 //!            X1   X2 └► (X1's traffic leaves)
 //! ```
 //!
-//! The target's flow goes from S to D. Each cross source Xi joins it for one congested link, Ri
-//! to R(i+1), where the scheme is at work. The other links never queue for long. Rn opens what
-//! was compressed. Ports are called `r1`, `r2`, … after the relay that they belong to; groups are
-//! `target` and `cross`.
+//! The target's flow goes from S to D. Each cross source Xi joins it for one congested link, Ri to
+//! R(i+1), where the scheme is at work. The other links never queue for long. Rn decompresses.
+//! Ports are called `r1`, `r2`, … after the relay that they belong to; groups are `target` and
+//! `cross`.
 
 use crate::plan::{Flow, Plan, Queue, RandomSource, Traffic};
 use crate::scenario::error::Errors;

@@ -18,7 +18,7 @@ const KEYS: [&str; 5] = ["kind", "rate", "delay", "packets_per_second", "buffer_
 const TRAFFIC_KEYS: [&str; 4] = ["kind", "load", "steps", "class"];
 const CLASS_KEYS: [&str; 3] = ["packet_bytes", "hold", "share"];
 
-/// A load of ten times what the link carries is more than anything shows.
+/// The largest load: a load of ten times the link's capacity is more than anything shows.
 const LOAD_MAX: f64 = 10.0;
 
 struct Class<'t> {

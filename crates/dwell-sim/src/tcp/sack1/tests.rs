@@ -10,14 +10,14 @@ fn ack(cumulative: u64, blocks: &[(u64, u64)]) -> Ack {
     ack
 }
 
-/// What is sent at `now_ns`; packets that were sent before have a minus.
+/// Returns the packets sent at `now_ns`; retransmissions have a minus.
 fn sent(sender: &mut Sack1, now_ns: u64) -> Vec<i64> {
     std::iter::from_fn(|| sender.next_segment(now_ns))
         .map(|(seq, again)| if again { -(seq as i64) } else { seq as i64 })
         .collect()
 }
 
-/// What is sent in answer.
+/// Returns the packets sent in answer.
 fn answer(sender: &mut Sack1, now_ns: u64, cumulative: u64, blocks: &[(u64, u64)]) -> Vec<i64> {
     sender.on_ack(now_ns, &ack(cumulative, blocks));
     sent(sender, now_ns)

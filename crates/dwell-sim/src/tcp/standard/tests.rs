@@ -9,7 +9,8 @@ fn sent(sender: &mut Standard, now_ns: u64) -> Vec<i64> {
         .collect()
 }
 
-/// What is sent in answer to an acknowledgement of all before `cumulative`, and of `blocks`.
+/// Returns the packets sent in answer to an acknowledgement of all before `cumulative`, and of
+/// `blocks`.
 fn answer(sender: &mut Standard, now_ns: u64, cumulative: u64, blocks: &[(u64, u64)]) -> Vec<i64> {
     let mut ack = Ack::new(cumulative, now_ns - 100 * MS, 40);
     blocks.iter().for_each(|&(start, end)| ack.push(SackBlock { start, end }));
@@ -33,7 +34,7 @@ fn duplicates_let_new_packets_go_and_three_repair() {
     assert_eq!(answer(&mut sender, 201 * MS, 1, &[(2, 4)]), [12]);
     assert_eq!(answer(&mut sender, 202 * MS, 1, &[(2, 5)]), [-1]);
     assert_eq!((sender.window(), sender.threshold()), (5.0, 5.0));
-    // 12 are out, three have arrived, one was lost and sent again.
+    // 12 are out, three have arrived, one was lost and retransmitted.
     assert_eq!(sender.pipe(), 9);
 }
 
@@ -43,7 +44,7 @@ fn one_acknowledgement_can_tell_of_all_the_losses() {
     // 1, 3 and 5 are lost; 8, 9 and 10 show it.
     assert_eq!(answer(&mut sender, 200 * MS, 1, &[(6, 11), (4, 5), (2, 3)]), [-1, -3, -5, 11, 12]);
     assert_eq!(sender.pipe(), 5);
-    // The pipe's packets are the three that were sent again and the two new ones.
+    // The pipe's packets are the three retransmissions and the two new ones.
     assert_eq!(answer(&mut sender, 300 * MS, 3, &[(4, 5), (6, 11)]), [13]);
     assert_eq!(answer(&mut sender, 301 * MS, 11, &[]), [14, 15]);
     assert!(!sender.recovering());
