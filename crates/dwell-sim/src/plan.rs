@@ -147,7 +147,7 @@ pub struct Flow {
     /// Indices of the links on its acknowledgements' path; empty but for TCP.
     pub back: Vec<usize>,
     /// The longest time that a port may hold its packets back, in nanoseconds.
-    pub hold_ns: u64,
+    pub max_wait_ns: u64,
     /// Its egress edge, for schemes that gather by it.
     pub edge: u64,
     /// Its service (destination and port), for schemes that gather by it.

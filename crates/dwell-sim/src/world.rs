@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Plan, PlanError, Window};
 use crate::world::flow::{FlowState, Sending};
 use crate::world::link::{LinkKind, LinkState};
-use crate::world::packets::{NONE, Packet, Packets, UNCOMCOMPRESSED};
+use crate::world::packets::{NONE, Packet, Packets, UNCOMPRESSED};
 use crate::world::statistics::Statistics;
 pub(crate) use check::check;
 
@@ -84,7 +84,7 @@ impl World {
         check(plan)?;
         let mut links = link::links(plan)?;
         let mut flows = flow::flows(plan, seed)?;
-        route::mark_known_ways(plan, &mut links);
+        route::mark_known_paths(plan, &mut links);
         let (actors, shuffled_from) = number_actors(&mut links, &mut flows);
         let mut world = Self {
             now_ns: 0,
@@ -190,7 +190,7 @@ impl World {
             flow: n,
             detail: 0,
             next: NONE,
-            compressor: UNCOMCOMPRESSED,
+            compressor: UNCOMPRESSED,
             hop,
             back: false,
         });
@@ -205,7 +205,7 @@ impl World {
         let link = &mut self.links[n as usize];
         let id = match &mut link.kind {
             LinkKind::Fifo(fifo) => fifo.pop(),
-            LinkKind::Port(port) => port.under_way.pop_front().map(|(_, id)| id),
+            LinkKind::Port(port) => port.in_flight.pop_front().map(|(_, id)| id),
         };
         let (pipe_actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
         self.agenda.set(pipe_actor, next_ns);
@@ -220,7 +220,7 @@ impl World {
         packet.hop += 1;
         let (hop, back) = (packet.hop as usize, packet.back);
         let flow = &self.flows[packet.flow as usize];
-        if hop < flow.way(back).len() {
+        if hop < flow.path(back).len() {
             self.enter_link(id);
         } else if packet.is_compressed() {
             self.open_unit(id, Self::go_on);
@@ -233,7 +233,7 @@ impl World {
     #[inline]
     fn enter_link(&mut self, id: u32) {
         let packet = &self.packets[id];
-        let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
+        let n = self.flows[packet.flow as usize].path(packet.back)[packet.hop as usize];
         let link = &self.links[n as usize];
         if link.restored && packet.is_compressed() {
             self.open_unit(id, Self::go_on);
@@ -249,7 +249,7 @@ impl World {
         let link = &mut self.links[n as usize];
         let transmission_ns = link.transmission_ns(u64::from(bytes));
         let LinkKind::Fifo(fifo) = &mut link.kind else { return };
-        if link.way_is_known {
+        if link.path_is_known {
             let at_ns = fifo.pass(now_ns, transmission_ns);
             return self.go_ahead(id, at_ns);
         }
@@ -276,14 +276,14 @@ impl World {
         loop {
             let packet = &mut self.packets[id];
             let flow = &self.flows[packet.flow as usize];
-            let next = flow.way(packet.back).get(packet.hop as usize).copied();
+            let next = flow.path(packet.back).get(packet.hop as usize).copied();
             let restored = next.is_none_or(|n| self.links[n as usize].restored);
             if restored && packet.is_compressed() {
                 if packet.next != NONE {
                     return self.follow_each(id, at_ns);
                 }
                 packet.bytes = packet.original_bytes;
-                packet.compressor = UNCOMCOMPRESSED;
+                packet.compressor = UNCOMPRESSED;
             }
             let Some(n) = next else {
                 let group = flow.group;
@@ -312,8 +312,8 @@ impl World {
     /// here.
     fn go_on(&mut self, id: u32) {
         let packet = &self.packets[id];
-        let way = self.flows[packet.flow as usize].way(packet.back);
-        match usize::from(packet.hop) < way.len() {
+        let path = self.flows[packet.flow as usize].path(packet.back);
+        match usize::from(packet.hop) < path.len() {
             true => self.enter_link(id),
             false => self.come_home(id),
         }
@@ -344,7 +344,7 @@ impl World {
                 packet.hop += hops;
             }
             packet.bytes = packet.original_bytes;
-            packet.compressor = UNCOMCOMPRESSED;
+            packet.compressor = UNCOMPRESSED;
             packet.next = NONE;
             then(self, id);
             id = next;
@@ -354,9 +354,9 @@ impl World {
     /// Returns the number of links that a unit has passed since its compression.
     fn hops_since_compressed(&self, first: u32) -> u8 {
         let packet = &self.packets[first];
-        let way = self.flows[packet.flow as usize].way(packet.back);
+        let path = self.flows[packet.flow as usize].path(packet.back);
         // The last time that it was there, should its path lead there twice.
-        let gone = &way[..usize::from(packet.hop)];
+        let gone = &path[..usize::from(packet.hop)];
         let compressed_at = gone.iter().rposition(|&n| n == u32::from(packet.compressor));
         packet.hop - compressed_at.map_or(packet.hop, |at| at as u8)
     }
@@ -395,11 +395,11 @@ impl World {
         }
         let statistics = &self.statistics;
         let acks = self.acks.live();
-        let data_under_way = self.packets.live() - acks + on_own_links + statistics.ahead_at_end;
+        let data_in_flight = self.packets.live() - acks + on_own_links + statistics.ahead_at_end;
         assert_eq!(
             statistics.source_packets,
-            statistics.delivered + statistics.dropped + data_under_way,
-            "packets sent = delivered + dropped + under way"
+            statistics.delivered + statistics.dropped + data_in_flight,
+            "packets sent = delivered + dropped + in flight"
         );
         let window = self.window;
         Outcome {
@@ -440,7 +440,7 @@ fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Vec<Actor
         }
     }
     for (n, link) in links.iter_mut().enumerate() {
-        if !link.way_is_known {
+        if !link.path_is_known {
             link.pipe_actor = number(Actor::Pipe(n as u32));
         }
         if let LinkKind::Port(port) = &mut link.kind {

@@ -38,7 +38,7 @@ fn edge(queue: Queue, loads: [f64; 3], until_ns: u64) -> Plan {
             group: plan.groups.len() - 1,
             route: vec![0],
             back: Vec::new(),
-            hold_ns: wait_ns,
+            max_wait_ns: wait_ns,
             edge: 0,
             service: 0,
             hosts: 0,

@@ -136,15 +136,15 @@ const FLAVOURS: [Flavour; 3] = [Flavour::Sack1, Flavour::NewReno, Flavour::Cubic
 const CAPACITY: u64 = 60_000_000 / (1003 * BOTTLENECK_US_PER_BYTE);
 
 #[test]
-fn every_flavour_fills_the_link_and_sends_again_what_was_dropped() {
+fn every_flavour_fills_the_link_and_retransmits_what_was_dropped() {
     for flavour in FLAVOURS {
         let (drops, senders) = minute(flavour, &[(100_000, 5_003)]);
         let (acked, counts) = (senders[0].acked(), senders[0].counts());
         assert!(acked * 100 > CAPACITY * 99, "{flavour:?} {acked}");
         assert!(drops < acked / 100 && counts.timeouts <= 1, "{flavour:?} {drops} {counts:?}");
         // Packets dropped at the end were not missed yet.
-        let again = counts.retransmissions;
-        assert!(again <= drops && drops <= again + 3, "{flavour:?} {drops} {again}");
+        let resent = counts.retransmissions;
+        assert!(resent <= drops && drops <= resent + 3, "{flavour:?} {drops} {resent}");
     }
 }
 

@@ -21,12 +21,12 @@ mod parking;
 mod speed;
 
 /// True if everything agrees; an error if the two can't be compared.
-type Verdict = Result<bool, Box<dyn Error>>;
+type Agreement = Result<bool, Box<dyn Error>>;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let verdict = match words[..] {
+    let agreement = match words[..] {
         ["numbers", file] => numbers::run(file),
         ["parking", relays, seconds, limit, peak, ref files @ ..] => {
             parking::run([relays, seconds, limit, peak], files)
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         ["speed", workload, seed] => speed::run(workload, seed),
         _ => Err("numbers, parking, dumbbell or speed? See the top of the source".into()),
     };
-    match verdict {
+    match agreement {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {

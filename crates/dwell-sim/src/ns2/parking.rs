@@ -73,7 +73,7 @@ impl Parking {
                 group: flow,
                 route,
                 back: Vec::new(),
-                hold_ns: 0,
+                max_wait_ns: 0,
                 edge: 0,
                 service: flow as u64,
                 hosts: flow as u64,

@@ -37,8 +37,8 @@ pub enum RecordsError {
         /// Its text.
         text: String,
     },
-    /// Packets are missing, or there twice.
-    #[error("flow {flow}: packet {sequence} is missing or there twice")]
+    /// Packets are missing, or duplicated.
+    #[error("flow {flow}: packet {sequence} is missing or duplicated")]
     Gap {
         /// The flow.
         flow: usize,

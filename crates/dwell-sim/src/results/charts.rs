@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn series_are_named_by_what_tells_them_apart() {
+    fn series_are_named_by_what_distinguishes_them() {
         let scenario = scenario();
         let named = |keys: &[&str]| {
             let series = keys.iter().map(|&key| key.to_owned()).collect();

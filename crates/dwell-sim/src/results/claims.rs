@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((mean.paper.as_str(), mean.place.as_str()), ("Somebody 2026", "Section 1"));
         assert_eq!((mean.ours, &mean.paper_value), (1.5, &Stated::Number(1.6)));
         let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
-        assert!(low < 1.0 && high > 2.0, "two runs tell little: {low} to {high}");
+        assert!(low < 1.0 && high > 2.0, "two runs show little: {low} to {high}");
         assert_eq!(mean.verdict(), Verdict::Uncertain);
 
         assert_eq!((largest.ours, largest.low, largest.high), (0.5, Some(0.4), Some(0.5)));

@@ -127,7 +127,7 @@ impl<'s> Run<'s> {
     }
 
     /// Returns true if `record` has all the series that the figures need of this run.
-    pub(super) fn is_reported_by(&self, record: &RunRecord) -> bool {
+    pub(super) fn is_covered_by(&self, record: &RunRecord) -> bool {
         self.wanted.iter().all(|name| record.series.contains_key(name))
     }
 }

@@ -88,7 +88,7 @@ impl Store {
 
     /// Returns true if this run is done, with all the series that figures need of it.
     pub fn has(&self, run: &Run<'_>) -> bool {
-        self.get(&run.key).is_some_and(|record| run.is_reported_by(record))
+        self.get(&run.key).is_some_and(|record| run.is_covered_by(record))
     }
 
     /// Returns the runs as text: first those that are none of these tasks, by key, then those that

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_compresses_are_reported() {
+    fn impossible_compressions_are_reported() {
         for (text, reported) in [
             ("[compress]\nratio = 0", "x:2: [compress], `ratio`: must be a number from"),
             ("[compress]\nratio = 0.5\nfile = \"a\"", "exclude each other"),

@@ -273,8 +273,8 @@ fn settable(settings: &[Setting], errors: &mut Errors) -> Vec<Setting> {
     };
     for setting in settings.iter().filter(is_shown) {
         let message = format!(
-            "what runs follow from can be set, as in compress.ratio=0.9, but not [{}]: edit a copy of \
-             the scenario's file",
+            "only values that affect runs can be set, as in compress.ratio=0.9, but not [{}]: edit \
+             a copy of the scenario's file",
             setting.path.split('.').next().unwrap_or_default()
         );
         errors.at(Origin::Setting, &setting.path, message);
@@ -299,7 +299,7 @@ fn refuse_unknown_tables(tree: &Table, errors: &mut Errors) {
 
 fn point(
     tree: &Table,
-    step: sweep::Step,
+    step: sweep::SweepStep,
     inputs: &mut Inputs<'_>,
     errors: &mut Errors,
 ) -> Option<Point> {

@@ -31,7 +31,7 @@ fn chumq(plan: &Plan) -> Option<BTreeMap<String, f64>> {
     let link_bps = link.rate.as_bps() as f64;
     let mut classes = Vec::new();
     for flow in &plan.flows {
-        let timer_ns = *timers.as_slice().iter().rev().find(|&&ns| ns <= flow.hold_ns)?;
+        let timer_ns = *timers.as_slice().iter().rev().find(|&&ns| ns <= flow.max_wait_ns)?;
         let Traffic::Poisson { packet_bytes, steps } = &flow.traffic else { return None };
         let [(_, bps)] = steps[..] else { return None };
         classes.push(Class { packet_bytes: *packet_bytes, timer_ns, load: bps / link_bps });

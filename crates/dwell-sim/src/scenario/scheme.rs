@@ -171,7 +171,7 @@ impl SchemePart {
 
     /// Returns the scheme, for flows that can be held back for these times. They are the classes'
     /// timers, unless the scenario gives others.
-    pub(super) fn scheme(&self, holds_ns: &[u64], errors: &mut Errors) -> Option<Scheme> {
+    pub(super) fn scheme(&self, max_waits_ns: &[u64], errors: &mut Errors) -> Option<Scheme> {
         Some(match self.kind {
             Kind::None => Scheme::none(),
             Kind::All => Scheme { passing: self.passing, ..Scheme::all() },
@@ -187,23 +187,23 @@ impl SchemePart {
             },
             Kind::BasiCq => Scheme::basicq(self.mtu_bytes),
             Kind::ChuMq { fill } => {
-                Scheme { fill, ..Scheme::chumq(self.classes(holds_ns, errors)?, self.mtu_bytes) }
+                Scheme { fill, ..Scheme::chumq(self.classes(max_waits_ns, errors)?, self.mtu_bytes) }
             }
             Kind::ChuTq { policy, fill } => {
                 let hold = self.hold.unwrap_or(fill);
                 let pull = Pull { policy, eager: self.eager, clamp_ns: self.clamp_ns, hold };
-                let timers = self.classes(holds_ns, errors)?;
+                let timers = self.classes(max_waits_ns, errors)?;
                 Scheme { fill, ..Scheme::chutq(timers, pull, self.mtu_bytes) }
             }
         })
     }
 
-    fn classes(&self, holds_ns: &[u64], errors: &mut Errors) -> Option<ClassTimers> {
+    fn classes(&self, max_waits_ns: &[u64], errors: &mut Errors) -> Option<ClassTimers> {
         let timers = self.timers_ns.clone().unwrap_or_else(|| {
-            let mut holds: Vec<u64> = holds_ns.iter().copied().filter(|&ns| ns > 0).collect();
-            holds.sort_unstable();
-            holds.dedup();
-            holds
+            let mut waits: Vec<u64> = max_waits_ns.iter().copied().filter(|&ns| ns > 0).collect();
+            waits.sort_unstable();
+            waits.dedup();
+            waits
         });
         match ClassTimers::new(&timers) {
             Ok(timers) => Some(timers),

@@ -55,7 +55,7 @@ pub(super) struct Sweep {
 
 /// A point, before it is read: the swept keys, and their values here.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Step {
+pub(super) struct SweepStep {
     /// The swept keys and their values here, in the order of the file.
     pub(super) values: Vec<(String, Value)>,
     /// The index of the sweep of each value.
@@ -207,7 +207,7 @@ fn replace(sweep: &mut Sweep, path: &str, values: &[Located], errors: &mut Error
 }
 
 /// All points, the first sweep outermost.
-pub(super) fn cross(sweeps: &[Sweep], is_quick: bool, errors: &mut Errors) -> Vec<Step> {
+pub(super) fn cross(sweeps: &[Sweep], is_quick: bool, errors: &mut Errors) -> Vec<SweepStep> {
     let count = sweeps
         .iter()
         .map(|sweep| sweep.steps(is_quick).len())
@@ -219,7 +219,7 @@ pub(super) fn cross(sweeps: &[Sweep], is_quick: bool, errors: &mut Errors) -> Ve
         return Vec::new();
     }
     twice_swept(sweeps, errors);
-    let mut points = vec![Step::default()];
+    let mut points = vec![SweepStep::default()];
     for (index, sweep) in sweeps.iter().enumerate() {
         points = points
             .iter()
@@ -244,7 +244,7 @@ fn twice_swept(sweeps: &[Sweep], errors: &mut Errors) {
     }
 }
 
-fn extended(point: &Step, (index, sweep): (usize, &Sweep), at: usize) -> Step {
+fn extended(point: &SweepStep, (index, sweep): (usize, &Sweep), at: usize) -> SweepStep {
     let mut point = point.clone();
     for (path, values) in &sweep.keys {
         point.values.push((path.clone(), values[at].value.clone()));
@@ -268,7 +268,7 @@ mod tests {
         let settings: Vec<Setting> = settings.iter().map(|s| s.parse().unwrap()).collect();
         apply(&settings, &mut tree, &mut sweeps, &mut errors);
         let points = cross(&sweeps, is_quick, &mut errors);
-        let shown = |point: &Step| {
+        let shown = |point: &SweepStep| {
             let values: Vec<String> = point.values.iter().map(|(_, v)| v.shown()).collect();
             values.join(" ")
         };

@@ -109,7 +109,7 @@ fn the_command_line_reaches_every_key() {
     let error = read_with(PARKING_LOT, &settings(&["compress.ratio=2"])).unwrap_err();
     assert!(error.contains("--set compress.ratio: must be a number from"), "{error}");
     for (setting, reported) in [
-        ("paper=1", "--set paper: what runs follow from can be set"),
+        ("paper=1", "--set paper: only values that affect runs can be set"),
         ("figure=a", "not [figure]"),
         ("about.title=x", "--set about.title"),
     ] {
@@ -247,7 +247,7 @@ rate = "1mbit"
 "#;
 
 #[test]
-fn a_graph_finds_its_ways() {
+fn a_graph_finds_its_paths() {
     let scenario = read(GRAPH).unwrap();
     let plan = &scenario.points[0].plan;
     assert_eq!(plan.flows[0].route, [0, 2]);
@@ -262,7 +262,7 @@ fn impossible_graphs_are_reported() {
         (
             "from = \"a\"\nto = \"c\"",
             "from = \"c\"\nto = \"a\"",
-            "no way leads from \"c\" to \"a\"",
+            "no path leads from \"c\" to \"a\"",
         ),
         (
             "kind = \"cbr\"",
@@ -337,11 +337,11 @@ preset = "none"
 "#;
     let scenario = read(text).unwrap();
     let plan = &scenario.points[0].plan;
-    let way = |flow: usize| -> Vec<&str> {
+    let path = |flow: usize| -> Vec<&str> {
         plan.flows[flow].route.iter().map(|&link| plan.links[link].name.as_str()).collect()
     };
-    assert_eq!(way(0), ["s0", "in1", "core", "out1", "d0"]);
-    assert_eq!(way(7), ["s7", "in2", "core", "out3", "d7"]);
+    assert_eq!(path(0), ["s0", "in1", "core", "out1", "d0"]);
+    assert_eq!(path(7), ["s7", "in2", "core", "out3", "d7"]);
     let back: Vec<&str> =
         plan.flows[7].back.iter().map(|&link| plan.links[link].name.as_str()).collect();
     assert_eq!(back, ["d7-back", "out3-back", "core-back", "in2-back", "s7-back"]);

@@ -101,9 +101,9 @@ impl Window {
         self.packets = self.threshold;
     }
 
-    /// Handles an expired timer; `again` if it was for a packet that had been retransmitted before.
-    pub(super) fn on_timeout(&mut self, in_flight: u64, again: bool) {
-        if !again {
+    /// Handles an expired timer; `repeated` if its packet had been retransmitted before.
+    pub(super) fn on_timeout(&mut self, in_flight: u64, repeated: bool) {
+        if !repeated {
             self.on_loss(in_flight);
         }
         if let Growth::Cubic(cubic) = &mut self.growth {

@@ -123,14 +123,14 @@ impl Receiver {
         let mut ack = Ack::new(self.next, self.echo_ns, self.ack_bytes);
         self.next_reported = self.next;
         if self.next < self.end {
-            self.tell_blocks(seq, &mut ack);
+            self.report_blocks(seq, &mut ack);
         } else {
             self.reported_len = 0;
         }
         ack
     }
 
-    fn tell_blocks(&mut self, seq: u64, ack: &mut Ack) {
+    fn report_blocks(&mut self, seq: u64, ack: &mut Ack) {
         let beyond_gap = seq >= self.next && seq < self.end && self.arrived.get(seq);
         let recent = if beyond_gap {
             let end = self.arrived.first_clear(seq, self.end);

@@ -286,15 +286,15 @@ impl Sack1 {
     /// Notes that `seq` is sent; returns true if it was sent before.
     fn note_sent(&mut self, now_ns: u64, seq: u64) -> bool {
         let nothing_outstanding = self.acked == self.sent_end;
-        let again = seq < self.sent_end;
-        if !again {
+        let resent = seq < self.sent_end;
+        if !resent {
             self.sent_end = seq + 1;
             self.timed.get_or_insert((seq, now_ns));
         }
         if nothing_outstanding || self.deadline_ns.is_none() {
             self.set_timer(now_ns);
         }
-        again
+        resent
     }
 
     fn usable_window(&self) -> f64 {

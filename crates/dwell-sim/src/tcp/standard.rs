@@ -179,8 +179,8 @@ impl Standard {
     }
 
     pub(super) fn on_timeout(&mut self, now_ns: u64) {
-        let again = matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
-        self.window.on_timeout(self.sent_end - self.acked, again);
+        let repeated = matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
+        self.window.on_timeout(self.sent_end - self.acked, repeated);
         self.phase = Phase::Timeout(self.sent_end);
         if self.acked == 0 {
             // The SYN was lost: begin the data carefully (RFC 5681, section 3.1).
@@ -207,8 +207,8 @@ impl Standard {
             self.filling = false;
             return None;
         };
-        let again = seq < self.sent_end;
-        if again {
+        let resent = seq < self.sent_end;
+        if resent {
             self.scoreboard.fill(seq);
         } else {
             self.sent_end = seq + 1;
@@ -216,7 +216,7 @@ impl Standard {
         if self.deadline_ns.is_none() {
             self.set_timer(now_ns);
         }
-        Some((seq, again))
+        Some((seq, resent))
     }
 
     fn choose(&mut self) -> Option<u64> {

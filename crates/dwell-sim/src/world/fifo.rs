@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::plan::DropTail;
 
-/// A packet under way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     arrives_ns: u64,
@@ -16,7 +16,7 @@ struct Item {
     transmission_ns: u64,
 }
 
-/// The queue, the transmitter and the packets under way.
+/// The queue, the transmitter and the packets in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fifo {
     limit: DropTail,

@@ -9,13 +9,13 @@ use crate::agenda::NEVER_NS;
 use crate::plan::{Plan, PlanError, Queue, TcpStart, Traffic};
 use crate::source::Source;
 use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
-use crate::world::packets::{NONE, Packet, UNCOMCOMPRESSED};
+use crate::world::packets::{NONE, Packet, UNCOMPRESSED};
 use crate::world::{World, stream};
 
 #[derive(Debug)]
 pub(crate) struct FlowState {
     pub(crate) group: usize,
-    pub(crate) hold_ns: u64,
+    pub(crate) max_wait_ns: u64,
     pub(crate) actor: u32,
     /// For each link, there and back: the key of the packets that its port may compress together.
     gather_keys: [Box<[u64]>; 2],
@@ -92,7 +92,7 @@ impl FlowState {
 
     /// Returns the links of its path there, or back.
     #[inline]
-    pub(crate) fn way(&self, back: bool) -> &[u32] {
+    pub(crate) fn path(&self, back: bool) -> &[u32] {
         if back { &self.back } else { &self.route }
     }
 
@@ -125,10 +125,10 @@ enum Gathered {
 
 impl<'p> GatherKeys<'p> {
     /// Returns the keys for each link of one of the paths of flow `n`.
-    fn of(&mut self, plan: &'p Plan, n: usize, way: &'p [usize]) -> Box<[u64]> {
+    fn of(&mut self, plan: &'p Plan, n: usize, path: &'p [usize]) -> Box<[u64]> {
         let key = |(at, &link): (usize, &usize)| {
             let Queue::Port(port) = &plan.links[link].queue else { return 0 };
-            let behind = &way[at + 1..];
+            let behind = &path[at + 1..];
             let opened = behind.iter().position(|&next| plan.links[next].restored);
             let together = &behind[..opened.unwrap_or(behind.len())];
             let flow = &plan.flows[n];
@@ -141,13 +141,13 @@ impl<'p> GatherKeys<'p> {
             let count = self.known.len() as u64;
             *self.known.entry((of, together)).or_insert(count)
         };
-        way.iter().enumerate().map(key).collect()
+        path.iter().enumerate().map(key).collect()
     }
 }
 
 /// The flows of a plan, before they begin.
 pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, PlanError> {
-    let indices = |way: &[usize]| way.iter().map(|&n| n as u32).collect();
+    let indices = |path: &[usize]| path.iter().map(|&n| n as u32).collect();
     let uses = super::route::uses(plan);
     let mut keys = GatherKeys::default();
     let mut make = |(n, flow): (usize, &'p crate::plan::Flow)| {
@@ -162,7 +162,7 @@ pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, Pla
         };
         Ok(FlowState {
             group: flow.group,
-            hold_ns: flow.hold_ns,
+            max_wait_ns: flow.max_wait_ns,
             actor: 0,
             gather_keys: [keys.of(plan, n, &flow.route), keys.of(plan, n, &flow.back)],
             route: indices(&flow.route),
@@ -215,7 +215,7 @@ impl Connection {
     }
 }
 
-/// The contents of acknowledgements under way.
+/// The contents of acknowledgements in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     slots: Vec<Ack>,
@@ -289,7 +289,7 @@ impl World {
             flow: n,
             detail,
             next: NONE,
-            compressor: UNCOMCOMPRESSED,
+            compressor: UNCOMPRESSED,
             hop: 0,
             back: true,
         });
@@ -336,7 +336,7 @@ impl World {
                 flow: n,
                 detail: segment.seq as u32,
                 next: NONE,
-                compressor: UNCOMCOMPRESSED,
+                compressor: UNCOMPRESSED,
                 hop: 0,
                 back: false,
             });

@@ -16,7 +16,7 @@ pub(crate) struct LinkState {
     pub(crate) propagation_ns: u64,
     pub(crate) restored: bool,
     /// True if nothing can happen to packets behind it: they need no events.
-    pub(crate) way_is_known: bool,
+    pub(crate) path_is_known: bool,
     pub(crate) pipe_actor: u32,
     pub(crate) kind: LinkKind,
 }
@@ -43,7 +43,7 @@ impl LinkState {
     pub(crate) fn next_arrival_ns(&self) -> u64 {
         match &self.kind {
             LinkKind::Fifo(fifo) => fifo.next_ns().unwrap_or(NEVER_NS),
-            LinkKind::Port(port) => port.under_way.front().map_or(NEVER_NS, |&(at, _)| at),
+            LinkKind::Port(port) => port.in_flight.front().map_or(NEVER_NS, |&(at, _)| at),
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn links(plan: &Plan) -> Result<Vec<LinkState>, PlanError> {
             last: (0, link.frame_ns_min),
             propagation_ns: link.propagation_ns,
             restored: link.restored,
-            way_is_known: false,
+            path_is_known: false,
             pipe_actor: 0,
             kind,
         })

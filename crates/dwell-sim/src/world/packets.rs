@@ -27,11 +27,11 @@ pub(crate) struct Packet {
 }
 
 /// The value of [`Packet::compressor`] for a packet that is not compressed.
-pub(crate) const UNCOMCOMPRESSED: u16 = u16::MAX;
+pub(crate) const UNCOMPRESSED: u16 = u16::MAX;
 
 impl Packet {
     pub(crate) fn is_compressed(&self) -> bool {
-        self.compressor != UNCOMCOMPRESSED
+        self.compressor != UNCOMPRESSED
     }
 }
 

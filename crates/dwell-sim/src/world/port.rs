@@ -14,7 +14,7 @@ use crate::plan::{CompressionModel, PortPlan, Window};
 use crate::world::World;
 use crate::world::flow::FlowState;
 use crate::world::link::LinkKind;
-use crate::world::packets::{NONE, Packets, UNCOMCOMPRESSED};
+use crate::world::packets::{NONE, Packets, UNCOMPRESSED};
 use crate::world::statistics::Statistics;
 
 /// A port, its compression, and the units in flight behind it.
@@ -26,7 +26,7 @@ pub(crate) struct PortState {
     /// The unit being compressed: its first packet, the size it will have, and the time it takes.
     compressing: Option<(u32, Compressed, u64)>,
     /// Units on the wire: the times at which they arrive at the other end, and their first packets.
-    pub(crate) under_way: VecDeque<(u64, u32)>,
+    pub(crate) in_flight: VecDeque<(u64, u32)>,
     /// Lost units: the times at which they come back, and their first packets.
     lost: VecDeque<(u64, u32)>,
     pub(crate) transmitter_actor: u32,
@@ -49,7 +49,7 @@ impl PortState {
             model: plan.compress.clone(),
             resend_after_ns: plan.resend_after_ns,
             compressing: None,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             lost: VecDeque::new(),
             transmitter_actor: 0,
             compress_actor: 0,
@@ -152,9 +152,9 @@ impl World {
             source: CLASS,
             destination: CLASS,
             flow: flow_hash(packet.flow),
-            compressed: packet.compressor != UNCOMCOMPRESSED,
+            compressed: packet.compressor != UNCOMPRESSED,
             group: flow.gather_key(packet.back, packet.hop),
-            hold_ns: flow.hold_ns,
+            hold_ns: flow.max_wait_ns,
         };
         let (group, sent_ns) = (flow.group, packet.sent_ns);
         let counts = self.statistics.in_window(sent_ns);
@@ -258,7 +258,7 @@ impl World {
         let LinkKind::Port(state) = &link.kind else { return };
         let link_bytes = state.port.frame().link_bytes;
         let transmission_ns = link.transmission_ns(link_bytes);
-        let (propagation_ns, known) = (link.propagation_ns, link.way_is_known);
+        let (propagation_ns, known) = (link.propagation_ns, link.path_is_known);
         let LinkKind::Port(state) = &mut link.kind else { return };
         let state = &mut **state;
         self.agenda.set(state.transmitter_actor, now_ns + transmission_ns);
@@ -287,7 +287,7 @@ impl World {
             if known {
                 self.ahead.push(first);
             } else {
-                state.under_way.push_back((arrives_ns, first));
+                state.in_flight.push_back((arrives_ns, first));
             }
         }
         if known {

@@ -5,18 +5,18 @@ use crate::world::link::{LinkKind, LinkState};
 
 /// Finds the links after which nothing can happen to a packet any more: its packets reach their
 /// receivers, or links without limit that nothing else feeds.
-pub(crate) fn mark_known_ways(plan: &Plan, links: &mut [LinkState]) {
-    let ways = Ways::new(plan);
+pub(crate) fn mark_known_paths(plan: &Plan, links: &mut [LinkState]) {
+    let paths = Paths::new(plan);
     let mut answers = vec![Answer::Open; plan.links.len()];
-    let known: Vec<bool> = (0..plan.links.len()).map(|n| ways.is_known(n, &mut answers)).collect();
-    for (n, (link, &known_way)) in links.iter_mut().zip(&known).enumerate() {
+    let known: Vec<bool> = (0..plan.links.len()).map(|n| paths.is_known(n, &mut answers)).collect();
+    for (n, (link, &known_path)) in links.iter_mut().zip(&known).enumerate() {
         // A plain link is passed over only if the link before it is: then nothing is scheduled for
         // it. A port's link begins such a path.
-        let uses = &ways.uses[n];
+        let uses = &paths.uses[n];
         let fed_ahead = !uses.from_source && uses.before.iter().all(|&feeder| known[feeder]);
-        link.way_is_known = match link.kind {
-            LinkKind::Port(_) => known_way,
-            LinkKind::Fifo(_) => known_way && fed_ahead && !uses.before.is_empty(),
+        link.path_is_known = match link.kind {
+            LinkKind::Port(_) => known_path,
+            LinkKind::Fifo(_) => known_path && fed_ahead && !uses.before.is_empty(),
         };
     }
 }
@@ -32,7 +32,7 @@ enum Answer {
 
 /// The uses of the links of a plan.
 #[derive(Debug)]
-struct Ways<'p> {
+struct Paths<'p> {
     plan: &'p Plan,
     uses: Vec<Use>,
 }
@@ -49,20 +49,20 @@ struct Use {
     behind: Vec<usize>,
 }
 
-impl<'p> Ways<'p> {
+impl<'p> Paths<'p> {
     fn new(plan: &'p Plan) -> Self {
         let mut uses = vec![Use::default(); plan.links.len()];
         for flow in &plan.flows {
             let is_tcp = matches!(flow.traffic, Traffic::Tcp(..));
-            for way in [&flow.route, &flow.back] {
-                for (at, &link) in way.iter().enumerate() {
+            for path in [&flow.route, &flow.back] {
+                for (at, &link) in path.iter().enumerate() {
                     let link = &mut uses[link];
                     link.tcp |= is_tcp;
                     match at {
                         0 => link.from_source = true,
-                        at => remember(&mut link.before, way[at - 1]),
+                        at => remember(&mut link.before, path[at - 1]),
                     }
-                    if let Some(&next) = way.get(at + 1) {
+                    if let Some(&next) = path.get(at + 1) {
                         remember(&mut link.behind, next);
                     }
                 }

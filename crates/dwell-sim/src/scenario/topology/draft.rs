@@ -94,9 +94,9 @@ impl Draft {
         let compressing =
             if parts.scheme.compresses() { &parts.compressing } else { &Compression::FREE };
         let compress = compressing.model(&groups, port.unit_ns, errors)?;
-        let holds: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
+        let max_waits_ns: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
         let config = PortConfig {
-            scheme: parts.scheme.scheme(&holds, errors)?,
+            scheme: parts.scheme.scheme(&max_waits_ns, errors)?,
             rate: Some(wire.rate),
             limit: QueueLimit::packets(port.packets.unwrap_or(u32::MAX)),
             estimates: estimates(&compress),

@@ -165,7 +165,7 @@ fn pair(
         group: 0,
         route: vec![up, down],
         back: vec![down_back, up_back],
-        hold_ns: 0,
+        max_wait_ns: 0,
         edge: 0,
         service: k as u64,
         hosts: k as u64,

@@ -96,12 +96,12 @@ fn tables<'t>(
 fn groups(flows: &[(&str, Section<'_>)], draft: &mut Draft, errors: &mut Errors) {
     for (name, flow) in flows {
         let group = flow.or("group", (*name).to_owned(), errors, value::name);
-        let hold_ns = flow.or("hold", 0, errors, value::time_ns);
+        let max_wait_ns = flow.or("hold", 0, errors, value::time_ns);
         match draft.plan.groups.iter().find(|known| known.name == group) {
             None => {
-                draft.group(&group, hold_ns);
+                draft.group(&group, max_wait_ns);
             }
-            Some(known) if known.wait_ns_max != hold_ns => {
+            Some(known) if known.wait_ns_max != max_wait_ns => {
                 let message =
                     "flows of one group must have the same `hold`: change it or the group";
                 flow.fail("hold", message, errors);
@@ -223,7 +223,7 @@ fn read_flow(
 ) -> Option<()> {
     let traffic = source::read(flow, &FLOW_KEYS, inputs, errors);
     let group = flow.or("group", name.to_owned(), errors, value::name);
-    let hold_ns = flow.or("hold", 0, errors, value::time_ns);
+    let max_wait_ns = flow.or("hold", 0, errors, value::time_ns);
     let mut number = |key: &str, default: u64| {
         flow.or(key, default, errors, |v| value::whole(v, 0..=u64::from(u32::MAX)))
     };
@@ -232,16 +232,16 @@ fn read_flow(
     let (edge, service, hosts) = (number("edge", 0), number("service", own), number("hosts", own));
     let stops = stops(flow, draft, errors)?;
     let traffic = traffic?;
-    let route = way(flow, &stops, draft, "", errors)?;
+    let route = find_path(flow, &stops, draft, "", errors)?;
     let back = match traffic {
         Traffic::Tcp(..) => {
             let backwards: Vec<usize> = stops.iter().rev().copied().collect();
-            way(flow, &backwards, draft, " for the acknowledgements", errors)?
+            find_path(flow, &backwards, draft, " for the acknowledgements", errors)?
         }
         _ => Vec::new(),
     };
     let group = draft.plan.groups.iter().position(|known| known.name == group)?;
-    draft.flow(Flow { group, route, back, hold_ns, edge, service, hosts, traffic });
+    draft.flow(Flow { group, route, back, max_wait_ns, edge, service, hosts, traffic });
     Some(())
 }
 
@@ -256,13 +256,13 @@ fn stops(flow: &Section<'_>, draft: &mut Draft, errors: &mut Errors) -> Option<V
     }
     stops.push(node(flow, "to", true, draft, errors)?);
     if stops.windows(2).any(|pair| pair[0] == pair[1]) {
-        flow.fail("to", "the way must lead to another node than the one it comes from", errors);
+        flow.fail("to", "the path must end at another node than the one where it begins", errors);
         return None;
     }
     Some(stops)
 }
 
-fn way(
+fn find_path(
     flow: &Section<'_>,
     stops: &[usize],
     draft: &Draft,
@@ -274,7 +274,8 @@ fn way(
         let Some(links) = shortest(&draft.plan, pair[0], pair[1]) else {
             let nodes = &draft.plan.nodes;
             let message = format!(
-                "no way leads from \"{}\" to \"{}\"{what_for}: add a link (or duplex = true to one)",
+                "no path leads from \"{}\" to \"{}\"{what_for}: add a link (or duplex = true to \
+                 one)",
                 nodes[pair[0]], nodes[pair[1]]
             );
             flow.fail("to", message, errors);

@@ -55,7 +55,7 @@ fn sources(
     };
     let (target, cross) = (target?, cross?);
     if [&target, &cross].iter().any(|traffic| matches!(traffic, Traffic::Tcp(..))) {
-        let message = "this topology has no way back for acknowledgements: use \"dumbbell\" or \
+        let message = "this topology has no path back for acknowledgements: use \"dumbbell\" or \
                        \"graph\" for \"tcp\"";
         section.fail("kind", message, errors);
         return None;
@@ -106,7 +106,7 @@ fn flow(group: usize, route: Vec<usize>, traffic: &Traffic, stream: u64) -> Flow
         group,
         route,
         back: Vec::new(),
-        hold_ns: 0,
+        max_wait_ns: 0,
         edge: 0,
         service: stream,
         hosts: stream,

@@ -43,12 +43,12 @@ fn packets_that_part_before_anyone_opens_units_are_not_compressed_together() {
     text += &cbr("z", "z", "6.9mbit");
     let m = metrics(&text);
     assert!(m["compressions"] > 100.0);
-    assert!(m["x.delay_max_s"] < 0.1, "went the other's way: {}", m["x.delay_max_s"]);
+    assert!(m["x.delay_max_s"] < 0.1, "took the other's path: {}", m["x.delay_max_s"]);
     assert!(m["z.delay_min_s"] > 0.5);
 }
 
 #[test]
-fn a_way_may_end_where_another_goes_on() {
+fn a_path_may_end_where_another_goes_on() {
     let mut text = BLOCKS.to_owned();
     text += &link("sa", "s", "r", "rate = \"100mbit\"");
     text += &link("port", "r", "c", PORT);
