@@ -186,9 +186,10 @@ impl SchemePart {
                 ..Scheme::blocks(gather, self.block_packets, self.lead_packets)
             },
             Kind::BasiCq => Scheme::basicq(self.mtu_bytes),
-            Kind::ChuMq { fill } => {
-                Scheme { fill, ..Scheme::chumq(self.classes(max_waits_ns, errors)?, self.mtu_bytes) }
-            }
+            Kind::ChuMq { fill } => Scheme {
+                fill,
+                ..Scheme::chumq(self.classes(max_waits_ns, errors)?, self.mtu_bytes)
+            },
             Kind::ChuTq { policy, fill } => {
                 let hold = self.hold.unwrap_or(fill);
                 let pull = Pull { policy, eager: self.eager, clamp_ns: self.clamp_ns, hold };

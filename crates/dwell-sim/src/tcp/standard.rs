@@ -179,7 +179,8 @@ impl Standard {
     }
 
     pub(super) fn on_timeout(&mut self, now_ns: u64) {
-        let repeated = matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
+        let repeated =
+            matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
         self.window.on_timeout(self.sent_end - self.acked, repeated);
         self.phase = Phase::Timeout(self.sent_end);
         if self.acked == 0 {
