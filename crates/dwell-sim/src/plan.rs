@@ -98,9 +98,9 @@ pub enum CompressionModel {
         /// Nanoseconds for a unit.
         time_ns: u64,
     },
-    /// By class of flow, each with a distribution of ratios.
+    /// Ratios and times by class of flow, each with a distribution of ratios.
     PerClass(Vec<CompressionClass>),
-    /// By size, as measured.
+    /// Ratios and times by size, as measured.
     Measured(Vec<CompressionSample>),
 }
 

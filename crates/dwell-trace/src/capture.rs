@@ -47,9 +47,9 @@ pub struct Packet<'c> {
 /// The direction of a packet at the interface that captured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// It came in.
+    /// The packet came in.
     In,
-    /// It went out.
+    /// The packet went out.
     Out,
 }
 
@@ -118,7 +118,7 @@ pub enum Damage {
     /// More interfaces than are kept.
     #[error("it has more than {INTERFACES_MAX} interfaces")]
     Interfaces,
-    /// In the middle of it a section begins that can't be read.
+    /// A section in the middle of the capture can't be read.
     #[error("a section begins that can't be read")]
     Section,
 }

@@ -46,7 +46,7 @@ const QINQ: u16 = 0x88a8;
 const QINQ_OLD: [u16; 3] = [0x9100, 0x9200, 0x9300];
 const MPLS: [u16; 2] = [0x8847, 0x8848];
 const PPPOE: u16 = 0x8864;
-/// Below it is the length of an IEEE 802.3 frame.
+/// The smallest EtherType: below it is the length of an IEEE 802.3 frame.
 const ETHERTYPE_MIN: u16 = 0x0600;
 /// The largest number of tags, labels and the like that are followed.
 const TAGS_MAX: usize = 16;
@@ -132,8 +132,8 @@ fn llc(bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     }
 }
 
-/// Labels up to the bottom of the stack; what is below is guessed by its first bits, as routers
-/// do (RFC 4928).
+/// Skips labels up to the bottom of the stack; the protocol below is guessed by its first bits, as
+/// routers do (RFC 4928).
 fn mpls(mut bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     for _ in 0..TAGS_MAX {
         let (label, rest) = bytes.split_first_chunk::<4>().ok_or(NotIp::Cut)?;
@@ -151,12 +151,12 @@ fn mpls(mut bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     Err(NotIp::Nested)
 }
 
-/// From the version of a PPPoE session's header on.
+/// Finds the packet from the version of a PPPoE session's header on.
 fn pppoe(bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     ppp_protocol(bytes.get(6..).ok_or(NotIp::Cut)?, frames)
 }
 
-/// With or without address and control (RFC 1662).
+/// Finds the packet with or without address and control (RFC 1662).
 fn ppp(frame: &[u8]) -> Result<&[u8], NotIp> {
     match frame {
         [0xff, 0x03, rest @ ..] => ppp_protocol(rest, FRAMES_MAX),

@@ -76,9 +76,9 @@ pub struct Settings {
     pub exceptions: Vec<ClassKey>,
     /// Classes that have a deadline; the first that matches applies.
     pub classes: Vec<DeadlineClass>,
-    /// Only packets from these prefixes go over the link; all, without.
+    /// The prefixes whose packets go over the link by source; all if empty.
     pub sources: Vec<IpNet>,
-    /// Only packets to these prefixes go over the link; all, without.
+    /// The prefixes whose packets go over the link by destination; all if empty.
     pub destinations: Vec<IpNet>,
     /// Arrivals come this many times faster than they were captured.
     pub speed: f64,

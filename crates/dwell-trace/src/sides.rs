@@ -167,7 +167,7 @@ pub struct Sides {
     inside: Vec<IpNet>,
     stations: HashMap<Station, bool>,
     addresses: HashMap<IpAddr, bool>,
-    /// By pair of hosts, the lower address first: the client is the higher one.
+    /// The client of each pair of hosts, the lower address first: true if it is the higher one.
     clients: HashMap<(IpAddr, IpAddr), bool>,
     names: [String; 2],
 }

@@ -12,10 +12,10 @@ use crate::names::class_name;
 /// The summary of an analysis, by codec and by class.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// By codec, in the order of the settings.
+    /// Summaries by codec, in the order of the settings.
     pub codecs: Vec<CodecSummary>,
-    /// By class, those with the most bytes first. Every packet is in two of them, unless its
-    /// ports are the same.
+    /// Summaries by class, those with the most bytes first. Every packet is in two of them, unless
+    /// its ports are the same.
     pub classes: Vec<Class>,
 }
 
@@ -26,7 +26,7 @@ pub struct CodecSummary {
     pub codec: CodecSpec,
     /// All packets that were compressed.
     pub all: Ratio,
-    /// Those of no class on the exception list (of this codec).
+    /// The packets of no class on the exception list (of this codec).
     pub compressible: Ratio,
     /// The number of classes on the list: those with an average ratio above 1.
     pub exceptions: usize,
@@ -116,7 +116,7 @@ pub struct Class {
     pub compressible_bytes: u64,
     /// The results of its compressed packets, by codec.
     pub codecs: Vec<Ratio>,
-    /// The same, of those that are in no class on the codec's exception list.
+    /// The results of those that are in no class on the codec's exception list.
     pub compressible: Vec<Ratio>,
     /// True for each codec whose exception list has it.
     pub exception: Vec<bool>,

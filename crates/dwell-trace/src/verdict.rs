@@ -95,11 +95,11 @@ pub struct Verdict {
 /// The utilization of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It drops packets.
+    /// The link drops packets.
     Congested,
-    /// It carries everything, and is in use.
+    /// The link carries everything, and is in use.
     Busy,
-    /// It is hardly used.
+    /// The link is hardly used.
     Idle,
 }
 

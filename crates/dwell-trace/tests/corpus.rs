@@ -29,7 +29,7 @@ fn trace_capture() {
     }
 }
 
-/// Whole, cut at many places, and with a byte changed here and there.
+/// Reads captures whole, cut at many places, and with a byte changed here and there.
 #[test]
 fn real_captures_and_broken_ones() {
     let captures = files("data/captures").into_iter().filter(|(name, _)| name.contains(".pcap"));

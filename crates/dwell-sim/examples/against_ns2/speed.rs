@@ -52,7 +52,7 @@ fn port(scheme: Scheme) -> Queue {
     }))
 }
 
-/// With the random numbers that one would use, not with those of ns-2, which cost more.
+/// Gives the plan the simulator's own random numbers, not those of ns-2, which cost more.
 fn own_numbers(mut plan: Plan) -> Plan {
     for flow in &mut plan.flows {
         if let Traffic::OnOff(on_off) = flow.traffic {

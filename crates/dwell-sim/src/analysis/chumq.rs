@@ -135,11 +135,11 @@ impl ChuMq {
 /// Bounds of the share of packets that wait too long, and what lies between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LateShare {
-    /// Only the packet at the head of a delayed chunk is late.
+    /// The share if only the packet at the head of a delayed chunk is late.
     pub lower: f64,
-    /// Those that came during half of a full chunk's transmission are late too.
+    /// The share if packets that came during half of a full chunk's transmission are late too.
     pub approximation: f64,
-    /// Those that came during a full chunk's transmission are late too.
+    /// The share if packets that came during a full chunk's transmission are late too.
     pub upper: f64,
 }
 

@@ -5,7 +5,7 @@ use thiserror::Error;
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
-    /// It arrived.
+    /// The packet arrived.
     Received {
         /// The time at which its last bit arrived.
         at_ns: f64,

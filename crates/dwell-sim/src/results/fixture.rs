@@ -108,7 +108,7 @@ pub(super) fn scenario() -> Scenario {
     read(&Options::default())
 }
 
-/// Only one of the ratios.
+/// The scenario with only one of the ratios.
 pub(super) fn quick() -> Scenario {
     read(&Options { is_quick: true, ..Options::default() })
 }

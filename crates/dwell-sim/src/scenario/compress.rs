@@ -22,12 +22,12 @@ pub(super) enum Compression {
     Constant {
         /// Compressed / original.
         ratio: f64,
-        /// For a unit.
+        /// The time for a unit.
         time_ns: Option<u64>,
     },
-    /// By class, named.
+    /// Ratios and times by class, with the names of the classes.
     PerClass(Vec<(String, CompressionClass)>),
-    /// As measured.
+    /// A measured table.
     Measured(Vec<CompressionSample>),
 }
 

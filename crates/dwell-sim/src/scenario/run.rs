@@ -38,7 +38,7 @@ pub struct Runs {
 const KEYS: [&str; 8] =
     ["warm_up", "measure", "drain", "bin", "replications", "seed", "seeds", "quick"];
 
-/// More replications than this are certainly a mistake.
+/// The most replications: more are certainly a mistake.
 const REPLICATIONS_MAX: u32 = 10_000;
 
 /// Puts the values of `[run.quick]` over those of `[run]` for the quick variant. Takes

@@ -61,7 +61,7 @@ impl<'t> Section<'t> {
         self.refuse_unknown_but(keys, |_| None, errors);
     }
 
-    /// The same; `elsewhere` may say where a key belongs.
+    /// As [`Self::refuse_unknown`]; `elsewhere` may say where a key belongs.
     pub(super) fn refuse_unknown_but(
         &self,
         keys: &[&str],

@@ -15,7 +15,7 @@ pub const LABEL: &str = "label";
 /// The key that selects the steps of the quick variant, by values of the first key.
 const QUICK: &str = "quick";
 
-/// More points than this are certainly a mistake.
+/// The most points: more are certainly a mistake.
 const POINTS_MAX: usize = 10_000;
 
 /// A value from the command line: `--set key=value`.

@@ -118,7 +118,7 @@ fn the_command_line_reaches_every_key() {
     }
     let error = read_with(PARKING_LOT, &settings(&["run.bin=1ns"])).unwrap_err();
     assert!(error.contains("--set run.bin: bins of 1 ns: a time line has at most"), "{error}");
-    let error = read_with(PARKING_LOT, &settings(&["pres.ratio=1"])).unwrap_err();
+    let error = read_with(PARKING_LOT, &settings(&["compres.ratio=1"])).unwrap_err();
     assert!(error.contains("did you mean `compress`?"), "{error}");
 }
 
@@ -183,8 +183,8 @@ fn what_is_wrong_is_reported_with_line_key_and_remedy() {
             "[run], `measure`: must be more than zero",
         ),
         (
-            changed("[compress]", "[pres]"),
-            "there is no table `pres` in a scenario: did you mean `compress`?",
+            changed("[compress]", "[compres]"),
+            "there is no table `compres` in a scenario: did you mean `compress`?",
         ),
         (
             changed("kind = \"parking-lot\"", "kind = \"ring\""),

@@ -59,7 +59,7 @@ pub(super) fn whole(value: &Value, range: RangeInclusive<u64>) -> Read<u64> {
     }
 }
 
-/// The same as a `u32`.
+/// Reads a whole number in `range` as a `u32`.
 pub(super) fn whole32(value: &Value, range: RangeInclusive<u32>) -> Read<u32> {
     whole(value, u64::from(*range.start())..=u64::from(*range.end()))
         .map(|number| u32::try_from(number).unwrap_or(*range.end()))

@@ -45,7 +45,7 @@ const KINDS: [(&str, FigureKind); 4] = [
 pub enum Bars {
     /// There are none.
     None,
-    /// From the least to the largest replication, as in Shimamura et al.
+    /// The range from the least to the largest replication, as in Shimamura et al.
     Range,
     /// The 95 % confidence interval of the mean.
     Confidence,
@@ -110,7 +110,8 @@ pub struct PaperValue {
     pub metric: Expression,
     /// The way in which replications become one number.
     pub over: Over,
-    /// If present: our number is the change in percent from the point that differs in these keys.
+    /// The keys of the point to compare with, if any: our number is the change in percent from the
+    /// point that differs in these keys.
     pub against: Where,
     /// The paper's number as a range: both ends are the same unless it is one, as "less than 0.0008
     /// s" or a value read from a figure.

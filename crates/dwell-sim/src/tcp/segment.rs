@@ -27,7 +27,7 @@ pub struct SackBlock {
 }
 
 impl SackBlock {
-    /// True if all of `other` is in `self`.
+    /// Returns true if all of `other` is in `self`.
     pub(super) fn covers(self, other: Self) -> bool {
         self.start <= other.start && self.end >= other.end
     }

@@ -34,7 +34,7 @@ enum Engine {
     Standard(Standard),
 }
 
-/// The same call for either.
+/// Makes the same call for either engine.
 macro_rules! either {
     ($engine:expr, $inner:ident => $call:expr) => {
         match $engine {

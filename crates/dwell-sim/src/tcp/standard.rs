@@ -50,7 +50,7 @@ enum Phase {
     Open,
     /// Repairing, until all before this packet are acknowledged.
     Recovery(u64),
-    /// The same after a timeout, with slow start.
+    /// As `Recovery`, after a timeout, with slow start.
     Timeout(u64),
 }
 

@@ -9,7 +9,7 @@ const VAR_BITS: u32 = 2;
 const VAR_EXPONENT: u32 = 2;
 /// The deviation before anything was measured: 12 s.
 const VAR_INITIAL_NS: u64 = 12_000_000_000;
-/// From this back-off on the round-trip time is taken for unknown.
+/// The back-off from which on the round-trip time counts as unknown.
 const BACKOFF_FORGET: u64 = 8;
 /// The back-off doubles up to at least this, even past the greatest timeout.
 const BACKOFF_MIN: u64 = 64;
@@ -25,7 +25,7 @@ pub(super) struct TickRto {
     srtt: i64,
     /// Ticks, times 4.
     var: i64,
-    /// Without back-off.
+    /// The timeout without back-off.
     base_ns: u64,
     backoff: u64,
 }

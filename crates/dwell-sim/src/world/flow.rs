@@ -66,7 +66,7 @@ impl OwnLink {
 #[derive(Debug)]
 pub(crate) struct Connection {
     segment_bytes: u32,
-    /// Set until it has begun.
+    /// The time at which it begins; none once it has begun.
     pub(crate) starts_ns: Option<u64>,
     sender: Sender,
     receiver: Receiver,

@@ -103,7 +103,7 @@ struct Book<'a> {
     packets: &'a mut Packets,
     flows: &'a [FlowState],
     statistics: &'a mut Statistics,
-    /// By group: packets that the port compressed.
+    /// Packets that the port compressed, by group.
     compressed: &'a mut [u64],
     compressor: u16,
 }

@@ -103,7 +103,7 @@ pub(crate) fn own_links(plan: &Plan, uses: &[usize], n: usize) -> usize {
     let flow = &plan.flows[n];
     let is_own = |&&link: &&usize| {
         let at = &plan.links[link];
-        // A link that the flow comes to twice is not its own: it meets itself there.
+        // A link that the flow passes twice is not its own: it meets itself there.
         matches!(at.queue, Queue::Unlimited) && !at.restored && uses[link] == 1
     };
     let own = flow.route.iter().take_while(is_own).count();

@@ -14,7 +14,7 @@ const BOTTLENECK_DELAY_US: u64 = 10_007;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
     pub(crate) start_us: u64,
-    /// Of its access link, one way.
+    /// The one-way delay of its access link.
     pub(crate) delay_us: u64,
     pub(crate) bytes: u32,
     pub(crate) tick_phase_ns: u64,

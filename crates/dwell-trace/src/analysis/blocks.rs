@@ -73,7 +73,7 @@ fn network(address: IpAddr) -> IpAddr {
 pub struct Blocks {
     /// Packets of which blocks were made.
     pub packets: u64,
-    /// In the order of [`GROUPINGS`] and [`MS`].
+    /// Sums in the order of [`GROUPINGS`] and [`MS`].
     pub sums: Vec<Vec<BlockSums>>,
 }
 

@@ -15,7 +15,7 @@ pub struct Directions {
     pub agreed: f64,
     /// The two sides.
     pub names: [String; 2],
-    /// From the first side to the second, and back.
+    /// Sums from the first side to the second, and back.
     pub sums: [DirectionSums; 2],
     /// Packets between hosts of one side, which don't go over the link.
     pub neither: Sums,

@@ -109,7 +109,7 @@ fn upper_end(place: usize) -> u64 {
 struct Sparse {
     /// Places and their counts.
     places: Vec<(u16, u64)>,
-    /// In decimal: JSON's numbers are too small.
+    /// The sum in decimal: JSON's numbers are too small.
     sum: String,
     max: u64,
 }

@@ -174,7 +174,7 @@ impl Pairs {
         self.sums.len()
     }
 
-    /// True if nothing was counted.
+    /// Returns true if nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
     }

@@ -46,9 +46,9 @@ pub struct Analysis {
     pub fragments: u64,
     /// Lengths of IP packets, in bytes.
     pub packet_bytes: Distribution,
-    /// By classes of size: up to each of [`SIZE_ENDS`], and more.
+    /// Sums by classes of size: up to each of [`SIZE_ENDS`], and more.
     pub sizes: Vec<SizeSums>,
-    /// By pairs of ports.
+    /// Sums by pairs of ports.
     pub pairs: Pairs,
     /// Flows, of each capture separately.
     pub flows: Flows,

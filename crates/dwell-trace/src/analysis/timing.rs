@@ -78,7 +78,7 @@ impl Burst {
 pub struct Waits {
     /// The link's rate.
     pub rate: Rate,
-    /// From arrival to the beginning of transmission, in nanoseconds.
+    /// The wait from arrival to the beginning of transmission, in nanoseconds.
     pub wait_ns: Distribution,
     /// The time for which the link would be busy, in nanoseconds.
     pub busy_ns: u64,

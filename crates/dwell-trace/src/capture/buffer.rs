@@ -59,7 +59,7 @@ impl<R: Read> Buffer<R> {
         self.bytes.get(self.start..self.start + len)
     }
 
-    /// The same for a header.
+    /// As [`Self::peek`], for a header.
     #[inline]
     pub(super) fn peek_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.peek(N).and_then(<[u8]>::first_chunk).copied()

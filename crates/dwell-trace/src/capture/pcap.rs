@@ -62,8 +62,8 @@ impl Pcap {
         })
     }
 
-    /// Reads the next record. The header's longest packet is not believed: some write 0, and others
-    /// less than their packets have.
+    /// Reads the next record. The header's snapshot length is not trusted: some write 0, and others
+    /// wrong lengths.
     #[inline]
     pub(super) fn next<R: Read>(
         &mut self,

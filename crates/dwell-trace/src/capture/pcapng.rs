@@ -27,7 +27,7 @@ const PACKET_FIELDS_BYTES: usize = 20;
 const SECTION_BYTES: usize = 24;
 
 const OPTION_END: u16 = 0;
-/// Of an enhanced packet: its direction, and more.
+/// The option of an enhanced packet with its direction, and more.
 const OPTION_FLAGS: u16 = 2;
 const OPTION_TSRESOL: u16 = 9;
 const OPTION_TSOFFSET: u16 = 14;
@@ -64,7 +64,7 @@ struct Block {
     kind: u32,
     /// The length written in the block.
     len: u32,
-    /// With its padding, which some writers forget to count.
+    /// The length with its padding, which some writers forget to count.
     padded: usize,
 }
 

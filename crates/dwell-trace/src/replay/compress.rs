@@ -63,9 +63,9 @@ impl fmt::Debug for Cost {
 /// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenCost {
-    /// For a unit (a packet, or a block), in nanoseconds.
+    /// The time for a unit (a packet, or a block), in nanoseconds.
     pub unit_ns: u64,
-    /// For each byte of it, in picoseconds.
+    /// The time for each byte of it, in picoseconds.
     pub byte_ps: u64,
 }
 

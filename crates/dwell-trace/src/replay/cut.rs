@@ -15,7 +15,7 @@ const V6_LEN: usize = 40;
 const V6_FRAGMENT_LEN: usize = 8;
 const V6_FRAGMENT: u8 = 44;
 const TCP_LEN_MIN: u16 = 20;
-/// In the flags of IPv4's fragments: more follow.
+/// The flag of IPv4's fragments: more follow.
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 /// FIN and PSH: they belong to the end of a segment.

@@ -90,9 +90,9 @@ pub struct Lane {
 /// The result of a lane, beside the accounts of its port.
 #[derive(Clone, Debug, Default)]
 pub struct LaneResult {
-    /// From arrival to the beginning of the transmission.
+    /// The delay from arrival to the beginning of the transmission.
     pub wait: Histogram,
-    /// From arrival to the end of the transmission.
+    /// The delay from arrival to the end of the transmission.
     pub delay: Histogram,
     /// The results by class with a deadline.
     pub classes: Vec<ClassTally>,

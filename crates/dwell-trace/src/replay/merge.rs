@@ -29,9 +29,9 @@ pub struct Part<R: Read> {
 
 /// A capture, or a function that opens it.
 pub enum PartSource<R: Read> {
-    /// It is open.
+    /// An open capture.
     Open(Box<Capture<R>>),
-    /// It will be opened.
+    /// A capture that will be opened.
     Closed(Open<R>),
 }
 
@@ -67,9 +67,9 @@ pub enum MergeStep<'a> {
 /// A reason why a capture was not read, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It could not be opened.
+    /// The capture could not be opened.
     Closed(String),
-    /// It is broken from here on.
+    /// The capture is broken from here on.
     Broken(Trouble),
 }
 

@@ -28,7 +28,7 @@ pub const QUANTILES_PERMILLE: [u32; 17] =
 pub struct ReplayReport {
     /// [`KIND`].
     pub kind: String,
-    /// From the first to the last arrival, in nanoseconds.
+    /// The time from the first to the last arrival, in nanoseconds.
     pub span_ns: u64,
     /// Bits per second of the link.
     pub rate_bps: u64,
@@ -70,7 +70,7 @@ impl DirectionReport {
         Self { rule: sides.rule(), agreed: sides.agreed(), from, to }
     }
 
-    /// In words: "from A to B".
+    /// Returns the direction in words: "from A to B".
     pub fn words(&self) -> String {
         format!("from {} to {}", self.from, self.to)
     }
@@ -84,7 +84,7 @@ pub struct LaneReport {
     /// The status as a relay reports it; in a file it is in [`ReplayReport::status`].
     #[serde(skip)]
     pub peer: PeerStatus,
-    /// From arrival to the end of the transmission.
+    /// The delay from arrival to the end of the transmission.
     pub delay: HistogramSummary,
     /// Its quantiles: thousandths, and nanoseconds.
     pub delay_quantiles: Vec<(u32, u64)>,
