@@ -38,7 +38,7 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// Returns a hash of bytes, to distinguish versions of a program.
+/// A hash of bytes, to tell versions of a program apart.
 pub fn fingerprint(bytes: &[u8]) -> u64 {
     let mut hasher = SipHasher24::new();
     hasher.write(bytes);
