@@ -1,5 +1,5 @@
-//! What both ends of TCP cost per packet of data and its acknowledgement, in nanoseconds,
-//! with next to nothing around them: 198 connections in turn, over queues.
+//! Measures the cost of both ends of TCP per packet of data and its acknowledgement, in
+//! nanoseconds, with next to nothing around them: 198 connections in turn, over queues.
 //!
 //! `cargo run --release -p dwell-sim --example tcp_cost`
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "examples may measure")]
@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 198;
 const PACKETS: u64 = 5_000_000;
 const PACKET_NS: u64 = 60_000;
 
-/// A connection and what of it is on the way.
+/// A connection and its packets in flight.
 struct Connection {
     sender: Sender,
     receiver: Receiver,
@@ -25,20 +25,20 @@ struct Connection {
 fn main() -> Result<(), TcpConfigError> {
     println!(
         "{:<10} {:>7} {:>8} {:>15} {:>10}",
-        "flavour", "window", "loss", "ns per packet", "again"
+        "flavour", "window", "loss", "ns per packet", "resent"
     );
     for flavour in [Flavour::Sack1, Flavour::NewReno, Flavour::Cubic] {
         for (window, loss) in [(16, 0.0), (100, 0.0), (100, 0.005), (1000, 0.005), (100, 0.05)] {
             let mut costs = Vec::new();
-            let mut again = 0.0;
+            let mut resent = 0.0;
             for _ in 0..3 {
                 let (cost_ns, share) = run(flavour, window, loss)?;
                 costs.push(cost_ns);
-                again = share;
+                resent = share;
             }
             costs.sort_by(f64::total_cmp);
             println!(
-                "{:<10} {window:>7} {loss:>8} {:>15.1} {again:>10.4}",
+                "{:<10} {window:>7} {loss:>8} {:>15.1} {resent:>10.4}",
                 format!("{flavour:?}"),
                 costs[1]
             );
@@ -47,7 +47,7 @@ fn main() -> Result<(), TcpConfigError> {
     Ok(())
 }
 
-/// The cost of a packet, that of the path included, and the share of packets that were sent again.
+/// Returns the cost of a packet, that of the path included, and the share of retransmitted packets.
 fn run(flavour: Flavour, window: u32, loss: f64) -> Result<(f64, f64), TcpConfigError> {
     let config = TcpConfig { window_packets: window, ..TcpConfig::of(flavour) };
     let mut connections = (0..CONNECTIONS)
@@ -62,7 +62,7 @@ fn run(flavour: Flavour, window: u32, loss: f64) -> Result<(f64, f64), TcpConfig
         connection.sender.start(now_ns);
         connection.pump(now_ns);
     }
-    let (mut sent, mut again) = (0, 0);
+    let (mut sent, mut resent) = (0, 0);
     let begin_ns = cpu_ns();
     let mut steps = 0u64;
     while sent < PACKETS {
@@ -72,17 +72,17 @@ fn run(flavour: Flavour, window: u32, loss: f64) -> Result<(f64, f64), TcpConfig
         connection.step(now_ns, &mut rng, loss);
         if steps.is_multiple_of(1024) {
             sent = connections.iter().map(|c| c.sender.counts().segments).sum();
-            again = connections.iter().map(|c| c.sender.counts().retransmissions).sum();
+            resent = connections.iter().map(|c| c.sender.counts().retransmissions).sum();
         }
     }
     black_box(&connections);
-    Ok(((cpu_ns() - begin_ns) as f64 / sent as f64, again as f64 / sent as f64))
+    Ok(((cpu_ns() - begin_ns) as f64 / sent as f64, resent as f64 / sent as f64))
 }
 
-/// The processor time of this process; other work on the machine does not count.
+/// Returns the processor time of this process; other work on the machine does not count.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("Linux tells it")
+    stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("Linux reports it")
 }
 
 impl Connection {

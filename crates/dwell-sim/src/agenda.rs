@@ -1,14 +1,14 @@
-//! What happens next: one pending time for each actor of a fixed set.
+//! The next event: one pending time for each actor of a fixed set.
 //!
-//! Links, compresses and sources each have at most one thing coming up, so there is no heap of
-//! events but a tournament in pairs: the actors play first, then the winners, until one is left.
-//! An actor whose time changes plays its matches again, and no others.
+//! Links, compressors and sources each have at most one pending event, so there is no heap of
+//! events but a tournament in pairs: the actors play first, then the winners, until one is left. An
+//! actor whose time changes replays its matches, and no others.
 //!
 //! Ties are frequent: connections that share a link send in step with its transmissions, to the
-//! nanosecond. Of equal times, the first actors of the agenda go in their order. The others go
-//! in an order that a hash of seed, time and actor decides, again each time: with a fixed order
-//! the same connection would win every tie and take far more than its share. (In ns-2 the
-//! rounding of its clock decides, in reality chance does.)
+//! nanosecond. Of equal times, the first actors of the agenda go in their order. The others go in
+//! an order that a hash of seed, time and actor decides each time: with a fixed order the same
+//! connection would win every tie and take far more than its share. (In ns-2 the rounding of its
+//! clock decides, in reality chance does.)
 
 /// Later than anything: nothing is pending.
 pub const NEVER_NS: u64 = u64::MAX;
@@ -24,8 +24,8 @@ pub struct Agenda {
     seed: u64,
 }
 
-/// What is pending, as one number: from the top, 64 bits of time, 32 that decide ties, 32 that
-/// name the actor. The lesser goes first.
+/// A pending event as one number: from the top, 64 bits of time, 32 that decide ties, 32 that name
+/// the actor. The lesser goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry(u128);
 
@@ -81,13 +81,13 @@ impl Agenda {
         (self.tree[1].at_ns(), self.tree[1].actor())
     }
 
-    /// When `actor` is due.
+    /// Returns the time at which `actor` is due.
     #[inline]
     pub fn time_ns(&self, actor: u32) -> u64 {
         self.tree[self.tree.len() / 2 + actor as usize].at_ns()
     }
 
-    /// `actor` is due at `at_ns` from now on, or [`NEVER_NS`].
+    /// Sets the time at which `actor` is due, or [`NEVER_NS`].
     #[inline]
     pub fn set(&mut self, actor: u32, at_ns: u64) {
         let mut winner = Entry::new(at_ns, self.order(actor, at_ns), actor);

@@ -1,4 +1,4 @@
-//! What the papers' formulas predict, to hold simulations against.
+//! The predictions of the papers' formulas, to compare simulations with.
 //!
 //! # Chunking with several queues
 //!

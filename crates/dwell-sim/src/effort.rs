@@ -1,15 +1,17 @@
-//! How much work a run is, roughly: for the order in which runs are done, and for how long they will
-//! take together. Connections are taken to fill the links that they share, whatever their windows.
+//! Rough estimates of the work of a run: for the order in which runs are done, and for how long
+//! they will take together. Connections are assumed to fill the links that they share, whatever
+//! their windows.
 
 use crate::plan::{Flow, Plan, Traffic};
 
-/// Packets, acknowledgements too, times the links that they take, as far as the plan tells.
+/// Returns the number of packets, acknowledgements too, times the links that they take, estimated
+/// from the plan.
 pub fn packet_hops(plan: &Plan) -> f64 {
     let until_ns = plan.window.until_ns + plan.window.drain_ns;
     let sharing = tcp_flows_by_link(plan);
     let of_flow = |flow: &Flow| match &flow.traffic {
         Traffic::Tcp(config, _) => {
-            // Who shares a link shares it fairly, and the narrowest one limits.
+            // Flows that share a link share it fairly, and the narrowest one limits.
             let share = |&link: &usize| plan.links[link].rate.as_bps() as f64 / sharing[link];
             let bps = flow.route.iter().map(share).fold(f64::INFINITY, f64::min);
             let packets = packets(bps, config.segment_bytes, until_ns);

@@ -1,11 +1,11 @@
-//! Networks in virtual time, with the very decision core that the relay runs.
+//! Networks in virtual time, with the same decision core as the relay.
 //!
-//! A [`Plan`] says what there is: nodes, links with their queues, flows with their sources. A
+//! A [`Plan`] describes the network: nodes, links with their queues, flows with their sources. A
 //! [`World`] runs it, event by event in integer nanoseconds, and gives an [`Outcome`]. The same
 //! plan and seed give the same outcome to the bit on any machine.
 //!
-//! Whether a link decides by [`dwell_policy::Port`] or only queues is a property of the link, so
-//! that relays and plain routers mix freely.
+//! Each link either decides by [`dwell_policy::Port`] or only queues, so that relays and plain
+//! routers mix freely.
 
 pub mod agenda;
 pub mod analysis;

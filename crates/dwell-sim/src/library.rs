@@ -1,4 +1,4 @@
-//! The scenarios of the papers, which the program carries with it.
+//! The scenarios of the papers, which are built into the program.
 
 use crate::scenario::{Options, Scenario, ScenarioErrors};
 
@@ -55,17 +55,18 @@ pub const ENTRIES: &[Entry] = entries![
 ];
 
 impl Entry {
-    /// Reads it.
+    /// Reads the scenario.
     ///
     /// # Errors
-    /// What is wrong with it: only settings can be, and files that it does not name.
+    /// Returns everything that is wrong with it: only settings can be, and files that it does not
+    /// name.
     pub fn read(&self, options: &Options) -> Result<Scenario, ScenarioErrors> {
         let none = |name: &str| Err(format!("{name} is not part of the program"));
         Scenario::parse(self.text, &format!("{}.toml", self.id), self.id, options, &none)
     }
 }
 
-/// Those that a word means: `all`, a paper (`shimamura`), or a figure of one
+/// Returns the scenarios that a word selects: `all`, a paper (`shimamura`), or a figure of one
 /// (`shimamura/fig-8`). None if there are none.
 pub fn find(word: &str) -> Vec<Entry> {
     let paper = format!("{word}/");

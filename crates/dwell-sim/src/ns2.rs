@@ -9,7 +9,7 @@
 //! Substreams" (Operations Research 50(6), 2002). [`Stream`] is written from these papers and
 //! checked against numbers that ns-2.35 prints (`validate/rng.tcl`).
 //!
-//! How ns-2's commands map:
+//! The equivalents of ns-2's commands:
 //!
 //! | ns-2 | here |
 //! |---|---|

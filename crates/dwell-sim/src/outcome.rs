@@ -1,17 +1,17 @@
-//! What a run tells.
+//! The results of a run.
 
 use std::collections::BTreeMap;
 
 use dwell_policy::{Accounts, SendCause};
 
-/// What a run tells. Everything but [`PortOutcome::accounts`] is about the window only.
+/// The results of a run. Everything but [`PortOutcome::accounts`] is about the window only.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// By group of flows.
+    /// Results by group of flows.
     pub groups: Vec<GroupOutcome>,
-    /// By link with a port.
+    /// Results by link with a port.
     pub ports: Vec<PortOutcome>,
-    /// By flow: packets acknowledged within the window; zero but for TCP.
+    /// Packets acknowledged within the window, by flow; zero but for TCP.
     pub acknowledged: Vec<u64>,
     /// Length of the window, in nanoseconds.
     pub window_ns: u64,
@@ -40,9 +40,9 @@ pub struct GroupOutcome {
     pub delay: Tally,
     /// Packets that waited longer in a port than is acceptable.
     pub late: u64,
-    /// How much longer, in nanoseconds, each.
+    /// The time by which each waited longer, in nanoseconds.
     pub excess: Tally,
-    /// `excess` as a distribution: how many by tenths of a microsecond.
+    /// `excess` as a distribution: packets by tenths of a microsecond.
     pub excess_bins: Vec<u64>,
     /// Packets acknowledged; zero but for TCP.
     pub acknowledged: u64,
@@ -69,16 +69,16 @@ pub struct Bin {
     pub delay_max_ns: u64,
 }
 
-/// Count, sum, least and largest of nanoseconds.
+/// Count, sum, minimum and maximum of nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// How many.
+    /// The number of values.
     pub count: u64,
     /// Their sum.
     pub sum_ns: u64,
-    /// The least; `u64::MAX` if there is none.
+    /// The minimum; `u64::MAX` if there is none.
     pub min_ns: u64,
-    /// The largest.
+    /// The maximum.
     pub max_ns: u64,
 }
 
@@ -89,7 +89,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Takes one in.
+    /// Adds a value.
     pub fn add(&mut self, ns: u64) {
         self.count += 1;
         self.sum_ns += ns;
@@ -103,16 +103,16 @@ impl Tally {
     }
 }
 
-/// What one port did.
+/// The results of one port.
 #[derive(Clone, Debug, Default)]
 pub struct PortOutcome {
     /// The link's name.
     pub name: String,
-    /// By group: packets that arrived within the window.
+    /// Packets that arrived within the window, by group.
     pub arrived: Vec<u64>,
-    /// By group: of these, packets that the port itself compressed.
+    /// Of these, packets that the port itself compressed, by group.
     pub compressed: Vec<u64>,
-    /// By group: of these, packets that it dropped.
+    /// Of these, packets that it dropped, by group.
     pub dropped: Vec<u64>,
     /// Units compressed within the window, by when compressing ended.
     pub compressions: u64,
@@ -120,7 +120,7 @@ pub struct PortOutcome {
     pub returned: u64,
     /// Frames sent within the window, by buffer and cause.
     pub frames: Vec<FrameCount>,
-    /// Packets waiting: the integral over the window, in packet nanoseconds.
+    /// The number of waiting packets, integrated over the window, in packet nanoseconds.
     pub waiting_area: u64,
     /// Most packets waiting within the window.
     pub waiting_max: u64,
@@ -135,7 +135,7 @@ pub struct FrameCount {
     pub buffer: u8,
     /// The reason.
     pub cause: SendCause,
-    /// How many.
+    /// The number of frames.
     pub frames: u64,
     /// Their bytes on the link.
     pub bytes: u64,
@@ -157,7 +157,7 @@ impl PortOutcome {
         count.packets += packets;
     }
 
-    /// Frames, bytes and packets of all frames that `wanted` names.
+    /// Returns frames, bytes and packets of all frames that `wanted` selects.
     pub fn frames_where(&self, wanted: impl Fn(&FrameCount) -> bool) -> (u64, u64, u64) {
         self.frames
             .iter()
@@ -167,7 +167,8 @@ impl PortOutcome {
 }
 
 impl Outcome {
-    /// All single numbers, by name. What has no value (the mean of nothing) is left out.
+    /// Returns all single numbers, by name. Numbers without a value (the mean of nothing) are left
+    /// out.
     ///
     /// For a group G: `G.sent`, `G.delivered`, `G.dropped`, `G.discard` (dropped / sent),
     /// `G.delay_mean_s`, `G.delay_min_s`, `G.delay_max_s`, `G.goodput_bps`, `G.late`,

@@ -1,4 +1,4 @@
-//! What is simulated: the network, its traffic, and when to look.
+//! The input of a simulation: the network, its traffic, and the measurement window.
 
 use dwell_base::Rate;
 use dwell_policy::PortConfig;
@@ -11,24 +11,24 @@ pub struct Plan {
     pub nodes: Vec<String>,
     /// Links, each in one direction.
     pub links: Vec<Link>,
-    /// What statistics are kept apart for, for instance "target" and "cross".
+    /// The groups that statistics are kept for, for instance "target" and "cross".
     pub groups: Vec<Group>,
     /// Flows; each belongs to a group.
     pub flows: Vec<Flow>,
-    /// When to look.
+    /// The measurement window.
     pub window: Window,
     /// The width of a bin of the time lines, in nanoseconds; none are kept without.
     pub bin_ns: Option<u64>,
-    /// Verify every port's invariants after each event; slow.
+    /// Verifies every port's invariants after each event; slow.
     pub check_invariants: bool,
 }
 
 impl Plan {
-    /// Whether it can be run, as [`World::new`](crate::world::World::new) sees it, but the
-    /// configurations of its ports.
+    /// Checks that the plan can be run, as [`World::new`](crate::world::World::new) does, except
+    /// for the configurations of its ports.
     ///
     /// # Errors
-    /// What makes it impossible.
+    /// Returns the first reason why it can't be run.
     pub fn check(&self) -> Result<(), PlanError> {
         crate::world::check(self)
     }
@@ -51,7 +51,7 @@ pub struct Link {
     pub frame_ns_min: u64,
     /// The queue in front.
     pub queue: Queue,
-    /// Packets travel here in their original size: the node opens what was compressed before.
+    /// True if packets travel here in their original size: the node decompresses them before.
     pub restored: bool,
 }
 
@@ -60,13 +60,13 @@ pub struct Link {
 pub enum Queue {
     /// First in, first out, without a limit.
     Unlimited,
-    /// First in, first out; what finds it full is dropped.
+    /// First in, first out; a packet that finds the queue full is dropped.
     DropTail(DropTail),
     /// The decision core.
     Port(Box<PortPlan>),
 }
 
-/// The limits of a drop-tail queue. What is on the wire does not count.
+/// The limits of a drop-tail queue. The packet on the wire does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropTail {
     /// ns-2's rule: a packet is dropped if the packets waiting and itself would reach this
@@ -76,40 +76,40 @@ pub struct DropTail {
     pub bytes: Option<u64>,
 }
 
-/// A relay's output port, and what compressing costs there.
+/// A relay's output port, and the cost of compressing there.
 #[derive(Clone, Debug)]
 pub struct PortPlan {
     /// The port.
     pub config: PortConfig,
-    /// What compressing brings and costs.
+    /// The gain and the cost of compressing.
     pub compress: CompressionModel,
     /// A unit compressed here that is lost further on comes back to the queue after this time;
     /// without one it stays lost.
     pub resend_after_ns: Option<u64>,
 }
 
-/// What compressing brings and costs.
+/// The gain and the cost of compressing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CompressionModel {
-    /// The same for every unit, as the papers have it.
+    /// The same ratio and time for every unit, as in the papers.
     Constant {
         /// Compressed / original.
         ratio: f64,
         /// Nanoseconds for a unit.
         time_ns: u64,
     },
-    /// By class of flow, each with a distribution.
+    /// Ratios and times by class of flow, each with a distribution of ratios.
     PerClass(Vec<CompressionClass>),
-    /// By size, as measured.
+    /// Ratios and times by size, as measured.
     Measured(Vec<CompressionSample>),
 }
 
-/// How units of one flow class fare being compressed.
+/// The ratio and the time of units of one flow class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompressionClass {
     /// The group of flows that it is about.
     pub group: usize,
-    /// Ratios are uniform between these.
+    /// Ratios are distributed uniformly between these.
     pub ratio: (f64, f64),
     /// Fixed nanoseconds for a unit.
     pub unit_ns: u64,
@@ -133,7 +133,7 @@ pub struct CompressionSample {
 pub struct Group {
     /// Its name in results.
     pub name: String,
-    /// The acceptable waiting time at ports: what waits longer is late. Zero: nothing is late.
+    /// The acceptable waiting time at ports: packets that wait longer are late. Zero: none is late.
     pub wait_ns_max: u64,
 }
 
@@ -142,23 +142,23 @@ pub struct Group {
 pub struct Flow {
     /// Index of its group.
     pub group: usize,
-    /// Indices of the links on its way.
+    /// Indices of the links on its path.
     pub route: Vec<usize>,
-    /// Indices of the links of its acknowledgements' way; empty but for TCP.
+    /// Indices of the links on its acknowledgements' path; empty but for TCP.
     pub back: Vec<usize>,
-    /// How long a port may hold its packets back, in nanoseconds.
-    pub hold_ns: u64,
+    /// The longest time that a port may hold its packets back, in nanoseconds.
+    pub max_wait_ns: u64,
     /// Its egress edge, for schemes that gather by it.
     pub edge: u64,
     /// Its service (destination and port), for schemes that gather by it.
     pub service: u64,
     /// Its pair of hosts, for schemes that gather by it.
     pub hosts: u64,
-    /// What it sends.
+    /// The source of its packets.
     pub traffic: Traffic,
 }
 
-/// What a flow sends.
+/// A source of packets.
 #[derive(Clone, Debug)]
 pub enum Traffic {
     /// Bursts and pauses: ns-2's exponential source.
@@ -167,7 +167,7 @@ pub enum Traffic {
     Poisson {
         /// Size of a packet.
         packet_bytes: u32,
-        /// From each of these times on (ns), that many bits per second (zero: none), rising.
+        /// Times (ns), rising, each with the rate from then on in bits per second (zero: none).
         steps: Vec<(u64, f64)>,
     },
     /// Packets at equal distances.
@@ -176,7 +176,7 @@ pub enum Traffic {
         packet_bytes: u32,
         /// Bits per second.
         rate: Rate,
-        /// When the first one is sent.
+        /// The time at which the first one is sent.
         start_ns: u64,
     },
     /// Packets as recorded: time and size, in order of time.
@@ -185,10 +185,10 @@ pub enum Traffic {
     Tcp(crate::tcp::TcpConfig, TcpStart),
 }
 
-/// When a connection begins.
+/// The time at which a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpStart {
-    /// Uniformly between these times.
+    /// A time drawn uniformly between these.
     pub between_ns: (u64, u64),
 }
 
@@ -203,11 +203,11 @@ pub struct OnOff {
     pub on_ns: f64,
     /// Mean length of a pause.
     pub off_ns: f64,
-    /// Whose random numbers.
+    /// The source of its random numbers.
     pub random: RandomSource,
 }
 
-/// Where a source's random numbers come from.
+/// The source of a traffic source's random numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RandomSource {
     /// A stream of our own for each flow.
@@ -215,19 +215,20 @@ pub enum RandomSource {
     Own,
     /// ns-2's generator, stream by number, to compare packet by packet.
     Ns2 {
-        /// Which of its streams.
+        /// The number of the stream.
         stream: u64,
     },
 }
 
-/// When to look: packets sent in `[from_ns, until_ns)` count, and are followed for `drain_ns` more.
+/// The measurement window: packets sent in `[from_ns, until_ns)` count, and are followed for
+/// `drain_ns` more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The end of the warm-up.
     pub from_ns: u64,
-    /// The end of what counts.
+    /// The end of the measurement.
     pub until_ns: u64,
-    /// How long sources go on after that, for what is still on its way.
+    /// The time for which sources go on after that, so that packets in flight can arrive.
     pub drain_ns: u64,
 }
 
@@ -237,7 +238,7 @@ impl Default for Window {
     }
 }
 
-/// Why a plan can't be run.
+/// A reason why a plan can't be run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// Nothing sends.
@@ -254,7 +255,7 @@ pub enum PlanError {
     Flow {
         /// Its index.
         flow: usize,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// A port's configuration is impossible.
@@ -262,7 +263,7 @@ pub enum PlanError {
     Port {
         /// The link.
         link: String,
-        /// What is wrong.
+        /// The problem.
         source: dwell_policy::ConfigError,
     },
     /// A number that makes no sense.

@@ -1,4 +1,4 @@
-//! Sources that send whatever happens: when the next packet goes, and how large it is.
+//! Sources that do not react to the network: the time and the size of their next packets.
 
 use std::sync::Arc;
 
@@ -15,12 +15,13 @@ pub enum Source {
     Poisson(PoissonSource),
     /// Equal distances.
     Cbr(CbrSource),
-    /// As recorded.
+    /// Packets as recorded.
     Trace(TraceSource),
 }
 
 impl Source {
-    /// The source for `traffic`, with random numbers of its own; none for TCP, which reacts.
+    /// Returns the source for `traffic`, with random numbers of its own; none for TCP, which
+    /// reacts.
     pub fn new(traffic: &Traffic, seed: u64, stream: u64) -> Option<Self> {
         Some(match traffic {
             Traffic::OnOff(config) => Self::OnOff(OnOffSource::new(*config, seed, stream)),
@@ -44,7 +45,7 @@ impl Source {
         })
     }
 
-    /// The next packet: when, and how many bytes. `None` once there are no more.
+    /// Returns the next packet: its time and its size in bytes. `None` once there are no more.
     #[inline]
     pub fn next_packet(&mut self) -> Option<(u64, u32)> {
         match self {
@@ -139,7 +140,7 @@ impl PoissonSource {
                     return Some((at_ns as u64, self.packet_bytes));
                 }
             }
-            // A Poisson process has no memory: it begins again at the step.
+            // A Poisson process has no memory: it restarts at the step.
             if until_ns == f64::INFINITY {
                 return None;
             }

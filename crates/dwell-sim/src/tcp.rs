@@ -1,9 +1,9 @@
 //! TCP endpoints without a network: a [`Sender`] and a [`Receiver`] that take events with
 //! the time at which they happened, and say what to send.
 //!
-//! Sequence numbers count packets of one size, as in ns-2: a segment is one packet. After
-//! each event the driver drains [`Sender::next_segment`], and looks at [`Sender::deadline`]
-//! for when to call [`Sender::on_timer`].
+//! Sequence numbers count packets of one size, as in ns-2: a segment is one packet. After each
+//! event the driver drains [`Sender::next_segment`], and calls [`Sender::on_timer`] at
+//! [`Sender::deadline`].
 //!
 //! ```
 //! use dwell_sim::tcp::{Receiver, Sender, TcpConfig};

@@ -1,14 +1,14 @@
 //! A network that runs in virtual time.
 //!
-//! Every part of it that something can happen to by itself is an actor with at most one pending
-//! time in the [`Agenda`]: the transmitter and the compressor of a port, a
-//! port's timer, the head of the packets under way on a link, the units that come back after a
-//! loss, a source, a connection's timer. Of what happens at the same instant, **the end of a
-//! transmission goes before an arrival**: transmitters go first, then compresses and ports' timers,
-//! and all others after them, in an order that chance decides again for each instant.
+//! Every part of it that can cause an event is an actor with at most one pending time in the
+//! [`Agenda`]: the transmitter and the compressor of a port, a port's timer, the head of the
+//! packets in flight on a link, the units that come back after a loss, a source, a connection's
+//! timer. Of events at the same instant, **the end of a transmission goes before an arrival**:
+//! transmitters go first, then compressors and ports' timers, and all others after them, in an
+//! order that chance decides for each instant.
 //!
-//! Two shortcuts save events and change nothing: a source whose first links are its own and
-//! without limit is reported when its packet reaches the first queue that others share; and where
+//! Two shortcuts save events and change nothing. A source whose first links are its own and without
+//! limit causes an event only when its packet reaches the first queue that others share. Where
 //! nothing can happen to a packet any more, its time of arrival is computed at once.
 
 use dwell_base::Rng;
@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Plan, PlanError, Window};
 use crate::world::flow::{FlowState, Sending};
 use crate::world::link::{LinkKind, LinkState};
-use crate::world::packets::{NONE, Packet, Packets, UNCOMCOMPRESSED};
+use crate::world::packets::{NONE, Packet, Packets, UNCOMPRESSED};
 use crate::world::statistics::Statistics;
 pub(crate) use check::check;
 
@@ -50,9 +50,9 @@ pub struct World {
     rng: Rng,
     check_invariants: bool,
     events: u64,
-    /// Packets whose further way is known; kept for its storage.
+    /// Packets whose further path is known; kept for its storage.
     ahead: Vec<u32>,
-    /// Where [`World::follow`] is in time.
+    /// The time that [`World::follow`] has reached.
     now_ahead_ns: u64,
     /// The packets of a unit; kept for its storage.
     block: Vec<PacketId>,
@@ -76,7 +76,7 @@ mod stream {
 }
 
 impl World {
-    /// The world of this plan, at time zero.
+    /// Creates the world of this plan, at time zero.
     ///
     /// # Errors
     /// If the plan is impossible.
@@ -84,7 +84,7 @@ impl World {
         check(plan)?;
         let mut links = link::links(plan)?;
         let mut flows = flow::flows(plan, seed)?;
-        route::mark_known_ways(plan, &mut links);
+        route::mark_known_paths(plan, &mut links);
         let (actors, shuffled_from) = number_actors(&mut links, &mut flows);
         let mut world = Self {
             now_ns: 0,
@@ -114,7 +114,7 @@ impl World {
         self.finish()
     }
 
-    /// Runs to the end, unless `goes_on`, asked every few milliseconds, says no.
+    /// Runs to the end, unless `goes_on`, called every few milliseconds, returns false.
     pub fn run_while(mut self, goes_on: impl Fn() -> bool) -> Option<Outcome> {
         const EVENTS: usize = 1 << 15;
         while goes_on() {
@@ -125,17 +125,17 @@ impl World {
         None
     }
 
-    /// The present time, in nanoseconds since the beginning.
+    /// Returns the present time, in nanoseconds since the beginning.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Verifies every port's invariants after each event from now on, or no longer; slow.
+    /// Sets whether every port's invariants are verified after each event from now on; slow.
     pub fn check_invariants(&mut self, does: bool) {
         self.check_invariants = does;
     }
 
-    /// What every port has done so far, from the beginning, by link.
+    /// Returns the accounts of every port from the beginning, by link.
     pub fn accounts(&self) -> impl Iterator<Item = &Accounts> {
         self.links.iter().filter_map(|link| match &link.kind {
             LinkKind::Port(port) => Some(port.port.accounts()),
@@ -143,7 +143,7 @@ impl World {
         })
     }
 
-    /// Lets the next thing happen; false at the end of the run.
+    /// Processes the next event; returns false at the end of the run.
     #[inline]
     pub fn step(&mut self) -> bool {
         let (at_ns, actor) = self.agenda.next();
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// A source's packet reaches the first link that is not its own.
+    /// Handles a source's packet that reaches the first link that is not its own.
     fn source_sends(&mut self, n: u32) {
         let flow = &mut self.flows[n as usize];
         let Sending::Open(open) = &mut flow.sending else { return };
@@ -190,7 +190,7 @@ impl World {
             flow: n,
             detail: 0,
             next: NONE,
-            compressor: UNCOMCOMPRESSED,
+            compressor: UNCOMPRESSED,
             hop,
             back: false,
         });
@@ -200,12 +200,12 @@ impl World {
         self.enter_link(id);
     }
 
-    /// The packet under way that arrives now.
+    /// Handles the packet in flight that arrives now.
     fn arrived(&mut self, n: u32) {
         let link = &mut self.links[n as usize];
         let id = match &mut link.kind {
             LinkKind::Fifo(fifo) => fifo.pop(),
-            LinkKind::Port(port) => port.under_way.pop_front().map(|(_, id)| id),
+            LinkKind::Port(port) => port.in_flight.pop_front().map(|(_, id)| id),
         };
         let (pipe_actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
         self.agenda.set(pipe_actor, next_ns);
@@ -214,13 +214,13 @@ impl World {
         }
     }
 
-    /// A packet is at the end of a link: on to the next, or home.
+    /// Passes a packet at the end of a link on to the next, or to its receiver.
     fn advance(&mut self, id: u32) {
         let packet = &mut self.packets[id];
         packet.hop += 1;
         let (hop, back) = (packet.hop as usize, packet.back);
         let flow = &self.flows[packet.flow as usize];
-        if hop < flow.way(back).len() {
+        if hop < flow.path(back).len() {
             self.enter_link(id);
         } else if packet.is_compressed() {
             self.open_unit(id, Self::go_on);
@@ -229,11 +229,11 @@ impl World {
         }
     }
 
-    /// A packet comes to the queue of its next link.
+    /// Puts a packet into the queue of its next link.
     #[inline]
     fn enter_link(&mut self, id: u32) {
         let packet = &self.packets[id];
-        let n = self.flows[packet.flow as usize].way(packet.back)[packet.hop as usize];
+        let n = self.flows[packet.flow as usize].path(packet.back)[packet.hop as usize];
         let link = &self.links[n as usize];
         if link.restored && packet.is_compressed() {
             self.open_unit(id, Self::go_on);
@@ -249,7 +249,7 @@ impl World {
         let link = &mut self.links[n as usize];
         let transmission_ns = link.transmission_ns(u64::from(bytes));
         let LinkKind::Fifo(fifo) = &mut link.kind else { return };
-        if link.way_is_known {
+        if link.path_is_known {
             let at_ns = fifo.pass(now_ns, transmission_ns);
             return self.go_ahead(id, at_ns);
         }
@@ -276,14 +276,14 @@ impl World {
         loop {
             let packet = &mut self.packets[id];
             let flow = &self.flows[packet.flow as usize];
-            let next = flow.way(packet.back).get(packet.hop as usize).copied();
+            let next = flow.path(packet.back).get(packet.hop as usize).copied();
             let restored = next.is_none_or(|n| self.links[n as usize].restored);
             if restored && packet.is_compressed() {
                 if packet.next != NONE {
                     return self.follow_each(id, at_ns);
                 }
                 packet.bytes = packet.original_bytes;
-                packet.compressor = UNCOMCOMPRESSED;
+                packet.compressor = UNCOMPRESSED;
             }
             let Some(n) = next else {
                 let group = flow.group;
@@ -308,17 +308,18 @@ impl World {
         self.open_unit(first, |world, id| world.follow(id, world.now_ahead_ns));
     }
 
-    /// A packet out of a unit that was opened: on, or home. The units' packets part here.
+    /// Passes a packet out of a decompressed unit on, or to its receiver. The unit's packets part
+    /// here.
     fn go_on(&mut self, id: u32) {
         let packet = &self.packets[id];
-        let way = self.flows[packet.flow as usize].way(packet.back);
-        match usize::from(packet.hop) < way.len() {
+        let path = self.flows[packet.flow as usize].path(packet.back);
+        match usize::from(packet.hop) < path.len() {
             true => self.enter_link(id),
             false => self.come_home(id),
         }
     }
 
-    /// A packet is at the end of its way.
+    /// Handles a packet at the end of its path.
     fn come_home(&mut self, id: u32) {
         let packet = self.packets.remove(id);
         let group = self.flows[packet.flow as usize].group;
@@ -331,7 +332,7 @@ impl World {
         }
     }
 
-    /// Opens a compressed unit, and gives each of its packets to `then`.
+    /// Decompresses a unit, and gives each of its packets to `then`.
     fn open_unit(&mut self, first: u32, then: fn(&mut Self, u32)) {
         let has_followers = self.packets[first].next != NONE;
         let hops = if has_followers { self.hops_since_compressed(first) } else { 0 };
@@ -343,24 +344,24 @@ impl World {
                 packet.hop += hops;
             }
             packet.bytes = packet.original_bytes;
-            packet.compressor = UNCOMCOMPRESSED;
+            packet.compressor = UNCOMPRESSED;
             packet.next = NONE;
             then(self, id);
             id = next;
         }
     }
 
-    /// How many links a unit has gone since its compression.
+    /// Returns the number of links that a unit has passed since its compression.
     fn hops_since_compressed(&self, first: u32) -> u8 {
         let packet = &self.packets[first];
-        let way = self.flows[packet.flow as usize].way(packet.back);
-        // The last time that it was there, should its way lead there twice.
-        let gone = &way[..usize::from(packet.hop)];
+        let path = self.flows[packet.flow as usize].path(packet.back);
+        // The last time that it was there, should its path lead there twice.
+        let gone = &path[..usize::from(packet.hop)];
         let compressed_at = gone.iter().rposition(|&n| n == u32::from(packet.compressor));
         packet.hop - compressed_at.map_or(packet.hop, |at| at as u8)
     }
 
-    /// A queue was full: the packet is gone, unless it is a unit that comes back.
+    /// Handles a packet that met a full queue: it is lost, unless it is a unit that comes back.
     fn lose(&mut self, id: u32) {
         let packet = &self.packets[id];
         if packet.is_compressed() && self.comes_back(id) {
@@ -394,11 +395,11 @@ impl World {
         }
         let statistics = &self.statistics;
         let acks = self.acks.live();
-        let data_under_way = self.packets.live() - acks + on_own_links + statistics.ahead_at_end;
+        let data_in_flight = self.packets.live() - acks + on_own_links + statistics.ahead_at_end;
         assert_eq!(
             statistics.source_packets,
-            statistics.delivered + statistics.dropped + data_under_way,
-            "packets sent = delivered + dropped + under way"
+            statistics.delivered + statistics.dropped + data_in_flight,
+            "packets sent = delivered + dropped + in flight"
         );
         let window = self.window;
         Outcome {
@@ -419,7 +420,7 @@ impl World {
     }
 }
 
-/// Gives each actor its number, and tells from which one on chance decides ties.
+/// Gives each actor its number, and returns the first number from which on chance decides ties.
 fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Vec<Actor>, usize) {
     let mut actors = Vec::new();
     let mut number = |actor| {
@@ -439,7 +440,7 @@ fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Vec<Actor
         }
     }
     for (n, link) in links.iter_mut().enumerate() {
-        if !link.way_is_known {
+        if !link.path_is_known {
             link.pipe_actor = number(Actor::Pipe(n as u32));
         }
         if let LinkKind::Port(port) = &mut link.kind {

@@ -1,4 +1,4 @@
-//! A little of what `./x validate` does, with records that ns-2.35 once wrote: it needs no ns-2.
+//! A small part of `./x validate`, with stored records of ns-2.35: it needs no ns-2.
 //!
 //! ```text
 //! ns validate/parking.tcl n=4 seed=1 seconds=0.006 limit=2 peak=61Mb \

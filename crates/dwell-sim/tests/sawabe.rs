@@ -1,8 +1,8 @@
 //! The ingress edge of Sawabe et al., "Efficient QoS-aware packet chunking scheme for machine to
 //! machine cloud services", section 5: three classes of packets, one link of 10 Gbit/s.
 //!
-//! The core itself is held to the paper's tables in its own crate; this is about the world
-//! around it.
+//! The core itself is tested against the paper's tables in its own crate; these tests are about the
+//! world around it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -38,7 +38,7 @@ fn edge(queue: Queue, loads: [f64; 3], until_ns: u64) -> Plan {
             group: plan.groups.len() - 1,
             route: vec![0],
             back: Vec::new(),
-            hold_ns: wait_ns,
+            max_wait_ns: wait_ns,
             edge: 0,
             service: 0,
             hosts: 0,

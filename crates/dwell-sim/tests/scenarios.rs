@@ -12,11 +12,11 @@ use dwell_sim::{World, library};
 const MILLI_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1000 * MILLI_NS;
 
-/// Enough for compresses to come out and timers to end; every event verifies whole queues.
+/// Enough for compressions to end and timers to expire; every event verifies whole queues.
 const EVENTS: usize = 4000;
 
-/// When something is going on: connections fill the queues, an overload has begun, and elsewhere
-/// the first packets are through.
+/// Returns the time from which a plan is busy: connections fill the queues, an overload has begun,
+/// and elsewhere the first packets are through.
 fn busy_from_ns(plan: &Plan) -> u64 {
     match &plan.flows[0].traffic {
         Traffic::Tcp(..) => 5 * SECOND_NS,
@@ -28,7 +28,7 @@ fn busy_from_ns(plan: &Plan) -> u64 {
     }
 }
 
-/// What ports have done: units compressed, and frames sent.
+/// Returns the sums of the ports: units compressed, and frames sent.
 fn done(world: &World) -> (u64, u64) {
     let sum = |(units, frames), port: &Accounts| {
         (units + port.compress.compressions, frames + port.frames)
@@ -43,7 +43,7 @@ fn has_port(plan: &Plan, wanted: impl Fn(CompressWhen, Trigger) -> bool) -> bool
     })
 }
 
-/// Steps through a busy part of a run, and tells how many units were compressed in it.
+/// Steps through a busy part of a run, and returns the number of units compressed in it.
 fn step_through(plan: &Plan, name: &str) -> u64 {
     let mut world = World::new(plan, 1).unwrap();
     let busy_ns = busy_from_ns(plan);
@@ -70,7 +70,7 @@ fn invariants_hold_after_every_event_of_every_scenario() {
         let (mut compressions, mut units) = (false, 0);
         for point in &scenario.points {
             let mut plan = point.plan.clone();
-            // Long enough, whatever the scenario looks at.
+            // Long enough for the busy part, whatever the scenario's window is.
             let until_ns = busy_from_ns(&plan) + 10 * SECOND_NS;
             plan.window = Window { from_ns: 0, until_ns, drain_ns: 0 };
             plan.bin_ns = None;

@@ -73,7 +73,7 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
         group,
         route,
         back: Vec::new(),
-        hold_ns: 0,
+        max_wait_ns: 0,
         edge: 0,
         service: 0,
         hosts: 0,

@@ -1,8 +1,7 @@
 //! The sender and receiver against ns-2.35, packet by packet: the network of
-//! `validate/tcp/trace.tcl` is built again here, and must send and drop the same packets in
-//! the same microseconds as the traces beside that script say. The senders by the RFCs go
-//! through the same network, where they must fill the link and send again what was dropped, and
-//! nothing else.
+//! `validate/tcp/trace.tcl` is rebuilt here, and must send and drop the same packets in the same
+//! microseconds as the traces beside that script say. The senders by the RFCs go through the same
+//! network, where they must fill the link and retransmit the dropped packets, and nothing else.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +10,7 @@ mod dumbbell;
 use dumbbell::{BOTTLENECK_US_PER_BYTE, Dumbbell, Event, Flow};
 use dwell_sim::tcp::{Flavour, Sender};
 
-/// A trace that ns-2 made, as far as it is kept.
+/// The stored part of a trace of ns-2.
 #[derive(Debug, Default)]
 struct Trace {
     limit: usize,
@@ -24,14 +23,14 @@ struct Trace {
     ends: Vec<End>,
 }
 
-/// How a sender was left.
+/// The final state of a sender.
 #[derive(Debug, PartialEq)]
 struct End {
     segments: u64,
     retransmissions: u64,
     timeouts: u64,
     acked: u64,
-    /// In packets, with the six digits that ns-2 tells.
+    /// The window in packets, with the six digits of ns-2's output.
     window: String,
     threshold: u64,
 }
@@ -137,15 +136,15 @@ const FLAVOURS: [Flavour; 3] = [Flavour::Sack1, Flavour::NewReno, Flavour::Cubic
 const CAPACITY: u64 = 60_000_000 / (1003 * BOTTLENECK_US_PER_BYTE);
 
 #[test]
-fn every_flavour_fills_the_link_and_sends_again_what_was_dropped() {
+fn every_flavour_fills_the_link_and_retransmits_what_was_dropped() {
     for flavour in FLAVOURS {
         let (drops, senders) = minute(flavour, &[(100_000, 5_003)]);
         let (acked, counts) = (senders[0].acked(), senders[0].counts());
         assert!(acked * 100 > CAPACITY * 99, "{flavour:?} {acked}");
         assert!(drops < acked / 100 && counts.timeouts <= 1, "{flavour:?} {drops} {counts:?}");
-        // What was dropped at the end was not missed yet.
-        let again = counts.retransmissions;
-        assert!(again <= drops && drops <= again + 3, "{flavour:?} {drops} {again}");
+        // Packets dropped at the end were not missed yet.
+        let resent = counts.retransmissions;
+        assert!(resent <= drops && drops <= resent + 3, "{flavour:?} {drops} {resent}");
     }
 }
 

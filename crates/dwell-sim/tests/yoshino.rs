@@ -91,7 +91,7 @@ fn dumbbell(flows: usize, scheme: Option<(Scheme, f64)>) -> Plan {
             group: 0,
             route: vec![access.0, up.0, over, down.0, leave.0],
             back: vec![leave.1, down.1, over_back, up.1, access.1],
-            hold_ns: 0,
+            max_wait_ns: 0,
             edge: (k / 3 % 3) as u64,
             service: k as u64,
             hosts: k as u64,

@@ -1,11 +1,11 @@
-//! What there is in a capture, and what compressing would make of it.
+//! The contents of a capture, and the effect of compressing it.
 //!
-//! Two halves work on a capture. [`Accounts`] sees every packet in order and costs little: who
-//! sends what, in what sizes, when. [`Analyzer`] takes packets in [`Batch`]es and really compresses
-//! them; batches don't depend on each other, so that any number of threads may each take some.
-//! What both find is an [`Analysis`], and analyses add up ([`Analysis::merge`]) to the same sums
-//! whatever was done where and in which order; exactly so while no table was full, as what is
-//! distinguished of more pairs or flows than there is room for depends on which came first.
+//! Two halves work on a capture. [`Accounts`] sees every packet in order and costs little: hosts,
+//! sizes, times. [`Analyzer`] takes packets in [`Batch`]es and really compresses them; batches
+//! don't depend on each other, so that any number of threads may each take some. Both give an
+//! [`Analysis`], and analyses add up ([`Analysis::merge`]) to the same sums, whatever was done
+//! where and in which order. The sums are exact while no table was full: beyond that, the
+//! distinguished pairs and flows depend on the order.
 
 mod accounts;
 mod batch;
@@ -40,7 +40,7 @@ pub use pairs::{CodecSums, PAIRS_MAX, Pair, PairSums, Pairs};
 pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, SizeSums, Sums};
 pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};
 
-/// What is compressed of a packet.
+/// The part of a packet that is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Over {
@@ -48,7 +48,7 @@ pub enum Over {
     /// packet").
     #[default]
     Packet,
-    /// What is behind the headers of IP and of TCP or UDP.
+    /// The payload behind the headers of IP and of TCP or UDP.
     Payload,
 }
 
@@ -73,15 +73,15 @@ impl FromStr for Over {
     }
 }
 
-/// What is to be found out. Only analyses with the same settings add up.
+/// The settings of an analysis. Only analyses with the same settings add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What is compressed of a packet.
+    /// The part of a packet that is compressed.
     pub over: Over,
     /// The codecs to measure; the first one makes the exception list. None for accounts only.
     pub codecs: Vec<CodecSpec>,
     /// The codec to measure blocks with; none for no blocks.
     pub block_codec: Option<CodecSpec>,
-    /// How long packets would wait for links of these rates.
+    /// The rates of the links that packets would wait for.
     pub rates: Vec<Rate>,
 }

@@ -1,7 +1,7 @@
 //! Reading captures: pcap and pcapng, plain or compressed, from a stream, in bounded memory.
 //!
-//! The two formats are few and small, and most of this module is about what a library would have
-//! to leave to us anyway: what is reported of damage, and how much memory a lying length may take.
+//! The two formats are small, and most of this module is about matters that a library would have to
+//! leave to us anyway: the reports of damage, and the memory that a false length may take.
 
 mod buffer;
 mod pcap;
@@ -31,29 +31,29 @@ pub struct LinkType(pub u16);
 /// A packet of a capture; its bytes are borrowed from the reader until the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'c> {
-    /// When it was seen, in nanoseconds since 1970. None if the format doesn't tell (pcapng's
-    /// simple packets), or tells a time that can't be shown so.
+    /// The time at which it was seen, in nanoseconds since 1970. None if the format doesn't say
+    /// (pcapng's simple packets), or if the time can't be shown so.
     pub timestamp_ns: Option<u64>,
-    /// What kind of frame it is.
+    /// The kind of frame.
     pub link: LinkType,
-    /// What was captured of it; perhaps only the beginning.
+    /// The captured bytes; perhaps only the beginning of the packet.
     pub data: &'c [u8],
-    /// How long it was on the wire, in bytes.
+    /// Its length on the wire, in bytes.
     pub wire_len: u32,
-    /// Which way it went at the interface that captured it, if the capture says so.
+    /// The direction of the packet at the interface that captured it, if the capture says so.
     pub mark: Option<Mark>,
 }
 
 /// The direction of a packet at the interface that captured it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// It came in.
+    /// The packet came in.
     In,
-    /// It went out.
+    /// The packet went out.
     Out,
 }
 
-/// How the packets are stored.
+/// The format in which the packets are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// libpcap's, and its variants.
@@ -62,7 +62,7 @@ pub enum Format {
     Pcapng,
 }
 
-/// Why bytes can't be read as a capture at all.
+/// A reason why bytes can't be read as a capture at all.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// They can't even be read.
@@ -74,10 +74,10 @@ pub enum OpenError {
     /// They end within the header.
     #[error("it ends within its header")]
     Cut,
-    /// They begin like nothing that we know.
+    /// They begin like no known format.
     #[error("it is no capture: it begins with {0:02x?}, which is neither pcap nor pcapng")]
     Unknown([u8; 4]),
-    /// It is packed with something that is not read here: the name, and what unpacks it.
+    /// It is packed in a format that is not read here: the name, and the program that unpacks it.
     #[error("it is packed with {0}, which is not read here: unpack it with `{1}` first")]
     Packed(&'static str, &'static str),
     /// It is a capture of a kind that is not read here.
@@ -88,16 +88,16 @@ pub enum OpenError {
     Version(u16, u16),
 }
 
-/// What broke a capture off, and where. Everything before it is good.
+/// The damage that ended a capture, and its place. Everything before it is good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// Where the record or block begins that is broken, in bytes of the unpacked capture.
+    /// The position of the damaged record or block, in bytes of the unpacked capture.
     pub at_byte: u64,
-    /// What is wrong with it.
+    /// The damage.
     pub what: Damage,
 }
 
-/// What can be wrong with a record or a block.
+/// A kind of damage of a record or a block.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Damage {
     /// The capture ends within it.
@@ -115,10 +115,10 @@ pub enum Damage {
     /// A packet of pcapng is of an interface that was not described.
     #[error("a packet is of interface {0}, which was not described")]
     Interface(u32),
-    /// More interfaces than we keep.
+    /// More interfaces than are kept.
     #[error("it has more than {INTERFACES_MAX} interfaces")]
     Interfaces,
-    /// In the middle of it a section begins that can't be read.
+    /// A section in the middle of the capture can't be read.
     #[error("a section begins that can't be read")]
     Section,
 }
@@ -159,12 +159,11 @@ enum Reader {
 }
 
 impl<R: Read> Capture<R> {
-    /// Reads the header; gzip, zstd, bzip2 and xz are unpacked on the way. Buffers are ours, so that a
-    /// plain file will do as `source`.
+    /// Reads the header; gzip, zstd, bzip2 and xz are unpacked automatically. The reader has its
+    /// own buffers, so that a plain file will do as `source`.
     ///
     /// # Errors
-    /// If this is no capture. What is wrong behind the header is reported by
-    /// [`trouble`](Self::trouble).
+    /// If this is no capture. Damage behind the header is reported by [`trouble`](Self::trouble).
     pub fn open(source: R) -> Result<Self, OpenError> {
         let mut buffer = Buffer::new(Unpacked::new(source)?);
         if let Some(error) = buffer.peek(8).and_then(refused) {
@@ -215,12 +214,12 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// What broke it off; known when there are no more packets.
+    /// Returns the damage that ended the capture; known when there are no more packets.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
-    /// How the packets are stored.
+    /// Returns the format in which the packets are stored.
     pub fn format(&self) -> Format {
         match self.reader {
             Reader::Pcap(_) => Format::Pcap,
@@ -228,13 +227,13 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// How many bytes of the unpacked capture were read.
+    /// Returns the number of bytes read of the unpacked capture.
     pub fn position(&self) -> u64 {
         self.buffer.position()
     }
 }
 
-/// What is known to be something else than a capture that is read here, by its first bytes.
+/// Returns an error if the first bytes are known to be those of another format.
 fn refused(head: &[u8]) -> Option<OpenError> {
     const PACKED: [(&[u8], &str, &str); 5] = [
         (b"PK\x03\x04", "zip", "unzip"),
@@ -257,11 +256,12 @@ struct Found {
     wire_len: u32,
     mark: Option<Mark>,
     data_len: usize,
-    /// Bytes between the end of the packet's and what is read next.
+    /// The number of bytes between the end of the packet and the next read.
     behind: usize,
 }
 
-/// Why there is no next packet; at the beginning of this call's record unless set otherwise.
+/// The reason why there is no next packet; at the beginning of this call's record unless set
+/// otherwise.
 struct Broken {
     at_byte: Option<u64>,
     what: Damage,
@@ -273,7 +273,7 @@ impl From<Damage> for Broken {
     }
 }
 
-/// Fields in the byte order of whoever wrote them.
+/// The byte order of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Big,

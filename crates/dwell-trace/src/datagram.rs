@@ -11,11 +11,11 @@ const V6_HEADER_BYTES: usize = 40;
 /// An IP packet as it was captured, without the frame around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'c> {
-    /// What its headers say. `total_len` is the length on the wire, also if the header says 0,
-    /// as it does if the network card was to cut the packet.
+    /// The contents of its headers. `total_len` is the length on the wire, also if the header says
+    /// 0, as it does if the network card was to cut the packet.
     pub info: PacketInfo,
-    /// Its bytes, as far as they were captured, without padding. At most 64 KiB and 40 bytes,
-    /// except of those whose header says 0.
+    /// Its captured bytes, without padding. At most 64 KiB and 40 bytes, except of those whose
+    /// header says 0.
     pub bytes: &'c [u8],
 }
 
@@ -23,7 +23,7 @@ impl<'c> Datagram<'c> {
     /// Finds it in a frame. `seed` is that of the flow's hash ([`PacketInfo::parse`]).
     ///
     /// # Errors
-    /// What the frame is instead.
+    /// The kind of frame if it holds no IP packet.
     #[inline]
     pub fn find(packet: &Packet<'c>, seed: u64) -> Result<Self, NotIp> {
         let rest = ip_packet(packet.link, packet.data)?;
@@ -35,20 +35,20 @@ impl<'c> Datagram<'c> {
         Self::of_head(packet, rest, seed)
     }
 
-    /// All of it was captured.
+    /// Returns true if all of it was captured.
     pub fn is_whole(&self) -> bool {
         self.bytes.len() == self.info.total_len
     }
 
-    /// Not all there, or of a length that only the frame knows.
+    /// Parses a packet that is cut off, or whose length only the frame knows.
     #[cold]
     fn of_head(packet: &Packet<'c>, rest: &'c [u8], seed: u64) -> Result<Self, NotIp> {
-        // How long it would be if it filled its frame.
+        // Its length if it filled its frame.
         let before = packet.data.len() - rest.len();
         let on_wire = (packet.wire_len as usize).saturating_sub(before).max(rest.len());
         match rest {
-            // The length of IPv4 is 0 if it was left to the network card; IPv6's also if an
-            // option tells it.
+            // The length of IPv4 is 0 if it was left to the network card; IPv6's also if an option
+            // has it.
             [first, _, 0, 0, ..] if first >> 4 == 4 => Self::unmeasured_v4(rest, on_wire, seed),
             _ => {
                 let mut info = PacketInfo::parse_head(rest, seed).map_err(|_| NotIp::Broken)?;

@@ -1,11 +1,11 @@
-//! What tells whether two captures are the same one.
+//! Fingerprints of captures, to recognize the same one.
 
 use std::fmt;
 
 use crate::capture::Packet;
 
 /// A hash of all frames of a capture: their times, lengths and last bytes, in their order. Captures
-/// that differ have different ones but for chance; nobody is kept out by it.
+/// that differ have different ones except by chance; it is no protection against an attacker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     hash: u64,
@@ -13,7 +13,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The next frame.
+    /// Adds the next frame.
     #[inline]
     pub fn see(&mut self, packet: &Packet<'_>) {
         let end = packet.data.last_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -24,7 +24,7 @@ impl Fingerprint {
         self.frames += 1;
     }
 
-    /// Frames that were seen.
+    /// Returns the number of frames seen.
     pub fn frames(&self) -> u64 {
         self.frames
     }

@@ -1,8 +1,8 @@
-//! What captures of real traffic tell: would it help to compress the packets of this link?
+//! Analysis of captures of real traffic: would it help to compress the packets of this link?
 //!
 //! [`Capture`] reads packets from anything that is [`std::io::Read`], [`Datagram`] finds the IP
-//! packet in a frame. Whatever the bytes are, nothing panics, memory is bounded, and what was
-//! readable before something broke is handed out with a word on what broke and where.
+//! packet in a frame. Whatever the bytes are, nothing panics, memory is bounded, and everything
+//! before a damage is handed out, with a report of the damage and its place.
 //!
 //! This crate knows nothing about files, threads, clocks or terminals.
 

@@ -1,13 +1,13 @@
-//! Where the IP packet is in a frame of a link.
+//! Finds the IP packet in a frame of a link.
 
 use thiserror::Error;
 
 use crate::capture::LinkType;
 
-/// Why a frame is not measured. Each reason is worth a counter of its own.
+/// A reason why a frame is not measured. Each reason is worth a counter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum NotIp {
-    /// We don't know how this link's frames are made.
+    /// The format of this link's frames is not known.
     #[error("link type {link} is not known here", link = .0.0)]
     Link(LinkType),
     /// Another protocol, by its EtherType.
@@ -22,7 +22,7 @@ pub enum NotIp {
     /// A frame of IEEE 802.2 or 802.3 that is not of IP (spanning tree, for instance).
     #[error("IEEE 802.2 frame")]
     Llc,
-    /// Wireless LAN's own business.
+    /// A management or control frame of a wireless LAN.
     #[error("802.11 management or control frame")]
     Wireless,
     /// A wireless frame whose payload is encrypted.
@@ -46,21 +46,21 @@ const QINQ: u16 = 0x88a8;
 const QINQ_OLD: [u16; 3] = [0x9100, 0x9200, 0x9300];
 const MPLS: [u16; 2] = [0x8847, 0x8848];
 const PPPOE: u16 = 0x8864;
-/// Below it is the length of an IEEE 802.3 frame.
+/// The smallest EtherType: below it is the length of an IEEE 802.3 frame.
 const ETHERTYPE_MIN: u16 = 0x0600;
-/// Tags, labels and the like followed before we give up.
+/// The largest number of tags, labels and the like that are followed.
 const TAGS_MAX: usize = 16;
-/// Frames within frames followed before we give up. Each costs stack, and a hostile frame could
-/// hold thousands.
+/// The largest number of frames within frames that are followed. Each costs stack, and a hostile
+/// frame could hold thousands.
 const FRAMES_MAX: usize = 8;
 
-/// The IP packet in a frame: from its first byte to the end of the frame, which may be behind
-/// the packet's end (padding) or before it (a captured beginning).
+/// Returns the IP packet in a frame: from its first byte to the end of the frame, which may be
+/// behind the packet's end (padding) or before it (a captured beginning).
 ///
-/// GRE, VXLAN and other tunnels are left closed: what is found is what a router sees.
+/// GRE, VXLAN and other tunnels are left closed: the result is the packet that a router sees.
 ///
 /// # Errors
-/// What the frame is instead.
+/// The kind of frame if it holds no IP packet.
 #[inline]
 pub fn ip_packet(link: LinkType, frame: &[u8]) -> Result<&[u8], NotIp> {
     match link.0 {
@@ -68,7 +68,7 @@ pub fn ip_packet(link: LinkType, frame: &[u8]) -> Result<&[u8], NotIp> {
         1 => by_ethertype(frame.get(12..).ok_or(NotIp::Cut)?),
         // RAW, as different systems number it; IPV4, IPV6.
         12 | 14 | 101 | 228 | 229 => Ok(frame),
-        // NULL, in the byte order of whoever captured; LOOP.
+        // NULL, in the byte order of the capturing host; LOOP.
         0 | 108 => loopback(frame),
         // LINUX_SLL, LINUX_SLL2.
         113 => by_ethertype(frame.get(14..).ok_or(NotIp::Cut)?),
@@ -88,14 +88,14 @@ pub fn ip_packet(link: LinkType, frame: &[u8]) -> Result<&[u8], NotIp> {
     }
 }
 
-/// From an EtherType on, of a frame that is in no other.
+/// Finds the packet from an EtherType on, of a frame that is in no other.
 #[inline]
 fn by_ethertype(rest: &[u8]) -> Result<&[u8], NotIp> {
     nested(rest, FRAMES_MAX)
 }
 
-/// From an EtherType on. `frames` may yet be within each other: all that calls itself comes by
-/// here.
+/// Finds the packet from an EtherType on. `frames` may yet be within each other: every recursion
+/// passes through here.
 #[inline]
 fn nested(mut rest: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     let frames = frames.checked_sub(1).ok_or(NotIp::Nested)?;
@@ -132,8 +132,8 @@ fn llc(bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     }
 }
 
-/// Labels up to the bottom of the stack; what is below is guessed by its first bits, as routers
-/// do (RFC 4928).
+/// Skips labels up to the bottom of the stack; the protocol below is guessed by its first bits, as
+/// routers do (RFC 4928).
 fn mpls(mut bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     for _ in 0..TAGS_MAX {
         let (label, rest) = bytes.split_first_chunk::<4>().ok_or(NotIp::Cut)?;
@@ -151,12 +151,12 @@ fn mpls(mut bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     Err(NotIp::Nested)
 }
 
-/// From the version of a PPPoE session's header on.
+/// Finds the packet from the version of a PPPoE session's header on.
 fn pppoe(bytes: &[u8], frames: usize) -> Result<&[u8], NotIp> {
     ppp_protocol(bytes.get(6..).ok_or(NotIp::Cut)?, frames)
 }
 
-/// With or without address and control (RFC 1662).
+/// Finds the packet with or without address and control (RFC 1662).
 fn ppp(frame: &[u8]) -> Result<&[u8], NotIp> {
     match frame {
         [0xff, 0x03, rest @ ..] => ppp_protocol(rest, FRAMES_MAX),
@@ -206,7 +206,7 @@ fn sll2(frame: &[u8]) -> Result<&[u8], NotIp> {
 /// A frame of IEEE 802.11; the header may be padded to a multiple of four bytes.
 fn wireless(frame: &[u8], is_padded: bool) -> Result<&[u8], NotIp> {
     let [control, flags] = *frame.first_chunk::<2>().ok_or(NotIp::Cut)?;
-    // Data frames that carry data.
+    // Data frames with data.
     if control & 0x0c != 0x08 || control & 0x40 != 0 {
         return Err(NotIp::Wireless);
     }

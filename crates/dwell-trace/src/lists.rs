@@ -1,4 +1,4 @@
-//! Files that a relay reads: which classes are not worth compressing, and what to expect of the
+//! Files that a relay reads: the classes that are not worth compressing, and estimates for the
 //! others. `docs/exceptions.md` describes the format.
 
 use dwell_codec::CodecSpec;
@@ -11,9 +11,9 @@ use crate::summary::{Class, Ratio, Summary};
 
 /// The format of lists, changed when older programs can't read it any more.
 pub const LISTS_SCHEMA: &str = "dwell-exceptions/1";
-/// A class with fewer packets says too little.
+/// The fewest packets of a class in a list: fewer say too little.
 pub const PACKETS_MIN: u64 = 10;
-/// The most classes of a list: what a relay remembers of its own.
+/// The most classes of a list: as many as a relay remembers of its own.
 pub const CLASSES_MAX: usize = 512;
 
 /// Exceptions and estimates.
@@ -23,12 +23,12 @@ pub struct Lists {
     pub schema: String,
     /// The codec that the exceptions are of.
     pub codec: CodecSpec,
-    /// What of a packet was compressed.
+    /// The part of the packets that was compressed.
     pub over: Over,
     /// Classes with an average ratio above 1.
     #[serde(default, rename = "exception")]
     pub exceptions: Vec<Exception>,
-    /// What was found of all others.
+    /// The estimates of all others.
     #[serde(default, rename = "estimate")]
     pub estimates: Vec<Estimate>,
 }
@@ -40,17 +40,17 @@ pub struct Exception {
     pub protocol: String,
     /// The source or the destination port.
     pub port: u16,
-    /// What the IANA calls it.
+    /// Its name in the IANA's registry.
     pub name: String,
     /// Compressed / original.
     pub ratio: f64,
-    /// In how many packets it was found.
+    /// The number of packets in which it was found.
     pub packets: u64,
-    /// How long they are together, in bytes.
+    /// Their total length, in bytes.
     pub bytes: u64,
 }
 
-/// What to expect of a class from a codec.
+/// The expected ratio and time of a class with a codec.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// `tcp`, `udp`, or the number of another IP protocol, as text.
@@ -59,20 +59,20 @@ pub struct Estimate {
     pub port: u16,
     /// The codec.
     pub codec: CodecSpec,
-    /// Compressed / original, if what is not smaller is sent as it is.
+    /// Compressed / original, with packets that don't shrink counted as they are.
     pub ratio: f64,
-    /// Mean time for a packet where this was measured, in nanoseconds.
+    /// The mean measured time for a packet, in nanoseconds.
     pub ns_per_packet: f64,
-    /// The same for a byte.
+    /// The mean measured time for a byte, in nanoseconds.
     pub ns_per_byte: f64,
-    /// In how many packets it was found.
+    /// The number of packets in which it was found.
     pub packets: u64,
 }
 
 impl Lists {
-    /// The lists of an analysis; none if it has no codecs. Only classes are in it that are the
-    /// lower port of most of their packets: higher ports are given to clients and mean something
-    /// else next time.
+    /// Returns the lists of an analysis; none if it has no codecs. They have only classes that are
+    /// the lower port of most of their packets: higher ports are given to clients and mean
+    /// something else next time.
     pub fn of(analysis: &Analysis, summary: &Summary) -> Option<Self> {
         let codec = *analysis.settings.codecs.first()?;
         let is_service = |class: &&Class| {
@@ -96,10 +96,10 @@ impl Lists {
         })
     }
 
-    /// As a file, with a word on what it is.
+    /// Returns the text of the file, with a comment at its head.
     ///
     /// # Errors
-    /// What can't be written as TOML; nothing here can't.
+    /// The error of the TOML writer; no list causes one.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let head = "# Classes of packets, as `dwell trace analyze` found them. A relay leaves the\n\
                     # exceptions alone: exceptions_file in [[peer]], see docs/exceptions.md.\n\n";
@@ -131,7 +131,7 @@ fn estimate(class: ClassKey, codec: CodecSpec, found: &Ratio) -> Option<Estimate
     })
 }
 
-/// As relays write classes: `tcp`, `udp`, and others by their numbers.
+/// Returns the name of a protocol as relays write it: `tcp`, `udp`, and others by their numbers.
 fn protocol(class: ClassKey) -> String {
     match class.protocol() {
         number @ (6 | 17) => protocol_name(number).unwrap_or_default().to_owned(),
@@ -139,7 +139,7 @@ fn protocol(class: ClassKey) -> String {
     }
 }
 
-/// No more digits than mean something.
+/// Rounds to the digits that are significant.
 fn rounded(number: f64) -> f64 {
     libm::round(number * 10_000.0) / 10_000.0
 }

@@ -1,4 +1,4 @@
-//! What the IANA calls ports and protocols.
+//! The IANA's names of ports and protocols.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -25,13 +25,13 @@ static SERVICES: LazyLock<HashMap<ClassKey, &'static str>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The name of a class in the IANA's registry of ports (`https`, `domain`); of protocols without
-/// ports, that of the protocol (`gre`). Empty if there is none.
+/// Returns the name of a class in the IANA's registry of ports (`https`, `domain`); of protocols
+/// without ports, that of the protocol (`gre`). Empty if there is none.
 pub fn class_name(class: ClassKey) -> &'static str {
     match class.protocol() {
         TCP | UDP => match (class.port(), SERVICES.get(&class)) {
             (_, Some(name)) => name,
-            // The registry says so in other words; it is where fragments are counted.
+            // The registry has another word for it; fragments are counted here.
             (0, None) => "reserved",
             (_, None) => "",
         },
@@ -39,7 +39,7 @@ pub fn class_name(class: ClassKey) -> &'static str {
     }
 }
 
-/// The name of an IP protocol, for the few that are seen: `tcp`, `gre`.
+/// Returns the name of an IP protocol, for the few that occur: `tcp`, `gre`.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         0 => "hopopt",

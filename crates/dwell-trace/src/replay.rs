@@ -1,12 +1,11 @@
-//! What schemes would make of a capture on a link: its packets as arrivals, the decision core of
+//! Replays of a capture through schemes on a link: its packets as arrivals, the decision core of
 //! the relay in virtual time, and real codecs on the real bytes.
 //!
 //! A link has a queue for each direction, so packets are distinguished by their direction
 //! ([`crate::sides`]). For each direction a [`Replay`] has a lane for each scheme, and one without
 //! dwell. All of them see the same packets at the same times; each has a [`dwell_policy::Port`], a
-//! link, and a compression of its own.
-//! Sources don't react: what TCP would have done about drops and delays is not replayed, and
-//! neither are what peers tell each other (hellos, probes, reports).
+//! link, and a compression of its own. Sources don't react: TCP's reactions to drops and delays are
+//! not replayed, and neither are the messages between peers (hellos, probes, reports).
 //!
 //! Time is virtual. With a given cost of compressing ([`compress::GivenCost`]) the result follows from
 //! capture and settings alone; with a measured one, the codecs' time on this machine goes into
@@ -14,12 +13,12 @@
 
 pub mod class;
 pub mod compress;
+pub mod content;
 pub mod cut;
 pub mod input;
 pub mod lane;
 pub mod link;
 pub mod merge;
-pub mod nature;
 pub mod report;
 #[cfg(test)]
 pub(crate) mod samples;
@@ -42,47 +41,48 @@ use thiserror::Error;
 
 use self::class::{DEADLINE_CLASSES_MAX, DeadlineClass};
 use self::compress::{CodecCompressor, Cost};
+use self::content::{Composition, Sorter};
 use self::input::{Input, InputCounts, Spelled};
 use self::lane::{Arriving, Lane, LaneSetup};
 use self::link::{Link, PATH_MTU_MIN};
-use self::nature::{Composition, Sorter};
 use self::report::{DirectionReport, LaneReport, ReplayReport};
 use crate::sides::{Rule, Sides};
 
 /// The name of the lane without relays.
 pub const WITHOUT: &str = "without dwell";
 
-/// What is replayed, and over what.
+/// The settings of a replay.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The link.
     pub link: Link,
-    /// The schemes and their names, none twice. There is always a lane without dwell before them.
-    /// Those that fill frames hold back packets of [`Settings::classes`].
+    /// The schemes and their names, all different. There is always a lane without dwell before
+    /// them. Those that fill frames hold back packets of [`Settings::classes`].
     pub schemes: Vec<(String, Scheme)>,
-    /// What packets are compressed with.
+    /// The codec that compresses packets.
     pub codec: CodecSpec,
     /// Dictionaries for packets of these classes.
     pub dictionaries: Vec<(ClassKey, Arc<Dictionary>)>,
-    /// How much may wait; in the lane without dwell too.
+    /// The limit of the queue; in the lane without dwell too.
     pub limit: QueueLimit,
     /// Packets below this size are not compressed.
     pub compress_bytes_min: u32,
-    /// Whether the headers of a block's packets stand in columns before they are compressed.
+    /// True if the headers of a block's packets are rearranged in columns before they are
+    /// compressed.
     pub columnar: bool,
-    /// A result at or above this ratio is not worth its time.
+    /// A result at or above this ratio is too poor for its time.
     pub poor_ratio: Ratio,
     /// Classes that are never compressed.
     pub exceptions: Vec<ClassKey>,
-    /// Classes that have a deadline; the first that matches counts.
+    /// Classes that have a deadline; the first that matches applies.
     pub classes: Vec<DeadlineClass>,
-    /// Only packets from these prefixes go over the link; all, without.
+    /// The prefixes whose packets go over the link by source; all if empty.
     pub sources: Vec<IpNet>,
-    /// Only packets to these prefixes go over the link; all, without.
+    /// The prefixes whose packets go over the link by destination; all if empty.
     pub destinations: Vec<IpNet>,
     /// Arrivals come this many times faster than they were captured.
     pub speed: f64,
-    /// What is on which side of the link, for the packets of both directions.
+    /// The two sides of the link, for the packets of both directions.
     pub sides: Arc<Sides>,
 }
 
@@ -111,10 +111,10 @@ impl Settings {
         }
     }
 
-    /// Looks for values that make no sense.
+    /// Checks that all values make sense.
     ///
     /// # Errors
-    /// The first of them.
+    /// The first value that does not.
     pub fn check(&self) -> Result<(), ReplayError> {
         if !(SPEED_MIN..=SPEED_MAX).contains(&self.speed) {
             return Err(ReplayError::Speed(self.speed));
@@ -128,8 +128,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Schemes with a timer for each class of deadlines get those of the classes, if there are
-    /// any.
+    /// Returns the scheme with the timers of the classes, if it has a timer for each class of
+    /// deadlines and there are any classes.
     fn timed(&self, scheme: Scheme) -> Result<Scheme, ConfigError> {
         let mut waits: Vec<u64> = self.classes.iter().map(|class| class.wait_ns_max).collect();
         waits.sort_unstable();
@@ -161,32 +161,32 @@ impl Settings {
     }
 }
 
-/// Arrivals can be this much slower than they were captured, ...
+/// The smallest speed: arrivals can be this much slower than they were captured, ...
 pub const SPEED_MIN: f64 = 1e-3;
-/// ... and this much faster.
+/// ... and the largest: this much faster.
 pub const SPEED_MAX: f64 = 1e6;
 
-/// Why something can't be replayed.
+/// A reason why a replay is impossible.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ReplayError {
     /// The speed is none.
     #[error("the speed must be between {SPEED_MIN} and {SPEED_MAX}, not {0}")]
     Speed(f64),
-    /// The path is too narrow.
+    /// The path's MTU is too small.
     #[error("the path's MTU must be at least {PATH_MTU_MIN} bytes, not {0}")]
     PathMtu(u16),
     /// Too many classes.
     #[error("there can be at most {DEADLINE_CLASSES_MAX} classes with a deadline, not {0}")]
     Classes(usize),
-    /// The core can't be set up so.
+    /// The core refuses the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The codec can't be used so.
+    /// The codec refuses the settings.
     #[error(transparent)]
     Codec(#[from] CodecError),
 }
 
-/// What is put behind the name of a scheme that uses dictionaries, which no relay can load yet.
+/// The suffix of a scheme that uses dictionaries, which no relay can load yet.
 pub const WITH_DICTIONARIES: &str = "+dictionaries";
 
 /// Lanes whose packets have the same greatest length.
@@ -202,10 +202,10 @@ struct Lanes {
     composition: Composition,
 }
 
-/// A capture on its way over a link, once for each scheme.
+/// A replay of a capture over a link, once for each scheme.
 pub struct Replay {
     settings: Settings,
-    /// Forward, and backward if anything goes there.
+    /// Forward, and backward if there are packets in that direction.
     directions: [Option<Lanes>; 2],
     origin_ns: Option<u64>,
     last_ns: u64,
@@ -252,7 +252,7 @@ impl Lanes {
         })
     }
 
-    /// A packet arrives, of which `missing` bytes at the end are made up.
+    /// Handles a packet, of which `missing` bytes at the end are made up.
     fn packet(&mut self, settings: &Settings, at_ns: u64, of: &Whole<'_>, piece: &mut Vec<u8>) {
         let Whole { packet, info, missing } = *of;
         self.counts.selected.packets += 1;
@@ -276,7 +276,7 @@ impl Lanes {
         }
     }
 
-    /// Lets everything that waits leave. `counts` are those of both directions.
+    /// Lets all waiting packets leave. `counts` are those of both directions.
     fn finish(
         self,
         settings: &Settings,
@@ -307,7 +307,7 @@ struct Whole<'p> {
 }
 
 impl Replay {
-    /// A replay at time zero. `cost` says for each lane what its compression takes.
+    /// Creates a replay at time zero. `cost` gives the cost of compressing of each lane.
     ///
     /// # Errors
     /// If the settings make no sense.
@@ -328,7 +328,7 @@ impl Replay {
         })
     }
 
-    /// The next packet of the capture.
+    /// Handles the next packet of the capture.
     pub fn packet(&mut self, input: Input<'_>) {
         self.counts.packets += 1;
         let Some(packet) = self.spelled.whole(input) else {
@@ -360,20 +360,20 @@ impl Replay {
             return;
         };
         let captured = &packet[..packet.len() - missing];
-        let nature = self.sorter.sort(captured, &info, missing > 0);
-        lanes.composition.add(nature, packet.len() as u64);
+        let content = self.sorter.sort(captured, &info, missing > 0);
+        lanes.composition.add(content, packet.len() as u64);
         let at_ns = replayed_ns(self.last_ns, self.settings.speed);
         let whole = Whole { packet, info, missing };
         lanes.packet(&self.settings, at_ns, &whole, &mut self.piece);
     }
 
-    /// What has been read so far, of both directions.
+    /// Returns the counts of the packets read so far, of both directions.
     pub fn counts(&self) -> &InputCounts {
         &self.counts
     }
 
-    /// Lets everything that waits leave, and tells what happened in the busier direction, with what
-    /// happened in the other one. `version` is the program's.
+    /// Lets all waiting packets leave, and reports on the busier direction, with a report on the
+    /// other one in it. `version` is the program's.
     pub fn finish(self, version: &str) -> ReplayReport {
         let span_ns = replayed_ns(self.last_ns, self.settings.speed);
         let Self { settings, directions, counts, .. } = self;
@@ -381,7 +381,7 @@ impl Replay {
             let report = lanes.finish(&settings, version, span_ns, &counts);
             ReplayReport { direction: DirectionReport::new(&settings.sides, n > 0), ..report }
         });
-        // The first of two that are alike.
+        // The first of two that are equal.
         let busier = |a: ReplayReport, b: ReplayReport| {
             let (mut busier, other) =
                 if b.offered_bytes() > a.offered_bytes() { (b, a) } else { (a, b) };
@@ -398,13 +398,13 @@ impl Replay {
 /// The latest time of an arrival: 146 years.
 const AT_NS_MAX: u64 = u64::MAX / 4;
 
-/// When something happens that was captured so long after the first packet. Lying times and a low
-/// speed could make it later than what can still be added to.
+/// Returns the replayed time of an event that was captured `since_ns` after the first packet. False
+/// times and a low speed could make it too late to add anything to it.
 fn replayed_ns(since_ns: u64, speed: f64) -> u64 {
     ((since_ns as f64 / speed) as u64).min(AT_NS_MAX)
 }
 
-/// Any number will do: here nobody wants to make flows collide.
+/// Any number will do: nobody attacks the hashes of a replay.
 const FLOW_SEED: u64 = 0;
 
 fn arriving(packet: &[u8], info: &PacketInfo, classes: &[DeadlineClass]) -> Arriving {

@@ -13,7 +13,7 @@ use crate::analysis::Analysis;
 use crate::summary::Summary;
 use crate::verdict::judge_traffic;
 
-/// The report as a page. `classes` is how many rows the table of classes has.
+/// Returns the report as a page. `classes` is the number of rows of the table of classes.
 pub fn page(
     analysis: &Analysis,
     summary: &Summary,
@@ -37,7 +37,7 @@ pub fn page(
     Page { title, provenance, sections: sections.into_iter().flatten().collect() }
 }
 
-/// The report for a terminal: the same without its charts.
+/// Returns the report for a terminal: the same without its charts.
 pub fn text(page: &Page) -> String {
     let mut out = format!("{}\n", page.title);
     for section in &page.sections {
@@ -69,14 +69,14 @@ fn block_text(block: &Block, out: &mut String) {
     }
 }
 
-/// Whether to go on at all.
+/// Returns the section with the verdict.
 fn verdict(analysis: &Analysis) -> Section {
     let verdict = judge_traffic(analysis);
     let text: Vec<&str> = verdict.paragraphs().collect();
     Section::new("Would dwell help?").block(Block::Prose(text.join("\n\n")))
 }
 
-/// What was found, in a few sentences.
+/// Returns the main results, in a few sentences.
 fn overview(analysis: &Analysis, summary: &Summary) -> Section {
     let (frames, ip) = (analysis.frames(), analysis.ip());
     let mut text = Vec::new();
@@ -93,8 +93,8 @@ fn overview(analysis: &Analysis, summary: &Summary) -> Section {
     for codec in &summary.codecs {
         let ratio = |found: Option<f64>| human::ratio(found);
         text.push(format!(
-            "With {} the packets come to {} of their bytes each by itself, and to {} without the \
-             {} classes that expand, which leave {} of the packets out.",
+            "With {} the packets come to {} of their bytes, each compressed alone, and to {} \
+             without the {} classes that expand, which leave {} of the packets out.",
             codec.codec,
             ratio(codec.all.ratio()),
             ratio(codec.compressible.ratio()),
@@ -106,7 +106,7 @@ fn overview(analysis: &Analysis, summary: &Summary) -> Section {
     Section::new("Overview").block(Block::Prose(text.join("\n\n")))
 }
 
-/// What the figures don't hold for.
+/// Returns sentences about the limits of the figures.
 fn said_of_limits(analysis: &Analysis) -> Vec<String> {
     let mut text = Vec::new();
     let cut: u64 = analysis.files.iter().map(|file| file.cut_packets).sum();
@@ -139,12 +139,12 @@ fn said_of_limits(analysis: &Analysis) -> Vec<String> {
     text
 }
 
-/// A table and a chart of the same.
+/// Adds a table and a chart of the same data.
 fn figure(section: Section, chart: Chart) -> Section {
     section.block(Block::Chart(chart))
 }
 
-/// Columns for a ratio and times by codec.
+/// Returns a table with columns for a ratio and times by codec.
 fn table(columns: &[(&str, bool)]) -> Table {
     Table::new(columns.iter().map(
         |&(name, is_number)| {

@@ -1,8 +1,8 @@
 //! The two sides of a captured link, and so the direction of each packet.
 //!
 //! A capture holds both directions, and a link has a queue for each. A [`Learner`] sees all packets
-//! once and [`Learner::finish`] chooses a rule by which they have a direction; [`Sides::direction`]
-//! applies it. The rules, of which the first counts that explains [`AGREED_MIN`] of the bytes:
+//! once and [`Learner::finish`] chooses a rule that gives them a direction; [`Sides::direction`]
+//! applies it. The first of these rules that explains [`AGREED_MIN`] of the bytes is used:
 //!
 //! 1. Marks: what the capture says itself (flags of pcapng, Linux cooked frames, PPP).
 //! 2. Frames: the sending and receiving stations of Ethernet frames, parted in two sides so that
@@ -13,7 +13,7 @@
 //!    always has an answer, and is a guess.
 //!
 //! A rule explains the bytes of a pair of hosts if it gives a direction to each packet, and
-//! opposite ones to what these hosts send each other. The clients' side is the first one.
+//! opposite ones to the two hosts. The clients' side is the first one.
 
 mod graph;
 
@@ -28,12 +28,12 @@ use serde::{Deserialize, Serialize};
 use self::graph::{Edge, color};
 use crate::capture::{Mark, Packet};
 
-/// A rule counts if it explains this share of the bytes.
+/// The share of the bytes that a rule must explain to be used.
 pub const AGREED_MIN: f64 = 0.9;
-/// Most pairs of hosts that are kept; what further ones send has no part in the choice.
+/// The most pairs of hosts that are kept; packets of further ones have no part in the choice.
 pub const CONVERSATIONS_MAX: usize = 1 << 18;
 
-/// What a frame says of its direction.
+/// The direction of a frame, by its own contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     /// The direction at the interface that captured it.
@@ -45,7 +45,7 @@ pub struct Ends {
 /// A station's address (EUI-48), as a number.
 pub type Station = u64;
 
-/// In a station's address: it stands for many.
+/// The bit of a station's address that marks a group.
 const GROUP_BIT: u64 = 1 << 40;
 
 impl Ends {
@@ -91,7 +91,7 @@ fn cooked(kind: u8) -> Option<Mark> {
     }
 }
 
-/// Where a packet goes.
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -99,12 +99,12 @@ pub enum Direction {
     Forward,
     /// From the second side to the first.
     Backward,
-    /// Between hosts of one side, as far as the rule can say: not over the link.
+    /// Between hosts of one side, by the rule: not over the link.
     Neither,
 }
 
 impl Direction {
-    /// The place of a direction over the link in tables of two.
+    /// Returns the index of a direction over the link in tables of two.
     pub const fn index(self) -> Option<usize> {
         match self {
             Self::Forward => Some(0),
@@ -114,7 +114,7 @@ impl Direction {
     }
 
     fn from_sides(from: Option<bool>, to: Option<bool>) -> Self {
-        // An end that nobody knows is on the side opposite to the one that is known.
+        // An end on no known side is on the side opposite to the other one.
         match (from, to) {
             (Some(a), Some(b)) if a == b => Self::Neither,
             (Some(false), _) | (None, Some(true)) => Self::Forward,
@@ -124,13 +124,13 @@ impl Direction {
     }
 }
 
-/// What decides about the direction of packets, the surest first.
+/// A rule for the direction of packets, the most certain first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// All packets go in one direction: that was stated.
+    /// All packets go in one direction, as configured.
     OneWay,
-    /// Prefixes that were stated to be on the first side.
+    /// Prefixes that are configured to be on the first side.
     Inside,
     /// The capture's own marks.
     Marks,
@@ -145,7 +145,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// In words, behind "by".
+    /// Returns its name in words, to stand after "by".
     pub const fn words(self) -> &'static str {
         match self {
             Self::OneWay => "what was selected",
@@ -167,18 +167,18 @@ pub struct Sides {
     inside: Vec<IpNet>,
     stations: HashMap<Station, bool>,
     addresses: HashMap<IpAddr, bool>,
-    /// By pair of hosts, the lower address first: the client is the higher one.
+    /// The client of each pair of hosts, the lower address first: true if it is the higher one.
     clients: HashMap<(IpAddr, IpAddr), bool>,
     names: [String; 2],
 }
 
 impl Sides {
-    /// All packets go forward.
+    /// Returns sides for which all packets go forward.
     pub fn one_way() -> Self {
         Self::new(Rule::OneWay, 1.0)
     }
 
-    /// These prefixes are the first side, all else is the second.
+    /// Returns sides of which these prefixes are the first, all else is the second.
     pub fn inside(prefixes: Vec<IpNet>) -> Self {
         let listed: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
         let names = [listed.join(", "), "elsewhere".to_owned()];
@@ -212,7 +212,7 @@ impl Sides {
         &self.names
     }
 
-    /// Where a packet goes.
+    /// Returns the direction of a packet.
     #[inline]
     pub fn direction(&self, ends: &Ends, info: &PacketInfo) -> Direction {
         match self.rule {
@@ -258,14 +258,15 @@ impl Sides {
     }
 
     fn by_addresses(&self, ends: &Ends, info: &PacketInfo) -> Direction {
-        // Within a host only ports tell.
+        // Within a host only ports show the direction.
         if info.src == info.dst {
             return by_ports(info);
         }
         let side = |address: IpAddr| self.addresses.get(&address).copied();
         let from = side(info.src);
         match is_many(info.dst) || ends.is_to_many() {
-            // Whoever only ever talks to many has no other side: that of the clients.
+            // A host that only ever sends to many has no known side: it counts as one of the
+            // clients.
             true => Direction::from_sides(from.or(Some(false)), None),
             false => Direction::from_sides(from, side(info.dst)),
         }
@@ -277,7 +278,7 @@ fn key(src: IpAddr, dst: IpAddr) -> ((IpAddr, IpAddr), bool) {
     if src <= dst { ((src, dst), false) } else { ((dst, src), true) }
 }
 
-/// The lower port is the server's.
+/// Returns the direction by ports: the lower port is the server's.
 fn by_ports(info: &PacketInfo) -> Direction {
     if info.src_port < info.dst_port { Direction::Backward } else { Direction::Forward }
 }
@@ -290,7 +291,7 @@ fn by_prefix(src: IpAddr, dst: IpAddr) -> Direction {
     }
 }
 
-/// Multicast and broadcast.
+/// Returns true for multicast and broadcast.
 fn is_many(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
@@ -310,13 +311,13 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// Sees the packets of a capture.
+/// Learns the sides from the packets of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct Learner {
     conversations: BTreeMap<(IpAddr, IpAddr), [Half; 2]>,
 }
 
-/// What one of two hosts sends to the other.
+/// The traffic of one of two hosts to the other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Half {
     bytes: u64,
@@ -328,12 +329,12 @@ struct Half {
     /// Bytes to a lower port, and to a higher one.
     to_server: u64,
     to_client: u64,
-    /// It goes to many, which tells nothing of where they are.
+    /// True if it goes to many, which says nothing about their side.
     is_to_many: bool,
 }
 
 impl Learner {
-    /// Sees a packet.
+    /// Adds a packet.
     pub fn observe(&mut self, ends: &Ends, info: &PacketInfo) {
         let (key, is_from_higher) = key(info.src, info.dst);
         let is_full = self.conversations.len() >= CONVERSATIONS_MAX;
@@ -362,14 +363,14 @@ impl Learner {
         half.is_to_many = is_many(info.dst) || ends.is_to_many();
     }
 
-    /// The sides, by the first rule that explains enough.
+    /// Returns the sides, by the first rule that explains enough.
     pub fn finish(self) -> Sides {
         let total = self.bytes(|_, _| true);
         let framed = |half: &Half| if half.stations.is_some() { half.bytes } else { 0 };
         let framed: u64 = self.halves().map(|(_, half)| framed(half)).sum();
         let found = [Rule::Marks, Rule::Frames, Rule::Prefixes, Rule::Addresses]
             .into_iter()
-            // What has no stations is parted by addresses: it must not be most.
+            // Packets without stations are parted by addresses: they must not be most.
             .filter(|rule| *rule != Rule::Frames || framed * 2 >= total.max(1))
             .map(|rule| self.sides(rule))
             .map(|sides| Sides { agreed: self.share(&sides, total), ..sides })
@@ -403,7 +404,7 @@ impl Learner {
         sides
     }
 
-    /// The sides of addresses, by those pairs of which this is true.
+    /// Returns the sides of addresses, by those pairs for which `is` returns true.
     fn addresses(&self, is: impl Fn(&Half) -> bool) -> HashMap<IpAddr, bool> {
         let edges = self.halves().filter(|(_, half)| !half.is_to_many && is(half));
         color(edges.map(|((from, to), half)| {
@@ -412,21 +413,21 @@ impl Learner {
         }))
     }
 
-    /// Everything that one host sent to another.
+    /// Returns the traffic of each host to another.
     fn halves(&self) -> impl Iterator<Item = ((IpAddr, IpAddr), &Half)> {
         self.conversations.iter().flat_map(|(&(lower, higher), [a, b])| {
             [((lower, higher), a), ((higher, lower), b)].into_iter().filter(|(_, h)| h.bytes > 0)
         })
     }
 
-    /// Bytes of pairs for which that is true, without those to many.
+    /// Returns the bytes of pairs for which `is` returns true, without those to many.
     fn bytes(&self, is: impl Fn(&(IpAddr, IpAddr), &[Half; 2]) -> bool) -> u64 {
         let of = |half: &Half| if half.is_to_many { 0 } else { half.bytes };
         let pairs = self.conversations.iter().filter(|(key, halves)| is(key, halves));
         pairs.map(|(_, halves)| halves.iter().map(of).sum::<u64>()).sum()
     }
 
-    /// The share of the bytes that this rule explains.
+    /// Returns the share of the bytes that this rule explains.
     fn share(&self, sides: &Sides, total: u64) -> f64 {
         let explained = self.bytes(|&(lower, higher), [a, b]| {
             let forward = a.direction(sides, (lower, higher));
@@ -446,7 +447,8 @@ impl Learner {
         }
     }
 
-    /// The address of each side that sends the most, and how many others there are.
+    /// Returns the names of the sides: the address that sends the most, and the number of the
+    /// others.
     fn names(&self, sides: &Sides) -> [String; 2] {
         if sides.rule == Rule::Marks {
             return ["this interface".to_owned(), "its link".to_owned()];
@@ -482,13 +484,13 @@ impl Half {
         self.bytes > 0 && !self.is_to_many
     }
 
-    /// How much speaks for the sender being a client, in bytes.
+    /// Returns the weight of the evidence that the sender is a client, in bytes.
     fn clients(&self) -> i64 {
         let clamp = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 2);
         clamp(self.to_server).saturating_sub(clamp(self.to_client))
     }
 
-    /// The direction of its packets, if nearly all of them have the same.
+    /// Returns the direction of its packets, if nearly all of them have the same.
     fn direction(&self, sides: &Sides, (src, dst): (IpAddr, IpAddr)) -> Direction {
         let is_most = |part: u64| part as f64 >= AGREED_MIN * self.bytes as f64;
         let mark = match self.marked {

@@ -1,4 +1,4 @@
-//! What the sums of an analysis come to: classes, exceptions, ratios.
+//! Summaries of an analysis: classes, exceptions, ratios.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,37 +9,37 @@ use serde::{Serialize, Serializer};
 use crate::analysis::{Analysis, CodecSums, PairSums};
 use crate::names::class_name;
 
-/// An analysis, by codec and by class.
+/// The summary of an analysis, by codec and by class.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// By codec, in the order of the settings.
+    /// Summaries by codec, in the order of the settings.
     pub codecs: Vec<CodecSummary>,
-    /// By class, those with the most bytes first. Every packet is in two of them, unless its
-    /// ports are the same.
+    /// Summaries by class, those with the most bytes first. Every packet is in two of them, unless
+    /// its ports are the same.
     pub classes: Vec<Class>,
 }
 
-/// What a codec makes of all packets.
+/// The result of a codec for all packets.
 #[derive(Clone, Debug, Serialize)]
 pub struct CodecSummary {
     /// The codec.
     pub codec: CodecSpec,
     /// All packets that were compressed.
     pub all: Ratio,
-    /// Those of no class on the exception list (of this codec).
+    /// The packets of no class on the exception list (of this codec).
     pub compressible: Ratio,
-    /// How many classes are on the list: those with an average ratio above 1.
+    /// The number of classes on the list: those with an average ratio above 1.
     pub exceptions: usize,
 }
 
-/// What became of some packets.
+/// The result of compressing some packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ratio {
-    /// How many were compressed.
+    /// The number of compressed packets.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What they became.
+    /// Their sums.
     #[serde(flatten)]
     pub sums: RatioSums,
 }
@@ -49,11 +49,11 @@ pub struct Ratio {
 pub struct RatioSums {
     /// Bytes of the results.
     pub compressed_bytes: u64,
-    /// Bytes if what is not smaller is sent as it is.
+    /// Bytes if packets that don't shrink are sent as they are.
     pub sent_bytes: u64,
     /// Packets that became longer.
     pub expanded_packets: u64,
-    /// Time that it took, in nanoseconds.
+    /// The time taken, in nanoseconds.
     pub ns: u64,
 }
 
@@ -73,7 +73,7 @@ impl Ratio {
         share(self.sums.compressed_bytes, self.bytes)
     }
 
-    /// The same if what is not smaller is sent as it is.
+    /// The average ratio if packets that don't shrink are sent as they are.
     pub fn sent_ratio(&self) -> Option<f64> {
         share(self.sums.sent_bytes, self.bytes)
     }
@@ -104,7 +104,7 @@ pub struct Class {
     /// Protocol and port.
     #[serde(serialize_with = "as_text")]
     pub class: ClassKey,
-    /// What the IANA calls it.
+    /// Its name in the IANA's registry.
     pub name: &'static str,
     /// Packets.
     pub packets: u64,
@@ -114,11 +114,11 @@ pub struct Class {
     pub service_packets: u64,
     /// Bytes of IP packets that are also in no class on the exception list (of the first codec).
     pub compressible_bytes: u64,
-    /// What became of those that were compressed, by codec.
+    /// The results of its compressed packets, by codec.
     pub codecs: Vec<Ratio>,
-    /// The same, of those that are in no class on the codec's exception list.
+    /// The results of those that are in no class on the codec's exception list.
     pub compressible: Vec<Ratio>,
-    /// For which codecs it is on the exception list.
+    /// True for each codec whose exception list has it.
     pub exception: Vec<bool>,
 }
 
@@ -143,7 +143,7 @@ impl Class {
 }
 
 impl Summary {
-    /// Sums up.
+    /// Sums up an analysis.
     pub fn of(analysis: &Analysis) -> Self {
         let specs = &analysis.settings.codecs;
         let mut classes = classes(analysis);
@@ -200,9 +200,9 @@ impl Summary {
         Self { codecs, classes }
     }
 
-    /// The classes of the paper's table of compressible traffic: the `count` with the most
-    /// bytes that the IANA has a name for and that are not on the first codec's exception list,
-    /// by ratio, the best first.
+    /// Returns the classes of the paper's table of compressible traffic: the `count` with the most
+    /// bytes that the IANA has a name for and that are not on the first codec's exception list, by
+    /// ratio, the best first.
     pub fn table_1(&self, count: usize) -> Vec<&Class> {
         let ratio = |class: &Class| class.compressible.first().and_then(Ratio::ratio);
         let named = self.classes.iter().filter(|class| {
@@ -216,7 +216,7 @@ impl Summary {
     }
 }
 
-/// All classes, and what became of each.
+/// Returns all classes with their results.
 fn classes(analysis: &Analysis) -> BTreeMap<ClassKey, Class> {
     let count = analysis.settings.codecs.len();
     let mut classes: BTreeMap<ClassKey, Class> = BTreeMap::new();

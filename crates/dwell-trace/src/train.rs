@@ -1,9 +1,9 @@
 //! Dictionaries for small packets, class by class, with a gain that was measured on packets that
 //! were not trained on.
 //!
-//! Packets that are near each other in time resemble each other more than those of the next
-//! hour, and a dictionary serves packets that are yet to come. So the samples of a class are
-//! split in time, not at random: it is trained on the earlier part and tried on the later one.
+//! Packets that are near each other in time resemble each other more than those of the next hour,
+//! and a dictionary serves future packets. So the samples of a class are split in time, not at
+//! random: the trainer uses the earlier part, and the test the later one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,36 +22,36 @@ use crate::analysis::Clock;
 
 /// The most dictionaries: as many as a record can name.
 pub const DICTIONARIES_MAX: usize = 15;
-/// A class with fewer samples is not trained: half of the trainer's dozens would be tests.
+/// The fewest samples of a class that is trained: half of the trainer's dozens would be tests.
 pub const SAMPLES_MIN: usize = 50;
-/// A dictionary is worth its trouble if it takes this share more off the bytes than the codec
-/// does alone: each has to be brought to the other end and kept.
+/// The smallest gain of a dictionary that is worth having, as a share of the bytes that the codec
+/// gives alone: each dictionary has to be sent to the other end and stored.
 pub const GAIN_MIN: f64 = 0.02;
 
-/// All samples together; beyond it, every other one of the largest class is forgotten.
+/// The most bytes of samples; beyond it, every other one of the largest class is forgotten.
 const SAMPLES_BYTES_MAX: usize = 64 << 20;
-/// Samples of one class.
+/// The most bytes of samples of one class.
 const CLASS_BYTES_MAX: usize = 8 << 20;
-/// Classes with samples; packets of others are counted and left out.
+/// The most classes with samples; packets of others are counted and left out.
 const CLASSES_MAX: usize = 4096;
 
-/// How dictionaries are made.
+/// Settings for making dictionaries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainSettings {
-    /// What they are made for and tried with.
+    /// The codec that they are made for and tested with.
     pub codec: CodecSpec,
     /// The most bytes of a dictionary.
     pub dictionary_bytes: usize,
-    /// Only packets of at least so many bytes, ...
+    /// The smallest packets that are used, ...
     pub packet_bytes_min: usize,
-    /// ... and at most so many: long ones gain little.
+    /// ... and the largest: long ones gain little.
     pub packet_bytes_max: usize,
     /// The share of samples, from the first on, that is trained on.
     pub trained_share: f64,
 }
 
 impl TrainSettings {
-    /// What small packets gain most by, for this codec.
+    /// Returns the settings by which small packets gain most, for this codec.
     pub const fn new(codec: CodecSpec) -> Self {
         Self {
             codec,
@@ -63,13 +63,13 @@ impl TrainSettings {
     }
 }
 
-/// Why nothing can be trained.
+/// A reason why nothing can be trained.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum TrainError {
     /// The dictionary's length is out of bounds.
     #[error("a dictionary must have {DICTIONARY_LEN_MIN} to {DICTIONARY_LEN_MAX} bytes, not {0}")]
     DictionaryBytes(usize),
-    /// No packet has such a length.
+    /// No packet has a length in this range.
     #[error("packets of {0} to {1} bytes don't exist: the first must be smaller")]
     PacketBytes(usize, usize),
     /// Nothing would be left for training or for testing.
@@ -80,7 +80,7 @@ pub enum TrainError {
     Codec(#[from] CodecError),
 }
 
-/// Gathers packets, and makes dictionaries of them.
+/// Collects packets, and makes dictionaries of them.
 pub struct Trainer {
     settings: TrainSettings,
     classes: BTreeMap<ClassKey, Samples>,
@@ -99,20 +99,20 @@ struct Samples {
     bytes: u64,
 }
 
-/// What became of a class.
+/// The result of training a class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassTraining {
     /// The class.
     pub class: String,
-    /// Packets of the class that have the right size.
+    /// Packets of the class that have a suitable size.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Packets that the dictionary was made of.
+    /// Packets that the dictionary was trained on.
     pub trained_on: u64,
-    /// Packets, all later than these, that it was tried on.
+    /// Packets, all later than these, that it was tested on.
     pub tried_on: u64,
-    /// Compressed / original of the packets that it was tried on, with the codec alone.
+    /// Compressed / original of the tested packets, with the codec alone.
     pub ratio_without: f64,
     /// The same with the dictionary.
     pub ratio_with: f64,
@@ -130,13 +130,13 @@ impl ClassTraining {
         self.ratio_without - self.ratio_with
     }
 
-    /// The bytes that it would have taken off all packets of the class.
+    /// Returns the bytes that it would have taken off all packets of the class.
     pub fn gain_bytes(&self) -> f64 {
         self.gain() * self.bytes as f64
     }
 }
 
-/// What training gave.
+/// The result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
     /// Each class with enough packets, those that gain most first.
@@ -150,7 +150,7 @@ pub struct Trained {
 }
 
 impl Trainer {
-    /// A trainer without packets.
+    /// Creates a trainer without packets.
     ///
     /// # Errors
     /// If the settings make no sense, or the codec takes no dictionaries.
@@ -173,7 +173,7 @@ impl Trainer {
         Ok(Self { settings, classes, samples_bytes: 0, packets: 0, left_out: 0 })
     }
 
-    /// The next packet, from its IP header on. Packets that were cut off are left out.
+    /// Adds the next packet, from its IP header on. Packets that were cut off are left out.
     pub fn packet(&mut self, packet: &[u8]) {
         self.packets += 1;
         let sizes = self.settings.packet_bytes_min..=self.settings.packet_bytes_max;
@@ -207,7 +207,7 @@ impl Trainer {
         }
     }
 
-    /// Makes dictionaries and tries them. `clock` measures what compressing with them takes.
+    /// Makes dictionaries and tests them. `clock` measures the time of compressing with them.
     ///
     /// # Errors
     /// If the codec fails in a way that it should not.
@@ -298,8 +298,8 @@ fn train_class(
     Ok(Some((training, file)))
 }
 
-/// Compresses packets one by one; what does not become smaller counts as it is. The ratio, and
-/// nanoseconds for a packet.
+/// Compresses packets one by one; packets that don't shrink count as they are. Returns the ratio,
+/// and nanoseconds for a packet.
 fn try_on(
     packets: &[Box<[u8]>],
     mut compressor: Compressor,
@@ -319,7 +319,7 @@ fn try_on(
 }
 
 impl Trained {
-    /// The classes as a table.
+    /// Returns the classes as a table.
     pub fn to_table(&self) -> Table {
         let mut table = Table::new([
             Column::left("class"),

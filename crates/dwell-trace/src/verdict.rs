@@ -1,9 +1,9 @@
 //! Would dwell help on this link? An answer in sentences, from a replay.
 //!
-//! The answer has three parts, since the same scheme can be worth its money on one link and
-//! nothing on another: where bytes cost ([`Verdict::metered`]), where the link is full
-//! ([`Verdict::congested`]), and where it is idle ([`Verdict::idle`]). From where on something
-//! matters is in [`thresholds`].
+//! The answer has three parts, since the same scheme can be worth its money on one link and nothing
+//! on another: where bytes cost ([`Verdict::metered`]), where the link is full
+//! ([`Verdict::congested`]), and where it is idle ([`Verdict::idle`]). The limits from which on
+//! something matters are in [`thresholds`].
 
 mod change;
 #[cfg(test)]
@@ -18,19 +18,19 @@ use self::thresholds::{
     BACK_NS_MAX, CLOSED_SHARE_MIN, DROPS_CREDIBLE_MAX, DROPS_MIN, IDLE_LOAD_MAX, MISSING_SHARE_MAX,
     PACKETS_JUDGED_MIN, PACKETS_MIN, SESSION_SHARE_MIN, SPAN_NS_MIN,
 };
-use crate::replay::nature::{Composition, Nature};
+use crate::replay::content::{Composition, ContentClass};
 use crate::replay::report::{LaneReport, ReplayReport};
 use crate::sides::Rule;
 
 pub use change::Change;
 pub use traffic::{TrafficVerdict, judge_traffic};
 
-/// What is asked beside the capture.
+/// The question to a replay, beside its capture.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// What a megabyte on the link costs, in any currency.
+    /// The cost of a megabyte on the link, in any currency.
     pub cost_per_mb: Option<f64>,
-    /// The schemes that can be had; all of the report's, without.
+    /// The schemes to consider; all of the report's if empty.
     pub schemes: Vec<String>,
 }
 
@@ -44,18 +44,18 @@ pub enum Answer {
     Depends,
     /// It does not help.
     No,
-    /// The capture does not tell.
+    /// The capture is not enough for an answer.
     Unknown,
 }
 
 /// One part of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// In a word.
+    /// The answer in a word.
     pub answer: PartAnswer,
-    /// The scheme that it is about.
+    /// The scheme of the answer.
     pub scheme: Option<String>,
-    /// In a sentence.
+    /// The answer in a sentence.
     pub sentence: String,
 }
 
@@ -67,43 +67,43 @@ pub enum PartAnswer {
     Yes,
     /// There is none.
     No,
-    /// At this rate the link is not like that.
+    /// The link is not in this state at this rate.
     DoesNotApply,
-    /// The capture does not tell.
+    /// The capture is not enough for an answer.
     Unknown,
 }
 
 /// The verdict on one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// In a word.
+    /// The answer in a word.
     pub answer: Answer,
-    /// In a sentence.
+    /// The answer in a sentence.
     pub headline: String,
-    /// Whether it is worth it where bytes cost.
+    /// The answer where bytes cost.
     pub metered: Part,
-    /// Whether it is worth it since the link is full.
+    /// The answer for a full link.
     pub congested: Part,
-    /// Whether it is worth it although the link is idle.
+    /// The answer for an idle link.
     pub idle: Part,
-    /// The best scheme, whether it helps or not. `None` if there is none to judge.
+    /// The best scheme, even if it does not help. `None` if there is none to judge.
     pub best: Option<Change>,
-    /// What else is to be said.
+    /// Further sentences.
     pub sentences: Vec<String>,
 }
 
-/// How much a link has to do.
+/// The utilization of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It drops packets.
+    /// The link drops packets.
     Congested,
-    /// It carries everything, and has something to do.
+    /// The link carries everything, and is in use.
     Busy,
-    /// It has next to nothing to do.
+    /// The link is hardly used.
     Idle,
 }
 
-/// Why nothing is judged.
+/// A reason why nothing is judged.
 struct Refusal {
     answer: Answer,
     headline: &'static str,
@@ -177,7 +177,7 @@ impl State {
     }
 }
 
-/// What keeps a direction from being judged by what its schemes did.
+/// Returns the reason why a direction can't be judged by the results of its schemes.
 fn refusal(report: &ReplayReport) -> Option<Refusal> {
     let input = &report.input;
     let unknown = |sentence: String| Refusal {
@@ -211,7 +211,7 @@ fn refusal(report: &ReplayReport) -> Option<Refusal> {
     None
 }
 
-/// Fewer packets than a gain could be seen in.
+/// Returns true if there are too few packets for a gain to show.
 fn is_few(report: &ReplayReport) -> bool {
     report.input.selected.packets < PACKETS_JUDGED_MIN
 }
@@ -226,7 +226,7 @@ fn few_sentence(report: &ReplayReport) -> Option<String> {
     })
 }
 
-/// The parts of an answer that is not about what schemes did.
+/// Returns the parts of an answer that is not about the results of schemes.
 fn refused(refusal: Option<&Refusal>) -> [Part; 3] {
     let (answer, sentence) = match refusal.map(|refusal| refusal.answer) {
         Some(Answer::No) => (PartAnswer::No, "nothing can be compressed"),
@@ -318,22 +318,23 @@ fn changes_sentence(best: &Change) -> Option<String> {
     })
 }
 
-/// What the traffic is made of; for a capture that was not replayed, too.
+/// Returns a sentence about the composition of the traffic, also for a capture that was not
+/// replayed.
 pub fn composition_sentence(composition: &Composition) -> Option<String> {
     if composition.total().bytes == 0 {
         return None;
     }
     let closed = composition.closed_share();
-    let mut parts: Vec<(f64, Nature)> = Nature::ALL
+    let mut parts: Vec<(f64, ContentClass)> = ContentClass::ALL
         .into_iter()
-        .filter(|nature| nature.is_closed())
-        .map(|nature| (composition.share_of(nature), nature))
+        .filter(|content| content.is_closed())
+        .map(|content| (composition.share_of(content), content))
         .filter(|(share, _)| *share >= 0.01)
         .collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
     let named: Vec<String> = parts
         .iter()
-        .map(|(share, nature)| format!("{} {}", percent(*share), nature.words()))
+        .map(|(share, content)| format!("{} {}", percent(*share), content.words()))
         .collect();
     Some(match parts.len() {
         0 => format!(
@@ -382,7 +383,7 @@ fn load_sentence(report: &ReplayReport) -> Option<String> {
     })
 }
 
-/// A link on which so much is lost is not the one that was captured.
+/// Returns a warning if so much is lost that the link can't be the one that was captured.
 fn credible_sentence(report: &ReplayReport) -> Option<String> {
     let drops = report.without().map_or(0.0, LaneReport::drop_share_bytes);
     (drops >= DROPS_CREDIBLE_MAX).then(|| {
@@ -425,7 +426,7 @@ fn money_sentence(best: &Change) -> Option<String> {
     Some(format!("{costs}{carried}."))
 }
 
-/// What would do better if relays could do it.
+/// Returns a sentence about a better scheme that relays don't have yet.
 fn other_sentence(best: Option<&Change>, all: Option<&Change>, is_full: bool) -> Option<String> {
     let (best, all) = (best?, all?);
     (all.rank(is_full) < best.rank(is_full) && all.harms().is_empty()).then(|| {
@@ -473,7 +474,7 @@ impl Part {
 }
 
 impl Verdict {
-    /// The answer, its parts and its sentences, as paragraphs.
+    /// Returns the answer, its parts and its sentences, as paragraphs.
     pub fn to_text(&self) -> String {
         let mut text = format!("{}\n", self.headline);
         if self.best.is_some() {
@@ -489,7 +490,7 @@ impl Verdict {
         text
     }
 
-    /// What the best scheme changes, as a table.
+    /// Returns the changes by the best scheme, as a table.
     pub fn to_table(&self) -> Option<Table> {
         let best = self.best.as_ref()?;
         let mut table = Table::new([

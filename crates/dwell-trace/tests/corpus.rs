@@ -1,4 +1,4 @@
-//! Replays what the fuzzer has left, and reads the captures that the repository has.
+//! Replays the fuzzer's corpus, and reads the captures in the repository.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)] // A test may read its own inputs.
@@ -11,9 +11,9 @@ use dwell_trace::Capture;
 #[path = "../../../fuzz/src/trace.rs"]
 mod fuzz_trace;
 
-fn files(folder: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+fn files(directory: &str) -> Vec<(String, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(directory);
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
         entries.map(|path| (path.display().to_string(), std::fs::read(path).unwrap())).collect();
     files.sort();
@@ -29,7 +29,7 @@ fn trace_capture() {
     }
 }
 
-/// Whole, cut at many places, and with a byte changed here and there.
+/// Reads captures whole, cut at many places, and with a byte changed here and there.
 #[test]
 fn real_captures_and_broken_ones() {
     let captures = files("data/captures").into_iter().filter(|(name, _)| name.contains(".pcap"));

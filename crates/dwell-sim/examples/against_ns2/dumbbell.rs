@@ -7,9 +7,9 @@ use dwell_sim::World;
 use dwell_sim::ns2::dumbbell::dumbbell;
 use dwell_sim::tcp::TcpConfig;
 
-use crate::Verdict;
+use crate::Agreement;
 
-/// How far the means may be apart, as a share of ns-2's.
+/// The largest accepted difference of the means, as a share of ns-2's.
 const DEVIATION_MAX: f64 = 0.02;
 
 /// For each number of flows the seeds with ns-2's throughput in Mbit/s and its fairness.
@@ -17,7 +17,7 @@ type Runs = BTreeMap<usize, Vec<(u64, f64, f64)>>;
 
 /// Runs the same numbers of flows and seeds as the lines `FLOWS SEED MBPS FAIRNESS PACKETS` of
 /// the file, and prints a line for each number of flows.
-pub(crate) fn run(file: &str) -> Verdict {
+pub(crate) fn run(file: &str) -> Agreement {
     let runs = read(&fs::read_to_string(file)?)?;
     println!(
         "{:>5} {:>5} {:>20} {:>20} {:>10} {:>10} {:>10}",

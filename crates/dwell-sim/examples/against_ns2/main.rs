@@ -1,4 +1,4 @@
-//! Holds the simulator against what ns-2 recorded; docs/validation.md tells of it.
+//! Compares the simulator with recordings of ns-2; docs/validation.md describes it.
 //!
 //! Called by `validate/run.sh` and `validate/speed.sh`:
 //!
@@ -20,13 +20,13 @@ mod numbers;
 mod parking;
 mod speed;
 
-/// Whether all is as it should be, or why that can't be said.
-type Verdict = Result<bool, Box<dyn Error>>;
+/// True if everything agrees; an error if the two can't be compared.
+type Agreement = Result<bool, Box<dyn Error>>;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let verdict = match words[..] {
+    let agreement = match words[..] {
         ["numbers", file] => numbers::run(file),
         ["parking", relays, seconds, limit, peak, ref files @ ..] => {
             parking::run([relays, seconds, limit, peak], files)
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         ["speed", workload, seed] => speed::run(workload, seed),
         _ => Err("numbers, parking, dumbbell or speed? See the top of the source".into()),
     };
-    match verdict {
+    match agreement {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {

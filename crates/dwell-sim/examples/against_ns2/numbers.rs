@@ -4,14 +4,14 @@ use std::fs;
 
 use dwell_sim::ns2::Stream;
 
-use crate::Verdict;
+use crate::Agreement;
 
 /// ns-2 prints exponential draws with 7 digits.
 const DRAW_DIGITS: f64 = 1e-6;
 
 /// Compares all numbers of a file: blocks that begin with `seed S`, then lines `STREAM state
 /// NUMBERS...`, `STREAM integers NUMBERS...` and `STREAM exponential NUMBERS...`.
-pub(crate) fn run(file: &str) -> Verdict {
+pub(crate) fn run(file: &str) -> Agreement {
     let text = fs::read_to_string(file)?;
     let (mut seed, mut compared, mut differ) = (0, 0, 0);
     let mut stream = Stream::new(0, 0);

@@ -6,14 +6,14 @@ use dwell_sim::ns2::compare::{ROUNDING_NS, compare};
 use dwell_sim::ns2::parking::Parking;
 use dwell_sim::ns2::records;
 
-use crate::Verdict;
+use crate::Agreement;
 
-/// How many packets may fare differently, as a share of all. Two sources' packets come within a
+/// The largest accepted share of packets that fare differently. Two sources' packets come within a
 /// nanosecond of each other once in 80,000, and may then change places or fates.
 const DIFFERING_SHARE_MAX: f64 = 5e-5;
 
 /// Compares a run of each seed with its records, and prints a line for each flow.
-pub(crate) fn run([relays, seconds, limit, peak]: [&str; 4], files: &[&str]) -> Verdict {
+pub(crate) fn run([relays, seconds, limit, peak]: [&str; 4], files: &[&str]) -> Agreement {
     let parking = Parking {
         relays: relays.parse()?,
         peak: peak.parse()?,

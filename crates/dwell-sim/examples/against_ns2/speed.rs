@@ -12,10 +12,10 @@ use dwell_sim::plan::{
 };
 use dwell_sim::tcp::TcpConfig;
 
-use crate::Verdict;
+use crate::Agreement;
 
 /// Runs it, and prints how many packets the sources sent.
-pub(crate) fn run(workload: &str, seed: &str) -> Verdict {
+pub(crate) fn run(workload: &str, seed: &str) -> Agreement {
     let plan = match workload {
         "plain" => own_numbers(parking().plan()),
         "none" => own_numbers(parking().plan_with(&port(Scheme::none()))),
@@ -52,7 +52,7 @@ fn port(scheme: Scheme) -> Queue {
     }))
 }
 
-/// With the random numbers that one would use, not with those of ns-2, which cost more.
+/// Gives the plan the simulator's own random numbers, not those of ns-2, which cost more.
 fn own_numbers(mut plan: Plan) -> Plan {
     for flow in &mut plan.flows {
         if let Traffic::OnOff(on_off) = flow.traffic {
@@ -94,7 +94,7 @@ fn chunks(preset: &str) -> Result<Plan, Box<dyn std::error::Error>> {
             group,
             route: vec![0],
             back: Vec::new(),
-            hold_ns: wait_ns,
+            max_wait_ns: wait_ns,
             edge: 0,
             service: group as u64,
             hosts: group as u64,

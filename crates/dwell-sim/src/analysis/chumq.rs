@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::poisson;
 
-/// How many packets a chunk has when `k` arrived while the timer ran.
+/// The number of packets in a chunk when `k` arrived while the timer ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
     /// `1 + k`: the packet that started the timer too. The values in the paper's text.
@@ -30,9 +30,9 @@ impl Reading {
 pub struct Class {
     /// h: the size of its packets.
     pub packet_bytes: u32,
-    /// T: how long a packet may wait for others.
+    /// T: the longest time that a packet may wait for others.
     pub timer_ns: u64,
-    /// λ: what it offers, as a share of the link's rate.
+    /// λ: its offered load, as a share of the link's rate.
     pub load: f64,
 }
 
@@ -45,7 +45,7 @@ pub struct ChuMq {
     classes: Vec<Class>,
 }
 
-/// Why there is no model of this.
+/// A reason why there is no model of such a link.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum AnalysisError {
     /// There are no classes.
@@ -54,19 +54,19 @@ pub enum AnalysisError {
     /// Packets of no size, or larger than a chunk.
     #[error("class {class}: packets have 1 to {mtu_bytes} bytes, the MTU, not {packet_bytes}")]
     PacketBytes {
-        /// Which class, from zero.
+        /// The class, from zero.
         class: usize,
-        /// What was asked for.
+        /// The requested size.
         packet_bytes: u32,
-        /// What is possible.
+        /// The largest size.
         mtu_bytes: u32,
     },
     /// A load that is no share.
     #[error("class {class}: the load must be a finite number, not negative, not {load}")]
     Load {
-        /// Which class, from zero.
+        /// The class, from zero.
         class: usize,
-        /// What was asked for.
+        /// The requested load.
         load: f64,
     },
 }
@@ -97,7 +97,7 @@ impl ChuMq {
         Ok(Self { rate, mtu_bytes, reading, classes: classes.to_vec() })
     }
 
-    /// Λ: what all classes offer, as a share of the link.
+    /// Λ: the offered load of all classes, as a share of the link.
     pub fn load(&self) -> f64 {
         self.classes.iter().map(|class| class.load).sum()
     }
@@ -135,15 +135,15 @@ impl ChuMq {
 /// Bounds of the share of packets that wait too long, and what lies between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LateShare {
-    /// Only the packet at the head of a delayed chunk is late.
+    /// The share if only the packet at the head of a delayed chunk is late.
     pub lower: f64,
-    /// Those that came during half of a full chunk's transmission are late too.
+    /// The share if packets that came during half of a full chunk's transmission are late too.
     pub approximation: f64,
-    /// Those that came during a full chunk's transmission are late too.
+    /// The share if packets that came during a full chunk's transmission are late too.
     pub upper: f64,
 }
 
-/// What the model says of one class.
+/// The model's predictions for one class.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassModel {
     class: Class,
@@ -155,17 +155,17 @@ pub struct ClassModel {
 }
 
 impl ClassModel {
-    /// K: how many packets fill a chunk.
+    /// K: the number of packets that fill a chunk.
     pub fn packets_max(&self) -> u32 {
         self.mtu_bytes / self.class.packet_bytes
     }
 
-    /// λT: how many packets arrive, on average, while the timer runs.
+    /// λT: the mean number of packets that arrive while the timer runs.
     pub fn arrivals_mean(&self) -> f64 {
         self.packets_per_ns * self.class.timer_ns as f64
     }
 
-    /// M̄(T): how many packets the timer finds on average, if the MTU sets no limit.
+    /// M̄(T): the mean number of packets that the timer finds, if the MTU sets no limit.
     pub fn timer_packets_mean(&self) -> f64 {
         f64::from(self.reading.head()) + self.arrivals_mean()
     }
@@ -187,7 +187,7 @@ impl ClassModel {
         }
     }
 
-    /// Eq. (4): which share of the packets waits longer than the timer, at least, about, and at
+    /// Eq. (4): the share of the packets that waits longer than the timer, at least, about, and at
     /// most; `None` in overload, where nearly all do.
     pub fn late_share(&self) -> Option<LateShare> {
         if self.others_load + self.class.load >= 1.0 {
@@ -196,7 +196,7 @@ impl ClassModel {
         let met_busy = self.others_load * self.timer_share();
         let late = |wait_ns: f64| {
             let packets = 1.0 + self.packets_per_ns * wait_ns;
-            // No more can be late than there are, which the literal reading forgets with few.
+            // No more can be late than there are, which the literal reading ignores with few.
             (packets / self.timer_packets_mean()).min(1.0) * met_busy
         };
         Some(LateShare {
@@ -229,8 +229,8 @@ impl ClassModel {
 /// Section 6.1: the share of arriving packets that a full buffer drops in the long run, for an
 /// offered load of `load` times the link's rate.
 ///
-/// The paper's Λ − 1 relates the excess to what the link carries; a share of what is offered is
-/// (Λ − 1) / Λ, in bytes.
+/// The paper's Λ − 1 relates the excess to the capacity of the link; as a share of the offered load
+/// it is (Λ − 1) / Λ, in bytes.
 pub fn overload_loss(load: f64) -> f64 {
     if load > 1.0 { (load - 1.0) / load } else { 0.0 }
 }

@@ -1,4 +1,4 @@
-//! How many packets can be compressed at all.
+//! The largest share of packets that can be compressed.
 
 /// The largest share of packets that a CPU can compress without making the link wait: one of C·B/S +
 /// (1 − R).

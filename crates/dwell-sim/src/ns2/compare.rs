@@ -1,4 +1,4 @@
-//! Packet by packet: what ns-2 recorded, and the same network here.
+//! Compares ns-2's records with a run of the same network here, packet by packet.
 
 use dwell_base::time::SECOND_NS;
 use thiserror::Error;
@@ -10,7 +10,7 @@ use crate::plan::{PlanError, Traffic};
 use crate::source::Source;
 use crate::world::World;
 
-/// How one flow's packets fared here and there.
+/// The difference between one flow's packets here and in ns-2.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowComparison {
     /// Packets that ns-2 sent.
@@ -27,27 +27,27 @@ pub struct FlowComparison {
     pub sent_apart_ns_max: f64,
     /// The largest difference of a packet's delay, among those that arrived in both.
     pub delay_apart_ns_max: f64,
-    /// How many delays differ by more than [`ROUNDING_NS`], of packets sent before the first one
-    /// whose fate differs.
+    /// The number of delays that differ by more than [`ROUNDING_NS`], of packets sent before the
+    /// first one whose fate differs.
     pub delays_differ: u64,
-    /// The same of packets sent after it: a queue that never empties keeps the one packet that it
+    /// The same for packets sent after it: a queue that never empties keeps the one packet that it
     /// has more or less.
     pub delays_differ_after: u64,
 }
 
-/// Times here are whole nanoseconds, ns-2's are not: a packet's sending, what it waited for and
-/// what came before it are rounded down each for itself.
+/// Times here are whole nanoseconds, ns-2's are not: the time of sending of a packet, its wait and
+/// the waits before it are each rounded down.
 pub const ROUNDING_NS: f64 = 3.0;
 
-/// Why there is nothing to compare.
+/// A reason why there is nothing to compare.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompareError {
     /// The records are of another network.
     #[error("the records have {found} flows, the network has {expected}")]
     Flows {
-        /// How many the records have.
+        /// The number of flows in the records.
         found: usize,
-        /// How many the network has.
+        /// The number of flows in the network.
         expected: usize,
     },
     /// The network can't be simulated.
@@ -89,7 +89,7 @@ fn bin_ns(parking: &Parking) -> u64 {
     u64::from(traffic.packet_bytes) * 8 * SECOND_NS / traffic.rate.as_bps()
 }
 
-/// When the source of `flow` sends.
+/// Returns the times at which the source of `flow` sends.
 fn sent_ns(parking: &Parking, flow: usize, seed: u64) -> Vec<u64> {
     let traffic = Traffic::OnOff(parking.traffic(flow));
     let mut source = Source::new(&traffic, seed, flow as u64);
@@ -108,7 +108,7 @@ struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// When each packet was sent here, what became of it here, and there.
+    /// Returns for each packet the time of sending here, its fate here, and its record in ns-2.
     fn iter(&self) -> impl Iterator<Item = (u64, Bin, &Record)> {
         self.sent.iter().zip(self.records).map(|(&sent_ns, record)| {
             let bin = self.bins.get((sent_ns / self.bin_ns) as usize);
@@ -116,7 +116,7 @@ impl Pairs<'_> {
         })
     }
 
-    /// When the packets were sent whose fates differ.
+    /// Returns the times of sending of the packets whose fates differ.
     fn fates_differ_ns(&self) -> impl Iterator<Item = f64> {
         self.iter().filter(|(_, here, there)| fates_differ(here, there)).map(|(.., r)| r.sent_ns)
     }
@@ -161,13 +161,13 @@ impl FlowComparison {
         }
     }
 
-    /// Whether every packet was sent, dropped and delayed as in ns-2.
+    /// Returns true if every packet was sent, dropped and delayed as in ns-2.
     pub fn is_equal(&self) -> bool {
         self.is_near(0.0) && self.delays_differ_after == 0
     }
 
-    /// Whether the packets are the same, and no larger share of them than this fares differently,
-    /// delays that only follow from another packet's fate not counted.
+    /// Returns true if the packets are the same, and at most `share_max` of them fare differently.
+    /// Delays that only follow from another packet's fate do not count.
     pub fn is_near(&self, share_max: f64) -> bool {
         let differ = self.fates_differ + self.delays_differ;
         self.packets == self.packets_here && differ as f64 <= share_max * self.packets as f64

@@ -12,27 +12,27 @@ use crate::plan::{DropTail, Flow, Group, Link, OnOff, Plan, Queue, RandomSource,
 /// R(i+1) to Y(i+1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parking {
-    /// n: how many relay nodes.
+    /// n: the number of relay nodes.
     pub relays: usize,
     /// Bits per second of a source within a burst; Table 2 has 60 Mbit/s.
     pub peak: Rate,
     /// The limit of the queues between them, as ns-2 counts it.
     pub limit_packets: u32,
-    /// Packets sent before this time are looked at.
+    /// Packets sent before this time are compared.
     pub until_ns: u64,
 }
 
-/// How long what is still under way gets to arrive.
+/// The time that packets in flight get to arrive.
 const DRAIN_NS: u64 = SECOND_NS;
 
 impl Parking {
-    /// How many flows there are: the target's, and one that crosses each link between relays.
+    /// The number of flows: the target's, and one that crosses each link between relays.
     pub fn flows(&self) -> usize {
         self.relays.max(1)
     }
 
-    /// What a source sends; flow k draws from ns-2's stream k + 1, the first one being taken by
-    /// its default generator.
+    /// Returns the source of a flow; flow k draws from ns-2's stream k + 1, as its default
+    /// generator takes the first one.
     pub fn traffic(&self, flow: usize) -> OnOff {
         OnOff {
             packet_bytes: 500,
@@ -43,13 +43,13 @@ impl Parking {
         }
     }
 
-    /// The plan with drop-tail queues, as ns-2 has them. Each flow is a group of its own.
+    /// Returns the plan with drop-tail queues, as ns-2 has them. Each flow is a group of its own.
     pub fn plan(&self) -> Plan {
         let packets = Some(self.limit_packets);
         self.plan_with(&Queue::DropTail(DropTail { packets, bytes: None }))
     }
 
-    /// The plan with other queues between the relays.
+    /// Returns the plan with other queues between the relays.
     pub fn plan_with(&self, queue: &Queue) -> Plan {
         let mut plan = Plan {
             window: Window { from_ns: 0, until_ns: self.until_ns, drain_ns: DRAIN_NS },
@@ -73,7 +73,7 @@ impl Parking {
                 group: flow,
                 route,
                 back: Vec::new(),
-                hold_ns: 0,
+                max_wait_ns: 0,
                 edge: 0,
                 service: flow as u64,
                 hosts: flow as u64,

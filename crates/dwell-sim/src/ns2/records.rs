@@ -1,18 +1,18 @@
-//! What happened to each packet in ns-2, as `validate/parking.tcl` writes it.
+//! Records of each packet in ns-2, as `validate/parking.tcl` writes them.
 
 use thiserror::Error;
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
-    /// It arrived.
+    /// The packet arrived.
     Received {
-        /// When its last bit did.
+        /// The time at which its last bit arrived.
         at_ns: f64,
     },
-    /// A full queue refused it.
+    /// A full queue dropped it.
     Dropped {
-        /// When it came there.
+        /// The time at which it arrived there.
         at_ns: f64,
     },
 }
@@ -20,13 +20,13 @@ pub enum Fate {
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// When its source sent it.
+    /// The time at which its source sent it.
     pub sent_ns: f64,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// Why records can't be read.
+/// A reason why records can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordsError {
     /// A line of another form.
@@ -34,11 +34,11 @@ pub enum RecordsError {
     Form {
         /// Its number, from one.
         line: usize,
-        /// What it says.
+        /// Its text.
         text: String,
     },
-    /// Packets are missing, or there twice.
-    #[error("flow {flow}: packet {sequence} is missing or there twice")]
+    /// Packets are missing, or duplicated.
+    #[error("flow {flow}: packet {sequence} is missing or duplicated")]
     Gap {
         /// The flow.
         flow: usize,

@@ -26,7 +26,7 @@ pub struct Stream {
     /// The last three values of either component, oldest first.
     first: [u64; 3],
     second: [u64; 3],
-    /// Where the current substream began.
+    /// The state at the beginning of the current substream.
     substream: ([u64; 3], [u64; 3]),
 }
 
@@ -49,7 +49,7 @@ impl Stream {
         self.substream = (self.first, self.second);
     }
 
-    /// What determines all further numbers: the last three values of either component.
+    /// The state that determines all further numbers: the last three values of either component.
     pub fn state(&self) -> [u64; 6] {
         let ([a, b, c], [d, e, f]) = (self.first, self.second);
         [a, b, c, d, e, f]
@@ -82,7 +82,7 @@ impl Stream {
     }
 }
 
-/// A 3 × 3 matrix modulo `modulus`: what some number of steps does to a component.
+/// A 3 × 3 matrix modulo `modulus`: the effect of some number of steps on a component.
 #[derive(Clone, Copy)]
 struct Matrix {
     cells: [[u64; 3]; 3],
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// What `ns validate/rng.tcl seed=1` prints, with ns-2.35.
+    /// The output of `ns validate/rng.tcl seed=1` with ns-2.35.
     const STATES: [(u64, [u64; 6], [u32; 5]); 3] = [
         (0, [1; 6], [729_236, 1_193_744_747, 30_504_276, 189_241_995, 947_412_623]),
         (

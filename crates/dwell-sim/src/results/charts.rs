@@ -10,7 +10,7 @@ use super::evaluation::Evaluation;
 use super::record::RunRecord;
 use super::summary::Summary;
 
-/// Draws a figure with the runs that there are.
+/// Draws a figure with the existing runs.
 pub fn chart(figure: &Figure, evaluation: &Evaluation<'_>) -> Chart {
     let drawn = match figure.kind {
         FigureKind::Line | FigureKind::Points => lines(figure, evaluation),
@@ -74,7 +74,7 @@ fn series_name(figure: &Figure, point: &Point) -> String {
         .iter()
         .filter_map(|path| {
             let shown = point.value(path)?.shown();
-            // A label and a preset speak for themselves.
+            // A label and a preset need no key.
             let speaks = path == LABEL || path == "scheme.preset";
             let key = path.rsplit('.').next().unwrap_or(path);
             Some(if speaks { shown } else { format!("{key} = {shown}") })
@@ -117,8 +117,8 @@ fn dot(x: f64, y: &Summary, bars: Bars) -> Dot {
     Dot { x, y: y.mean, low: ends.map(|(low, _)| low), high: ends.map(|(_, high)| high) }
 }
 
-/// What a line of a time line or a distribution is called in the records: its formula is the
-/// name of a series, perhaps with a factor.
+/// Returns the lines of a time line or a distribution. In the records, a line is named by its
+/// formula: the name of a series, perhaps with a factor.
 fn timelines(figure: &Figure, evaluation: &Evaluation<'_>) -> Vec<Series> {
     let mut out = Vec::new();
     for (name, points) in by_series(figure, evaluation) {
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// A figure of the scenario, with the runs that there are.
+    /// A figure of the scenario, with the existing runs.
     fn drawn(id: &str) -> Chart {
         let scenario = scenario();
         let store = store(&scenario);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn series_are_named_by_what_tells_them_apart() {
+    fn series_are_named_by_what_distinguishes_them() {
         let scenario = scenario();
         let named = |keys: &[&str]| {
             let series = keys.iter().map(|&key| key.to_owned()).collect();

@@ -1,4 +1,4 @@
-//! What papers say, beside what we found.
+//! The papers' claims beside our results.
 
 use dwell_report::claims::{Claim, PaperValue as Stated};
 
@@ -7,8 +7,8 @@ use crate::scenario::{Over, PaperValue, Scenario};
 use super::evaluation::Evaluation;
 use super::summary::Summary;
 
-/// All claims of a scenario about points that it has, in the order of the file (the quick variant
-/// has fewer points). What has not been run is there too, with a comment.
+/// Returns all claims of a scenario about points that it has, in the order of the file (the quick
+/// variant has fewer points). Claims about points without runs are included, with a comment.
 pub fn claims(evaluation: &Evaluation<'_>) -> Vec<Claim> {
     let scenario = evaluation.scenario;
     let has_point = |paper: &&PaperValue| {
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((mean.paper.as_str(), mean.place.as_str()), ("Somebody 2026", "Section 1"));
         assert_eq!((mean.ours, &mean.paper_value), (1.5, &Stated::Number(1.6)));
         let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
-        assert!(low < 1.0 && high > 2.0, "two runs tell little: {low} to {high}");
+        assert!(low < 1.0 && high > 2.0, "two runs show little: {low} to {high}");
         assert_eq!(mean.verdict(), Verdict::Uncertain);
 
         assert_eq!((largest.ours, largest.low, largest.high), (0.5, Some(0.4), Some(0.5)));

@@ -1,4 +1,4 @@
-//! A scenario's points with the runs that there are of them.
+//! A scenario's points with their existing runs.
 
 use crate::scenario::{Expression, Over, Point, Scenario, Where, numeric};
 
@@ -6,12 +6,12 @@ use super::record::{RunRecord, Task};
 use super::store::Store;
 use super::summary::Summary;
 
-/// A scenario's points with the runs that there are of them.
+/// A scenario's points with their existing runs.
 #[derive(Debug)]
 pub struct Evaluation<'r> {
     /// The scenario.
     pub scenario: &'r Scenario,
-    /// By point: its runs, as far as they are done, in the order of their seeds.
+    /// The finished runs of each point, in the order of their seeds.
     pub runs: Vec<Vec<&'r RunRecord>>,
 }
 
@@ -31,17 +31,17 @@ impl<'r> Evaluation<'r> {
         Self { scenario, runs }
     }
 
-    /// How many runs are done.
+    /// Returns the number of finished runs.
     pub fn done(&self) -> usize {
         self.runs.iter().map(Vec::len).sum()
     }
 
-    /// The points with their runs.
+    /// Returns the points with their runs.
     pub fn points(&self) -> impl Iterator<Item = (&'r Point, &[&'r RunRecord])> {
         self.scenario.points.iter().zip(self.runs.iter().map(Vec::as_slice))
     }
 
-    /// The one point that meets these conditions; of several the first. None if there is none,
+    /// Returns the point that meets these conditions; of several the first. None if there is none,
     /// or if it has no runs.
     pub fn find(&self, conditions: &Where) -> Option<(&'r Point, &[&'r RunRecord])> {
         self.points()
@@ -49,15 +49,15 @@ impl<'r> Evaluation<'r> {
             .filter(|(_, runs)| !runs.is_empty())
     }
 
-    /// A formula over each run of a point.
+    /// Returns the values of a formula over each run of a point.
     pub fn values(point: &Point, runs: &[&RunRecord], formula: &Expression) -> Vec<f64> {
         runs.iter()
             .filter_map(|run| formula.value(&|name| lookup(point, Some(run), name)))
             .collect()
     }
 
-    /// A formula over the runs of a point, put together. A formula over the scenario's values
-    /// only needs no runs.
+    /// Returns a summary of a formula over the runs of a point. A formula over the scenario's
+    /// values only needs no runs.
     pub fn summary(point: &Point, runs: &[&RunRecord], formula: &Expression) -> Option<Summary> {
         match formula.value(&|name| lookup(point, None, name)) {
             Some(constant) => Summary::of(&[constant]),
@@ -65,8 +65,8 @@ impl<'r> Evaluation<'r> {
         }
     }
 
-    /// The change in percent of the mean from the point that differs in `against`; with its 95 %
-    /// interval over the seeds that both have a value for; none if that is less than two.
+    /// Returns the change in percent of the mean from the point that differs in `against`, with its
+    /// 95 % interval over the seeds that both have a value for; none if there are fewer than two.
     pub fn change(
         &self,
         point: &Point,
@@ -98,13 +98,13 @@ impl<'r> Evaluation<'r> {
         let Some(spread) = Summary::of(&pairs) else {
             return Summary::of(&[change]);
         };
-        // The paper compares means; single seeds only tell how sure that is.
+        // The paper compares means; single seeds only show how certain that is.
         Some(Summary { mean: change, ..spread })
     }
 }
 
 impl Summary {
-    /// One number of it.
+    /// Returns one number of it.
     pub fn over(&self, over: Over) -> f64 {
         match over {
             Over::Mean => self.mean,
@@ -114,7 +114,7 @@ impl Summary {
     }
 }
 
-/// A metric of the run, what a model says, or a value of the scenario.
+/// Returns a metric of the run, a prediction of the model, or a value of the scenario.
 fn lookup(point: &Point, run: Option<&RunRecord>, name: &str) -> Option<f64> {
     let metric = run.and_then(|run| run.metrics.get(name).copied());
     metric

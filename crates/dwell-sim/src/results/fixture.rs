@@ -1,4 +1,4 @@
-//! A scenario with made-up runs, for the tests of what is made of runs.
+//! A scenario with made-up runs, for the tests of evaluations.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +108,7 @@ pub(super) fn scenario() -> Scenario {
     read(&Options::default())
 }
 
-/// Only one of the ratios.
+/// The scenario with only one of the ratios.
 pub(super) fn quick() -> Scenario {
     read(&Options { is_quick: true, ..Options::default() })
 }

@@ -1,9 +1,9 @@
-//! What runs of scenarios gave: records, and what is made of them.
+//! Results of scenarios: records of runs, and their evaluation.
 //!
-//! A [`Task`] is a point of a scenario with a seed. A [`Run`] is done once for all tasks that come
-//! to the same, and gives a [`RunRecord`]. A [`Store`] holds records by their keys, as lines of
-//! JSON, so that nothing runs twice. [`evaluate`](Evaluation)
-//! puts replications together; charts, claims and tables are made of that.
+//! A [`Task`] is a point of a scenario with a seed. A [`Run`] is done once for all tasks with the
+//! same key, and gives a [`RunRecord`]. A [`Store`] holds records by their keys, as lines of JSON,
+//! so that nothing runs twice. [`evaluate`](Evaluation) puts replications together, for charts,
+//! claims and tables.
 
 mod charts;
 mod claims;

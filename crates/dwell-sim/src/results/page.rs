@@ -7,7 +7,7 @@ use super::claims::claims;
 use super::evaluation::Evaluation;
 use super::tables::table;
 
-/// A page with everything that there is about these scenarios.
+/// Returns a page with all results of these scenarios.
 pub fn page(evaluations: &[Evaluation<'_>], provenance: Provenance) -> Page {
     let mut sections = vec![overview(evaluations)];
     sections.extend(evaluations.iter().map(section));

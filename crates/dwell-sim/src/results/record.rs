@@ -1,4 +1,4 @@
-//! One run and what came of it, as a line of JSON.
+//! One run and its results, as a line of JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use crate::plan::PlanError;
 use crate::scenario::{FigureKind, Point, RunKey, Scenario, Value};
 use crate::world::{EXCESS_BIN_NS, World};
 
-/// One run and what came of it.
+/// One run and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The hash of everything that the result follows from: 32 hexadecimal digits.
     pub key: String,
     /// The scenario.
     pub scenario: String,
-    /// What is swept, and the values of this run.
+    /// The swept keys, and their values in this run.
     pub point: BTreeMap<String, serde_json::Value>,
     /// The seed.
     pub seed: u64,
@@ -32,7 +32,7 @@ pub struct RunRecord {
     pub series: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-/// A run of a scenario: what one of its points gives with one seed.
+/// A run of a scenario: one of its points with one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'s> {
     /// Its scenario.
@@ -44,7 +44,7 @@ pub struct Task<'s> {
 }
 
 impl<'s> Task<'s> {
-    /// All runs of a scenario, in their order.
+    /// Returns all runs of a scenario, in their order.
     pub fn all(scenario: &'s Scenario) -> impl Iterator<Item = Self> {
         scenario
             .points
@@ -52,19 +52,19 @@ impl<'s> Task<'s> {
             .flat_map(move |point| point.seeds().map(move |seed| Self { scenario, point, seed }))
     }
 
-    /// Its key, if this version of the code runs it.
+    /// Returns its key, if this version of the code runs it.
     pub fn key(&self, code: &str) -> String {
         RunKey::new(self.point.plan_hash, code, self.seed).to_string()
     }
 
-    /// How much work it is, in millions of packets on links.
+    /// Returns the estimated work of the run, in millions of packets on links.
     pub fn effort(&self) -> f64 {
         packet_hops(&self.point.plan) / 1e6
     }
 }
 
-/// A run that is done once, for all tasks with its key: figures share runs, and points that differ
-/// only in what does not matter to them do.
+/// A run that is done once, for all tasks with its key: figures share runs, and so do points that
+/// differ only in keys without effect on them.
 #[derive(Clone, Debug)]
 pub struct Run<'s> {
     /// The first of its tasks, which gives it its name.
@@ -77,7 +77,7 @@ pub struct Run<'s> {
 }
 
 impl<'s> Run<'s> {
-    /// The runs that these tasks need, in the order of their first tasks.
+    /// Returns the runs that these tasks need, in the order of their first tasks.
     pub fn all(tasks: &[Task<'s>], code: &'s str) -> Vec<Self> {
         let mut runs: Vec<Self> = Vec::new();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -94,7 +94,7 @@ impl<'s> Run<'s> {
         runs
     }
 
-    /// Does it. The result depends on nothing else.
+    /// Runs it. The result depends on nothing else.
     ///
     /// # Errors
     /// If the plan is impossible.
@@ -103,7 +103,7 @@ impl<'s> Run<'s> {
         Ok(self.record(&world.run()))
     }
 
-    /// Does it, unless `goes_on`, asked every few milliseconds, says no.
+    /// Runs it, unless `goes_on`, called every few milliseconds, returns false.
     ///
     /// # Errors
     /// If the plan is impossible.
@@ -126,13 +126,13 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// Whether this record of it has all that the figures want.
-    pub(super) fn is_reported_by(&self, record: &RunRecord) -> bool {
+    /// Returns true if `record` has all the series that the figures need of this run.
+    pub(super) fn is_covered_by(&self, record: &RunRecord) -> bool {
         self.wanted.iter().all(|name| record.series.contains_key(name))
     }
 }
 
-/// The series that the scenario's figures draw.
+/// Returns the series that the scenario's figures draw.
 fn wanted_series(scenario: &Scenario) -> BTreeSet<String> {
     scenario
         .figures
@@ -143,8 +143,8 @@ fn wanted_series(scenario: &Scenario) -> BTreeSet<String> {
         .collect()
 }
 
-/// Of a group G: `G.delay_mean_s`, `G.delay_max_s`, `G.discard` and `G.late_share` by time of
-/// sending in seconds, and `G.excess_s`: how many packets were late by how much.
+/// Returns series of a group G: `G.delay_mean_s`, `G.delay_max_s`, `G.discard` and `G.late_share`
+/// by time of sending in seconds, and `G.excess_s`: late packets by how late they were.
 fn series(
     outcome: &Outcome,
     bin_ns: Option<u64>,

@@ -15,11 +15,11 @@ pub struct Store {
 /// A line of results that is no run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Which one, from 1.
+    /// Its number, from 1.
     pub line: usize,
-    /// What stands in it, without its line end.
+    /// Its text, without its line end.
     pub text: String,
-    /// What is wrong with it: `is only half written`.
+    /// The problem with it: `is only half written`.
     pub reason: String,
 }
 
@@ -31,8 +31,8 @@ impl fmt::Display for Dropped {
 }
 
 impl Store {
-    /// Reads what was written before. Lines that are no runs, as the last one after a crash, are
-    /// left out and returned.
+    /// Reads stored results. Lines that are no runs, as the last one after a crash, are left out
+    /// and returned.
     pub fn parse(text: &str) -> (Self, Vec<Dropped>) {
         let mut store = Self::default();
         let mut dropped = Vec::new();
@@ -54,8 +54,8 @@ impl Store {
         (store, dropped)
     }
 
-    /// Takes a run in, in the place of one with the same key; what only that one reported of the same
-    /// run, for other figures, stays.
+    /// Adds a run, in place of one with the same key; series that only that one has of the same
+    /// run, for other figures, stay.
     pub fn put(&mut self, mut record: RunRecord) {
         self.last_code = Some(record.code.clone());
         if let Some(before) = self.records.remove(&record.key) {
@@ -66,33 +66,33 @@ impl Store {
         self.records.insert(record.key.clone(), record);
     }
 
-    /// The run with this key.
+    /// Returns the run with this key.
     pub fn get(&self, key: &str) -> Option<&RunRecord> {
         self.records.get(key)
     }
 
-    /// The version of the code that the run put in last is of.
+    /// Returns the version of the code of the run that was added last.
     pub fn last_code(&self) -> Option<&str> {
         self.last_code.as_deref()
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Whether this run is done, with all that figures want of it.
+    /// Returns true if this run is done, with all the series that figures need of it.
     pub fn has(&self, run: &Run<'_>) -> bool {
-        self.get(&run.key).is_some_and(|record| run.is_reported_by(record))
+        self.get(&run.key).is_some_and(|record| run.is_covered_by(record))
     }
 
-    /// First the runs that are none of these tasks, by key, then those that are, in the order of
-    /// the tasks: the same text whatever order they were run in.
+    /// Returns the runs as text: first those that are none of these tasks, by key, then those that
+    /// are, in the order of the tasks. The text is the same whatever order they were run in.
     pub fn to_text(&self, tasks: &[Task<'_>], code: &str) -> String {
         let keys: Vec<String> = tasks.iter().map(|task| task.key(code)).collect();
         let mut left: std::collections::BTreeSet<&str> = keys.iter().map(String::as_str).collect();
@@ -109,10 +109,10 @@ impl Store {
     }
 }
 
-/// A run as a line of JSON, with its line end.
+/// Returns a run as a line of JSON, with its line end.
 pub fn line(record: &RunRecord) -> String {
-    // Strings, numbers and maps with strings as keys can always be written; what is no number
-    // becomes null and is then left out with a note when it is read.
+    // Strings, numbers and maps with strings as keys can always be written. A value that is no
+    // number becomes null, and is left out with a note when it is read.
     let mut line = serde_json::to_string(record).unwrap_or_default();
     line.push('\n');
     line

@@ -1,9 +1,9 @@
 //! Replications together: mean, range and confidence.
 
-/// What several runs of one point give.
+/// The summary of several runs of one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many runs.
+    /// The number of runs.
     pub count: usize,
     /// Their mean.
     pub mean: f64,

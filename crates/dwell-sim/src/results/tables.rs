@@ -40,8 +40,8 @@ fn metrics(run: &RunRecord) -> impl Iterator<Item = (String, Cell)> {
     run.metrics.iter().map(|(name, value)| (name.clone(), Cell::Number(*value)))
 }
 
-/// For a terminal: a row for each point, with the means of what its figures and claims are
-/// about, or of all metrics if there are neither.
+/// Returns a table for a terminal: a row for each point, with the means of the metrics in its
+/// figures and claims, or of all metrics if there are neither.
 pub fn table(evaluation: &Evaluation<'_>) -> Table {
     let scenario = evaluation.scenario;
     let swept: Vec<&str> = scenario
@@ -73,7 +73,7 @@ pub fn table(evaluation: &Evaluation<'_>) -> Table {
     table
 }
 
-/// The metrics that the scenario speaks of.
+/// Returns the metrics that the scenario's figures and claims use.
 fn interesting(evaluation: &Evaluation<'_>) -> Vec<String> {
     let scenario = evaluation.scenario;
     let known: BTreeSet<&str> = evaluation
@@ -91,7 +91,7 @@ fn interesting(evaluation: &Evaluation<'_>) -> Vec<String> {
         }
     }
     if names.is_empty() {
-        // A scenario without figures shows all that is not constant by its values alone.
+        // A scenario without figures shows all metrics that depend on more than its values.
         names = known.iter().map(|name| (*name).to_owned()).collect();
     }
     names.retain(|name| scenario.points.iter().all(|p| p.value(name).and_then(numeric).is_none()));

@@ -1,7 +1,7 @@
-//! `[compress]`: what compressing brings and costs.
+//! `[compress]`: the gain and the cost of compressing.
 //!
-//! Three models: one ratio and one time for all units, as the papers have it; by class, uniform
-//! between two ratios, with a time per unit and per byte; and a table as measured.
+//! Three models: one ratio and one time for all units, as in the papers; by class, uniform between
+//! two ratios, with a time per unit and per byte; and a table as measured.
 
 use dwell_base::text::suggest;
 use dwell_policy::{Estimate, Estimates, LearnedConfig, Ratio};
@@ -15,23 +15,23 @@ use super::source::{Inputs, is_heading};
 use super::tree::{Table, Value};
 use super::value;
 
-/// What `[compress]` says.
+/// The contents of `[compress]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Compression {
-    /// Everything alike. Without a time it follows from the scheme.
+    /// The same ratio and time for all. Without a time it follows from the scheme.
     Constant {
         /// Compressed / original.
         ratio: f64,
-        /// For a unit.
+        /// The time for a unit.
         time_ns: Option<u64>,
     },
-    /// By class, named.
+    /// Ratios and times by class, with the names of the classes.
     PerClass(Vec<(String, CompressionClass)>),
-    /// As measured.
+    /// A measured table.
     Measured(Vec<CompressionSample>),
 }
 
-/// Reads `[compress]`. Without it nothing gets smaller, in no time.
+/// Reads `[compress]`. Without the table, compressing neither shrinks anything nor takes time.
 pub(super) fn read(
     tree: &Table,
     inputs: &mut Inputs<'_>,
@@ -87,7 +87,7 @@ fn classes(
         let ratio = class.need("ratio", "[0.5, 0.9]", errors, ratio_range);
         let unit_ns = class.or("time", 0, errors, value::time_ns);
         let byte_ns = class.or("byte_time_ns", 0.0, errors, |v| value::number(v, 0.0..=1e6));
-        // Which group it is, is known once there are groups.
+        // The number of the group is known once there are groups.
         out.push((name.to_owned(), CompressionClass { group: 0, ratio: ratio?, unit_ns, byte_ns }));
     }
     Some(Compression::PerClass(out))
@@ -214,11 +214,11 @@ fn sound_samples(
 }
 
 impl Compression {
-    /// Brings nothing and costs nothing.
+    /// A compressor without gain and without cost.
     pub(super) const FREE: Self = Self::Constant { ratio: 1.0, time_ns: Some(0) };
 
-    /// The model, for a topology with these groups. `unit_ns` is what a unit takes if nothing is
-    /// said.
+    /// Returns the model, for a topology with these groups. `unit_ns` is the time for a unit if the
+    /// scenario does not say.
     pub(super) fn model(
         &self,
         groups: &[&str],
@@ -253,7 +253,7 @@ impl Compression {
     }
 }
 
-/// What a port believes of the compressor: constants are known, all else is learned.
+/// Returns a port's estimates of the compressor: constants are known, all else is learned.
 pub(super) fn estimates(model: &CompressionModel) -> Estimates {
     match model {
         CompressionModel::Constant { ratio, time_ns } => Estimates::Fixed(Estimate {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_compresses_are_reported() {
+    fn impossible_compressions_are_reported() {
         for (text, reported) in [
             ("[compress]\nratio = 0", "x:2: [compress], `ratio`: must be a number from"),
             ("[compress]\nratio = 0.5\nfile = \"a\"", "exclude each other"),

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario.
+//! Errors in a scenario.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::tree::Origin;
 
-/// One thing that is wrong: a sentence that says what to do.
+/// One error: a sentence that says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     /// The line that it is on, counted from one; `None` if it is about the whole file or about
@@ -23,12 +23,12 @@ pub struct ScenarioError {
 pub struct ScenarioErrors {
     /// The file, as it was named.
     pub file: String,
-    /// What is wrong.
+    /// The errors.
     pub errors: Vec<ScenarioError>,
 }
 
 impl ScenarioErrors {
-    /// That a file could not even be read.
+    /// Creates the error of a file that can't be read.
     pub fn whole_file(file: &str, message: String) -> Self {
         let error = ScenarioError { line: None, place: None, message };
         Self { file: file.to_owned(), errors: vec![error] }
@@ -55,14 +55,14 @@ impl fmt::Display for ScenarioErrors {
     }
 }
 
-/// Gathers errors while a scenario is read.
+/// Collects errors while a scenario is read.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
     errors: Vec<ScenarioError>,
 }
 
 impl Errors {
-    /// Tells something about the key `path`, which came from `origin`.
+    /// Adds an error about the key `path`, which came from `origin`.
     pub(super) fn at(&mut self, origin: Origin, path: &str, message: impl Into<String>) {
         let place = match origin {
             Origin::Setting => format!("--set {path}"),
@@ -82,7 +82,7 @@ impl Errors {
         message: impl Into<String>,
     ) {
         let error = ScenarioError { line, place, message: message.into() };
-        // What is wrong in one point of a sweep is wrong in the others too.
+        // An error in one point of a sweep occurs in the others too.
         if !self.errors.contains(&error) {
             self.errors.push(error);
         }

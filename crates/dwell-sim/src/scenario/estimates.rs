@@ -1,5 +1,5 @@
-//! Lists that `dwell trace analyze --exceptions` writes (docs/exceptions.md): what compressing brought
-//! and took, by class of packets, in a real capture.
+//! Lists that `dwell trace analyze --exceptions` writes (docs/exceptions.md): the ratio and the
+//! time of compressing, by class of packets, in a real capture.
 
 use serde::Deserialize;
 
@@ -30,7 +30,7 @@ struct Estimate {
     ns_per_byte: f64,
 }
 
-/// What a class of packets is expected to come to.
+/// The expected ratio and time of a class of packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Expected {
     /// Compressed / original; 1 for an exception.
@@ -63,7 +63,7 @@ pub(super) fn find(text: &str, class: &str, codec: Option<&str>) -> Result<Expec
     if !is_sound {
         return Err(format!("what it says of \"{class}\" makes no sense"));
     }
-    // What is not smaller is sent as it is.
+    // A packet that does not shrink is sent as it is.
     Ok(Expected { ratio: found.ratio.min(1.0), byte_ns: found.ns_per_byte })
 }
 

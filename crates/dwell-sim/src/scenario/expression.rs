@@ -32,7 +32,8 @@ enum Operator {
 }
 
 impl Expression {
-    /// The value, if `lookup` knows all names that matter; not a number (0 / 0) is no value.
+    /// Returns the value, if `lookup` knows all names that matter; not a number (0 / 0) is no
+    /// value.
     pub fn value(&self, lookup: &dyn Fn(&str) -> Option<f64>) -> Option<f64> {
         self.root.value(lookup).filter(|value| value.is_finite())
     }

@@ -7,11 +7,11 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use crate::plan::Plan;
 
-/// Changes if the way in which keys are made does.
+/// The version of the key format.
 const FORMAT: &str = "dwell run 1";
 
-/// The hash of everything that a run's result follows from: the plan (all values of the scenario
-/// that matter, and the files that it names), the version of the code, and the seed. 128 bits of
+/// The hash of everything that determines a run's result: the plan (all values of the scenario that
+/// matter, and the files that it names), the version of the code, and the seed. 128 bits of
 /// SipHash-2-4 with a key of zeros, so that the chance that two of a billion runs share a key is
 /// below 10⁻²⁰.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

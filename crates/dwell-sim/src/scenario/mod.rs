@@ -35,14 +35,14 @@
 //! compress.ratio = [0.7, 0.95]
 //! ```
 //!
-//! Reading is strict: a key that is unknown, a value of the wrong type and a value that makes no
+//! Parsing is strict: a key that is unknown, a value of the wrong type and a value that makes no
 //! sense are all errors, at any point of a sweep, and all are reported at once, each with its line
-//! and what to do about it. Reading is pure too: files that a scenario names come in through a
+//! and what to do about it. Parsing is pure too: files that a scenario names come in through a
 //! function.
 //!
-//! What a scenario says about its runs is first a tree of values ([`Value`]); sweeps and
-//! settings (`--set compress.ratio=0.9`) change that tree by dotted paths; then each point is read
-//! from its tree into a [`Plan`].
+//! The tables about a scenario's runs are first a tree of values ([`Value`]); sweeps and settings
+//! (`--set compress.ratio=0.9`) change that tree by dotted paths; then each point is read from its
+//! tree into a [`Plan`].
 
 mod compress;
 mod error;
@@ -79,7 +79,7 @@ use error::Errors;
 use section::Section;
 use source::Inputs;
 
-/// How a scenario is to be read.
+/// Options for reading a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Values from the command line, in their order.
@@ -91,53 +91,53 @@ pub struct Options {
 /// A scenario: what to run, and what to show.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What results know it by: `shimamura/fig-8`.
+    /// Its name in results: `shimamura/fig-8`.
     pub id: String,
-    /// What it is about.
+    /// Its description.
     pub about: About,
     /// Its points. At least one.
     pub points: Vec<Point>,
     /// Its figures.
     pub figures: Vec<Figure>,
-    /// What papers say about its results.
+    /// The papers' claims about its results.
     pub papers: Vec<PaperValue>,
 }
 
-/// What a scenario is about.
+/// The description of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// In a few words.
+    /// A title of a few words.
     pub title: String,
     /// The paper that it comes from; may be empty.
     pub paper: String,
     /// The figure, table or equation of the paper; may be empty.
     pub figure: String,
-    /// What a reader should know: readings, what differs.
+    /// Notes for readers: readings, differences.
     pub note: String,
 }
 
 /// One point of a scenario's sweeps.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// What is swept, and the values here, in the order of the file.
+    /// The swept keys and their values here, in the order of the file.
     pub values: Vec<(String, Value)>,
-    /// The hash of all that its runs follow from, but the code and the seed. Points that differ
-    /// only in what does not matter to them, such as the ratio to a scheme that never compresses,
-    /// have the same.
+    /// The hash of everything that determines its runs, except the code and the seed. Points that
+    /// differ only in keys without effect on them, such as the ratio for a scheme that never
+    /// compresses, have the same hash.
     pub plan_hash: u128,
-    /// What an analytic model says, by names as metrics have them; empty if there is none.
+    /// The predictions of an analytic model, by names as metrics have them; empty if there is none.
     pub model: BTreeMap<String, f64>,
-    /// What to simulate.
+    /// The plan to simulate.
     pub plan: Plan,
-    /// How often, and with which seeds.
+    /// The number of runs, and their seeds.
     pub runs: Runs,
-    /// Of each swept value: which `[[sweep]]` it belongs to.
+    /// The index of the `[[sweep]]` of each swept value.
     sweeps: Vec<usize>,
     tree: Table,
 }
 
 impl Point {
-    /// The seeds of its runs, one for each replication.
+    /// Returns the seeds of its runs, one for each replication.
     pub fn seeds(&self) -> impl Iterator<Item = u64> + '_ {
         (0..u64::from(self.runs.replications)).map(|replication| {
             let seed = self.runs.seed.wrapping_add(replication);
@@ -148,18 +148,18 @@ impl Point {
         })
     }
 
-    /// The value of a swept key here.
+    /// Returns the value of a swept key here.
     pub fn swept(&self, path: &str) -> Option<&Value> {
         self.values.iter().find(|(key, _)| key == path).map(|(_, value)| value)
     }
 
-    /// The value that any key of the scenario has here, swept or not.
+    /// Returns the value that any key of the scenario has here, swept or not.
     pub fn value(&self, path: &str) -> Option<&Value> {
         self.swept(path).or_else(|| self.tree.at(path).map(|located| &located.value))
     }
 
-    /// The swept values here, with those of `changes` in their place. What advances with a key
-    /// that is changed, as a label does, is left open.
+    /// Returns the swept values here, with those of `changes` in their place. Keys that advance
+    /// together with a changed key, such as a label, are left open.
     pub fn elsewhere(&self, changes: &[(String, Value)]) -> Where {
         let is_changed = |path: &str| changes.iter().any(|(changed, _)| changed == path);
         let swept = || self.values.iter().zip(&self.sweeps);
@@ -169,7 +169,7 @@ impl Point {
         changes.iter().chain(kept).cloned().collect()
     }
 
-    /// Whether all keys have these values here; of a list of values, one of them.
+    /// Returns true if all keys have these values here; of a list of values, one of them.
     pub fn meets(&self, conditions: &[(String, Value)]) -> bool {
         conditions.iter().all(|(path, wanted)| {
             let Some(value) = self.value(path) else { return false };
@@ -183,7 +183,7 @@ impl Point {
     }
 }
 
-/// The same value, however it is written: `"200us"` is `"0.2ms"`.
+/// Returns true if both are the same value, however it is written: `"200us"` is `"0.2ms"`.
 fn is_same(one: &Value, other: &Value) -> bool {
     if one.is_same(other) {
         return true;
@@ -199,11 +199,11 @@ fn is_same(one: &Value, other: &Value) -> bool {
 const TABLES: [&str; 4] = ["about", "sweep", "figure", "paper"];
 
 impl Scenario {
-    /// Reads a scenario. `file` names it in messages, `id` in results; `read` fetches a file
-    /// that it names, or says what is wrong with it.
+    /// Reads a scenario. `file` names it in messages, `id` in results; `read` fetches a file that
+    /// it names, or returns what is wrong with it.
     ///
     /// # Errors
-    /// Everything that is wrong with it, at any of its points.
+    /// Returns everything that is wrong with it, at any of its points.
     pub fn parse(
         text: &str,
         file: &str,
@@ -216,7 +216,7 @@ impl Scenario {
         errors.into_result(file, scenario)
     }
 
-    /// How many runs it has.
+    /// Returns the number of its runs.
     pub fn runs(&self) -> usize {
         self.points.iter().map(|point| point.runs.replications as usize).sum()
     }
@@ -264,8 +264,8 @@ fn about(tree: &mut Table, errors: &mut Errors) -> About {
     }
 }
 
-/// The settings of what runs follow from; the others are informed. The tables that they would be in
-/// are out of the tree already.
+/// Returns the settings that can affect runs, and reports the others. The tables that the others
+/// would be in are out of the tree already.
 fn settable(settings: &[Setting], errors: &mut Errors) -> Vec<Setting> {
     let is_shown = |setting: &&Setting| {
         let table = setting.path.split('.').next().unwrap_or_default();
@@ -273,8 +273,8 @@ fn settable(settings: &[Setting], errors: &mut Errors) -> Vec<Setting> {
     };
     for setting in settings.iter().filter(is_shown) {
         let message = format!(
-            "what runs follow from can be set, as in compress.ratio=0.9, but not [{}]: edit a copy of \
-             the scenario's file",
+            "only values that affect runs can be set, as in compress.ratio=0.9, but not [{}]: edit \
+             a copy of the scenario's file",
             setting.path.split('.').next().unwrap_or_default()
         );
         errors.at(Origin::Setting, &setting.path, message);
@@ -299,7 +299,7 @@ fn refuse_unknown_tables(tree: &Table, errors: &mut Errors) {
 
 fn point(
     tree: &Table,
-    step: sweep::Step,
+    step: sweep::SweepStep,
     inputs: &mut Inputs<'_>,
     errors: &mut Errors,
 ) -> Option<Point> {
@@ -314,7 +314,7 @@ fn point(
     let (plan, runs) = topology::read(&tree, inputs, errors)?;
     if let Err(error) = plan.check() {
         let place = match error {
-            // Too many bins is what a window and the width of a bin can come to.
+            // Too many bins result from a window and the width of a bin.
             PlanError::Value(_) if plan.bin_ns.is_some() => "run.bin",
             _ => "topology",
         };
@@ -335,7 +335,7 @@ fn point(
     })
 }
 
-/// Conditions of figures and paper values must be about something that there is.
+/// Refuses conditions of figures and paper values that no point can meet.
 fn refuse_unknown_conditions(
     points: &[Point],
     figures: &[Figure],

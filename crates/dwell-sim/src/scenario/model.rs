@@ -1,4 +1,4 @@
-//! What the analytic models say about a point, beside which its runs are shown.
+//! The predictions of the analytic models for a point, beside which its runs are shown.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use dwell_policy::{Queues, Trigger};
 use crate::analysis::{ChuMq, Class, Reading};
 use crate::plan::{Plan, Queue, Traffic};
 
-/// For a single edge with ChuMQ whose buffers each have one class of traffic: the model of
-/// Sawabe et al., section 6. By class C `model.C.late_lower`, `model.C.late_approx`,
-/// `model.C.late_upper` (shares, Eq. (4)), `model.C.timer_share` (Eq. (2)),
+/// Returns the predictions for a single edge with ChuMQ whose buffers each have one class of
+/// traffic, by the model of Sawabe et al., section 6. By class C `model.C.late_lower`,
+/// `model.C.late_approx`, `model.C.late_upper` (shares, Eq. (4)), `model.C.timer_share` (Eq. (2)),
 /// `model.C.timer_packets_mean` (packets of a chunk that its timer made),
-/// `model.C.frame_bytes_mean` (Eq. (5)), and `model.frame_bytes_mean` (Eq. (6)). Empty where the
-/// model says nothing.
+/// `model.C.frame_bytes_mean` (Eq. (5)), and `model.frame_bytes_mean` (Eq. (6)). Empty if there is
+/// no model.
 pub(super) fn values(plan: &Plan) -> BTreeMap<String, f64> {
     chumq(plan).unwrap_or_default()
 }
@@ -31,7 +31,7 @@ fn chumq(plan: &Plan) -> Option<BTreeMap<String, f64>> {
     let link_bps = link.rate.as_bps() as f64;
     let mut classes = Vec::new();
     for flow in &plan.flows {
-        let timer_ns = *timers.as_slice().iter().rev().find(|&&ns| ns <= flow.hold_ns)?;
+        let timer_ns = *timers.as_slice().iter().rev().find(|&&ns| ns <= flow.max_wait_ns)?;
         let Traffic::Poisson { packet_bytes, steps } = &flow.traffic else { return None };
         let [(_, bps)] = steps[..] else { return None };
         classes.push(Class { packet_bytes: *packet_bytes, timer_ns, load: bps / link_bps });

@@ -1,4 +1,4 @@
-//! `[run]`: how long, how often, with which seeds.
+//! `[run]`: the measurement window, the number of runs and their seeds.
 
 use dwell_base::time::SECOND_NS;
 
@@ -9,40 +9,40 @@ use super::section::Section;
 use super::tree::{Located, Table};
 use super::value;
 
-/// How the runs of different points get their seeds.
+/// The way in which the runs of different points get their seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seeds {
-    /// Replication r has the same seed at each point, so that schemes are compared on the very
-    /// same traffic.
+    /// Replication r has the same seed at each point, so that schemes are compared on the same
+    /// traffic.
     #[default]
     Common,
-    /// Each run has its own.
+    /// Each run has its own seed.
     Independent,
 }
 
-/// What `[run]` says.
+/// The contents of `[run]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// When to look.
+    /// The measurement window.
     pub window: Window,
     /// The width of a bin of time lines; none are kept without.
     pub bin_ns: Option<u64>,
-    /// How many runs each point has.
+    /// The number of runs of each point.
     pub replications: u32,
     /// The seed of the first one; the others follow.
     pub seed: u64,
-    /// How seeds are given to points.
+    /// The way in which points get their seeds.
     pub seeds: Seeds,
 }
 
 const KEYS: [&str; 8] =
     ["warm_up", "measure", "drain", "bin", "replications", "seed", "seeds", "quick"];
 
-/// So many replications are certainly a mistake.
+/// The most replications: more are certainly a mistake.
 const REPLICATIONS_MAX: u32 = 10_000;
 
-/// For the quick variant: puts what `[run.quick]` says over `[run]`. Takes `[run.quick]` out in
-/// any case, so that it does not count as a difference between runs.
+/// Puts the values of `[run.quick]` over those of `[run]` for the quick variant. Takes
+/// `[run.quick]` out in any case, so that it does not count as a difference between runs.
 pub(super) fn apply_quick(tree: &mut Table, is_quick: bool, errors: &mut Errors) {
     let Some(quick) = tree.at("run.quick").cloned() else { return };
     if let Some(section) = Section::from(&quick, "run.quick", errors) {

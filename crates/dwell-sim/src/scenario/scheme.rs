@@ -72,7 +72,7 @@ const PRESETS: [(&str, Kind); 17] = [
     ("chutq-cef+cea", Kind::ChuTq { policy: PullPolicy::Cef, fill: true }),
 ];
 
-/// What `[scheme]` says.
+/// The contents of `[scheme]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SchemePart {
     kind: Kind,
@@ -84,7 +84,7 @@ pub(super) struct SchemePart {
     timers_ns: Option<Vec<u64>>,
     eager: bool,
     clamp_ns: u64,
-    /// Overrides what the preset says about holding a chunk open.
+    /// Overrides the preset's choice of holding a chunk open.
     hold: Option<bool>,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
     Some(part)
 }
 
-/// The points that Yoshino et al. leave open.
+/// Reads the parameters that Yoshino et al. leave open.
 fn block_rules(section: &Section<'_>, errors: &mut Errors) -> BlockRules {
     let paper = BlockRules::PAPER;
     let place = |found: &Value| {
@@ -158,24 +158,25 @@ fn timers(section: &Section<'_>, errors: &mut Errors) -> Option<Vec<u64>> {
 }
 
 impl SchemePart {
-    /// Whether it ever compresses anything.
+    /// Returns true if it ever compresses anything.
     pub(super) fn compresses(&self) -> bool {
         matches!(self.kind, Kind::All | Kind::Packet | Kind::Blocks(_))
     }
 
-    /// How many packets the link sends while a block is being compressed, for block schemes.
+    /// Returns the number of packets that the link sends while a block is being compressed, for
+    /// block schemes.
     pub(super) fn lead(&self) -> Option<u32> {
         matches!(self.kind, Kind::Blocks(_)).then_some(self.lead_packets)
     }
 
-    /// The scheme, for flows that can be held back for these times. They are the classes'
+    /// Returns the scheme, for flows that can be held back for these times. They are the classes'
     /// timers, unless the scenario gives others.
-    pub(super) fn scheme(&self, holds_ns: &[u64], errors: &mut Errors) -> Option<Scheme> {
+    pub(super) fn scheme(&self, max_waits_ns: &[u64], errors: &mut Errors) -> Option<Scheme> {
         Some(match self.kind {
             Kind::None => Scheme::none(),
             Kind::All => Scheme { passing: self.passing, ..Scheme::all() },
             Kind::Packet => Scheme { passing: self.passing, ..Scheme::packet() },
-            // A packet by itself is a block of one, whatever the blocks of other schemes are.
+            // A single packet is a block of one, whatever the blocks of other schemes are.
             Kind::Blocks(Gather::Packet) => Scheme {
                 blocks: self.blocks,
                 ..Scheme::blocks(Gather::Packet, 1, self.lead_packets)
@@ -185,24 +186,25 @@ impl SchemePart {
                 ..Scheme::blocks(gather, self.block_packets, self.lead_packets)
             },
             Kind::BasiCq => Scheme::basicq(self.mtu_bytes),
-            Kind::ChuMq { fill } => {
-                Scheme { fill, ..Scheme::chumq(self.classes(holds_ns, errors)?, self.mtu_bytes) }
-            }
+            Kind::ChuMq { fill } => Scheme {
+                fill,
+                ..Scheme::chumq(self.classes(max_waits_ns, errors)?, self.mtu_bytes)
+            },
             Kind::ChuTq { policy, fill } => {
                 let hold = self.hold.unwrap_or(fill);
                 let pull = Pull { policy, eager: self.eager, clamp_ns: self.clamp_ns, hold };
-                let timers = self.classes(holds_ns, errors)?;
+                let timers = self.classes(max_waits_ns, errors)?;
                 Scheme { fill, ..Scheme::chutq(timers, pull, self.mtu_bytes) }
             }
         })
     }
 
-    fn classes(&self, holds_ns: &[u64], errors: &mut Errors) -> Option<ClassTimers> {
+    fn classes(&self, max_waits_ns: &[u64], errors: &mut Errors) -> Option<ClassTimers> {
         let timers = self.timers_ns.clone().unwrap_or_else(|| {
-            let mut holds: Vec<u64> = holds_ns.iter().copied().filter(|&ns| ns > 0).collect();
-            holds.sort_unstable();
-            holds.dedup();
-            holds
+            let mut waits: Vec<u64> = max_waits_ns.iter().copied().filter(|&ns| ns > 0).collect();
+            waits.sort_unstable();
+            waits.dedup();
+            waits
         });
         match ClassTimers::new(&timers) {
             Ok(timers) => Some(timers),
@@ -214,7 +216,7 @@ impl SchemePart {
         }
     }
 
-    /// What frames look like: one unit each, but for chunks.
+    /// Returns the overhead of frames: one unit each, but for chunks.
     pub(super) fn frame(&self) -> FrameCost {
         match self.kind {
             Kind::None | Kind::All | Kind::Packet | Kind::Blocks(_) => FrameCost::FREE,

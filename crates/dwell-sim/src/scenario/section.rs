@@ -1,4 +1,4 @@
-//! Reading a table strictly: every key must be known, every error has its place.
+//! Strict parsing of a table: every key must be known, every error has its place.
 
 use dwell_base::text::{printable, suggest};
 
@@ -51,17 +51,17 @@ impl<'t> Section<'t> {
         format!("{}.{key}", self.path)
     }
 
-    /// Whether a key is there, with whatever value.
+    /// Returns true if a key is there, with whatever value.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.get(key).is_some()
     }
 
-    /// Tells every key that is not one of `keys`.
+    /// Reports every key that is not one of `keys`.
     pub(super) fn refuse_unknown(&self, keys: &[&str], errors: &mut Errors) {
         self.refuse_unknown_but(keys, |_| None, errors);
     }
 
-    /// The same; `elsewhere` may say where a key belongs.
+    /// As [`Self::refuse_unknown`]; `elsewhere` may say where a key belongs.
     pub(super) fn refuse_unknown_but(
         &self,
         keys: &[&str],
@@ -157,13 +157,13 @@ impl<'t> Section<'t> {
         self.table.get(key)
     }
 
-    /// Tells what is wrong with the value of `key`.
+    /// Reports what is wrong with the value of `key`.
     pub(super) fn fail(&self, key: &str, message: impl Into<String>, errors: &mut Errors) {
         let origin = self.table.get(key).map_or(self.origin, |located| located.origin);
         errors.at(origin, &self.path_of(key), message);
     }
 
-    /// Tells what is wrong with the table as a whole.
+    /// Reports what is wrong with the table as a whole.
     pub(super) fn fail_whole(&self, message: impl Into<String>, errors: &mut Errors) {
         errors.add(self.origin.line(), Some(format!("[{}]", self.path)), message);
     }

@@ -1,4 +1,4 @@
-//! What a flow sends: the keys of `[traffic]` and of the flows of a graph.
+//! The source of a flow: the keys of `[traffic]` and of the flows of a graph.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Poisson,
     /// Equal distances.
     Cbr,
-    /// As recorded.
+    /// Packets as recorded.
     Trace,
     /// TCP with endless data.
     Tcp,
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// Where a key belongs, if it is that of another kind.
+    /// Returns where a key belongs, if it is that of another kind.
     pub(super) fn elsewhere(key: &str) -> Option<String> {
         let kinds: Vec<String> = Self::ALL
             .iter()
@@ -127,7 +127,7 @@ fn on_off(section: &Section<'_>, errors: &mut Errors) -> Option<Traffic> {
         rate: rate?,
         on_ns: on? as f64,
         off_ns: off? as f64,
-        // Which stream it is follows from the flow's place.
+        // The number of the stream follows from the flow's place.
         random: if random { RandomSource::Ns2 { stream: 0 } } else { RandomSource::Own },
     }))
 }
@@ -169,7 +169,7 @@ pub(super) fn step<T>(
     Ok((value::time_ns(part("at")?)?, read(part(key)?)?))
 }
 
-/// Whether the steps come in order of time.
+/// Returns true if the steps come in order of time.
 pub(super) fn rising<T>(
     section: &Section<'_>,
     steps: &[(u64, T)],
@@ -231,8 +231,8 @@ fn packets(text: &str) -> Result<Vec<(u64, u32)>, String> {
     Ok(out)
 }
 
-/// Whether a file's first line is a heading: its first cell is no number. A first line that begins
-/// with one is data, and what is wrong with it is reported.
+/// Returns true if a file's first line is a heading: its first cell is no number. A first line that
+/// begins with one is data, and errors in it are reported.
 pub(super) fn is_heading(line: &str) -> bool {
     let cell = line.split(',').next().unwrap_or_default().trim();
     !cell.is_empty() && cell.parse::<f64>().is_err()

@@ -1,4 +1,4 @@
-//! From a scenario to its points: which values are swept, and what the command line says.
+//! The points of a scenario: the swept values, and the settings of the command line.
 //!
 //! Within one `[[sweep]]` the keys advance together; several are crossed, the first one
 //! outermost. Keys are dotted paths; `label` gives each step a name for legends and tables and
@@ -12,10 +12,10 @@ use super::tree::{Located, Origin, Table, Value, parse_value};
 
 /// The key that names the steps of a sweep.
 pub const LABEL: &str = "label";
-/// The key that says which steps the quick variant keeps, by values of the first key.
+/// The key that selects the steps of the quick variant, by values of the first key.
 const QUICK: &str = "quick";
 
-/// So many points are certainly a mistake.
+/// The most points: more are certainly a mistake.
 const POINTS_MAX: usize = 10_000;
 
 /// A value from the command line: `--set key=value`.
@@ -23,7 +23,7 @@ const POINTS_MAX: usize = 10_000;
 pub struct Setting {
     /// The dotted path.
     pub path: String,
-    /// The value. What is no TOML is a string.
+    /// The value. Text that is no TOML is a string.
     pub value: Value,
 }
 
@@ -53,14 +53,14 @@ pub(super) struct Sweep {
     line: Option<usize>,
 }
 
-/// A point, before it is read: what is swept, and the values here.
+/// A point, before it is read: the swept keys, and their values here.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Step {
+pub(super) struct SweepStep {
     /// The swept keys and their values here, in the order of the file.
     pub(super) values: Vec<(String, Value)>,
-    /// Of each value: which sweep it belongs to.
+    /// The index of the sweep of each value.
     pub(super) sweeps: Vec<usize>,
-    /// What must be put into the tree.
+    /// The changes to make in the tree.
     pub(super) changes: Vec<(String, Located)>,
 }
 
@@ -69,7 +69,7 @@ impl Sweep {
         self.keys.first().map_or(0, |(_, values)| values.len())
     }
 
-    /// The steps that are kept.
+    /// Returns the steps that are kept.
     fn steps(&self, is_quick: bool) -> Vec<usize> {
         let all = 0..self.len();
         match (&self.quick, self.keys.first()) {
@@ -142,7 +142,7 @@ fn read(item: &Located, errors: &mut Errors) -> Option<Sweep> {
     Some(sweep)
 }
 
-/// The value, remembering that it comes from a sweep; also what is in it.
+/// Marks the value, and all values in it, as coming from a sweep.
 fn swept(located: &Located) -> Located {
     let value = match &located.value {
         Value::List(items) => Value::List(items.iter().map(swept).collect()),
@@ -151,8 +151,8 @@ fn swept(located: &Located) -> Located {
     Located { value, origin: Origin::Sweep(located.origin.line().unwrap_or(0)) }
 }
 
-/// Puts the settings of the command line in. What is swept is not swept any more, or, if a list
-/// was given, through that.
+/// Applies the settings of the command line. A setting replaces the sweep of its key; a list is
+/// swept instead.
 pub(super) fn apply(
     settings: &[Setting],
     tree: &mut Table,
@@ -176,7 +176,7 @@ pub(super) fn apply(
                 }
             }
         }
-        // A name without anything that it names.
+        // A name without any keys that it names.
         sweeps.retain(|sweep| sweep.keys.iter().any(|(path, _)| path != LABEL));
     }
 }
@@ -207,7 +207,7 @@ fn replace(sweep: &mut Sweep, path: &str, values: &[Located], errors: &mut Error
 }
 
 /// All points, the first sweep outermost.
-pub(super) fn cross(sweeps: &[Sweep], is_quick: bool, errors: &mut Errors) -> Vec<Step> {
+pub(super) fn cross(sweeps: &[Sweep], is_quick: bool, errors: &mut Errors) -> Vec<SweepStep> {
     let count = sweeps
         .iter()
         .map(|sweep| sweep.steps(is_quick).len())
@@ -219,7 +219,7 @@ pub(super) fn cross(sweeps: &[Sweep], is_quick: bool, errors: &mut Errors) -> Ve
         return Vec::new();
     }
     twice_swept(sweeps, errors);
-    let mut points = vec![Step::default()];
+    let mut points = vec![SweepStep::default()];
     for (index, sweep) in sweeps.iter().enumerate() {
         points = points
             .iter()
@@ -244,7 +244,7 @@ fn twice_swept(sweeps: &[Sweep], errors: &mut Errors) {
     }
 }
 
-fn extended(point: &Step, (index, sweep): (usize, &Sweep), at: usize) -> Step {
+fn extended(point: &SweepStep, (index, sweep): (usize, &Sweep), at: usize) -> SweepStep {
     let mut point = point.clone();
     for (path, values) in &sweep.keys {
         point.values.push((path.clone(), values[at].value.clone()));
@@ -268,7 +268,7 @@ mod tests {
         let settings: Vec<Setting> = settings.iter().map(|s| s.parse().unwrap()).collect();
         apply(&settings, &mut tree, &mut sweeps, &mut errors);
         let points = cross(&sweeps, is_quick, &mut errors);
-        let shown = |point: &Step| {
+        let shown = |point: &SweepStep| {
             let values: Vec<String> = point.values.iter().map(|(_, v)| v.shown()).collect();
             values.join(" ")
         };

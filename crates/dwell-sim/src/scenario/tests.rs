@@ -1,4 +1,4 @@
-//! Whole scenarios: what they become, and what is said about wrong ones.
+//! Whole scenarios: the resulting plans, and the messages about wrong ones.
 
 use super::*;
 use crate::plan::{Queue, Traffic};
@@ -90,7 +90,7 @@ fn sweeps_make_points_with_plans_of_their_own() {
     // Keys that are not swept have values too, and times are compared as times.
     assert!(first.meets(&[("compress.time".to_owned(), Value::Text("0.2ms".to_owned()))]));
     assert!(!first.meets(&[("compress.time".to_owned(), Value::Text("0.3ms".to_owned()))]));
-    // The ratio makes no difference to what never compresses.
+    // The ratio makes no difference to a scheme that never compresses.
     let hashes: Vec<u128> = scenario.points.iter().map(|point| point.plan_hash).collect();
     assert_eq!(hashes[0], hashes[2]);
     assert_ne!(hashes[1], hashes[3]);
@@ -109,7 +109,7 @@ fn the_command_line_reaches_every_key() {
     let error = read_with(PARKING_LOT, &settings(&["compress.ratio=2"])).unwrap_err();
     assert!(error.contains("--set compress.ratio: must be a number from"), "{error}");
     for (setting, reported) in [
-        ("paper=1", "--set paper: what runs follow from can be set"),
+        ("paper=1", "--set paper: only values that affect runs can be set"),
         ("figure=a", "not [figure]"),
         ("about.title=x", "--set about.title"),
     ] {
@@ -118,7 +118,7 @@ fn the_command_line_reaches_every_key() {
     }
     let error = read_with(PARKING_LOT, &settings(&["run.bin=1ns"])).unwrap_err();
     assert!(error.contains("--set run.bin: bins of 1 ns: a time line has at most"), "{error}");
-    let error = read_with(PARKING_LOT, &settings(&["pres.ratio=1"])).unwrap_err();
+    let error = read_with(PARKING_LOT, &settings(&["compres.ratio=1"])).unwrap_err();
     assert!(error.contains("did you mean `compress`?"), "{error}");
 }
 
@@ -128,7 +128,7 @@ fn the_quick_variant_has_other_keys() {
     let (slow, quick) = (read(PARKING_LOT).unwrap(), read_with(PARKING_LOT, &quick).unwrap());
     assert_eq!((slow.runs(), quick.runs()), (3, 1));
     assert_ne!(slow.points[0].plan_hash, quick.points[0].plan_hash);
-    // How many runs there are makes no difference to each of them.
+    // The number of runs makes no difference to each of them.
     let more = read_with(PARKING_LOT, &settings(&["run.replications=9", "run.seed=5"])).unwrap();
     assert_eq!(slow.points[0].plan_hash, more.points[0].plan_hash);
     assert_eq!(more.points[0].seeds().next(), Some(5));
@@ -183,8 +183,8 @@ fn what_is_wrong_is_reported_with_line_key_and_remedy() {
             "[run], `measure`: must be more than zero",
         ),
         (
-            changed("[compress]", "[pres]"),
-            "there is no table `pres` in a scenario: did you mean `compress`?",
+            changed("[compress]", "[compres]"),
+            "there is no table `compres` in a scenario: did you mean `compress`?",
         ),
         (
             changed("kind = \"parking-lot\"", "kind = \"ring\""),
@@ -247,7 +247,7 @@ rate = "1mbit"
 "#;
 
 #[test]
-fn a_graph_finds_its_ways() {
+fn a_graph_finds_its_paths() {
     let scenario = read(GRAPH).unwrap();
     let plan = &scenario.points[0].plan;
     assert_eq!(plan.flows[0].route, [0, 2]);
@@ -262,7 +262,7 @@ fn impossible_graphs_are_reported() {
         (
             "from = \"a\"\nto = \"c\"",
             "from = \"c\"\nto = \"a\"",
-            "no way leads from \"c\" to \"a\"",
+            "no path leads from \"c\" to \"a\"",
         ),
         (
             "kind = \"cbr\"",
@@ -337,11 +337,11 @@ preset = "none"
 "#;
     let scenario = read(text).unwrap();
     let plan = &scenario.points[0].plan;
-    let way = |flow: usize| -> Vec<&str> {
+    let path = |flow: usize| -> Vec<&str> {
         plan.flows[flow].route.iter().map(|&link| plan.links[link].name.as_str()).collect()
     };
-    assert_eq!(way(0), ["s0", "in1", "core", "out1", "d0"]);
-    assert_eq!(way(7), ["s7", "in2", "core", "out3", "d7"]);
+    assert_eq!(path(0), ["s0", "in1", "core", "out1", "d0"]);
+    assert_eq!(path(7), ["s7", "in2", "core", "out3", "d7"]);
     let back: Vec<&str> =
         plan.flows[7].back.iter().map(|&link| plan.links[link].name.as_str()).collect();
     assert_eq!(back, ["d7-back", "out3-back", "core-back", "in2-back", "s7-back"]);

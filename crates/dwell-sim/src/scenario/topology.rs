@@ -1,4 +1,4 @@
-//! `[topology]`: which network a scenario takes place in, and with it who sends.
+//! `[topology]`: the network of a scenario, and with it the senders.
 //!
 //! Four kinds: `parking-lot` (Shimamura et al., Fig. 2), `dumbbell` with edges (Yoshino et al.,
 //! Fig. 2), `single-edge` (Sawabe et al., Figs 6 and 7), and `graph`, with nodes and links of
@@ -36,11 +36,11 @@ const KINDS: [(&str, Kind); 4] = [
     ("graph", Kind::Graph),
 ];
 
-/// The tables that say what is simulated. What else stands in a scenario is about showing it.
+/// The tables that determine the simulation. All others are about showing results.
 pub(super) const TABLES: [&str; 7] =
     ["run", "topology", "traffic", "link", "flow", "scheme", "compress"];
 
-/// What the topologies have in common.
+/// The parts that all topologies share.
 pub(super) struct Parts {
     scheme: SchemePart,
     compressing: Compression,
@@ -73,7 +73,7 @@ pub(super) fn read(
         }
     };
     of_graphs(errors);
-    // With errors, something stands in for what could not be read, to find the other ones.
+    // With errors, placeholders stand in for unreadable parts, to find the other errors.
     let parts = Parts {
         scheme: scheme.unwrap_or_default(),
         compressing: compressing.unwrap_or(Compression::FREE),
@@ -99,7 +99,7 @@ fn traffic<'t>(tree: &'t Table, errors: &mut Errors) -> Option<Section<'t>> {
     Section::of(tree, "traffic", errors)
 }
 
-/// Packets that may wait in a queue; by ns-2's rule one less than this number do.
+/// Reads the limit of a queue in packets; by ns-2's rule one less than this number may wait.
 fn buffer_packets(found: &super::tree::Value) -> Result<u32, String> {
     value::whole32(found, 2..=100_000_000)
 }

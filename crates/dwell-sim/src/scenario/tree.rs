@@ -1,8 +1,8 @@
-//! A TOML document as a tree of values, each of which knows where it came from.
+//! A TOML document as a tree of values, each of which knows its origin.
 //!
-//! Sweeps and `--set` change values of the tree by their dotted paths before anything is read
-//! from it. So they can reach all that a scenario says about its runs, and what is wrong with
-//! their values is reported with the place of the sweep.
+//! Sweeps and `--set` change values of the tree by their dotted paths before anything is read from
+//! it. So they can reach every value that affects runs, and errors in their values are reported
+//! with the place of the sweep.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::Errors;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A line of the scenario, counted from one.
@@ -50,12 +50,12 @@ pub enum Value {
     Table(Table),
 }
 
-/// A value and where it came from.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Located {
     /// The value.
     pub value: Value,
-    /// Where it came from.
+    /// Its origin.
     pub origin: Origin,
 }
 
@@ -103,8 +103,8 @@ impl Table {
         }
     }
 
-    /// Puts a value at a dotted path; tables on the way are made. Fails if something on the way
-    /// is no table; the error names it.
+    /// Puts a value at a dotted path; missing tables along the path are made. Fails if something
+    /// along the path is no table; the error names it.
     pub(super) fn set(&mut self, path: &str, value: Located) -> Result<(), String> {
         let Some((first, rest)) = path.split_once('.') else {
             self.put(path, value);
@@ -122,7 +122,8 @@ impl Table {
         }
     }
 
-    /// All values that are no tables, by their dotted paths: `a.b = 1` and `"a.b" = 1` alike.
+    /// Returns all values that are no tables, by their dotted paths: `a.b = 1` and `"a.b" = 1`
+    /// alike.
     pub(super) fn flat(&self) -> Vec<(String, &Located)> {
         let mut out = Vec::new();
         for (key, located) in self.iter() {
@@ -138,7 +139,7 @@ impl Table {
 }
 
 impl Value {
-    /// What it is, with its article.
+    /// Returns the name of its type, with its article.
     pub(super) fn described(&self) -> &'static str {
         match self {
             Self::Text(_) => "a string",
@@ -166,7 +167,7 @@ impl Value {
         }
     }
 
-    /// Two values that mean the same: `1` is `1.0`.
+    /// Returns true if both mean the same: `1` is `1.0`.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Whole(whole), Self::Real(real)) | (Self::Real(real), Self::Whole(whole)) => {
@@ -176,8 +177,8 @@ impl Value {
         }
     }
 
-    /// The same text for the same value, whatever the order of keys and the place in the file.
-    /// What hashes are made of.
+    /// Returns the same text for the same value, whatever the order of keys and the place in the
+    /// file. Hashes are made of it.
     pub fn canonical(&self) -> String {
         let mut out = String::new();
         self.write_canonical(&mut out);
@@ -213,7 +214,7 @@ impl Value {
         };
     }
 
-    /// For people: as in the file, without quotes.
+    /// Returns the value for people: as in the file, without quotes.
     pub fn shown(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -236,8 +237,8 @@ pub(super) fn parse(text: &str, errors: &mut Errors) -> Option<Table> {
     }
 }
 
-/// Reads one value as the right side of `key = …`; what is no TOML is a string, so that
-/// quotes may be left out on a command line.
+/// Reads one value as the right side of `key = …`; text that is no TOML is a string, so that quotes
+/// may be left out on a command line.
 pub(super) fn parse_value(text: &str) -> Value {
     let document = format!("value = {text}");
     let parsed = DeTable::parse(&document).ok().and_then(|document| {

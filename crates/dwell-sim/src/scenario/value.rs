@@ -1,4 +1,4 @@
-//! Reading one value: what it must be, and the sentence if it is something else.
+//! Parsing of one value: its type and range, and the message if it has others.
 
 use std::ops::RangeInclusive;
 
@@ -33,7 +33,7 @@ pub(super) fn name(value: &Value) -> Read<String> {
     ))
 }
 
-/// Whether it can be part of a metric's name and of a file's.
+/// Returns true if `name` can be part of a metric's name and of a file's.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=63).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
@@ -59,7 +59,7 @@ pub(super) fn whole(value: &Value, range: RangeInclusive<u64>) -> Read<u64> {
     }
 }
 
-/// The same as a `u32`.
+/// Reads a whole number in `range` as a `u32`.
 pub(super) fn whole32(value: &Value, range: RangeInclusive<u32>) -> Read<u32> {
     whole(value, u64::from(*range.start())..=u64::from(*range.end()))
         .map(|number| u32::try_from(number).unwrap_or(*range.end()))
@@ -155,8 +155,8 @@ pub(super) fn one_of<T: Copy>(value: &Value, possible: &[(&str, T)]) -> Read<T> 
     })
 }
 
-/// The number that a value stands for in formulas and on axes: times in seconds, rates in bits
-/// per second, sizes in bytes.
+/// Returns the number that a value stands for in formulas and on axes: times in seconds, rates in
+/// bits per second, sizes in bytes.
 pub fn numeric(value: &Value) -> Option<f64> {
     match value {
         Value::Whole(number) => Some(*number as f64),

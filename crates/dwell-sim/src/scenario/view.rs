@@ -1,4 +1,4 @@
-//! `[[figure]]` and `[[paper]]`: what is shown of the results, and what they are compared with.
+//! `[[figure]]` and `[[paper]]`: the shown results, and the values that they are compared with.
 
 use super::error::Errors;
 use super::expression::Expression;
@@ -6,7 +6,7 @@ use super::section::Section;
 use super::tree::{Located, Table, Value};
 use super::value;
 
-/// How replications become one number.
+/// The way in which replications become one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Over {
     /// Their mean.
@@ -20,7 +20,7 @@ pub enum Over {
 
 const OVERS: [(&str, Over); 3] = [("mean", Over::Mean), ("min", Over::Min), ("max", Over::Max)];
 
-/// What a figure looks like.
+/// The form of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureKind {
     /// A line through the points.
@@ -40,12 +40,12 @@ const KINDS: [(&str, FigureKind); 4] = [
     ("cdf", FigureKind::Cdf),
 ];
 
-/// What the bars of a point span.
+/// The span of a point's bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bars {
     /// There are none.
     None,
-    /// From the least to the largest replication, as in Shimamura et al.
+    /// The range from the least to the largest replication, as in Shimamura et al.
     Range,
     /// The 95 % confidence interval of the mean.
     Confidence,
@@ -60,11 +60,11 @@ pub type Where = Vec<(String, Value)>;
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What stands beside it.
+    /// The text beside it.
     pub label: String,
-    /// Logarithmic.
+    /// True if the axis is logarithmic.
     pub is_log: bool,
-    /// From where to where; by the data without.
+    /// The ends of the axis; those of the data if none.
     pub range: Option<(f64, f64)>,
 }
 
@@ -75,53 +75,54 @@ pub struct Figure {
     pub id: String,
     /// Its caption.
     pub title: String,
-    /// How it looks.
+    /// Its form.
     pub kind: FigureKind,
-    /// What is on the x axis: a formula over swept keys (and metrics). For time lines and
-    /// distributions what time or value is divided by.
+    /// The values on the x axis: a formula over swept keys (and metrics). For time lines and
+    /// distributions the divisor of times or values.
     pub x: Expression,
     /// The x axis.
     pub x_axis: Axis,
-    /// What is drawn, each with its name (empty if there is one only). For time lines and
-    /// distributions the name of a series instead of a metric.
+    /// The lines, each with its name (empty if there is one only). For time lines and distributions
+    /// the name of a series instead of a metric.
     pub y: Vec<(String, Expression)>,
     /// The y axis.
     pub y_axis: Axis,
     /// Zero can't be drawn on a logarithmic axis; it is drawn here.
     pub floor: Option<f64>,
-    /// The swept keys that tell the lines apart.
+    /// The swept keys that distinguish the lines.
     pub series: Vec<String>,
-    /// What the bars span.
+    /// The span of the bars.
     pub bars: Bars,
-    /// Points that do not meet this are left out.
+    /// A condition; points that do not meet it are left out.
     pub only: Where,
 }
 
-/// A number that a paper states (or an independent reference has), and how ours comes about.
+/// A number that a paper states (or an independent reference has), and the formula of ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaperValue {
-    /// Where it stands: `Section 5.2`, `Table 3`.
+    /// Its place in the paper: `Section 5.2`, `Table 3`.
     pub place: String,
-    /// What it is.
+    /// The name of the quantity.
     pub quantity: String,
-    /// At which point of the sweep; must leave exactly one.
+    /// The condition that selects the point of the sweep; must leave exactly one.
     pub only: Where,
     /// Our number.
     pub metric: Expression,
-    /// How replications become one number.
+    /// The way in which replications become one number.
     pub over: Over,
-    /// If there: our number is the change in percent from the point that differs in these keys.
+    /// The keys of the point to compare with, if any: our number is the change in percent from the
+    /// point that differs in these keys.
     pub against: Where,
-    /// The paper's number, from where to where: both are the same unless it is a range, as "less
-    /// than 0.0008 s" or what can be read from a figure.
+    /// The paper's number as a range: both ends are the same unless it is one, as "less than 0.0008
+    /// s" or a value read from a figure.
     pub value: Option<(f64, f64)>,
-    /// What it says, if that is no number.
+    /// The paper's statement, if it is no number.
     pub says: String,
-    /// What an independent reference got.
+    /// The result of an independent reference.
     pub reference: Option<f64>,
-    /// The unit, as it is written behind numbers.
+    /// The unit, as it is written after numbers.
     pub unit: String,
-    /// What should be known about a difference.
+    /// A comment on a difference.
     pub comment: String,
 }
 
@@ -140,7 +141,7 @@ pub(super) fn take_figures(tree: &mut Table, errors: &mut Errors) -> Vec<Figure>
     figures
 }
 
-/// Takes `[[paper]]` out of the tree. A table whose values are lists stands for many.
+/// Takes `[[paper]]` out of the tree. A table whose values are lists stands for one for each item.
 pub(super) fn take_papers(tree: &mut Table, errors: &mut Errors) -> Vec<PaperValue> {
     let mut out = Vec::new();
     for item in take(tree, "paper", errors) {
@@ -350,7 +351,7 @@ fn spread(item: &Located, errors: &mut Errors) -> Vec<Located> {
             _ => None,
         })
         .collect();
-    // Several numbers come with several of what tells them apart.
+    // Several numbers need other lists that distinguish them.
     if lists.iter().all(|(path, _)| path == "value") {
         return vec![item.clone()];
     }

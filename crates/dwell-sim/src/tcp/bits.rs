@@ -4,9 +4,9 @@ const WORD_BITS: u64 = 64;
 
 /// A ring of bits, addressed by sequence number.
 ///
-/// It holds a window of sequence numbers that is no longer than its capacity; the owner
-/// knows where the window is. Bits outside of the window are clear: who moves the lower end
-/// up, clears what falls out.
+/// It holds a window of sequence numbers that is no longer than its capacity; the owner knows where
+/// the window is. Bits outside of the window are clear: a caller that moves the lower end up clears
+/// the bits that fall out.
 #[derive(Clone, Debug)]
 pub(super) struct RingBits {
     words: Vec<u64>,
@@ -72,7 +72,7 @@ impl RingBits {
         end
     }
 
-    /// Where the run of set bits begins that ends before `end`, but no lower than `start`.
+    /// Returns the start of the run of set bits that ends before `end`, but no lower than `start`.
     pub(super) fn run_start(&self, start: u64, end: u64) -> u64 {
         let mut seq = end;
         while seq > start {
@@ -87,7 +87,7 @@ impl RingBits {
         start
     }
 
-    /// How many bits of `[start, end)` are set.
+    /// Returns the number of set bits in `[start, end)`.
     pub(super) fn ones(&self, start: u64, end: u64) -> u64 {
         let mut ones = 0;
         for_words(start, end, |seq, mask| ones += u64::from((self.word(seq) & mask).count_ones()));

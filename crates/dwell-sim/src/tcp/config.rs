@@ -3,7 +3,7 @@
 /// The most packets that a window may be set to.
 pub const WINDOW_MAX: u32 = 1 << 20;
 
-/// Which TCP the sender is.
+/// The TCP of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavour {
     /// `Agent/TCP/Sack1` of ns-2.35: slow start, congestion avoidance, limited transmit, the
@@ -19,9 +19,9 @@ pub enum Flavour {
 /// The parameters of a connection: those of the sender and those of its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Which TCP.
+    /// The sender's TCP.
     pub flavour: Flavour,
-    /// The receiver's window: so many packets may be unacknowledged. 1 to [`WINDOW_MAX`].
+    /// The receiver's window: the most packets that may be unacknowledged. 1 to [`WINDOW_MAX`].
     pub window_packets: u32,
     /// The size of a packet on the wire, with all headers. At least `header_bytes`.
     pub segment_bytes: u32,
@@ -33,17 +33,17 @@ pub struct TcpConfig {
     pub syn: bool,
     /// The congestion window at the start of the data, in packets. At least 1.
     pub initial_window: u32,
-    /// The threshold of slow start at first; `None`: the window.
+    /// The initial threshold of slow start; `None`: the window.
     pub initial_threshold: Option<u32>,
-    /// So many packets are sent in all, the SYN counted; `None`: without end.
+    /// The number of packets to send, the SYN counted; `None`: without end.
     pub packets: Option<u64>,
-    /// Send a new packet for the first and the second duplicate acknowledgement (RFC 3042).
+    /// Sends a new packet for the first and the second duplicate acknowledgement (RFC 3042).
     pub limited_transmit: bool,
-    /// What the retransmission timer counts in. At least 1. With `NewReno` and CUBIC the
-    /// clock's granularity.
+    /// The unit of the retransmission timer. At least 1. With `NewReno` and CUBIC the clock's
+    /// granularity.
     pub tick_ns: u64,
-    /// How far the sender's ticks are ahead of the simulation's: ns-2 draws it from
-    /// `[0, tick)` for each sender. `Sack1` only.
+    /// The offset of the sender's ticks from the simulation's: ns-2 draws it from `[0, tick)` for
+    /// each sender. `Sack1` only.
     pub tick_phase_ns: u64,
     /// The retransmission timeout before anything was measured.
     pub rto_initial_ns: u64,
@@ -105,7 +105,7 @@ impl TcpConfig {
         }
     }
 
-    /// Tells what can't work.
+    /// Checks that every parameter is within its range.
     ///
     /// # Errors
     /// The first parameter that is outside of its range.

@@ -2,9 +2,9 @@
 
 use super::config::Flavour;
 
-/// The window and the threshold of slow start never fall below after a loss.
+/// The least window and threshold of slow start after a loss.
 const AFTER_LOSS_MIN: f64 = 2.0;
-/// In slow start an acknowledgement opens the window by so many packets at most (RFC 3465).
+/// The most packets by which an acknowledgement opens the window in slow start (RFC 3465).
 const SLOW_START_STEP_MAX: u64 = 2;
 /// `NewReno` halves.
 const RENO_DECREASE: f64 = 0.5;
@@ -12,9 +12,9 @@ const RENO_DECREASE: f64 = 0.5;
 const CUBIC_SCALE: f64 = 0.4;
 /// CUBIC's beta.
 const CUBIC_DECREASE: f64 = 0.7;
-/// How fast a Reno with CUBIC's decrease would have to grow to be as fast as Reno.
+/// The growth of a Reno with CUBIC's decrease that is as fast as Reno.
 const CUBIC_RENO_INCREASE: f64 = 3.0 * (1.0 - CUBIC_DECREASE) / (1.0 + CUBIC_DECREASE);
-/// CUBIC grows by half of its window in a round trip at most.
+/// The largest growth of CUBIC's window in a round trip: half of it.
 const CUBIC_STEP_MAX: f64 = 1.5;
 
 /// A congestion window, in packets.
@@ -45,7 +45,7 @@ struct Cubic {
 #[derive(Clone, Copy, Debug)]
 struct Stage {
     start_ns: u64,
-    /// After so many seconds the window is at its plateau.
+    /// The time until the window is at its plateau, in seconds.
     plateau_s: f64,
     /// The window that Reno would have.
     reno: f64,
@@ -73,7 +73,7 @@ impl Window {
         self.packets = f64::from(packets);
     }
 
-    /// So many packets were newly acknowledged, while the window was full.
+    /// Handles `packets` newly acknowledged packets while the window was full.
     pub(super) fn on_acked(&mut self, now_ns: u64, packets: u64, round_ns: u64) {
         if self.packets < self.threshold {
             self.packets += packets.min(SLOW_START_STEP_MAX) as f64;
@@ -88,9 +88,9 @@ impl Window {
         }
     }
 
-    /// A loss was found, with so many packets unacknowledged. Of these no more count than the
-    /// window holds: limited transmit's don't (RFC 5681, section 3.2), nor what has long arrived
-    /// beyond a gap that can't be closed.
+    /// Handles a loss, with `in_flight` packets unacknowledged. Of these no more count than the
+    /// window holds: limited transmit's don't (RFC 5681, section 3.2), nor packets that arrived
+    /// long ago beyond a gap that can't be closed.
     pub(super) fn on_loss(&mut self, in_flight: u64) {
         let in_flight = (in_flight as f64).min(self.packets);
         let decrease = match &mut self.growth {
@@ -101,9 +101,9 @@ impl Window {
         self.packets = self.threshold;
     }
 
-    /// The timer expired; `again` if it was for a packet that had been sent again already.
-    pub(super) fn on_timeout(&mut self, in_flight: u64, again: bool) {
-        if !again {
+    /// Handles an expired timer; `repeated` if its packet had been retransmitted before.
+    pub(super) fn on_timeout(&mut self, in_flight: u64, repeated: bool) {
+        if !repeated {
             self.on_loss(in_flight);
         }
         if let Growth::Cubic(cubic) = &mut self.growth {

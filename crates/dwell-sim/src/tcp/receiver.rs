@@ -1,4 +1,4 @@
-//! The receiving end: what has arrived, and how it is acknowledged.
+//! The receiving end: the packets that have arrived, and their acknowledgements.
 
 use super::bits::RingBits;
 use super::config::{TcpConfig, TcpConfigError};
@@ -18,9 +18,9 @@ pub struct Receiver {
     next: u64,
     /// One past the highest that has arrived, or `next`.
     end: u64,
-    /// What has arrived of `[next, end)`.
+    /// The packets of `[next, end)` that have arrived.
     arrived: RingBits,
-    /// The blocks that were reported lately, the latest first.
+    /// The blocks of the latest acknowledgements, the latest first.
     reported: [SackBlock; SACK_BLOCKS_MAX],
     reported_len: usize,
     echo_ns: u64,
@@ -75,7 +75,7 @@ impl Receiver {
         Some(self.answer(seq))
     }
 
-    /// When [`Self::on_timer`] is to be called.
+    /// Returns the time at which [`Self::on_timer`] is to be called.
     pub fn deadline(&self) -> Option<u64> {
         self.delayed.map(|delayed| delayed.until_ns)
     }
@@ -123,14 +123,14 @@ impl Receiver {
         let mut ack = Ack::new(self.next, self.echo_ns, self.ack_bytes);
         self.next_reported = self.next;
         if self.next < self.end {
-            self.tell_blocks(seq, &mut ack);
+            self.report_blocks(seq, &mut ack);
         } else {
             self.reported_len = 0;
         }
         ack
     }
 
-    fn tell_blocks(&mut self, seq: u64, ack: &mut Ack) {
+    fn report_blocks(&mut self, seq: u64, ack: &mut Ack) {
         let beyond_gap = seq >= self.next && seq < self.end && self.arrived.get(seq);
         let recent = if beyond_gap {
             let end = self.arrived.first_clear(seq, self.end);
@@ -186,7 +186,7 @@ mod tests {
                 (1, vec![(4, 5), (2, 3)]),
                 (1, vec![(6, 7), (4, 5), (2, 3)]),
                 (1, vec![(8, 9), (6, 7), (4, 5)]),
-                // 7 joins two blocks; what was reported before the last three is forgotten.
+                // 7 joins two blocks; blocks before the last three are forgotten.
                 (1, vec![(6, 9), (4, 5)]),
             ]
         );
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(receiver.on_timer(102), None);
         assert_eq!(receiver.on_timer(103).map(|ack| ack.cumulative), Some(4));
         assert_eq!(receiver.deadline(), None);
-        // A gap, and what fills it, are reported at once.
+        // A gap, and a packet that fills it, are reported at once.
         assert!(receiver.on_segment(4, 5, 0).is_some());
         assert!(receiver.on_segment(5, 4, 0).is_some());
     }

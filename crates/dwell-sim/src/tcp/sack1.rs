@@ -1,21 +1,20 @@
 //! The sender that ns-2.35 calls `Agent/TCP/Sack1`, with its default settings.
 //!
-//! It differs from the RFCs in ways that can be seen in the throughput: the pipe counts lost
-//! packets until recovery ends, one retransmission each; while it recovers, a partial
-//! acknowledgement lets two packets go; a timeout forgets the scoreboard and goes back to
-//! the first gap; and after it there is no fast retransmit until all that was sent before
-//! it is acknowledged.
+//! It differs from the RFCs in ways that show in the throughput: the pipe counts lost packets until
+//! recovery ends, one retransmission each; while it recovers, a partial acknowledgement lets two
+//! packets go; a timeout forgets the scoreboard and goes back to the first gap; and after it there
+//! is no fast retransmit until all packets sent before it are acknowledged.
 
 use super::config::TcpConfig;
 use super::scoreboard::Scoreboard;
 use super::segment::Ack;
 use super::ticks::TickRto;
 
-/// So many duplicate acknowledgements mean a loss.
+/// The number of duplicate acknowledgements that mean a loss.
 const DUPLICATES_MAX: u32 = 3;
 /// The congestion window after a timeout.
 const WINDOW_AFTER_TIMEOUT: f64 = 1.0;
-/// The threshold of slow start never falls below.
+/// The least threshold of slow start.
 const THRESHOLD_MIN: u64 = 2;
 
 /// The state of a sender.
@@ -26,7 +25,7 @@ pub(super) struct Sack1 {
     /// The window of the data begins with the acknowledgement of packet 0.
     grow_after_syn: bool,
     limited_transmit: bool,
-    /// One past the last packet that there is to send.
+    /// One past the last packet to send.
     data_end: u64,
 
     /// The next packet to send.
@@ -44,8 +43,8 @@ pub(super) struct Sack1 {
     recovering: bool,
     /// Since the last timeout nothing new was acknowledged.
     after_timeout: bool,
-    /// An estimate of the packets on the way, while recovering. Losses and duplicates can
-    /// bring it below zero.
+    /// An estimate of the packets in flight, while recovering. Losses and duplicates can bring it
+    /// below zero.
     pipe: i64,
     scoreboard: Scoreboard,
 
@@ -199,7 +198,8 @@ impl Sack1 {
         self.filling = true;
     }
 
-    /// All before `acked` is acknowledged: what recovery and timeouts left behind is over.
+    /// Handles the acknowledgement of all before `acked`: the state of recovery and timeouts is
+    /// cleared.
     fn advance(&mut self, now_ns: u64, acked: u64) {
         self.duplicates = 0;
         self.acked = acked;
@@ -224,7 +224,7 @@ impl Sack1 {
         self.window += if self.window < self.threshold as f64 { 1.0 } else { 1.0 / self.window };
     }
 
-    /// Enters the blocks; returns how many packets of them are news.
+    /// Enters the blocks; returns the number of their packets that are news.
     fn report(&mut self, ack: &Ack) -> u64 {
         ack.blocks().map(|block| self.scoreboard.report(block, self.sent_end)).sum()
     }
@@ -250,7 +250,7 @@ impl Sack1 {
         self.filling = true;
     }
 
-    /// The next packet to send, and whether it was sent before.
+    /// Returns the next packet to send, and true if it was sent before.
     pub(super) fn next_segment(&mut self, now_ns: u64) -> Option<(u64, bool)> {
         if let Some(seq) = self.forced.take() {
             return Some((seq, self.note_sent(now_ns, seq)));
@@ -283,18 +283,18 @@ impl Sack1 {
         (self.next < limit.min(self.data_end)).then_some(self.next)
     }
 
-    /// `seq` is sent; true if it was before.
+    /// Notes that `seq` is sent; returns true if it was sent before.
     fn note_sent(&mut self, now_ns: u64, seq: u64) -> bool {
         let nothing_outstanding = self.acked == self.sent_end;
-        let again = seq < self.sent_end;
-        if !again {
+        let resent = seq < self.sent_end;
+        if !resent {
             self.sent_end = seq + 1;
             self.timed.get_or_insert((seq, now_ns));
         }
         if nothing_outstanding || self.deadline_ns.is_none() {
             self.set_timer(now_ns);
         }
-        again
+        resent
     }
 
     fn usable_window(&self) -> f64 {

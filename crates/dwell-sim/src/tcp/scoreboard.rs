@@ -1,10 +1,10 @@
-//! What the sender knows of packets beyond the first gap.
+//! The sender's knowledge of packets beyond the first gap.
 
 use super::bits::RingBits;
 use super::segment::SackBlock;
 
-/// Which packets the receiver has reported beyond the cumulative acknowledgement, and how
-/// far the gaps between them were filled again.
+/// The packets that the receiver has reported beyond the cumulative acknowledgement, and the gaps
+/// between them that were retransmitted.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
     /// The cumulative acknowledgement: nothing below is of interest.
@@ -13,7 +13,7 @@ pub(super) struct Scoreboard {
     end: u64,
     reported: RingBits,
     reported_len: u64,
-    /// The gaps below it were sent again.
+    /// The gaps below it were retransmitted.
     filled_to: u64,
 }
 
@@ -48,8 +48,8 @@ impl Scoreboard {
         self.filled_to = self.filled_to.max(start);
     }
 
-    /// Takes in a block, of which nothing lies at or above `limit`; returns how many packets
-    /// of it are news.
+    /// Takes in a block, of which nothing lies at or above `limit`; returns the number of its
+    /// packets that are news.
     pub(super) fn report(&mut self, block: SackBlock, limit: u64) -> u64 {
         let start = block.start.max(self.start);
         let end = block.end.min(limit);
@@ -63,17 +63,17 @@ impl Scoreboard {
         news
     }
 
-    /// `seq` is sent again, and with it all gaps below.
+    /// Notes that `seq` is retransmitted, and with it all gaps below.
     pub(super) fn fill(&mut self, seq: u64) {
         self.filled_to = self.filled_to.max(seq + 1);
     }
 
-    /// True if `seq` was sent again, if it was a gap.
+    /// Returns true if `seq` was retransmitted, provided that it was a gap.
     pub(super) fn filled(&self, seq: u64) -> bool {
         seq < self.filled_to
     }
 
-    /// All gaps are to be filled once more.
+    /// Marks all gaps as not filled.
     pub(super) fn unfill(&mut self) {
         self.filled_to = self.start;
     }
@@ -97,7 +97,7 @@ impl Scoreboard {
         (gap < limit).then_some(gap)
     }
 
-    /// How many packets below `limit` were neither reported nor filled.
+    /// Returns the number of packets below `limit` that were neither reported nor filled.
     pub(super) fn gaps_len(&self, limit: u64) -> u64 {
         if self.filled_to >= limit {
             return 0;
@@ -106,7 +106,7 @@ impl Scoreboard {
         limit - self.filled_to - self.reported.ones(self.filled_to, known_end)
     }
 
-    /// The reported packet above which `nth - 1` others are, if there are so many.
+    /// Returns the reported packet above which `nth - 1` others are, if there are enough.
     pub(super) fn nth_highest(&self, nth: u32) -> Option<u64> {
         if self.reported_len < u64::from(nth) {
             return None;

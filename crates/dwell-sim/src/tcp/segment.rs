@@ -1,9 +1,9 @@
-//! What goes between the endpoints.
+//! The packets between the endpoints.
 
-/// A receiver reports so many blocks at most.
+/// The most blocks that a receiver reports.
 pub const SACK_BLOCKS_MAX: usize = 3;
 
-/// What each block adds to an acknowledgement's size: two sequence numbers of 4 bytes.
+/// The size of a block in an acknowledgement: two sequence numbers of 4 bytes.
 pub const SACK_BLOCK_BYTES: u32 = 8;
 
 /// A packet of data that the sender wants sent now.
@@ -13,7 +13,7 @@ pub struct Segment {
     pub seq: u64,
     /// Its size on the wire.
     pub bytes: u32,
-    /// It was sent before.
+    /// True if it was sent before.
     pub retransmission: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct SackBlock {
 }
 
 impl SackBlock {
-    /// True if all of `other` is in `self`.
+    /// Returns true if all of `other` is in `self`.
     pub(super) fn covers(self, other: Self) -> bool {
         self.start <= other.start && self.end >= other.end
     }
@@ -38,8 +38,8 @@ impl SackBlock {
 pub struct Ack {
     /// The next packet that the receiver waits for; all before it have arrived.
     pub cumulative: u64,
-    /// When the packet was sent that this answers, as RFC 7323 says: a time stamp that can't
-    /// be taken for that of another transmission.
+    /// The time at which the answered packet was sent, as RFC 7323 says: a time stamp that can't be
+    /// confused with that of another transmission.
     pub echo_ns: u64,
     /// Its size on the wire.
     pub bytes: u32,

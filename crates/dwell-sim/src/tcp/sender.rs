@@ -5,16 +5,16 @@ use super::sack1::Sack1;
 use super::segment::{Ack, Segment};
 use super::standard::Standard;
 
-/// What a sender has done.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets sent, those that were sent again included.
+    /// Packets sent, retransmissions included.
     pub segments: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmissions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Acknowledgements that came.
+    /// Acknowledgements received.
     pub acks: u64,
 }
 
@@ -34,7 +34,7 @@ enum Engine {
     Standard(Standard),
 }
 
-/// The same call for either.
+/// Makes the same call for either engine.
 macro_rules! either {
     ($engine:expr, $inner:ident => $call:expr) => {
         match $engine {
@@ -67,13 +67,13 @@ impl Sender {
         either!(&mut self.engine, engine => engine.start());
     }
 
-    /// An acknowledgement arrives. One of packets that were never sent is ignored.
+    /// Handles an acknowledgement. One of packets that were never sent is ignored.
     pub fn on_ack(&mut self, now_ns: u64, ack: &Ack) {
         self.counts.acks += 1;
         either!(&mut self.engine, engine => engine.on_ack(now_ns, ack));
     }
 
-    /// Time passes; nothing happens before [`Self::deadline`].
+    /// Handles the passing of time; nothing happens before [`Self::deadline`].
     pub fn on_timer(&mut self, now_ns: u64) {
         if self.deadline().is_none_or(|deadline_ns| now_ns < deadline_ns) {
             return;
@@ -82,13 +82,13 @@ impl Sender {
         either!(&mut self.engine, engine => engine.on_timeout(now_ns));
     }
 
-    /// When [`Self::on_timer`] is to be called, unless an acknowledgement comes before and
-    /// moves it. Nearly every acknowledgement does.
+    /// Returns the time at which [`Self::on_timer`] is to be called, unless an acknowledgement
+    /// comes before and moves it. Nearly every acknowledgement does.
     pub fn deadline(&self) -> Option<u64> {
         either!(&self.engine, engine => engine.deadline())
     }
 
-    /// The next packet to send now. To be called after every event until there is none.
+    /// Returns the next packet to send now. To be called after every event until there is none.
     pub fn next_segment(&mut self, now_ns: u64) -> Option<Segment> {
         let (seq, retransmission) =
             either!(&mut self.engine, engine => engine.next_segment(now_ns))?;
@@ -123,7 +123,7 @@ impl Sender {
         either!(&self.engine, engine => engine.rto_ns())
     }
 
-    /// What it has done so far.
+    /// Returns the sender's counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }

@@ -11,7 +11,7 @@ use super::rto::Rto;
 use super::scoreboard::Scoreboard;
 use super::segment::Ack;
 
-/// A packet is lost if so many after it have arrived.
+/// A packet is lost if this many after it have arrived.
 const REORDERING_MAX: u32 = 3;
 
 /// The state of a sender.
@@ -21,7 +21,7 @@ pub(super) struct Standard {
     initial_window: u32,
     grow_after_syn: bool,
     limited_transmit: bool,
-    /// One past the last packet that there is to send.
+    /// One past the last packet to send.
     data_end: u64,
 
     /// One past the highest packet that was sent.
@@ -30,10 +30,10 @@ pub(super) struct Standard {
     acked: u64,
     phase: Phase,
     window: Window,
-    /// The window, not the receiver or the data, was what stopped the sender.
+    /// True if the window stopped the sender, not the receiver or the data.
     window_full: bool,
     scoreboard: Scoreboard,
-    /// What is not reported below has been lost.
+    /// Packets below that are not reported have been lost.
     lost_to: u64,
 
     forced: Option<u64>,
@@ -50,7 +50,7 @@ enum Phase {
     Open,
     /// Repairing, until all before this packet are acknowledged.
     Recovery(u64),
-    /// The same after a timeout, with slow start.
+    /// As `Recovery`, after a timeout, with slow start.
     Timeout(u64),
 }
 
@@ -107,7 +107,7 @@ impl Standard {
         self.deadline_ns
     }
 
-    /// The packets that are taken to be on the way.
+    /// Returns the number of packets that are assumed to be in flight.
     pub(super) fn pipe(&self) -> u64 {
         let outstanding = self.sent_end - self.acked;
         outstanding - self.scoreboard.reported_len() - self.scoreboard.gaps_len(self.lost_to)
@@ -179,8 +179,9 @@ impl Standard {
     }
 
     pub(super) fn on_timeout(&mut self, now_ns: u64) {
-        let again = matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
-        self.window.on_timeout(self.sent_end - self.acked, again);
+        let repeated =
+            matches!(self.phase, Phase::Timeout(_)) && self.scoreboard.filled(self.acked);
+        self.window.on_timeout(self.sent_end - self.acked, repeated);
         self.phase = Phase::Timeout(self.sent_end);
         if self.acked == 0 {
             // The SYN was lost: begin the data carefully (RFC 5681, section 3.1).
@@ -190,7 +191,7 @@ impl Standard {
         self.lost_to = self.sent_end;
         self.forced = None;
         self.filling = true;
-        // The echo tells which transmission was answered: no need to wait for new data.
+        // The echo shows which transmission was answered: no need to wait for new data.
         self.measure_at = self.acked + 1;
         self.rto.back_off();
         self.set_timer(now_ns);
@@ -207,8 +208,8 @@ impl Standard {
             self.filling = false;
             return None;
         };
-        let again = seq < self.sent_end;
-        if again {
+        let resent = seq < self.sent_end;
+        if resent {
             self.scoreboard.fill(seq);
         } else {
             self.sent_end = seq + 1;
@@ -216,7 +217,7 @@ impl Standard {
         if self.deadline_ns.is_none() {
             self.set_timer(now_ns);
         }
-        Some((seq, again))
+        Some((seq, resent))
     }
 
     fn choose(&mut self) -> Option<u64> {

@@ -16,7 +16,7 @@ const EVENTS_MAX: u64 = 200_000;
 struct Path {
     loss: f64,
     doubling: f64,
-    /// A packet takes 10 ms, and up to so much more.
+    /// The largest delay beyond 10 ms that a packet takes.
     jitter_ns: u64,
     seed: u64,
 }

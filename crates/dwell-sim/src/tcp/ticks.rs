@@ -1,4 +1,4 @@
-//! The retransmission timeout as ns-2 has it: integers that count ticks, as in BSD.
+//! The retransmission timeout of ns-2: integers that count ticks, as in BSD.
 
 use super::config::TcpConfig;
 
@@ -9,9 +9,9 @@ const VAR_BITS: u32 = 2;
 const VAR_EXPONENT: u32 = 2;
 /// The deviation before anything was measured: 12 s.
 const VAR_INITIAL_NS: u64 = 12_000_000_000;
-/// From this back-off on the round-trip time is taken for unknown.
+/// The back-off from which on the round-trip time counts as unknown.
 const BACKOFF_FORGET: u64 = 8;
-/// The back-off doubles at least this far, even past the greatest timeout.
+/// The back-off doubles up to at least this, even past the greatest timeout.
 const BACKOFF_MIN: u64 = 64;
 
 /// Estimates the retransmission timeout in ticks.
@@ -25,7 +25,7 @@ pub(super) struct TickRto {
     srtt: i64,
     /// Ticks, times 4.
     var: i64,
-    /// Without back-off.
+    /// The timeout without back-off.
     base_ns: u64,
     backoff: u64,
 }
@@ -128,7 +128,7 @@ mod tests {
         }
         rto.end_backoff();
         assert_eq!(rto.timeout_ns(), 200 * MS);
-        // After so long a silence the next measurement counts alone.
+        // After such a silence the next measurement counts alone.
         rto.measure(305 * MS, 0);
         assert_eq!(rto.timeout_ns(), 900 * MS);
     }

@@ -4,7 +4,7 @@ use crate::plan::{Flow, Plan, PlanError, Traffic};
 
 /// Links that one plan may have: compressed packets name theirs in 16 bits.
 const LINKS_MAX: usize = 60_000;
-/// Links on one way.
+/// The most links on a path.
 const HOPS_MAX: usize = 200;
 /// Bins of a time line.
 const BINS_MAX: u64 = 1_000_000;
@@ -43,10 +43,10 @@ fn check_flow(plan: &Plan, flow: &Flow) -> Result<(), String> {
         return Err("its group does not exist".into());
     }
     if flow.route.is_empty() {
-        return Err("it has no way: name at least one link".into());
+        return Err("it has no path: name at least one link".into());
     }
-    check_way(plan, &flow.route)?;
-    check_way(plan, &flow.back)?;
+    check_path(plan, &flow.route)?;
+    check_path(plan, &flow.back)?;
     match &flow.traffic {
         Traffic::OnOff(source) if source.packet_bytes == 0 => Err(no_bytes()),
         Traffic::OnOff(source) if !(source.on_ns >= 0.0 && source.off_ns >= 0.0) => {
@@ -70,7 +70,7 @@ fn check_flow(plan: &Plan, flow: &Flow) -> Result<(), String> {
             Err("the packets of a trace must be in order of time".into())
         }
         Traffic::Tcp(..) if flow.back.is_empty() => {
-            Err("a TCP connection needs a way back for its acknowledgements".into())
+            Err("a TCP connection needs a path back for its acknowledgements".into())
         }
         Traffic::Tcp(_, start) if start.between_ns.1 < start.between_ns.0 => {
             Err("it must begin between two times in their order".into())
@@ -83,18 +83,18 @@ fn no_bytes() -> String {
     "packets must have at least one byte".into()
 }
 
-fn check_way(plan: &Plan, way: &[usize]) -> Result<(), String> {
-    if way.len() > HOPS_MAX {
-        return Err(format!("its way has more than {HOPS_MAX} links"));
+fn check_path(plan: &Plan, path: &[usize]) -> Result<(), String> {
+    if path.len() > HOPS_MAX {
+        return Err(format!("its path has more than {HOPS_MAX} links"));
     }
-    if let Some(link) = way.iter().find(|&&link| link >= plan.links.len()) {
-        return Err(format!("link {link} of its way does not exist"));
+    if let Some(link) = path.iter().find(|&&link| link >= plan.links.len()) {
+        return Err(format!("link {link} of its path does not exist"));
     }
-    for pair in way.windows(2) {
+    for pair in path.windows(2) {
         let (first, second) = (&plan.links[pair[0]], &plan.links[pair[1]]);
         if first.to != second.from {
             return Err(format!(
-                "its way is broken: link {} does not begin where link {} ends",
+                "its path is broken: link {} does not begin where link {} ends",
                 second.name, first.name
             ));
         }

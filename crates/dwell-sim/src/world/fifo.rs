@@ -1,14 +1,13 @@
 //! A first-in-first-out queue and its link, known in advance.
 //!
-//! Nothing that comes later changes when a packet leaves such a queue, so the time of its
-//! arrival at the other end is known as soon as it enters, and one event for each packet
-//! (that arrival) is enough.
+//! No later event changes when a packet leaves such a queue, so the time of its arrival at the
+//! other end is known as soon as it enters, and one event for each packet (that arrival) is enough.
 
 use std::collections::VecDeque;
 
 use crate::plan::DropTail;
 
-/// A packet under way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     arrives_ns: u64,
@@ -17,14 +16,14 @@ struct Item {
     transmission_ns: u64,
 }
 
-/// The queue, the transmitter and the packets under way.
+/// The queue, the transmitter and the packets in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fifo {
     limit: DropTail,
     propagation_ns: u64,
-    /// When the transmitter is free.
+    /// The time at which the transmitter is free.
     free_ns: u64,
-    /// In order; those at the front have begun to be transmitted.
+    /// The packets in order; those at the front have begun to be transmitted.
     items: VecDeque<Item>,
     begun: usize,
     waiting_bytes: u64,
@@ -35,7 +34,7 @@ impl Fifo {
         Self { limit, propagation_ns, ..Self::default() }
     }
 
-    /// Puts a packet in, unless there is no room. Tells when it arrives at the other end.
+    /// Puts a packet in, unless there is no room. Returns the time of its arrival at the other end.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -55,14 +54,14 @@ impl Fifo {
         Some(arrives_ns)
     }
 
-    /// Puts a packet through that no event is to tell of: its time of arrival is all.
+    /// Passes a packet without an event: only its time of arrival matters.
     #[inline]
     pub(crate) fn pass(&mut self, now_ns: u64, transmission_ns: u64) -> u64 {
         self.free_ns = self.free_ns.max(now_ns) + transmission_ns;
         self.free_ns + self.propagation_ns
     }
 
-    /// When the next packet arrives at the other end.
+    /// Returns the time at which the next packet arrives at the other end.
     #[inline]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.items.front().map(|item| item.arrives_ns)
@@ -80,7 +79,7 @@ impl Fifo {
         Some(item.packet)
     }
 
-    /// Packets and bytes that wait; what is being transmitted does not.
+    /// Returns the packets and bytes that wait; the packet on the wire does not count.
     pub(crate) fn waiting(&mut self, now_ns: u64) -> (usize, u64) {
         // A transmission that begins now has begun: its end goes before an arrival.
         while let Some(item) = self.items.get(self.begun) {

@@ -1,4 +1,4 @@
-//! The state of a flow, and what its two ends do.
+//! The state of a flow, and of its two ends.
 
 use std::collections::HashMap;
 
@@ -9,15 +9,15 @@ use crate::agenda::NEVER_NS;
 use crate::plan::{Plan, PlanError, Queue, TcpStart, Traffic};
 use crate::source::Source;
 use crate::tcp::{Ack, Receiver, Sender, TcpConfig, TcpConfigError};
-use crate::world::packets::{NONE, Packet, UNCOMCOMPRESSED};
+use crate::world::packets::{NONE, Packet, UNCOMPRESSED};
 use crate::world::{World, stream};
 
 #[derive(Debug)]
 pub(crate) struct FlowState {
     pub(crate) group: usize,
-    pub(crate) hold_ns: u64,
+    pub(crate) max_wait_ns: u64,
     pub(crate) actor: u32,
-    /// There and back, for each link: what its port may compress together with what.
+    /// For each link, there and back: the key of the packets that its port may compress together.
     gather_keys: [Box<[u64]>; 2],
     route: Box<[u32]>,
     back: Box<[u32]>,
@@ -34,9 +34,9 @@ pub(crate) enum Sending {
 #[derive(Debug)]
 pub(crate) struct Open {
     source: Source,
-    /// How many of the first links are passed without events.
+    /// The number of first links that are passed without events.
     pub(crate) own_links: u8,
-    /// Of each of these: nanoseconds per byte as a fraction, propagation, and when it is free.
+    /// For each of these: nanoseconds per byte as a fraction, propagation, and when it is free.
     own: Vec<OwnLink>,
     /// The next packet: when it is sent, and its size.
     pub(crate) pending: Option<(u64, u32)>,
@@ -66,7 +66,7 @@ impl OwnLink {
 #[derive(Debug)]
 pub(crate) struct Connection {
     segment_bytes: u32,
-    /// Set until it has begun.
+    /// The time at which it begins; none once it has begun.
     pub(crate) starts_ns: Option<u64>,
     sender: Sender,
     receiver: Receiver,
@@ -74,14 +74,14 @@ pub(crate) struct Connection {
 }
 
 impl FlowState {
-    /// What a port gathers packets by, at this place of their way.
+    /// Returns the key by which a port gathers packets, at this place of their path.
     #[inline]
     pub(crate) fn gather_key(&self, back: bool, hop: u8) -> u64 {
         self.gather_keys[usize::from(back)][usize::from(hop)]
     }
 
-    /// Packets that were sent until `end_ns` and are still on the flow's own links then. They
-    /// have not been counted, and are taken out.
+    /// Takes out the packets that were sent until `end_ns` and are still on the flow's own links
+    /// then. They have not been counted.
     pub(crate) fn still_on_own_links(&mut self, end_ns: u64, mut count: impl FnMut(u64, u32)) {
         let Sending::Open(open) = &mut self.sending else { return };
         while let Some((sent_ns, bytes)) = open.pending.filter(|&(sent_ns, _)| sent_ns <= end_ns) {
@@ -90,14 +90,14 @@ impl FlowState {
         }
     }
 
-    /// The links of its way there, or back.
+    /// Returns the links of its path there, or back.
     #[inline]
-    pub(crate) fn way(&self, back: bool) -> &[u32] {
+    pub(crate) fn path(&self, back: bool) -> &[u32] {
         if back { &self.back } else { &self.route }
     }
 
-    /// Draws the next packet of a source, and tells when it reaches the first link that is not
-    /// the flow's own.
+    /// Draws the next packet of a source, and returns the time at which it reaches the first link
+    /// that is not the flow's own.
     #[inline]
     pub(crate) fn next_arrival_ns(&mut self) -> u64 {
         let Sending::Open(open) = &mut self.sending else { return NEVER_NS };
@@ -107,14 +107,14 @@ impl FlowState {
     }
 }
 
-/// What ports may compress together: packets that the scheme gathers, and that go the same way until
-/// someone opens the unit. It travels as its first packet does.
+/// The packets that ports may compress together: those that the scheme gathers, and that take the
+/// same path until a node decompresses the unit. It travels as its first packet does.
 #[derive(Debug, Default)]
 struct GatherKeys<'p> {
     known: HashMap<(Gathered, &'p [usize]), u64>,
 }
 
-/// What packets that are compressed together have in common.
+/// The common properties of packets that are compressed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Gathered {
     Flow(usize),
@@ -124,11 +124,11 @@ enum Gathered {
 }
 
 impl<'p> GatherKeys<'p> {
-    /// The keys for each link of one of the ways of flow `n`.
-    fn of(&mut self, plan: &'p Plan, n: usize, way: &'p [usize]) -> Box<[u64]> {
+    /// Returns the keys for each link of one of the paths of flow `n`.
+    fn of(&mut self, plan: &'p Plan, n: usize, path: &'p [usize]) -> Box<[u64]> {
         let key = |(at, &link): (usize, &usize)| {
             let Queue::Port(port) = &plan.links[link].queue else { return 0 };
-            let behind = &way[at + 1..];
+            let behind = &path[at + 1..];
             let opened = behind.iter().position(|&next| plan.links[next].restored);
             let together = &behind[..opened.unwrap_or(behind.len())];
             let flow = &plan.flows[n];
@@ -141,13 +141,13 @@ impl<'p> GatherKeys<'p> {
             let count = self.known.len() as u64;
             *self.known.entry((of, together)).or_insert(count)
         };
-        way.iter().enumerate().map(key).collect()
+        path.iter().enumerate().map(key).collect()
     }
 }
 
 /// The flows of a plan, before they begin.
 pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, PlanError> {
-    let indices = |way: &[usize]| way.iter().map(|&n| n as u32).collect();
+    let indices = |path: &[usize]| path.iter().map(|&n| n as u32).collect();
     let uses = super::route::uses(plan);
     let mut keys = GatherKeys::default();
     let mut make = |(n, flow): (usize, &'p crate::plan::Flow)| {
@@ -162,7 +162,7 @@ pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, Pla
         };
         Ok(FlowState {
             group: flow.group,
-            hold_ns: flow.hold_ns,
+            max_wait_ns: flow.max_wait_ns,
             actor: 0,
             gather_keys: [keys.of(plan, n, &flow.route), keys.of(plan, n, &flow.back)],
             route: indices(&flow.route),
@@ -208,14 +208,14 @@ impl Connection {
         })
     }
 
-    /// When either end has something to do by itself.
+    /// Returns the time at which a timer of either end expires.
     fn deadline_ns(&self) -> u64 {
         let ends = [self.sender.deadline(), self.receiver.deadline()];
         ends.into_iter().flatten().min().unwrap_or(NEVER_NS)
     }
 }
 
-/// The contents of acknowledgements under way.
+/// The contents of acknowledgements in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     slots: Vec<Ack>,
@@ -267,7 +267,7 @@ impl World {
         self.pump_connection(n);
     }
 
-    /// A segment is at its receiver, which answers.
+    /// Handles a segment at its receiver, which answers.
     pub(super) fn segment_arrives(&mut self, packet: &Packet) {
         let n = packet.flow;
         let Sending::Tcp(connection) = &mut self.flows[n as usize].sending else { return };
@@ -289,14 +289,14 @@ impl World {
             flow: n,
             detail,
             next: NONE,
-            compressor: UNCOMCOMPRESSED,
+            compressor: UNCOMPRESSED,
             hop: 0,
             back: true,
         });
         self.enter_link(id);
     }
 
-    /// An acknowledgement is at the sender.
+    /// Handles an acknowledgement at the sender.
     pub(super) fn acknowledgement_arrives(&mut self, packet: &Packet) {
         let (n, now_ns) = (packet.flow as usize, self.now_ns);
         let ack = &self.acks.slots[packet.detail as usize];
@@ -336,7 +336,7 @@ impl World {
                 flow: n,
                 detail: segment.seq as u32,
                 next: NONE,
-                compressor: UNCOMCOMPRESSED,
+                compressor: UNCOMPRESSED,
                 hop: 0,
                 back: false,
             });

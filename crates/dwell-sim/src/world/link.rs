@@ -15,8 +15,8 @@ pub(crate) struct LinkState {
     last: (u64, u64),
     pub(crate) propagation_ns: u64,
     pub(crate) restored: bool,
-    /// Nothing can happen to packets behind it: no events are needed for them.
-    pub(crate) way_is_known: bool,
+    /// True if nothing can happen to packets behind it: they need no events.
+    pub(crate) path_is_known: bool,
     pub(crate) pipe_actor: u32,
     pub(crate) kind: LinkKind,
 }
@@ -28,7 +28,7 @@ pub(crate) enum LinkKind {
 }
 
 impl LinkState {
-    /// How long `bytes` are on the wire.
+    /// Returns the time that `bytes` take on the wire.
     #[inline]
     pub(crate) fn transmission_ns(&mut self, bytes: u64) -> u64 {
         if self.last.0 != bytes {
@@ -38,12 +38,12 @@ impl LinkState {
         self.last.1
     }
 
-    /// When the next packet under way arrives at the other end.
+    /// Returns the time at which the next packet in flight arrives at the other end.
     #[inline]
     pub(crate) fn next_arrival_ns(&self) -> u64 {
         match &self.kind {
             LinkKind::Fifo(fifo) => fifo.next_ns().unwrap_or(NEVER_NS),
-            LinkKind::Port(port) => port.under_way.front().map_or(NEVER_NS, |&(at, _)| at),
+            LinkKind::Port(port) => port.in_flight.front().map_or(NEVER_NS, |&(at, _)| at),
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn links(plan: &Plan) -> Result<Vec<LinkState>, PlanError> {
             last: (0, link.frame_ns_min),
             propagation_ns: link.propagation_ns,
             restored: link.restored,
-            way_is_known: false,
+            path_is_known: false,
             pipe_actor: 0,
             kind,
         })

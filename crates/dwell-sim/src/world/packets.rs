@@ -6,7 +6,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// A packet, or the first of a compressed unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
-    /// When its source sent its first bit.
+    /// The time at which its source sent its first bit.
     pub sent_ns: u64,
     /// Bytes on the wire now; for a unit of several packets, of the whole unit.
     pub bytes: u32,
@@ -22,20 +22,20 @@ pub(crate) struct Packet {
     pub compressor: u16,
     /// Its place on its route.
     pub hop: u8,
-    /// It is on the way back.
+    /// True if it is on the path back.
     pub back: bool,
 }
 
-/// Nothing compressed it.
-pub(crate) const UNCOMCOMPRESSED: u16 = u16::MAX;
+/// The value of [`Packet::compressor`] for a packet that is not compressed.
+pub(crate) const UNCOMPRESSED: u16 = u16::MAX;
 
 impl Packet {
     pub(crate) fn is_compressed(&self) -> bool {
-        self.compressor != UNCOMCOMPRESSED
+        self.compressor != UNCOMPRESSED
     }
 }
 
-/// The packets, by number; numbers are used again.
+/// The packets, by number; numbers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
     slots: Vec<Packet>,

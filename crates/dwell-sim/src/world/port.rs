@@ -14,29 +14,29 @@ use crate::plan::{CompressionModel, PortPlan, Window};
 use crate::world::World;
 use crate::world::flow::FlowState;
 use crate::world::link::LinkKind;
-use crate::world::packets::{NONE, Packets, UNCOMCOMPRESSED};
+use crate::world::packets::{NONE, Packets, UNCOMPRESSED};
 use crate::world::statistics::Statistics;
 
-/// A port, its compression, and what is under way behind it.
+/// A port, its compression, and the units in flight behind it.
 #[derive(Debug)]
 pub(crate) struct PortState {
     pub(crate) port: Port,
     model: CompressionModel,
     resend_after_ns: Option<u64>,
-    /// What is being compressed: its first packet, the size it will have, and the time it takes.
+    /// The unit being compressed: its first packet, the size it will have, and the time it takes.
     compressing: Option<(u32, Compressed, u64)>,
-    /// Units on the wire: when they arrive at the other end, and their first packet.
-    pub(crate) under_way: VecDeque<(u64, u32)>,
-    /// Lost units: when they come back, and their first packet.
+    /// Units on the wire: the times at which they arrive at the other end, and their first packets.
+    pub(crate) in_flight: VecDeque<(u64, u32)>,
+    /// Lost units: the times at which they come back, and their first packets.
     lost: VecDeque<(u64, u32)>,
     pub(crate) transmitter_actor: u32,
     pub(crate) compress_actor: u32,
     pub(crate) timer_actor: u32,
     pub(crate) resend_actor: u32,
-    /// It may hold packets back, and has to be woken then.
+    /// True if it may hold packets back, and has to be woken then.
     holds: bool,
     timer_ns: u64,
-    /// Since when that many packets wait.
+    /// The time since which this number of packets waits.
     waiting_since_ns: u64,
     waiting: u64,
     outcome: PortOutcome,
@@ -49,7 +49,7 @@ impl PortState {
             model: plan.compress.clone(),
             resend_after_ns: plan.resend_after_ns,
             compressing: None,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             lost: VecDeque::new(),
             transmitter_actor: 0,
             compress_actor: 0,
@@ -75,7 +75,7 @@ impl PortState {
         self.outcome
     }
 
-    /// Keeps account of how many packets wait, for how long.
+    /// Integrates the number of waiting packets over time.
     #[inline]
     fn note_waiting(&mut self, now_ns: u64, window: Window) {
         let (cpu, relay) = self.port.waiting();
@@ -98,12 +98,12 @@ impl PortState {
     }
 }
 
-/// What is noted of the packets of a frame.
+/// The accounts of the packets of a frame.
 struct Book<'a> {
     packets: &'a mut Packets,
     flows: &'a [FlowState],
     statistics: &'a mut Statistics,
-    /// By group: packets that the port compressed.
+    /// Packets that the port compressed, by group.
     compressed: &'a mut [u64],
     compressor: u16,
 }
@@ -130,7 +130,7 @@ impl Book<'_> {
         let packet = &mut self.packets[id];
         let group = self.flows[packet.flow as usize].group;
         self.statistics.waited(group, packet.sent_ns, sojourn_ns);
-        // What was lost and came back has been counted.
+        // A unit that was lost and came back has been counted.
         if compressed_here && packet.compressor != self.compressor {
             packet.compressor = self.compressor;
             self.compressed[group] += u64::from(self.statistics.in_window(packet.sent_ns));
@@ -139,7 +139,7 @@ impl Book<'_> {
 }
 
 impl World {
-    /// A packet or a compressed unit comes to a port.
+    /// Puts a packet or a compressed unit into a port.
     pub(super) fn enter_port(&mut self, n: u32, id: u32) {
         let now_ns = self.now_ns;
         let packet = &mut self.packets[id];
@@ -152,9 +152,9 @@ impl World {
             source: CLASS,
             destination: CLASS,
             flow: flow_hash(packet.flow),
-            compressed: packet.compressor != UNCOMCOMPRESSED,
+            compressed: packet.compressor != UNCOMPRESSED,
             group: flow.gather_key(packet.back, packet.hop),
-            hold_ns: flow.hold_ns,
+            hold_ns: flow.max_wait_ns,
         };
         let (group, sent_ns) = (flow.group, packet.sent_ns);
         let counts = self.statistics.in_window(sent_ns);
@@ -169,7 +169,7 @@ impl World {
         self.pump(n);
     }
 
-    /// The transmitter is free again.
+    /// Handles the end of a transmission.
     pub(super) fn transmitted(&mut self, n: u32) {
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
         let actor = state.transmitter_actor;
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// What is being compressed comes out.
+    /// Handles the end of a compression.
     pub(super) fn compressed(&mut self, n: u32) {
         if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
             self.agenda.set(state.compress_actor, NEVER_NS);
@@ -194,7 +194,7 @@ impl World {
         self.pump(n);
     }
 
-    /// Does what the port asks for, until it asks for nothing more; tells whether it has sent.
+    /// Does what the port asks for, until it asks for nothing more; returns true if it has sent.
     pub(super) fn pump(&mut self, n: u32) -> bool {
         let now = Instant::from_ns(self.now_ns);
         let mut has_sent = false;
@@ -221,7 +221,7 @@ impl World {
         has_sent
     }
 
-    /// After the port has done its part: its timer, and the accounts of its queue.
+    /// Updates the timer and the accounts of the queue after the port has done its part.
     #[inline]
     fn settle(&mut self, n: u32) {
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
@@ -258,7 +258,7 @@ impl World {
         let LinkKind::Port(state) = &link.kind else { return };
         let link_bytes = state.port.frame().link_bytes;
         let transmission_ns = link.transmission_ns(link_bytes);
-        let (propagation_ns, known) = (link.propagation_ns, link.way_is_known);
+        let (propagation_ns, known) = (link.propagation_ns, link.path_is_known);
         let LinkKind::Port(state) = &mut link.kind else { return };
         let state = &mut **state;
         self.agenda.set(state.transmitter_actor, now_ns + transmission_ns);
@@ -287,7 +287,7 @@ impl World {
             if known {
                 self.ahead.push(first);
             } else {
-                state.under_way.push_back((arrives_ns, first));
+                state.in_flight.push_back((arrives_ns, first));
             }
         }
         if known {
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// Sends those on their known way whose way is known.
+    /// Sends packets on their known path if it is known.
     fn follow_ahead(&mut self, at_ns: u64) {
         let mut ahead = std::mem::take(&mut self.ahead);
         for id in ahead.drain(..) {
@@ -309,7 +309,8 @@ impl World {
         self.ahead = ahead;
     }
 
-    /// Lets a lost unit come back to the port that compressed it, if that port does so.
+    /// Lets a lost unit come back to the port that compressed it, if that port does so; returns
+    /// true if it does.
     pub(super) fn comes_back(&mut self, id: u32) -> bool {
         let compressor = self.packets[id].compressor;
         let hops = self.hops_since_compressed(id);
@@ -325,7 +326,7 @@ impl World {
         true
     }
 
-    /// A lost unit is back at its port.
+    /// Puts a lost unit back into its port.
     pub(super) fn resend(&mut self, n: u32) {
         let now_ns = self.now_ns;
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
@@ -364,7 +365,7 @@ fn compressed_bytes(bytes: u32, ratio: f64) -> u32 {
     ((f64::from(bytes) * ratio + 1e-6) as u32).max(1)
 }
 
-/// What a unit's compressing brings and costs: ratio and nanoseconds.
+/// Returns the ratio and the time in nanoseconds of compressing a unit.
 fn cost(model: &CompressionModel, group: usize, bytes: u32, rng: &mut Rng) -> (f64, u64) {
     match model {
         CompressionModel::Constant { ratio, time_ns } => (*ratio, *time_ns),

@@ -1,68 +1,68 @@
-//! Which links need no events.
+//! Finds the links that need no events.
 
 use crate::plan::{Plan, Queue, Traffic};
 use crate::world::link::{LinkKind, LinkState};
 
-/// Finds the links after which nothing can happen to a packet any more: what leaves them goes
-/// home, or over links without limit that nothing else feeds.
-pub(crate) fn mark_known_ways(plan: &Plan, links: &mut [LinkState]) {
-    let ways = Ways::new(plan);
+/// Finds the links after which nothing can happen to a packet any more: its packets reach their
+/// receivers, or links without limit that nothing else feeds.
+pub(crate) fn mark_known_paths(plan: &Plan, links: &mut [LinkState]) {
+    let paths = Paths::new(plan);
     let mut answers = vec![Answer::Open; plan.links.len()];
-    let known: Vec<bool> = (0..plan.links.len()).map(|n| ways.is_known(n, &mut answers)).collect();
-    for (n, (link, &known_way)) in links.iter_mut().zip(&known).enumerate() {
-        // A plain link is passed over only if the link before it is: then nothing is scheduled
-        // for it. A port's link begins such a way.
-        let uses = &ways.uses[n];
+    let known: Vec<bool> = (0..plan.links.len()).map(|n| paths.is_known(n, &mut answers)).collect();
+    for (n, (link, &known_path)) in links.iter_mut().zip(&known).enumerate() {
+        // A plain link is passed over only if the link before it is: then nothing is scheduled for
+        // it. A port's link begins such a path.
+        let uses = &paths.uses[n];
         let fed_ahead = !uses.from_source && uses.before.iter().all(|&feeder| known[feeder]);
-        link.way_is_known = match link.kind {
-            LinkKind::Port(_) => known_way,
-            LinkKind::Fifo(_) => known_way && fed_ahead && !uses.before.is_empty(),
+        link.path_is_known = match link.kind {
+            LinkKind::Port(_) => known_path,
+            LinkKind::Fifo(_) => known_path && fed_ahead && !uses.before.is_empty(),
         };
     }
 }
 
-/// Whether a link's further way is known.
+/// The state of the search for a link's further path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Open,
-    /// It is being looked for. Who comes back to it goes round in a ring.
+    /// The search is under way. A path that comes back to the link is a ring.
     Asked,
     Found(bool),
 }
 
-/// What the links of a plan are used for.
+/// The uses of the links of a plan.
 #[derive(Debug)]
-struct Ways<'p> {
+struct Paths<'p> {
     plan: &'p Plan,
     uses: Vec<Use>,
 }
 
-/// What one link is used for.
+/// The uses of one link.
 #[derive(Clone, Debug, Default)]
 struct Use {
-    /// Packets come to it from their sources.
+    /// True if packets come to it from their sources.
     from_source: bool,
-    /// Connections go over it.
+    /// True if connections use it.
     tcp: bool,
-    /// The links before and behind it on any way.
+    /// The links before and behind it on any path.
     before: Vec<usize>,
     behind: Vec<usize>,
 }
 
-impl<'p> Ways<'p> {
+impl<'p> Paths<'p> {
     fn new(plan: &'p Plan) -> Self {
         let mut uses = vec![Use::default(); plan.links.len()];
         for flow in &plan.flows {
             let is_tcp = matches!(flow.traffic, Traffic::Tcp(..));
-            for way in [&flow.route, &flow.back] {
-                for (at, &link) in way.iter().enumerate() {
+            for path in [&flow.route, &flow.back] {
+                for (at, &link) in path.iter().enumerate() {
                     let link = &mut uses[link];
                     link.tcp |= is_tcp;
                     match at {
                         0 => link.from_source = true,
-                        at => remember(&mut link.before, way[at - 1]),
+                        at => remember(&mut link.before, path[at - 1]),
                     }
-                    if let Some(&next) = way.get(at + 1) {
+                    if let Some(&next) = path.get(at + 1) {
                         remember(&mut link.behind, next);
                     }
                 }
@@ -96,21 +96,21 @@ fn remember(links: &mut Vec<usize>, link: usize) {
     }
 }
 
-/// How many of a flow's first links are its own and without limit: what leaves the source
-/// arrives behind them at a time that is known beforehand. `uses` tells of each link how often
-/// it is on any way.
+/// Returns the number of a flow's first links that are its own and without limit: a packet arrives
+/// behind them at a time that is known when it leaves the source. `uses` has for each link the
+/// number of its places on paths.
 pub(crate) fn own_links(plan: &Plan, uses: &[usize], n: usize) -> usize {
     let flow = &plan.flows[n];
     let is_own = |&&link: &&usize| {
         let at = &plan.links[link];
-        // A link that the flow comes to twice is not its own: it meets itself there.
+        // A link that the flow passes twice is not its own: it meets itself there.
         matches!(at.queue, Queue::Unlimited) && !at.restored && uses[link] == 1
     };
     let own = flow.route.iter().take_while(is_own).count();
     own.min(flow.route.len() - 1)
 }
 
-/// How often each link is on any way.
+/// Returns the number of places that each link has on paths.
 pub(crate) fn uses(plan: &Plan) -> Vec<usize> {
     let mut uses = vec![0; plan.links.len()];
     for &link in plan.flows.iter().flat_map(|flow| flow.route.iter().chain(&flow.back)) {

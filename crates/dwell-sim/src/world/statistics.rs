@@ -1,4 +1,4 @@
-//! What is counted while a world runs.
+//! The statistics of a running world.
 
 use crate::outcome::{Bin, GroupOutcome};
 use crate::plan::{Plan, Window};
@@ -20,7 +20,7 @@ pub(crate) struct Statistics {
     pub(crate) source_packets: u64,
     pub(crate) delivered: u64,
     pub(crate) dropped: u64,
-    /// Packets on a known way that arrive after the end: still under way then.
+    /// Packets on a known path that arrive after the end: still in flight then.
     pub(crate) ahead_at_end: u64,
 }
 
@@ -85,7 +85,7 @@ impl Statistics {
         }
     }
 
-    /// A packet waited `wait_ns` in a port.
+    /// Counts a packet that waited `wait_ns` in a port.
     #[inline]
     pub(crate) fn waited(&mut self, group: usize, sent_ns: u64, wait_ns: u64) {
         let max_ns = self.wait_ns_max[group];
@@ -108,8 +108,8 @@ impl Statistics {
         }
     }
 
-    /// A connection's receiver has `packets` more; counted by the time at which the sender
-    /// hears of it.
+    /// Counts `packets` more at a connection's receiver, by the time at which the sender learns of
+    /// it.
     pub(crate) fn acknowledged(
         &mut self,
         (flow, group): (usize, usize),

@@ -14,14 +14,14 @@ const BOTTLENECK_DELAY_US: u64 = 10_007;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
     pub(crate) start_us: u64,
-    /// Of its access link, one way.
+    /// The one-way delay of its access link.
     pub(crate) delay_us: u64,
     pub(crate) bytes: u32,
     pub(crate) tick_phase_ns: u64,
     pub(crate) flavour: Flavour,
 }
 
-/// What a packet reports.
+/// An event of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Send,
@@ -70,11 +70,11 @@ pub(crate) struct Dumbbell {
     events: Vec<Option<What>>,
     links: Vec<Link>,
     flows: Vec<(Flow, Sender, Receiver)>,
-    /// For each flow, when the next look at its timer is on the agenda.
-    looks_us: Vec<u64>,
+    /// For each flow, the time of the next check of its timer on the agenda.
+    checks_us: Vec<u64>,
 }
 
-// Links: the bottleneck, its way back, and for each flow its access and the way back.
+// Links: the bottleneck, its path back, and for each flow its access and the path back.
 const DATA: usize = 0;
 const ACKS: usize = 1;
 
@@ -96,7 +96,7 @@ impl Dumbbell {
                 link(BOTTLENECK_US_PER_BYTE, BOTTLENECK_DELAY_US, usize::MAX),
             ],
             flows: Vec::new(),
-            looks_us: vec![u64::MAX; flows.len()],
+            checks_us: vec![u64::MAX; flows.len()],
         };
         for (index, &flow) in flows.iter().enumerate() {
             let config = TcpConfig {
@@ -116,9 +116,9 @@ impl Dumbbell {
         self.flows.iter().map(|(_, sender, _)| sender)
     }
 
-    /// Runs until `end_us`, that instant included; `tell` hears the time, the flow and the
-    /// number of each packet that is sent or dropped.
-    pub(crate) fn run(&mut self, end_us: u64, mut tell: impl FnMut(u64, Event, usize, u64)) {
+    /// Runs until `end_us`, that instant included; calls `report` with the time, the event, the
+    /// flow and the number of each packet that is sent or dropped.
+    pub(crate) fn run(&mut self, end_us: u64, mut report: impl FnMut(u64, Event, usize, u64)) {
         while let Some(&Reverse((us, _, index))) = self.agenda.peek()
             && us <= end_us
         {
@@ -127,18 +127,18 @@ impl Dumbbell {
             match self.events[index].take().unwrap() {
                 What::Start(flow) => {
                     self.flows[flow].1.start(us * 1000);
-                    self.drain(flow, &mut tell);
+                    self.drain(flow, &mut report);
                 }
                 What::Timer(flow) => {
-                    self.looks_us[flow] = u64::MAX;
+                    self.checks_us[flow] = u64::MAX;
                     self.flows[flow].1.on_timer(us * 1000);
-                    self.drain(flow, &mut tell);
+                    self.drain(flow, &mut report);
                 }
                 What::Idle(link) => {
                     self.links[link].busy = false;
                     self.serve(link);
                 }
-                What::Out(link, packet) => self.forward(link, packet, &mut tell),
+                What::Out(link, packet) => self.forward(link, packet, &mut report),
             }
         }
     }
@@ -153,7 +153,7 @@ impl Dumbbell {
         &mut self,
         link: usize,
         packet: Packet,
-        tell: &mut impl FnMut(u64, Event, usize, u64),
+        report: &mut impl FnMut(u64, Event, usize, u64),
     ) {
         let flow = packet.flow;
         match (link, &packet.load) {
@@ -162,29 +162,29 @@ impl Dumbbell {
                 let ack = self.flows[flow].2.on_segment(now_ns, seq, sent_us * 1000);
                 let ack = ack.expect("acknowledgements are not delayed here");
                 let packet = Packet { flow, bytes: ack.bytes, load: Load::Ack(ack) };
-                self.enter(ACKS, packet, tell);
+                self.enter(ACKS, packet, report);
             }
-            (ACKS, _) => self.enter(3 + 2 * flow, packet, tell),
-            (_, Load::Data { .. }) => self.enter(DATA, packet, tell),
+            (ACKS, _) => self.enter(3 + 2 * flow, packet, report),
+            (_, Load::Data { .. }) => self.enter(DATA, packet, report),
             (_, Load::Ack(ack)) => {
                 self.flows[flow].1.on_ack(self.now_us * 1000, ack);
-                self.drain(flow, tell);
+                self.drain(flow, report);
             }
         }
     }
 
-    fn drain(&mut self, flow: usize, tell: &mut impl FnMut(u64, Event, usize, u64)) {
+    fn drain(&mut self, flow: usize, report: &mut impl FnMut(u64, Event, usize, u64)) {
         while let Some(segment) = self.flows[flow].1.next_segment(self.now_us * 1000) {
             let Segment { seq, bytes, retransmission } = segment;
             let event = if retransmission { Event::Retransmission } else { Event::Send };
-            tell(self.now_us, event, flow, seq);
+            report(self.now_us, event, flow, seq);
             let load = Load::Data { seq, sent_us: self.now_us };
-            self.enter(2 + 2 * flow, Packet { flow, bytes, load }, tell);
+            self.enter(2 + 2 * flow, Packet { flow, bytes, load }, report);
         }
-        // Most deadlines move on before they come: it is enough to look when the first does.
+        // Most deadlines move on before they come: it is enough to check when the first does.
         let deadline_us = self.flows[flow].1.deadline().map_or(u64::MAX, |ns| ns / 1000);
-        if deadline_us < self.looks_us[flow] {
-            self.looks_us[flow] = deadline_us;
+        if deadline_us < self.checks_us[flow] {
+            self.checks_us[flow] = deadline_us;
             self.at(deadline_us, What::Timer(flow));
         }
     }
@@ -193,12 +193,12 @@ impl Dumbbell {
         &mut self,
         link: usize,
         packet: Packet,
-        tell: &mut impl FnMut(u64, Event, usize, u64),
+        report: &mut impl FnMut(u64, Event, usize, u64),
     ) {
         let queue = &mut self.links[link];
         if queue.queue.len() + 1 >= queue.limit {
             if let Load::Data { seq, .. } = packet.load {
-                tell(self.now_us, Event::Drop, packet.flow, seq);
+                report(self.now_us, Event::Drop, packet.flow, seq);
             }
             return;
         }

@@ -1,4 +1,4 @@
-//! What every packet is counted for, in order.
+//! The accounts of every packet, in order.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::capture::{Capture, Format, Packet};
 use crate::datagram::Datagram;
 use crate::fingerprint::Fingerprint;
 use crate::link::NotIp;
-use crate::replay::nature::Sorter;
+use crate::replay::content::Sorter;
 use crate::sides::{Direction, Ends, Sides};
 
 /// The most flows of a capture that are distinguished; each takes some 40 bytes.
 pub const FLOWS_MAX: usize = 1 << 20;
-/// Frames that are looked at for a batch: there are captures without IP, and who reads them wants
-/// to be notified how far it is, and to stop.
+/// The most frames read for a batch: captures can be without IP, and the caller wants to show
+/// progress, and to stop.
 const BATCH_FRAMES: usize = 1 << 16;
-/// The most reasons why frames are no IP that are distinguished.
+/// The most distinguished reasons why frames hold no IP packet.
 const REASONS_MAX: usize = 1000;
 
 /// Reads captures, one after the other, and keeps account of them.
@@ -33,7 +33,7 @@ pub struct Accounts {
     analysis: Analysis,
     file: Option<OpenFile>,
     sides: Arc<Sides>,
-    /// None if nothing is compressed, so that the bytes of packets are not looked at.
+    /// None if nothing is compressed, so that the bytes of packets are not needed.
     sorter: Option<Sorter>,
 }
 
@@ -48,7 +48,7 @@ struct OpenFile {
 }
 
 impl Accounts {
-    /// Nothing yet.
+    /// Creates empty accounts.
     pub fn new(settings: &Settings) -> Self {
         let analysis = Analysis::new(settings.clone());
         let sorter = (!settings.codecs.is_empty()).then(Sorter::default);
@@ -62,14 +62,14 @@ impl Accounts {
         this.with_sides(Arc::new(Sides::one_way()))
     }
 
-    /// Counts by the direction of packets between these sides; without it, all of them go in one.
+    /// Counts by the direction of packets between these sides; without this, all of them go in one.
     #[must_use]
     pub fn with_sides(mut self, sides: Arc<Sides>) -> Self {
         self.analysis.directions = Directions::new(&sides);
         Self { sides, ..self }
     }
 
-    /// Another capture begins; `name` is what reports call it.
+    /// Begins another capture; `name` is its name in reports.
     pub fn begin(&mut self, name: &str, format: Format) {
         self.end();
         let format = match format {
@@ -86,8 +86,9 @@ impl Accounts {
         });
     }
 
-    /// Reads on, until a batch is full, 65,536 frames have come by or the capture ends; true if
-    /// there may be more. The batch is for whoever compresses its packets.
+    /// Reads on, until a batch is full, 65,536 frames have been read or the capture ends; returns
+    /// true if there may be more. The batch is for the [`Analyzer`](super::Analyzer) that
+    /// compresses its packets.
     pub fn fill<R: std::io::Read>(&mut self, capture: &mut Capture<R>, batch: &mut Batch) -> bool {
         batch.clear();
         if let Some(file) = &mut self.file {
@@ -108,7 +109,7 @@ impl Accounts {
         true
     }
 
-    /// Reads up to so many packets, for their accounts only; true if there may be more.
+    /// Reads at most `packets` packets, for their accounts only; returns true if there may be more.
     pub fn skim<R: std::io::Read>(&mut self, capture: &mut Capture<R>, packets: u64) -> bool {
         for _ in 0..packets {
             let Some(packet) = capture.next_packet() else {
@@ -120,8 +121,7 @@ impl Accounts {
         true
     }
 
-    /// The present capture is at its end, or what is read of it. `why` tells what was wrong with
-    /// it, if something was.
+    /// Ends the present capture, at its end or before. `why` is the damage, if there was any.
     pub fn end_with(&mut self, why: Option<String>) {
         if let Some(file) = &mut self.file
             && why.is_some()
@@ -131,7 +131,7 @@ impl Accounts {
         self.end();
     }
 
-    /// What was found out about all captures.
+    /// Returns the analysis of all captures.
     pub fn finish(mut self) -> Analysis {
         self.end();
         self.analysis
@@ -143,7 +143,8 @@ impl Accounts {
         }
     }
 
-    /// Counts a packet; gives the IP packet, if it is one, and under which pair it was counted.
+    /// Counts a packet; returns the IP packet, if it is one, and the pair under which it was
+    /// counted.
     #[inline]
     fn count<'c>(&mut self, packet: &Packet<'c>) -> Option<(Datagram<'c>, Pair, Direction)> {
         let file = self.file.as_mut()?;
@@ -197,8 +198,8 @@ impl Accounts {
                 sums.packets += 1;
                 sums.bytes += bytes;
                 if let Some(sorter) = &mut self.sorter {
-                    let nature = sorter.sort(datagram.bytes, info, !datagram.is_whole());
-                    sums.composition.add(nature, bytes);
+                    let content = sorter.sort(datagram.bytes, info, !datagram.is_whole());
+                    sums.composition.add(content, bytes);
                 }
             }
             None => traffic.directions.neither.add(bytes),

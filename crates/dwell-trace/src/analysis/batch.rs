@@ -1,4 +1,4 @@
-//! Packets on their way to whoever compresses them.
+//! Batches of packets to compress.
 
 use dwell_wire::PacketInfo;
 
@@ -6,19 +6,19 @@ use super::pairs::Pair;
 use crate::datagram::Datagram;
 use crate::sides::Direction;
 
-/// Packets of a batch, if they are not too long. Blocks are made within a batch, so that this is
-/// also the longest queue that they are measured for.
+/// The number of packets of a batch, if they are not too long. Blocks are made within a batch, so
+/// that this is also the longest queue that they are measured for.
 pub const BATCH_PACKETS: usize = 2000;
-/// Bytes of a batch, beyond which it is full before it has all its packets.
+/// The bytes beyond which a batch is full before it has all its packets.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Packets, one behind the other, with what was found out about them. Those that were not captured
-/// whole are compressed only for the bound.
+/// Packets, one behind the other, with their results. Those that were not captured whole are
+/// compressed only for the bound.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
     packets: Vec<Item>,
-    /// Whether blocks are to be made of these packets.
+    /// True if blocks are to be made of these packets.
     pub with_blocks: bool,
     /// The number of the batch in its capture.
     pub(super) number: u64,
@@ -42,14 +42,14 @@ pub(super) struct InBatch<'b> {
 }
 
 impl InBatch<'_> {
-    /// What is behind the headers of IP and of TCP or UDP.
+    /// Returns the payload behind the headers of IP and of TCP or UDP.
     pub(super) fn payload(&self) -> &[u8] {
         self.bytes.get(usize::from(self.info.header_len)..).unwrap_or_default()
     }
 }
 
 impl Batch {
-    /// Takes a packet that was counted under this pair. True if the batch is full.
+    /// Adds a packet that was counted under this pair. Returns true if the batch is full.
     pub fn push(&mut self, datagram: &Datagram<'_>, pair: Pair, direction: Direction) -> bool {
         self.bytes.extend_from_slice(datagram.bytes);
         let info = datagram.info;
@@ -63,22 +63,22 @@ impl Batch {
         self.packets.clear();
     }
 
-    /// True if no packet came by.
+    /// Returns true if it has no packet.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// How many packets came by.
+    /// Returns the number of its packets.
     pub fn packets(&self) -> usize {
         self.packets.len()
     }
 
-    /// Those that were captured whole.
+    /// Returns the packets that were captured whole.
     pub(super) fn iter(&self) -> impl Iterator<Item = InBatch<'_>> {
         self.all().filter(|packet| packet.bytes.len() == packet.info.total_len)
     }
 
-    /// All packets, as far as they were captured.
+    /// Returns all packets, with the captured part of each.
     pub(super) fn all(&self) -> impl Iterator<Item = InBatch<'_>> {
         let starts = std::iter::once(0).chain(self.packets.iter().map(|item| item.end));
         self.packets.iter().zip(starts).map(|(item, start)| InBatch {

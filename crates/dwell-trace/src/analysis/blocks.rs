@@ -1,5 +1,4 @@
-//! What becomes of blocks of packets, by their size and by what is put together (Yoshino et al.,
-//! III.A).
+//! The ratio of blocks of packets, by their size and by their grouping (Yoshino et al., III.A).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{Batch, InBatch};
 
-/// How many packets are put together.
+/// The numbers of packets in a block.
 pub const MS: [usize; 8] = [1, 2, 3, 5, 10, 20, 50, 100];
 const _: () = assert!(MS[MS.len() - 1] <= PACKETS_MAX);
 
@@ -18,7 +17,7 @@ const _: () = assert!(MS[MS.len() - 1] <= PACKETS_MAX);
 pub const GROUPINGS: [Grouping; 5] =
     [Grouping::Flow, Grouping::Service, Grouping::HostPair, Grouping::Edge, Grouping::Link];
 
-/// Which packets are put together.
+/// The packets that are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grouping {
@@ -36,7 +35,7 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// As reports call it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Flow => "flow",
@@ -69,19 +68,19 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What became of blocks: one row for each grouping, with one entry for each of [`MS`].
+/// The results of blocks: one row for each grouping, with one entry for each of [`MS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks {
     /// Packets of which blocks were made.
     pub packets: u64,
-    /// In the order of [`GROUPINGS`] and [`MS`].
+    /// Sums in the order of [`GROUPINGS`] and [`MS`].
     pub sums: Vec<Vec<BlockSums>>,
 }
 
-/// What became of blocks of one kind. A block that did not become smaller counts as it is.
+/// The results of blocks of one kind. A block that did not shrink counts as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSums {
-    /// Blocks, those that had to be closed with fewer packets among them.
+    /// Blocks, including those that had to be closed with fewer packets.
     pub blocks: u64,
     /// Bytes of their packets.
     pub bytes: u64,
@@ -107,7 +106,7 @@ impl BlockSums {
 }
 
 impl Blocks {
-    /// Adds up.
+    /// Adds the sums of `other`.
     pub(super) fn merge(&mut self, other: &Self) {
         self.packets = self.packets.saturating_add(other.packets);
         if self.sums.len() < other.sums.len() {
@@ -121,7 +120,7 @@ impl Blocks {
         }
     }
 
-    /// What became of blocks of `m` packets of a grouping, if it was measured.
+    /// Returns the results of blocks of `m` packets of a grouping, if they were measured.
     pub fn of(&self, grouping: Grouping, m: usize) -> Option<&BlockSums> {
         let row = GROUPINGS.iter().position(|&other| other == grouping)?;
         let at = MS.iter().position(|&other| other == m)?;
@@ -129,9 +128,9 @@ impl Blocks {
     }
 }
 
-/// Whether blocks are made of the batch with this number of a capture: of all at the beginning,
-/// then of ever fewer, 8 of each doubling. The cost grows with the logarithm of the capture, and
-/// what is chosen depends on nothing but the number.
+/// Returns true if blocks are made of the batch with this number of a capture: of all at the
+/// beginning, then of ever fewer, 8 of each doubling. The cost grows with the logarithm of the
+/// capture, and the choice depends on nothing but the number.
 pub(super) fn is_chosen(batch: u64) -> bool {
     const ALL_BELOW: u64 = 16;
     batch < ALL_BELOW || batch.is_multiple_of(1 << (batch.ilog2() - 3))

@@ -1,10 +1,10 @@
 //! The least that packets can become, whatever relays do.
 //!
-//! A link makes packets wait, and what waits together is compressed together. The bound takes this
-//! to its end: whole stretches of one direction are compressed at once, by a codec that is
-//! stronger than those of relays and with a memory that is longer than their blocks, in four
-//! orders of which the best counts; the datagrams that carry the result are full. No scheme of a
-//! replay has more to refer to or carries less around it, so that none saves more bytes.
+//! A link makes packets wait, and packets that wait together are compressed together. The bound
+//! takes this to its end: whole stretches of one direction are compressed at once, by a codec that
+//! is stronger than those of relays and with a memory that is longer than their blocks, in four
+//! orders of which the best counts; the datagrams with the result are full. No scheme of a replay
+//! has more to refer to or less overhead, so that none saves more bytes.
 
 use dwell_wire::columnar::{PACKETS_MAX, columnar, grown_bytes_max};
 use zstd_safe::{CCtx, CParameter, FrameFormat};
@@ -16,7 +16,7 @@ use crate::replay::link::{bare_bytes, least_bytes};
 /// Stretches up to this length are compressed by the strongest level.
 const STRONGEST_BYTES_MAX: usize = 256 << 10;
 const STRONGEST_LEVEL: i32 = 19;
-/// So many batches of a capture are compressed by a strong level if they are longer ...
+/// The number of batches of a capture that are compressed by a strong level if they are longer ...
 const STRONG_BATCHES: u64 = 16;
 const STRONG_LEVEL: i32 = 12;
 /// ... and all others by this one, which still has a hundred times the memory of a relay's block.
@@ -36,7 +36,8 @@ impl Bound {
         Self { context: CCtx::create(), joined: Vec::new(), columns, out: Vec::new() }
     }
 
-    /// Adds what the packets of a batch are on a link without relays, and can become at least.
+    /// Adds the bytes of a batch's packets on a link without relays, and the least that they can
+    /// become.
     pub(super) fn batch(&mut self, batch: &Batch, sums: &mut [DirectionSums; 2]) {
         for (direction, sums) in sums.iter_mut().enumerate() {
             let mut packets: Vec<InBatch<'_>> =
@@ -53,11 +54,11 @@ impl Bound {
             let mut least = captured;
             for _ in 0..2 {
                 least = least.min(self.joined(&packets, level)).min(self.columns(&packets, level));
-                // Flows by themselves, each in its order.
+                // Flows one after the other, each in its order.
                 packets.sort_by_key(|packet| packet.info.flow_hash);
             }
             let on_wire: u64 = packets.iter().map(|packet| packet.info.total_len as u64).sum();
-            // What the capture lacks counts as incompressible, as in a replay.
+            // Bytes missing in the capture count as incompressible, as in a replay.
             let missing = on_wire.saturating_sub(captured as u64);
             sums.least_bytes += least_bytes(least as u64 + missing);
             sums.link_bytes += packets.iter().map(|packet| bare_bytes(packet.info)).sum::<u64>();
@@ -70,7 +71,7 @@ impl Bound {
         self.compress(level)
     }
 
-    /// With equal fields of the headers beside each other.
+    /// Compresses the packets with equal fields of the headers beside each other.
     fn columns(&mut self, packets: &[InBatch<'_>], level: i32) -> usize {
         self.joined.clear();
         for group in packets.chunks(PACKETS_MAX) {
@@ -85,7 +86,7 @@ impl Bound {
         self.compress(level)
     }
 
-    /// What becomes of `joined`; its own length if the codec fails.
+    /// Returns the compressed length of `joined`; its own length if the codec fails.
     fn compress(&mut self, level: i32) -> usize {
         let bytes = self.joined.len();
         self.out.resize(zstd_safe::compress_bound(bytes), 0);

@@ -1,4 +1,4 @@
-//! Compressing packets to see what becomes of them.
+//! Measures the effect of compressing packets.
 
 use dwell_codec::{CodecError, Compressor, SRC_LEN_MAX};
 
@@ -9,14 +9,14 @@ use super::pairs::CodecSums;
 use super::record::{Analysis, SizeSums, size_class};
 use super::{Over, Settings};
 
-/// Tells the time; this crate doesn't know it.
+/// A clock; this crate has none.
 pub trait Clock {
     /// Nanoseconds since any moment, never going back.
     fn now_ns(&mut self) -> u64;
 }
 
-/// What a packet counts that zstd would store: its bytes, and the three of a block's header
-/// (RFC 8878 3.1.1.2).
+/// The size of a packet that zstd would store: its bytes, and the three of a block's header (RFC
+/// 8878 3.1.1.2).
 const STORED_HEADER_BYTES: usize = 3;
 
 /// Compresses batches; each thread has its own.
@@ -28,11 +28,11 @@ pub struct Analyzer<C> {
     bound: Option<Bound>,
     out: Vec<u8>,
     analysis: Analysis,
-    /// Of the batch at hand, for each packet.
+    /// The results of the present batch, for each packet.
     results: Vec<Measured>,
 }
 
-/// What became of a packet, by codec.
+/// The results of a packet, by codec.
 #[derive(Clone, Copy)]
 struct Measured {
     original: usize,
@@ -84,7 +84,7 @@ impl<C: Clock> Analyzer<C> {
         Ok(())
     }
 
-    /// What all batches gave.
+    /// Returns the sums of all batches.
     pub fn finish(self) -> Analysis {
         self.analysis
     }
@@ -93,7 +93,7 @@ impl<C: Clock> Analyzer<C> {
         self.results.clear();
         self.results.reserve(batch.len());
         // One codec after the other, so that its tables stay in the cache as they do in a relay;
-        // and one look at the clock between two packets.
+        // and one reading of the clock between two packets.
         let mut before_ns = self.clock.now_ns();
         for packet in batch.iter() {
             let bytes = match self.over {

@@ -1,42 +1,42 @@
-//! What goes over the link in each direction.
+//! The traffic over the link in each direction.
 
 use serde::{Deserialize, Serialize};
 
 use super::record::Sums;
-use crate::replay::nature::Composition;
+use crate::replay::content::Composition;
 use crate::sides::{Rule, Sides};
 
 /// The two directions of a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Directions {
-    /// How packets were distinguished; none if nothing was read.
+    /// The rule that distinguished packets; none if nothing was read.
     pub rule: Option<Rule>,
     /// The share of the bytes that the rule explains, 0 to 1; the smallest of several analyses.
     pub agreed: f64,
     /// The two sides.
     pub names: [String; 2],
-    /// From the first side to the second, and back.
+    /// Sums from the first side to the second, and back.
     pub sums: [DirectionSums; 2],
     /// Packets between hosts of one side, which don't go over the link.
     pub neither: Sums,
 }
 
-/// What goes in one direction.
+/// The traffic in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionSums {
     /// IP packets.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes on an Ethernet without relays, of packets that were read by who compresses.
+    /// Bytes on an Ethernet without relays, of packets that an analyzer read.
     pub link_bytes: u64,
-    /// The least that relays could make of these.
+    /// The least that relays could make of these bytes.
     pub least_bytes: u64,
-    /// What they are; empty if nothing was compressed.
+    /// The composition of the packets; empty if nothing was compressed.
     pub composition: Composition,
 }
 
-/// What the sides of several captures with different hosts have in common.
+/// The common names of the sides of several captures with different hosts.
 const SIDES: [&str; 2] = ["the clients' side", "the servers' side"];
 
 impl Directions {
@@ -68,14 +68,14 @@ impl Directions {
         self.neither.merge(&other.neither);
     }
 
-    /// The place of the busier direction: that with more bytes on an Ethernet, or more bytes if
-    /// nothing was compressed.
+    /// Returns the index of the busier direction: that with more bytes on an Ethernet, or more
+    /// bytes if nothing was compressed.
     pub fn busier(&self) -> usize {
         let [forward, backward] = &self.sums;
         usize::from((backward.link_bytes, backward.bytes) > (forward.link_bytes, forward.bytes))
     }
 
-    /// A direction in words: "from A to B".
+    /// Returns a direction in words: "from A to B".
     pub fn name(&self, direction: usize) -> String {
         let [first, second] = &self.names;
         match direction {
@@ -94,7 +94,8 @@ impl DirectionSums {
         self.composition.merge(&other.composition);
     }
 
-    /// The largest share of the bytes on the link that could go if packets wait, 0 to 1.
+    /// Returns the largest share of the bytes on the link that could be saved if packets wait, 0 to
+    /// 1.
     pub fn saving_max(&self) -> Option<f64> {
         let least = self.least_bytes as f64 / self.link_bytes as f64;
         (self.link_bytes > 0).then(|| (1.0 - least).max(0.0))

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Below it each number has a place of its own; above, an eighth of its octave.
+/// The number below which each number has a place of its own; above, an eighth of its octave.
 const EXACT_BELOW: u64 = 16;
 const STEPS_BITS: u32 = 3;
 
-/// How often which numbers were seen, to within an eighth of their octave (12.5 %). Adding two
-/// up gives the same as seeing all numbers in one, in any order.
+/// The frequencies of numbers, to within an eighth of their octave (12.5 %). Adding two up gives
+/// the same as recording all numbers in one, in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Sparse", into = "Sparse")]
 pub struct Distribution {
@@ -17,7 +17,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Sees a number.
+    /// Records a number.
     #[inline]
     pub fn record(&mut self, value: u64) {
         let place = place_of(value);
@@ -29,7 +29,7 @@ impl Distribution {
         self.max = self.max.max(value);
     }
 
-    /// Adds up.
+    /// Adds the numbers of `other`.
     pub fn merge(&mut self, other: &Self) {
         if other.places.len() > self.places.len() {
             self.places.resize(other.places.len(), 0);
@@ -41,23 +41,23 @@ impl Distribution {
         self.max = self.max.max(other.max);
     }
 
-    /// How many numbers were seen.
+    /// Returns how many numbers were recorded.
     pub fn count(&self) -> u64 {
         self.places.iter().fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// Their mean; none of none.
+    /// Returns their mean; none if there are none.
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| self.sum as f64 / count as f64)
     }
 
-    /// The largest.
+    /// Returns the largest.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The number that the share `quantile` (0 to 1) does not exceed: the upper end of its
+    /// Returns the number that the share `quantile` (0 to 1) does not exceed: the upper end of its
     /// place, at most the largest.
     pub fn quantile(&self, quantile: f64) -> u64 {
         let wanted = libm::ceil(quantile * self.count() as f64) as u64;
@@ -71,7 +71,7 @@ impl Distribution {
         self.max
     }
 
-    /// For each place where there is something: its upper end, and the share of numbers up to
+    /// Returns for each place with any numbers: its upper end, and the share of numbers up to
     /// there.
     pub fn cumulative(&self) -> Vec<(u64, f64)> {
         let (count, mut seen) = (self.count(), 0u64);
@@ -104,17 +104,17 @@ fn upper_end(place: usize) -> u64 {
     u64::try_from(end - 1).unwrap_or(u64::MAX)
 }
 
-/// As it is written: most places are empty.
+/// The serialized form, as most places are empty.
 #[derive(Serialize, Deserialize)]
 struct Sparse {
     /// Places and their counts.
     places: Vec<(u16, u64)>,
-    /// In decimal: JSON's numbers are too small.
+    /// The sum in decimal: JSON's numbers are too small.
     sum: String,
     max: u64,
 }
 
-/// More than there are for numbers of 64 bits.
+/// More places than numbers of 64 bits have.
 const PLACES_MAX: usize = 512;
 
 impl From<Distribution> for Sparse {

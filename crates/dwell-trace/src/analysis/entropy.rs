@@ -1,16 +1,16 @@
-//! How random the bytes of packets are.
+//! The randomness of the bytes of packets.
 
 use serde::{Deserialize, Serialize};
 
 /// Half a bit each: 0 to 0.5, ..., 7.5 to 8.
 const BINS: usize = 16;
 
-/// Shorter payloads are left out: `n` bytes can't have more than log2(n) bits each, so that short
-/// ones look orderly whatever they are.
+/// The shortest payloads that are measured: `n` bytes can't have more than log2(n) bits each, so
+/// that short ones look orderly whatever they are.
 pub const PAYLOAD_BYTES_MIN: usize = 256;
 
-/// Entropy of order 0, in bits per byte: what a code could reach that knows how often each byte
-/// is in the packet, and nothing of their order.
+/// Entropy of order 0, in bits per byte: the limit of a code that knows the frequency of each byte
+/// in the packet, and nothing of their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entropy {
     /// Packets by the entropy of their payload, in steps of half a bit; those with payloads of at
@@ -18,7 +18,7 @@ pub struct Entropy {
     pub packets: Vec<u64>,
     /// Bytes of their payloads.
     pub bytes: Vec<u64>,
-    /// How often each byte is in the payloads of all packets.
+    /// The frequency of each byte in the payloads of all packets.
     pub histogram: Vec<u64>,
 }
 
@@ -29,7 +29,7 @@ impl Default for Entropy {
 }
 
 impl Entropy {
-    /// Sees a payload.
+    /// Records a payload.
     pub(super) fn record(&mut self, payload: &[u8]) {
         let mut counts = [0u32; 256];
         payload.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
@@ -44,7 +44,7 @@ impl Entropy {
         }
     }
 
-    /// Adds up.
+    /// Adds the sums of `other`.
     pub(super) fn merge(&mut self, other: &Self) {
         let pairs = [
             (&mut self.packets, &other.packets),
@@ -58,7 +58,7 @@ impl Entropy {
         }
     }
 
-    /// True if all tables have their sizes, and what is in each adds up to at most that.
+    /// Returns true if all tables have their sizes, and the sum of each is at most `sum_max`.
     pub(super) fn is_sound(&self, sum_max: u64) -> bool {
         let tables = [(&self.packets, BINS), (&self.bytes, BINS), (&self.histogram, 256)];
         tables.iter().all(|(table, len)| {
@@ -67,7 +67,7 @@ impl Entropy {
         })
     }
 
-    /// That of all payloads together.
+    /// Returns the entropy of all payloads together.
     pub fn of_all(&self) -> Option<f64> {
         let any = self.histogram.iter().any(|&count| count > 0);
         any.then(|| bits_per_byte(self.histogram.iter().copied()))

@@ -1,4 +1,4 @@
-//! Who talks to whom, by port: the sums that all tables by class are made of.
+//! The traffic between pairs of ports: the sums that all tables by class are made of.
 
 use dwell_policy::ClassKey;
 use dwell_wire::PacketInfo;
@@ -15,11 +15,11 @@ pub const PAIRS_MAX: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair(u64);
 
-/// A port that isn't reported any more, since there are too many pairs.
+/// A port that is not distinguished any more, since there are too many pairs.
 const ANY: u64 = 1 << 16;
 
 impl Pair {
-    /// That of a packet.
+    /// Returns the pair of a packet.
     pub fn of(info: &PacketInfo) -> Self {
         Self::new(info.protocol, Some(info.src_port), Some(info.dst_port))
     }
@@ -54,7 +54,7 @@ impl Pair {
         (port < ANY).then(|| ClassKey::new(self.protocol(), port as u16))
     }
 
-    /// Without the higher port, which is the client's.
+    /// Returns the pair without the higher port, which is the client's.
     fn without_client(self) -> Self {
         let (source, destination) = (self.0 >> 17 & 0x1ffff, self.0 & 0x1ffff);
         // Above it, ports are given to clients, and name no service.
@@ -65,37 +65,38 @@ impl Pair {
     }
 }
 
-/// What is known of the packets of a pair.
+/// The sums of the packets of a pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PairSums {
-    /// How many there are.
+    /// The number of packets.
     pub packets: u64,
     /// Bytes of their IP packets.
     pub bytes: u64,
-    /// How many were compressed: those that were captured whole, and have what is compressed.
+    /// The number of compressed packets: those that were captured whole, and have the part that is
+    /// compressed.
     pub measured_packets: u64,
-    /// How many bytes were given to the codecs.
+    /// The number of bytes that the codecs read.
     pub measured_bytes: u64,
-    /// What became of them, by codec; empty if none was compressed.
+    /// Their results, by codec; empty if none was compressed.
     pub codecs: Vec<CodecSums>,
 }
 
-/// What became of packets that were compressed.
+/// The results of packets that were compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 4]", into = "[u64; 4]")]
 pub struct CodecSums {
-    /// Bytes of the results, be they longer than what went in.
+    /// Bytes of the results, including those longer than the input.
     pub compressed: u64,
-    /// Bytes if what is not smaller is sent as it is.
+    /// Bytes if packets that don't shrink are sent as they are.
     pub sent: u64,
     /// Packets that became longer.
     pub expanded: u64,
-    /// Time that it took, in nanoseconds.
+    /// The time taken, in nanoseconds.
     pub ns: u64,
 }
 
 impl CodecSums {
-    /// Adds up.
+    /// Adds the sums of `other`.
     pub fn add(&mut self, other: &Self) {
         self.compressed = self.compressed.saturating_add(other.compressed);
         self.sent = self.sent.saturating_add(other.sent);
@@ -117,7 +118,7 @@ impl From<CodecSums> for [u64; 4] {
 }
 
 impl PairSums {
-    /// Adds up.
+    /// Adds the sums of `other`.
     pub fn add(&mut self, other: &Self) {
         self.packets = self.packets.saturating_add(other.packets);
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -139,7 +140,7 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Counts a packet, and tells under which pair.
+    /// Counts a packet, and returns the pair under which it did.
     #[inline]
     pub(super) fn count(&mut self, pair: Pair, bytes: u64) -> Pair {
         let is_full = self.sums.len() >= PAIRS_MAX;
@@ -155,12 +156,12 @@ impl Pairs {
         pair
     }
 
-    /// Where to add to what is known of a pair.
+    /// Returns the sums of a pair, to add to.
     pub(super) fn entry(&mut self, pair: Pair) -> &mut PairSums {
         self.sums.entry(pair.0).or_default()
     }
 
-    /// Adds up.
+    /// Adds the sums of `other`.
     pub(super) fn merge(&mut self, other: &Self) {
         for (&key, sums) in &other.sums {
             self.sums.entry(key).or_default().add(sums);
@@ -168,17 +169,17 @@ impl Pairs {
         self.folded_packets = self.folded_packets.saturating_add(other.folded_packets);
     }
 
-    /// How many pairs there are.
+    /// Returns the number of pairs.
     pub fn len(&self) -> usize {
         self.sums.len()
     }
 
-    /// True if nothing was counted.
+    /// Returns true if nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
     }
 
-    /// All pairs, in no order.
+    /// Returns all pairs, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Pair, &PairSums)> {
         self.sums.iter().map(|(&key, sums)| (Pair(key), sums))
     }
@@ -198,8 +199,8 @@ impl PartialEq for Pairs {
     }
 }
 
-/// As it is written: protocol, ports (none: not distinguished), packets, bytes, measured packets and
-/// bytes, and by codec what [`CodecSums`] has.
+/// The serialized form: protocol, ports (none: not distinguished), packets, bytes, measured packets
+/// and bytes, and by codec the fields of [`CodecSums`].
 #[derive(Serialize, Deserialize)]
 struct Row(u8, Option<u16>, Option<u16>, u64, u64, u64, u64, Vec<CodecSums>);
 

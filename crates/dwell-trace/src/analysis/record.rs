@@ -1,4 +1,4 @@
-//! What was found out, as sums that add up.
+//! The results of an analysis, as sums that add up.
 
 use std::collections::BTreeMap;
 
@@ -25,19 +25,19 @@ pub(super) fn size_class(bytes: usize) -> usize {
     SIZE_ENDS.iter().position(|&end| bytes <= end).unwrap_or(SIZE_ENDS.len())
 }
 
-/// Everything that was found out about some captures. All of it is sums (and lists of files), so
-/// that analyses of parts add up to that of the whole.
+/// The results of analysing some captures. All of it is sums (and lists of files), so that analyses
+/// of parts add up to that of the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was to be found out.
+    /// The settings of the analysis.
     pub settings: Settings,
-    /// It was interrupted, and some of the captures were not read to the end.
+    /// True if it was interrupted, and some of the captures were not read to the end.
     pub is_partial: bool,
     /// The captures.
     pub files: Vec<FileRecord>,
-    /// Frames that carry no IP packet that can be read, by what they are.
+    /// Frames without a readable IP packet, by kind.
     pub others: BTreeMap<String, Sums>,
     /// IP packets by version and protocol.
     #[serde(with = "protocols")]
@@ -46,33 +46,33 @@ pub struct Analysis {
     pub fragments: u64,
     /// Lengths of IP packets, in bytes.
     pub packet_bytes: Distribution,
-    /// By classes of size: up to each of [`SIZE_ENDS`], and more.
+    /// Sums by classes of size: up to each of [`SIZE_ENDS`], and more.
     pub sizes: Vec<SizeSums>,
-    /// By pairs of ports.
+    /// Sums by pairs of ports.
     pub pairs: Pairs,
-    /// Flows, each capture's by themselves.
+    /// Flows, of each capture separately.
     pub flows: Flows,
-    /// When packets came.
+    /// The times of packets.
     pub timing: Timing,
-    /// How random they are.
+    /// The randomness of their bytes.
     pub entropy: Entropy,
-    /// What becomes of blocks.
+    /// The results of blocks.
     pub blocks: Blocks,
-    /// What goes in each direction of the link.
+    /// The traffic in each direction of the link.
     pub directions: Directions,
 }
 
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
-    /// How many.
+    /// The number of packets.
     pub packets: u64,
-    /// How long they are together.
+    /// Their total length.
     pub bytes: u64,
 }
 
 impl Sums {
-    /// One more.
+    /// Adds a packet.
     #[inline]
     pub(super) fn add(&mut self, bytes: u64) {
         self.packets += 1;
@@ -92,18 +92,18 @@ pub struct SizeSums {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How often something of this size was compressed.
+    /// The number of compressions of packets of this size.
     pub measured_packets: u64,
-    /// How many bytes that were.
+    /// The number of bytes compressed.
     pub measured_bytes: u64,
-    /// What became of them, by codec.
+    /// The results, by codec.
     pub codecs: Vec<CodecSums>,
 }
 
 /// Flows: packets with the same addresses, protocol and ports, in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flows {
-    /// How many there are.
+    /// The number of flows.
     pub flows: u64,
     /// Packets of each.
     pub packets: Distribution,
@@ -133,9 +133,9 @@ pub struct FileRecord {
     pub links: Vec<u16>,
     /// All frames, with their lengths on the wire.
     pub frames: Sums,
-    /// What was captured of them.
+    /// Their captured bytes.
     pub captured_bytes: u64,
-    /// Frames of which less was captured than there was.
+    /// Frames that were captured only in part.
     pub cut_frames: u64,
     /// IP packets, with the lengths that they declare.
     pub ip: Sums,
@@ -146,13 +146,13 @@ pub struct FileRecord {
     /// A hash of the times, lengths and ends of its frames, in hexadecimal: the same for the same
     /// capture under another name or in another packing.
     pub fingerprint: String,
-    /// What is wrong with it; everything up to there was read.
+    /// The damage that ended it; everything up to there was read.
     pub trouble: Option<String>,
     /// Its packets over time.
     pub timeline: Timeline,
 }
 
-/// More kinds of links than that are not reported.
+/// The most kinds of links that are reported.
 const LINKS_MAX: usize = 64;
 
 impl FileRecord {
@@ -168,10 +168,10 @@ impl FileRecord {
     }
 }
 
-/// More packets, or bytes, than any capture has; with room above it to add some up.
+/// The largest plausible number of packets, or bytes; with room above it to add some up.
 const SUM_MAX: u64 = 1 << 60;
 
-/// Why two analyses don't add up.
+/// A reason why two analyses don't add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MergeError {
     /// They have different settings.
@@ -180,7 +180,7 @@ pub enum MergeError {
          captures with the same ones"
     )]
     Settings,
-    /// One is not as any analysis is.
+    /// One is not like the output of any analysis.
     #[error("it is damaged: {0} can't be right")]
     Damaged(&'static str),
     /// One is of another version of the format.
@@ -189,7 +189,7 @@ pub enum MergeError {
 }
 
 impl Analysis {
-    /// Of nothing.
+    /// Creates an empty analysis.
     pub fn new(settings: Settings) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -210,9 +210,9 @@ impl Analysis {
         }
     }
 
-    /// Adds another one: the sum is the same in any order, but for that of the files. It is also
-    /// that of an analysis of all captures, as long as no table was full
-    /// ([`Pairs::folded_packets`], [`Flows::packets_beyond`]).
+    /// Adds another one: the sum is the same in any order, but for that of the files. It also
+    /// equals an analysis of all captures, as long as no table was full ([`Pairs::folded_packets`],
+    /// [`Flows::packets_beyond`]).
     ///
     /// # Errors
     /// If they don't add up; then nothing has changed.
@@ -243,11 +243,11 @@ impl Analysis {
         Ok(())
     }
 
-    /// Looks at one that was read from a file, of which nobody knows who wrote it: tables must have
-    /// their sizes, and the parts of a sum not be more than can be added up.
+    /// Checks an analysis that was read from a file of unknown origin: tables must have their
+    /// sizes, and the parts of a sum not be more than can be added up.
     ///
     /// # Errors
-    /// The first thing that can't be right.
+    /// The first implausible value.
     pub fn check(&self) -> Result<(), MergeError> {
         let codecs = self.settings.codecs.len();
         let fits = |sums: &[CodecSums]| sums.len() <= codecs;
@@ -275,12 +275,12 @@ impl Analysis {
             .map_or(Ok(()), |(_, what)| Err(MergeError::Damaged(what)))
     }
 
-    /// All frames.
+    /// Returns the sums of all frames.
     pub fn frames(&self) -> Sums {
         self.sum_of(|file| file.frames)
     }
 
-    /// All IP packets.
+    /// Returns the sums of all IP packets.
     pub fn ip(&self) -> Sums {
         self.sum_of(|file| file.ip)
     }
@@ -292,7 +292,7 @@ impl Analysis {
     }
 }
 
-/// Whether the numbers can be added up, with room for more.
+/// Returns true if the numbers can be added up, with room for more.
 fn adds_up(mut counts: impl Iterator<Item = u64>) -> bool {
     counts.try_fold(0u64, u64::checked_add).is_some_and(|sum| sum <= SUM_MAX)
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::capture::Capture;
 use crate::capture::tests::{owned, pcap, udp};
 
-/// A clock that goes on by a nanosecond whenever it is looked at.
+/// A clock that goes on by a nanosecond whenever it is read.
 struct Ticks(u64);
 
 impl Clock for Ticks {
@@ -55,7 +55,7 @@ fn text(n: u64) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Bytes that nothing can be made of.
+/// Incompressible bytes.
 fn noise(n: u64, len: usize) -> Vec<u8> {
     let mut state = n | 1;
     let next = || {

@@ -1,4 +1,4 @@
-//! When packets come: how fast, in what bursts, and how long they would wait for a link.
+//! The times of packets: rates, bursts, and the waiting times for a link.
 
 use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::distribution::Distribution;
 
-/// Over these spans traffic is added up to see how bursty it is.
+/// The spans over which traffic is added up to measure its bursts.
 pub const SPANS_NS: [u64; 3] = [10 * MILLI_NS, 100 * MILLI_NS, SECOND_NS];
-/// The most bins of a time line; when there would be more, pairs of them become one.
+/// The most bins of a time line; with more, pairs of them are joined.
 const BINS_MAX: usize = 512;
 
-/// The timing of one or more captures, each by itself.
+/// The timing of one or more captures, each separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// Packets that have a time.
@@ -23,9 +23,9 @@ pub struct Timing {
     pub span_ns: u64,
     /// Times between packets, in nanoseconds.
     pub gaps_ns: Distribution,
-    /// How bursty the traffic is over each of [`SPANS_NS`].
+    /// The burstiness of the traffic over each of [`SPANS_NS`].
     pub bursts: Vec<Burst>,
-    /// How long packets would wait for links.
+    /// The waiting times of packets for links.
     pub waits: Vec<Waits>,
 }
 
@@ -34,7 +34,7 @@ pub struct Timing {
 pub struct Burst {
     /// The span, in nanoseconds.
     pub span_ns: u64,
-    /// How many spans there are, those without a packet among them.
+    /// The number of spans, including those without a packet.
     pub spans: u64,
     /// All bytes.
     pub bytes: u64,
@@ -72,26 +72,26 @@ impl Burst {
     }
 }
 
-/// How long packets would wait if all of them were to go over one link, uncompressed, from an
+/// The waiting times of packets if all of them were to go over one link, uncompressed, from an
 /// unlimited queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
     /// The link's rate.
     pub rate: Rate,
-    /// From arrival to the beginning of transmission, in nanoseconds.
+    /// The wait from arrival to the beginning of transmission, in nanoseconds.
     pub wait_ns: Distribution,
-    /// How long the link would be busy, in nanoseconds.
+    /// The time for which the link would be busy, in nanoseconds.
     pub busy_ns: u64,
-    /// The most bytes that would wait at once, that which is on its way included.
+    /// The most bytes that would wait at once, including the packet that is being transmitted.
     pub backlog_bytes_max: u64,
 }
 
 /// Packets and bytes over the time of one capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// When the first packet came, in nanoseconds since 1970.
+    /// The time of the first packet, in nanoseconds since 1970.
     pub start_ns: u64,
-    /// How long a bin is, in nanoseconds.
+    /// The length of a bin, in nanoseconds.
     pub bin_ns: u64,
     /// Packets in each bin.
     pub packets: Vec<u64>,
@@ -100,7 +100,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// True if it could have been recorded.
+    /// Returns true if it could have been recorded.
     pub(super) fn is_sound(&self) -> bool {
         self.packets.len() == self.bytes.len() && self.packets.len() <= BINS_MAX
     }
@@ -124,7 +124,7 @@ impl Timeline {
 }
 
 impl Timing {
-    /// Adds up.
+    /// Adds the bins of `other`.
     pub(super) fn merge(&mut self, other: &Self) {
         self.packets = self.packets.saturating_add(other.packets);
         self.backward = self.backward.saturating_add(other.backward);
@@ -161,7 +161,7 @@ pub(super) struct Stopwatch {
     timing: Timing,
     timeline: Timeline,
     last_ns: u64,
-    /// Which span of each length is open, and its bytes.
+    /// The open span of each length, and its bytes.
     open: [(u64, u64); SPANS_NS.len()],
     links: Vec<Link>,
 }
@@ -186,7 +186,7 @@ impl Stopwatch {
         }
     }
 
-    /// A packet came.
+    /// Records a packet.
     #[inline]
     pub(super) fn record(&mut self, at_ns: u64, bytes: u64) {
         if self.timing.packets == 0 {

@@ -4,9 +4,10 @@ use std::io::{self, Read};
 
 use super::PACKET_BYTES_MAX;
 
-/// A packet with its headers always fits; apart from that small enough to stay in the cache.
+/// The size of the buffer: a packet with its headers always fits; apart from that small enough to
+/// stay in the cache.
 pub(super) const BUFFER_BYTES: usize = PACKET_BYTES_MAX + (1 << 16);
-/// What is enough for nearly all packets: there may be thousands of captures.
+/// The size that is enough for nearly all packets: there may be thousands of captures.
 const USUAL_BYTES: usize = 1 << 16;
 
 /// Bytes that were read, of which those from `start` are still to be used.
@@ -34,22 +35,22 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Of the byte that comes next.
+    /// Returns the position of the next byte.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Bytes that are here already.
+    /// Returns the number of bytes in the buffer.
     pub(super) fn available(&self) -> usize {
         self.end - self.start
     }
 
-    /// Why the stream ended before its end, if it did.
+    /// Takes the error that ended the stream before its end, if there was one.
     pub(super) fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
 
-    /// The next `len` bytes without using them up; none if the stream ends before.
+    /// Returns the next `len` bytes without consuming them; none if the stream ends before.
     #[inline]
     pub(super) fn peek(&mut self, len: usize) -> Option<&[u8]> {
         if self.available() < len {
@@ -58,13 +59,13 @@ impl<R: Read> Buffer<R> {
         self.bytes.get(self.start..self.start + len)
     }
 
-    /// The same for a header.
+    /// As [`Self::peek`], for a header.
     #[inline]
     pub(super) fn peek_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.peek(N).and_then(<[u8]>::first_chunk).copied()
     }
 
-    /// Uses up bytes that were looked at.
+    /// Consumes bytes.
     #[inline]
     pub(super) fn consume(&mut self, len: usize) {
         let len = len.min(self.available());
@@ -72,7 +73,7 @@ impl<R: Read> Buffer<R> {
         self.position += len as u64;
     }
 
-    /// The `len` bytes that ended `behind` bytes before what comes next. They must have been
+    /// Returns the `len` bytes that ended `behind` bytes before the next byte. They must have been
     /// consumed since the last call of `peek`.
     #[inline]
     pub(super) fn last(&self, len: usize, behind: usize) -> &[u8] {
@@ -80,8 +81,7 @@ impl<R: Read> Buffer<R> {
         self.bytes.get(end.saturating_sub(len)..end).unwrap_or_default()
     }
 
-    /// Uses up as many bytes as there are, at most `len`, of which none is wanted; false if
-    /// the stream ends before.
+    /// Consumes `len` bytes without returning them; returns false if the stream ends before.
     pub(super) fn skip(&mut self, mut len: u64) -> bool {
         loop {
             let here = len.min(self.available() as u64) as usize;
@@ -96,7 +96,7 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Reads until `len` bytes are here.
+    /// Reads until `len` bytes are in the buffer.
     #[cold]
     fn fill(&mut self, len: usize) -> Option<()> {
         debug_assert!(len <= BUFFER_BYTES);

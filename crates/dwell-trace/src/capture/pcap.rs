@@ -14,13 +14,13 @@ const MAGIC_MICRO: u32 = 0xa1b2_c3d4;
 const MAGIC_NANO: u32 = 0xa1b2_3c4d;
 const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 
-/// What the header says of the records.
+/// The header's settings for the records.
 pub(super) struct Pcap {
     order: Order,
     /// Nanoseconds per unit of the fraction of a second.
     fraction_ns: u64,
     record_bytes: usize,
-    /// Before version 2.3 the two lengths stood the other way round; in 2.3 some did.
+    /// The order of the two lengths: before version 2.3 they were swapped; in 2.3 some were.
     lengths: Lengths,
     link: LinkType,
 }
@@ -57,13 +57,13 @@ impl Pcap {
             fraction_ns: if kind == MAGIC_NANO { 1 } else { 1000 },
             record_bytes: if kind == MAGIC_MODIFIED { RECORD_BYTES_MODIFIED } else { RECORD_BYTES },
             lengths,
-            // The upper bits tell of checksums at the end of frames.
+            // The upper bits are about checksums at the end of frames.
             link: LinkType(order.u32(&header, 20) as u16),
         })
     }
 
-    /// The next record. What the header says of the longest packet is not believed: some write
-    /// 0, and others more than they have room for.
+    /// Reads the next record. The header's snapshot length is not trusted: some write 0, and others
+    /// wrong lengths.
     #[inline]
     pub(super) fn next<R: Read>(
         &mut self,
@@ -103,7 +103,7 @@ impl Pcap {
     }
 }
 
-/// The end is the end, unless something kept us from reading on.
+/// Returns the end of the capture, or the error that kept the stream from being read on.
 pub(super) fn buffer_end<R: Read>(buffer: &mut Buffer<R>) -> Result<Option<Found>, Broken> {
     match buffer.take_error() {
         Some(error) => Err(Damage::Io(error.to_string()).into()),

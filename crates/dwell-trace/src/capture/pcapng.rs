@@ -27,7 +27,7 @@ const PACKET_FIELDS_BYTES: usize = 20;
 const SECTION_BYTES: usize = 24;
 
 const OPTION_END: u16 = 0;
-/// Of an enhanced packet: its direction, and more.
+/// The option of an enhanced packet with its direction, and more.
 const OPTION_FLAGS: u16 = 2;
 const OPTION_TSRESOL: u16 = 9;
 const OPTION_TSOFFSET: u16 = 14;
@@ -41,20 +41,20 @@ pub(super) struct Pcapng {
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link: LinkType,
-    /// The longest packet that is captured; 0 if there is no limit.
+    /// The longest captured part of a packet; 0 if there is no limit.
     snap_len: u32,
     resolution: Resolution,
     offset_s: i64,
 }
 
-/// How much a unit of time is.
+/// The unit of time.
 #[derive(Clone, Copy, Debug)]
 enum Resolution {
-    /// So many nanoseconds, for the usual ones.
+    /// A unit of this many nanoseconds, for the usual ones.
     Nanos(u64),
-    /// So many units are a second.
+    /// This many units are a second.
     PerSecond(u128),
-    /// Finer than anything that has to do with packets.
+    /// Finer than any capture needs.
     Unknown,
 }
 
@@ -62,9 +62,9 @@ enum Resolution {
 #[derive(Clone, Copy)]
 struct Block {
     kind: u32,
-    /// As it is written in the block.
+    /// The length written in the block.
     len: u32,
-    /// With its padding, which some writers forget to count.
+    /// The length with its padding, which some writers forget to count.
     padded: usize,
 }
 
@@ -76,7 +76,7 @@ impl Pcapng {
         Ok(this)
     }
 
-    /// The packet of the next block that has one.
+    /// Reads the packet of the next block that has one.
     pub(super) fn next<R: Read>(
         &mut self,
         buffer: &mut Buffer<R>,
@@ -84,22 +84,22 @@ impl Pcapng {
         loop {
             let at_byte = Some(buffer.position());
             match self.block(buffer) {
-                Ok(Step::Packet(found)) => return Ok(Some(found)),
-                Ok(Step::Other) => {}
-                Ok(Step::End) => return buffer_end(buffer),
+                Ok(NextBlock::Packet(found)) => return Ok(Some(found)),
+                Ok(NextBlock::Other) => {}
+                Ok(NextBlock::End) => return buffer_end(buffer),
                 Err(what) => return Err(Broken { at_byte, what }),
             }
         }
     }
 
-    fn block<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<Step, Damage> {
+    fn block<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<NextBlock, Damage> {
         let Some(head) = buffer.peek_array::<HEAD_BYTES>() else {
-            return if buffer.available() == 0 { Ok(Step::End) } else { Err(Damage::Cut) };
+            return if buffer.available() == 0 { Ok(NextBlock::End) } else { Err(Damage::Cut) };
         };
         let kind = self.order.u32(&head, 0);
         if kind == SECTION {
             return match self.begin_section(buffer) {
-                Ok(()) => Ok(Step::Other),
+                Ok(()) => Ok(NextBlock::Other),
                 Err(OpenError::Cut) => Err(Damage::Cut),
                 Err(OpenError::Io(error)) => Err(Damage::Io(error.to_string())),
                 Err(_) => Err(Damage::Section),
@@ -118,7 +118,7 @@ impl Pcapng {
         }
     }
 
-    /// Reads a section's header: from here on, byte order and interfaces are new.
+    /// Reads a section's header, which resets byte order and interfaces.
     fn begin_section<R: Read>(&mut self, buffer: &mut Buffer<R>) -> Result<(), OpenError> {
         let Some(header) = buffer.peek_array::<SECTION_BYTES>() else {
             return Err(buffer.take_error().map_or(OpenError::Cut, OpenError::Io));
@@ -142,7 +142,7 @@ impl Pcapng {
     }
 
     #[inline]
-    fn packet<R: Read>(&self, block: Block, buffer: &mut Buffer<R>) -> Result<Step, Damage> {
+    fn packet<R: Read>(&self, block: Block, buffer: &mut Buffer<R>) -> Result<NextBlock, Damage> {
         const FIELDS: usize = HEAD_BYTES + PACKET_FIELDS_BYTES;
         self.bring(block, FIELDS, buffer)?;
         let header = buffer.peek_array::<FIELDS>().ok_or(Damage::Cut)?;
@@ -174,7 +174,7 @@ impl Pcapng {
             _ => None,
         };
         buffer.consume(block.padded);
-        Ok(Step::Packet(Found {
+        Ok(NextBlock::Packet(Found {
             timestamp_ns: interface.nanoseconds(ticks),
             link: interface.link,
             mark,
@@ -184,19 +184,23 @@ impl Pcapng {
         }))
     }
 
-    fn simple_packet<R: Read>(&self, block: Block, buffer: &mut Buffer<R>) -> Result<Step, Damage> {
+    fn simple_packet<R: Read>(
+        &self,
+        block: Block,
+        buffer: &mut Buffer<R>,
+    ) -> Result<NextBlock, Damage> {
         const FIELDS: usize = HEAD_BYTES + 4;
         self.bring(block, FIELDS, buffer)?;
         let header = buffer.peek_array::<FIELDS>().ok_or(Damage::Cut)?;
         let interface = self.interfaces.first().ok_or(Damage::Interface(0))?;
         let wire_len = self.order.u32(&header, 8);
         let limit = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
-        // It doesn't say how much was captured: as much as there was, up to the limit.
+        // It doesn't say how much was captured: the whole packet, up to the limit.
         let room = (block.len as usize).saturating_sub(FIELDS + TAIL_BYTES);
         let data_len = room.min(wire_len.min(limit) as usize);
         let behind = block.padded - FIELDS - data_len;
         buffer.consume(block.padded);
-        Ok(Step::Packet(Found {
+        Ok(NextBlock::Packet(Found {
             timestamp_ns: None,
             link: interface.link,
             mark: None,
@@ -206,7 +210,11 @@ impl Pcapng {
         }))
     }
 
-    fn interface<R: Read>(&mut self, block: Block, buffer: &mut Buffer<R>) -> Result<Step, Damage> {
+    fn interface<R: Read>(
+        &mut self,
+        block: Block,
+        buffer: &mut Buffer<R>,
+    ) -> Result<NextBlock, Damage> {
         const FIELDS: usize = HEAD_BYTES + 8;
         self.bring(block, FIELDS, buffer)?;
         if self.interfaces.len() >= INTERFACES_MAX {
@@ -225,10 +233,10 @@ impl Pcapng {
         interface.read_options(order, options);
         self.interfaces.push(interface);
         buffer.consume(block.padded);
-        Ok(Step::Other)
+        Ok(NextBlock::Other)
     }
 
-    /// Sees to it that a block of at least `fields` bytes is in the buffer, and is whole.
+    /// Ensures that a block of at least `fields` bytes is in the buffer, and is whole.
     #[inline]
     fn bring<R: Read>(
         &self,
@@ -249,7 +257,7 @@ impl Pcapng {
     }
 }
 
-/// The direction that the options of an enhanced packet tell.
+/// Returns the direction in the options of an enhanced packet.
 fn mark(order: Order, mut options: &[u8]) -> Option<Mark> {
     while let Some((head, rest)) = options.split_first_chunk::<4>() {
         let (code, len) = (order.u16(head, 0), usize::from(order.u16(head, 2)));
@@ -268,15 +276,15 @@ fn mark(order: Order, mut options: &[u8]) -> Option<Mark> {
     None
 }
 
-enum Step {
+enum NextBlock {
     Packet(Found),
     Other,
     End,
 }
 
-/// Blocks of other kinds may be of any length.
-fn skip<R: Read>(block: Block, buffer: &mut Buffer<R>) -> Result<Step, Damage> {
-    if buffer.skip(block.padded as u64) { Ok(Step::Other) } else { Err(Damage::Cut) }
+/// Skips a block of another kind, which may be of any length.
+fn skip<R: Read>(block: Block, buffer: &mut Buffer<R>) -> Result<NextBlock, Damage> {
+    if buffer.skip(block.padded as u64) { Ok(NextBlock::Other) } else { Err(Damage::Cut) }
 }
 
 impl Interface {

@@ -19,7 +19,7 @@ pub(crate) fn udp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// What was or should be read.
+/// A packet that was or should be read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Owned {
     pub(crate) timestamp_ns: Option<u64>,
@@ -33,7 +33,7 @@ pub(crate) fn owned(timestamp_ns: u64, data: &[u8]) -> Owned {
     Owned { timestamp_ns: Some(timestamp_ns), link: 101, data: data.to_vec(), wire_len }
 }
 
-/// All packets, and what broke it off.
+/// Reads all packets, and the damage that ended the capture.
 pub(crate) fn read(bytes: &[u8]) -> Result<(Vec<Owned>, Option<Trouble>), OpenError> {
     let mut capture = Capture::open(Halting(bytes))?;
     let mut packets = Vec::new();
@@ -276,7 +276,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn enhanced_packets_tell_their_direction() {
+fn enhanced_packets_have_their_direction() {
     for order in [Order::Little, Order::Big] {
         let with = |options: &[u8]| {
             let packet = enhanced(order, 0, 0, b"abcde", 5);
@@ -407,7 +407,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = byte;
         if let Ok((some, _)) = read(&bytes) {
-            // Whatever ended before the damaged byte is as it was.
+            // Packets that ended before the damaged byte are unchanged.
             let mut capture = Capture::open(&bytes[..]).unwrap();
             for (read, written) in some.iter().zip(&packets) {
                 capture.next_packet().unwrap();

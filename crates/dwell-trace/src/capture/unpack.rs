@@ -17,7 +17,7 @@ const BZIP2: [u8; 3] = *b"BZh";
 
 /// Packed bytes are read in pieces of this size.
 const PIECE_BYTES: usize = 1 << 16;
-/// zstd's own limit for windows that nobody asked for: 128 MiB, the most that unpacking takes.
+/// zstd's own default limit for windows: 128 MiB, the most memory that unpacking takes.
 const WINDOW_LOG_MAX: u32 = 27;
 
 /// The most memory for xz, in KiB: twice what `xz -9` asks for. A header may ask for 4 GiB.
@@ -26,7 +26,7 @@ const XZ_KIB_MAX: u32 = 128 << 10;
 /// The first bytes, and the rest.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// A stream of bytes, whatever it was packed with.
+/// A stream of bytes, in any packing.
 pub(super) enum Unpacked<R: Read> {
     Plain(Whole<R>),
     Gzip(Box<MultiGzDecoder<BufReader<Whole<R>>>>),
@@ -69,7 +69,7 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// A dictionary beyond [`XZ_KIB_MAX`] is named with what helps.
+/// Adds advice to the error of a dictionary beyond [`XZ_KIB_MAX`].
 fn too_large(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::OutOfMemory => io::Error::other(
@@ -87,7 +87,7 @@ pub(super) struct Zstd<R> {
     piece: Box<[u8]>,
     start: usize,
     end: usize,
-    /// A frame has begun and not ended.
+    /// True if a frame has begun and not ended.
     is_open: bool,
 }
 
@@ -113,7 +113,7 @@ impl<R: Read> Read for Zstd<R> {
             }
             let mut input = InBuffer::around(&self.piece[self.start..self.end]);
             let mut output = OutBuffer::around(&mut *buffer);
-            // What is held back from before comes out even if nothing more goes in.
+            // Output that was held back before comes out even without further input.
             let left = self.context.decompress_stream(&mut output, &mut input).map_err(failed)?;
             let (count, used) = (output.pos(), input.pos());
             self.start += used;

@@ -1,4 +1,4 @@
-//! Classes of packets that have a deadline: what they are known by, and how long they may wait.
+//! Classes of packets that have a deadline: their conditions, and the longest that they may wait.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -21,16 +21,16 @@ const DSCP_MAX: u8 = 63;
 /// A class of packets and its largest acceptable waiting time (W of Sawabe, Tsukamoto and Oie,
 /// "Efficient QoS-aware Packet Chunking Scheme for M2M Cloud Services", section 3.2).
 ///
-/// As text: a name, what its packets are known by, and the time, as in
-/// `voice:dscp=46:20ms` or `telemetry:udp/5683,udp/1883:100ms`. Conditions on different fields
-/// must all hold; of several on protocol and ports, one suffices.
+/// As text: a name, the conditions on its packets, and the time, as in `voice:dscp=46:20ms` or
+/// `telemetry:udp/5683,udp/1883:100ms`. Conditions on different fields must all hold; of several on
+/// protocol and ports, one suffices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadlineClass {
     /// Its name in reports.
     pub name: String,
-    /// The differentiated services code point, if that matters.
+    /// The differentiated services code point; none for any.
     pub dscp: Option<u8>,
-    /// Protocols and ports, any of which; everything if there are none.
+    /// The protocols and ports, any of which matches; empty for all.
     pub services: Vec<Service>,
     /// The longest that its packets may wait, in nanoseconds.
     pub wait_ns_max: u64,
@@ -41,12 +41,12 @@ pub struct DeadlineClass {
 pub struct Service {
     /// The IP protocol's number.
     pub protocol: u8,
-    /// The ports; every packet of the protocol without.
+    /// The ports; none for every packet of the protocol.
     pub ports: Option<RangeInclusive<u16>>,
 }
 
 impl DeadlineClass {
-    /// Whether a packet is of this class.
+    /// Returns true if a packet is of this class.
     pub fn matches(&self, info: &PacketInfo) -> bool {
         let service = |service: &Service| {
             let is = |port| service.ports.as_ref().is_none_or(|ports| ports.contains(&port));
@@ -61,7 +61,7 @@ impl DeadlineClass {
     }
 }
 
-/// Why a text is no class.
+/// A reason why a text is no class.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseClassError {
     /// Not three parts.
@@ -144,7 +144,7 @@ impl fmt::Display for DeadlineClass {
 /// `ip47`, `ip132/9`.
 ///
 /// # Errors
-/// A sentence, if it is none.
+/// Returns an error message, if it is none.
 pub fn parse_class_key(text: &str) -> Result<ClassKey, String> {
     let error =
         || format!("\"{text}\" is no class of packets: write for instance tcp/443, udp/53 or icmp");

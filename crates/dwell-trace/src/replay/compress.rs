@@ -11,29 +11,29 @@ use thiserror::Error;
 
 use crate::analysis::Clock;
 
-/// What compresses the units of a lane.
+/// A compressor of the units of a lane.
 pub trait Compress {
     /// Compresses one packet, or the packets of a block one behind the other.
     fn compress(&mut self, job: Job<'_>) -> Compressed;
 }
 
-/// What is to be compressed.
+/// The input of a compression.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     /// The class by which a dictionary is chosen; of a block, its first packet's.
     pub class: ClassKey,
     /// The bytes.
     pub bytes: &'a [u8],
-    /// A longer result is of no use.
+    /// The longest useful result.
     pub room: usize,
 }
 
-/// What came of it.
+/// The result of a compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressed {
     /// Bytes of the result; `None` if there is nothing to gain. An error if the codec failed.
     pub len: Result<Option<usize>, CompressFailed>,
-    /// How long it took, in nanoseconds.
+    /// The time taken, in nanoseconds.
     pub took_ns: u64,
 }
 
@@ -42,11 +42,11 @@ pub struct Compressed {
 #[error("the codec failed")]
 pub struct CompressFailed;
 
-/// What compressing takes.
+/// The time that compressing takes.
 pub enum Cost {
-    /// What it takes here and now. The results of two replays then differ a little.
+    /// The time measured on this machine. The results of two replays then differ a little.
     Measured(Box<dyn Clock>),
-    /// What was given: the same capture gives the same numbers everywhere.
+    /// A given time: the same capture gives the same numbers everywhere.
     Given(GivenCost),
 }
 
@@ -63,20 +63,20 @@ impl fmt::Debug for Cost {
 /// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenCost {
-    /// For a unit (a packet, or a block), in nanoseconds.
+    /// The time for a unit (a packet, or a block), in nanoseconds.
     pub unit_ns: u64,
-    /// For each byte of it, in picoseconds.
+    /// The time for each byte of it, in picoseconds.
     pub byte_ps: u64,
 }
 
 impl GivenCost {
-    /// What a unit of `bytes` takes, in nanoseconds.
+    /// Returns the time for a unit of `bytes`, in nanoseconds.
     pub const fn of(self, bytes: usize) -> u64 {
         self.unit_ns.saturating_add((bytes as u64).saturating_mul(self.byte_ps) / 1000)
     }
 }
 
-/// Why a text is no cost.
+/// A reason why a text is no cost.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "\"{0}\" is no cost: write nanoseconds for a packet and nanoseconds for a byte, as in \
@@ -109,7 +109,7 @@ pub struct CodecCompressor {
 }
 
 impl CodecCompressor {
-    /// A compression with this codec.
+    /// Creates a compression with this codec.
     ///
     /// # Errors
     /// If the build lacks the codec, or the codec the level or the use of dictionaries.

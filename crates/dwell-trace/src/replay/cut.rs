@@ -1,8 +1,8 @@
 //! Packets that are longer than a link takes, as the senders would send them over it.
 //!
 //! A capture often has packets that are longer than a relay's MTU: full ones of 1500 bytes, and
-//! what the kernel has not cut yet (GSO) or has joined again (GRO). Over the link they would not
-//! be dropped: TCP would send shorter segments, as relays clamp the MSS, and others would
+//! packets that the kernel has not cut yet (GSO) or has joined again (GRO). Over the link they
+//! would not be dropped: TCP would send shorter segments, as relays clamp the MSS, and others would
 //! fragment. So TCP is cut to segments here, and everything else to IP fragments, with the right
 //! headers and checksums.
 
@@ -15,7 +15,7 @@ const V6_LEN: usize = 40;
 const V6_FRAGMENT_LEN: usize = 8;
 const V6_FRAGMENT: u8 = 44;
 const TCP_LEN_MIN: u16 = 20;
-/// In the flags of IPv4's fragments: more follow.
+/// The flag of IPv4's fragments: more follow.
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 /// FIN and PSH: they belong to the end of a segment.
@@ -23,9 +23,9 @@ const TCP_FIN_PSH: u8 = 0x09;
 /// CWR: it belongs to the beginning.
 const TCP_CWR: u8 = 0x80;
 
-/// Cuts `packet` into packets of at most `max` bytes and gives each to `each`, in order; a
-/// packet that fits goes as it is. False if it can't be cut. `info` is what was read of it,
-/// and `piece` room that is used again.
+/// Cuts `packet` into packets of at most `max` bytes and calls `each` with each of them, in order;
+/// a packet that fits is passed on unchanged. Returns false if it can't be cut. `info` is its
+/// parsed header, and `piece` a buffer that is reused.
 pub fn cut(
     packet: &[u8],
     info: &PacketInfo,
@@ -93,14 +93,14 @@ fn segments(
     }
 }
 
-/// The length of the TCP header: the last part of what `info` calls the header. None if there is
+/// Returns the length of the TCP header: the last part of the header in `info`. None if there is
 /// none that is whole.
 fn header_tcp_len(packet: &[u8], info: &PacketInfo) -> Option<u16> {
     let behind_ip = info.header_len.checked_sub(ip_header_len(packet) as u16)?;
     if info.version == 4 || packet[6] == TCP {
         return (behind_ip >= TCP_LEN_MIN).then_some(behind_ip);
     }
-    // Behind extension headers: the length that stands at its own place.
+    // Behind extension headers: the length that is in its own field.
     (5..=15u16).map(|words| words * 4).filter(|&len| len <= behind_ip).find(|&len| {
         let at = usize::from(info.header_len - len);
         packet.get(at + 12).is_some_and(|words| u16::from(words >> 4) * 4 == len)
@@ -140,7 +140,7 @@ fn fragments_v6(
     piece: &mut Vec<u8>,
     mut each: impl FnMut(&[u8]),
 ) -> bool {
-    // What is a fragment already has a header of its own; nobody sends such beyond a path's MTU.
+    // A fragment already has a header of its own; nobody sends one beyond a path's MTU.
     if packet.len() <= V6_LEN || packet[6] == V6_FRAGMENT || max < V6_LEN + V6_FRAGMENT_LEN + 8 {
         return false;
     }
@@ -153,7 +153,7 @@ fn fragments_v6(
         let offset = (at * room) as u16 | u16::from(at < last);
         piece.extend_from_slice(&[packet[6], 0]);
         piece.extend_from_slice(&offset.to_be_bytes());
-        // The identification; any number does that the sender does not use twice at a time.
+        // The identification: any number that the sender does not use twice at a time.
         piece.extend_from_slice(&checksum(packet).to_be_bytes());
         piece.extend_from_slice(&[0, 1]);
         piece.extend_from_slice(chunk);

@@ -1,4 +1,4 @@
-//! The packets of a capture, and what was wrong with them.
+//! The packets of a capture, and counts of their defects.
 
 use dwell_base::Rng;
 use dwell_report::status::Count;
@@ -9,39 +9,38 @@ use crate::sides::Ends;
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// When it was captured, in nanoseconds since any origin; if nobody knows, it comes with the
-    /// packet before.
+    /// The time at which it was captured, in nanoseconds since any origin; without one, it comes
+    /// with the packet before.
     pub at_ns: Option<u64>,
     /// Its bytes, from the IP header on; perhaps only the first of them.
     pub packet: &'a [u8],
-    /// How many bytes it had on the wire, from the IP header on, if the capture tells.
+    /// Its length on the wire, from the IP header on, if the capture has it.
     pub wire_len: Option<u32>,
-    /// What its frame says of its direction.
+    /// The direction by its frame.
     pub ends: Ends,
 }
 
-/// What was read of a capture.
+/// Counts of the packets of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputCounts {
     /// IP packets.
     pub packets: u64,
-    /// Of these, packets whose headers are cut or nonsense; left out.
+    /// Of these, packets with cut or invalid headers; left out.
     pub malformed: u64,
     /// Packets that don't go over the link, as they are from or to other prefixes; left out.
     pub not_selected: u64,
     /// Packets that were replayed.
     pub selected: Count,
-    /// Packets of which the capture has only the beginning, and the bytes that it lacks. They
-    /// are taken for incompressible.
+    /// Packets of which the capture has only the beginning, and the missing bytes. They count as
+    /// incompressible.
     pub missing: Count,
     /// Packets between hosts of one side of the link, which don't go over it; left out.
     pub same_side: Count,
     /// Packets whose time is before that of the packet before; they arrive together with that.
     pub unordered: u64,
-    /// The longest step back of these, in nanoseconds.
+    /// The largest of these steps back, in nanoseconds.
     pub back_ns_max: u64,
-    /// Packets that were too long for the relay's datagrams, and were cut to what their senders
-    /// would send.
+    /// Packets that were too long for the relay's datagrams, and were cut as their senders would.
     pub shortened: u64,
     /// Packets that were too long and can't be cut, and their bytes; left out.
     pub too_big: Count,
@@ -52,7 +51,7 @@ const PACKET_BYTES_MAX: usize = 65_535;
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 
-/// Makes whole packets of cut ones.
+/// Completes packets that were cut off.
 #[derive(Debug)]
 pub(crate) struct Spelled {
     bytes: Vec<u8>,
@@ -66,9 +65,8 @@ impl Default for Spelled {
 }
 
 impl Spelled {
-    /// The packet as it was, with noise in the place of what the capture lacks: nobody knows
-    /// these bytes, and to take them for incompressible promises nothing. `None` if even the IP
-    /// header is cut.
+    /// Returns the packet with noise in place of its missing bytes: they are unknown, and to count
+    /// them as incompressible promises nothing. `None` if even the IP header is cut.
     ///
     /// A packet that the kernel was going to cut (GSO) can have the total length 0.
     pub(crate) fn whole<'a>(&'a mut self, input: Input<'a>) -> Option<&'a [u8]> {

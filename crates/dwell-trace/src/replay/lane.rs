@@ -15,7 +15,7 @@ use super::timeline::Timeline;
 
 const NEVER_NS: u64 = u64::MAX;
 
-/// A packet that arrives, with all that any scheme asks about it.
+/// An arriving packet, with all properties that any scheme needs.
 #[derive(Clone, Debug)]
 pub struct Arriving {
     /// Its bytes.
@@ -30,25 +30,25 @@ pub struct Arriving {
     pub service: u64,
     /// A hash of its pair of hosts.
     pub hosts: u64,
-    /// Which of the classes with a deadline it is of.
+    /// Its class with a deadline, if it is of one.
     pub class: Option<u8>,
 }
 
-/// What a lane is made of.
+/// The parts of a lane.
 pub struct LaneSetup {
     /// The port.
     pub port: PortConfig,
-    /// How fast the link is.
+    /// The rate of the link.
     pub rate: Rate,
-    /// What compresses; unused by schemes that compress nothing.
+    /// The compressor; unused by schemes that compress nothing.
     pub compress: Box<dyn Compress>,
-    /// By class with a deadline: how long its packets may wait, in nanoseconds.
+    /// The longest that packets of each class with a deadline may wait, in nanoseconds.
     pub waits_ns_max: Vec<u64>,
-    /// Whether the headers of a block's packets stand in columns, as relays do it.
+    /// True if the headers of a block's packets are rearranged in columns, as in relays.
     pub columnar: bool,
 }
 
-/// What became of the packets of a class with a deadline.
+/// The counts of a class with a deadline.
 #[derive(Clone, Debug, Default)]
 pub struct ClassTally {
     /// Packets that arrived.
@@ -57,17 +57,16 @@ pub struct ClassTally {
     pub dropped: u64,
     /// Packets that waited for longer than they may.
     pub late: u64,
-    /// By how much, in nanoseconds.
+    /// The time by which they were late, in nanoseconds.
     pub excess: Histogram,
-    /// How long its packets waited, in nanoseconds.
+    /// The queueing delay of its packets, in nanoseconds.
     pub wait: Histogram,
 }
 
 /// One scheme's replay.
 ///
-/// Time goes from event to event: the end of a transmission, the end of a compression, a deadline of
-/// the port, an arrival; what happens at the same time happens in this order, as in the
-/// simulator.
+/// Time goes from event to event: the end of a transmission, the end of a compression, a deadline
+/// of the port, an arrival; simultaneous events happen in this order, as in the simulator.
 pub struct Lane {
     port: Port,
     compress: Box<dyn Compress>,
@@ -88,25 +87,25 @@ pub struct Lane {
     result: LaneResult,
 }
 
-/// What a lane tells beside the accounts of its port.
+/// The result of a lane, beside the accounts of its port.
 #[derive(Clone, Debug, Default)]
 pub struct LaneResult {
-    /// From arrival to the beginning of the transmission.
+    /// The delay from arrival to the beginning of the transmission.
     pub wait: Histogram,
-    /// From arrival to the end of the transmission.
+    /// The delay from arrival to the end of the transmission.
     pub delay: Histogram,
-    /// By class with a deadline.
+    /// The results by class with a deadline.
     pub classes: Vec<ClassTally>,
-    /// What happened when.
+    /// The events over time.
     pub timeline: Timeline,
-    /// How long the link was busy, in nanoseconds.
+    /// The time for which the link was busy, in nanoseconds.
     pub busy_ns: u64,
-    /// When the last thing happened.
+    /// The time of the last event.
     pub end_ns: u64,
 }
 
 impl Lane {
-    /// A lane at time zero.
+    /// Creates a lane at time zero.
     ///
     /// # Errors
     /// If the port's configuration makes no sense.
@@ -139,7 +138,7 @@ impl Lane {
         &self.port
     }
 
-    /// A packet arrives. Times must not go back; one that does counts as the latest.
+    /// Handles an arriving packet. Times must not go back; one that does counts as the latest.
     pub fn arrive(&mut self, at_ns: u64, packet: &Arriving) {
         self.run_until(at_ns);
         self.now_ns = self.now_ns.max(at_ns);
@@ -176,7 +175,7 @@ impl Lane {
         self.pump();
     }
 
-    /// Lets everything happen that happens until `at_ns`.
+    /// Processes all events until `at_ns`.
     pub fn run_until(&mut self, at_ns: u64) {
         loop {
             let next_ns = self.transmitter_ns.min(self.compress_ns).min(self.timer_ns);
@@ -202,7 +201,7 @@ impl Lane {
         }
     }
 
-    /// Lets everything that waits leave, and tells what happened.
+    /// Lets all waiting packets leave, and returns the port and the result.
     pub fn finish(mut self) -> (Port, LaneResult) {
         self.run_until(NEVER_NS - 1);
         self.result.end_ns = self.now_ns;
@@ -237,7 +236,7 @@ impl Lane {
         self.port.assert_invariants();
     }
 
-    /// Puts the packets in `ids` into `block`, and tells how many bytes they have.
+    /// Puts the packets in `ids` into `block`, and returns their number of bytes.
     fn gather(&mut self, columnar: bool) -> usize {
         let bytes = |id: &PacketId| self.packets.get(*id).bytes.as_deref().unwrap_or_default();
         let raw = self.ids.iter().map(|id| bytes(id).len()).sum();
@@ -266,7 +265,7 @@ impl Lane {
         let raw = self.gather(columnar);
         let frame = &self.port.config().frame;
         let packets = self.ids.len() as u32;
-        // One byte less than the packets, with a header: what doesn't fit is not smaller.
+        // One byte less than the packets, with a header: a result that doesn't fit is not smaller.
         let header = frame.compressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
         let room = self.block.len().saturating_sub(header + 1);
         let class = self.packets.get(first).service;
@@ -313,7 +312,7 @@ impl Lane {
     }
 }
 
-/// Notes what becomes of the packets of a frame.
+/// The accounts of the packets of a frame.
 struct Book<'a> {
     packets: &'a mut Packets,
     result: &'a mut LaneResult,
@@ -355,7 +354,7 @@ struct Held {
     class: Option<u8>,
 }
 
-/// The packets in the port, as many as it lets in.
+/// The packets in the port, at most as many as it admits.
 #[derive(Debug, Default)]
 struct Packets {
     slots: Vec<Held>,

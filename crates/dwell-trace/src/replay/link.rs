@@ -1,4 +1,4 @@
-//! The link that packets are replayed over, and what frames cost on it.
+//! The link that packets are replayed over, and the overhead of frames on it.
 
 use dwell_base::Rate;
 use dwell_policy::FrameCost;
@@ -10,18 +10,19 @@ use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_reco
 const UDP_V4_BYTES: u32 = 28;
 /// The same for IPv6.
 const UDP_V6_BYTES: u32 = 48;
-/// Most units in a datagram, as relays do it.
+/// The most units in a datagram, as in relays.
 const UNITS_MAX: u32 = 64;
-/// The same of schemes that hold packets back to fill it.
+/// The same for schemes that hold packets back to fill it.
 const CHUNK_UNITS_MAX: u32 = 1024;
 
-/// Bytes of an Ethernet header, which a packet costs below its IP header if nothing else is said.
+/// Bytes of an Ethernet header: the default overhead of a packet below its IP header.
 const ETHERNET_BYTES: u32 = 14;
 
 /// The longest IP packet of an Ethernet.
 const ETHERNET_MTU: u64 = 1500;
 
-/// Bytes of a packet on an Ethernet without relays, cut as its sender would if it is too long.
+/// Returns the bytes of a packet on an Ethernet without relays, cut as its sender would if it is
+/// too long.
 pub fn bare_bytes(info: &PacketInfo) -> u64 {
     let (bytes, header) = (info.total_len as u64, u64::from(info.header_len).min(120));
     let pieces = match bytes <= ETHERNET_MTU {
@@ -31,46 +32,46 @@ pub fn bare_bytes(info: &PacketInfo) -> u64 {
     bytes + (pieces - 1) * header + pieces * u64::from(ETHERNET_BYTES)
 }
 
-/// The least that an Ethernet carries if relays send so many bytes: in datagrams that are full, in
-/// the clear, over IPv4, without anything around their records.
+/// Returns the least bytes on an Ethernet if relays send `bytes` bytes: in datagrams that are full,
+/// in the clear, over IPv4, without any overhead of records.
 pub fn least_bytes(bytes: u64) -> u64 {
     let headers = u64::from(UDP_V4_BYTES) + DATA_HEADER_LEN as u64;
     bytes + bytes.div_ceil(ETHERNET_MTU - headers) * (headers + u64::from(ETHERNET_BYTES))
 }
 
-/// The smallest path that a replay takes, as a relay does: IPv6 must work inside.
+/// The smallest MTU of a path in a replay, as in a relay: IPv6 must work inside.
 pub const PATH_MTU_MIN: u16 = 1280;
 
 /// A link, and the datagrams of a pair of relays on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// How fast it is.
+    /// Its rate.
     pub rate: Rate,
-    /// Bytes that each packet costs on it below the IP header; 14 is Ethernet's.
+    /// The overhead of each packet on it below the IP header, in bytes; 14 is Ethernet's.
     pub overhead_bytes: u32,
     /// The longest IP packet that it takes, in bytes; at least [`PATH_MTU_MIN`].
     pub path_mtu: u16,
-    /// Datagrams are encrypted and authenticated.
+    /// True if datagrams are encrypted and authenticated.
     pub sealed: bool,
-    /// Datagrams go over IPv6.
+    /// True if datagrams go over IPv6.
     pub v6: bool,
 }
 
 impl Link {
-    /// An Ethernet at this rate, with sealed datagrams over IPv4: what a relay takes it for
-    /// if its configuration says nothing else.
+    /// Returns an Ethernet at this rate, with sealed datagrams over IPv4: a relay's default if its
+    /// configuration says nothing else.
     pub const fn ethernet(rate: Rate) -> Self {
         Self { rate, overhead_bytes: ETHERNET_BYTES, path_mtu: 1500, sealed: true, v6: false }
     }
 
-    /// The longest packet that fits into a datagram, raw: what relays make the MTU of their
-    /// interface.
+    /// Returns the length of the longest packet that fits into a datagram uncompressed: relays use
+    /// it as the MTU of their interface.
     pub const fn packet_max(&self) -> u16 {
         let rest = self.udp_bytes() + self.session_bytes() + RECORD_HEADER_LEN as u32;
         self.path_mtu - rest as u16
     }
 
-    /// What frames cost if a relay sends them (docs/wire.md, sections 2 to 6).
+    /// Returns the overhead of frames that a relay sends (docs/wire.md, sections 2 to 6).
     /// `is_chunked` for schemes that hold packets back to fill them.
     pub const fn relay_frames(&self, is_chunked: bool) -> FrameCost {
         let record = RECORD_HEADER_LEN as u32;
@@ -86,7 +87,7 @@ impl Link {
         }
     }
 
-    /// What frames cost without relays: each packet by itself.
+    /// Returns the overhead of frames without relays: one packet in each.
     pub const fn bare_frames(&self) -> FrameCost {
         FrameCost {
             frame_bytes: self.overhead_bytes,

@@ -12,40 +12,40 @@ use crate::sides::Ends;
 /// The most captures that are read at once, since they overlap in time. There may be any number
 /// of others.
 pub const OVERLAPPING_MAX: usize = 4096;
-/// Frames that are looked at in one step: there are captures without IP, and who reads them wants
-/// to be notified how far it is, and to stop.
+/// The most frames read in one step: captures can be without IP, and the caller wants to show
+/// progress, and to stop.
 const STEP_FRAMES: usize = 1 << 16;
 
 /// Opens a capture; an error is a sentence.
 pub type Open<R> = Box<dyn FnOnce() -> Result<Capture<R>, String>>;
 
-/// A capture that is opened when its time comes.
+/// A capture that is opened when it is needed.
 pub struct Part<R: Read> {
-    /// When its first packet was captured. It is opened at once if nobody knows.
+    /// The time of its first packet. It is opened at once if that is not known.
     pub first_ns: Option<u64>,
-    /// The capture, or what opens it.
+    /// The capture, or a function that opens it.
     pub source: PartSource<R>,
 }
 
-/// A capture, or what opens it.
+/// A capture, or a function that opens it.
 pub enum PartSource<R: Read> {
-    /// It is open.
+    /// An open capture.
     Open(Box<Capture<R>>),
-    /// It will be opened.
+    /// A capture that will be opened.
     Closed(Open<R>),
 }
 
-/// Reads captures side by side: parts of one recording, one behind the other, or recordings of
-/// the same time at several places. What does not overlap in time is not open at the same time.
+/// Reads captures side by side: parts of one recording, one behind the other, or recordings of the
+/// same time at several places. Captures that don't overlap in time are not open at the same time.
 pub struct Merge<R: Read> {
-    /// Those whose time has not come, the earliest first, with their places.
+    /// Captures that are not needed yet, the earliest first, with their places.
     waiting: VecDeque<(usize, Part<R>)>,
-    /// By place; none of those that wait and those that have ended.
+    /// The open captures by place; none for those that wait and those that have ended.
     captures: Vec<Option<Source<R>>>,
     open: usize,
     /// The next packets' times and places.
     next: BinaryHeap<Reverse<(Option<u64>, usize)>>,
-    /// Captures of which the next packet is yet to be looked for.
+    /// Captures whose next packet is yet to be found.
     behind: Vec<usize>,
     given: Vec<u8>,
     faults: Vec<(usize, Fault)>,
@@ -53,23 +53,23 @@ pub struct Merge<R: Read> {
     frames: u64,
 }
 
-/// What a step brought.
+/// The result of a step.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum MergeStep<'a> {
     /// The next IP packet.
     Packet(Input<'a>),
-    /// Nothing, as yet: 65,536 frames were none.
+    /// No packet yet: 65,536 frames held none.
     Skipped,
     /// There is nothing left.
     End,
 }
 
-/// Why a capture was not read, or not to its end.
+/// A reason why a capture was not read, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It could not be opened.
+    /// The capture could not be opened.
     Closed(String),
-    /// It is broken from here on.
+    /// The capture is broken from here on.
     Broken(Trouble),
 }
 
@@ -89,7 +89,7 @@ impl<R: Read> Merge<R> {
         Self::of_parts(captures.into_iter().map(part))
     }
 
-    /// Begins to read captures as their times come.
+    /// Begins to read captures that are opened when they are needed.
     pub fn of_parts(parts: impl IntoIterator<Item = Part<R>>) -> Self {
         let mut waiting: Vec<(usize, Part<R>)> = parts.into_iter().enumerate().collect();
         let captures = waiting.iter().map(|_| None).collect();
@@ -107,27 +107,27 @@ impl<R: Read> Merge<R> {
         }
     }
 
-    /// Goes on to the next IP packet, or as near to it as 65,536 frames bring. A packet without a
-    /// time comes with the one before it; if there is none, it is the first.
-    pub fn step(&mut self) -> Step<'_> {
+    /// Goes on to the next IP packet, by at most 65,536 frames. A packet without a time comes with
+    /// the one before it; if there is none, it is the first.
+    pub fn step(&mut self) -> MergeStep<'_> {
         loop {
             while let Some(&n) = self.behind.last() {
                 match self.advance(n) {
                     true => self.behind.pop(),
-                    false => return Step::Skipped,
+                    false => return MergeStep::Skipped,
                 };
             }
             if !self.open_next() {
                 break;
             }
         }
-        let Some(Reverse((at_ns, n))) = self.next.pop() else { return Step::End };
-        let Some(source) = &mut self.captures[n] else { return Step::End };
+        let Some(Reverse((at_ns, n))) = self.next.pop() else { return MergeStep::End };
+        let Some(source) = &mut self.captures[n] else { return MergeStep::End };
         source.last_ns = at_ns;
         std::mem::swap(&mut self.given, &mut source.bytes);
         self.behind.push(n);
         let (wire_len, ends) = (Some(source.wire_len), source.ends);
-        Step::Packet(Input { at_ns, packet: &self.given, wire_len, ends })
+        MergeStep::Packet(Input { at_ns, packet: &self.given, wire_len, ends })
     }
 
     /// Frames that hold no IP packet.
@@ -140,12 +140,12 @@ impl<R: Read> Merge<R> {
         self.frames
     }
 
-    /// What was wrong with captures, by their place in the order in which they were given.
+    /// Returns the faults of captures, by their place in the order in which they were given.
     pub fn faults(&self) -> &[(usize, Fault)] {
         &self.faults
     }
 
-    /// Opens the next capture if its time has come; false if there is none.
+    /// Opens the next capture if it is needed; returns false if none is.
     fn open_next(&mut self) -> bool {
         let now = self.next.peek().map(|Reverse((at_ns, _))| *at_ns);
         let is_due = |(_, part): &(usize, Part<R>)| now.is_none_or(|now| part.first_ns <= now);
@@ -178,7 +178,7 @@ impl<R: Read> Merge<R> {
         true
     }
 
-    /// Looks for a capture's next packet; false if there may be one further on.
+    /// Reads on to a capture's next packet; returns false if there may be one further on.
     fn advance(&mut self, n: usize) -> bool {
         let Some(source) = &mut self.captures[n] else { return true };
         for _ in 0..STEP_FRAMES {
@@ -220,7 +220,7 @@ mod tests {
         let files = [&a[..], &b[..], &broken[..]];
         let mut merge = Merge::new(files.map(|file| Capture::open(file).unwrap()));
         let mut seen = Vec::new();
-        while let Step::Packet(input) = merge.step() {
+        while let MergeStep::Packet(input) = merge.step() {
             assert_eq!(input.wire_len, Some(input.packet.len() as u32));
             seen.push((input.at_ns.unwrap(), input.packet[21]));
         }
@@ -266,7 +266,7 @@ mod tests {
             parts.chain([Part { first_ns: Some(500), source: PartSource::Closed(failing) }]);
         let mut merge = Merge::of_parts(parts);
         let mut times = Vec::new();
-        while let Step::Packet(input) = merge.step() {
+        while let MergeStep::Packet(input) = merge.step() {
             times.push(input.at_ns.unwrap());
         }
         assert!(times.len() == 2000 && times.is_sorted());
@@ -280,10 +280,10 @@ mod tests {
         frames.push((2, udp_v4(1, 53, b"hello")));
         let (file, other) = (pcap(&frames), pcap(&[(3, udp_v4(2, 53, b"hello"))]));
         let mut merge = Merge::new([&file[..], &other].map(|file| Capture::open(file).unwrap()));
-        assert!(matches!(merge.step(), Step::Skipped));
-        assert!(matches!(merge.step(), Step::Packet(Input { at_ns: Some(2), .. })));
-        assert!(matches!(merge.step(), Step::Packet(Input { at_ns: Some(3), .. })));
-        assert!(matches!(merge.step(), Step::End));
+        assert!(matches!(merge.step(), MergeStep::Skipped));
+        assert!(matches!(merge.step(), MergeStep::Packet(Input { at_ns: Some(2), .. })));
+        assert!(matches!(merge.step(), MergeStep::Packet(Input { at_ns: Some(3), .. })));
+        assert!(matches!(merge.step(), MergeStep::End));
         assert_eq!((merge.frames(), merge.not_ip()), (65_543, 65_541));
     }
 }

@@ -1,4 +1,4 @@
-//! What a replay tells, in the same records as a relay's run.
+//! The report of a replay, in the same records as a relay's run.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use dwell_report::status::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::content::Composition;
 use super::input::InputCounts;
 use super::lane::{ClassTally, Lane, LaneResult};
-use super::nature::Composition;
 use super::timeline::Timeline;
 use super::{Settings, WITHOUT};
 use crate::sides::{Rule, Sides};
 
-/// What stands in `kind` of a report.
+/// The value of `kind` in a report.
 pub const KIND: &str = "dwell-trace-replay";
 
 /// The quantiles of [`LaneReport::delay_quantiles`], in thousandths.
@@ -28,7 +28,7 @@ pub const QUANTILES_PERMILLE: [u32; 17] =
 pub struct ReplayReport {
     /// [`KIND`].
     pub kind: String,
-    /// From the first to the last arrival, in nanoseconds.
+    /// The time from the first to the last arrival, in nanoseconds.
     pub span_ns: u64,
     /// Bits per second of the link.
     pub rate_bps: u64,
@@ -36,24 +36,24 @@ pub struct ReplayReport {
     pub overhead_bytes: u64,
     /// Arrivals come this many times faster than they were captured.
     pub speed: f64,
-    /// What was read.
+    /// The counts of the packets read.
     pub input: InputCounts,
-    /// What it is made of.
+    /// The composition of the traffic.
     pub composition: Composition,
-    /// As a relay tells of its run; each lane is a peer, and its name the scheme's.
+    /// The status as a relay reports it; each lane is a peer, and its name the scheme's.
     pub status: Status,
-    /// What a relay does not tell, in the order of `status.peers`.
+    /// The results that a relay does not report, in the order of `status.peers`.
     pub lanes: Vec<LaneReport>,
-    /// Which direction of the link this is.
+    /// The direction of the link.
     pub direction: DirectionReport,
-    /// The other direction, if anything goes there; all the rest is the busier one's.
+    /// The other direction, if it has packets; all the rest is the busier one's.
     pub other_direction: Option<Box<ReplayReport>>,
 }
 
-/// One direction of a link, and how it is known.
+/// One direction of a link, and the rule that found it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
-    /// What decided about the direction of packets.
+    /// The rule for the direction of packets.
     pub rule: Rule,
     /// The share of the bytes that the rule explains, 0 to 1.
     pub agreed: f64,
@@ -70,7 +70,7 @@ impl DirectionReport {
         Self { rule: sides.rule(), agreed: sides.agreed(), from, to }
     }
 
-    /// In words: "from A to B".
+    /// Returns the direction in words: "from A to B".
     pub fn words(&self) -> String {
         format!("from {} to {}", self.from, self.to)
     }
@@ -81,39 +81,39 @@ impl DirectionReport {
 pub struct LaneReport {
     /// The scheme, or [`WITHOUT`].
     pub name: String,
-    /// What a relay tells of it; in a file it stands in [`ReplayReport::status`].
+    /// The status as a relay reports it; in a file it is in [`ReplayReport::status`].
     #[serde(skip)]
     pub peer: PeerStatus,
-    /// From arrival to the end of the transmission.
+    /// The delay from arrival to the end of the transmission.
     pub delay: HistogramSummary,
     /// Its quantiles: thousandths, and nanoseconds.
     pub delay_quantiles: Vec<(u32, u64)>,
-    /// How long the link was busy, in nanoseconds.
+    /// The time for which the link was busy, in nanoseconds.
     pub busy_ns: u64,
-    /// When the last packet had left, in nanoseconds after the first arrival.
+    /// The time at which the last packet had left, in nanoseconds after the first arrival.
     pub end_ns: u64,
     /// Classes with a deadline.
     pub classes: Vec<ClassReport>,
-    /// What happened when.
+    /// The events over time.
     pub timeline: Timeline,
 }
 
-/// What became of the packets of a class with a deadline.
+/// The results of a class with a deadline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassReport {
     /// Its name.
     pub name: String,
-    /// How long its packets may wait.
+    /// The longest that its packets may wait.
     pub wait_ns_max: u64,
     /// Packets that arrived.
     pub arrived: u64,
     /// Packets that were dropped.
     pub dropped: u64,
-    /// Packets that began to be sent later than they may.
+    /// Packets whose transmission began later than it may.
     pub late: u64,
-    /// By how much.
+    /// The time by which they were late.
     pub excess: HistogramSummary,
-    /// How long its packets waited.
+    /// The queueing delay of its packets.
     pub wait: HistogramSummary,
 }
 
@@ -141,12 +141,12 @@ impl LaneReport {
         }
     }
 
-    /// What went to the link.
+    /// Returns the counters of the sending side.
     pub fn tx(&self) -> &TxStatus {
         &self.peer.tx
     }
 
-    /// True for the lane without dwell.
+    /// Returns true for the lane without dwell.
     pub fn is_without(&self) -> bool {
         self.name == WITHOUT
     }
@@ -243,7 +243,7 @@ impl ReplayReport {
         self.lanes.iter().find(|lane| lane.is_without())
     }
 
-    /// Bytes that would be on the link without dwell if nothing were dropped.
+    /// Returns the bytes that would be on the link without dwell if nothing were dropped.
     pub fn offered_bytes(&self) -> u64 {
         let offered = |lane: &LaneReport| {
             let arrived = lane.tx().arrived;
@@ -252,7 +252,7 @@ impl ReplayReport {
         self.without().map_or(0, offered)
     }
 
-    /// The share of the link's time that the packets would take without dwell; above 1, the
+    /// Returns the share of the link's time that the packets would take without dwell; above 1, the
     /// link can't carry them.
     pub fn load(&self) -> f64 {
         let bits = self.offered_bytes() as f64 * 8.0;

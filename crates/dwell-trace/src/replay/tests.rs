@@ -1,4 +1,4 @@
-//! Replays of made-up captures, held against the accounts and against the simulator.
+//! Replays of made-up captures, compared with the accounts and with the simulator.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ fn accounts_balance_for_every_preset() {
         assert_eq!(bins.iter().map(|b| b.dropped).sum::<u64>(), tx.dropped_total().packets);
         let class = &lane.classes[0];
         assert_eq!(class.arrived, class.wait.count + class.dropped);
-        // What was sent took the link as long as its bytes do.
+        // The link was busy for as long as its bytes take.
         assert!(lane.busy_ns.abs_diff(tx.link_bytes * 4000) < tx.frames + 1, "{}", lane.name);
     }
     // The link is overloaded.
@@ -97,7 +97,7 @@ fn accounts_balance_for_every_preset() {
     // Chunks hold telemetry back to share datagrams, and nothing else does.
     let frames = |name| lane(&report, name).tx().frames;
     assert!(frames("basicq") < frames("none"));
-    // What compresses sends more of what comes.
+    // Schemes that compress send more of the arriving packets.
     let sent = |name| lane(&report, name).tx().sent.packets;
     assert!(sent("packet") > sent("none") && sent("edge") > sent("none"));
     assert!(lane(&report, WITHOUT).tx().link_bytes > 0);
@@ -208,7 +208,7 @@ fn lanes_agree_with_the_simulator() {
         })
         .collect();
     for name in PRESETS {
-        for hold_ns in [0, 100_000] {
+        for max_wait_ns in [0, 100_000] {
             let estimate = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: TIME_NS };
             let config = PortConfig {
                 scheme: Scheme::preset(name).unwrap(),
@@ -218,9 +218,9 @@ fn lanes_agree_with_the_simulator() {
                 estimates: Estimates::Fixed(estimate),
                 ..PortConfig::default()
             };
-            let simulated = simulate(&config, &arrivals, hold_ns);
-            let replayed = replay_through_lane(config, &arrivals, hold_ns);
-            assert_eq!(replayed, simulated, "{name}, held {hold_ns} ns");
+            let simulated = simulate(&config, &arrivals, max_wait_ns);
+            let replayed = replay_through_lane(config, &arrivals, max_wait_ns);
+            assert_eq!(replayed, simulated, "{name}, held {max_wait_ns} ns");
             assert!(replayed.1 > 0, "{name}: the link must be overloaded");
         }
     }
@@ -229,7 +229,7 @@ fn lanes_agree_with_the_simulator() {
 /// Sent, dropped, sum of delays, largest delay, bytes on the link, compressions.
 type Numbers = (u64, u64, u128, u64, u64, u64);
 
-fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbers {
+fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], max_wait_ns: u64) -> Numbers {
     let link = SimLink {
         name: "link".into(),
         from: 0,
@@ -248,7 +248,7 @@ fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbe
         group: 0,
         route: vec![0],
         back: Vec::new(),
-        hold_ns,
+        max_wait_ns,
         edge: 0,
         service: 0,
         hosts: 0,
@@ -277,12 +277,12 @@ fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbe
     )
 }
 
-fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], hold_ns: u64) -> Numbers {
+fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], max_wait_ns: u64) -> Numbers {
     let mut lane = Lane::new(LaneSetup {
         port: config,
         rate: Rate::from_mbps(2),
         compress: Box::new(Constant { ratio: RATIO, time_ns: TIME_NS }),
-        waits_ns_max: vec![hold_ns],
+        waits_ns_max: vec![max_wait_ns],
         columnar: false,
     })
     .unwrap();
@@ -329,8 +329,8 @@ fn a_report_is_shown_in_all_forms() {
     }
 }
 
-/// Without classes that have a deadline, schemes that fill frames do as `none` does, and the
-/// table says so once.
+/// Without classes that have a deadline, schemes that fill frames have the same results as `none`,
+/// and the table says so once.
 #[test]
 fn schemes_that_do_the_same_are_reported_together() {
     let report = run(settings(), &capture(800));

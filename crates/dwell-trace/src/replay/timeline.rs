@@ -1,8 +1,8 @@
-//! What happened when, in a bounded number of bins.
+//! Events over time, in a bounded number of bins.
 
 use serde::{Deserialize, Serialize};
 
-/// The most bins: twice what a chart shows well.
+/// The most bins: twice as many as a chart shows well.
 pub const BINS_MAX: usize = 512;
 const FIRST_BIN_NS: u64 = 10_000_000;
 
@@ -16,7 +16,7 @@ pub struct Timeline {
     pub bins: Vec<Bin>,
 }
 
-/// What happened within one bin.
+/// The events within one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bin {
     /// Bytes of the packets that arrived.
@@ -74,7 +74,7 @@ impl Bin {
         }
     }
 
-    /// The mean delay of what was sent, in nanoseconds, if anything was.
+    /// Returns the mean delay of the packets sent, in nanoseconds, if there were any.
     pub fn delay_ns_mean(&self) -> Option<u64> {
         self.delay_sum_ns.checked_div(self.sent)
     }

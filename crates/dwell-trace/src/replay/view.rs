@@ -10,10 +10,10 @@ use super::report::{LaneReport, ReplayReport};
 use crate::sides::Rule;
 use crate::verdict::Verdict;
 
-/// A chart has at most so many lanes: more lines can't be distinguished.
+/// The most lanes in a chart: more lines can't be distinguished.
 const LANES_SHOWN_MAX: usize = 6;
 
-/// Which direction this is, and how that is known.
+/// Returns the report's direction, and the rule that found it, in words.
 pub fn directions(report: &ReplayReport) -> String {
     let direction = &report.direction;
     match (direction.rule, &report.other_direction) {
@@ -31,7 +31,7 @@ pub fn directions(report: &ReplayReport) -> String {
     }
 }
 
-/// What is said of the other direction, in a line.
+/// Returns a line about the other direction.
 pub fn other_direction(report: &ReplayReport, verdict: Option<&Verdict>) -> Option<String> {
     let (other, verdict) = (report.other_direction.as_ref()?, verdict?);
     Some(format!(
@@ -44,10 +44,10 @@ pub fn other_direction(report: &ReplayReport, verdict: Option<&Verdict>) -> Opti
     ))
 }
 
-/// What was replayed, in a few lines.
+/// Returns the input of the replay, in a few lines.
 pub fn summary(report: &ReplayReport) -> String {
     let input = &report.input;
-    // In no time at all there is no load.
+    // Without any time there is no load.
     let load = match report.span_ns {
         0 => String::new(),
         _ => format!(" (load {:.2})", report.load()),
@@ -59,23 +59,23 @@ pub fn summary(report: &ReplayReport) -> String {
         human::duration(report.span_ns),
         human::rate(report.rate_bps),
     );
-    let mut tell = |packets: u64, what: &str| {
+    let mut note = |packets: u64, what: &str| {
         if packets > 0 {
             text.push_str(&format!("  {} packets {what}\n", human::count(packets)));
         }
     };
-    tell(input.not_selected, "from or to elsewhere were left out");
-    tell(input.malformed, "with broken or cut headers were left out");
-    tell(input.missing.packets, "were cut off in the capture; what lacks counts as incompressible");
-    tell(input.shortened, "were too long for a datagram and cut as their senders would");
-    tell(input.same_side.packets, "between hosts of one side of the link were left out");
-    tell(input.too_big.packets, "were too long and can't be cut; they were left out");
-    tell(input.unordered, "had a time before that of the packet before them");
+    note(input.not_selected, "from or to elsewhere were left out");
+    note(input.malformed, "with broken or cut headers were left out");
+    note(input.missing.packets, "were cut off in the capture; what lacks counts as incompressible");
+    note(input.shortened, "were too long for a datagram and cut as their senders would");
+    note(input.same_side.packets, "between hosts of one side of the link were left out");
+    note(input.too_big.packets, "were too long and can't be cut; they were left out");
+    note(input.unordered, "had a time before that of the packet before them");
     text
 }
 
-/// Which schemes did exactly the same as another before them, in sentences; they have no row of
-/// their own in [`lanes`].
+/// Returns sentences about schemes with exactly the same result as another before them; they have
+/// no row of their own in [`lanes`].
 pub fn alike(report: &ReplayReport) -> Vec<String> {
     let mut sentences = Vec::new();
     for (n, lane) in report.lanes.iter().enumerate() {
@@ -94,7 +94,7 @@ pub fn alike(report: &ReplayReport) -> Vec<String> {
     sentences
 }
 
-/// The place of the first lane that did exactly the same.
+/// Returns the place of the first lane with exactly the same result.
 fn first_alike(report: &ReplayReport, lane: &LaneReport) -> usize {
     let same = |other: &LaneReport| {
         let (a, b) = (lane.tx(), other.tx());
@@ -151,7 +151,7 @@ fn distinct(report: &ReplayReport) -> impl Iterator<Item = &LaneReport> {
     lanes.filter(|(n, lane)| first_alike(report, lane) == *n).map(|(_, lane)| lane)
 }
 
-/// Drops by reason; nothing if nothing was dropped.
+/// Returns drops by reason; none if nothing was dropped.
 pub fn drops(report: &ReplayReport) -> Option<Table> {
     let reasons: Vec<&String> = report.lanes.first()?.tx().dropped.keys().collect();
     let happened = |reason: &&&String| {
@@ -175,7 +175,7 @@ pub fn drops(report: &ReplayReport) -> Option<Table> {
     Some(table)
 }
 
-/// Classes with a deadline, by scheme; nothing if there are none.
+/// Returns classes with a deadline, by scheme; none if there are none.
 pub fn deadlines(report: &ReplayReport) -> Option<Table> {
     let mut table = Table::new([
         Column::left("class"),
@@ -248,7 +248,7 @@ pub fn records(report: &ReplayReport) -> Records {
     records
 }
 
-/// Everything on one page.
+/// Returns everything on one page.
 pub fn page(report: &ReplayReport, verdict: &Verdict, provenance: Provenance) -> Page {
     let mut answer = Section::new("Would dwell help?")
         .block(Block::Prose(verdict.to_text().replace('\n', "\n\n")));
@@ -279,7 +279,8 @@ pub fn page(report: &ReplayReport, verdict: &Verdict, provenance: Provenance) ->
     Page { title: "A capture, replayed".into(), provenance, sections }
 }
 
-/// The lanes that charts show: without dwell, the best, and the first others in their order.
+/// Returns the lanes that charts show: without dwell, the best, and the first others in their
+/// order.
 fn shown<'r>(report: &'r ReplayReport, verdict: &Verdict) -> Vec<&'r LaneReport> {
     let best = verdict.best.as_ref().map(|best| best.scheme.as_str());
     let always = ["none", "all", "packet"];

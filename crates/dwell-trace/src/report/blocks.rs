@@ -1,4 +1,4 @@
-//! Ratio of blocks by how many packets they have, and which.
+//! The ratio of blocks by number and grouping of their packets.
 
 use dwell_report::chart::{Axis, Chart, Series};
 use dwell_report::human;
@@ -14,8 +14,8 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
         return None;
     }
     let text = format!(
-        "Blocks of m packets, compressed with {codec}; what does not become smaller counts as it \
-         is. Of {} of the {} IP packets, in stretches of {BATCH_PACKETS}: all at the beginning of \
+        "Blocks of m packets, compressed with {codec}; a block that does not shrink counts as \
+         it is. Of {} of the {} IP packets, in stretches of {BATCH_PACKETS}: all at the beginning of \
          a capture, and ever fewer later on. The last block of a group has the packets that are \
          left, and no block has more than 64 KiB. `edge` stands for the egress, which a capture \
          doesn't know: the first 16 bits of the destination's IPv4 address, or 48 of IPv6. \

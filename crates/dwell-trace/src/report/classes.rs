@@ -27,7 +27,7 @@ pub(super) fn codecs(analysis: &Analysis, summary: &Summary) -> Option<Section> 
     ]);
     for row in &summary.codecs {
         let (all, rest) = (&row.all, &row.compressible);
-        // What is left out is sent as it is.
+        // Packets on the exception list are sent as they are.
         let left_out = all.bytes - rest.bytes;
         let sent =
             (all.bytes > 0).then(|| (rest.sums.sent_bytes + left_out) as f64 / all.bytes as f64);
@@ -48,15 +48,15 @@ pub(super) fn codecs(analysis: &Analysis, summary: &Summary) -> Option<Section> 
     let what = match analysis.settings.over {
         Over::Packet => "whole IP packets, headers and all, as a relay compresses them",
         Over::Payload => {
-            "what is behind the headers of IP and TCP or UDP; packets without are left out"
+            "the payload behind the headers of IP and TCP or UDP; packets without one are left out"
         }
     };
     let text = format!(
-        "Each packet is compressed by itself: {what}. `ratio` is the sum of the results over the \
-         sum of the originals, longer results among them; `sent` counts what is not smaller as it \
-         is. `left out` are the packets of classes with a ratio above 1 (the exceptions), `ratio \
+        "Each packet is compressed alone: {what}. `ratio` is the sum of the results over the \
+         sum of the originals, longer results among them; `sent` counts packets that don't shrink \
+         as they are. `left out` are the packets of classes with a ratio above 1 (the exceptions), `ratio \
          after` is that of the others, `sent, all` that of all if the exceptions are not compressed. \
-         Times are of this machine, with one look at the clock for each packet."
+         Times are of this machine, with one reading of the clock for each packet."
     );
     let section = Section::new("Codecs");
     Some(section.block(Block::Prose(text)).block(Block::Table(String::new(), out)))

@@ -1,4 +1,4 @@
-//! When packets come, and how long they would wait.
+//! The times of packets, and their waiting times.
 
 use dwell_report::chart::{Axis, Chart, Series};
 use dwell_report::human;
@@ -7,7 +7,7 @@ use dwell_report::page::{Block, Section};
 use super::{figure, table};
 use crate::analysis::{Analysis, FileRecord, Timing};
 
-/// More time lines than that say nothing in one chart.
+/// The most time lines in one chart: more say nothing.
 const LINES_MAX: usize = 8;
 
 pub(super) fn section(analysis: &Analysis) -> Option<Section> {
@@ -26,7 +26,7 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
         section = section
             .block(Block::Prose(
                 "How long packets would wait if all of the capture went over one link of this \
-                 rate, decompressed, with no limit to the queue:"
+                 rate, uncompressed, with no limit to the queue:"
                     .to_owned(),
             ))
             .block(Block::Table("Waiting time".to_owned(), waits(timing)));

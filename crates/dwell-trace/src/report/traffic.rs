@@ -1,4 +1,4 @@
-//! Who sends what, in what sizes.
+//! The traffic by protocol and by size.
 
 use dwell_report::chart::{Axis, Chart, Series};
 use dwell_report::human;

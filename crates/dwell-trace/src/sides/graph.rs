@@ -1,24 +1,23 @@
-//! Parting the nodes of a graph in two sides, so that most of what is sent goes from one to the
-//! other.
+//! Parts the nodes of a graph in two sides, so that most of the bytes go from one to the other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// What one node sends to another.
+/// The traffic from one node to another.
 pub(super) struct Edge<N> {
     pub(super) from: N,
     pub(super) to: N,
     pub(super) bytes: u64,
-    /// How much speaks for `from` being a client, in bytes.
+    /// The weight of the evidence that `from` is a client, in bytes.
     pub(super) clients: i64,
 }
 
-/// The side of each node; false is the first one, that of the clients.
+/// Returns the side of each node; false is the first one, that of the clients.
 ///
 /// The pairs with the most bytes are parted first, each unless an earlier one forbids it. If there
-/// are two sides between which everything goes, these are found; if there aren't, what is left
-/// within a side is the lightest pair of each circle. Parts of the graph that have no connection
-/// are turned so that clients are on the first side.
+/// are two sides between which everything goes, these are found; otherwise the lightest pair of
+/// each circle stays within a side. Parts of the graph that have no connection are turned so that
+/// clients are on the first side.
 pub(super) fn color<N: Copy + Ord + Hash>(
     edges: impl IntoIterator<Item = Edge<N>>,
 ) -> HashMap<N, bool> {
@@ -42,7 +41,7 @@ pub(super) fn color<N: Copy + Ord + Hash>(
             sets.part(a, b);
         }
     }
-    // By connected part: what speaks for its root's side being that of the clients.
+    // By connected part: the weight of the evidence that its root is on the side of the clients.
     let mut balance: HashMap<usize, i64> = HashMap::new();
     for (at, vote) in votes.values().enumerate() {
         let (root, is_other) = sets.find(at);
@@ -57,9 +56,9 @@ pub(super) fn color<N: Copy + Ord + Hash>(
     nodes.iter().enumerate().map(|(at, &node)| (node, side(at, &mut sets))).collect()
 }
 
-/// Sets of nodes of which is known which are on the same side.
+/// Sets of nodes whose sides relative to each other are known.
 struct Sets {
-    /// The parent of each node, and whether it is on the other side than that.
+    /// The parent of each node, and true if it is on the other side than its parent.
     parents: Vec<(usize, bool)>,
     sizes: Vec<usize>,
 }
@@ -69,14 +68,14 @@ impl Sets {
         Self { parents: (0..nodes).map(|at| (at, false)).collect(), sizes: vec![1; nodes] }
     }
 
-    /// The root of a node's set, and whether the node is on the other side than that.
+    /// Returns the root of a node's set, and true if the node is on the other side than the root.
     fn find(&mut self, node: usize) -> (usize, bool) {
         let (mut root, mut is_other) = (node, false);
         while self.parents[root].0 != root {
             let (parent, differs) = self.parents[root];
             (root, is_other) = (parent, is_other ^ differs);
         }
-        // Paths are made short for the next time.
+        // Paths are shortened for the next time.
         let (mut at, mut side) = (node, is_other);
         while at != root {
             let (parent, differs) = self.parents[at];
@@ -123,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever two sides there are, they are found.
+        /// Any two sides are found.
         #[test]
         fn two_sides_are_found(
             pairs in prop::collection::vec((0u32..20, 0u32..20, 1u64..1000), 1..80),

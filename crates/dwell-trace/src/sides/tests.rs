@@ -36,7 +36,7 @@ fn there_and_back(
         .collect()
 }
 
-/// Each packet from a client is forward, each to it backward.
+/// Asserts that each packet from a client is forward, each to it backward.
 fn assert_distinguished(packets: &[(Ends, PacketInfo)], sides: &Sides) {
     for (ends, info) in packets {
         let expected = if info.dst_port == 80 { Direction::Forward } else { Direction::Backward };
@@ -104,7 +104,7 @@ fn addresses_that_talk_to_each_other_are_on_two_sides() {
     assert!(sides.names()[1].ends_with("and 4 others"), "{:?}", sides.names());
 }
 
-/// Who talks to everybody can be on no side: then it is a guess by clients and servers.
+/// A host that talks to everybody can be on no side: then it is a guess by clients and servers.
 #[test]
 fn where_everybody_talks_to_everybody_it_is_a_guess() {
     let all = (0..6u8).flat_map(|a| (0..6u8).map(move |b| (a, b))).filter(|(a, b)| a < b);
@@ -122,7 +122,7 @@ fn where_everybody_talks_to_everybody_it_is_a_guess() {
 
 /// A loopback device, where both ends have the same address.
 #[test]
-fn within_a_host_ports_tell() {
+fn within_a_host_ports_decide() {
     let packets = there_and_back(
         |_| (Ends::default(), Ends::default()),
         |_| ([127, 0, 0, 1], [127, 0, 0, 1]),
@@ -144,7 +144,7 @@ fn what_was_stated_is_believed() {
     assert_eq!(of([10, 1, 0, 1], [239, 0, 0, 1]), Direction::Forward);
 }
 
-/// Announcements to everybody say nothing of who is where, and go away from their sender.
+/// Announcements to everybody don't show where a host is, and go away from their sender.
 #[test]
 fn packets_to_many_go_away_from_their_sender() {
     let group = [239, 255, 255, 250];

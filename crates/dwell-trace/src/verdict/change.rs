@@ -1,4 +1,4 @@
-//! What a scheme changes, against the link without dwell.
+//! The changes that a scheme makes, against the link without dwell.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::thresholds::{
 use super::{Question, percent, time};
 use crate::replay::report::{LaneReport, ReplayReport};
 
-/// What a scheme would change. Pairs are without dwell and with it.
+/// The changes that a scheme would make. Pairs are without dwell and with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// The scheme.
@@ -17,28 +17,28 @@ pub struct Change {
     /// Bytes on the link.
     pub link_bytes: (u64, u64),
     /// The share of the offered bytes that need not go over the link; negative if there are more.
-    /// What is not delivered is not saved.
+    /// Bytes that are not delivered are not saved.
     pub saving: f64,
-    /// How much more of the offered bytes gets through: 0.3 for 30 % more.
+    /// The change in the offered bytes that get through: 0.3 for 30 % more.
     pub goodput: f64,
     /// The share of bytes dropped.
     pub drops: (f64, f64),
     /// Packets dropped.
     pub dropped_packets: (u64, u64),
-    /// The mean delay of what was delivered, in nanoseconds.
+    /// The mean delay of the delivered packets, in nanoseconds.
     pub delay_ns: (u64, u64),
     /// The 99th percentile of the delay, in nanoseconds.
     pub delay_p99_ns: (u64, u64),
     /// The share of one core that compressing takes.
     pub cpu_share: f64,
-    /// What the bytes of 30 such days cost on the link.
+    /// The cost of the bytes of 30 such days on the link.
     pub cost_month: Option<(f64, f64)>,
 }
 
 const MONTH_NS: f64 = 30.0 * 86_400.0 * 1e9;
 
 impl Change {
-    /// What a lane changes in a report; none if nothing arrived.
+    /// Returns the changes of a lane in a report; none if nothing arrived.
     pub fn of(report: &ReplayReport, lane: &LaneReport, question: &Question) -> Option<Self> {
         let without = report.without()?;
         let offered = report.offered_bytes() as f64;
@@ -65,19 +65,19 @@ impl Change {
         })
     }
 
-    /// The bytes on the link fall by so much that it matters where bytes cost.
+    /// Returns true if the bytes on the link fall enough to matter where bytes cost.
     pub(super) fn saves(&self) -> bool {
         self.saving >= SAVING_MIN
     }
 
-    /// So much more gets through a full link that its users notice.
+    /// Returns true if enough more gets through a full link that its users notice.
     pub(super) fn relieves(&self) -> bool {
         let fewer = self.dropped_packets.0.saturating_sub(self.dropped_packets.1);
         fewer >= DROPPED_PACKETS_MIN
             && (self.goodput >= GOODPUT_MIN || drops_less(self.drops.0, self.drops.1))
     }
 
-    /// What gets worse, each in words.
+    /// Returns the changes for the worse, each in words.
     pub(super) fn harms(&self) -> Vec<String> {
         let mut harms = Vec::new();
         let is_full = self.drops.0 >= DROPS_MIN;
@@ -87,14 +87,14 @@ impl Change {
         } else if self.goodput < -GOODPUT_LOSS_MAX {
             harms.push(format!("{} less gets through", percent(-self.goodput)));
         }
-        // A full link carries what it can in either case.
+        // A full link carries as much as it can in either case.
         if self.saving < -GROWTH_MAX && !is_full {
             harms.push(format!(
                 "{} more bytes on the link, which are the relays' headers",
                 percent(-self.saving)
             ));
         }
-        // If fewer packets are dropped, those that live wait longer, and that is no harm.
+        // If fewer packets are dropped, the delivered ones wait longer, and that is no harm.
         let is_excused = drops_less(self.drops.0, self.drops.1);
         if grows(self.delay_ns.0, self.delay_ns.1) && !is_excused {
             let (from, to) = (time(self.delay_ns.0), time(self.delay_ns.1));
@@ -106,8 +106,8 @@ impl Change {
         harms
     }
 
-    /// Lower is better: drops first, in steps of a thousandth. A full link is measured by delay
-    /// then, any other by its bytes.
+    /// Returns a rank, lower is better: drops first, in steps of a thousandth. A full link is
+    /// measured by delay then, any other by its bytes.
     pub(super) fn rank(&self, is_full: bool) -> [i64; 4] {
         let step = |value: f64, step: f64| (value / step).round() as i64;
         let drops = step(self.drops.1, 0.001);
@@ -118,7 +118,7 @@ impl Change {
     }
 }
 
-/// The share of the offered bytes that comes out of the link, the headers below IP included.
+/// Returns the share of the offered bytes that leave the link, the headers below IP included.
 fn delivered(report: &ReplayReport, lane: &LaneReport) -> Option<f64> {
     let bytes = |packets: u64, bytes: u64| (bytes + report.overhead_bytes * packets) as f64;
     let (arrived, sent) = (lane.tx().arrived, lane.tx().sent);
@@ -130,13 +130,13 @@ fn delivered(report: &ReplayReport, lane: &LaneReport) -> Option<f64> {
     (offered > 0.0).then(|| bytes(sent.packets, sent.bytes) / offered)
 }
 
-/// Whether going from one mean delay to the other is a growth that matters.
+/// Returns true if the growth from one mean delay to the other matters.
 fn grows(from_ns: u64, to_ns: u64) -> bool {
     let growth_ns = to_ns as f64 - from_ns as f64;
     growth_ns >= DELAY_NS_MIN && growth_ns >= DELAY_SHARE_MIN * from_ns as f64
 }
 
-/// Whether going from one share of drops to the other is a fall that matters.
+/// Returns true if the fall from one share of drops to the other matters.
 fn drops_less(from: f64, to: f64) -> bool {
     from - to >= DROPS_MIN && from - to >= DROPS_CHANGE_MIN * from
 }

@@ -1,4 +1,4 @@
-//! Replays of made-up captures and what is said of them.
+//! Replays of made-up captures, and their verdicts.
 
 use dwell_base::{Rate, Rng};
 
@@ -52,7 +52,7 @@ fn text_over_a_link_that_is_too_slow_is_a_yes() {
     assert_eq!(verdict.idle.answer, PartAnswer::DoesNotApply);
     let best = verdict.best.as_ref().unwrap();
     assert!(best.goodput > 0.1 && best.drops.0 > 0.1 && best.drops.1 < 0.01, "{best:?}");
-    // What it costs is what the table has, not what the survivors shrank to.
+    // The cost is that in the table, not that of the delivered packets.
     let (without, with) = best.cost_month.unwrap();
     let (bytes, fewer) = best.link_bytes;
     assert!((with / without - fewer as f64 / bytes as f64).abs() < 1e-9, "{best:?}");
@@ -89,7 +89,7 @@ fn on_a_full_link_more_gets_through_for_the_same_bytes() {
     assert!(!said.contains("fewer bytes"), "{said}");
 }
 
-/// On an idle link there are bytes to save, and nothing else, so that it depends on what they cost.
+/// On an idle link there are bytes to save, and nothing else, so that it depends on their cost.
 #[test]
 fn an_idle_link_has_bytes_to_save_and_nothing_else() {
     let report = replay(200_000, 1200, 80, 9999, false);
@@ -103,7 +103,7 @@ fn an_idle_link_has_bytes_to_save_and_nothing_else() {
 }
 
 #[test]
-fn a_few_packets_tell_nothing() {
+fn a_few_packets_show_nothing() {
     let settings = Settings::new(Link::ethernet(Rate::from_mbps(2)));
     let cost = || Cost::Given(GivenCost { unit_ns: 3000, byte_ps: 3000 });
     let verdict = |packets: u64| {
@@ -141,11 +141,11 @@ fn time_stamps_that_go_back_are_not_judged() {
     assert_eq!((verdict_back.answer, &verdict_back.best), (Answer::Unknown, &None), "{said}");
     assert!(said.contains("reordercap") && said.contains("mergecap"), "{said}");
     assert!(!said.contains("month") && !said.contains("Metered"), "{said}");
-    // What several queues of a network card do is no disorder.
+    // The jitter of several queues of a network card is no disorder.
     assert_eq!(verdict(10_900_000).answer, Answer::Yes);
 }
 
-/// Handshakes and certificates are all that shrinks of TLS, and they are no reason for relays.
+/// Handshakes and certificates are the only compressible part of TLS, and no reason for relays.
 #[test]
 fn nothing_but_tls_is_a_no_whatever_its_handshakes_save() {
     let mut rng = Rng::from_seed(4);
@@ -171,7 +171,7 @@ fn nothing_but_tls_is_a_no_whatever_its_handshakes_save() {
 /// Text one way and ciphers the other: the busier direction decides, whichever it is, and the two
 /// have a queue each.
 #[test]
-fn each_direction_is_judged_by_itself_and_the_busier_one_decides() {
+fn each_direction_is_judged_alone_and_the_busier_one_decides() {
     let mut rng = Rng::from_seed(4);
     let cost = || Cost::Given(GivenCost { unit_ns: 3000, byte_ps: 3000 });
     let text = "it was the best of times, it was the worst of times, ".repeat(40);
@@ -205,7 +205,7 @@ fn each_direction_is_judged_by_itself_and_the_busier_one_decides() {
     assert_eq!(judged(900, 1200), (back, Answer::No, Answer::Yes));
 }
 
-/// What no relay can do yet is named, and does not count.
+/// A scheme that no relay has yet is named, and does not count.
 #[test]
 fn dictionaries_are_shown_and_do_not_count() {
     use dwell_codec::Dictionary;
@@ -260,14 +260,14 @@ fn what_is_compressed_already_is_a_no() {
 }
 
 #[test]
-fn a_capture_of_headers_does_not_tell() {
+fn a_capture_of_headers_gives_no_answer() {
     let verdict = asked(&replay(2_600_000, 1200, 80, 68, false));
     assert_eq!(verdict.answer, Answer::Unknown, "{}", verdict.to_text());
     assert!(verdict.to_text().contains("tcpdump -s 0"));
 }
 
 #[test]
-fn a_capture_without_times_does_not_tell() {
+fn a_capture_without_times_gives_no_answer() {
     let settings = Settings::new(Link::ethernet(Rate::from_mbps(2)));
     let cost = || Cost::Given(GivenCost { unit_ns: 3000, byte_ps: 3000 });
     let ends = Ends::default();

@@ -1,4 +1,4 @@
-//! What an analysis says before a link is known: how many bytes could go at most.
+//! The verdict of an analysis before a link is known: the most bytes that could be saved.
 
 use serde::Serialize;
 
@@ -11,16 +11,16 @@ use crate::analysis::{Analysis, DirectionSums};
 pub struct TrafficVerdict {
     /// "No" if no link would gain, "depends" if the link decides.
     pub answer: Answer,
-    /// In a sentence.
+    /// The answer in a sentence.
     pub headline: String,
-    /// Which direction it is about: the busier one.
+    /// The direction of the verdict: the busier one.
     pub direction: String,
-    /// The largest share of that direction's bytes on an Ethernet that could go if packets wait, 0
-    /// to 1. No scheme of a replay saves more.
+    /// The largest share of that direction's bytes on an Ethernet that could be saved if packets
+    /// wait, 0 to 1. No scheme of a replay saves more.
     pub saving_max: Option<f64>,
     /// The share of that direction's bytes that are encrypted or compressed already, 0 to 1.
     pub closed_share: Option<f64>,
-    /// What else is to be said.
+    /// Further sentences.
     pub sentences: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ pub fn judge_traffic(analysis: &Analysis) -> TrafficVerdict {
     if is_known && answer != Answer::No {
         sentences.push(
             "How much of it goes, and what that does to delays and drops, depends on the link: \
-             `dwell trace replay FILE --rate RATE` tells."
+             `dwell trace replay FILE --rate RATE` shows."
                 .to_owned(),
         );
     }
@@ -93,7 +93,7 @@ pub fn judge_traffic(analysis: &Analysis) -> TrafficVerdict {
 }
 
 impl TrafficVerdict {
-    /// The headline and all sentences.
+    /// Returns the headline and all sentences.
     pub fn paragraphs(&self) -> impl Iterator<Item = &str> {
         [self.headline.as_str()].into_iter().chain(self.sentences.iter().map(String::as_str))
     }
@@ -121,7 +121,7 @@ fn direction_sentence(analysis: &Analysis, busier: usize, other: &DirectionSums)
     })
 }
 
-/// What is said of times does not hold if they go back.
+/// Returns a warning if time stamps go back, since statements about times don't hold then.
 fn times_sentence(analysis: &Analysis) -> Option<String> {
     let timing = &analysis.timing;
     (timing.backward > 0).then(|| {
@@ -133,8 +133,8 @@ fn times_sentence(analysis: &Analysis) -> Option<String> {
     })
 }
 
-/// The share of the bytes that no codec saw, since their packets were cut off: by bytes, as it is
-/// the long packets that are cut, and short ones are whole whatever the capture's limit was.
+/// Returns the share of the bytes that no codec saw, since their packets were cut off. It is by
+/// bytes, as long packets are cut, and short ones are whole whatever the capture's limit was.
 fn missing_share(analysis: &Analysis) -> f64 {
     let ip = analysis.ip();
     if ip.bytes == 0 || analysis.settings.codecs.is_empty() {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_with_whole_acknowledgements_do_not_tell() {
+    fn headers_with_whole_acknowledgements_give_no_answer() {
         let verdict = judged(80, 1000, 96, false);
         assert_eq!(verdict.answer, Answer::Unknown, "{}", said(&verdict));
         assert!(said(&verdict).contains("tcpdump -s 0"), "{}", said(&verdict));

@@ -1,4 +1,4 @@
-//! A plan in the making: nodes and links by their names.
+//! A plan under construction: nodes and links by their names.
 
 use dwell_base::Rate;
 use dwell_policy::{PortConfig, QueueLimit};
@@ -9,14 +9,14 @@ use crate::scenario::error::Errors;
 
 use super::Parts;
 
-/// A plan in the making.
+/// A plan under construction.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// What there is so far.
+    /// The plan so far.
     pub(super) plan: Plan,
 }
 
-/// How a link is, but for its queue.
+/// The properties of a link, except for its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire {
     pub(super) rate: Rate,
@@ -30,14 +30,14 @@ impl Wire {
     }
 }
 
-/// A port in the making.
+/// A port under construction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PortDraft {
-    /// ns-2's limit; unlimited without.
+    /// The limit by ns-2's rule; none for no limit.
     pub(super) packets: Option<u32>,
-    /// What a unit takes being compressed if the scenario does not say.
+    /// The time that compressing a unit takes if the scenario does not say.
     pub(super) unit_ns: Option<u64>,
-    /// When lost units come back.
+    /// The time after which lost units come back.
     pub(super) resend_after_ns: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Draft {
         self.plan.links.len() - 1
     }
 
-    /// The packets travel on this link as they were sent.
+    /// Makes packets travel on this link in their original size.
     pub(super) fn restore(&mut self, link: usize) {
         self.plan.links[link].restored = true;
     }
@@ -81,7 +81,7 @@ impl Draft {
         self.plan.flows.push(flow);
     }
 
-    /// The queue of a relay, for the groups that there are now.
+    /// Returns the queue of a relay, for the groups that exist now.
     pub(super) fn port(
         &self,
         parts: &Parts,
@@ -90,13 +90,13 @@ impl Draft {
         errors: &mut Errors,
     ) -> Option<Queue> {
         let groups: Vec<&str> = self.plan.groups.iter().map(|g| g.name.as_str()).collect();
-        // What is never used must not make runs different.
+        // Unused values must not make runs different.
         let compressing =
             if parts.scheme.compresses() { &parts.compressing } else { &Compression::FREE };
         let compress = compressing.model(&groups, port.unit_ns, errors)?;
-        let holds: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
+        let max_waits_ns: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
         let config = PortConfig {
-            scheme: parts.scheme.scheme(&holds, errors)?,
+            scheme: parts.scheme.scheme(&max_waits_ns, errors)?,
             rate: Some(wire.rate),
             limit: QueueLimit::packets(port.packets.unwrap_or(u32::MAX)),
             estimates: estimates(&compress),
@@ -112,7 +112,7 @@ impl Draft {
     }
 }
 
-/// A queue that drops by ns-2's rule.
+/// Returns a queue that drops by ns-2's rule.
 pub(super) fn drop_tail(packets: u32) -> Queue {
     Queue::DropTail(DropTail { packets: Some(packets), bytes: None })
 }

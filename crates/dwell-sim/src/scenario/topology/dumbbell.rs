@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Flow k enters at ingress k mod e and leaves at egress ⌊k/e⌋ mod e. The ingresses compress, the
-//! egresses restore, and a compressed unit that was lost at the core is sent again. All queues drop
-//! from the tail. Ports are called `in1`, `in2`, …; the link between the cores is `core`; the
-//! one group is `tcp`, or `all` for other traffic.
+//! egresses decompress, and a compressed unit that was lost at the core is sent again. All queues
+//! are drop-tail. Ports are called `in1`, `in2`, …; the link between the cores is `core`; the one
+//! group is `tcp`, or `all` for other traffic.
 
 use crate::plan::{Flow, Plan, Traffic};
 use crate::scenario::error::Errors;
@@ -35,7 +35,7 @@ const KEYS: [&str; 11] = [
     "resend_after",
 ];
 
-/// Beyond this the addresses of a site would be the next thing to run out.
+/// The largest number of flows; with more, the addresses of a site would run out next.
 const FLOWS_MAX: u32 = 100_000;
 
 struct Dumbbell {
@@ -100,7 +100,7 @@ fn build(
     let group = draft.group(if is_tcp { "tcp" } else { "all" }, 0);
     let port = PortDraft {
         packets: Some(dumbbell.packets),
-        // Compressing takes as long as sending so many packets: the paper's section III.A.
+        // Compressing takes as long as sending `lead` packets: the paper's section III.A.
         unit_ns: parts.scheme.lead().zip(packet_bytes(traffic)).map(|(lead, bytes)| {
             u64::from(lead) * dumbbell.edge.rate.transmission_ns(u64::from(bytes))
         }),
@@ -146,7 +146,7 @@ fn build(
     Some(draft.plan)
 }
 
-/// Sender and receiver number `k` with their access links; what lies between is left out.
+/// Adds sender and receiver number `k` with their access links, but not the links between.
 fn pair(
     draft: &mut Draft,
     dumbbell: &Dumbbell,
@@ -165,7 +165,7 @@ fn pair(
         group: 0,
         route: vec![up, down],
         back: vec![down_back, up_back],
-        hold_ns: 0,
+        max_wait_ns: 0,
         edge: 0,
         service: k as u64,
         hosts: k as u64,

@@ -1,8 +1,8 @@
 //! A network of one's own: `[link.NAME]` and `[flow.NAME]`.
 //!
 //! Nodes exist by being the end of a link, or by being listed in `nodes` (then no other may be
-//! used, so that a slip of the pen is not a new node). A flow takes the way with the fewest
-//! links; `via` names nodes that it must pass. Links with `queue = "port"` run the scheme.
+//! used, so that a typing error is not a new node). A flow takes the path with the fewest links;
+//! `via` names nodes that it must pass. Links with `queue = "port"` run the scheme.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ const LINK_KEYS: [&str; 10] = [
 ];
 const FLOW_KEYS: [&str; 8] = ["from", "to", "via", "group", "hold", "edge", "service", "hosts"];
 
-/// From here on services and hosts are numbered that no scenario names.
+/// The first number of services and hosts that no scenario names.
 const OWN: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +96,12 @@ fn tables<'t>(
 fn groups(flows: &[(&str, Section<'_>)], draft: &mut Draft, errors: &mut Errors) {
     for (name, flow) in flows {
         let group = flow.or("group", (*name).to_owned(), errors, value::name);
-        let hold_ns = flow.or("hold", 0, errors, value::time_ns);
+        let max_wait_ns = flow.or("hold", 0, errors, value::time_ns);
         match draft.plan.groups.iter().find(|known| known.name == group) {
             None => {
-                draft.group(&group, hold_ns);
+                draft.group(&group, max_wait_ns);
             }
-            Some(known) if known.wait_ns_max != hold_ns => {
+            Some(known) if known.wait_ns_max != max_wait_ns => {
                 let message =
                     "flows of one group must have the same `hold`: change it or the group";
                 flow.fail("hold", message, errors);
@@ -223,25 +223,25 @@ fn read_flow(
 ) -> Option<()> {
     let traffic = source::read(flow, &FLOW_KEYS, inputs, errors);
     let group = flow.or("group", name.to_owned(), errors, value::name);
-    let hold_ns = flow.or("hold", 0, errors, value::time_ns);
+    let max_wait_ns = flow.or("hold", 0, errors, value::time_ns);
     let mut number = |key: &str, default: u64| {
         flow.or(key, default, errors, |v| value::whole(v, 0..=u64::from(u32::MAX)))
     };
-    // Unless something is said, no two flows have their service or their hosts in common.
+    // By default, no two flows have their service or their hosts in common.
     let own = OWN + draft.plan.flows.len() as u64;
     let (edge, service, hosts) = (number("edge", 0), number("service", own), number("hosts", own));
     let stops = stops(flow, draft, errors)?;
     let traffic = traffic?;
-    let route = way(flow, &stops, draft, "", errors)?;
+    let route = find_path(flow, &stops, draft, "", errors)?;
     let back = match traffic {
         Traffic::Tcp(..) => {
             let backwards: Vec<usize> = stops.iter().rev().copied().collect();
-            way(flow, &backwards, draft, " for the acknowledgements", errors)?
+            find_path(flow, &backwards, draft, " for the acknowledgements", errors)?
         }
         _ => Vec::new(),
     };
     let group = draft.plan.groups.iter().position(|known| known.name == group)?;
-    draft.flow(Flow { group, route, back, hold_ns, edge, service, hosts, traffic });
+    draft.flow(Flow { group, route, back, max_wait_ns, edge, service, hosts, traffic });
     Some(())
 }
 
@@ -256,13 +256,13 @@ fn stops(flow: &Section<'_>, draft: &mut Draft, errors: &mut Errors) -> Option<V
     }
     stops.push(node(flow, "to", true, draft, errors)?);
     if stops.windows(2).any(|pair| pair[0] == pair[1]) {
-        flow.fail("to", "the way must lead to another node than the one it comes from", errors);
+        flow.fail("to", "the path must end at another node than the one where it begins", errors);
         return None;
     }
     Some(stops)
 }
 
-fn way(
+fn find_path(
     flow: &Section<'_>,
     stops: &[usize],
     draft: &Draft,
@@ -274,7 +274,8 @@ fn way(
         let Some(links) = shortest(&draft.plan, pair[0], pair[1]) else {
             let nodes = &draft.plan.nodes;
             let message = format!(
-                "no way leads from \"{}\" to \"{}\"{what_for}: add a link (or duplex = true to one)",
+                "no path leads from \"{}\" to \"{}\"{what_for}: add a link (or duplex = true to \
+                 one)",
                 nodes[pair[0]], nodes[pair[1]]
             );
             flow.fail("to", message, errors);
@@ -285,7 +286,7 @@ fn way(
     Some(route)
 }
 
-/// The links of the way with the fewest of them; of several the one whose links come first.
+/// Returns the path with the fewest links; of several the one whose links come first.
 fn shortest(plan: &Plan, from: usize, to: usize) -> Option<Vec<usize>> {
     let mut reached_by: Vec<Option<usize>> = vec![None; plan.nodes.len()];
     let mut open = VecDeque::from([from]);

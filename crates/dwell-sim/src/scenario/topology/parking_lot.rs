@@ -6,10 +6,10 @@
 //!            X1   X2 └► (X1's traffic leaves)
 //! ```
 //!
-//! The target's flow goes from S to D. Each cross source Xi joins it for one congested link, Ri
-//! to R(i+1), where the scheme is at work. The other links never queue for long. Rn opens what
-//! was compressed. Ports are called `r1`, `r2`, … after the relay that they belong to; groups are
-//! `target` and `cross`.
+//! The target's flow goes from S to D. Each cross source Xi joins it for one congested link, Ri to
+//! R(i+1), where the scheme is at work. The other links never queue for long. Rn decompresses.
+//! Ports are called `r1`, `r2`, … after the relay that they belong to; groups are `target` and
+//! `cross`.
 
 use crate::plan::{Flow, Plan, Queue, RandomSource, Traffic};
 use crate::scenario::error::Errors;
@@ -55,7 +55,7 @@ fn sources(
     };
     let (target, cross) = (target?, cross?);
     if [&target, &cross].iter().any(|traffic| matches!(traffic, Traffic::Tcp(..))) {
-        let message = "this topology has no way back for acknowledgements: use \"dumbbell\" or \
+        let message = "this topology has no path back for acknowledgements: use \"dumbbell\" or \
                        \"graph\" for \"tcp\"";
         section.fail("kind", message, errors);
         return None;
@@ -106,7 +106,7 @@ fn flow(group: usize, route: Vec<usize>, traffic: &Traffic, stream: u64) -> Flow
         group,
         route,
         back: Vec::new(),
-        hold_ns: 0,
+        max_wait_ns: 0,
         edge: 0,
         service: stream,
         hosts: stream,

@@ -18,13 +18,13 @@ const KEYS: [&str; 5] = ["kind", "rate", "delay", "packets_per_second", "buffer_
 const TRAFFIC_KEYS: [&str; 4] = ["kind", "load", "steps", "class"];
 const CLASS_KEYS: [&str; 3] = ["packet_bytes", "hold", "share"];
 
-/// A load of ten times what the link carries is more than anything shows.
+/// The largest load: a load of ten times the link's capacity is more than anything shows.
 const LOAD_MAX: f64 = 10.0;
 
 struct Class<'t> {
     name: &'t str,
     packet_bytes: u32,
-    hold_ns: u64,
+    max_wait_ns: u64,
     share: f64,
 }
 
@@ -72,9 +72,9 @@ fn classes<'t>(traffic: &Section<'t>, errors: &mut Errors) -> Option<Vec<Class<'
             class.fail_whole(message, errors);
         }
         let packet_bytes = class.need("packet_bytes", "40", errors, value::packet_bytes);
-        let hold_ns = class.need("hold", "\"50us\"", errors, value::some_time_ns);
+        let max_wait_ns = class.need("hold", "\"50us\"", errors, value::some_time_ns);
         let share = class.or("share", 1.0, errors, |v| value::number(v, 0.0..=1e9));
-        out.push(Class { name, packet_bytes: packet_bytes?, hold_ns: hold_ns?, share });
+        out.push(Class { name, packet_bytes: packet_bytes?, max_wait_ns: max_wait_ns?, share });
     }
     if out.iter().map(|class| class.share).sum::<f64>() > 0.0 {
         return Some(out);
@@ -94,7 +94,7 @@ fn build(
     let mut draft = Draft::default();
     let ends = (draft.node("edge".to_owned()), draft.node("core".to_owned()));
     for class in classes {
-        draft.group(class.name, class.hold_ns);
+        draft.group(class.name, class.max_wait_ns);
     }
     let port = PortDraft { packets, unit_ns: Some(0), resend_after_ns: None };
     let queue = draft.port(parts, wire, port, errors)?;
@@ -107,7 +107,7 @@ fn build(
             group,
             route: vec![edge],
             back: Vec::new(),
-            hold_ns: class.hold_ns,
+            max_wait_ns: class.max_wait_ns,
             edge: 0,
             service: group as u64,
             hosts: group as u64,

@@ -10,20 +10,20 @@ fn ack(cumulative: u64, blocks: &[(u64, u64)]) -> Ack {
     ack
 }
 
-/// What is sent at `now_ns`; packets that were sent before have a minus.
+/// Returns the packets sent at `now_ns`; retransmissions have a minus.
 fn sent(sender: &mut Sack1, now_ns: u64) -> Vec<i64> {
     std::iter::from_fn(|| sender.next_segment(now_ns))
-        .map(|(seq, again)| if again { -(seq as i64) } else { seq as i64 })
+        .map(|(seq, resent)| if resent { -(seq as i64) } else { seq as i64 })
         .collect()
 }
 
-/// What is sent in answer.
+/// Returns the packets sent in answer.
 fn answer(sender: &mut Sack1, now_ns: u64, cumulative: u64, blocks: &[(u64, u64)]) -> Vec<i64> {
     sender.on_ack(now_ns, &ack(cumulative, blocks));
     sent(sender, now_ns)
 }
 
-/// A sender whose packets 3 to 10 are on the way, with a window of 8.
+/// A sender whose packets 3 to 10 are in flight, with a window of 8.
 fn with_window_of_8() -> Sack1 {
     let config = TcpConfig { initial_threshold: Some(8), ..TcpConfig::sack1() };
     let mut sender = Sack1::new(&config);
@@ -129,7 +129,7 @@ fn timeouts_go_back_and_back_off() {
 }
 
 #[test]
-fn a_lost_syn_comes_again_after_three_seconds_and_the_data_begin_with_one_packet() {
+fn a_lost_syn_is_retransmitted_after_three_seconds_and_the_data_begin_with_one_packet() {
     let mut sender = Sack1::new(&TcpConfig::sack1());
     sender.start();
     assert_eq!(sent(&mut sender, 0), [0]);

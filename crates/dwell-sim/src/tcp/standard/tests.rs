@@ -5,11 +5,12 @@ const MS: u64 = 1_000_000;
 
 fn sent(sender: &mut Standard, now_ns: u64) -> Vec<i64> {
     std::iter::from_fn(|| sender.next_segment(now_ns))
-        .map(|(seq, again)| if again { -(seq as i64) } else { seq as i64 })
+        .map(|(seq, resent)| if resent { -(seq as i64) } else { seq as i64 })
         .collect()
 }
 
-/// What is sent in answer to an acknowledgement of all before `cumulative`, and of `blocks`.
+/// Returns the packets sent in answer to an acknowledgement of all before `cumulative`, and of
+/// `blocks`.
 fn answer(sender: &mut Standard, now_ns: u64, cumulative: u64, blocks: &[(u64, u64)]) -> Vec<i64> {
     let mut ack = Ack::new(cumulative, now_ns - 100 * MS, 40);
     blocks.iter().for_each(|&(start, end)| ack.push(SackBlock { start, end }));
@@ -17,7 +18,7 @@ fn answer(sender: &mut Standard, now_ns: u64, cumulative: u64, blocks: &[(u64, u
     sent(sender, now_ns)
 }
 
-/// A sender whose packets 1 to 10 are on the way.
+/// A sender whose packets 1 to 10 are in flight.
 fn with_window_of_10() -> Standard {
     let mut sender = Standard::new(&TcpConfig::new_reno());
     sender.start();
@@ -33,17 +34,17 @@ fn duplicates_let_new_packets_go_and_three_repair() {
     assert_eq!(answer(&mut sender, 201 * MS, 1, &[(2, 4)]), [12]);
     assert_eq!(answer(&mut sender, 202 * MS, 1, &[(2, 5)]), [-1]);
     assert_eq!((sender.window(), sender.threshold()), (5.0, 5.0));
-    // 12 are out, three have arrived, one was lost and sent again.
+    // 12 are out, three have arrived, one was lost and retransmitted.
     assert_eq!(sender.pipe(), 9);
 }
 
 #[test]
-fn one_acknowledgement_can_tell_of_all_the_losses() {
+fn one_acknowledgement_can_report_all_the_losses() {
     let mut sender = with_window_of_10();
     // 1, 3 and 5 are lost; 8, 9 and 10 show it.
     assert_eq!(answer(&mut sender, 200 * MS, 1, &[(6, 11), (4, 5), (2, 3)]), [-1, -3, -5, 11, 12]);
     assert_eq!(sender.pipe(), 5);
-    // The pipe's packets are the three that were sent again and the two new ones.
+    // The pipe's packets are the three retransmissions and the two new ones.
     assert_eq!(answer(&mut sender, 300 * MS, 3, &[(4, 5), (6, 11)]), [13]);
     assert_eq!(answer(&mut sender, 301 * MS, 11, &[]), [14, 15]);
     assert!(!sender.recovering());
@@ -59,7 +60,7 @@ fn packets_out_of_order_by_two_are_not_lost() {
 }
 
 #[test]
-fn after_a_timeout_what_was_reported_is_not_sent_again() {
+fn after_a_timeout_what_was_reported_is_not_retransmitted() {
     let mut sender = with_window_of_10();
     answer(&mut sender, 200 * MS, 1, &[(2, 3)]);
     sender.on_timeout(2_000 * MS);

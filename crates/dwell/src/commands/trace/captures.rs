@@ -9,7 +9,7 @@ use anyhow::bail;
 use dwell_report::human;
 use dwell_trace::Capture;
 use dwell_trace::replay::input::Input;
-use dwell_trace::replay::merge::{Fault, Merge, OVERLAPPING_MAX, Part, PartSource, Step};
+use dwell_trace::replay::merge::{Fault, Merge, MergeStep, OVERLAPPING_MAX, Part, PartSource};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::input::Source;
@@ -68,12 +68,12 @@ impl Captures {
     pub(super) fn each(&mut self, mut take: impl FnMut(Input<'_>)) {
         while !self.stop.load(Ordering::Relaxed) {
             match self.merge.step() {
-                Step::Packet(input) => {
+                MergeStep::Packet(input) => {
                     take(input);
                     self.progress.step();
                 }
-                Step::Skipped => self.progress.look(),
-                Step::End => {
+                MergeStep::Skipped => self.progress.look(),
+                MergeStep::End => {
                     self.is_complete = true;
                     return;
                 }

@@ -10,7 +10,7 @@ use dwell_base::time::SECOND_NS;
 use dwell_trace::Capture;
 use dwell_trace::replay::cut::cut;
 use dwell_trace::replay::input::Input;
-use dwell_trace::replay::merge::{Merge, Step};
+use dwell_trace::replay::merge::{Merge, MergeStep};
 use dwell_wire::PacketInfo;
 use dwell_wire::checksum::{checksum, transport_checksum};
 
@@ -56,9 +56,9 @@ impl Scene {
             scene.last_ns = None;
             loop {
                 match merge.step() {
-                    Step::Packet(input) => scene.add(input)?,
-                    Step::Skipped => {}
-                    Step::End => break,
+                    MergeStep::Packet(input) => scene.add(input)?,
+                    MergeStep::Skipped => {}
+                    MergeStep::End => break,
                 }
             }
         }

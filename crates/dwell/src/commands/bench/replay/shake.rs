@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use dwell_base::Rng;
 use dwell_base::time::MICRO_NS;
 use dwell_trace::Capture;
-use dwell_trace::replay::merge::{Merge, Step};
+use dwell_trace::replay::merge::{Merge, MergeStep};
 
 /// How far a packet is moved, at the most.
 const MOVED_NS_MAX: u64 = 200 * MICRO_NS;
@@ -36,9 +36,9 @@ pub(super) fn shake(from: &Path, to: &Path, seed: u64) -> anyhow::Result<()> {
     let mut last_ns = 0;
     loop {
         let input = match merge.step() {
-            Step::Packet(input) => input,
-            Step::Skipped => continue,
-            Step::End => break,
+            MergeStep::Packet(input) => input,
+            MergeStep::Skipped => continue,
+            MergeStep::End => break,
         };
         let moved_ns = rng.below(2 * MOVED_NS_MAX + 1);
         last_ns =
@@ -62,9 +62,11 @@ mod tests {
         let mut packets = Vec::new();
         loop {
             match merge.step() {
-                Step::Packet(input) => packets.push((input.at_ns.unwrap(), input.packet.to_vec())),
-                Step::Skipped => {}
-                Step::End => return packets,
+                MergeStep::Packet(input) => {
+                    packets.push((input.at_ns.unwrap(), input.packet.to_vec()))
+                }
+                MergeStep::Skipped => {}
+                MergeStep::End => return packets,
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Networks of one's own: ways that part, meet themselves, or lead over many links and ports.
+//! Networks of one's own: paths that part, meet themselves, or lead over many links and ports.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -43,12 +43,12 @@ fn packets_that_part_before_anyone_opens_units_are_not_compressed_together() {
     text += &cbr("z", "z", "6.9mbit");
     let m = metrics(&text);
     assert!(m["compressions"] > 100.0);
-    assert!(m["x.delay_max_s"] < 0.1, "went the other's way: {}", m["x.delay_max_s"]);
+    assert!(m["x.delay_max_s"] < 0.1, "took the other's path: {}", m["x.delay_max_s"]);
     assert!(m["z.delay_min_s"] > 0.5);
 }
 
 #[test]
-fn a_way_may_end_where_another_goes_on() {
+fn a_path_may_end_where_another_goes_on() {
     let mut text = BLOCKS.to_owned();
     text += &link("sa", "s", "r", "rate = \"100mbit\"");
     text += &link("port", "r", "c", PORT);
@@ -73,7 +73,7 @@ fn units_come_back_from_whatever_queue_they_are_lost_in() {
         text += &cbr("f", "y", "12mbit");
         let m = metrics(&text);
         assert!(m["in.returned"] > 100.0, "{queue}: {}", m["in.returned"]);
-        // What comes back has not been compressed once more.
+        // Units that come back have not been compressed once more.
         assert!(m["in.compressed_share"] <= 1.0, "{queue}: {}", m["in.compressed_share"]);
     }
 }

@@ -1,14 +1,15 @@
-//! What traffic is made of, as far as it decides whether compressing can bring anything: encrypted,
+//! Sorts packets by content class, which decides whether compressing can gain anything: encrypted,
 //! compressed before, or neither.
 //!
-//! The port says what a packet should be, its first bytes what it begins with, and how evenly
-//! its bytes are spread what it is. A [`Sorter`] remembers which flows began with a handshake of a
-//! protocol that encrypts, whatever their ports. It is the one rule for what is encrypted: analyses
-//! and replays ask it about the same packets in the same order. Evenness is measured by coincidence (W. F. Friedman, "The
-//! Index of Coincidence", 1922): of all pairs of bytes, the share of equal ones, times 256. It is
-//! 1 on average for random bytes whatever the length of the packet, where an entropy would be
-//! too low by an amount that depends on it; with [`EVEN_BYTES_MIN`] bytes it has a standard
-//! deviation of 0.18, English text has about 17, and JPEG, gzip and ciphers 1.0 to 1.1.
+//! The port says what a packet should be, its first bytes show the protocol, and the evenness of
+//! its bytes shows whether they can be compressed. A [`Sorter`] remembers which flows began with a
+//! handshake of a protocol that encrypts, whatever their ports. It is the one rule for encrypted
+//! packets: analyses and replays call it with the same packets in the same order. Evenness is
+//! measured by coincidence (W. F. Friedman, "The Index of Coincidence", 1922): of all pairs of
+//! bytes, the share of equal ones, times 256. It is 1 on average for random bytes whatever the
+//! length of the packet, where an entropy would be too low by an amount that depends on it; with
+//! [`EVEN_BYTES_MIN`] bytes it has a standard deviation of 0.18, English text has about 17, and
+//! JPEG, gzip and ciphers 1.0 to 1.1.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,10 +22,11 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ESP: u8 = 50;
 
-/// Payloads of fewer bytes are not judged by their evenness.
+/// The shortest payloads that are classified by their evenness.
 pub const EVEN_BYTES_MIN: usize = 128;
-/// A payload below this coincidence is even: nearly three standard deviations above random for
-/// the shortest that are judged, ten for a full packet, and far below everything that compresses.
+/// The coincidence below which a payload is even: nearly three standard deviations above random for
+/// the shortest that are classified, ten for a full packet, and far below everything that
+/// compresses.
 pub const EVEN_MAX: f64 = 1.5;
 
 /// Ports over which TLS runs on TCP: HTTPS and its alternative, mail, LDAP, DNS, MQTT, SIP,
@@ -36,10 +38,10 @@ const SSH_PORT: u16 = 22;
 /// IPsec's key exchange and its ESP in UDP, OpenVPN, WireGuard.
 const VPN_PORTS: [u16; 4] = [500, 4500, 1194, 51820];
 
-/// What a packet is, as far as compressing is concerned.
+/// The content of a packet, by its value for compressing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Nature {
+pub enum ContentClass {
     /// TLS over TCP.
     Tls,
     /// QUIC.
@@ -48,20 +50,19 @@ pub enum Nature {
     Ssh,
     /// A tunnel that encrypts.
     Vpn,
-    /// Not known to be encrypted, but as even as if it were: compressed, or encrypted all the
-    /// same.
+    /// Not known to be encrypted, but equally even: compressed, or encrypted after all.
     Even,
-    /// What sessions that encrypt say in the clear: handshakes, certificates.
+    /// The part of an encrypted session that is in the clear: handshakes, certificates.
     Handshake,
-    /// Headers, and next to nothing behind them.
+    /// Headers, and hardly any payload.
     Bare,
-    /// The rest: what can be compressed.
+    /// Everything else: compressible.
     Open,
-    /// The capture lacks its end, and nothing else tells.
+    /// The capture lacks its end, and nothing else shows its content.
     Unseen,
 }
 
-impl Nature {
+impl ContentClass {
     /// All of them, in the order in which tables show them.
     pub const ALL: [Self; 9] = [
         Self::Tls,
@@ -75,7 +76,7 @@ impl Nature {
         Self::Unseen,
     ];
 
-    /// In words, for sentences and tables.
+    /// Returns its name in words, for sentences and tables.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Tls => "TLS",
@@ -90,18 +91,18 @@ impl Nature {
         }
     }
 
-    /// True if no codec can do anything about its payload.
+    /// Returns true if no codec can compress its payload.
     pub const fn is_closed(self) -> bool {
         matches!(self, Self::Tls | Self::Quic | Self::Ssh | Self::Vpn | Self::Even)
     }
 
-    /// True if it is of a session that encrypts.
+    /// Returns true if it is of a session that encrypts.
     pub const fn is_session(self) -> bool {
         matches!(self, Self::Tls | Self::Quic | Self::Ssh | Self::Vpn | Self::Handshake)
     }
 
-    /// What a packet is. `is_cut`: the capture has only its beginning; `of_flow`: what its flow
-    /// began with.
+    /// Returns the content class of a packet. `is_cut`: the capture has only its beginning;
+    /// `of_flow`: the class by the beginning of its flow.
     fn of(packet: &[u8], info: &PacketInfo, is_cut: bool, of_flow: Option<Self>) -> Self {
         let payload = payload(packet, info);
         if info.protocol == ESP {
@@ -113,10 +114,10 @@ impl Nature {
         let even =
             (payload.len() >= EVEN_BYTES_MIN && !is_cut).then(|| coincidence(payload) < EVEN_MAX);
         let of_port = || {
-            nature_of_port(info.protocol, info.src_port)
-                .or_else(|| nature_of_port(info.protocol, info.dst_port))
+            class_of_port(info.protocol, info.src_port)
+                .or_else(|| class_of_port(info.protocol, info.dst_port))
         };
-        let begun = beginning(payload, info).map(|(nature, _)| nature).or(of_flow);
+        let begun = beginning(payload, info).map(|(content, _)| content).or(of_flow);
         if let Some(named) = begun.or_else(of_port) {
             return match even {
                 Some(false) if begun.is_none() && is_text(payload) => Self::Open,
@@ -132,7 +133,7 @@ impl Nature {
     }
 }
 
-/// What was captured of a packet's payload.
+/// Returns the captured part of a packet's payload.
 fn payload<'p>(packet: &'p [u8], info: &PacketInfo) -> &'p [u8] {
     let end = info.total_len.min(packet.len());
     packet.get(usize::from(info.header_len)..end).unwrap_or_default()
@@ -141,53 +142,54 @@ fn payload<'p>(packet: &'p [u8], info: &PacketInfo) -> &'p [u8] {
 /// Payloads of fewer bytes count as none: keystrokes, keep-alives.
 const BARE_BYTES_MAX: usize = 8;
 
-/// What a payload begins with, and whether that is the beginning of a session.
-fn beginning(payload: &[u8], info: &PacketInfo) -> Option<(Nature, bool)> {
+/// Returns the class by the beginning of a payload, and true if a session begins with it.
+fn beginning(payload: &[u8], info: &PacketInfo) -> Option<(ContentClass, bool)> {
     match info.protocol {
         TCP if begins_tls(payload) => {
             // A handshake's record with a hello of a client or a server.
-            Some((Nature::Tls, payload[0] == 22 && matches!(payload.get(5), Some(1 | 2))))
+            Some((ContentClass::Tls, payload[0] == 22 && matches!(payload.get(5), Some(1 | 2))))
         }
-        TCP if payload.starts_with(b"SSH-") => Some((Nature::Ssh, true)),
-        UDP if begins_wireguard(payload) => Some((Nature::Vpn, payload[0] < 3)),
-        UDP if begins_quic(payload) => Some((Nature::Quic, true)),
+        TCP if payload.starts_with(b"SSH-") => Some((ContentClass::Ssh, true)),
+        UDP if begins_wireguard(payload) => Some((ContentClass::Vpn, payload[0] < 3)),
+        UDP if begins_quic(payload) => Some((ContentClass::Quic, true)),
         _ => None,
     }
 }
 
-/// Whether nearly all of a payload is text, as plain HTTP on the port of HTTPS.
+/// Returns true if nearly all of a payload is text, as plain HTTP on the port of HTTPS.
 fn is_text(payload: &[u8]) -> bool {
     let is_text = |byte: &&u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n');
     payload.iter().filter(is_text).count() * 20 >= payload.len() * 19
 }
 
-/// Most flows that are remembered for what they began with.
+/// The most flows whose beginning is remembered.
 const FLOWS_MAX: usize = 1 << 18;
 
-/// Says what packets are, and remembers what flows began with.
+/// Assigns content classes to packets, and remembers the beginnings of flows.
 #[derive(Clone, Debug, Default)]
 pub struct Sorter {
-    flows: HashMap<u64, Nature>,
+    flows: HashMap<u64, ContentClass>,
 }
 
 impl Sorter {
-    /// What the next packet is. `is_cut`: the capture has only its beginning, which `packet` is.
-    pub fn sort(&mut self, packet: &[u8], info: &PacketInfo, is_cut: bool) -> Nature {
+    /// Returns the class of the next packet. `is_cut`: the capture has only its beginning, which
+    /// `packet` is.
+    pub fn sort(&mut self, packet: &[u8], info: &PacketInfo, is_cut: bool) -> ContentClass {
         let payload = payload(packet, info);
         if info.src_port == 0 || payload.len() < BARE_BYTES_MAX {
-            return Nature::of(packet, info, is_cut, None);
+            return ContentClass::of(packet, info, is_cut, None);
         }
         let key = flow_key(info);
-        if let Some((nature, true)) = beginning(payload, info)
+        if let Some((content, true)) = beginning(payload, info)
             && (self.flows.len() < FLOWS_MAX || self.flows.contains_key(&key))
         {
-            self.flows.insert(key, nature);
+            self.flows.insert(key, content);
         }
-        Nature::of(packet, info, is_cut, self.flows.get(&key).copied())
+        ContentClass::of(packet, info, is_cut, self.flows.get(&key).copied())
     }
 }
 
-/// The same for both directions of a flow.
+/// Returns the same key for both directions of a flow.
 fn flow_key(info: &PacketInfo) -> u64 {
     let end = |address: IpAddr, port: u16| {
         let bits = match address {
@@ -208,14 +210,14 @@ fn mix(mut bits: u64) -> u64 {
     bits ^ bits >> 33
 }
 
-/// What runs over this port of this protocol, if that is closed to codecs by its name.
-fn nature_of_port(protocol: u8, port: u16) -> Option<Nature> {
+/// Returns the class of the service on this port of this protocol, if the service encrypts.
+fn class_of_port(protocol: u8, port: u16) -> Option<ContentClass> {
     match protocol {
-        ESP => Some(Nature::Vpn),
-        TCP if TLS_PORTS.contains(&port) => Some(Nature::Tls),
-        TCP if port == SSH_PORT => Some(Nature::Ssh),
-        TCP | UDP if VPN_PORTS.contains(&port) => Some(Nature::Vpn),
-        UDP if QUIC_PORTS.contains(&port) => Some(Nature::Quic),
+        ESP => Some(ContentClass::Vpn),
+        TCP if TLS_PORTS.contains(&port) => Some(ContentClass::Tls),
+        TCP if port == SSH_PORT => Some(ContentClass::Ssh),
+        TCP | UDP if VPN_PORTS.contains(&port) => Some(ContentClass::Vpn),
+        UDP if QUIC_PORTS.contains(&port) => Some(ContentClass::Quic),
         _ => None,
     }
 }
@@ -267,21 +269,21 @@ pub fn coincidence(bytes: &[u8]) -> f64 {
     }
 }
 
-/// What traffic is made of: packets and bytes by nature.
+/// The composition of traffic: packets and bytes by content class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Composition {
-    counts: [Count; Nature::ALL.len()],
+    counts: [Count; ContentClass::ALL.len()],
 }
 
 impl Composition {
-    /// Takes in a packet of this nature.
-    pub fn add(&mut self, nature: Nature, bytes: u64) {
-        let count = &mut self.counts[nature as usize];
+    /// Adds a packet of this class.
+    pub fn add(&mut self, content: ContentClass, bytes: u64) {
+        let count = &mut self.counts[content as usize];
         count.packets += 1;
         count.bytes = count.bytes.saturating_add(bytes);
     }
 
-    /// Takes in all that `other` has.
+    /// Adds all packets of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (own, other) in self.counts.iter_mut().zip(&other.counts) {
             own.packets = own.packets.saturating_add(other.packets);
@@ -289,31 +291,35 @@ impl Composition {
         }
     }
 
-    /// Packets and bytes of this nature.
-    pub fn of(&self, nature: Nature) -> Count {
-        self.counts[nature as usize]
+    /// Returns packets and bytes of this class.
+    pub fn of(&self, content: ContentClass) -> Count {
+        self.counts[content as usize]
     }
 
-    /// All packets and bytes.
+    /// Returns all packets and bytes.
     pub fn total(&self) -> Count {
         self.sum(|_| true)
     }
 
-    /// The share of bytes that no codec can do anything about, 0 to 1.
+    /// Returns the share of bytes that no codec can compress, 0 to 1.
     pub fn closed_share(&self) -> f64 {
-        self.share(self.sum(Nature::is_closed).bytes)
+        self.share(self.sum(ContentClass::is_closed).bytes)
     }
 
-    /// The share of sessions that encrypt in the bytes of packets that carry something, 0 to 1;
-    /// their handshakes among them.
+    /// Returns the share of sessions that encrypt, with their handshakes, in the bytes of packets
+    /// with a payload, 0 to 1.
     pub fn session_share(&self) -> f64 {
-        let carried = self.total().bytes.saturating_sub(self.of(Nature::Bare).bytes);
-        if carried == 0 { 0.0 } else { self.sum(Nature::is_session).bytes as f64 / carried as f64 }
+        let carried = self.total().bytes.saturating_sub(self.of(ContentClass::Bare).bytes);
+        if carried == 0 {
+            0.0
+        } else {
+            self.sum(ContentClass::is_session).bytes as f64 / carried as f64
+        }
     }
 
-    /// The share of bytes of this nature, 0 to 1.
-    pub fn share_of(&self, nature: Nature) -> f64 {
-        self.share(self.of(nature).bytes)
+    /// Returns the share of bytes of this class, 0 to 1.
+    pub fn share_of(&self, content: ContentClass) -> f64 {
+        self.share(self.of(content).bytes)
     }
 
     fn share(&self, bytes: u64) -> f64 {
@@ -323,9 +329,9 @@ impl Composition {
         }
     }
 
-    fn sum(&self, of: impl Fn(Nature) -> bool) -> Count {
-        let natures = Nature::ALL.into_iter().filter(|&nature| of(nature));
-        natures.map(|nature| self.of(nature)).fold(Count::default(), |sum, count| Count {
+    fn sum(&self, of: impl Fn(ContentClass) -> bool) -> Count {
+        let classes = ContentClass::ALL.into_iter().filter(|&content| of(content));
+        classes.map(|content| self.of(content)).fold(Count::default(), |sum, count| Count {
             packets: sum.packets.saturating_add(count.packets),
             bytes: sum.bytes.saturating_add(count.bytes),
         })
@@ -345,7 +351,7 @@ mod tests {
         bytes
     }
 
-    fn nature(packet: &[u8]) -> Nature {
+    fn content(packet: &[u8]) -> ContentClass {
         Sorter::default().sort(packet, &PacketInfo::parse(packet, 0).unwrap(), false)
     }
 
@@ -361,7 +367,7 @@ mod tests {
         let numbers: Vec<u8> = (0..700u16).flat_map(|n| (n * 3).to_be_bytes()).collect();
         for open in [text.as_bytes(), &numbers, &noise(700, 1).map_hex()] {
             assert!(coincidence(open) > EVEN_MAX * 1.5, "{}", coincidence(open));
-            assert_eq!(nature(&tcp_v4(80, 5000, 0, open)), Nature::Open);
+            assert_eq!(content(&tcp_v4(80, 5000, 0, open)), ContentClass::Open);
         }
     }
 
@@ -379,28 +385,28 @@ mod tests {
     fn ciphers_are_known_by_port_by_beginning_and_by_evenness() {
         let noise = noise(1200, 3);
         let begin = |head: &[u8]| [head, &noise].concat();
-        assert_eq!(nature(&tcp_v4(50_000, 443, 0, &noise)), Nature::Tls);
-        assert_eq!(nature(&tcp_v4(50_000, 9999, 0, &begin(&[23, 3, 3, 4, 0]))), Nature::Tls);
-        assert_eq!(nature(&udp_v4(443, 50_000, &noise)), Nature::Quic);
-        assert_eq!(nature(&udp_v4(7, 50_000, &begin(&[0xc3, 0, 0, 0, 1]))), Nature::Quic);
-        assert_eq!(nature(&tcp_v4(22, 50_000, 0, &noise[..48])), Nature::Ssh);
-        assert_eq!(nature(&udp_v4(4500, 50_000, &noise)), Nature::Vpn);
-        assert_eq!(nature(&udp_v4(7, 50_000, &begin(&[4, 0, 0, 0])[..1200])), Nature::Vpn);
-        assert_eq!(nature(&tcp_v4(80, 50_000, 0, &noise)), Nature::Even);
-        assert_eq!(nature(&tcp_v4(443, 50_000, 0, &[])), Nature::Bare);
+        assert_eq!(content(&tcp_v4(50_000, 443, 0, &noise)), ContentClass::Tls);
+        assert_eq!(content(&tcp_v4(50_000, 9999, 0, &begin(&[23, 3, 3, 4, 0]))), ContentClass::Tls);
+        assert_eq!(content(&udp_v4(443, 50_000, &noise)), ContentClass::Quic);
+        assert_eq!(content(&udp_v4(7, 50_000, &begin(&[0xc3, 0, 0, 0, 1]))), ContentClass::Quic);
+        assert_eq!(content(&tcp_v4(22, 50_000, 0, &noise[..48])), ContentClass::Ssh);
+        assert_eq!(content(&udp_v4(4500, 50_000, &noise)), ContentClass::Vpn);
+        assert_eq!(content(&udp_v4(7, 50_000, &begin(&[4, 0, 0, 0])[..1200])), ContentClass::Vpn);
+        assert_eq!(content(&tcp_v4(80, 50_000, 0, &noise)), ContentClass::Even);
+        assert_eq!(content(&tcp_v4(443, 50_000, 0, &[])), ContentClass::Bare);
     }
 
     #[test]
     fn plain_text_is_open_on_any_port() {
         let text = b"GET / HTTP/1.1\r\nHost: example.org\r\n".repeat(10);
-        assert_eq!(nature(&tcp_v4(50_000, 443, 0, &text)), Nature::Open);
+        assert_eq!(content(&tcp_v4(50_000, 443, 0, &text)), ContentClass::Open);
         let packet = tcp_v4(50_000, 80, 0, &text);
         let info = PacketInfo::parse(&packet, 0).unwrap();
-        assert_eq!(Sorter::default().sort(&packet, &info, true), Nature::Unseen);
+        assert_eq!(Sorter::default().sort(&packet, &info, true), ContentClass::Unseen);
     }
 
-    /// A flow is what it began with, in both directions and on any port; its certificates are not
-    /// encrypted, and no plain text either.
+    /// A flow has the class of its beginning, in both directions and on any port; its certificates
+    /// are not encrypted, and no plain text either.
     #[test]
     fn flows_are_what_they_began_with() {
         let mut sorter = Sorter::default();
@@ -408,24 +414,24 @@ mod tests {
             |packet: &[u8]| sorter.sort(packet, &PacketInfo::parse(packet, 0).unwrap(), false);
         let names = b"example.org, issued by nobody in particular; ".repeat(20);
         let hello = [&[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3][..], &names[..500]].concat();
-        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &noise(900, 1))), Nature::Even);
-        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &hello)), Nature::Handshake);
-        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &noise(900, 1))), Nature::Tls);
-        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &names)), Nature::Handshake);
-        assert_eq!(sort(&tcp_v4(50_001, 9999, 0, &names)), Nature::Open);
-        assert_eq!(sort(&tcp_v4(50_002, 443, 0, &noise(700, 2).map_hex())), Nature::Open);
+        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &noise(900, 1))), ContentClass::Even);
+        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &hello)), ContentClass::Handshake);
+        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &noise(900, 1))), ContentClass::Tls);
+        assert_eq!(sort(&tcp_v4(50_000, 9999, 0, &names)), ContentClass::Handshake);
+        assert_eq!(sort(&tcp_v4(50_001, 9999, 0, &names)), ContentClass::Open);
+        assert_eq!(sort(&tcp_v4(50_002, 443, 0, &noise(700, 2).map_hex())), ContentClass::Open);
     }
 
     #[test]
     fn handshakes_count_as_sessions_and_not_as_encrypted() {
         let mut composition = Composition::default();
-        for (nature, bytes) in [
-            (Nature::Tls, 500),
-            (Nature::Handshake, 400),
-            (Nature::Open, 100),
-            (Nature::Bare, 1000),
+        for (content, bytes) in [
+            (ContentClass::Tls, 500),
+            (ContentClass::Handshake, 400),
+            (ContentClass::Open, 100),
+            (ContentClass::Bare, 1000),
         ] {
-            composition.add(nature, bytes);
+            composition.add(content, bytes);
         }
         assert!((composition.session_share() - 0.9).abs() < 1e-9);
         assert!((composition.closed_share() - 0.25).abs() < 1e-9);
@@ -436,12 +442,12 @@ mod tests {
     fn shares_add_up() {
         let mut composition = Composition::default();
         for packet in [tcp_v4(1, 443, 0, &noise(960, 1)), tcp_v4(1, 80, 0, &[b'a'; 960])] {
-            composition.add(nature(&packet), packet.len() as u64);
+            composition.add(content(&packet), packet.len() as u64);
         }
         let mut twice = composition.clone();
         twice.merge(&composition);
         assert_eq!(twice.total().packets, 4);
         assert!((twice.closed_share() - 0.5).abs() < 1e-9);
-        assert!((twice.share_of(Nature::Open) - 0.5).abs() < 1e-9);
+        assert!((twice.share_of(ContentClass::Open) - 0.5).abs() < 1e-9);
     }
 }
