@@ -11,7 +11,7 @@ use dwell_wire::{
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
 
-/// The lines of the fenced blocks, by what follows the fence; comments and blanks removed.
+/// The lines of the fenced blocks, by the text after the fence; comments and blanks removed.
 fn blocks() -> BTreeMap<&'static str, Vec<Vec<&'static str>>> {
     let mut blocks = BTreeMap::new();
     let mut lines = DOCUMENT.lines();
