@@ -161,7 +161,7 @@ pub unsafe extern "C" fn dwell_sender_wrote(
     let now = Instant::from_ns(now_ns);
     // SAFETY: by the function's own condition.
     let Some(this) = (unsafe { sender.as_mut() }) else { return MISUSE };
-    // Otherwise something would be chosen that nobody has seen.
+    // Otherwise bytes would be chosen that nobody has seen.
     if len == 0 {
         return 0;
     }

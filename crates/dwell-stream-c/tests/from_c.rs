@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder with the shared library: where this test is, or one above.
+/// Returns the directory with the shared library: that of this test, or one above.
 fn library_folder() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors()
