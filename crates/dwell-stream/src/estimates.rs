@@ -1,4 +1,4 @@
-//! What each codec costs and gives on the stream's own data, as far as it is known.
+//! Estimates of each codec's cost and ratio on the stream's own data.
 
 use dwell_codec::{CodecId, CodecSpec};
 
@@ -6,29 +6,30 @@ use crate::bound::CodecPoint;
 use crate::compress::Compression;
 use crate::config::Config;
 
-/// How far a measurement moves an estimate.
+/// The weight of a measurement in an estimate.
 const GAIN: f64 = 0.3;
-/// How far a measured cost moves the estimate upwards, and how many times the estimate it counts as
-/// at most: a thread that was interrupted seems to be slow for a while, but codecs are not.
+/// The weight of a measured cost above the estimate, and the multiple of the estimate that it
+/// counts as at most: a thread that was interrupted seems to be slow for a while, but codecs are
+/// not.
 const GAIN_UP: f64 = 0.1;
 const OUTLIER: f64 = 3.0;
-/// How far it moves, on a logarithmic scale, the savings of the other codecs: what is harder for
-/// one is harder for all, more or less.
+/// The weight, on a logarithmic scale, of a measurement in the savings of the other codecs: data
+/// that are harder for one are more or less harder for all.
 const SHARED: f64 = 0.6;
 /// A saving is never taken to be less, so that it can rise again.
 const SAVING_MIN: f64 = 0.005;
 const SAVING_MAX: f64 = 0.995;
 
-/// What referring to earlier blocks costs, and leaves, beside compressing a block on its own; before it
-/// was measured.
+/// The cost and the ratio of referring to earlier blocks, relative to compressing a block on its
+/// own; before it was measured.
 const REFERRING_COST: f64 = 1.4;
 const REFERRING_RATIO: f64 = 0.92;
 
-/// With what a block is compressed.
+/// The codec with which a block is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) spec: CodecSpec,
-    /// It refers to earlier blocks, if there are any that it can refer to.
+    /// True if it refers to earlier blocks, if there are any that it can refer to.
     pub(crate) refers: bool,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Estimates {
     codecs: Vec<Estimate>,
 }
 
-/// What is thought of one codec.
+/// The estimate for one codec.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
     pub(crate) choice: Choice,
@@ -62,7 +63,7 @@ impl Estimate {
 }
 
 impl Estimate {
-    /// The same codec was measured without what this one refers to, or with it.
+    /// Follows a measurement of the same codec with the opposite use of references.
     fn follow(&mut self, sibling: &Self) {
         let (cost, ratio) = match self.choice.refers {
             true => (REFERRING_COST, REFERRING_RATIO),
@@ -74,7 +75,8 @@ impl Estimate {
 }
 
 impl Estimates {
-    /// Of the codecs of hull mixing, before anything was measured; the cheapest first.
+    /// Makes the estimates for the codecs of hull mixing, before anything was measured; the
+    /// cheapest first.
     pub(crate) fn new(config: &Config) -> Self {
         let specs = &config.codecs;
         let mut codecs: Vec<_> = specs.iter().map(|&spec| prior(spec)).collect();
@@ -100,13 +102,13 @@ impl Estimates {
         let here = &mut self.codecs[at];
         let (cost_before, saving_before) = (here.cost_ns, here.saving);
         let cost_gain = if first || cost_ns < here.cost_ns { gain } else { GAIN_UP };
-        // The first too: it may be the one that was interrupted, and a codec that is thought to be
-        // slow is hardly used, and so not measured again.
+        // Also the first: it may have been interrupted. A codec that is believed to be slow is
+        // hardly used, and so not measured again.
         here.cost_ns += cost_gain * (cost_ns.min(OUTLIER * here.cost_ns) - here.cost_ns);
         let saving = here.saving + gain * (1.0 - ratio - here.saving);
         here.saving = saving.clamp(SAVING_MIN, SAVING_MAX);
         let harder = (here.saving / saving_before).powf(SHARED);
-        // A machine that is slower than the one of the priors is so with all codecs.
+        // A machine that is slower than that of the priors is slower with all codecs.
         let slower = if first { here.cost_ns / cost_before } else { 1.0 };
         let measured = self.codecs[at];
         for (other, estimate) in self.codecs.iter_mut().enumerate() {
@@ -127,8 +129,8 @@ impl Estimates {
     }
 }
 
-/// What to think of a codec before it was used: blocks of 64 KiB of English text on a processor of
-/// 2023. Only the order and rough distances matter.
+/// Returns the estimate of a codec before it was used: for blocks of 64 KiB of English text on a
+/// processor of 2023. Only the order and rough distances matter.
 fn prior(spec: CodecSpec) -> Estimate {
     let table: &[(i32, f64, f64)] = match spec.id {
         CodecId::Lz4 => &[(1, 2.3, 0.40), (8, 1.5, 0.25), (64, 0.8, 0.08)],
@@ -150,7 +152,7 @@ fn prior(spec: CodecSpec) -> Estimate {
     Estimate { choice: Choice::alone(spec), cost_ns, saving, age: None }
 }
 
-/// The same if the block refers to those before it.
+/// Returns the same for blocks that refer to earlier ones.
 fn prior_of_referring(spec: CodecSpec) -> Estimate {
     let alone = prior(spec);
     let mut estimate = Estimate { choice: Choice { spec, refers: true }, ..alone };
@@ -158,7 +160,7 @@ fn prior_of_referring(spec: CodecSpec) -> Estimate {
     estimate
 }
 
-/// Between the two nearest levels of a table that is sorted by level.
+/// Interpolates between the two nearest levels of a table that is sorted by level.
 fn interpolate(table: &[(i32, f64, f64)], level: i32) -> (f64, f64) {
     let after = table.iter().position(|&(known, _, _)| known >= level).unwrap_or(table.len() - 1);
     let (b_level, b_cost, b_saving) = table[after];

@@ -1,24 +1,24 @@
-//! What a block looks like, before anything is tried.
+//! The content class of a block, before anything is tried.
 
-/// What is known of a block from a few of its bytes.
+/// The content class of a block, by a few of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Some bytes are more frequent than others: nearly everything that can be compressed.
+    /// Some bytes are more frequent than others: nearly all compressible data.
     Uneven,
-    /// All bytes are about as frequent: what is encrypted or compressed already. It may repeat
-    /// itself all the same.
+    /// All bytes are about as frequent: encrypted or compressed data. They may still contain
+    /// repetitions.
     Random,
 }
 
-/// The bytes that are looked at, in runs from everywhere in the block.
+/// The number of bytes in the sample, in runs from everywhere in the block.
 const SAMPLE_LEN: usize = 512;
 const RUN_LEN: usize = 16;
-/// Random bytes give so many pairs of equal ones in a sample, ...
+/// The number of pairs of equal bytes in a sample of random bytes, ...
 const PAIRS_OF_RANDOM: u32 = (SAMPLE_LEN * (SAMPLE_LEN - 1) / 2 / 256) as u32;
-/// ... give or take 22. From so many on, this is no chance (one time in ten million).
+/// ... plus or minus 22. From this number on, it is no chance (one time in ten million).
 const PAIRS_MIN: u32 = PAIRS_OF_RANDOM + 5 * 22;
 
-/// Looks at a block.
+/// Classifies a block.
 pub(crate) fn look(block: &[u8]) -> Look {
     if block.len() < SAMPLE_LEN {
         return Look::Uneven;

@@ -1,4 +1,4 @@
-//! Replays the corpora that the fuzzer's runs left under `fuzz/corpus`.
+//! Replays the corpora of earlier fuzzer runs under `fuzz/corpus`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
