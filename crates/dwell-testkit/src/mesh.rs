@@ -20,8 +20,8 @@ impl Mesh {
     /// Starts the relays with the program `dwell`, and waits until all have found their neighbours.
     ///
     /// A packet goes from relay to relay along the thin links; each has a session with its
-    /// neighbours, which are named `gateway1`, `gateway2`, ... `keys` of the settings are not
-    /// looked at: sealed links have a key each that both ends know.
+    /// neighbours, which are named `gateway1`, `gateway2`, ... The setting `keys` is ignored: each
+    /// sealed link has a key that both ends know.
     ///
     /// # Errors
     /// If one does not start, or does not find its neighbours within ten seconds.
@@ -54,7 +54,7 @@ impl Mesh {
         Ok(Self { relays, folder })
     }
 
-    /// The file with the key of a link's ends.
+    /// Returns the file with the key of a link's ends.
     pub fn key(&self, link: usize) -> PathBuf {
         psk(&self.folder, link)
     }
@@ -64,7 +64,7 @@ fn psk(folder: &Path, link: usize) -> PathBuf {
     folder.join(format!("link{link}.psk"))
 }
 
-/// The configuration of the relay on gateway `n`.
+/// Returns the configuration of the relay on gateway `n`.
 fn node(network: &Sites, n: usize, folder: &Path, settings: &RelaySettings) -> String {
     let RelaySettings { scheme, codec, offload, transit, extra, .. } = settings;
     let mut text = String::new();
@@ -105,7 +105,7 @@ fn node(network: &Sites, n: usize, folder: &Path, settings: &RelaySettings) -> S
     text
 }
 
-/// The address of a relay itself.
+/// Returns the address of a relay itself.
 fn address(n: usize) -> String {
     format!("10.77.0.{}", n + 1)
 }

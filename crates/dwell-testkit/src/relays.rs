@@ -1,4 +1,4 @@
-//! Two relays at the ends of a thin link: their configuration, their processes, their accounts.
+//! Two relays at the ends of a thin link: their configuration, their processes, their counters.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -17,12 +17,12 @@ use thiserror::Error;
 use crate::lab::topology::Pair;
 use crate::lab::{Host, Lab, LabError, Process};
 
-/// How fast the relays believe the link to be.
+/// The rate of the link in the relays' configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayRate {
-    /// To be found by back-pressure and from reports.
+    /// Measured by back-pressure and by reports.
     Auto,
-    /// To be found by back-pressure only.
+    /// Measured by back-pressure only.
     Local,
     /// Never busy.
     Unlimited,
@@ -31,7 +31,7 @@ pub enum RelayRate {
 }
 
 impl fmt::Display for RelayRate {
-    /// As a configuration has it.
+    /// Writes it as in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -42,22 +42,22 @@ impl fmt::Display for RelayRate {
     }
 }
 
-/// What the two relays have in common.
+/// The settings that the two relays have in common.
 #[derive(Clone, Debug)]
 pub struct RelaySettings {
     /// A preset.
     pub scheme: String,
-    /// As `dwell check` reads it: `lz4`, `zstd:1`.
+    /// The codec in the syntax of `dwell check`: `lz4`, `zstd:1`.
     pub codec: String,
     /// The link's rate.
     pub rate: RelayRate,
-    /// Sealed with a fresh key, or in the clear.
+    /// True if datagrams are sealed with a fresh key, false if they are in the clear.
     pub sealed: bool,
-    /// If sealed: with key pairs instead of a key that both have.
+    /// True if sealed sessions use key pairs instead of a pre-shared key.
     pub keyed: bool,
-    /// Whether relays between others carry on what came compressed.
+    /// True if relays between others forward compressed packets without decompression.
     pub transit: bool,
-    /// Whether the kernel may hand over uncut packets.
+    /// True if the kernel may hand over uncut packets.
     pub offload: bool,
     /// More lines for `[defaults]`.
     pub extra: String,
@@ -78,24 +78,24 @@ impl Default for RelaySettings {
     }
 }
 
-/// Why the relays don't run.
+/// The reason why the relays don't run.
 #[derive(Debug, Error)]
 pub enum RelayError {
-    /// The lab.
+    /// An error of the lab.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// A file or a socket.
+    /// An error of a file or a socket.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
     /// A relay ended, or never found its peer.
     #[error("{what}; its log says:\n{log}")]
     Relay {
-        /// What happened.
+        /// The failure.
         what: String,
         /// The end of its log.
         log: String,
@@ -124,7 +124,8 @@ pub struct Relays {
 }
 
 impl Relays {
-    /// Starts two relays with the program `dwell` and waits until each hears the other.
+    /// Starts two relays with the program `dwell` and waits until each receives datagrams from the
+    /// other.
     ///
     /// # Errors
     /// If one does not start, or they don't find each other within ten seconds.
@@ -168,7 +169,7 @@ impl Relays {
         self.egress.wait_for_peer(Duration::from_secs(10))
     }
 
-    /// Stops both as an operator would, and waits for them.
+    /// Stops both by SIGTERM, and waits for them.
     ///
     /// # Errors
     /// If one can't be waited for.
@@ -201,7 +202,7 @@ impl Relay {
         Ok(Self { name, dwell, host, process, status, log, config })
     }
 
-    /// Ends it without a word, as `kill -9` and a power failure do.
+    /// Ends it by SIGKILL, without a farewell to its peer, like a power failure.
     ///
     /// # Errors
     /// If it can't be signalled, or does not end.
@@ -213,8 +214,8 @@ impl Relay {
         }
     }
 
-    /// Starts it again, once it has ended, with the configuration as it is now. It logs to
-    /// `errors`, or else goes on with its log.
+    /// Starts it again, once it has ended, with its present configuration. It logs to `errors`, or
+    /// else appends to its log.
     ///
     /// # Errors
     /// If it can't be started.
@@ -228,27 +229,27 @@ impl Relay {
         Ok(())
     }
 
-    /// Where it runs.
+    /// Returns the host on which it runs.
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// Its process.
+    /// Returns its process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Its configuration file: change it, and send SIGHUP.
+    /// Returns its configuration file: change it, and send SIGHUP.
     pub fn config(&self) -> &Path {
         &self.config
     }
 
-    /// What it has logged.
+    /// Returns its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its state and accounts.
+    /// Returns its state and counters.
     ///
     /// # Errors
     /// If it does not answer.
@@ -293,7 +294,7 @@ fn spawn(host: &Host, dwell: &Path, config: &Path, errors: Stdio) -> Result<Proc
     Process::spawn(&mut command)
 }
 
-/// What differs between the two ends.
+/// The differences between the two ends.
 struct Side<'a> {
     name: &'static str,
     host: &'a Host,
@@ -374,7 +375,7 @@ fn make_keys(dwell: &Path, file: &Path) -> io::Result<String> {
     run(Command::new(dwell).arg("pubkey").arg(file))
 }
 
-/// A key of the lab's own: random enough for two namespaces on one machine.
+/// Writes a key of the lab's own: random enough for two namespaces on one machine.
 pub(crate) fn write_secret(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt;

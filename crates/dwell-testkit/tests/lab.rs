@@ -21,7 +21,7 @@ enum Check {
     Outside(Outside),
 }
 
-/// A check that takes longer hangs.
+/// The time after which a check counts as hanging.
 const TIME_MAX: Duration = Duration::from_secs(60);
 /// The exit codes of a check that runs in a process of its own.
 const FAILED: u8 = 1;
