@@ -1,7 +1,7 @@
-//! What papers say beside what we found.
+//! The numbers of papers beside ours.
 //!
-//! Every claim is shown with its deviation, as a difference and in percent, whatever it is;
-//! the verdict only sorts them.
+//! Every claim is shown with its deviation, as a difference and in percent, whatever it is; the
+//! agreement only sorts them.
 
 use std::fmt;
 
@@ -13,54 +13,54 @@ use crate::table::{Column, Table};
 /// A number of a paper, and ours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Claim {
-    /// Which paper: authors and year, in short.
+    /// The paper: authors and year, in short.
     pub paper: String,
-    /// Where in it: `Fig. 8`, `Table 3`, `5.2`.
+    /// The place in the paper: `Fig. 8`, `Table 3`, `5.2`.
     pub place: String,
-    /// What the number is, and of what.
+    /// The quantity, and its subject.
     pub quantity: String,
     /// Its unit; may be empty.
     pub unit: String,
-    /// What the paper says.
+    /// The paper's value.
     pub paper_value: PaperValue,
-    /// What we found, in the same unit.
+    /// Our value, in the same unit.
     pub ours: f64,
     /// The lower end of ours: of the 95 % interval, or the least of the runs.
     pub low: Option<f64>,
     /// The upper end of ours.
     pub high: Option<f64>,
     /// The ends are the least and the largest of the runs, which is no confidence interval: they
-    /// are shown, but the verdict does not use them.
+    /// are shown, but the agreement does not use them.
     pub ends_are_of_runs: bool,
-    /// What an independent program found, in the same unit.
+    /// The value of an independent program, in the same unit.
     pub reference: Option<f64>,
-    /// Why they differ, or what to know.
+    /// The reason why they differ, or another remark.
     pub comment: String,
 }
 
-/// What a paper says.
+/// A value as a paper states it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PaperValue {
     /// A number.
     Number(f64),
-    /// From the first to the second: what can be read from a figure, or "2 to 3 %".
+    /// A range: what can be read from a figure, or "2 to 3 %".
     Range(f64, f64),
     /// Words that are no number, such as "almost none".
     Text(String),
 }
 
-/// How far ours is from the paper's.
+/// The deviation of our value from the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Deviation {
     /// Ours less the paper's, in the unit of the claim. From a range, the distance to its
     /// nearer end; 0 in it.
     pub absolute: f64,
-    /// The same as a share of the paper's value; none of zero.
+    /// The same as a share of the paper's value; none if that is zero.
     pub relative: Option<f64>,
 }
 
-/// Where ours lies.
+/// The agreement of our value with the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -70,31 +70,31 @@ pub enum Verdict {
     Near,
     /// Neither.
     Off,
-    /// The paper's value is within our interval, but that is so wide, or ours so far off, that
-    /// nearly anything would be.
+    /// The paper's value is within our interval, but the interval is so wide, or our value so far
+    /// off, that nearly any value would be within it.
     Uncertain,
     /// There are no two numbers to compare.
     Incomparable,
 }
 
-/// A claim with what follows from it: the record for programs.
+/// A claim with its deviation and agreement: the record for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged<'a> {
     /// The claim.
     #[serde(flatten)]
     pub claim: &'a Claim,
-    /// How far ours is off; none if there are no two numbers.
+    /// Our deviation; none if there are no two numbers.
     pub deviation: Option<Deviation>,
-    /// Where ours lies.
+    /// The agreement.
     pub verdict: Verdict,
 }
 
-/// A deviation up to this share of the paper's value is [`Verdict::Near`].
+/// A deviation up to this share of the paper's value is [`Agreement::Near`].
 pub const NEAR: f64 = 0.05;
-/// Where the deviation, or half our interval, is more than this share of the paper's value,
-/// lying within the interval is only [`Verdict::Uncertain`].
+/// If the deviation, or half our interval, is more than this share of the paper's value, a value
+/// within the interval is only [`Agreement::Uncertain`].
 pub const UNCERTAIN: f64 = 0.5;
-/// What stands for a number that is not there.
+/// The text for a number that is missing.
 const NOT_RUN: &str = "not run";
 
 impl Default for PaperValue {
@@ -104,7 +104,7 @@ impl Default for PaperValue {
 }
 
 impl Claim {
-    /// How far ours is from the paper's; none if there are no two numbers.
+    /// Returns our deviation from the paper's value; none if there are no two numbers.
     pub fn deviation(&self) -> Option<Deviation> {
         let (low, high) = self.paper_value.ends()?;
         let nearest = self.ours.clamp(low, high);
@@ -119,7 +119,7 @@ impl Claim {
         Some(Deviation { absolute, relative })
     }
 
-    /// Where ours lies.
+    /// Assesses the agreement.
     pub fn verdict(&self) -> Verdict {
         let (Some((low, high)), Some(deviation)) = (self.paper_value.ends(), self.deviation())
         else {
@@ -138,21 +138,21 @@ impl Claim {
         }
     }
 
-    /// The ends of ours, if they are those of a confidence interval.
+    /// Returns the ends of our interval, if it is a confidence interval.
     fn interval(&self) -> Option<(f64, f64)> {
         let has_ends = !self.ends_are_of_runs && (self.low.is_some() || self.high.is_some());
         has_ends.then(|| (self.low.unwrap_or(self.ours), self.high.unwrap_or(self.ours)))
     }
 
-    /// Whether ours tells too little about a paper's value from `low` to `high`. Of a range, its
-    /// larger end counts.
+    /// Returns true if our value says too little about a paper's value from `low` to `high`. Of a
+    /// range, the larger end counts.
     fn is_uncertain(&self, deviation: Deviation, low: f64, high: f64) -> bool {
         let Some((our_low, our_high)) = self.interval() else { return false };
         let share_max = UNCERTAIN * low.abs().max(high.abs());
         deviation.absolute.abs() > share_max || (our_high - our_low) / 2.0 > share_max
     }
 
-    /// With deviation and verdict, for JSON.
+    /// Adds deviation and agreement, for JSON.
     pub fn judged(&self) -> Judged<'_> {
         Judged { claim: self, deviation: self.deviation(), verdict: self.verdict() }
     }
@@ -185,7 +185,7 @@ impl Claim {
 }
 
 impl PaperValue {
-    /// The least and the most it says; none if that is no number.
+    /// Returns the least and the largest number that the value allows; none if it is text.
     fn ends(&self) -> Option<(f64, f64)> {
         let (a, b) = match *self {
             Self::Number(value) => (value, value),
@@ -230,7 +230,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A table with a row for each claim: paper, ours, deviation, comment.
+/// Returns a table with a row for each claim: paper, ours, deviation, comment.
 pub fn to_table(claims: &[Claim]) -> Table {
     let with_reference = claims.iter().any(|claim| claim.reference.is_some());
     let mut columns = vec![
@@ -280,7 +280,7 @@ pub fn summary(claims: &[Claim]) -> String {
     )
 }
 
-/// `+1.2 %`; what is not zero is not shown as zero.
+/// Formats a share as `+1.2 %`; a value that is not zero is not shown as zero.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {

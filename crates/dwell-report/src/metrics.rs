@@ -1,7 +1,7 @@
 //! The state of a node for Prometheus: its text format, version 0.0.4.
 //!
 //! Names follow Prometheus' conventions: the prefix `dwell_`, base units (seconds, bytes), and
-//! `_total` for what only grows. Everything of one peer has the label `peer`.
+//! `_total` for counters. All metrics of a peer have the label `peer`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::status::{
     Problem, ProblemStatus,
 };
 
-/// What HTTP calls the format.
+/// The content type of the format in HTTP.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Writes all metrics of a node.
@@ -55,7 +55,7 @@ fn of_node(page: &mut Page, status: &Status) {
     }
 }
 
-/// 1 if the problem is among these.
+/// Returns 1 if the problem is among these.
 fn has(problems: &[ProblemStatus], problem: Problem) -> f64 {
     f64::from(u8::from(problems.iter().any(|found| found.is(problem))))
 }
@@ -180,8 +180,8 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     times(page, ("dwell_sojourn_seconds", help), &label, &tx.sojourn);
 }
 
-/// Packets and their bytes as they were before they were compressed. Metrics are sorted by name, so
-/// that bytes come first: each text has to say by itself what it is about.
+/// Adds counters of packets and of their bytes before compression. Metrics are sorted by name, so
+/// that bytes come first: each help text must be clear alone.
 fn both(
     page: &mut Page,
     [packets, bytes]: [&'static str; 2],
@@ -195,7 +195,7 @@ fn both(
     page.counter(bytes, &help, label, count.bytes);
 }
 
-/// The packets of a class that the configuration names.
+/// Adds the metrics of a class that the configuration names.
 fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
     let (peer, name) = (peer.name.as_str(), class.class.as_str());
     let label = [("peer", peer), ("class", name)];
@@ -225,7 +225,7 @@ fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
     times(page, ("dwell_traffic_sojourn_seconds", help), &label, &class.sojourn);
 }
 
-/// How long packets waited, as a histogram: those of several relays can be added.
+/// Adds the queueing delays as a histogram; those of several relays can be added up.
 fn times(
     page: &mut Page,
     (name, help): (&'static str, &str),
@@ -247,7 +247,7 @@ fn times(
     page.add(kind, "_count", label, times.count);
 }
 
-/// Classes whose packets may be held back for so long only.
+/// Adds the metrics of a class with a deadline.
 fn of_deadline(page: &mut Page, peer: &PeerStatus, class: &DeadlineStatus) {
     let label = [("peer", peer.name.as_str()), ("class", &class.class)];
     let seconds = |ns: u64| ns as f64 / 1e9;
@@ -319,7 +319,7 @@ fn f(count: u64) -> f64 {
     count as f64
 }
 
-/// A number of a counter: whole ones are written whole.
+/// The value of a counter: whole numbers are written without a point.
 trait Number {
     fn write(self) -> String;
 }
@@ -336,7 +336,7 @@ impl Number for f64 {
     }
 }
 
-/// Metrics by name: the format wants all samples of one together.
+/// Metrics by name: the format requires all samples of one metric together.
 #[derive(Default)]
 struct Page {
     metrics: BTreeMap<&'static str, String>,
@@ -383,7 +383,7 @@ impl Page {
     }
 }
 
-/// A label's value as the format wants it.
+/// Escapes a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -485,7 +485,7 @@ mod tests {
         while let Some(line) = lines.next() {
             let help = line.strip_prefix("# HELP ").unwrap_or_else(|| panic!("{line} has no help"));
             let (name, help) = help.split_once(' ').unwrap();
-            // The page is sorted by name: what is said elsewhere may come later.
+            // The page is sorted by name: text about another metric may come later.
             assert!(!help.split(' ').any(|word| ["Their", "Those"].contains(&word)), "{line}");
             assert!(help.ends_with('.') && help.len() > 10, "{line}");
             let kind = lines.next().unwrap_or_default();

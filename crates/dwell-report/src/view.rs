@@ -9,10 +9,10 @@ use crate::status::{
 };
 use crate::table::{Column, Table};
 
-/// What the column `saved` says.
+/// The explanation of the column `saved`.
 const SAVED: &str = "saved: against the same packets sent without dwell, all headers counted\n";
 
-/// What a node does, in a screenful of plain text. Ends with a line end.
+/// Describes the state of a node in a screenful of plain text. Ends with a line end.
 pub fn status_text(status: &Status) -> String {
     let mut out = node_lines(status) + &problems(status);
     if status.peers.is_empty() {
@@ -61,7 +61,7 @@ fn node_lines(status: &Status) -> String {
     out
 }
 
-/// What is wrong, and what to do: before anything else, since it explains the rest.
+/// Lists the problems and their remedies: before anything else, since they explain the rest.
 fn problems(status: &Status) -> String {
     let of_node = status.problems.iter().map(|problem| (&status.name, problem));
     let of_peers = status
@@ -106,7 +106,7 @@ fn links(status: &Status) -> Table {
     table
 }
 
-/// `~10 Mbit/s` was measured.
+/// Formats a link's rate: `~10 Mbit/s` was measured.
 fn rate(peer: &PeerStatus) -> String {
     match (peer.rate_source, peer.rate_bps) {
         (RateSource::Unlimited, _) => "unlimited".to_owned(),
@@ -153,7 +153,7 @@ fn sent(status: &Status) -> Table {
     table
 }
 
-/// `-1.5 kB` was lost.
+/// Formats the bytes saved; they are negative if dwell costs more than it saves.
 fn saved(bytes: i64) -> String {
     let sign = if bytes < 0 { "-" } else { "" };
     format!("{sign}{}", human::bytes(bytes.unsigned_abs()))
@@ -186,7 +186,7 @@ fn received(status: &Status) -> Table {
     table
 }
 
-/// What becomes of the packets for a peer that is not up.
+/// Describes the treatment of packets for a peer that is not up.
 fn while_not_up(peer: &PeerStatus) -> Option<&'static str> {
     match (peer.state, peer.on_dead.as_str()) {
         (PeerState::Up, _) => None,
@@ -199,12 +199,12 @@ fn while_not_up(peer: &PeerStatus) -> Option<&'static str> {
     }
 }
 
-/// The share of datagrams that is lost on the way at present.
+/// Formats the share of datagrams that is lost on the path at present.
 fn loss(loss: Option<RecentLoss>) -> String {
     loss.map_or_else(|| NOTHING.to_owned(), |loss| human::share(loss.lost, loss.datagrams))
 }
 
-/// What came from a peer and was not accepted, by reason.
+/// Returns the counts of what came from a peer and was not accepted, by reason.
 fn refused(rx: &RxStatus) -> [(&'static str, u64); 8] {
     [
         ("replayed", rx.replayed),
@@ -218,7 +218,7 @@ fn refused(rx: &RxStatus) -> [(&'static str, u64); 8] {
     ]
 }
 
-/// The reasons behind a peer's numbers, where there are any.
+/// Explains a peer's numbers by their reasons, where there are any.
 fn notes(peer: &PeerStatus) -> String {
     let tx = &peer.tx;
     let dropped: BTreeMap<_, _> =

@@ -169,7 +169,7 @@ fn example_rx() -> RxStatus {
     }
 }
 
-/// Programs read these names: a change here is a new [`SCHEMA`].
+/// The format that programs read: a change of a name is a new [`SCHEMA`].
 const EXAMPLE_JSON: &str = r#"{
   "schema": 1,
   "version": "0.1.0",

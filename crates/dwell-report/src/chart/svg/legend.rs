@@ -1,4 +1,4 @@
-//! Which line is whose.
+//! The legend: the name of each line.
 
 use crate::chart::plan::Plan;
 use crate::chart::svg::style::{INK, Look, MUTED, MarkAt, PAPER};
@@ -10,7 +10,7 @@ use crate::markup::Markup;
 pub(super) struct Legend<'a> {
     entries: Vec<Entry<'a>>,
     rows: usize,
-    /// What an arrow means, if there are any.
+    /// The meaning of an arrow, if there are any.
     floor: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Legend<'a> {
         self.rows as f64 * ROW_HEIGHT
     }
 
-    /// What else must be said below the chart.
+    /// Returns a remark to be shown below the chart.
     pub(super) fn note(&self) -> Option<&str> {
         self.floor.as_deref()
     }

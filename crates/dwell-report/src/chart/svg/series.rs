@@ -12,7 +12,7 @@ use crate::markup::Markup;
 /// With more points than these a line has no marks, and an area instead of error bars.
 const MARKS_MAX: usize = 60;
 
-/// Between the arrows of different series, at most; and from the first to the last.
+/// The largest distance between the arrows of different series, and from the first to the last.
 const FLOOR_STEP: f64 = 9.0;
 const FLOOR_SPREAD: f64 = 54.0;
 
@@ -27,7 +27,7 @@ pub(super) struct Pen<'a> {
     pub(super) slot: usize,
 }
 
-/// True if its points have marks.
+/// Returns true if its points have marks.
 pub(super) fn has_marks(series: &Series, look: Look) -> bool {
     match series.kind {
         Kind::Points | Kind::Bars => true,
@@ -37,7 +37,7 @@ pub(super) fn has_marks(series: &Series, look: Look) -> bool {
 }
 
 impl Pen<'_> {
-    /// Draws all of it.
+    /// Draws the series.
     pub(super) fn draw(&self, out: &mut Markup) {
         out.open("g", &[]);
         out.element("title", &[], &self.series.legend());
@@ -115,7 +115,7 @@ impl Pen<'_> {
         out.line();
     }
 
-    /// Arrows at the floor stand side by side, for all of them have the same height.
+    /// Arrows at the floor are drawn side by side, because all of them have the same height.
     fn floor_shift(&self) -> f64 {
         let all = &self.plan.chart.series;
         let at_floor: Vec<&Series> = all.iter().filter(|s| self.plan.is_at_floor(s)).collect();
@@ -155,7 +155,7 @@ impl Pen<'_> {
         let (_, top) = self.frame.place(0.0, top);
         path += &format!("M{} {}V{}", Px(x), Px(bottom), Px(top));
         for (value, y) in [(low, bottom), (high, top)] {
-            // Without an end it goes on.
+            // A bar whose end is outside of the axes has no cap.
             if matches!(self.plan.y.spot(value), Some(Spot::Inside(_))) {
                 path += &format!("M{} {}H{}", Px(x - CAP), Px(y), Px(x + CAP));
             }
@@ -214,7 +214,7 @@ impl Pen<'_> {
         }
     }
 
-    /// What is shown beside the pointer.
+    /// Returns the text shown beside the pointer.
     fn tip(&self, point: &Point) -> String {
         let chart = self.plan.chart;
         let (x, y) = (chart.x.show(point.x), chart.y.show(point.y));
@@ -234,7 +234,7 @@ fn ends(point: &Point) -> Option<(f64, f64)> {
         .then_some((low, high))
 }
 
-/// A line as a series has it.
+/// Draws a line in the style of a series.
 pub(super) fn stroke(out: &mut Markup, look: Look, path: &str) {
     out.leaf(
         "path",
@@ -251,7 +251,7 @@ pub(super) fn stroke(out: &mut Markup, look: Look, path: &str) {
     );
 }
 
-/// A mark as a series has it; hollow ones on this `ground`.
+/// Draws a mark in the style of a series; hollow ones on this `ground`.
 pub(super) fn mark(out: &mut Markup, look: Look, (x, y): Place, at: MarkAt, ground: &str) {
     let path = look.mark(x, y, at);
     let (class, fill, stroke, width) = match look.is_hollow() {
@@ -276,7 +276,7 @@ fn hollow_class(look: Look, ground: &str) -> String {
     format!("{ground} {}", look.stroke_class())
 }
 
-/// A bar as a series has it: its left upper corner, its width and height.
+/// Draws a bar in the style of a series: its upper left corner, its width and height.
 pub(super) fn bar(out: &mut Markup, look: Look, (x, y): Place, (width, height): (f64, f64)) {
     let (class, fill, stroke) = match look.is_hollow() {
         true => (hollow_class(look, PAPER), PAPER, look.colour()),
