@@ -32,7 +32,7 @@ pub struct AsyncStreamWriter<W, C> {
     transport: W,
     clock: C,
     sender: Sender,
-    compress: Compressors,
+    compressors: Compressors,
 }
 
 impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, C> {
@@ -41,7 +41,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
     /// # Errors
     /// If the configuration is not possible.
     pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
-        Ok(Self { transport, clock, sender: Sender::new(config)?, compress: Compressors::new() })
+        Ok(Self { transport, clock, sender: Sender::new(config)?, compressors: Compressors::new() })
     }
 
     /// Gives the stream up: drops what waits, and notifies the receiver of the reason. Then flush.
@@ -81,7 +81,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
             let wire = self.sender.wire(now);
             if wire.is_empty() {
                 self.sender.unblocked();
-                if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
+                if self.sender.compress(&mut self.compressors, &mut self.clock).is_none() {
                     return Poll::Ready(Ok(()));
                 }
                 continue;
@@ -92,7 +92,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     self.sender.blocked((self.clock)());
-                    if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
+                    if self.sender.compress(&mut self.compressors, &mut self.clock).is_none() {
                         return Poll::Pending;
                     }
                 }
@@ -146,7 +146,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncWrite for AsyncS
 pub struct AsyncStreamReader<R> {
     transport: R,
     receiver: Receiver,
-    decompress: Decompressors,
+    decompressors: Decompressors,
     buf: Vec<u8>,
     fed: usize,
     filled: usize,
@@ -156,7 +156,7 @@ impl<R: AsyncRead + Unpin> AsyncStreamReader<R> {
     /// Makes a reader at the beginning of its stream.
     pub fn new(transport: R, limits: Limits) -> Self {
         let (receiver, buf) = (Receiver::new(limits), vec![0; READ_LEN]);
-        Self { transport, receiver, decompress: Decompressors::new(), buf, fed: 0, filled: 0 }
+        Self { transport, receiver, decompressors: Decompressors::new(), buf, fed: 0, filled: 0 }
     }
 
     /// Returns the counters so far.
@@ -175,7 +175,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for AsyncStreamReader<R> {
         loop {
             if this.fed < this.filled {
                 let bytes = &this.buf[this.fed..this.filled];
-                this.fed += this.receiver.feed(bytes, &mut this.decompress).map_err(invalid)?;
+                this.fed += this.receiver.feed(bytes, &mut this.decompressors).map_err(invalid)?;
             }
             if !this.receiver.data().is_empty() || this.receiver.is_finished() {
                 let len = this.receiver.data().len().min(out.remaining());

@@ -46,12 +46,12 @@ impl Balance {
 
     /// Notes that something is done. `write_blocked` if the application has more than there is room
     /// for. `drained_ns` is the time for which the transport should have had nothing left to send.
-    pub(crate) fn works(&mut self, now: Instant, compressed: bool, drained_ns: u64) {
+    pub(crate) fn works(&mut self, now: Instant, write_blocked: bool, drained_ns: u64) {
         let gain = self.gain(now);
         if let Some(since) = self.waiting_since.take() {
             self.move_for(now.since_ns(since).min(WAIT_NS_MAX), -gain);
         }
-        if !compressed {
+        if !write_blocked {
             self.unrefused_since = None;
             return;
         }

@@ -6,6 +6,7 @@ use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, HISTORY_LEN_MAX};
 
+use crate::classify::{ContentClass, classify};
 use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::depth::Depth;
@@ -14,7 +15,6 @@ use crate::estimates::Choice;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
 use crate::hull::Offer;
-use crate::look::{Look, look};
 use crate::stats::SenderStats;
 use crate::steering::Steering;
 use crate::strategy::Strategy;
@@ -55,7 +55,7 @@ pub(crate) struct Blocks {
     offered_at: Option<Instant>,
     depth: Depth,
     /// True if the application had more than there was room for, and it has not all gone since.
-    compressed: bool,
+    write_blocked: bool,
     /// True if the link took no more, and nothing since.
     busy: bool,
     finishing: bool,
@@ -82,7 +82,7 @@ struct Part {
     original_len: usize,
     /// The check sum of all data up to the end of this block.
     check: u32,
-    look: Look,
+    class: ContentClass,
     /// True if later blocks may refer to it; decided when it is compressed or sent, in order.
     kept: Option<bool>,
 }
@@ -152,7 +152,7 @@ impl Blocks {
             history: History::default(),
             offered_at: None,
             depth: Depth::new(config),
-            compressed: false,
+            write_blocked: false,
             busy: false,
             finishing: false,
             ended: false,
@@ -201,7 +201,7 @@ impl Blocks {
                 self.close();
             }
         }
-        self.compressed |= self.room() < self.block_len;
+        self.write_blocked |= self.room() < self.block_len;
         self.stats.accepted_bytes += taken as u64;
         taken
     }
@@ -209,7 +209,7 @@ impl Blocks {
     pub(crate) fn finish(&mut self) {
         if !self.finishing {
             self.finishing = true;
-            self.compressed = false;
+            self.write_blocked = false;
             self.close();
         }
     }
@@ -248,7 +248,7 @@ impl Blocks {
         if !self.out.rest().is_empty() && self.offered_at.is_none() {
             self.offered_at = Some(now);
             self.steering.link.offered(now);
-            self.steering.works(now, self.compressed);
+            self.steering.works(now, self.write_blocked);
         }
         self.out.rest()
     }
@@ -266,14 +266,14 @@ impl Blocks {
         self.out.at += len;
         self.steering.link.wrote(now, len);
         if let Some(part) = self.out.regret.take() {
-            self.steering.went_raw(part.look);
+            self.steering.went_raw(part.class);
         }
         if self.out.rest().is_empty() {
             self.held -= self.out.held;
             let out = std::mem::take(&mut self.out);
             self.keep(out.bytes);
             if self.held == 0 {
-                self.compressed = false;
+                self.write_blocked = false;
                 self.steering.link.starved(now);
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
@@ -303,7 +303,7 @@ impl Blocks {
         if self.queue.is_empty() && self.open.is_empty() && !self.finishing {
             (self.next_index, self.open_start) = (part.index, part.start);
             self.open = out.bytes;
-            self.steering.reopened(part.look);
+            self.steering.reopened(part.class);
         } else {
             let state = State::Raw(out.bytes);
             // It may have overtaken one that is being compressed.
@@ -319,7 +319,7 @@ impl Blocks {
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
         let job = self.choose_job(now);
         if job.is_some() {
-            self.steering.works(now, self.compressed);
+            self.steering.works(now, self.write_blocked);
         } else if self.busy && self.room() < self.block_len && self.all_compressed() {
             self.steering.waits(now);
         }
@@ -346,13 +346,13 @@ impl Blocks {
         let mut waiting = self.queue.iter().enumerate().skip(reserved);
         let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
         let Choice { spec, refers } =
-            self.steering.codec(now, (block.part.original_len, block.part.look), self.busy)?;
+            self.steering.codec(now, (block.part.original_len, block.part.class), self.busy)?;
         let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };
         // The header of a compressed block is two bytes longer.
         let len_max = part.original_len.saturating_sub(3);
-        Some(Job { index: part.index, spec, block: bytes, look: part.look, history, len_max })
+        Some(Job { index: part.index, spec, block: bytes, class: part.class, history, len_max })
     }
 
     /// Returns the history that the block at this place of the queue may refer to.
@@ -387,11 +387,11 @@ impl Blocks {
     }
 
     pub(crate) fn done(&mut self, done: Done) {
-        let compressing = done.compressing();
+        let compression = done.compression();
         let Done { mut job, payload, took_ns } = done;
-        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
-        self.steering.compressed(&compressing, job.look);
-        self.stats.compressed_with(&compressing, took_ns);
+        let used = compression.compressed_len.unwrap_or(compression.original_len);
+        self.steering.compressed(&compression, job.class);
+        self.stats.compressed_with(&compression, took_ns);
         // The block is gone if the stream was aborted meanwhile.
         let refers = job.refers();
         self.spare_history = std::mem::take(&mut job.history);
@@ -417,13 +417,17 @@ impl Blocks {
         }
         let bytes = std::mem::take(&mut self.open);
         let original_len = bytes.len() - ROOM;
-        let look = if self.steering.wants_looks() { look(&bytes[ROOM..]) } else { Look::Uneven };
-        let admitted = self.steering.admits(look);
+        let class = if self.steering.wants_classes() {
+            classify(&bytes[ROOM..])
+        } else {
+            ContentClass::Uneven
+        };
+        let admitted = self.steering.admits(class);
         let state = if admitted { State::Raw(bytes) } else { State::Final(bytes) };
         let check = self.hasher.clone().finalize();
         let start = self.open_start;
         self.open_start += original_len as u64;
-        let part = Part { index: self.next_index, start, original_len, check, look, kept: None };
+        let part = Part { index: self.next_index, start, original_len, check, class, kept: None };
         self.queue.push_back(Waiting { part, state });
         self.next_index += 1;
     }
@@ -463,7 +467,7 @@ impl Blocks {
                 State::Raw(_) => {
                     let len = block.part.original_len;
                     let is_full = len >= self.block_len;
-                    let offer = Offer { len, is_full, more: self.compressed };
+                    let offer = Offer { len, is_full, more: self.write_blocked };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
                 _ => return Some(at),

@@ -5,9 +5,9 @@ use std::fmt;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
 
+use crate::classify::ContentClass;
 use crate::error::StreamError;
 use crate::frame::ROOM;
-use crate::look::Look;
 
 /// The compressors of one thread. Each is made when it is first used, and serves any number of
 /// senders: no state of a stream stays in it.
@@ -139,7 +139,7 @@ pub struct Job {
     pub(crate) spec: CodecSpec,
     /// `ROOM` bytes, and the bytes to compress.
     pub(crate) block: Vec<u8>,
-    pub(crate) look: Look,
+    pub(crate) class: ContentClass,
     /// The data before it, if the result may refer to them.
     pub(crate) history: Vec<u8>,
     /// The length above which a result is of no use.
@@ -173,10 +173,10 @@ impl Job {
     }
 
     /// Compresses, and measures the time by the given clock.
-    pub fn run(self, compress: &mut Compressors, mut clock: impl FnMut() -> Instant) -> Done {
+    pub fn run(self, compressors: &mut Compressors, mut clock: impl FnMut() -> Instant) -> Done {
         let begin = clock();
         let payload =
-            compress.compress(self.spec, &self.history, &self.block[ROOM..], self.len_max);
+            compressors.compress(self.spec, &self.history, &self.block[ROOM..], self.len_max);
         let took_ns = clock().since_ns(begin);
         Done { job: self, payload, took_ns }
     }
@@ -193,7 +193,7 @@ pub struct Done {
 
 impl Done {
     /// Returns the result, as numbers.
-    pub fn compressing(&self) -> Compression {
+    pub fn compression(&self) -> Compression {
         Compression {
             codec: self.job.spec,
             refers: self.job.refers(),

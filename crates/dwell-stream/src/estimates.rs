@@ -91,12 +91,12 @@ impl Estimates {
         &self.codecs
     }
 
-    pub(crate) fn measured(&mut self, compressing: &Compression) {
-        let choice = Choice { spec: compressing.codec, refers: compressing.refers };
+    pub(crate) fn measured(&mut self, compression: &Compression) {
+        let choice = Choice { spec: compression.codec, refers: compression.refers };
         let Some(at) = self.codecs.iter().position(|e| e.choice == choice) else { return };
-        let len = compressing.original_len as f64;
-        let ratio = compressing.compressed_len.map_or(1.0, |compressed| compressed as f64 / len);
-        let cost_ns = compressing.took_ns as f64 / len;
+        let len = compression.original_len as f64;
+        let ratio = compression.compressed_len.map_or(1.0, |compressed| compressed as f64 / len);
+        let cost_ns = compression.took_ns as f64 / len;
         let first = self.codecs[at].age.is_none();
         let gain = if first { 1.0 } else { GAIN };
         let here = &mut self.codecs[at];
@@ -116,7 +116,7 @@ impl Estimates {
                 estimate.age = Some(0);
                 continue;
             }
-            if estimate.age.is_none() && estimate.choice.spec == compressing.codec {
+            if estimate.age.is_none() && estimate.choice.spec == compression.codec {
                 estimate.follow(&measured);
                 continue;
             }
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::strategy::Strategy;
 
-    fn compressing(text: &str, compressed_len: Option<usize>, took_ns: u64) -> Compression {
+    fn compression(text: &str, compressed_len: Option<usize>, took_ns: u64) -> Compression {
         let codec = text.parse().unwrap();
         Compression { codec, refers: false, original_len: 1000, compressed_len, took_ns }
     }
@@ -200,10 +200,10 @@ mod tests {
         let names: Vec<_> = estimates.all().iter().map(named).collect();
         let zstd = |refers| ("zstd".to_owned(), refers);
         assert_eq!(names[2..], [zstd(false), zstd(true)], "{names:?}");
-        estimates.measured(&compressing("zstd:1", Some(500), 6000));
+        estimates.measured(&compression("zstd:1", Some(500), 6000));
         let derived = estimates.all()[3].point();
         assert!((derived.ratio - 0.46).abs() < 1e-9 && (derived.cost_ns - 8.4).abs() < 1e-9);
-        let refers = Compression { refers: true, ..compressing("zstd:1", Some(400), 8000) };
+        let refers = Compression { refers: true, ..compression("zstd:1", Some(400), 8000) };
         estimates.measured(&refers);
         let [alone, after] = [2, 3].map(|at| estimates.all()[at].point());
         assert!((after.cost_ns - 8.0).abs() < 1e-9 && (after.ratio - 0.4).abs() < 1e-9);
@@ -215,7 +215,7 @@ mod tests {
         let mut estimates = estimates();
         assert_eq!(estimates.all()[0].choice.spec.to_string(), "lz4");
         let before = estimates.all()[2].point();
-        estimates.measured(&compressing("lz4", Some(950), 5000));
+        estimates.measured(&compression("lz4", Some(950), 5000));
         let lz4 = estimates.all()[0].point();
         assert!((lz4.cost_ns - 5.0).abs() < 1e-9 && (lz4.ratio - 0.95).abs() < 1e-9, "{lz4:?}");
         let after = estimates.all()[2].point();
@@ -225,10 +225,10 @@ mod tests {
     #[test]
     fn an_interruption_is_not_taken_for_the_codecs_speed() {
         let mut estimates = estimates();
-        (0..10).for_each(|_| estimates.measured(&compressing("lz4", Some(600), 2500)));
-        estimates.measured(&compressing("lz4", Some(600), 10_000_000));
+        (0..10).for_each(|_| estimates.measured(&compression("lz4", Some(600), 2500)));
+        estimates.measured(&compression("lz4", Some(600), 10_000_000));
         assert!(estimates.all()[0].cost_ns < 3.5, "{:?}", estimates.all()[0]);
-        (0..40).for_each(|_| estimates.measured(&compressing("lz4", Some(600), 10_000)));
+        (0..40).for_each(|_| estimates.measured(&compression("lz4", Some(600), 10_000)));
         assert!(estimates.all()[0].cost_ns > 9.0, "{:?}", estimates.all()[0]);
     }
 
@@ -236,11 +236,11 @@ mod tests {
     fn what_was_incompressible_can_become_compressible() {
         let mut estimates = estimates();
         for _ in 0..100 {
-            estimates.measured(&compressing("lz4", None, 100));
+            estimates.measured(&compression("lz4", None, 100));
         }
         assert!(estimates.all()[2].point().ratio > 0.9);
         for _ in 0..4 {
-            estimates.measured(&compressing("lz4", Some(500), 2000));
+            estimates.measured(&compression("lz4", Some(500), 2000));
         }
         assert!(estimates.all()[2].point().ratio < 0.85, "{:?}", estimates.all());
     }

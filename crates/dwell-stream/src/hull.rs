@@ -257,12 +257,12 @@ impl Hull {
             .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
-    pub(crate) fn compressed(&mut self, compressing: &Compression) {
-        self.estimates.measured(compressing);
-        let choice = Choice { spec: compressing.codec, refers: compressing.refers };
+    pub(crate) fn compressed(&mut self, compression: &Compression) {
+        self.estimates.measured(compression);
+        let choice = Choice { spec: compression.codec, refers: compression.refers };
         if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == choice) {
-            let estimated_ns = codec.cost_ns * compressing.original_len as f64;
-            self.slowdown.measured(compressing.took_ns as f64, estimated_ns);
+            let estimated_ns = codec.cost_ns * compression.original_len as f64;
+            self.slowdown.measured(compression.took_ns as f64, estimated_ns);
         }
     }
 

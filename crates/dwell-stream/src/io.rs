@@ -34,7 +34,7 @@ pub struct StreamWriter<W, C> {
     transport: W,
     clock: C,
     sender: Sender,
-    compress: Compressors,
+    compressors: Compressors,
 }
 
 impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
@@ -43,7 +43,7 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
     /// # Errors
     /// If the configuration is not possible.
     pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
-        Ok(Self { transport, clock, sender: Sender::new(config)?, compress: Compressors::new() })
+        Ok(Self { transport, clock, sender: Sender::new(config)?, compressors: Compressors::new() })
     }
 
     /// Takes as many bytes as there is room for, returns their number, and sends and compresses. If
@@ -84,7 +84,7 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
             if !busy {
                 self.sender.unblocked();
             }
-            if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
+            if self.sender.compress(&mut self.compressors, &mut self.clock).is_none() {
                 return Ok(if busy { Wait::Writable } else { Wait::Nothing });
             }
         }
@@ -159,7 +159,7 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
 pub struct StreamReader<R> {
     transport: R,
     receiver: Receiver,
-    decompress: Decompressors,
+    decompressors: Decompressors,
     buf: Vec<u8>,
     /// The part of `buf` that was not fed yet: from `fed` to `filled`.
     fed: usize,
@@ -175,7 +175,7 @@ impl<R: Read> StreamReader<R> {
     /// Makes a reader with a receiver that was made otherwise.
     pub fn with_receiver(transport: R, receiver: Receiver) -> Self {
         let buf = vec![0; READ_LEN];
-        Self { transport, receiver, decompress: Decompressors::new(), buf, fed: 0, filled: 0 }
+        Self { transport, receiver, decompressors: Decompressors::new(), buf, fed: 0, filled: 0 }
     }
 
     /// Returns true if the whole stream was read.
@@ -198,7 +198,7 @@ impl<R: Read> StreamReader<R> {
     fn restore(&mut self) -> io::Result<bool> {
         if self.fed < self.filled {
             let bytes = &self.buf[self.fed..self.filled];
-            self.fed += self.receiver.feed(bytes, &mut self.decompress).map_err(invalid)?;
+            self.fed += self.receiver.feed(bytes, &mut self.decompressors).map_err(invalid)?;
         }
         Ok(!self.receiver.data().is_empty() || self.receiver.is_finished())
     }

@@ -88,6 +88,7 @@ mod backoff;
 mod balance;
 mod blocks;
 mod bound;
+mod classify;
 mod compress;
 mod config;
 mod depth;
@@ -98,7 +99,6 @@ mod history;
 mod hull;
 mod io;
 mod link;
-mod look;
 #[cfg(test)]
 mod model;
 mod receiver;

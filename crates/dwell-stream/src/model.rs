@@ -137,7 +137,7 @@ impl Transport {
 pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
     let threaded = matches!(config.strategy, Strategy::MixInOrder | Strategy::MixOutOfOrder);
     let mut sender = Sender::new(config).unwrap();
-    let mut compress = Compressors::new();
+    let mut compressors = Compressors::new();
     let mut transport = Transport::new(model);
     let (mut now, mut rest) = (Instant::ZERO, data);
     let mut under_way: Option<(Instant, Done)> = None;
@@ -160,7 +160,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             let ns = work_ns(model, &job);
             let end = model.after(now, ns);
             let mut readings = [now, end].into_iter();
-            let done = job.run(&mut compress, || readings.next().unwrap());
+            let done = job.run(&mut compressors, || readings.next().unwrap());
             under_way = Some((end, done));
             if !threaded {
                 now = end;
@@ -466,7 +466,7 @@ mod tests {
         let mut sender = Sender::new(&Config::new(strategy)).unwrap();
         let model = model(50.0);
         let mut transport = Transport::new(model);
-        let (mut now, mut compress) = (Instant::ZERO, Compressors::new());
+        let (mut now, mut compressors) = (Instant::ZERO, Compressors::new());
         let data = book(8 << 20);
         let mut rest = &data[..];
         while !(rest.is_empty() && sender.is_idle()) {
@@ -478,7 +478,7 @@ mod tests {
             };
             let ns = work_ns(model, &job);
             let mut readings = [now, now + ns].into_iter();
-            sender.done(job.run(&mut compress, || readings.next().unwrap()));
+            sender.done(job.run(&mut compressors, || readings.next().unwrap()));
             now = now + ns;
         }
         sender

@@ -133,7 +133,7 @@ impl Receiver {
     pub fn feed(
         &mut self,
         bytes: &[u8],
-        decompress: &mut Decompressors,
+        decompressors: &mut Decompressors,
     ) -> Result<usize, StreamError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -144,7 +144,7 @@ impl Receiver {
             if taken > 0 && self.is_finished() {
                 break;
             }
-            match self.step(&bytes[taken..], decompress) {
+            match self.step(&bytes[taken..], decompressors) {
                 Ok(len) => taken += len,
                 Err(error) => {
                     self.failed = Some(error.clone());
@@ -219,18 +219,22 @@ impl Receiver {
     }
 
     /// Takes some bytes, at most to the end of the current part.
-    fn step(&mut self, bytes: &[u8], decompress: &mut Decompressors) -> Result<usize, StreamError> {
+    fn step(
+        &mut self,
+        bytes: &[u8],
+        decompressors: &mut Decompressors,
+    ) -> Result<usize, StreamError> {
         match self.phase {
             Phase::Preamble => self.in_preamble(bytes),
             Phase::Header => self.in_header(bytes),
             Phase::Payload(header) => {
                 self.in_payload(header.payload_len, bytes, |receiver, payload| {
-                    receiver.complete(header, payload, decompress)
+                    receiver.complete(header, payload, decompressors)
                 })
             }
             Phase::Unit(header) => {
                 self.in_payload(header.payload_len, bytes, |receiver, payload| {
-                    receiver.complete_unit(header, payload, decompress)
+                    receiver.complete_unit(header, payload, decompressors)
                 })
             }
             Phase::Plain => {
@@ -370,7 +374,7 @@ impl Receiver {
         &mut self,
         header: BlockHeader,
         payload: &[u8],
-        decompress: &mut Decompressors,
+        decompressors: &mut Decompressors,
     ) -> Result<(), StreamError> {
         self.phase = Phase::Header;
         match header.codec {
@@ -381,9 +385,9 @@ impl Receiver {
             None => payload,
             Some(codec) if header.refers => {
                 let history = self.history.before(self.stats.data_bytes);
-                decompress.restore_after(codec, history, payload, header.original_len)?
+                decompressors.restore_after(codec, history, payload, header.original_len)?
             }
-            Some(codec) => decompress.restore(codec, payload, header.original_len)?,
+            Some(codec) => decompressors.restore(codec, payload, header.original_len)?,
         };
         let ahead = header.index.map_or(0, |index| index.wrapping_sub(self.next_index as u32));
         if ahead > 0 {
@@ -420,7 +424,7 @@ impl Receiver {
         &mut self,
         header: UnitHeader,
         payload: &[u8],
-        decompress: &mut Decompressors,
+        decompressors: &mut Decompressors,
     ) -> Result<(), StreamError> {
         self.phase = Phase::Header;
         let data = match header.form {
@@ -430,8 +434,8 @@ impl Receiver {
                     return Err(StreamError::Header("a codec that was not announced"));
                 };
                 match (preamble.layout, header.original_len) {
-                    (Layout::LongUnits, len) => decompress.restore(codec, payload, len)?,
-                    _ => decompress.restore_up_to(codec, payload, preamble.block_len())?,
+                    (Layout::LongUnits, len) => decompressors.restore(codec, payload, len)?,
+                    _ => decompressors.restore_up_to(codec, payload, preamble.block_len())?,
                 }
             }
             UnitForm::Check => return self.compare(number(payload)),

@@ -118,14 +118,14 @@ impl Sender {
     /// Compresses one block, if that is of use now, and measures the time by `clock`.
     pub fn compress(
         &mut self,
-        compress: &mut Compressors,
+        compressors: &mut Compressors,
         mut clock: impl FnMut() -> Instant,
     ) -> Option<Compression> {
         let job = self.next_job(clock())?;
-        let done = job.run(compress, clock);
-        let compressing = done.compressing();
+        let done = job.run(compressors, clock);
+        let compression = done.compression();
         self.done(done);
-        Some(compressing)
+        Some(compression)
     }
 
     /// Returns a job for another thread: what [`Sender::compress`] would compress, if anything.

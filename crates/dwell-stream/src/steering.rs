@@ -5,12 +5,12 @@ use dwell_base::Instant;
 use dwell_codec::CodecSpec;
 
 use crate::backoff::Backoff;
+use crate::classify::ContentClass;
 use crate::compress::Compression;
 use crate::config::Config;
 use crate::estimates::Choice;
 use crate::hull::{Block, Hull, Offer};
 use crate::link::Link;
-use crate::look::Look;
 use crate::sending::Sending;
 use crate::strategy::Strategy;
 use crate::switching::Switching;
@@ -65,20 +65,20 @@ impl Steering {
 
     /// Returns true if a new block is to be compressed at all, if there is time. Call it once for
     /// each.
-    pub(crate) fn admits(&mut self, look: Look) -> bool {
+    pub(crate) fn admits(&mut self, class: ContentClass) -> bool {
         let wanted = match &mut self.rule {
             Rule::Raw => false,
             Rule::Switch(switching) => switching.admits(&self.link),
             Rule::All(_) | Rule::Mix(_) | Rule::Hull(_) => true,
         };
-        let admitted = wanted && self.backoffs[look as usize].admits();
+        let admitted = wanted && self.backoffs[class as usize].admits();
         let refused = if admitted { 0.0 } else { 1.0 };
         self.refused_share += REFUSED_GAIN * (refused - self.refused_share);
         admitted
     }
 
     /// Returns true if any decision depends on the content class of blocks.
-    pub(crate) fn wants_looks(&self) -> bool {
+    pub(crate) fn wants_classes(&self) -> bool {
         !matches!(self.rule, Rule::Raw)
     }
 
@@ -108,16 +108,16 @@ impl Steering {
     }
 
     /// Notes that an admitted block was sent uncompressed.
-    pub(crate) fn went_raw(&mut self, look: Look) {
-        self.backoffs[look as usize].passed_by();
+    pub(crate) fn went_raw(&mut self, class: ContentClass) {
+        self.backoffs[class as usize].passed_by();
         if let Rule::Hull(hull) = &mut self.rule {
             hull.went_raw();
         }
     }
 
     /// Notes that an admitted block is open again, and will be asked for again.
-    pub(crate) fn reopened(&mut self, look: Look) {
-        self.backoffs[look as usize].passed_by();
+    pub(crate) fn reopened(&mut self, class: ContentClass) {
+        self.backoffs[class as usize].passed_by();
     }
 
     /// Notes that the link is busy, and there is nothing to do meanwhile although the buffer is
@@ -130,9 +130,9 @@ impl Steering {
 
     /// Notes that something is compressed, or offered to the transport. `write_blocked` if the
     /// application has more than there is room for.
-    pub(crate) fn works(&mut self, now: Instant, compressed: bool) {
+    pub(crate) fn works(&mut self, now: Instant, write_blocked: bool) {
         if let Rule::Hull(hull) = &mut self.rule {
-            hull.balance.works(now, compressed, self.link.drained_ns(now));
+            hull.balance.works(now, write_blocked, self.link.drained_ns(now));
         }
     }
 
@@ -149,7 +149,7 @@ impl Steering {
     pub(crate) fn codec(
         &mut self,
         now: Instant,
-        (len, look): (usize, Look),
+        (len, class): (usize, ContentClass),
         busy: bool,
     ) -> Option<Choice> {
         match &mut self.rule {
@@ -157,22 +157,22 @@ impl Steering {
             Rule::All(codec) | Rule::Mix(codec) => Some(Choice::alone(*codec)),
             Rule::Switch(switching) => Some(Choice::alone(switching.codec)),
             Rule::Hull(hull) => {
-                let probing = self.backoffs[look as usize].is_probing();
+                let probing = self.backoffs[class as usize].is_probing();
                 hull.codec(now, (&self.link, self.sending), Block { len, probing, busy })
             }
         }
     }
 
-    pub(crate) fn compressed(&mut self, compressing: &Compression, look: Look) {
-        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
-        let poor = used as f64 > POOR_RATIO * compressing.original_len as f64;
-        self.backoffs[look as usize].tried(poor);
+    pub(crate) fn compressed(&mut self, compression: &Compression, class: ContentClass) {
+        let used = compression.compressed_len.unwrap_or(compression.original_len);
+        let poor = used as f64 > POOR_RATIO * compression.original_len as f64;
+        self.backoffs[class as usize].tried(poor);
         match &mut self.rule {
             // A poor result for a random block says nothing about other blocks.
-            Rule::Hull(_) if poor && look == Look::Random => {}
+            Rule::Hull(_) if poor && class == ContentClass::Random => {}
             Rule::Raw | Rule::All(_) | Rule::Mix(_) => {}
-            Rule::Switch(switching) => switching.compressed(compressing),
-            Rule::Hull(hull) => hull.compressed(compressing),
+            Rule::Switch(switching) => switching.compressed(compression),
+            Rule::Hull(hull) => hull.compressed(compression),
         }
     }
 }

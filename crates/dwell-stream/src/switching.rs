@@ -81,8 +81,8 @@ impl Switching {
         self.until_probes = PERIOD * self.probes;
     }
 
-    pub(crate) fn compressed(&mut self, compressing: &Compression) {
-        let rate = compressing.original_len as f64 * 1e9 / compressing.took_ns.max(1) as f64;
+    pub(crate) fn compressed(&mut self, compression: &Compression) {
+        let rate = compression.original_len as f64 * 1e9 / compression.took_ns.max(1) as f64;
         self.codec_rate = Some(match self.codec_rate {
             Some(known) => known + GAIN * (rate - known),
             None => rate,

@@ -40,9 +40,9 @@ impl Worker {
         let (jobs, to_do) = sync_channel::<Job>(JOBS_MAX);
         let (give, done): (Sender<Done>, _) = channel();
         let work = move || {
-            let mut compress = Compressors::new();
+            let mut compressors = Compressors::new();
             for job in to_do {
-                let finished = job.run(&mut compress, &clock);
+                let finished = job.run(&mut compressors, &clock);
                 // The receiving side is gone only if nobody wants results any more.
                 if give.send(finished).is_err() {
                     return;
@@ -119,14 +119,15 @@ mod tests {
             .unwrap();
             let mut sender = StreamSender::new(&Config::new(strategy)).unwrap();
             let mut receiver = StreamReceiver::new(Limits::default());
-            let (mut decompress, mut rest, mut got) = (Decompressors::new(), &data[..], Vec::new());
+            let (mut decompressors, mut rest, mut got) =
+                (Decompressors::new(), &data[..], Vec::new());
             while !sender.is_finished() {
                 rest = &rest[sender.accept(rest)..];
                 if rest.is_empty() {
                     sender.finish();
                 }
                 // A transport that refuses after each block.
-                let len = receiver.feed(sender.wire(now), &mut decompress).unwrap();
+                let len = receiver.feed(sender.wire(now), &mut decompressors).unwrap();
                 sender.wrote(now, len);
                 sender.blocked(now);
                 got.extend_from_slice(receiver.data());

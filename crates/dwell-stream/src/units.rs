@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use crc32fast::Hasher;
 use dwell_codec::{CodecId, SRC_LEN_MAX};
 
+use crate::classify::ContentClass;
 use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::error::AbortReason;
 use crate::frame::{Layout, Preamble, ROOM, UNIT_PAYLOAD_MAX, UnitForm, UnitHeader};
-use crate::look::Look;
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
 use crate::tcpcomp::{Decision, FactorFilter, TcpCompConfig};
@@ -213,21 +213,21 @@ impl Units {
             index,
             spec: self.config.codec,
             block,
-            look: Look::Uneven,
+            class: ContentClass::Uneven,
             history: Vec::new(),
             len_max,
         })
     }
 
     pub(crate) fn done(&mut self, done: Done) {
-        let compressing = done.compressing();
+        let compression = done.compression();
         let Done { job, payload, took_ns } = done;
-        self.stats.compressed_with(&compressing, took_ns);
+        self.stats.compressed_with(&compression, took_ns);
         if self.aborted || self.being_compressed.take().is_none() {
             return;
         }
         let data = &job.block[ROOM..];
-        let factor = compressing.compressed_len.map_or(1.0, |len| data.len() as f64 / len as f64);
+        let factor = compression.compressed_len.map_or(1.0, |len| data.len() as f64 / len as f64);
         self.decision.tried(factor);
         match payload {
             Some(payload) => {

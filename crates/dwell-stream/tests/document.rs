@@ -28,12 +28,12 @@ fn examples() -> BTreeMap<&'static str, Vec<u8>> {
 /// Returns the restored data, fed at once or in pieces of this length.
 fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
     let mut receiver = Receiver::new(Limits::default());
-    let mut decompress = Decompressors::new();
+    let mut decompressors = Decompressors::new();
     for bytes in wire.chunks(piece) {
         let mut rest = bytes;
         while !rest.is_empty() {
             // Bytes after the end are left, and refused if they are fed nevertheless.
-            match receiver.feed(rest, &mut decompress) {
+            match receiver.feed(rest, &mut decompressors) {
                 Ok(taken) => rest = &rest[taken..],
                 Err(error) => return (receiver.data().to_vec(), Err(error)),
             }

@@ -15,7 +15,7 @@ const FILM: &[u8] = include_bytes!("../../../data/media/elf.webm");
 /// Sends data over a transport that takes everything at once.
 fn send(config: &Config, data: &[u8]) -> SenderStats {
     let mut sender = Sender::new(config).unwrap();
-    let (mut compress, now, mut rest) = (Compressors::new(), Instant::ZERO, data);
+    let (mut compressors, now, mut rest) = (Compressors::new(), Instant::ZERO, data);
     while !sender.is_finished() {
         rest = &rest[sender.accept(rest)..];
         if rest.is_empty() {
@@ -25,7 +25,7 @@ fn send(config: &Config, data: &[u8]) -> SenderStats {
             let len = sender.wire(now).len();
             sender.wrote(now, len);
         }
-        sender.compress(&mut compress, || now);
+        sender.compress(&mut compressors, || now);
     }
     sender.stats().clone()
 }
