@@ -191,7 +191,7 @@ impl Trap {
                 link.cut(false);
             }
             Fault::Address => {
-                move_house(&pair.ingress)?;
+                change_address(&pair.ingress)?;
                 cleared = Instant::now();
             }
             Fault::LogFull => {
@@ -247,7 +247,7 @@ impl Trap {
 ///
 /// # Errors
 /// If the routes can't be set.
-pub fn close_plain_ways(pair: &Pair) -> Result<(), LabError> {
+pub fn block_plain_paths(pair: &Pair) -> Result<(), LabError> {
     for (host, v4, v6) in [
         (&pair.ingress, "10.2.0.0/24", "fd00:2::/64"),
         (&pair.egress, "10.1.0.0/24", "fd00:1::/64"),
@@ -271,7 +271,7 @@ fn relog(relays: &mut Relays, errors: std::process::Stdio) -> Result<(), RelayEr
 fn small_disk(place: &std::path::Path) -> Result<File, RelayError> {
     // The disk of an earlier fault; its file is gone with the mount.
     let _ = Command::new("umount").arg(place).stderr(std::process::Stdio::null()).status();
-    fs::create_dir_all(place).map_err(io("make a folder"))?;
+    fs::create_dir_all(place).map_err(io("make a directory"))?;
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", &format!("size={DISK_BYTES}"), "none"]).arg(place);
     let status = mount.status().map_err(io("mount a small disk"))?;
@@ -292,7 +292,7 @@ fn fill(disk: &std::path::Path) -> Result<(), RelayError> {
 }
 
 fn log_bytes(disk: &std::path::Path) -> Result<u64, RelayError> {
-    let file = fs::metadata(disk.join("log")).map_err(io("look at a log"))?;
+    let file = fs::metadata(disk.join("log")).map_err(io("check a log"))?;
     Ok(file.len())
 }
 
@@ -321,7 +321,7 @@ fn talk(relay: &mut Relay) -> Result<(), RelayError> {
     Ok(())
 }
 
-fn move_house(host: &Host) -> Result<(), LabError> {
+fn change_address(host: &Host) -> Result<(), LabError> {
     host.output("ip", &["address", "del", OLD_ADDRESS, "dev", THIN_DEVICE])?;
     host.address(THIN_DEVICE, NEW_ADDRESS)
 }

@@ -61,7 +61,7 @@ impl HostilePeer {
     }
 
     /// Returns a hello that initiates a session.
-    pub fn call(&mut self) -> Vec<u8> {
+    pub fn initiate(&mut self) -> Vec<u8> {
         self.hello(self.salt, [0; SALT_LEN], 0)
     }
 
@@ -183,8 +183,8 @@ mod tests {
         for key in [None, Some([7; 32])] {
             let (mut a, mut b) = (HostilePeer::new(key, 1), HostilePeer::new(key, 2));
             assert_eq!(a.seal(b"too early"), None);
-            let call = a.call();
-            let answer = b.receive(&call).expect("a call is answered");
+            let hello = a.initiate();
+            let answer = b.receive(&hello).expect("a hello is answered");
             let done = a.receive(&answer).expect("an answer is confirmed");
             assert_eq!(b.receive(&done), None);
             assert!(a.is_connected() && b.is_connected());
@@ -200,8 +200,8 @@ mod tests {
     fn another_key_is_no_key() {
         let (mut a, mut b) =
             (HostilePeer::new(Some([1; 32]), 1), HostilePeer::new(Some([2; 32]), 2));
-        let call = a.call();
-        assert_eq!(b.receive(&call), None);
+        let hello = a.initiate();
+        assert_eq!(b.receive(&hello), None);
         assert_eq!(b.receive(b"rubbish"), None);
     }
 }

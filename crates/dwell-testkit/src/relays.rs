@@ -135,27 +135,27 @@ impl Relays {
         dwell: &Path,
         settings: &RelaySettings,
     ) -> Result<Self, RelayError> {
-        let folder = lab.directory().join("relays");
+        let directory = lab.directory().join("relays");
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| RelayError::Io { what, source }
         };
-        std::fs::create_dir_all(&folder).map_err(io("make a folder for the relays"))?;
-        let psk = folder.join("pair.psk");
+        std::fs::create_dir_all(&directory).map_err(io("make a directory for the relays"))?;
+        let psk = directory.join("pair.psk");
         write_secret(&psk).map_err(io("write the key"))?;
         let mut public = BTreeMap::new();
         if settings.sealed && settings.keyed {
             for name in ["ingress", "egress"] {
-                let key = folder.join(format!("{name}.key"));
+                let key = directory.join(format!("{name}.key"));
                 let made = make_keys(dwell, &key).map_err(io("make a pair of keys"))?;
                 public.insert(name, made);
             }
         }
         let start = |side: &Side<'_>| -> Result<Relay, RelayError> {
-            let config = folder.join(format!("{}.toml", side.name));
-            let text = side.config(&folder, (&psk, &public), settings);
+            let config = directory.join(format!("{}.toml", side.name));
+            let text = side.config(&directory, (&psk, &public), settings);
             std::fs::write(&config, text).map_err(io("write a configuration"))?;
-            Relay::start(side.name, side.host.clone(), dwell, config, &folder)
+            Relay::start(side.name, side.host.clone(), dwell, config, &directory)
         };
         let ingress = start(&Side::ingress(pair))?;
         let egress = start(&Side::egress(pair))?;
@@ -182,7 +182,7 @@ impl Relays {
 
 impl Relay {
     /// Starts a relay with the program `dwell` and this configuration, whose status socket must be
-    /// `folder/name.sock`. It logs to `folder/name.log`.
+    /// `directory/name.sock`. It logs to `directory/name.log`.
     ///
     /// # Errors
     /// If it can't be started.
@@ -191,13 +191,13 @@ impl Relay {
         host: Host,
         dwell: &Path,
         config: PathBuf,
-        folder: &Path,
+        directory: &Path,
     ) -> Result<Self, RelayError> {
-        let log = folder.join(format!("{name}.log"));
+        let log = directory.join(format!("{name}.log"));
         let failed = |source| RelayError::Io { what: format!("start {name}"), source };
         let errors = std::fs::File::create(&log).map_err(failed)?;
         let process = spawn(&host, dwell, &config, errors.into())?;
-        let status = folder.join(format!("{name}.sock"));
+        let status = directory.join(format!("{name}.sock"));
         let (name, dwell) = (name.to_owned(), dwell.to_owned());
         Ok(Self { name, dwell, host, process, status, log, config })
     }
@@ -278,7 +278,7 @@ impl Relay {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Err(self.failed(format!("{} does not hear its peer", self.name)))
+        Err(self.failed(format!("{} receives nothing from its peer", self.name)))
     }
 
     fn failed(&self, what: String) -> RelayError {
@@ -326,7 +326,7 @@ impl<'a> Side<'a> {
 
     fn config(
         &self,
-        folder: &Path,
+        directory: &Path,
         (psk, public): (&Path, &BTreeMap<&str, String>),
         settings: &RelaySettings,
     ) -> String {
@@ -346,13 +346,13 @@ impl<'a> Side<'a> {
         let _ = write!(
             text,
             "[node]\nname = \"{name}\"\naddresses = [{address}]\noffload = {offload}\n\
-             status = \"{folder}/{name}.sock\"\n{private}\n\
+             status = \"{directory}/{name}.sock\"\n{private}\n\
              [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n\n\
              [[peer]]\nname = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefixes}]\n\
              {security}\n",
             name = self.name,
             address = self.address,
-            folder = folder.display(),
+            directory = directory.display(),
             endpoint = self.endpoint,
             prefixes = self.prefixes,
         );

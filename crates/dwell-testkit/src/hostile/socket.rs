@@ -43,10 +43,10 @@ impl HostileSocket {
             if Instant::now() > end {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the relay does not answer"));
             }
-            let call = hostile.peer.call();
+            let hello = hostile.peer.initiate();
             // Without a relay at the address, the first `send` fails with its ICMP error.
-            let _ = hostile.socket.send(&call);
-            let _ = hostile.hear();
+            let _ = hostile.socket.send(&hello);
+            let _ = hostile.receive();
         }
         hostile.socket.set_nonblocking(true)?;
         Ok(hostile)
@@ -76,7 +76,7 @@ impl HostileSocket {
     ///
     /// # Errors
     /// If the socket fails.
-    pub fn hear(&mut self) -> io::Result<Vec<Vec<u8>>> {
+    pub fn receive(&mut self) -> io::Result<Vec<Vec<u8>>> {
         let mut bodies = Vec::new();
         let mut room = vec![0; 65_536];
         loop {

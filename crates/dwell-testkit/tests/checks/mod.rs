@@ -15,7 +15,7 @@ use crate::Check::{self, InLab, Outside};
 pub(crate) const ALL: &[(&str, Check)] = &[
     ("hosts_reach_each_other", InLab(networks::hosts_reach_each_other)),
     ("sites_reach_each_other", InLab(networks::sites_reach_each_other)),
-    ("things_run_on_the_host_they_are_reported", InLab(networks::things_run_on_their_host)),
+    ("things_run_on_the_host_they_are_given", InLab(networks::things_run_on_their_host)),
     ("a_dropped_host_is_gone", InLab(networks::a_dropped_host_is_gone)),
     ("a_stubborn_process_is_killed", InLab(networks::a_stubborn_process_is_killed)),
     ("errors_say_what_happened", InLab(networks::errors_say_what_happened)),
