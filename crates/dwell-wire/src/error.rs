@@ -9,7 +9,7 @@ pub enum WireError {
     #[error("ends before a field that must be there")]
     Truncated,
     /// Another version of the format than [`crate::header::VERSION`].
-    #[error("version {0} of the format is not spoken here")]
+    #[error("version {0} of the format is not supported")]
     Version(u8),
     /// A kind of datagram that this version does not have.
     #[error("there is no datagram of kind {0}")]
@@ -32,7 +32,7 @@ pub enum WireError {
     Fragment,
     /// A carried record without a hop limit, without a valid label, or with other content than a
     /// compressed packet or block.
-    #[error("a carried unit has no hop limit, no right label, or nothing that can be carried")]
+    #[error("a carried record has no hop limit, no valid label, or no packet or block")]
     Carried,
     /// A control message of a known subtype is shorter than its fields.
     #[error("a control message is shorter than its fields")]

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_as_good_as_the_whole_as_far_as_it_goes() {
+    fn a_head_gives_the_same_fields_as_the_whole_packet() {
         let long = [&tcp(50_000, 443, 0x12)[..], &[7; 100]].concat();
         for packet in [v4(6, &[1; 8], 0x4000, &long), v6(&[Ext::Options(0, 1)], 6, &long)] {
             let whole = PacketInfo::parse(&packet, 1).unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tells_flows_and_seeds_apart_and_spreads() {
+    fn the_hash_distinguishes_flows_and_seeds_and_spreads() {
         let hash = |packet: &[u8], seed| PacketInfo::parse(packet, seed).unwrap().flow_hash;
         let (mut seen, mut buckets) = (HashSet::new(), [0u32; 256]);
         for port in 0..=u16::MAX {
