@@ -6,7 +6,7 @@
 //!
 //! * [`HostilePeer`] does no I/O: for tests in virtual time;
 //! * [`HostileSocket`] speaks for one over UDP, from any host of a lab;
-//! * [`bodies`] makes what it sends.
+//! * [`bodies`] makes the bodies that it sends.
 
 pub mod bodies;
 mod socket;

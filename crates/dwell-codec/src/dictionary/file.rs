@@ -153,7 +153,7 @@ impl DictionaryFile {
     /// Returns the dictionary, digested.
     ///
     /// # Errors
-    /// If what it contains is damaged.
+    /// If the content is damaged.
     pub fn dictionary(&self) -> Result<Dictionary, DictionaryError> {
         Dictionary::new(self.id, self.bytes.clone())
     }
