@@ -135,9 +135,9 @@ pub struct StreamTx {
     pub bytes: u64,
     /// Their bytes on the connection, headers included, TLS not.
     pub link_bytes: u64,
-    /// Blocks that went as they are.
+    /// Blocks sent uncompressed.
     pub raw_blocks: u64,
-    /// Blocks that went compressed.
+    /// Blocks sent compressed.
     pub compressed_blocks: u64,
     /// Bytes in these.
     pub compressed_bytes: u64,
@@ -154,9 +154,9 @@ pub struct StreamRx {
     pub bytes: u64,
     /// Their bytes on the connection, headers included, TLS not.
     pub link_bytes: u64,
-    /// Blocks that came as they are.
+    /// Blocks received uncompressed.
     pub raw_blocks: u64,
-    /// Blocks that came compressed.
+    /// Blocks received compressed.
     pub compressed_blocks: u64,
 }
 

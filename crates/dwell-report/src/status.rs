@@ -166,7 +166,7 @@ pub struct PeerStatus {
     /// The latest round trip to the peer and back.
     pub rtt_ns: Option<u64>,
     /// The time since the last authentic datagram from the peer.
-    pub since_heard_ns: Option<u64>,
+    pub since_received_ns: Option<u64>,
     /// The traffic to the peer.
     pub tx: TxStatus,
     /// The traffic from the peer.
@@ -256,7 +256,7 @@ pub struct TxStatus {
     pub control_datagrams: u64,
     /// Their bytes.
     pub control_bytes: u64,
-    /// Datagrams sent again because the peer missed them.
+    /// Datagrams retransmitted because the peer missed them.
     #[serde(default)]
     pub resent_datagrams: u64,
     /// The bytes on the link for them.
@@ -266,7 +266,7 @@ pub struct TxStatus {
     /// decompression, whether they found room in the queue or not, and the bytes of their records
     /// as they came. In the queue each counts as one packet.
     #[serde(default)]
-    pub carried: Count,
+    pub forwarded_compressed: Count,
     /// Datagrams sent in sessions, whatever their content.
     #[serde(default)]
     pub datagrams: u64,
@@ -393,7 +393,7 @@ pub struct RxStatus {
     /// decompression, whether they found room there or not, and the bytes of their records. Their
     /// packets are not counted in `packets`.
     #[serde(default)]
-    pub carried: Count,
+    pub forwarded_compressed: Count,
     /// Of the packets, those that went to another peer's queue without passing the interface,
     /// whether they found room there or not.
     #[serde(default)]

@@ -158,7 +158,7 @@ mod tests {
         let mut table = Table::new([
             Column::left("scheme"),
             Column::right("delay").unit("µs"),
-            Column::left("verdict"),
+            Column::left("outcome"),
         ]);
         table.row(["none", "39.2", "slow"]);
         table.row(["packet", "0.3", "a|b"]);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn numbers_are_on_the_right() {
-        let text = "scheme  delay [µs]  verdict\n\
+        let text = "scheme  delay [µs]  outcome\n\
                     none          39.2  slow\n\
                     packet         0.3  a|b\n";
         assert_eq!(table().to_text(), text);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn markdown_has_the_same_columns() {
-        let text = "| scheme | delay [µs] | verdict |\n\
+        let text = "| scheme | delay [µs] | outcome |\n\
                     |---|---:|---|\n\
                     | none | 39.2 | slow |\n\
                     | packet | 0.3 | a\\|b |\n";

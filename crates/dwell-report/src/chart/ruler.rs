@@ -1,6 +1,6 @@
 //! The mapping from values to positions along an axis.
 
-use crate::chart::ticks::{self, Step, Tick, Ticks};
+use crate::chart::ticks::{self, Tick, TickStep, Ticks};
 use crate::chart::{Axis, Scale};
 
 /// Values beyond these can't be distinguished from them; so differences stay finite.
@@ -92,7 +92,7 @@ impl Ruler {
                 (low, high) = (low.min(0.0), high.max(0.0));
             }
             let (low, high) = apart(low, high);
-            let step = Step::nice(high - low, count);
+            let step = TickStep::nice(high - low, count);
             (step.below(low), step.above(high))
         });
         let (low, high) = apart(low, high);

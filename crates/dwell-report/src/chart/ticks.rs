@@ -18,7 +18,7 @@ pub(super) struct Ticks {
 
 /// A step between ticks: `mantissa` (1, 2 or 5) times ten to the `exponent`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Step {
+pub(super) struct TickStep {
     mantissa: f64,
     exponent: i32,
 }
@@ -53,7 +53,7 @@ pub(super) fn exponent_of(value: f64) -> i32 {
     text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
 }
 
-impl Step {
+impl TickStep {
     /// Returns the smallest step with which `span` has no more than about `count` intervals.
     pub(super) fn nice(span: f64, count: usize) -> Self {
         let rough = (span / count.max(1) as f64).max(f64::MIN_POSITIVE);
@@ -99,7 +99,7 @@ impl Step {
 
 /// Returns about `count` ticks of equal differences.
 pub(super) fn linear(low: f64, high: f64, count: usize, label: &str, unit: &str) -> Ticks {
-    let step = Step::nice(high - low, count);
+    let step = TickStep::nice(high - low, count);
     let unit = Unit::for_axis(low.abs().max(high.abs()), unit);
     let decimals = usize::try_from(unit.exponent - step.exponent).unwrap_or(0);
     let show = |value: f64| {

@@ -39,7 +39,7 @@ const DASHES: [&str; 5] = ["", "7 3", "2.5 2.5", "9 3 2.5 3", "12 4"];
 
 /// The appearance of a series.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct SeriesStyle {
     slot: usize,
     role: Role,
 }
@@ -53,7 +53,7 @@ pub(super) enum MarkAt {
     Floor,
 }
 
-impl Look {
+impl SeriesStyle {
     pub(super) fn new(slot: usize, role: Role) -> Self {
         Self { slot, role }
     }
