@@ -292,7 +292,7 @@ listens at 127.0.0.1:5432 to db:5432
 egress at hub:7734
 
 streams: 2 open of at most 1,000, 1,200 opened, 1,195 finished, 3 reset, 0 idle, 0 cut, 0 damaged
-connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 unknown_peers, security psk
+connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 unknown peers, security psk
 sent: 1.0 MB as 250.0 kB on the link (ratio 0.250), 75.0 % of the blocks compressed, 2.0 ms compressing
 received: 0 B as 0 B on the link (ratio -), - of the blocks compressed
 not opened: not_allowed 4

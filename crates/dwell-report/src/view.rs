@@ -342,11 +342,11 @@ peer  state  endpoint           security  scheme  codec       rate  round trip  
 hub   up     198.51.100.7:7733  psk       packet  zstd   10 Mbit/s     42.0 ms     1.00 s ago
 
 sent to  packets   bytes  on the link  ratio  compressed     to     saved  dropped   lost  waiting     p50      p99
-hub          950  1.1 MB     640.0 kB  0.561   80.0 %  0.500  499.4 kB    4.0 %  1.5 %       10  2.0 ms  90.0 ms
+hub          950  1.1 MB     640.0 kB  0.561      80.0 %  0.500  499.4 kB    4.0 %  1.5 %       10  2.0 ms  90.0 ms
 saved: against the same packets sent without dwell, all headers counted
 
 received from  packets    bytes  compressed  datagrams    bytes   lost  refused
-hub                900  90.0 kB   50.0 %        700  70.0 kB  4.0 %        2
+hub                900  90.0 kB      50.0 %        700  70.0 kB  4.0 %        2
 
 hub: dropped: queue_packets 40
 hub: not compressed: no_time 150, not_smaller 5
