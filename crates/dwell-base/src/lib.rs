@@ -1,8 +1,8 @@
 //! The vocabulary that every other crate shares: instants, link rates, sizes, seeded randomness,
-//! secrets, and how texts from outside are answered.
+//! secrets, and helpers for messages about text from outside.
 //!
-//! This crate knows nothing about packets, codecs, clocks or files. Time is a number that
-//! somebody else read off a clock (or made up, in a simulation).
+//! This crate knows nothing about packets, codecs, clocks or files. Time is a number that the
+//! caller read from a clock or, in a simulation, made up.
 
 pub mod rate;
 pub mod rng;

@@ -10,7 +10,7 @@ mod parse;
 
 pub use parse::ParseRateError;
 
-/// How fast a link is, in bits per second. Never zero.
+/// The rate of a link, in bits per second. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
@@ -19,29 +19,29 @@ pub struct Rate(u64);
 pub const RATE_MAX_BPS: u64 = 1_000_000_000_000;
 
 impl Rate {
-    /// A rate of `bps` bits per second, if that is in `1..=RATE_MAX_BPS`.
+    /// Makes a rate of `bps` bits per second, if that is in `1..=RATE_MAX_BPS`.
     pub const fn from_bps(bps: u64) -> Option<Self> {
         if bps == 0 || bps > RATE_MAX_BPS { None } else { Some(Self(bps)) }
     }
 
-    /// A rate of `bps` bits per second, moved into the range of possible rates.
+    /// Makes a rate of `bps` bits per second, clamped to the range of possible rates.
     pub fn clamped_bps(bps: u64) -> Self {
         Self(bps.clamp(1, RATE_MAX_BPS))
     }
 
-    /// A rate of `mbps` Mbit/s; moved into the range of possible rates.
+    /// Makes a rate of `mbps` Mbit/s, clamped to the range of possible rates.
     pub fn from_mbps(mbps: u64) -> Self {
         Self::clamped_bps(mbps.saturating_mul(1_000_000))
     }
 
-    /// Bits per second.
+    /// Returns the bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// How long `bytes` occupy the link, in nanoseconds, rounded up.
+    /// Returns the time for which `bytes` occupy the link, in nanoseconds, rounded up.
     pub const fn transmission_ns(self, bytes: u64) -> u64 {
-        // Division of 128 bits is slow, and what fits 64 is all that is ever on a wire.
+        // Division of 128 bits is slow, and every length on a real wire fits into 64.
         if bytes <= u64::MAX / (8 * SECOND_NS) {
             return (bytes * 8 * SECOND_NS).div_ceil(self.0);
         }
@@ -50,16 +50,15 @@ impl Rate {
         if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
     }
 
-    /// How many whole bytes the link carries in `ns` nanoseconds.
+    /// Returns the number of whole bytes that the link carries in `ns` nanoseconds.
     pub const fn bytes_in_ns(self, ns: u64) -> u64 {
         let bytes = ns as u128 * self.0 as u128 / (8 * SECOND_NS as u128);
         if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 }
     }
 }
 
-/// Writes two digits after the point at most: `9.52 Mbit/s`. The alternate form, `{:#}`, is exact
-/// and has no space: `9.523417Mbit`. Both can be parsed; what the first was rounded to is what
-/// comes back.
+/// Writes at most two digits after the point: `9.52 Mbit/s`. The alternate form, `{:#}`, is exact
+/// and has no space: `9.523417Mbit`. Both can be parsed; the first gives the rounded rate.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {
@@ -68,7 +67,7 @@ impl fmt::Display for Rate {
         let hundredths = |unit: u64| (self.0 * 100 + unit / 2) / unit;
         let (unit, prefix) = match self.0 {
             0..1_000 => (1, ""),
-            // What would be rounded to a thousand is one of the next unit.
+            // Values that would be rounded to a thousand are shown as one of the next unit.
             _ if hundredths(1_000) < 100_000 => (1_000, "k"),
             _ if hundredths(1_000_000) < 100_000 => (1_000_000, "M"),
             _ => (1_000_000_000, "G"),

@@ -8,39 +8,39 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
-    /// The generator for `seed`.
+    /// Makes the generator for `seed`.
     pub fn from_seed(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// An independent generator for the part of an experiment that `stream` names.
+    /// Makes an independent generator for the part of an experiment that `stream` names.
     pub fn stream(seed: u64, stream: u64) -> Self {
         // The odd constant spreads small stream numbers over all the bits of the seed.
         Self::from_seed(seed ^ stream.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Uniform in `0..below`; zero if `below` is zero.
+    /// Returns a uniform number in `0..below`; zero if `below` is zero.
     pub fn below(&mut self, below: u64) -> u64 {
         // Lemire's multiplication; the bias is under 2^-32 for every bound used here.
         ((u128::from(self.next_u64()) * u128::from(below)) >> 64) as u64
     }
 
-    /// Uniform in `[0, 1)`.
+    /// Returns a uniform number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// Exponentially distributed with this mean.
+    /// Returns an exponentially distributed number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         // Not the machine's own logarithm: that differs in the last bit between machines.
         -mean * libm::log(1.0 - self.unit())

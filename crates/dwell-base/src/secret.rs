@@ -14,12 +14,12 @@ impl Secret {
     /// Its length in bytes.
     pub const BYTES: usize = 32;
 
-    /// The secret with these bytes.
+    /// Makes a secret of these bytes.
     pub const fn new(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes. They should not be copied.
+    /// Returns its bytes. They should not be copied.
     pub const fn bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
@@ -46,7 +46,7 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// Why a text is no secret.
+/// The reason why a text is not a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "it holds no key: there must be 32 bytes, as 64 hex digits or in base64; `dwell genpsk` makes \

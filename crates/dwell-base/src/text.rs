@@ -1,6 +1,6 @@
-//! Texts for people: what they may have meant, and what can be shown to them.
+//! Text for people: corrections of misspelt names, and escaping of text from outside.
 
-/// "did you mean …", if one of `keys` is near to `name`; else all of them.
+/// Returns "did you mean …" if one of `keys` is near to `name`; otherwise lists all of them.
 pub fn suggest(name: &str, keys: &[&str]) -> String {
     match nearest(name, keys) {
         Some(key) => format!("did you mean `{key}`?"),
@@ -8,9 +8,9 @@ pub fn suggest(name: &str, keys: &[&str]) -> String {
     }
 }
 
-/// The one of `names` that `name` may be a slip of the pen for.
+/// Returns the one of `names` that `name` is probably a misspelling of.
 pub fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
-    // Of two that are as near, the one that begins alike: few people slip on the first letter.
+    // Of two equally near names the one that begins alike: few people mistype the first letter.
     let begins_otherwise = |known: &str| known.chars().next() != name.chars().next();
     names
         .iter()
@@ -20,7 +20,7 @@ pub fn nearest<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
         .map(|(_, _, known)| known)
 }
 
-/// A text from outside, cut and escaped so that it can't spoil a terminal.
+/// Cuts and escapes a text from outside, so that it can't disturb a terminal.
 pub fn printable(text: &str) -> String {
     const CHARS_MAX: usize = 60;
     let mut out: String = text.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect();

@@ -23,22 +23,22 @@ impl Instant {
     /// Later than anything that will ever happen; stands for "no deadline".
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The instant `ns` nanoseconds after the origin.
+    /// Returns the instant `ns` nanoseconds after the origin.
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// Nanoseconds from `earlier` to `self`, zero if `earlier` is later.
+    /// Returns the nanoseconds from `earlier` to `self`, zero if `earlier` is later.
     pub const fn since_ns(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// `self` moved back by `ns`, but not past the origin.
+    /// Returns `self` moved back by `ns`, but not past the origin.
     pub const fn before_ns(self, ns: u64) -> Self {
         Self(self.0.saturating_sub(ns))
     }
@@ -63,8 +63,8 @@ impl fmt::Display for Instant {
 /// nanoseconds.
 ///
 /// # Errors
-/// A sentence that says what is wrong, if the text is no number followed by one of
-/// `ns us µs ms s min h`.
+/// A sentence about the mistake, if the text is not a number followed by one of `ns us µs ms s min
+/// h`.
 pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text

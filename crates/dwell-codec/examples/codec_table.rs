@@ -1,4 +1,4 @@
-//! What each codec gains and costs per packet, by length of packet.
+//! The gain and the cost of each codec per packet, by length of packet.
 //!
 //! ```text
 //! cargo run --release -p dwell-codec --example codec_table -- FILE... [CODEC...]
@@ -6,11 +6,11 @@
 //!
 //! An argument that reads like a codec (`zstd:3`) is one; all others are files. The second
 //! half of each file is cut into packets. The rows with `+d` use a dictionary of 16 KiB, made
-//! of pieces of the first halves: what a link could have learned earlier from like traffic. A
+//! of pieces of the first halves: as a link could have learned from earlier traffic of the kind. A
 //! packet that does not shrink counts as it is, as a relay would send it.
 //!
-//! All rows take turns for a number of rounds, and each shows the round that took it least:
-//! whatever else the machine does can only add time. `copy` is the row without a codec.
+//! All rows take turns for a number of rounds, and each shows its fastest round: other load on the
+//! machine can only add time. `copy` is the row without a codec.
 #![allow(clippy::disallowed_methods, reason = "a program, not a pure tier: reads files and clocks")]
 #![allow(clippy::disallowed_macros, reason = "a program, not a pure tier: prints")]
 
@@ -30,12 +30,12 @@ const DEFAULT_CODECS: [&str; 9] =
 /// A line of the table.
 struct Row {
     name: String,
-    /// Without one, packets are copied.
+    /// None if packets are only copied.
     compressor: Option<Compressor>,
     cells: Vec<Cell>,
 }
 
-/// What a row has for one length of packet.
+/// The results of a row for one length of packet.
 #[derive(Clone, Copy)]
 struct Cell {
     ratio: f64,

@@ -1,16 +1,16 @@
 //! bzip2, in builds with the feature `bzip2`.
 //!
 //! A stream without its first four bytes, which are always `BZh1`: blocks of 100 kB, more than any
-//! source has. So nothing that comes from the network decides how much memory decoding takes.
+//! source has. So no bytes from the network determine how much memory decoding takes.
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
 use crate::error::DecodeError;
 use crate::id::CodecId;
 
-/// How a stream begins that has blocks of 100 kB.
+/// The first bytes of a stream with blocks of 100 kB.
 const BEGIN: &[u8; 4] = b"BZh1";
-/// What libbzip2 takes by default: when to give up sorting the fast way.
+/// The default of libbzip2: when to give up the fast way of sorting.
 const WORK_FACTOR: u32 = 0;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Encoder {
 impl Encoder {
     pub(crate) fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> Option<usize> {
         self.scratch.resize(BEGIN.len() + dst.len(), 0);
-        // The library has no way to use one again.
+        // The library can't reuse a stream.
         let mut stream = Compress::new(Compression::new(1), WORK_FACTOR);
         let mut taken = 0;
         loop {
@@ -48,7 +48,7 @@ pub(crate) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<usize, DecodeErro
     let corrupt = DecodeError::Corrupt(CodecId::Bzip2);
     let mut stream = Decompress::new(false);
     stream.decompress(BEGIN, &mut []).map_err(|_| corrupt)?;
-    // Data that just fit end only when there is room for more, or would be.
+    // The end of data that just fit is found only if there is room for more.
     let mut beyond = [0];
     loop {
         let (taken, made) = (stream.total_in() as usize, stream.total_out() as usize);

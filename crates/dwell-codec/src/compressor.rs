@@ -9,7 +9,7 @@ use crate::id::CodecId;
 use crate::spec::CodecSpec;
 use crate::{SRC_LEN_MAX, deflate, end_of, lz4, zstd};
 
-/// Compresses packets with one codec, level and dictionary; all its memory is made once.
+/// Compresses packets with one codec, level and dictionary; all its memory is allocated once.
 ///
 /// Packets do not depend on each other: each can be decoded without the others.
 pub struct Compressor {
@@ -71,12 +71,12 @@ impl Compressor {
         Ok(compressor)
     }
 
-    /// The codec and level that it was made with.
+    /// Returns the codec and level that it was made with.
     pub fn spec(&self) -> CodecSpec {
         self.spec
     }
 
-    /// The dictionary that it was made with.
+    /// Returns the dictionary that it was made with.
     pub fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         self.dictionary.as_ref()
     }
@@ -85,8 +85,8 @@ impl Compressor {
     ///
     /// `None` means that the payload does not fit, or that there is nothing to gain: `src` is
     /// empty, or zstd would store it. A caller that wants a gain of `n` bytes passes a `dst`
-    /// that is `n` bytes shorter than `src`; the codecs give up as soon as they know. What
-    /// `dst` contains beyond the payload, or after `None`, has no meaning.
+    /// that is `n` bytes shorter than `src`; the codecs stop as soon as the result is too long.
+    /// What `dst` contains beyond the payload, or after `None`, has no meaning.
     ///
     /// # Errors
     /// If `src` is longer than [`SRC_LEN_MAX`], or the library fails in a way that it should
@@ -104,14 +104,15 @@ impl Compressor {
         }
     }
 
-    /// The same as [`Compressor::compress`] for data that follow `history`: what occurs in it need
-    /// not be said again. Whoever decodes needs the same bytes, or more bytes of which these are the
-    /// end. Of a history longer than [`HISTORY_LEN_MAX`](crate::HISTORY_LEN_MAX) the end counts. Only for compressors of
-    /// [`Compressor::with_history`].
+    /// Compresses `src` as [`Compressor::compress`] does, as a continuation of `history`:
+    /// repetitions of the history are encoded as references. The decoder needs the same bytes, or
+    /// more bytes of which these are the
+    /// end. Only the last [`HISTORY_LEN_MAX`](crate::HISTORY_LEN_MAX) bytes of a history are used.
+    /// Only for compressors of [`Compressor::with_history`].
     ///
     /// # Errors
-    /// As [`Compressor::compress`]; and [`CodecError::NoHistory`] if the codec can't refer to one, or
-    /// the compressor was not made for it.
+    /// As [`Compressor::compress`]; and [`CodecError::NoHistory`] if the codec can't refer to one,
+    /// or the compressor was not made for it.
     pub fn compress_after(
         &mut self,
         history: &[u8],
@@ -131,7 +132,7 @@ impl Compressor {
     }
 }
 
-/// As much of `dst` as a payload may fill; none if there is nothing to do.
+/// Returns the part of `dst` that a payload may fill; none if there is nothing to do.
 fn room<'a>(src: &[u8], dst: &'a mut [u8]) -> Result<Option<&'a mut [u8]>, CodecError> {
     if src.len() > SRC_LEN_MAX {
         return Err(CodecError::TooLong(src.len()));

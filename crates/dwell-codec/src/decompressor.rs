@@ -1,4 +1,4 @@
-//! The one way back from a payload to a packet.
+//! The decoder for all codecs.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use crate::{SRC_LEN_MAX, deflate, end_of, lz4, zstd};
 
 /// Decodes payloads of all codecs, within the bounds of the given buffer.
 ///
-/// It holds about 170 KiB, made once; decoding allocates nothing, whatever comes in
-/// (but 400 KiB for bzip2, in builds that have it, and see [`Decompressor::decompress_after`]).
+/// It holds about 170 KiB, allocated once; decoding allocates nothing, whatever the input (but 400
+/// KiB for bzip2, in builds that have it, and see [`Decompressor::decompress_after`]).
 pub struct Decompressor {
     zstd: zstd::Decoder,
     deflate: deflate::Decoder,
@@ -65,10 +65,10 @@ impl Decompressor {
         }
     }
 
-    /// The same for a payload that refers to `history`
+    /// Decodes a payload that refers to `history`
     /// ([`Compressor::compress_after`](crate::Compressor::compress_after)), of which the last
-    /// [`HISTORY_LEN_MAX`](crate::HISTORY_LEN_MAX) bytes count. The first one of zstd makes a
-    /// context of 160 KiB, and each allocates some 30 KiB for as long as it takes.
+    /// [`HISTORY_LEN_MAX`](crate::HISTORY_LEN_MAX) bytes are used. The first such payload of zstd
+    /// makes a context of 160 KiB, and each allocates some 30 KiB while it is decoded.
     ///
     /// # Errors
     /// As [`Decompressor::decompress`]; and [`DecodeError::NoHistory`] if the codec can't refer to

@@ -11,8 +11,8 @@ use zstd_safe::DDict;
 
 use crate::ffi::{lz4, zstd};
 
-/// The longest dictionary, in bytes: more than lz4 can refer to is of no use, and larger
-/// ones bring little (and have to get to the other end).
+/// The longest dictionary, in bytes: lz4 can't refer to more, and longer ones bring little (and
+/// must be sent to the other end).
 pub const DICTIONARY_LEN_MAX: usize = 64 << 10;
 
 /// The shortest dictionary, in bytes: the libraries silently ignore shorter ones.
@@ -21,8 +21,8 @@ pub const DICTIONARY_LEN_MIN: usize = 8;
 /// Bytes that both ends hold, digested once and then shared (by `Arc`) by any number of
 /// compressors and decompressors.
 ///
-/// Any bytes will do; what packets look like should come towards the end. Bytes in the format
-/// of zstd's trainer are recognised by their magic number and help zstd more.
+/// Any bytes will do; content that is typical of packets should come towards the end. Bytes in the
+/// format of zstd's trainer are recognised by their magic number and help zstd more.
 pub struct Dictionary {
     id: u8,
     bytes: Arc<[u8]>,
@@ -31,7 +31,8 @@ pub struct Dictionary {
     for_lz4: OnceLock<Option<Arc<lz4::Digest>>>,
 }
 
-/// Why bytes are no dictionary. A peer that sends dictionaries can cause any of these.
+/// The reason why bytes are not a dictionary. A peer that sends dictionaries can cause any of
+/// these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DictionaryError {
     /// The id is not in `1..=15`.
@@ -66,23 +67,23 @@ impl Dictionary {
         })
     }
 
-    /// The number that messages use to name it.
+    /// Returns the number that messages use to name it.
     pub fn id(&self) -> u8 {
         self.id
     }
 
-    /// What both ends hold.
+    /// Returns the bytes that both ends hold.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// For zstd's decoder.
+    /// Returns the digest for zstd's decoder.
     pub(crate) fn for_decoding_zstd(&self) -> &DDict<'static> {
         &self.for_decoding_zstd
     }
 
-    /// For zstd at this level; `None` if zstd can decode with the dictionary but not encode,
-    /// as it may lack symbols.
+    /// Returns the digest for zstd at this level; `None` if zstd can decode with the dictionary but
+    /// not encode, as it may lack symbols.
     pub(crate) fn for_zstd(&self, level: i32) -> Option<Arc<zstd::DigestedDictionary>> {
         // Nothing in here can leave the list half changed.
         let mut digests = self.for_zstd.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +95,7 @@ impl Dictionary {
         Some(digest)
     }
 
-    /// For lz4; `None` without memory.
+    /// Returns the digest for lz4; `None` without memory.
     pub(crate) fn for_lz4(&self) -> Option<Arc<lz4::Digest>> {
         self.for_lz4.get_or_init(|| lz4::Digest::new(Arc::clone(&self.bytes)).map(Arc::new)).clone()
     }

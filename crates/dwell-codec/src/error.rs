@@ -1,12 +1,12 @@
-//! What can go wrong in compressing and decompressing.
+//! Errors of compressing and decompressing.
 
 use thiserror::Error;
 
 use crate::SRC_LEN_MAX;
 use crate::id::CodecId;
 
-/// Why a compressor cannot be made, or cannot compress. None of these is caused by what the
-/// data contain.
+/// The reason why a compressor cannot be made, or cannot compress. None of these is caused by the
+/// content of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CodecError {
     /// The codec is not part of this build.
@@ -45,7 +45,7 @@ pub enum CodecError {
     },
 }
 
-/// Why a payload cannot be decoded. Anyone on the network can cause any of these.
+/// The reason why a payload cannot be decoded. Anyone on the network can cause any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The codec is not part of this build.
@@ -63,7 +63,7 @@ pub enum DecodeError {
     /// The payload is longer than any compressor makes it.
     #[error("a payload of {0} bytes is too long: the limit is {SRC_LEN_MAX}")]
     TooLong(usize),
-    /// The data would be longer than the buffer. lz4 cannot tell and says `Corrupt`.
+    /// The data would be longer than the buffer. lz4 cannot distinguish this and reports `Corrupt`.
     #[error("the {0} payload holds more data than it should")]
     DoesNotFit(CodecId),
     /// The payload is damaged, or was made with another codec or dictionary.

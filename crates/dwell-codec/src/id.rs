@@ -1,6 +1,6 @@
 //! The codecs and their numbers on the wire.
 
-/// A way of compressing. The discriminants are the ids on the wire and never change.
+/// A compression method. The discriminants are the ids on the wire and never change.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodecId {
@@ -17,15 +17,15 @@ pub enum CodecId {
 }
 
 impl CodecId {
-    /// Every codec that there is, in this build or not.
+    /// All codecs, in this build or not.
     pub const ALL: [Self; 5] = [Self::Lz4, Self::Zstd, Self::Deflate, Self::Lzo, Self::Bzip2];
 
-    /// The codec with this id on the wire, in this build or not.
+    /// Returns the codec with this id on the wire, in this build or not.
     pub fn from_wire(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&codec| codec as u8 == id)
     }
 
-    /// The name that users write and read.
+    /// Returns the name that users write and read.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lz4 => "lz4",
@@ -36,7 +36,7 @@ impl CodecId {
         }
     }
 
-    /// Whether this build can compress and decompress with it.
+    /// Returns true if this build can compress and decompress with it.
     pub const fn is_built_in(self) -> bool {
         match self {
             Self::Lz4 | Self::Zstd | Self::Deflate => true,
@@ -45,12 +45,12 @@ impl CodecId {
         }
     }
 
-    /// Whether it can use a [`Dictionary`](crate::Dictionary).
+    /// Returns true if it can use a [`Dictionary`](crate::Dictionary).
     pub const fn takes_dictionary(self) -> bool {
         matches!(self, Self::Lz4 | Self::Zstd)
     }
 
-    /// Whether it can refer to what came before
+    /// Returns true if it can refer to earlier data
     /// ([`Compressor::compress_after`](crate::Compressor::compress_after)).
     pub const fn takes_history(self) -> bool {
         matches!(self, Self::Lz4 | Self::Zstd)
@@ -63,7 +63,8 @@ impl std::fmt::Display for CodecId {
     }
 }
 
-/// What this build can decode: bit `n` is set if it knows the codec with the id `n`.
+/// Returns the codecs that this build can decode: bit `n` is set if it knows the codec with the id
+/// `n`.
 pub fn supported_bitmap() -> u16 {
     CodecId::ALL
         .into_iter()

@@ -2,15 +2,15 @@
 //!
 //! This crate knows nothing about queues, headers, policies or time. It turns bytes into
 //! fewer bytes ([`Compressor`]) and back ([`Decompressor`]), if both sides hold the same
-//! [`Dictionary`], or none. Whoever sends decides which codec to use; the [`CodecId`] goes
-//! over the wire beside the payload, together with the original length.
+//! [`Dictionary`], or none. The sender decides which codec to use; the [`CodecId`] goes over the
+//! wire beside the payload, together with the original length.
 //!
 //! # Promises
-//! * Nothing is allocated per packet: all state is made in `new` (`tests/no_alloc.rs`); but for
-//!   blocks that refer to a history ([`Decompressor::decompress_after`]).
+//! * Nothing is allocated per packet: `new` allocates all state (`tests/no_alloc.rs`). The
+//! exception is
 //! * The same input gives the same output, however often a compressor has been used. It may
 //!   differ between versions of the libraries below; only the round trip is stable.
-//! * [`Decompressor::decompress`] is the one way back. It writes into the given buffer and
+//! * [`Decompressor::decompress`] is the only decoder. It writes into the given buffer and
 //!   never beyond it, allocates nothing, and takes any bytes at all.
 //!
 //! # Payload format per codec
@@ -37,8 +37,9 @@
 //! b0 b1 b2       block header, little endian: 1 (last) | 2 << 1 (compressed) | n << 3
 //! ```
 //!
-//! What refers to a history ([`Compressor::compress_after`]) is the same, with the history in place
-//! of a dictionary of raw bytes; zstd's window descriptor is `40` then, 256 KiB.
+//! A payload that refers to a history ([`Compressor::compress_after`]) has the same format, with
+//! the history in place of a dictionary of raw bytes; zstd's window descriptor is `40` then, 256
+//! KiB.
 //!
 //! zstd writes packets of one repeated byte as an RLE block, which has another header; they
 //! are sent as a compressed block that has RLE literals and no sequences. Packets that zstd
@@ -69,17 +70,17 @@ pub use id::{CodecId, supported_bitmap};
 pub use spec::{CodecSpec, ParseSpecError};
 
 /// The longest input of a [`Compressor`] and the longest payload of a [`Decompressor`], in
-/// bytes. It is what an IP packet can hold, so that nothing a relay queues is longer, and it
-/// bounds the memory of each codec.
+/// bytes. It is the length of the longest IP packet, so that nothing a relay queues is longer, and
+/// it bounds the memory of each codec.
 pub const SRC_LEN_MAX: usize = 1 << 16;
 
-/// How far back data can refer to what came before them
-/// ([`Compressor::compress_after`]), in bytes. On prose and program sources this saves about a
+/// The distance in bytes over which data can refer to earlier data
+/// ([`Compressor::compress_after`]). On prose and program sources this saves about a
 /// tenth of what is left; a megabyte would save a hundredth more and take four times as long to
 /// look up.
 pub const HISTORY_LEN_MAX: usize = 1 << 17;
 
-/// What counts of a history.
+/// Returns the part of a history that is used.
 fn end_of(history: &[u8]) -> &[u8] {
     &history[history.len().saturating_sub(HISTORY_LEN_MAX)..]
 }

@@ -22,7 +22,7 @@ pub struct CodecSpec {
 }
 
 impl CodecSpec {
-    /// The codec with the level that it has if none is given.
+    /// Returns the codec with its default level.
     pub const fn with_default_level(id: CodecId) -> Self {
         Self { id, level: default_level(id) }
     }
@@ -62,7 +62,7 @@ fn level_exists(spec: CodecSpec) -> bool {
     }
 }
 
-/// Which levels a codec has, in words.
+/// Returns the levels of a codec, in words.
 pub(crate) fn levels(id: CodecId) -> &'static str {
     match id {
         CodecId::Lz4 => "1 to 64 (higher is faster)",
@@ -72,7 +72,7 @@ pub(crate) fn levels(id: CodecId) -> &'static str {
     }
 }
 
-/// Why a text is not a codec.
+/// The reason why a text is not a codec.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseSpecError {
     /// No codec has this name.
@@ -89,14 +89,14 @@ pub enum ParseSpecError {
     Level {
         /// The codec.
         codec: CodecId,
-        /// What stands after the colon.
+        /// The text after the colon.
         text: String,
     },
 }
 
 fn possible_names() -> String {
     let mut names: Vec<_> = CodecId::ALL.into_iter().filter(|id| id.is_built_in()).collect();
-    // lz4, zstd and deflate are always there.
+    // lz4, zstd and deflate are in every build.
     let last = names.pop().map_or("", CodecId::name);
     let first: Vec<_> = names.into_iter().map(CodecId::name).collect();
     format!("{} or {last}, with a level if you like (\"zstd:3\")", first.join(", "))

@@ -25,7 +25,7 @@ const WINDOW_DESCRIPTOR_AFTER: u8 = (18 - 10) << 3;
 /// The types of a block, RFC 8878, section 3.1.1.2.2.
 const TYPE_RAW: u32 = 0;
 const TYPE_RLE: u32 = 1;
-const TYPE_COMCOMPRESSED: u32 = 2;
+const TYPE_COMPRESSED: u32 = 2;
 
 pub(crate) struct Encoder {
     context: Context,
@@ -45,7 +45,7 @@ impl Encoder {
         Context::new(level, digest).map(Self::of).map_err(unexpected)
     }
 
-    /// One that takes a history, too.
+    /// Makes an encoder that also takes a history.
     pub(crate) fn with_history(level: i32) -> Result<Self, CodecError> {
         Context::with_history(level).map(Self::of).map_err(unexpected)
     }
@@ -80,8 +80,8 @@ fn unexpected(failure: Failure) -> CodecError {
     CodecError::Library { codec: CodecId::Zstd, code: failure.0 }
 }
 
-/// Writes what is not predictable of a frame; `None` if that is more than fits, or if the
-/// frame is not of the kind that the decoder rebuilds.
+/// Writes the part of a frame that is not predictable; `None` if that does not fit, or if the frame
+/// is not of the kind that the decoder rebuilds.
 fn payload_of(frame: &[u8], dst: &mut [u8]) -> Option<usize> {
     let (&[descriptor, _window, b0, b1, b2], content) = frame.split_first_chunk()?;
     let header = u32::from_le_bytes([b0, b1, b2, 0]);
@@ -92,7 +92,7 @@ fn payload_of(frame: &[u8], dst: &mut [u8]) -> Option<usize> {
         return None;
     }
     match kind {
-        TYPE_COMCOMPRESSED => {
+        TYPE_COMPRESSED => {
             debug_assert_eq!(size as usize, content.len());
             dst.get_mut(..content.len())?.copy_from_slice(content);
             Some(content.len())
@@ -119,7 +119,7 @@ fn rle_as_compressed(count: u32, byte: u8, dst: &mut [u8]) -> Option<usize> {
 
 pub(crate) struct Decoder {
     context: DCtx<'static>,
-    /// Made when a history is first referred to.
+    /// The context for payloads with a history, made for the first of them.
     after: Option<DecodingContext>,
     /// Takes the frame with its beginning rebuilt.
     frame: Box<[u8]>,
@@ -175,7 +175,7 @@ impl Decoder {
 
     /// Puts the beginning before the payload and gives the length of both.
     fn rebuild(&mut self, payload: &[u8]) -> usize {
-        let header = 1 | TYPE_COMCOMPRESSED << 1 | (payload.len() as u32) << 3;
+        let header = 1 | TYPE_COMPRESSED << 1 | (payload.len() as u32) << 3;
         self.frame[2..PREAMBLE_LEN].copy_from_slice(&header.to_le_bytes()[..3]);
         let len = PREAMBLE_LEN + payload.len();
         self.frame[PREAMBLE_LEN..len].copy_from_slice(payload);

@@ -87,7 +87,7 @@ fn packets_allocate_nothing() {
     let mut payload = vec![0; SRC_LEN_MAX];
     let mut data = vec![0; SRC_LEN_MAX];
     let mut decompressor = Decompressor::new();
-    // The library of bzip2 has no state that could be used again.
+    // The library of bzip2 has no state that can be reused.
     let setups = common::all_setups().into_iter().filter(|(spec, _)| spec.id.name() != "bzip2");
     for setup in setups {
         let mut compressor = common::compressor(setup);

@@ -1,9 +1,9 @@
-//! Charts of what runs measured, beside what papers say: as SVG for pages and slides, and as
-//! plain text for terminals.
+//! Charts of measurements beside the numbers of papers: as SVG for pages and slides, and as plain
+//! text for terminals.
 //!
-//! A chart hides nothing. What can't be drawn (not a number, outside of the axes) is counted
-//! below it, and what lies at or below the floor of a logarithmic axis is drawn there with a
-//! mark of its own. The same chart gives the same bytes on every machine.
+//! A chart hides nothing. Points that can't be drawn (not a number, outside of the axes) are
+//! counted below it. Points at or below the floor of a logarithmic axis are drawn there with their
+//! own mark. The same chart gives the same bytes on every machine.
 //!
 //! ```
 //! use dwell_report::chart::{Axis, Chart, Role, Series};
@@ -31,38 +31,38 @@ pub(crate) use svg::STYLE as SVG_STYLE;
 /// A chart: two axes, and series of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What it shows, in a line.
+    /// The title, in a line.
     pub title: String,
-    /// What the reader must know to read it: what error bars are, what was left out.
+    /// The facts that the reader needs: the meaning of error bars, what was left out.
     pub caption: String,
     /// The axis to the right.
     pub x: Axis,
     /// The axis upwards.
     pub y: Axis,
-    /// What is drawn; later ones on top.
+    /// The series; later ones are drawn on top.
     pub series: Vec<Series>,
 }
 
-/// What an axis measures, and how.
+/// The quantity and scale of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What is measured.
+    /// The quantity.
     pub label: String,
     /// The unit of the points: `s`, `bit/s`, `%`; may be empty. Times, bytes and rates are
     /// labelled with SI prefixes.
     pub unit: String,
-    /// How values are spread.
+    /// The scale.
     pub scale: Scale,
-    /// From where to where; without it, all points fit.
+    /// The lowest and highest value; without it, all points fit.
     pub range: Option<(f64, f64)>,
-    /// On a logarithmic axis, the least value that is distinguished: what is at or below it,
-    /// zero above all, is drawn at the end of the axis. Without it, one is found if needed.
+    /// On a logarithmic axis, the least value that is distinguished: values at or below it, above
+    /// all zero, are drawn at the end of the axis. Without it, one is found if needed.
     pub floor: Option<f64>,
-    /// If there are any, values are their indexes: 0 is the first.
+    /// The names of categories. If there are any, values are their indexes: 0 is the first.
     pub categories: Vec<String>,
 }
 
-/// How the values of an axis are spread.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal distances are equal differences.
@@ -73,53 +73,53 @@ pub enum Scale {
 
 /// Points that belong together.
 ///
-/// Series with the same name have the same colour: so a paper's points and ours find each
-/// other.
+/// Series with the same name have the same colour, so that a paper's points and ours can be
+/// matched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend calls it.
+    /// The name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// The form in which it is drawn.
     pub kind: Kind,
-    /// Whose numbers these are.
+    /// The origin of the numbers.
     pub role: Role,
     /// The points, in the order in which they are joined.
     pub points: Vec<Point>,
 }
 
-/// How a series is drawn.
+/// The form in which a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Marks, joined by a line. Only the line, if there are many.
     Line,
     /// Marks.
     Points,
-    /// A line that keeps its height until the next point: distributions, queue lengths.
+    /// A line that stays at its height until the next point: distributions, queue lengths.
     Steps,
     /// Bars from zero, or from the end of a logarithmic axis. Where another series of bars
     /// has the same name, a paper's are marks on them.
     Bars,
 }
 
-/// Whose numbers a series is made of.
+/// The origin of a series' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Measured or simulated by us: filled marks.
     Ours,
     /// Read from the paper: hollow diamonds.
     Paper,
-    /// What is the best possible: a dotted line.
+    /// The best possible values: a dotted line.
     Bound,
-    /// From somebody else's program, to compare with: crosses.
+    /// From an independent program, for comparison: crosses.
     Reference,
 }
 
-/// A value at a place, and how sure it is.
+/// A value at a place, and its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Where, in the unit of the x axis.
+    /// The place, in the unit of the x axis.
     pub x: f64,
-    /// How much, in the unit of the y axis.
+    /// The value, in the unit of the y axis.
     pub y: f64,
     /// The lower end of its error bar.
     pub low: Option<f64>,
@@ -128,54 +128,54 @@ pub struct Point {
 }
 
 impl Chart {
-    /// A chart without series.
+    /// Makes a chart without series.
     pub fn new(title: &str, x: Axis, y: Axis) -> Self {
         Self { title: title.to_owned(), caption: String::new(), x, y, series: Vec::new() }
     }
 
-    /// With a line or two below the title.
+    /// Sets the caption, a line or two below the title.
     #[must_use]
     pub fn caption(mut self, caption: &str) -> Self {
         caption.clone_into(&mut self.caption);
         self
     }
 
-    /// With another series.
+    /// Adds a series.
     #[must_use]
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);
         self
     }
 
-    /// As a file: an SVG image that needs nothing else, for light and dark backgrounds.
+    /// Returns the chart as an SVG file that needs nothing else, for light and dark backgrounds.
     pub fn to_svg(&self) -> String {
         svg::draw(self, true)
     }
 
-    /// As a part of a page that has [`SVG_STYLE`] once for all charts.
+    /// Returns the chart as a part of a page that has [`SVG_STYLE`] once for all charts.
     pub(crate) fn to_inline_svg(&self) -> String {
         svg::draw(self, false)
     }
 
-    /// For a terminal of `width` columns: the plot, the legend and the numbers. Ends with a
-    /// line end.
+    /// Returns the chart for a terminal of `width` columns: the plot, the legend and the numbers.
+    /// Ends with a line end.
     pub fn to_text(&self, width: usize) -> String {
         text::draw(self, width)
     }
 
-    /// The numbers: a row for each x, a column for each series.
+    /// Returns the numbers: a row for each x, a column for each series.
     pub fn data_table(&self) -> Table {
         data::table(self, usize::MAX)
     }
 
-    /// The first rows of the numbers, and how many more there are.
+    /// Returns the first rows of the numbers, and the number of rows left out.
     pub(crate) fn data_table_up_to(&self, rows_max: usize) -> (Table, usize) {
         (data::table(self, rows_max), data::row_count(self).saturating_sub(rows_max))
     }
 }
 
 impl Axis {
-    /// An axis of equal differences.
+    /// Makes an axis of equal differences.
     pub fn linear(label: &str) -> Self {
         Self {
             label: label.to_owned(),
@@ -187,32 +187,32 @@ impl Axis {
         }
     }
 
-    /// An axis of equal ratios.
+    /// Makes an axis of equal ratios.
     pub fn log(label: &str) -> Self {
         Self { scale: Scale::Log, ..Self::linear(label) }
     }
 
-    /// An axis of things with names; points have their indexes as values.
+    /// Makes an axis of named categories; points have their indexes as values.
     pub fn of<S: Into<String>>(label: &str, categories: impl IntoIterator<Item = S>) -> Self {
         let categories = categories.into_iter().map(Into::into).collect();
         Self { categories, ..Self::linear(label) }
     }
 
-    /// With the unit of its values: `s`, `bit/s`, `%`.
+    /// Sets the unit of the values: `s`, `bit/s`, `%`.
     #[must_use]
     pub fn unit(mut self, unit: &str) -> Self {
         unit.clone_into(&mut self.unit);
         self
     }
 
-    /// From `low` to `high`, whatever the points are.
+    /// Sets the range, whatever the points are.
     #[must_use]
     pub fn range(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
     }
 
-    /// With the least value that is distinguished, for a logarithmic axis.
+    /// Sets the least value that is distinguished, for a logarithmic axis.
     #[must_use]
     pub fn floor(mut self, floor: f64) -> Self {
         self.floor = Some(floor);
@@ -221,58 +221,58 @@ impl Axis {
 }
 
 impl Series {
-    /// An empty series of our own numbers.
+    /// Makes an empty series of our own numbers.
     pub fn new(name: &str, kind: Kind) -> Self {
         Self { name: name.to_owned(), kind, role: Role::Ours, points: Vec::new() }
     }
 
-    /// An empty [`Kind::Line`].
+    /// Makes an empty series of [`Kind::Line`].
     pub fn line(name: &str) -> Self {
         Self::new(name, Kind::Line)
     }
 
-    /// An empty series of [`Kind::Points`].
+    /// Makes an empty series of [`Kind::Points`].
     pub fn points(name: &str) -> Self {
         Self::new(name, Kind::Points)
     }
 
-    /// An empty series of [`Kind::Steps`].
+    /// Makes an empty series of [`Kind::Steps`].
     pub fn steps(name: &str) -> Self {
         Self::new(name, Kind::Steps)
     }
 
-    /// An empty series of [`Kind::Bars`].
+    /// Makes an empty series of [`Kind::Bars`].
     pub fn bars(name: &str) -> Self {
         Self::new(name, Kind::Bars)
     }
 
-    /// With somebody else's numbers.
+    /// Sets the origin of the numbers.
     #[must_use]
     pub fn role(mut self, role: Role) -> Self {
         self.role = role;
         self
     }
 
-    /// With another point.
+    /// Adds a point.
     #[must_use]
     pub fn point(self, x: f64, y: f64) -> Self {
         self.with([Point { x, y, low: None, high: None }])
     }
 
-    /// With another point, and its error bar.
+    /// Adds a point and its error bar.
     #[must_use]
     pub fn point_between(self, x: f64, y: f64, low: f64, high: f64) -> Self {
         self.with([Point { x, y, low: Some(low), high: Some(high) }])
     }
 
-    /// With more points: pairs of x and y will do.
+    /// Adds points, for instance pairs of x and y.
     #[must_use]
     pub fn with<P: Into<Point>>(mut self, points: impl IntoIterator<Item = P>) -> Self {
         self.points.extend(points.into_iter().map(Into::into));
         self
     }
 
-    /// What the legend says: the name, and whose it is.
+    /// Returns the text of the legend: the name, and the origin of the numbers.
     pub(crate) fn legend(&self) -> String {
         let whose = match self.role {
             Role::Ours => return self.name.clone(),

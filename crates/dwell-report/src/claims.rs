@@ -1,7 +1,7 @@
-//! What papers say beside what we found.
+//! The numbers of papers beside ours.
 //!
-//! Every claim is shown with its deviation, as a difference and in percent, whatever it is;
-//! the verdict only sorts them.
+//! Every claim is shown with its deviation, as a difference and in percent, whatever it is; the
+//! agreement only sorts them.
 
 use std::fmt;
 
@@ -13,88 +13,88 @@ use crate::table::{Column, Table};
 /// A number of a paper, and ours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Claim {
-    /// Which paper: authors and year, in short.
+    /// The paper: authors and year, in short.
     pub paper: String,
-    /// Where in it: `Fig. 8`, `Table 3`, `5.2`.
+    /// The place in the paper: `Fig. 8`, `Table 3`, `5.2`.
     pub place: String,
-    /// What the number is, and of what.
+    /// The quantity, and its subject.
     pub quantity: String,
     /// Its unit; may be empty.
     pub unit: String,
-    /// What the paper says.
+    /// The paper's value.
     pub paper_value: PaperValue,
-    /// What we found, in the same unit.
+    /// Our value, in the same unit.
     pub ours: f64,
     /// The lower end of ours: of the 95 % interval, or the least of the runs.
     pub low: Option<f64>,
     /// The upper end of ours.
     pub high: Option<f64>,
     /// The ends are the least and the largest of the runs, which is no confidence interval: they
-    /// are shown, but the verdict does not use them.
+    /// are shown, but the agreement does not use them.
     pub ends_are_of_runs: bool,
-    /// What an independent program found, in the same unit.
+    /// The value of an independent program, in the same unit.
     pub reference: Option<f64>,
-    /// Why they differ, or what to know.
+    /// The reason why they differ, or another remark.
     pub comment: String,
 }
 
-/// What a paper says.
+/// A value as a paper states it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PaperValue {
     /// A number.
     Number(f64),
-    /// From the first to the second: what can be read from a figure, or "2 to 3 %".
+    /// A range: what can be read from a figure, or "2 to 3 %".
     Range(f64, f64),
     /// Words that are no number, such as "almost none".
     Text(String),
 }
 
-/// How far ours is from the paper's.
+/// The deviation of our value from the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Deviation {
     /// Ours less the paper's, in the unit of the claim. From a range, the distance to its
     /// nearer end; 0 in it.
     pub absolute: f64,
-    /// The same as a share of the paper's value; none of zero.
+    /// The same as a share of the paper's value; none if that is zero.
     pub relative: Option<f64>,
 }
 
-/// Where ours lies.
+/// The agreement of our value with the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Agreement {
     /// The paper's value is within our interval, or ours within the paper's range.
     Within,
     /// The deviation is 5 % of the paper's value at most.
     Near,
     /// Neither.
     Off,
-    /// The paper's value is within our interval, but that is so wide, or ours so far off, that
-    /// nearly anything would be.
+    /// The paper's value is within our interval, but the interval is so wide, or our value so far
+    /// off, that nearly any value would be within it.
     Uncertain,
     /// There are no two numbers to compare.
     Incomparable,
 }
 
-/// A claim with what follows from it: the record for programs.
+/// A claim with its deviation and agreement: the record for programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judged<'a> {
+pub struct AssessedClaim<'a> {
     /// The claim.
     #[serde(flatten)]
     pub claim: &'a Claim,
-    /// How far ours is off; none if there are no two numbers.
+    /// Our deviation; none if there are no two numbers.
     pub deviation: Option<Deviation>,
-    /// Where ours lies.
-    pub verdict: Verdict,
+    /// The agreement.
+    pub agreement: Agreement,
 }
 
-/// A deviation up to this share of the paper's value is [`Verdict::Near`].
+/// A deviation up to this share of the paper's value is [`Agreement::Near`].
 pub const NEAR: f64 = 0.05;
-/// Where the deviation, or half our interval, is more than this share of the paper's value,
-/// lying within the interval is only [`Verdict::Uncertain`].
+/// If the deviation, or half our interval, is more than this share of the paper's value, a value
+/// within the interval is only [`Agreement::Uncertain`].
 pub const UNCERTAIN: f64 = 0.5;
-/// What stands for a number that is not there.
+/// The text for a number that is missing.
 const NOT_RUN: &str = "not run";
 
 impl Default for PaperValue {
@@ -104,7 +104,7 @@ impl Default for PaperValue {
 }
 
 impl Claim {
-    /// How far ours is from the paper's; none if there are no two numbers.
+    /// Returns our deviation from the paper's value; none if there are no two numbers.
     pub fn deviation(&self) -> Option<Deviation> {
         let (low, high) = self.paper_value.ends()?;
         let nearest = self.ours.clamp(low, high);
@@ -119,11 +119,11 @@ impl Claim {
         Some(Deviation { absolute, relative })
     }
 
-    /// Where ours lies.
-    pub fn verdict(&self) -> Verdict {
+    /// Assesses the agreement.
+    pub fn agreement(&self) -> Agreement {
         let (Some((low, high)), Some(deviation)) = (self.paper_value.ends(), self.deviation())
         else {
-            return Verdict::Incomparable;
+            return Agreement::Incomparable;
         };
         let is_near = deviation.relative.is_some_and(|share| share.abs() <= NEAR);
         let is_same = deviation.absolute == 0.0;
@@ -131,30 +131,30 @@ impl Claim {
         let (our_low, our_high) = self.interval().unwrap_or((self.ours, self.ours));
         let is_within = our_low.min(self.ours) <= high && low <= our_high.max(self.ours);
         match (is_same || is_within, is_near) {
-            (true, _) if self.is_uncertain(deviation, low, high) => Verdict::Uncertain,
-            (true, _) => Verdict::Within,
-            (false, true) => Verdict::Near,
-            (false, false) => Verdict::Off,
+            (true, _) if self.is_uncertain(deviation, low, high) => Agreement::Uncertain,
+            (true, _) => Agreement::Within,
+            (false, true) => Agreement::Near,
+            (false, false) => Agreement::Off,
         }
     }
 
-    /// The ends of ours, if they are those of a confidence interval.
+    /// Returns the ends of our interval, if it is a confidence interval.
     fn interval(&self) -> Option<(f64, f64)> {
         let has_ends = !self.ends_are_of_runs && (self.low.is_some() || self.high.is_some());
         has_ends.then(|| (self.low.unwrap_or(self.ours), self.high.unwrap_or(self.ours)))
     }
 
-    /// Whether ours tells too little about a paper's value from `low` to `high`. Of a range, its
-    /// larger end counts.
+    /// Returns true if our value says too little about a paper's value from `low` to `high`. Of a
+    /// range, the larger end counts.
     fn is_uncertain(&self, deviation: Deviation, low: f64, high: f64) -> bool {
         let Some((our_low, our_high)) = self.interval() else { return false };
         let share_max = UNCERTAIN * low.abs().max(high.abs());
         deviation.absolute.abs() > share_max || (our_high - our_low) / 2.0 > share_max
     }
 
-    /// With deviation and verdict, for JSON.
-    pub fn judged(&self) -> Judged<'_> {
-        Judged { claim: self, deviation: self.deviation(), verdict: self.verdict() }
+    /// Adds deviation and agreement, for JSON.
+    pub fn assessed(&self) -> AssessedClaim<'_> {
+        AssessedClaim { claim: self, deviation: self.deviation(), agreement: self.agreement() }
     }
 
     /// `0.529 (0.52 to 0.54)`
@@ -185,7 +185,7 @@ impl Claim {
 }
 
 impl PaperValue {
-    /// The least and the most it says; none if that is no number.
+    /// Returns the least and the largest number that the value allows; none if it is text.
     fn ends(&self) -> Option<(f64, f64)> {
         let (a, b) = match *self {
             Self::Number(value) => (value, value),
@@ -218,7 +218,7 @@ impl fmt::Display for Deviation {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Agreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Within => "= within interval",
@@ -230,7 +230,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A table with a row for each claim: paper, ours, deviation, comment.
+/// Returns a table with a row for each claim: paper, ours, deviation, comment.
 pub fn to_table(claims: &[Claim]) -> Table {
     let with_reference = claims.iter().any(|claim| claim.reference.is_some());
     let mut columns = vec![
@@ -239,7 +239,7 @@ pub fn to_table(claims: &[Claim]) -> Table {
         Column::right("paper"),
         Column::right("ours"),
         Column::right("deviation"),
-        Column::left("verdict"),
+        Column::left("agreement"),
     ];
     if with_reference {
         columns.push(Column::right("reference"));
@@ -254,7 +254,7 @@ pub fn to_table(claims: &[Claim]) -> Table {
             claim.paper_value.to_string(),
             claim.show_ours(),
             claim.deviation().map_or_else(|| NOTHING.to_owned(), |d| d.to_string()),
-            claim.verdict().to_string(),
+            claim.agreement().to_string(),
         ];
         if with_reference {
             row.push(claim.show_reference());
@@ -267,20 +267,20 @@ pub fn to_table(claims: &[Claim]) -> Table {
 
 /// `12 claims: 6 within the interval, 3 within 5 %, 1 off, 1 too uncertain, 1 without a number`
 pub fn summary(claims: &[Claim]) -> String {
-    let count = |verdict| claims.iter().filter(|claim| claim.verdict() == verdict).count();
+    let count = |agreement| claims.iter().filter(|claim| claim.agreement() == agreement).count();
     format!(
         "{} claims: {} within the interval, {} within 5 %, {} off, {} too uncertain, {} \
          without a number",
         claims.len(),
-        count(Verdict::Within),
-        count(Verdict::Near),
-        count(Verdict::Off),
-        count(Verdict::Uncertain),
-        count(Verdict::Incomparable),
+        count(Agreement::Within),
+        count(Agreement::Near),
+        count(Agreement::Off),
+        count(Agreement::Uncertain),
+        count(Agreement::Incomparable),
     )
 }
 
-/// `+1.2 %`; what is not zero is not shown as zero.
+/// Formats a share as `+1.2 %`; a value that is not zero is not shown as zero.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {
@@ -314,40 +314,40 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_do_not_flatter() {
+    fn agreement_is_not_flattered() {
         let between = |low, high, claim| Claim { low: Some(low), high: Some(high), ..claim };
-        assert_eq!(claim(1.0, 1.04).verdict(), Verdict::Near);
-        assert_eq!(claim(1.0, 1.06).verdict(), Verdict::Off);
-        assert_eq!(claim(1.0, 1.0).verdict(), Verdict::Within);
-        assert_eq!(between(0.9, 1.2, claim(1.0, 1.06)).verdict(), Verdict::Within);
-        assert_eq!(between(1.01, 1.2, claim(1.0, 1.06)).verdict(), Verdict::Off);
-        assert_eq!(between(f64::NAN, f64::NAN, claim(1.0, 1.06)).verdict(), Verdict::Off);
-        assert_eq!(claim(0.0, 0.001).verdict(), Verdict::Off);
-        assert_eq!(claim(1.0, f64::NAN).verdict(), Verdict::Incomparable);
+        assert_eq!(claim(1.0, 1.04).agreement(), Agreement::Near);
+        assert_eq!(claim(1.0, 1.06).agreement(), Agreement::Off);
+        assert_eq!(claim(1.0, 1.0).agreement(), Agreement::Within);
+        assert_eq!(between(0.9, 1.2, claim(1.0, 1.06)).agreement(), Agreement::Within);
+        assert_eq!(between(1.01, 1.2, claim(1.0, 1.06)).agreement(), Agreement::Off);
+        assert_eq!(between(f64::NAN, f64::NAN, claim(1.0, 1.06)).agreement(), Agreement::Off);
+        assert_eq!(claim(0.0, 0.001).agreement(), Agreement::Off);
+        assert_eq!(claim(1.0, f64::NAN).agreement(), Agreement::Incomparable);
         let words = Claim { paper_value: PaperValue::Text("few".into()), ..claim(0.0, 1.0) };
-        assert_eq!(words.verdict(), Verdict::Incomparable);
+        assert_eq!(words.agreement(), Agreement::Incomparable);
     }
 
     #[test]
     fn a_wide_interval_is_no_agreement() {
         let between = |low, high, claim| Claim { low: Some(low), high: Some(high), ..claim };
         // Half the interval is more than half of the paper's value.
-        assert_eq!(between(-0.4, 2.4, claim(1.0, 1.0)).verdict(), Verdict::Uncertain);
-        assert_eq!(between(0.6, 1.4, claim(1.0, 1.0)).verdict(), Verdict::Within);
+        assert_eq!(between(-0.4, 2.4, claim(1.0, 1.0)).agreement(), Agreement::Uncertain);
+        assert_eq!(between(0.6, 1.4, claim(1.0, 1.0)).agreement(), Agreement::Within);
         // The deviation is.
-        assert_eq!(between(0.9, 1.7, claim(1.0, 1.6)).verdict(), Verdict::Uncertain);
-        assert_eq!(between(-9.0, 9.0, claim(-8.0, 0.0)).verdict(), Verdict::Uncertain);
-        assert_eq!(between(-0.1, 0.3, claim(0.0, 0.1)).verdict(), Verdict::Uncertain);
-        assert_eq!(between(0.0, 0.0, claim(0.0, 0.0)).verdict(), Verdict::Within);
+        assert_eq!(between(0.9, 1.7, claim(1.0, 1.6)).agreement(), Agreement::Uncertain);
+        assert_eq!(between(-9.0, 9.0, claim(-8.0, 0.0)).agreement(), Agreement::Uncertain);
+        assert_eq!(between(-0.1, 0.3, claim(0.0, 0.1)).agreement(), Agreement::Uncertain);
+        assert_eq!(between(0.0, 0.0, claim(0.0, 0.0)).agreement(), Agreement::Within);
     }
 
     #[test]
     fn a_range_of_runs_is_shown_but_is_no_interval() {
         let ours =
             Claim { low: Some(7.0), high: Some(9.0), ends_are_of_runs: true, ..claim(8.0, 9.0) };
-        assert_eq!(ours.verdict(), Verdict::Off);
+        assert_eq!(ours.agreement(), Agreement::Off);
         assert_eq!(ours.show_ours(), "9 (runs 7 to 9)");
-        assert_eq!(Claim { ours: 8.0, ..ours }.verdict(), Verdict::Within);
+        assert_eq!(Claim { ours: 8.0, ..ours }.agreement(), Agreement::Within);
     }
 
     #[test]
@@ -362,7 +362,10 @@ mod tests {
             |ours| Claim { paper_value: PaperValue::Range(2.0, 4.0), ours, ..Claim::default() };
         assert_eq!(range(3.0).deviation(), Some(Deviation { absolute: 0.0, relative: Some(0.0) }));
         assert_eq!(range(5.0).deviation(), Some(Deviation { absolute: 1.0, relative: Some(0.25) }));
-        assert_eq!((range(3.0).verdict(), range(5.0).verdict()), (Verdict::Within, Verdict::Off));
+        assert_eq!(
+            (range(3.0).agreement(), range(5.0).agreement()),
+            (Agreement::Within, Agreement::Off)
+        );
     }
 
     fn examples() -> [Claim; 2] {
@@ -385,7 +388,7 @@ mod tests {
     #[test]
     fn claims_in_a_table() {
         let expected = "\
-source                 quantity               paper                ours        deviation  verdict                  reference  comment
+source                 quantity               paper                ours        deviation  agreement                  reference  comment
 Shimamura 2010 Fig. 8  discard, load 1.0 [%]    1.3  1.25 (1.1 to 1.4)  -0.05 (-3.8 %)  = within interval  1.2 (ours +4.2 %)  read from the figure
                        delay [ms]                10                  12     +2 (+20.0 %)  ! off                            -
 ";
@@ -401,10 +404,10 @@ Shimamura 2010 Fig. 8  discard, load 1.0 [%]    1.3  1.25 (1.1 to 1.4)  -0.05 (-
 
     #[test]
     fn claims_as_json() {
-        let json = serde_json::to_value(examples()[1].judged()).unwrap();
+        let json = serde_json::to_value(examples()[1].assessed()).unwrap();
         assert_eq!(json["paper_value"], 10.0);
         assert_eq!(json["deviation"]["relative"], 0.2);
-        assert_eq!(json["verdict"], "off");
+        assert_eq!(json["agreement"], "off");
         assert!(json["low"].is_null());
     }
 
@@ -419,8 +422,8 @@ Shimamura 2010 Fig. 8  discard, load 1.0 [%]    1.3  1.25 (1.1 to 1.4)  -0.05 (-
                 if known && is_number && (ours - paper).is_finite() {
                     prop_assert!(claim.deviation().is_some());
                 }
-                prop_assert_eq!(claim.deviation().is_none(), claim.verdict() == Verdict::Incomparable);
-                prop_assert!(serde_json::to_string(&claim.judged()).is_ok());
+                prop_assert_eq!(claim.deviation().is_none(), claim.agreement() == Agreement::Incomparable);
+                prop_assert!(serde_json::to_string(&claim.assessed()).is_ok());
                 prop_assert_eq!(to_table(&[claim]).to_text().lines().count(), 2);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-/// Records with named values. A column is there as soon as one record has it; records that
+/// Records with named values. A column exists as soon as one record has it; records that
 /// don't have it are empty there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
@@ -15,21 +15,21 @@ pub struct Records {
 /// A value of a record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Cell {
-    /// There is none: nothing is written.
+    /// No value: nothing is written.
     #[default]
     Empty,
-    /// Text, as it is.
+    /// Text, unchanged.
     Text(String),
     /// A count.
     Count(u64),
-    /// A number, with as many digits as are needed to read the same number back. What is no
-    /// number is `NaN`, `inf` or `-inf`: hidden it would look like a value that was not asked
-    /// for.
+    /// A number, with as many digits as are needed to read the same number back. Values that are
+    /// not numbers are written as `NaN`, `inf` or `-inf`: empty cells would look like values that
+    /// were not asked for.
     Number(f64),
 }
 
 impl Records {
-    /// No records yet; these columns come first, in this order.
+    /// Makes an empty list of records; these columns come first, in this order.
     pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>) -> Self {
         let mut records = Self::default();
         columns.into_iter().for_each(|column| {
@@ -38,7 +38,7 @@ impl Records {
         records
     }
 
-    /// Adds a record. New names become columns on the right; of a name that comes twice, the
+    /// Adds a record. New names become columns on the right; if a name comes twice, the
     /// last value counts.
     pub fn record<N, C>(&mut self, values: impl IntoIterator<Item = (N, C)>)
     where
@@ -56,12 +56,12 @@ impl Records {
         self.rows.push(row);
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// True if there is no record.
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -71,7 +71,7 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// What `out` says.
+    /// Those of `out`.
     pub fn write_to(&self, out: impl io::Write) -> io::Result<()> {
         if self.columns.is_empty() {
             return Ok(());
@@ -86,10 +86,10 @@ impl Records {
         writer.flush()
     }
 
-    /// The same as text.
+    /// Returns the same as text.
     pub fn to_csv(&self) -> String {
         let mut out = Vec::new();
-        // Memory takes everything.
+        // Writing to memory can't fail.
         let written = self.write_to(&mut out);
         debug_assert!(written.is_ok());
         String::from_utf8_lossy(&out).into_owned()

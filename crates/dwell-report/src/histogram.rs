@@ -39,7 +39,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Makes an empty histogram.
     pub fn new() -> Self {
         let buckets =
             hdrhistogram::Histogram::new_with_bounds(1, HISTOGRAM_MAX_NS, SIGNIFICANT_DIGITS)
@@ -47,12 +47,12 @@ impl Histogram {
         Self { buckets, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
     }
 
-    /// Takes in a time.
+    /// Records a time.
     pub fn record(&mut self, ns: u64) {
         self.record_many(ns, 1);
     }
 
-    /// Takes in the same time `count` times.
+    /// Records the same time `count` times.
     pub fn record_many(&mut self, ns: u64, count: u64) {
         if count == 0 {
             return;
@@ -64,7 +64,7 @@ impl Histogram {
         self.sum_ns += u128::from(ns) * u128::from(count);
     }
 
-    /// Takes in everything that `other` has.
+    /// Adds everything recorded in `other`.
     pub fn merge(&mut self, other: &Self) {
         // All histograms have the same bounds, so that everything fits.
         let added = self.buckets.add(&other.buckets);
@@ -74,23 +74,24 @@ impl Histogram {
         self.sum_ns += other.sum_ns;
     }
 
-    /// Forgets everything.
+    /// Removes everything recorded.
     pub fn clear(&mut self) {
         self.buckets.clear();
         (self.min_ns, self.max_ns, self.sum_ns) = (u64::MAX, 0, 0);
     }
 
-    /// How many times were taken in.
+    /// Returns the number of times recorded.
     pub fn count(&self) -> u64 {
         self.buckets.len()
     }
 
-    /// The sum of all that was taken in, in nanoseconds.
+    /// Returns the sum of all times recorded, in nanoseconds.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
-    /// The time that the share `quantile` (0 to 1) did not exceed; zero if there is none.
+    /// Returns the time that the share `quantile` (0 to 1) did not exceed; zero if nothing was
+    /// recorded.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         if self.buckets.is_empty() {
             return 0;
@@ -98,7 +99,7 @@ impl Histogram {
         self.buckets.value_at_quantile(quantile).clamp(self.min_ns, self.max_ns)
     }
 
-    /// The distribution in a few numbers.
+    /// Returns the distribution in a few numbers.
     pub fn summary(&self) -> HistogramSummary {
         let count = self.count();
         if count == 0 {
@@ -117,11 +118,12 @@ impl Histogram {
         }
     }
 
-    /// How many times did not exceed each of [`BUCKETS_NS`], as far as the digits tell.
+    /// Returns the number of times that did not exceed each of [`BUCKETS_NS`], within the precision
+    /// of the buckets.
     fn at_most(&self) -> [u64; BUCKETS_NS.len()] {
         let mut counts = [0; BUCKETS_NS.len()];
         for recorded in self.buckets.iter_recorded() {
-            // Its bucket may begin below a bound and end above it: what is in it is at the begin.
+            // A bucket may begin below a bound and end above it: its times count at its beginning.
             let ns = self.buckets.lowest_equivalent(recorded.value_iterated_to());
             let from = BUCKETS_NS.partition_point(|&bound| bound < ns);
             counts[from..].iter_mut().for_each(|count| *count += recorded.count_at_value());

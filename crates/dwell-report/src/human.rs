@@ -1,9 +1,9 @@
-//! Numbers as people read them: few digits, and the unit that suits.
+//! Numbers for people: few digits, and the unit that suits.
 
 use dwell_base::Rate;
 use dwell_base::time::{SECOND_NS, format_duration_ns};
 
-/// What stands where there is no number.
+/// The text for a number that is missing.
 pub const NOTHING: &str = "-";
 
 /// `1,234,567`
@@ -11,7 +11,7 @@ pub fn count(number: u64) -> String {
     grouped(&number.to_string())
 }
 
-/// `0.001235`, `12.35`, `123,457`, `1.235e-7`: any number, with four digits that count. Whole
+/// `0.001235`, `12.35`, `123,457`, `1.235e-7`: any number, with four significant digits. Whole
 /// digits are never rounded away below ten million.
 pub fn number(number: f64) -> String {
     if !number.is_finite() || number == 0.0 {
@@ -29,7 +29,7 @@ pub fn number(number: f64) -> String {
     }
 }
 
-/// `1.5 to 2`; an end that is not known is a question mark.
+/// `1.5 to 2`; a question mark stands for an unknown end.
 pub fn between(low: Option<f64>, high: Option<f64>) -> String {
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), number);
     format!("{} to {}", end(low), end(high))
@@ -70,7 +70,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{:.1} {name}", bytes as f64 / unit)
 }
 
-/// `2.50 Mbit/s`; zero is a rate here, for what was measured.
+/// `2.50 Mbit/s`; zero is allowed, for measured rates.
 pub fn rate(bps: u64) -> String {
     match Rate::from_bps(bps) {
         Some(rate) => rate.to_string(),
@@ -84,13 +84,13 @@ pub fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| NOTHING.to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
-/// `47.1 %` of `whole`; nothing of nothing is no share.
+/// `47.1 %` of `whole`; a dash if `whole` is zero.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return NOTHING.to_owned();
     }
     let percent = part as f64 * 100.0 / whole as f64;
-    // 0.0 % and 100.0 % are said only of what is exactly that.
+    // 0.0 % and 100.0 % are shown only if they are exact.
     match part {
         0 => "0 %".to_owned(),
         _ if part == whole => "100 %".to_owned(),

@@ -1,4 +1,4 @@
-//! What a run tells: its state and counters as records, distributions, and tables for people.
+//! The results of a run: its state and counters as records, distributions, and tables for people.
 //!
 //! The relay, the simulator and trace replay all write the records of [`status`], so that a
 //! simulated run and a real one can be laid side by side. The records are the format that
@@ -8,7 +8,7 @@
 //! together to a [`page`]; [`csv`] is for other programs.
 //!
 //! This crate knows nothing about clocks, files, sockets or terminals. It turns numbers into
-//! records, and records into text and pictures; somebody else measures and prints.
+//! records, and records into text and pictures; its callers measure and print.
 
 pub mod chart;
 pub mod claims;

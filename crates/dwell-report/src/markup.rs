@@ -1,9 +1,9 @@
-//! Text with tags, for SVG and HTML: everything that goes in is escaped, and every tag that is
-//! opened is closed, so that no name or comment can break a page.
+//! Text with tags, for SVG and HTML. All text is escaped and every opened tag is closed, so that no
+//! name or comment can break a page.
 
 use std::fmt::{self, Display, Write};
 
-/// The attributes of an element: names, and what they are written as.
+/// The attributes of an element: names and values.
 pub(crate) type Attributes<'a> = &'a [(&'a str, &'a dyn Display)];
 
 /// A document that is being written.
@@ -28,35 +28,35 @@ impl Markup {
         }
     }
 
-    /// An element without content.
+    /// Adds an element without content.
     pub(crate) fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.start(tag, attributes);
         self.out.push_str("/>");
     }
 
-    /// An element that holds only text.
+    /// Adds an element that holds only text.
     pub(crate) fn element(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
         self.open(tag, attributes);
         self.text(text);
         self.close();
     }
 
-    /// Text.
+    /// Adds text.
     pub(crate) fn text(&mut self, text: &str) {
         self.put(format_args!("{}", Escaped(text)));
     }
 
-    /// A line end, so that people and `diff` can read the result.
+    /// Adds a line end, so that people and `diff` can read the result.
     pub(crate) fn line(&mut self) {
         self.out.push('\n');
     }
 
-    /// What is markup already: from another `Markup`, or a constant.
+    /// Adds text that is markup already: from another `Markup`, or a constant.
     pub(crate) fn markup(&mut self, markup: &str) {
         self.out.push_str(markup);
     }
 
-    /// The document; what is still open is closed.
+    /// Returns the document; elements that are still open are closed.
     pub(crate) fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.close();
@@ -77,7 +77,7 @@ impl Markup {
     }
 }
 
-/// Text as it is written between tags and in attributes.
+/// Text escaped for element content and attributes.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -90,7 +90,7 @@ impl Display for Escaped<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
                 '\t' | '\n' => f.write_char(c)?,
-                // XML can't say these at all; HTML reads the second half as something else.
+                // XML can't represent these at all; HTML reads the second half as other characters.
                 '\0'..' ' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => {
                     f.write_char(char::REPLACEMENT_CHARACTER)?;
                 }

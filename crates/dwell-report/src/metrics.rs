@@ -1,7 +1,7 @@
 //! The state of a node for Prometheus: its text format, version 0.0.4.
 //!
 //! Names follow Prometheus' conventions: the prefix `dwell_`, base units (seconds, bytes), and
-//! `_total` for what only grows. Everything of one peer has the label `peer`.
+//! `_total` for counters. All metrics of a peer have the label `peer`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::status::{
     Problem, ProblemStatus,
 };
 
-/// What HTTP calls the format.
+/// The content type of the format in HTTP.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Writes all metrics of a node.
@@ -35,13 +35,13 @@ fn of_node(page: &mut Page, status: &Status) {
     let info = [("version", status.version.as_str()), ("name", &status.name)];
     page.gauge("dwell_info", "The program and the node, always 1.", &info, 1.0);
     let seconds = |ns: u64| ns as f64 / 1e9;
-    page.gauge("dwell_uptime_seconds", "How long it runs.", &[], seconds(status.uptime_ns));
+    page.gauge("dwell_uptime_seconds", "Time since the start.", &[], seconds(status.uptime_ns));
     page.counter("dwell_cpu_seconds_total", "CPU time spent.", &[], seconds(status.cpu_ns));
     let tun = &status.tun;
-    let help = "Packets through the interface; in are those on their way to a peer.";
+    let help = "Packets through the interface; in are those for a peer.";
     page.counter("dwell_tun_packets_total", help, &[("direction", "in")], tun.rx_packets);
     page.counter("dwell_tun_packets_total", help, &[("direction", "out")], tun.tx_packets);
-    let help = "Bytes of packets through the interface; in are those on their way to a peer.";
+    let help = "Bytes of packets through the interface; in are those for a peer.";
     page.counter("dwell_tun_bytes_total", help, &[("direction", "in")], tun.rx_bytes);
     page.counter("dwell_tun_bytes_total", help, &[("direction", "out")], tun.tx_bytes);
     for (reason, &count) in &status.drops {
@@ -55,7 +55,7 @@ fn of_node(page: &mut Page, status: &Status) {
     }
 }
 
-/// 1 if the problem is among these.
+/// Returns 1 if the problem is among these.
 fn has(problems: &[ProblemStatus], problem: Problem) -> f64 {
     f64::from(u8::from(problems.iter().any(|found| found.is(problem))))
 }
@@ -78,31 +78,31 @@ fn of_peer(page: &mut Page, peer: &PeerStatus) {
     maybe("dwell_link_rate_bps", "The link's rate, in bits per second.", peer.rate_bps.map(f));
     let help = "The rate of a link beyond the next hop, if the slowest one is there.";
     maybe("dwell_bottleneck_rate_bps", help, peer.bottleneck_bps.map(f));
-    let help = "The queue on the way to the peer, as its reports tell.";
+    let help = "The queue on the path to the peer, by its reports.";
     maybe("dwell_beyond_seconds", help, peer.beyond_ns.map(seconds));
     let there = peer.rx.reported;
-    let help = "What waits at the peer for its link to here, by its own account.";
+    let help = "Bytes that wait at the peer for its link to here, by its reports.";
     maybe("dwell_peer_waiting_bytes", help, there.map(|there| f(there.waiting_bytes)));
-    let help = "How long a packet that arrives at the peer would wait there.";
+    let help = "Time that a packet that arrives at the peer would wait there.";
     maybe("dwell_peer_waiting_seconds", help, there.map(|there| seconds(there.waiting_ns)));
     maybe("dwell_rtt_seconds", "The latest round trip.", peer.rtt_ns.map(seconds));
-    let help = "What a datagram is believed to take to the peer, D.";
+    let help = "Estimated time of a datagram to the peer, D.";
     maybe("dwell_one_way_seconds", help, peer.one_way_ns.map(seconds));
-    let help = "How long ago the peer was heard.";
-    maybe("dwell_peer_silence_seconds", help, peer.since_heard_ns.map(seconds));
-    let help = "Datagrams that arrived at the peer a second, by its own account, in bits.";
+    let help = "Time since the last datagram from the peer.";
+    maybe("dwell_peer_silence_seconds", help, peer.since_received_ns.map(seconds));
+    let help = "Datagrams that arrived at the peer a second, by its reports, in bits.";
     let delivered = peer.rx.reported.map(|report| f(report.delivery_bps));
     maybe("dwell_peer_delivery_bps", help, delivered);
     for (direction, loss) in [("in", peer.rx.loss), ("out", peer.tx.loss)] {
         let label = [("peer", peer.name.as_str()), ("direction", direction)];
         if let Some(loss) = loss {
-            let help = "The part of the datagrams of the last seconds that was lost on the way.";
+            let help = "The part of the datagrams of the last seconds that was lost on the path.";
             page.gauge("dwell_loss_ratio", help, &label, f(loss.ppm) / 1e6);
         }
     }
     page.gauge("dwell_waiting_packets", "Packets waiting.", &label, f(peer.waiting_packets));
     page.gauge("dwell_waiting_bytes", "Bytes of packets waiting.", &label, f(peer.waiting_bytes));
-    let help = "How long a packet that arrives now would wait.";
+    let help = "Time that a packet that arrives now would wait.";
     page.gauge("dwell_waiting_seconds", help, &label, seconds(peer.waiting_ns));
 }
 
@@ -133,12 +133,13 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     one("dwell_saved_bytes_total", help, f(tx.saved_bytes()));
     let help = "Bytes that the packets sent would have taken on the link without dwell.";
     one("dwell_plain_bytes_total", help, f(tx.plain_bytes));
-    let help = "What the link carried for datagrams that were sent again.";
+    let help = "Bytes on the link for retransmitted datagrams.";
     one("dwell_resent_bytes_total", help, f(tx.resent_bytes));
-    let help = "Compressed packets and blocks of other peers that were queued unopened.";
-    one("dwell_carried_units_total", help, f(tx.carried.packets));
-    let help = "Bytes of compressed packets and blocks of other peers that were queued unopened.";
-    one("dwell_carried_bytes_total", help, f(tx.carried.bytes));
+    let help = "Compressed packets and blocks forwarded to the peer without decompression.";
+    one("dwell_forwarded_compressed_records_total", help, f(tx.forwarded_compressed.packets));
+    let help =
+        "Bytes of compressed packets and blocks forwarded to the peer without decompression.";
+    one("dwell_forwarded_compressed_bytes_total", help, f(tx.forwarded_compressed.bytes));
     one("dwell_frames_total", "Datagrams sent with packets.", f(tx.frames));
     one("dwell_wire_bytes_total", "Bytes on the link, overhead included.", f(tx.link_bytes));
     one(
@@ -155,11 +156,11 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     one("dwell_control_datagrams_total", help, f(tx.control_datagrams));
     let help = "Bytes of datagrams without packets: handshakes, probes, reports.";
     one("dwell_control_bytes_total", help, f(tx.control_bytes));
-    let help = "Datagrams sent in sessions, whatever was in them.";
+    let help = "Datagrams sent in sessions, whatever their content.";
     one("dwell_datagrams_total", help, f(tx.datagrams));
     let help = "Datagrams that the peer got, by its reports.";
     one("dwell_peer_got_datagrams_total", help, f(tx.peer_got_datagrams));
-    let help = "Datagrams that were lost on the way to the peer, by its reports.";
+    let help = "Datagrams that were lost on the path to the peer, by its reports.";
     one("dwell_peer_lost_datagrams_total", help, f(tx.peer_lost_datagrams));
     for (reason, count) in &tx.dropped {
         let label = [("peer", name), ("reason", reason)];
@@ -168,20 +169,25 @@ fn of_sending(page: &mut Page, peer: &PeerStatus) {
     }
     for (reason, &count) in &tx.bypassed {
         let label = [("peer", name), ("reason", reason)];
-        page.counter("dwell_bypassed_packets_total", "Packets not tried.", &label, count);
+        page.counter(
+            "dwell_bypassed_packets_total",
+            "Packets sent without an attempt to compress them.",
+            &label,
+            count,
+        );
     }
     for (reason, &count) in &tx.send_errors {
         let label = [("peer", name), ("reason", reason)];
-        page.counter("dwell_send_errors_total", "What could not be sent.", &label, count);
+        page.counter("dwell_send_errors_total", "Datagrams that could not be sent.", &label, count);
     }
     let help = "Bytes saved on the link against sending without dwell, all headers counted.";
     page.gauge("dwell_net_saved_bytes", help, &label, tx.net_saved_bytes as f64);
-    let help = "From a packet's arrival to its sending: what the relay adds to its way.";
+    let help = "From a packet's arrival to its sending: the delay that the relay adds.";
     times(page, ("dwell_sojourn_seconds", help), &label, &tx.sojourn);
 }
 
-/// Packets and their bytes as they were before they were compressed. Metrics are sorted by name, so
-/// that bytes come first: each text has to say by itself what it is about.
+/// Adds counters of packets and of their bytes before compression. Metrics are sorted by name, so
+/// that bytes come first: each help text must be clear alone.
 fn both(
     page: &mut Page,
     [packets, bytes]: [&'static str; 2],
@@ -195,7 +201,7 @@ fn both(
     page.counter(bytes, &help, label, count.bytes);
 }
 
-/// The packets of a class that the configuration names.
+/// Adds the metrics of a class that the configuration names.
 fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
     let (peer, name) = (peer.name.as_str(), class.class.as_str());
     let label = [("peer", peer), ("class", name)];
@@ -218,14 +224,14 @@ fn of_traffic(page: &mut Page, peer: &PeerStatus, class: &ClassTraffic) {
     }
     for (reason, &count) in &class.bypassed {
         let label = [("peer", peer), ("class", name), ("reason", reason)];
-        let help = "Packets of the class that were sent without being tried.";
+        let help = "Packets of the class that were sent without an attempt to compress them.";
         page.counter("dwell_traffic_bypassed_packets_total", help, &label, count);
     }
     let help = "From arrival to sending of the class's packets.";
     times(page, ("dwell_traffic_sojourn_seconds", help), &label, &class.sojourn);
 }
 
-/// How long packets waited, as a histogram: those of several relays can be added.
+/// Adds the queueing delays as a histogram; those of several relays can be added up.
 fn times(
     page: &mut Page,
     (name, help): (&'static str, &str),
@@ -247,11 +253,11 @@ fn times(
     page.add(kind, "_count", label, times.count);
 }
 
-/// Classes whose packets may be held back for so long only.
+/// Adds the metrics of a class with a deadline.
 fn of_deadline(page: &mut Page, peer: &PeerStatus, class: &DeadlineStatus) {
     let label = [("peer", peer.name.as_str()), ("class", &class.class)];
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let help = "How long a packet of the class may take to the peer.";
+    let help = "Time that a packet of the class may take to the peer.";
     page.gauge("dwell_deadline_max_wait_seconds", help, &label, seconds(class.max_wait_ns));
     let help = "Packets sent of a class with a deadline.";
     page.counter("dwell_deadline_packets_total", help, &label, class.packets);
@@ -261,7 +267,7 @@ fn of_deadline(page: &mut Page, peer: &PeerStatus, class: &DeadlineStatus) {
     let help =
         "Packets that were held, and left too late for what their class may take: violations.";
     page.counter("dwell_deadline_violations_total", help, &label, class.late);
-    let help = "By how much the latest packet that violated its deadline was too late.";
+    let help = "Time by which the latest packet that violated its deadline was too late.";
     page.gauge("dwell_deadline_excess_max_seconds", help, &label, seconds(class.excess_max_ns));
 }
 
@@ -275,10 +281,11 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
     one("dwell_received_bytes_total", "Bytes of packets delivered, restored.", rx.packets.bytes);
     one("dwell_restored_packets_total", "Packets that came compressed.", rx.compressed);
     one("dwell_restored_blocks_total", "Blocks of several packets.", rx.blocks);
-    let help = "Compressed packets and blocks that went on to another peer unopened.";
-    one("dwell_received_carried_units_total", help, rx.carried.packets);
-    let help = "Bytes of compressed packets and blocks that went on to another peer unopened.";
-    one("dwell_received_carried_bytes_total", help, rx.carried.bytes);
+    let help = "Compressed packets and blocks forwarded to another peer without decompression.";
+    one("dwell_received_forwarded_compressed_records_total", help, rx.forwarded_compressed.packets);
+    let help =
+        "Bytes of compressed packets and blocks forwarded to another peer without decompression.";
+    one("dwell_received_forwarded_compressed_bytes_total", help, rx.forwarded_compressed.bytes);
     let help = "Packets that went to another peer without passing the interface.";
     one("dwell_received_forwarded_packets_total", help, rx.forwarded.packets);
     let help = "Bytes of packets that went to another peer without passing the interface.";
@@ -300,7 +307,7 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus) {
         ("too_many_packets", rx.too_many_packets),
     ] {
         let label = [("peer", name), ("reason", reason)];
-        let help = "What came from the peer and was refused.";
+        let help = "Packets and datagrams from the peer that were refused.";
         page.counter("dwell_received_refused_total", help, &label, count);
     }
 }
@@ -312,14 +319,19 @@ fn of_class(page: &mut Page, peer: &PeerStatus, class: &ClassStatus) {
     let help = "Expected time to compress a byte.";
     page.gauge("dwell_class_compress_seconds_per_byte", help, &label, class.ns_per_byte / 1e9);
     let backing_off = f64::from(u8::from(class.backing_off));
-    page.gauge("dwell_class_backing_off", "1 while left alone.", &label, backing_off);
+    page.gauge(
+        "dwell_class_backing_off",
+        "1 while not compressed, because it brought nothing.",
+        &label,
+        backing_off,
+    );
 }
 
 fn f(count: u64) -> f64 {
     count as f64
 }
 
-/// A number of a counter: whole ones are written whole.
+/// The value of a counter: whole numbers are written without a point.
 trait Number {
     fn write(self) -> String;
 }
@@ -336,7 +348,7 @@ impl Number for f64 {
     }
 }
 
-/// Metrics by name: the format wants all samples of one together.
+/// Metrics by name: the format requires all samples of one metric together.
 #[derive(Default)]
 struct Page {
     metrics: BTreeMap<&'static str, String>,
@@ -383,7 +395,7 @@ impl Page {
     }
 }
 
-/// A label's value as the format wants it.
+/// Escapes a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -485,7 +497,7 @@ mod tests {
         while let Some(line) = lines.next() {
             let help = line.strip_prefix("# HELP ").unwrap_or_else(|| panic!("{line} has no help"));
             let (name, help) = help.split_once(' ').unwrap();
-            // The page is sorted by name: what is said elsewhere may come later.
+            // The page is sorted by name: text about another metric may come later.
             assert!(!help.split(' ').any(|word| ["Their", "Those"].contains(&word)), "{line}");
             assert!(help.ends_with('.') && help.len() > 10, "{line}");
             let kind = lines.next().unwrap_or_default();

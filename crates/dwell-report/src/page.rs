@@ -5,29 +5,29 @@ use crate::claims::{self, Claim};
 use crate::markup::Markup;
 use crate::table::Table;
 
-/// A page: what it is about, where it comes from, and sections.
+/// A page: its subject, its origin, and sections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// What it is about.
+    /// The subject.
     pub title: String,
-    /// How to get the same page again.
+    /// The information needed to reproduce the page.
     pub provenance: Provenance,
     /// The parts, which are also its table of contents.
     pub sections: Vec<Section>,
 }
 
-/// What made a report, so that somebody else can make it again. Empty fields are left out.
+/// The origin of a report, so that others can reproduce it. Empty fields are left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Provenance {
     /// The version of the program.
     pub version: String,
-    /// When, as text: nothing here knows the time.
+    /// The date, as text: nothing here knows the time.
     pub date: String,
     /// The seed of all randomness.
     pub seed: Option<u64>,
     /// The command line.
     pub command: String,
-    /// What else matters: names and values.
+    /// Other settings that matter: names and values.
     pub settings: Vec<(String, String)>,
 }
 
@@ -36,7 +36,7 @@ pub struct Provenance {
 pub struct Section {
     /// Its heading.
     pub title: String,
-    /// What is in it, in this order.
+    /// The content, in this order.
     pub blocks: Vec<Block>,
 }
 
@@ -50,15 +50,15 @@ pub enum Block {
     Code(String),
     /// A chart; its numbers are folded up below it.
     Chart(Chart),
-    /// A table, and what it shows.
+    /// A table, and its caption.
     Table(String, Table),
-    /// What papers say beside what we found.
+    /// The numbers of papers beside ours.
     Claims(Vec<Claim>),
     /// Folded up under a line of text.
     Folded(String, Vec<Block>),
 }
 
-/// A page doesn't show more rows of a chart's numbers; the file of the numbers has all.
+/// The most rows of a chart's numbers that a page shows; the file of the numbers has all.
 const DATA_ROWS_MAX: usize = 500;
 
 const STYLE: &str = "\
@@ -90,7 +90,7 @@ dd{margin-bottom:.4rem}}\
 figure,tr,pre{break-inside:avoid}h2{break-after:avoid}.wide{overflow:visible}}";
 
 impl Page {
-    /// The page as a file.
+    /// Returns the page as a file.
     pub fn to_html(&self) -> String {
         let mut out = Markup::default();
         out.markup("<!DOCTYPE html>\n");
@@ -152,12 +152,12 @@ impl Page {
 }
 
 impl Section {
-    /// A section without content.
+    /// Makes a section without content.
     pub fn new(title: &str) -> Self {
         Self { title: title.to_owned(), blocks: Vec::new() }
     }
 
-    /// With another block.
+    /// Adds a block.
     #[must_use]
     pub fn block(mut self, block: Block) -> Self {
         self.blocks.push(block);
@@ -217,7 +217,7 @@ impl Block {
     }
 }
 
-/// A chart, and its numbers for those who can't see it, or want to know exactly.
+/// Adds a chart, and its numbers for those who can't see it or want the exact values.
 fn figure(out: &mut Markup, chart: &Chart) {
     out.open("figure", &[]);
     out.markup(&chart.to_inline_svg());
@@ -232,7 +232,7 @@ fn figure(out: &mut Markup, chart: &Chart) {
     out.close();
 }
 
-/// A table that may be wider than the screen.
+/// Adds a table that may be wider than the screen.
 fn wide(out: &mut Markup, caption: &str, table: &Table) {
     out.open("div", &[("class", &"wide")]);
     table.write_html(out, caption);

@@ -1,4 +1,4 @@
-//! The state of a node: what `dwell status --json` prints and what a run records.
+//! The state of a node, as `dwell status --json` prints it and runs record it.
 //!
 //! Field names are the format. A field may be added at any time, and readers ignore what they
 //! do not know; anything else is a new [`SCHEMA`]. Every name bears its unit: `_ns` for
@@ -26,18 +26,18 @@ pub struct Status {
     pub version: String,
     /// The node's name.
     pub name: String,
-    /// How long it has been running.
+    /// The time since it was started.
     pub uptime_ns: u64,
     /// CPU time of the whole process, user and system.
     pub cpu_ns: u64,
-    /// Whether the kernel allows it only the system calls that it needs.
+    /// True if the kernel allows it only the system calls that it needs.
     #[serde(default)]
     pub seccomp: bool,
-    /// Its interface towards the network that it serves.
+    /// The interface to the network that it serves.
     pub tun: TunStatus,
     /// Packets and datagrams that were dropped before a peer was known, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// What is wrong with the node itself, the oldest first.
+    /// The problems of the node itself, the oldest first.
     #[serde(default)]
     pub problems: Vec<ProblemStatus>,
     /// Its peers, in the order of the configuration.
@@ -61,14 +61,14 @@ impl Default for Status {
     }
 }
 
-/// The TUN interface. `rx` is what the node reads from it: packets on their way to a peer.
+/// The TUN interface. `rx` counts the packets that the node reads from it, which go to a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunStatus {
     /// The interface's name.
     pub name: String,
     /// Its MTU in bytes.
     pub mtu: u32,
-    /// Whether super-packets (GSO, GRO) pass through it.
+    /// True if super-packets (GSO, GRO) pass through it.
     pub offload: bool,
     /// Packets read.
     pub rx_packets: u64,
@@ -80,21 +80,22 @@ pub struct TunStatus {
     pub tx_bytes: u64,
 }
 
-/// Whether a peer can be reached.
+/// The state of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerState {
     /// It answers.
     Up,
-    /// It has not answered yet, or not any more, and is being called.
+    /// It has not answered yet, or not any more, and this node initiates handshakes with it.
     Connecting,
-    /// It is not there, and this node does not call it or has given up for now.
+    /// It is not there, and this node does not initiate a handshake with it or has given up for
+    /// now.
     #[default]
     Down,
 }
 
 impl PeerState {
-    /// The name in records and tables.
+    /// Returns the name in records and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -104,7 +105,7 @@ impl PeerState {
     }
 }
 
-/// Where the rate of a link comes from.
+/// The origin of a link's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateSource {
@@ -118,7 +119,7 @@ pub enum RateSource {
 }
 
 impl RateSource {
-    /// The name in records and tables.
+    /// Returns the name in records and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Configured => "configured",
@@ -135,14 +136,14 @@ pub struct PeerStatus {
     pub name: String,
     /// The address that datagrams go to now, if one is known.
     pub endpoint: Option<String>,
-    /// Whether it can be reached.
+    /// The state of the peer.
     pub state: PeerState,
-    /// What is wrong with it, the oldest first. Empty if nothing is known to be.
+    /// The problems with it, the oldest first. Empty if none is known.
     #[serde(default)]
     pub problems: Vec<ProblemStatus>,
-    /// How datagrams are protected: `"keys"`, `"psk"` or `"none"`.
+    /// The protection of datagrams: `"keys"`, `"psk"` or `"none"`.
     pub security: String,
-    /// What becomes of packets for the peer while it is not up: `"closed"` refuses them, `"open"`
+    /// The treatment of packets for the peer while it is not up: `"closed"` refuses them, `"open"`
     /// lets them leave by other routes.
     #[serde(default)]
     pub on_dead: String,
@@ -152,7 +153,7 @@ pub struct PeerStatus {
     pub codec: String,
     /// The rate that the port believes the link to have.
     pub rate_bps: Option<u64>,
-    /// Where that rate comes from.
+    /// The origin of that rate.
     pub rate_source: RateSource,
     /// The largest packet that fits into one datagram to this peer, in bytes.
     pub mtu: u32,
@@ -160,41 +161,41 @@ pub struct PeerStatus {
     pub waiting_packets: u64,
     /// Their bytes on the link.
     pub waiting_bytes: u64,
-    /// How long a packet that arrives now would wait; zero while the rate is unknown.
+    /// The time that a packet that arrives now would wait; zero while the rate is unknown.
     pub waiting_ns: u64,
     /// The latest round trip to the peer and back.
     pub rtt_ns: Option<u64>,
-    /// How long ago something authentic came from the peer.
-    pub since_heard_ns: Option<u64>,
-    /// What goes to the peer.
+    /// The time since the last authentic datagram from the peer.
+    pub since_received_ns: Option<u64>,
+    /// The traffic to the peer.
     pub tx: TxStatus,
-    /// What comes from the peer.
+    /// The traffic from the peer.
     pub rx: RxStatus,
-    /// How long a datagram is believed to take to the peer: configured, or half of the smoothed
+    /// The estimated time that a datagram takes to the peer: configured, or half of the smoothed
     /// round trip.
     #[serde(default)]
     pub one_way_ns: Option<u64>,
     /// The rate of a link beyond the next hop, if the slowest one is there by the peer's reports.
     #[serde(default)]
     pub bottleneck_bps: Option<u64>,
-    /// How much longer than at its best a datagram took to the peer of late: the queue that stands
-    /// on the way. None before there were reports to tell.
+    /// The time by which a datagram recently took longer to the peer than at best: the queue on the
+    /// path. None until there are reports.
     #[serde(default)]
     pub beyond_ns: Option<u64>,
-    /// Classes whose packets may be held back, and how well that was kept.
+    /// Classes whose packets have a deadline, and how well it was kept.
     #[serde(default)]
     pub deadlines: Vec<DeadlineStatus>,
-    /// What became of the packets of each class that the configuration names.
+    /// The traffic of each class that the configuration names.
     #[serde(default)]
     pub traffic: Vec<ClassTraffic>,
-    /// What was learned of the traffic to the peer, by class.
+    /// The learned properties of the traffic to the peer, by class.
     pub classes: Vec<ClassStatus>,
 }
 
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// How many.
+    /// Packets.
     pub packets: u64,
     /// Their bytes, as they were before any compressing.
     pub bytes: u64,
@@ -206,7 +207,7 @@ impl From<dwell_policy::Count> for Count {
     }
 }
 
-/// What goes to a peer: arrived = sent + dropped + held, in packets and in bytes.
+/// The traffic to a peer: arrived = sent + dropped + held, in packets and in bytes.
 ///
 /// Made [from the port's accounts](#impl-From<%26Accounts>-for-TxStatus); the fields that the
 /// core knows nothing about are then zero and the driver's to fill.
@@ -232,7 +233,7 @@ pub struct TxStatus {
     /// `control_bytes`. Negative if dwell costs more than it saves.
     #[serde(default)]
     pub net_saved_bytes: i64,
-    /// Times that the compressor was at work: on a packet, or on a block of them.
+    /// Runs of the compressor: on a packet, or on a block of them.
     #[serde(default)]
     pub compressions: u64,
     /// Packets given to the compressor.
@@ -255,27 +256,27 @@ pub struct TxStatus {
     pub control_datagrams: u64,
     /// Their bytes.
     pub control_bytes: u64,
-    /// Datagrams sent again because the peer missed them.
+    /// Datagrams retransmitted because the peer missed them.
     #[serde(default)]
     pub resent_datagrams: u64,
-    /// What the link carried for them.
+    /// The bytes on the link for them.
     #[serde(default)]
     pub resent_bytes: u64,
-    /// Compressed packets and blocks of other peers that came for the queue unopened, whether they
-    /// found room there or not, and the bytes of their records as they came. In the queue each counts
-    /// as one packet.
+    /// Compressed packets and blocks of other peers that were forwarded to this peer without
+    /// decompression, whether they found room in the queue or not, and the bytes of their records
+    /// as they came. In the queue each counts as one packet.
     #[serde(default)]
-    pub carried: Count,
-    /// Datagrams sent in sessions, whatever was in them.
+    pub forwarded_compressed: Count,
+    /// Datagrams sent in sessions, whatever their content.
     #[serde(default)]
     pub datagrams: u64,
-    /// Those that the peer says it got, in all sessions.
+    /// Datagrams that the peer reported as received, in all sessions.
     #[serde(default)]
     pub peer_got_datagrams: u64,
-    /// Those that it says it lost, in all sessions.
+    /// Datagrams that the peer reported as lost, in all sessions.
     #[serde(default)]
     pub peer_lost_datagrams: u64,
-    /// What was lost on the way to the peer in the last seconds, by its latest report.
+    /// The recent loss on the path to the peer, by its latest report.
     #[serde(default)]
     pub loss: Option<RecentLoss>,
     /// Datagrams that the operating system did not take, by error.
@@ -283,7 +284,7 @@ pub struct TxStatus {
 }
 
 impl TxStatus {
-    /// All drops together.
+    /// Returns the sum of all drops.
     pub fn dropped_total(&self) -> Count {
         self.dropped.values().fold(Count::default(), |sum, count| Count {
             packets: sum.packets + count.packets,
@@ -291,7 +292,7 @@ impl TxStatus {
         })
     }
 
-    /// True if arrived = sent + dropped + held, in packets and in bytes.
+    /// Returns true if arrived = sent + dropped + held, in packets and in bytes.
     pub fn balances(&self) -> bool {
         let dropped = self.dropped_total();
         let packets = self.sent.packets + dropped.packets + self.held.packets;
@@ -299,19 +300,19 @@ impl TxStatus {
         (self.arrived.packets, self.arrived.bytes) == (packets, bytes)
     }
 
-    /// What the link carried for the bytes that were sent, all overhead included:
-    /// compressed / original, above 1 if the overhead outweighs the gain. `None` if nothing
-    /// was sent.
+    /// Returns the bytes on the link, all overhead included, per byte that was sent: compressed /
+    /// original, above 1 if the overhead outweighs the gain. `None` if nothing was sent.
     pub fn link_ratio(&self) -> Option<f64> {
         ratio(self.link_bytes, self.sent.bytes)
     }
 
-    /// Average ratio of what was compressed: compressed / original. `None` if nothing was.
+    /// Returns the average ratio of the packets that were compressed: compressed / original. `None`
+    /// if none were.
     pub fn compressed_ratio(&self) -> Option<f64> {
         ratio(self.compressed_to_bytes, self.compressed.bytes)
     }
 
-    /// Fills in what is saved, on a link that takes this many bytes for each datagram below IP.
+    /// Fills in the savings, on a link that takes this many bytes for each datagram below IP.
     #[must_use]
     pub fn with_savings(self, link_overhead_bytes: u32) -> Self {
         let overhead = self.sent.packets.saturating_mul(link_overhead_bytes.into());
@@ -323,8 +324,8 @@ impl TxStatus {
         Self { plain_bytes, net_saved_bytes, ..self }
     }
 
-    /// The bytes that compression took off packets, before any header: see `net_saved_bytes` for
-    /// what is left of it on the link.
+    /// Returns the bytes that compression took off packets, before any header: `net_saved_bytes`
+    /// has the part of it that is left on the link.
     pub fn saved_bytes(&self) -> u64 {
         self.compressed.bytes.saturating_sub(self.compressed_to_bytes)
     }
@@ -365,14 +366,14 @@ impl From<&Accounts> for TxStatus {
     }
 }
 
-/// What comes from a peer.
+/// The traffic from a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RxStatus {
     /// Datagrams accepted.
     pub datagrams: u64,
     /// Their bytes: whole datagrams, without the UDP and IP headers around them.
     pub bytes: u64,
-    /// Packets that came as they were.
+    /// Packets that came uncompressed.
     pub raw: u64,
     /// Packets that came compressed.
     pub compressed: u64,
@@ -388,26 +389,26 @@ pub struct RxStatus {
     pub dropped_records: BTreeMap<String, u64>,
     /// Packets delivered, with their original bytes.
     pub packets: Count,
-    /// Compressed packets and blocks that came for another peer and went to its queue unopened, whether
-    /// they found room there or not, and the bytes of their records. What is in them is not in
-    /// `packets`.
+    /// Compressed packets and blocks for another peer that were forwarded to its queue without
+    /// decompression, whether they found room there or not, and the bytes of their records. Their
+    /// packets are not counted in `packets`.
     #[serde(default)]
-    pub carried: Count,
-    /// Of the packets, those that went to another peer's queue without passing the interface, whether
-    /// they found room there or not.
+    pub forwarded_compressed: Count,
+    /// Of the packets, those that went to another peer's queue without passing the interface,
+    /// whether they found room there or not.
     #[serde(default)]
     pub forwarded: Count,
-    /// Compressed packets and blocks that had gone too far, and were dropped.
+    /// Compressed packets and blocks that had used up their hop limit, and were dropped.
     #[serde(default)]
     pub hop_limit: u64,
     /// Datagrams that never came, in all sessions: gaps in the sequence numbers that are older than
     /// some seconds.
     pub lost_datagrams: u64,
-    /// What was lost on the way from the peer in the last seconds.
+    /// The recent loss on the path from the peer.
     #[serde(default)]
     pub loss: Option<RecentLoss>,
-    /// How often the peer's sequence numbers jumped ahead by more than a link can lose. What they
-    /// jumped over does not count as lost.
+    /// The number of times that the peer's sequence numbers jumped ahead by more than a link can
+    /// lose. What they jumped over does not count as lost.
     #[serde(default)]
     pub sequence_jumps: u64,
     /// Datagrams whose packets, or some of them, waited for the peer's next turn: restoring those
@@ -421,33 +422,34 @@ pub struct RxStatus {
     /// packets than its length allows.
     #[serde(default)]
     pub too_many_packets: u64,
-    /// Of the datagrams that were missing, those that came when they were sent again.
+    /// Of the datagrams that were missing, those that came in a retransmission.
     #[serde(default)]
     pub recovered_datagrams: u64,
-    /// Those that did not come, though the peer was asked; or it did not keep them.
+    /// Those that did not come although the peer was asked, or that it no longer held.
     #[serde(default)]
     pub unrecovered_datagrams: u64,
     /// Datagrams refused as duplicates or replays.
     pub replayed: u64,
-    /// Datagrams that are not from the peer, or were altered on the way.
+    /// Datagrams that are not from the peer, or were altered on the path.
     pub auth_failed: u64,
     /// Datagrams or records that do not follow the wire format.
     pub malformed: u64,
     /// Compressed packets that could not be restored.
     pub decode_failed: u64,
-    /// Records of a kind that this version does not know, left out.
+    /// Records of a kind that this version does not know, skipped.
     pub skipped_records: u64,
     /// Packets refused because their source is not in the peer's prefixes.
     pub not_allowed: u64,
-    /// What the peer says it received from this node; `None` before its first report.
+    /// The reception of this node's datagrams as the peer reports it; `None` before its first
+    /// report.
     pub reported: Option<PeerReport>,
 }
 
-/// What was lost on the way in the last five seconds: datagrams that did not come when they were
-/// first sent, though they may have come when they were sent again.
+/// The loss on the path in the last five seconds: datagrams that did not come when they were first
+/// sent, though they may have come in a retransmission.
 ///
-/// A count of the receiver's. It takes half a second for a datagram that is only late to be distinguished from
-/// one that is lost.
+/// The receiver counts it. Half a second passes before a datagram that is only late is
+/// distinguished from one that is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecentLoss {
     /// Datagrams that were sent.
@@ -459,7 +461,7 @@ pub struct RecentLoss {
 }
 
 impl RecentLoss {
-    /// Of these counts; none if nothing was sent.
+    /// Returns the loss of these counts; none if nothing was sent.
     pub fn of(datagrams: u64, lost: u64) -> Option<Self> {
         let lost = lost.min(datagrams);
         let ppm = (u128::from(lost) * 1_000_000).checked_div(u128::from(datagrams))?;
@@ -467,8 +469,8 @@ impl RecentLoss {
     }
 }
 
-/// What a peer received from this node in the present session, by its own account, and what waits
-/// there.
+/// The datagrams of this node that a peer received in the present session, and its queue to this
+/// node, as the peer reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerReport {
     /// Datagrams with packets that it accepted.
@@ -477,46 +479,46 @@ pub struct PeerReport {
     pub bytes: u64,
     /// Records that it read from them.
     pub records: u64,
-    /// Datagrams that it takes for lost.
+    /// Datagrams that it considers lost.
     pub lost: u64,
     /// Datagrams that it refused as duplicates or replays.
     pub duplicates: u64,
-    /// The rate at which datagrams arrived since its report before.
+    /// The rate at which datagrams arrived since its previous report.
     pub delivery_bps: u64,
-    /// What waits there for its link to this node.
+    /// The bytes that wait there for its link to this node.
     #[serde(default)]
     pub waiting_bytes: u64,
-    /// How long a packet that arrives there would wait.
+    /// The time that a packet that arrives there would wait.
     #[serde(default)]
     pub waiting_ns: u64,
 }
 
-/// Packets of a class with a deadline, on their way to a peer.
+/// The packets of a class with a deadline that are sent to a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadlineStatus {
     /// The class, by its name in the configuration.
     pub class: String,
-    /// How long a packet may take to the peer.
+    /// The longest time that a packet may take to the peer.
     pub max_wait_ns: u64,
-    /// What is left of it for holding packets back, now: W of Sawabe et al. Zero if there is
-    /// nothing left, and packets go at once.
+    /// The part of it that packets may be held back for now: W of Sawabe et al. Zero if there is
+    /// none left, and packets go at once.
     pub hold_ns: u64,
     /// Packets sent.
     pub packets: u64,
-    /// Packets that waited for longer than that: for a frame that was on the link already, if for no
-    /// longer than that takes.
+    /// Packets that waited for longer than that: only for a frame that was on the link already, if
+    /// no longer than that takes.
     #[serde(default)]
     pub past_hold: u64,
     /// Those of them that waited for longer than that too, so that they take more than `max_wait`:
     /// violations. Where `hold_ns` is zero nothing is held, and nothing counted.
     pub late: u64,
-    /// By how much, in the mean over these.
+    /// The mean time by which these were too late.
     pub excess_mean_ns: u64,
-    /// By how much, at the most.
+    /// The longest time by which one was too late.
     pub excess_max_ns: u64,
 }
 
-/// What became of the packets of a class that the configuration names, to and from a peer.
+/// The traffic of a class that the configuration names, to and from a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassTraffic {
     /// The class, by its name in the configuration.
@@ -531,14 +533,14 @@ pub struct ClassTraffic {
     pub received: Count,
     /// Those that were dropped, by reason; every reason is there, if only with zero.
     pub dropped: BTreeMap<String, u64>,
-    /// Those that were sent without having been given to the compressor, by reason, likewise.
+    /// Those that were sent without an attempt to compress them, by reason, likewise.
     #[serde(default)]
     pub bypassed: BTreeMap<String, u64>,
     /// The time from a packet's arrival to its sending.
     pub sojourn: HistogramSummary,
 }
 
-/// What was learned of a class of packets.
+/// The learned properties of a class of packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassStatus {
     /// Protocol and port: `tcp/443`.
@@ -547,12 +549,12 @@ pub struct ClassStatus {
     pub ratio: f64,
     /// Expected time to compress a byte, in nanoseconds.
     pub ns_per_byte: f64,
-    /// Whether it is left alone for a while because compressing it brought nothing.
+    /// True if it is not compressed for a while because that brought nothing.
     pub backing_off: bool,
 }
 
 impl ClassStatus {
-    /// From what a port learned ([`dwell_policy::Port::learned_classes`]).
+    /// Makes it from the properties that a port learned ([`dwell_policy::Port::learned_classes`]).
     pub fn learned(
         (class, ratio, cost_ps_per_byte, backing_off): (ClassKey, Ratio, u32, bool),
     ) -> Self {
@@ -568,7 +570,7 @@ impl ClassStatus {
 /// A distribution of times in a few numbers; all zero if nothing was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistogramSummary {
-    /// How many were recorded.
+    /// The number of times recorded.
     pub count: u64,
     /// The smallest.
     pub min_ns: u64,
@@ -582,18 +584,18 @@ pub struct HistogramSummary {
     pub p99_ns: u64,
     /// The largest.
     pub max_ns: u64,
-    /// How many were at most each of [`BUCKETS_NS`](crate::histogram::BUCKETS_NS).
+    /// The number of times that were at most each of [`BUCKETS_NS`](crate::histogram::BUCKETS_NS).
     #[serde(default)]
     pub at_most: [u64; 16],
 }
 
 impl HistogramSummary {
-    /// The median, if anything was recorded.
+    /// Returns the median, if anything was recorded.
     pub fn p50_ns_if_any(&self) -> Option<u64> {
         (self.count > 0).then_some(self.p50_ns)
     }
 
-    /// The 99th percentile, if anything was recorded.
+    /// Returns the 99th percentile, if anything was recorded.
     pub fn p99_ns_if_any(&self) -> Option<u64> {
         (self.count > 0).then_some(self.p99_ns)
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::markup::Markup;
 
-/// A column: what it is called, its unit, and on which side its cells are.
+/// A column: its name, its unit, and the alignment of its cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     header: String,
@@ -12,12 +12,12 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of words.
+    /// Makes a column of words.
     pub fn left(header: &str) -> Self {
         Self { header: header.to_owned(), right: false }
     }
 
-    /// A column of numbers.
+    /// Makes a column of numbers.
     pub fn right(header: &str) -> Self {
         Self { header: header.to_owned(), right: true }
     }
@@ -38,11 +38,11 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// Between the columns of a text table.
+/// The gap between the columns of a text table.
 const GAP: &str = "  ";
 
 impl Table {
-    /// A table without rows.
+    /// Makes a table without rows.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
@@ -55,13 +55,13 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// True if it has no rows.
+    /// Returns true if it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// As plain text: a header, and columns that are as wide as they must be. Ends with a
-    /// line end.
+    /// Returns the table as plain text: a header, and columns that are as wide as they must be.
+    /// Ends with a line end.
     pub fn to_text(&self) -> String {
         let widths = self.widths();
         let mut out = String::new();
@@ -79,7 +79,7 @@ impl Table {
         out
     }
 
-    /// As a table in Markdown. Ends with a line end.
+    /// Returns the table in Markdown. Ends with a line end.
     pub fn to_markdown(&self) -> String {
         let mut out = String::new();
         for (at, row) in self.lines().into_iter().enumerate() {
@@ -97,7 +97,7 @@ impl Table {
         out
     }
 
-    /// As a table in HTML, with a caption if it is not empty.
+    /// Writes the table in HTML, with a caption if it is not empty.
     pub(crate) fn write_html(&self, out: &mut Markup, caption: &str) {
         out.open("table", &[]);
         if !caption.is_empty() {
@@ -125,7 +125,7 @@ impl Table {
         out.close();
     }
 
-    /// The header and the rows.
+    /// Returns the header and the rows.
     fn lines(&self) -> Vec<Vec<&str>> {
         let header = self.columns.iter().map(|column| column.header.as_str()).collect();
         let rows = self.rows.iter().map(|row| row.iter().map(String::as_str).collect());
@@ -158,7 +158,7 @@ mod tests {
         let mut table = Table::new([
             Column::left("scheme"),
             Column::right("delay").unit("µs"),
-            Column::left("verdict"),
+            Column::left("outcome"),
         ]);
         table.row(["none", "39.2", "slow"]);
         table.row(["packet", "0.3", "a|b"]);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn numbers_are_on_the_right() {
-        let text = "scheme  delay [µs]  verdict\n\
+        let text = "scheme  delay [µs]  outcome\n\
                     none          39.2  slow\n\
                     packet         0.3  a|b\n";
         assert_eq!(table().to_text(), text);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn markdown_has_the_same_columns() {
-        let text = "| scheme | delay [µs] | verdict |\n\
+        let text = "| scheme | delay [µs] | outcome |\n\
                     |---|---:|---|\n\
                     | none | 39.2 | slow |\n\
                     | packet | 0.3 | a\\|b |\n";

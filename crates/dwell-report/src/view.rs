@@ -9,10 +9,10 @@ use crate::status::{
 };
 use crate::table::{Column, Table};
 
-/// What the column `saved` says.
+/// The explanation of the column `saved`.
 const SAVED: &str = "saved: against the same packets sent without dwell, all headers counted\n";
 
-/// What a node does, in a screenful of plain text. Ends with a line end.
+/// Describes the state of a node in a screenful of plain text. Ends with a line end.
 pub fn status_text(status: &Status) -> String {
     let mut out = node_lines(status) + &problems(status);
     if status.peers.is_empty() {
@@ -61,7 +61,7 @@ fn node_lines(status: &Status) -> String {
     out
 }
 
-/// What is wrong, and what to do: before anything else, since it explains the rest.
+/// Lists the problems and their remedies: before anything else, since they explain the rest.
 fn problems(status: &Status) -> String {
     let of_node = status.problems.iter().map(|problem| (&status.name, problem));
     let of_peers = status
@@ -88,7 +88,7 @@ fn links(status: &Status) -> Table {
         Column::left("codec"),
         Column::right("rate"),
         Column::right("round trip"),
-        Column::right("heard"),
+        Column::right("last received"),
     ]);
     for peer in &status.peers {
         table.row([
@@ -100,13 +100,13 @@ fn links(status: &Status) -> Table {
             peer.codec.clone(),
             rate(peer),
             optional(peer.rtt_ns, human::duration),
-            optional(peer.since_heard_ns, |ns| format!("{} ago", human::duration(ns))),
+            optional(peer.since_received_ns, |ns| format!("{} ago", human::duration(ns))),
         ]);
     }
     table
 }
 
-/// `~10 Mbit/s` was measured.
+/// Formats a link's rate: `~10 Mbit/s` was measured.
 fn rate(peer: &PeerStatus) -> String {
     match (peer.rate_source, peer.rate_bps) {
         (RateSource::Unlimited, _) => "unlimited".to_owned(),
@@ -153,7 +153,7 @@ fn sent(status: &Status) -> Table {
     table
 }
 
-/// `-1.5 kB` was lost.
+/// Formats the bytes saved; they are negative if dwell costs more than it saves.
 fn saved(bytes: i64) -> String {
     let sign = if bytes < 0 { "-" } else { "" };
     format!("{sign}{}", human::bytes(bytes.unsigned_abs()))
@@ -186,7 +186,7 @@ fn received(status: &Status) -> Table {
     table
 }
 
-/// What becomes of the packets for a peer that is not up.
+/// Describes the treatment of packets for a peer that is not up.
 fn while_not_up(peer: &PeerStatus) -> Option<&'static str> {
     match (peer.state, peer.on_dead.as_str()) {
         (PeerState::Up, _) => None,
@@ -199,12 +199,12 @@ fn while_not_up(peer: &PeerStatus) -> Option<&'static str> {
     }
 }
 
-/// The share of datagrams that is lost on the way at present.
+/// Formats the share of datagrams that is lost on the path at present.
 fn loss(loss: Option<RecentLoss>) -> String {
     loss.map_or_else(|| NOTHING.to_owned(), |loss| human::share(loss.lost, loss.datagrams))
 }
 
-/// What came from a peer and was not accepted, by reason.
+/// Returns the counts of what came from a peer and was not accepted, by reason.
 fn refused(rx: &RxStatus) -> [(&'static str, u64); 8] {
     [
         ("replayed", rx.replayed),
@@ -218,7 +218,7 @@ fn refused(rx: &RxStatus) -> [(&'static str, u64); 8] {
     ]
 }
 
-/// The reasons behind a peer's numbers, where there are any.
+/// Explains a peer's numbers by their reasons, where there are any.
 fn notes(peer: &PeerStatus) -> String {
     let tx = &peer.tx;
     let dropped: BTreeMap<_, _> =
@@ -243,8 +243,8 @@ fn notes(peer: &PeerStatus) -> String {
     }
     let (rx, tx) = (&peer.rx, &peer.tx);
     for (what, count) in [
-        ("datagrams lost on the way from it since the start", rx.lost_datagrams),
-        ("datagrams lost on the way to it since the start", tx.peer_lost_datagrams),
+        ("datagrams lost on the path from it since the start", rx.lost_datagrams),
+        ("datagrams lost on the path to it since the start", tx.peer_lost_datagrams),
         ("datagrams that waited for its next turn", rx.deferred_datagrams),
         ("jumps of its sequence numbers", rx.sequence_jumps),
     ] {
@@ -253,20 +253,20 @@ fn notes(peer: &PeerStatus) -> String {
         }
     }
     for (what, count) in [
-        ("carried on from it, unopened", rx.carried),
-        ("carried on to it, unopened", tx.carried),
-        ("forwarded from it, raw or restored", rx.forwarded),
+        ("forwarded from it, without decompression", rx.forwarded_compressed),
+        ("forwarded to it, without decompression", tx.forwarded_compressed),
+        ("forwarded from it, raw or decompressed", rx.forwarded),
     ] {
         if count.packets > 0 {
-            let (units, bytes) = (human::count(count.packets), human::bytes(count.bytes));
-            let _ = writeln!(out, "{}: {what}: {units}, {bytes}", peer.name);
+            let (records, bytes) = (human::count(count.packets), human::bytes(count.bytes));
+            let _ = writeln!(out, "{}: {what}: {records}, {bytes}", peer.name);
         }
     }
     if let Some(bps) = peer.bottleneck_bps {
         let queue = optional(peer.beyond_ns, human::duration);
         let _ = writeln!(
             out,
-            "{}: a link further on carries {}; {queue} of queue stand there",
+            "{}: a link further on carries {}; its queue is {queue}",
             peer.name,
             human::rate(bps)
         );
@@ -338,25 +338,25 @@ dropped before a peer was known: no_route 3
 
 hub: path_mtu for 12.00 s: Datagrams of 1472 bytes do not arrive there. Raise the path's MTU.
 
-peer  state  endpoint           security  scheme  codec       rate  round trip       heard
-hub   up     198.51.100.7:7733  psk       packet  zstd   10 Mbit/s     42.0 ms  1.00 s ago
+peer  state  endpoint           security  scheme  codec       rate  round trip  last received
+hub   up     198.51.100.7:7733  psk       packet  zstd   10 Mbit/s     42.0 ms     1.00 s ago
 
 sent to  packets   bytes  on the link  ratio  compressed     to     saved  dropped   lost  waiting     p50      p99
-hub          950  1.1 MB     640.0 kB  0.561   80.0 %  0.500  499.4 kB    4.0 %  1.5 %       10  2.0 ms  90.0 ms
+hub          950  1.1 MB     640.0 kB  0.561      80.0 %  0.500  499.4 kB    4.0 %  1.5 %       10  2.0 ms  90.0 ms
 saved: against the same packets sent without dwell, all headers counted
 
 received from  packets    bytes  compressed  datagrams    bytes   lost  refused
-hub                900  90.0 kB   50.0 %        700  70.0 kB  4.0 %        2
+hub                900  90.0 kB      50.0 %        700  70.0 kB  4.0 %        2
 
 hub: dropped: queue_packets 40
 hub: not compressed: no_time 150, not_smaller 5
 hub: refused: auth_failed 2
 hub: incomplete: timed_out 1
-hub: datagrams lost on the way from it since the start: 10
-hub: datagrams lost on the way to it since the start: 10
-hub: carried on from it, unopened: 70, 40.0 kB
-hub: carried on to it, unopened: 30, 12.0 kB
-hub: forwarded from it, raw or restored: 15, 1.5 kB
+hub: datagrams lost on the path from it since the start: 10
+hub: datagrams lost on the path to it since the start: 10
+hub: forwarded from it, without decompression: 70, 40.0 kB
+hub: forwarded to it, without decompression: 30, 12.0 kB
+hub: forwarded from it, raw or decompressed: 15, 1.5 kB
 hub: 12.0 kB wait there for the link to here, for 9.6 ms
 hub: class meters: 70 packets sent, 60 compressed, 5 dropped, 5 received; p99 28.1 ms
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
@@ -383,7 +383,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
             beyond_ns: Some(9_000_000),
             ..PeerStatus::default()
         };
-        let expected = "hub: a link further on carries 5 Mbit/s; 9.0 ms of queue stand there\n";
+        let expected = "hub: a link further on carries 5 Mbit/s; its queue is 9.0 ms\n";
         assert_eq!(notes(&beyond), expected);
     }
 

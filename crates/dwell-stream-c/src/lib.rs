@@ -1,7 +1,8 @@
-//! `dwell-stream` for C and whatever can call it; `include/dwell_stream.h` is the documentation.
+//! `dwell-stream` for C and any language that can call C; `include/dwell_stream.h` is the
+//! documentation.
 //!
-//! What the functions do is in the plain methods of [`dwell_sender`] and [`dwell_receiver`]; the
-//! functions themselves only turn pointers into references.
+//! The plain methods of [`dwell_sender`] and [`dwell_receiver`] do the work; the functions only
+//! convert pointers to references.
 #![allow(non_camel_case_types, reason = "the names that C sees")]
 #![allow(unsafe_code, reason = "pointers from C")]
 
@@ -21,7 +22,7 @@ pub(crate) const ABORTED: i32 = -3;
 /// The call does not make sense.
 pub(crate) const MISUSE: i32 = -4;
 
-/// The bytes that a caller points to.
+/// Returns the bytes that a caller points to.
 ///
 /// # Safety
 /// If `bytes` is not null, `len` bytes must be readable there, and not change during `'a`.

@@ -10,7 +10,7 @@ use crate::{ABORTED, DAMAGED, MISUSE, TRUNCATED, slice, text};
 #[derive(Debug)]
 pub struct dwell_receiver {
     receiver: Receiver,
-    decompress: Decompressors,
+    decompressors: Decompressors,
 }
 
 fn number(error: &StreamError) -> i32 {
@@ -25,7 +25,7 @@ fn number(error: &StreamError) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn dwell_receiver_new() -> *mut dwell_receiver {
     let receiver = Receiver::new(Limits::default());
-    Box::into_raw(Box::new(dwell_receiver { receiver, decompress: Decompressors::new() }))
+    Box::into_raw(Box::new(dwell_receiver { receiver, decompressors: Decompressors::new() }))
 }
 
 /// See the header.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn dwell_receiver_feed(
     // SAFETY: by the function's own condition.
     let bytes = unsafe { slice(bytes, len) };
     let (Some(this), Some(bytes)) = (this, bytes) else { return MISUSE as isize };
-    match this.receiver.feed(bytes, &mut this.decompress) {
+    match this.receiver.feed(bytes, &mut this.decompressors) {
         Ok(taken) => taken as isize,
         Err(error) => number(&error) as isize,
     }

@@ -11,7 +11,7 @@ use crate::{MISUSE, slice, text};
 #[derive(Debug)]
 pub struct dwell_sender {
     sender: Sender,
-    compress: Compressors,
+    compressors: Compressors,
 }
 
 impl dwell_sender {
@@ -29,7 +29,7 @@ impl dwell_sender {
             config.buffer_len = config.buffer_len.max(block_len.saturating_mul(2));
         }
         let sender = Sender::new(&config).map_err(|error| error.to_string())?;
-        Ok(Self { sender, compress: Compressors::new() })
+        Ok(Self { sender, compressors: Compressors::new() })
     }
 }
 
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn dwell_sender_wrote(
     let now = Instant::from_ns(now_ns);
     // SAFETY: by the function's own condition.
     let Some(this) = (unsafe { sender.as_mut() }) else { return MISUSE };
-    // Otherwise something would be chosen that nobody has seen.
+    // Otherwise bytes would be chosen that nobody has seen.
     if len == 0 {
         return 0;
     }
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn dwell_sender_compress(
     let (Some(this), Some(now_ns)) = (this, now_ns) else { return 0 };
     // SAFETY: by the function's own condition.
     let clock = || Instant::from_ns(unsafe { now_ns() });
-    i32::from(this.sender.compress(&mut this.compress, clock).is_some())
+    i32::from(this.sender.compress(&mut this.compressors, clock).is_some())
 }
 
 /// See the header.

@@ -1,8 +1,8 @@
-//! Texts to and from C.
+//! Text to and from C.
 
 use std::ffi::{CStr, c_char};
 
-/// A text of the caller's; none if the pointer is null, an error if it is not UTF-8.
+/// Reads a text of the caller; none if the pointer is null, an error if it is not UTF-8.
 ///
 /// # Safety
 /// If `text` is not null, it must end with a zero byte.
@@ -15,7 +15,7 @@ pub(crate) unsafe fn read<'a>(text: *const c_char) -> Result<Option<&'a str>, &'
     text.to_str().map(Some).map_err(|_| "a name is not UTF-8")
 }
 
-/// Writes as much as fits, with a zero byte at its end, and says how long the text is.
+/// Writes as much as fits, with a zero byte at its end, and returns the length of the text.
 ///
 /// # Safety
 /// If `to` is not null, `len` bytes must be writable there.

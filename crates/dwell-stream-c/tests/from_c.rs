@@ -5,13 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder with the shared library: where this test is, or one above.
-fn library_folder() -> PathBuf {
+/// Returns the directory with the shared library: that of this test, or one above.
+fn library_directory() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors()
         .skip(1)
         .take(2)
-        .find(|folder| folder.join("libdwell_stream_c.so").exists())
+        .find(|directory| directory.join("libdwell_stream_c.so").exists())
         .expect("the shared library is built with the test")
         .to_owned()
 }
@@ -19,8 +19,8 @@ fn library_folder() -> PathBuf {
 #[test]
 fn a_c_program_sends_and_receives() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = library_folder();
-    let program = folder.join(format!("dwell-stream-roundtrip-{}", std::process::id()));
+    let directory = library_directory();
+    let program = directory.join(format!("dwell-stream-roundtrip-{}", std::process::id()));
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let compiled = Command::new(compiler)
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"])
@@ -29,12 +29,12 @@ fn a_c_program_sends_and_receives() {
         .arg("-I")
         .arg(here.join("include"))
         .arg("-L")
-        .arg(&folder)
+        .arg(&directory)
         .arg("-ldwell_stream_c")
         .status()
         .expect("a C compiler is there, as for building the libraries below");
     assert!(compiled.success());
-    let output = Command::new(&program).env("LD_LIBRARY_PATH", &folder).output().unwrap();
+    let output = Command::new(&program).env("LD_LIBRARY_PATH", &directory).output().unwrap();
     std::fs::remove_file(&program).unwrap();
     let reported = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{reported}");

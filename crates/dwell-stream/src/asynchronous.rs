@@ -15,61 +15,61 @@ use crate::receiver::{Limits, Receiver};
 use crate::sender::Sender;
 use crate::stats::{ReceiverStats, SenderStats};
 
-/// What reading asks a transport for at once, in bytes.
+/// The bytes that a read asks of a transport at once.
 const READ_LEN: usize = 64 << 10;
 
 /// Writes a stream to a transport; compresses while the transport takes no more.
 ///
-/// It compresses in the task that writes, one block at each poll at most while the transport is
-/// busy: a task with a runtime's thread of its own is best for streams beyond some 100 Mbit/s.
-/// What the transport does not take at once is sent by later polls only: flush when nothing more is
-/// to be written for the time being, as with any buffered writer. `poll_flush` is done when the
-/// transport has taken everything; `poll_shutdown` announces the end first, and then shuts the
+/// It compresses in the task that writes, at most one block at each poll while the transport is
+/// busy: give streams beyond some 100 Mbit/s a runtime thread of their own. Bytes that the
+/// transport does not take at once are sent by later polls only: flush when nothing more is to be
+/// written for the time being, as with any buffered writer. `poll_flush` is done when the transport
+/// has taken everything; `poll_shutdown` announces the end first, and then shuts the transport
+/// down.
 /// transport down.
 #[derive(Debug)]
 pub struct AsyncStreamWriter<W, C> {
     transport: W,
     clock: C,
     sender: Sender,
-    compress: Compressors,
+    compressors: Compressors,
 }
 
 impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, C> {
-    /// A writer at the beginning of its stream.
+    /// Makes a writer at the beginning of its stream.
     ///
     /// # Errors
-    /// If the configuration asks for what is not possible.
+    /// If the configuration is not possible.
     pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
-        Ok(Self { transport, clock, sender: Sender::new(config)?, compress: Compressors::new() })
+        Ok(Self { transport, clock, sender: Sender::new(config)?, compressors: Compressors::new() })
     }
 
-    /// Gives the stream up: drops what waits, and tells the receiver why. Then flush.
+    /// Gives the stream up: drops what waits, and notifies the receiver of the reason. Then flush.
     pub fn abort(&mut self, reason: AbortReason) {
         self.sender.abort(reason);
     }
 
-    /// What the transport should hold at most of what it has not sent: see
-    /// [`Sender::not_sent_len`].
+    /// Returns the most bytes that the transport should hold unsent: see [`Sender::not_sent_len`].
     pub fn not_sent_len(&self) -> u32 {
         self.sender.not_sent_len()
     }
 
-    /// The transport was notified so: see [`Sender::transport_holds`].
+    /// Sets the most bytes that the transport holds: see [`Sender::transport_holds`].
     pub fn transport_holds(&mut self, len: u32) {
         self.sender.transport_holds(len);
     }
 
-    /// The transport, for instance to set its options.
+    /// Returns the transport, for instance to set its options.
     pub fn transport(&self) -> &W {
         &self.transport
     }
 
-    /// The account so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> &SenderStats {
         self.sender.stats()
     }
 
-    /// The transport again.
+    /// Gives the transport back.
     pub fn into_transport(self) -> W {
         self.transport
     }
@@ -81,7 +81,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
             let wire = self.sender.wire(now);
             if wire.is_empty() {
                 self.sender.unblocked();
-                if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
+                if self.sender.compress(&mut self.compressors, &mut self.clock).is_none() {
                     return Poll::Ready(Ok(()));
                 }
                 continue;
@@ -92,7 +92,7 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncStreamWriter<W, 
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
                     self.sender.blocked((self.clock)());
-                    if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
+                    if self.sender.compress(&mut self.compressors, &mut self.clock).is_none() {
                         return Poll::Pending;
                     }
                 }
@@ -146,20 +146,20 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncWrite for AsyncS
 pub struct AsyncStreamReader<R> {
     transport: R,
     receiver: Receiver,
-    decompress: Decompressors,
+    decompressors: Decompressors,
     buf: Vec<u8>,
     fed: usize,
     filled: usize,
 }
 
 impl<R: AsyncRead + Unpin> AsyncStreamReader<R> {
-    /// A reader at the beginning of its stream.
+    /// Makes a reader at the beginning of its stream.
     pub fn new(transport: R, limits: Limits) -> Self {
         let (receiver, buf) = (Receiver::new(limits), vec![0; READ_LEN]);
-        Self { transport, receiver, decompress: Decompressors::new(), buf, fed: 0, filled: 0 }
+        Self { transport, receiver, decompressors: Decompressors::new(), buf, fed: 0, filled: 0 }
     }
 
-    /// The account so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> &ReceiverStats {
         self.receiver.stats()
     }
@@ -175,7 +175,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for AsyncStreamReader<R> {
         loop {
             if this.fed < this.filled {
                 let bytes = &this.buf[this.fed..this.filled];
-                this.fed += this.receiver.feed(bytes, &mut this.decompress).map_err(invalid)?;
+                this.fed += this.receiver.feed(bytes, &mut this.decompressors).map_err(invalid)?;
             }
             if !this.receiver.data().is_empty() || this.receiver.is_finished() {
                 let len = this.receiver.data().len().min(out.remaining());

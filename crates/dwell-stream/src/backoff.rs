@@ -1,14 +1,15 @@
-//! Not trying what has just failed several times (Wang et al., section 3.2.2, for blocks).
+//! Back-off: blocks are not tried after several poor results (Wang et al., section 3.2.2, for
+//! blocks).
 
 /// Poor results in a row after which some blocks are not tried.
 const POOR_IN_A_ROW: u32 = 4;
-/// How many blocks are skipped first; doubled each time that the trial after them is poor.
+/// The number of blocks skipped first; doubled each time that the trial after them is poor.
 const SKIP_FIRST: u32 = 4;
 /// The most blocks that are skipped in a row. The paper sets no limit; without one, a stream that
 /// began with a long archive would hardly be tried again.
 const SKIP_MAX: u32 = 64;
 
-/// Decides block by block whether compressing is tried at all.
+/// Decides for each block whether compression is tried at all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     state: State,
@@ -34,7 +35,7 @@ impl Backoff {
         Self { state: State::Trying { poor: 0 } }
     }
 
-    /// Whether the next block is to be tried. Asked once for each.
+    /// Returns true if the next block is to be tried. Call it once for each block.
     pub(crate) fn admits(&mut self) -> bool {
         match self.state {
             State::Trying { .. } => true,
@@ -50,19 +51,19 @@ impl Backoff {
         }
     }
 
-    /// Whether the block that was admitted last is a trial after others were skipped.
+    /// Returns true if the block that was admitted last is a trial after others were skipped.
     pub(crate) fn is_probing(&self) -> bool {
         matches!(self.state, State::Probing { .. })
     }
 
-    /// A block that was to be tried was not.
+    /// Notes that a block that was to be tried was not.
     pub(crate) fn passed_by(&mut self) {
         if let State::Probing { length } = self.state {
             self.state = State::Skipping { left: 0, length };
         }
     }
 
-    /// A block was tried, with this result.
+    /// Notes that a block was tried, with this result.
     pub(crate) fn tried(&mut self, poor: bool) {
         self.state = match self.state {
             _ if !poor => State::Trying { poor: 0 },

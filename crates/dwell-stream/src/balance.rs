@@ -1,23 +1,24 @@
-//! Which of the link and the processor is idle.
+//! A correction of the measured link rate: finds out which of the link and the processor is idle.
 
 use dwell_base::Instant;
 
-/// How fast the correction moves while one of the two is idle: by a factor of e in 1/GAIN seconds.
+/// The speed of the correction while one of the two is idle: a factor of e in 1/GAIN seconds.
 const GAIN: f64 = 4.0;
-/// The same at the beginning, and how soon it falls to that: as SLOWING/t after t seconds.
+/// The same at the beginning, and how soon it falls to GAIN: as SLOWING/t after t seconds.
 const GAIN_FIRST: f64 = 15.0;
 const SLOWING: f64 = 2.0;
-/// If the transport has taken everything for so long, in nanoseconds, the link could carry more.
+/// If the transport has taken everything for this long, in nanoseconds, the link could carry more.
 const UNREFUSED_NS: u64 = 20_000_000;
-/// One wait counts for so long at most, in nanoseconds: the other end may have stopped reading.
+/// The most time that one wait counts for, in nanoseconds: the other end may have stopped reading.
 const WAIT_NS_MAX: u64 = 20_000_000;
-/// How far a single event moves it.
+/// The change of the correction by a single event.
 const STEP: f64 = 0.02;
 const CORRECTION_MIN: f64 = 0.5;
 const CORRECTION_MAX: f64 = 2.5;
 
-/// How many times faster the link is to be taken than it was measured. The estimates are never quite right,
-/// and at the optimum link and processor are both full: which of them is not, tells where to go.
+/// The factor by which the link is taken to be faster than measured. The estimates are never quite
+/// right. At the optimum link and processor are both full, so the one that is not shows the
+/// direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Balance {
     correction: f64,
@@ -38,37 +39,37 @@ impl Balance {
         self.correction
     }
 
-    /// There is nothing to do before the link takes more: it is the processor that is idle.
+    /// Notes that there is nothing to do before the link takes more: the processor is idle.
     pub(crate) fn waits(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// Something is done. `compressed` if the application has more than there is room for; the transport
-    /// should have had nothing left to send for so long.
-    pub(crate) fn works(&mut self, now: Instant, compressed: bool, drained_ns: u64) {
+    /// Notes that something is done. `write_blocked` if the application has more than there is room
+    /// for. `drained_ns` is the time for which the transport should have had nothing left to send.
+    pub(crate) fn works(&mut self, now: Instant, write_blocked: bool, drained_ns: u64) {
         let gain = self.gain(now);
         if let Some(since) = self.waiting_since.take() {
             self.move_for(now.since_ns(since).min(WAIT_NS_MAX), -gain);
         }
-        if !compressed {
+        if !write_blocked {
             self.unrefused_since = None;
             return;
         }
         let since = *self.unrefused_since.get_or_insert(now);
         let ns = now.since_ns(since);
         if ns >= UNREFUSED_NS {
-            // As long as it has something to send, that it refuses nothing says nothing.
+            // While it has something to send, the absence of refusals is no information.
             self.move_for((ns - UNREFUSED_NS).min(drained_ns), gain);
             self.unrefused_since = Some(since + (ns - UNREFUSED_NS));
         }
     }
 
-    /// The transport takes no more.
+    /// Notes that the transport takes no more.
     pub(crate) fn refused(&mut self) {
         self.unrefused_since = None;
     }
 
-    /// Something went as it was against the plan, because the link would have become idle.
+    /// Notes that something was sent against the plan, because the link would have become idle.
     pub(crate) fn link_idle(&mut self) {
         self.set(self.correction * (1.0 + STEP));
     }
@@ -107,7 +108,7 @@ mod tests {
             balance.works(at(ms), true, u64::MAX);
         }
         assert!((balance.correction() - 0.4f64.exp()).abs() < 1e-9, "{balance:?}");
-        // What the application has is all that there is to send.
+        // The transport has sent everything that the application had.
         balance.works(at(1200), false, u64::MAX);
         balance.works(at(1300), true, u64::MAX);
         assert!((balance.correction() - 0.4f64.exp()).abs() < 1e-9, "{balance:?}");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a codec costs and gives, for some kind of data.
+/// The cost and ratio of a codec, for some kind of data.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CodecPoint {
     /// Processor time for each byte of the original, in nanoseconds; not negative.
@@ -15,12 +15,12 @@ impl CodecPoint {
     /// Sending data as they are, at no cost.
     pub const RAW: Self = Self { cost_ns: 0.0, ratio: 1.0 };
 
-    /// A point.
+    /// Makes a point.
     pub const fn new(cost_ns: f64, ratio: f64) -> Self {
         Self { cost_ns, ratio }
     }
 
-    /// The most original bytes in a second that this codec alone gets through the link.
+    /// Returns the most original bytes in a second that this codec alone gets through the link.
     fn rate_alone(self, link: f64) -> f64 {
         (link / self.ratio).min(1e9 / self.cost_ns)
     }
@@ -44,7 +44,7 @@ pub struct Bound {
 
 impl Bound {
     /// Solves for a link of `link` bytes a second. Without points the rate is zero; points with
-    /// numbers that cannot be are passed over.
+    /// impossible numbers are ignored.
     pub fn of(link: f64, points: &[CodecPoint]) -> Self {
         let mut best = Self { rate: 0.0, shares: vec![0.0; points.len()] };
         let possible = |p: &CodecPoint| p.cost_ns >= 0.0 && p.ratio > 0.0 && p.ratio.is_finite();
@@ -73,8 +73,8 @@ impl Bound {
     }
 }
 
-/// The rates x and y of two codecs which together use the link and the processor exactly, if there
-/// are any: x R_a + y R_b = B, x c_a + y c_b = 1.
+/// Returns the rates x and y of two codecs which together use the link and the processor exactly,
+/// if there are any: x R_a + y R_b = B, x c_a + y c_b = 1.
 fn both_limits(link: f64, a: CodecPoint, b: CodecPoint) -> Option<(f64, f64)> {
     let determinant = a.ratio * b.cost_ns - b.ratio * a.cost_ns;
     if determinant == 0.0 || !link.is_finite() {

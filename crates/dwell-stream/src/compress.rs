@@ -1,16 +1,16 @@
-//! Compressing and restoring, apart from deciding.
+//! Compression and decompression, separate from the decisions.
 
 use std::fmt;
 
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
 
+use crate::classify::ContentClass;
 use crate::error::StreamError;
 use crate::frame::ROOM;
-use crate::look::Look;
 
-/// The compressors of one thread. It makes each when it is first used, and serves any number of
-/// senders: nothing of a stream stays in it.
+/// The compressors of one thread. Each is made when it is first used, and serves any number of
+/// senders: no state of a stream stays in it.
 #[derive(Debug, Default)]
 pub struct Compressors {
     compressors: Vec<Compressor>,
@@ -18,14 +18,14 @@ pub struct Compressors {
 }
 
 impl Compressors {
-    /// A compression without compressors. Each codec and level takes memory from its first use on: 16 KiB
-    /// for lz4, 0.9 to 5 MiB for zstd (of which only what is used becomes resident).
+    /// Makes an empty set of compressors. Each codec and level takes memory from its first use on:
+    /// 16 KiB for lz4, 0.9 to 5 MiB for zstd (of which only the used part becomes resident).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Compresses `src` into at most `len_max` bytes, after `ROOM` bytes for a header. If there is a
-    /// history, the result refers to it.
+    /// Compresses `src` into at most `len_max` bytes, after `ROOM` bytes for a header. If there is
+    /// a history, the result refers to it.
     pub(crate) fn compress(
         &mut self,
         spec: CodecSpec,
@@ -36,8 +36,8 @@ impl Compressors {
         let at = match self.compressors.iter().position(|known| known.spec() == spec) {
             Some(at) => at,
             None => {
-                // The codec was checked with the configuration; what is left is lack of memory,
-                // and then the data go as they are.
+                // The codec was checked with the configuration; the only other error is lack of
+                // memory, and then the data are sent uncompressed.
                 self.compressors.push(Compressor::with_history(spec).ok()?);
                 self.compressors.len() - 1
             }
@@ -51,7 +51,8 @@ impl Compressors {
             history => compressor.compress_after(history, src, dst),
         };
         let len = len.ok()??;
-        // Of its true length, as results wait in the sender's buffer and are counted there.
+        // Allocated with its true length, because results wait in the sender's buffer and are
+        // counted there.
         let mut payload = Vec::with_capacity(ROOM + len);
         payload.resize(ROOM, 0);
         payload.extend_from_slice(&self.scratch[..len]);
@@ -83,7 +84,7 @@ impl Decompressors {
         exactly(self.restore_up_to(codec, payload, original_len)?, original_len)
     }
 
-    /// The same for a payload that refers to `history`.
+    /// Restores a payload that refers to `history` to data of exactly this length.
     pub(crate) fn restore_after(
         &mut self,
         codec: CodecId,
@@ -128,7 +129,7 @@ impl Default for Decompressors {
     }
 }
 
-/// Something to compress, taken out of a sender so that another thread can do it.
+/// A block to compress, taken out of a sender so that another thread can do it.
 ///
 /// Give the result back with [`Sender::done`](crate::Sender::done); a job that is dropped leaves
 /// its sender waiting for ever, as the job holds the bytes.
@@ -138,10 +139,10 @@ pub struct Job {
     pub(crate) spec: CodecSpec,
     /// `ROOM` bytes, and the bytes to compress.
     pub(crate) block: Vec<u8>,
-    pub(crate) look: Look,
-    /// What came before it, if the result may refer to that.
+    pub(crate) class: ContentClass,
+    /// The data before it, if the result may refer to them.
     pub(crate) history: Vec<u8>,
-    /// A longer result is of no use.
+    /// The length above which a result is of no use.
     pub(crate) len_max: usize,
 }
 
@@ -156,26 +157,26 @@ impl fmt::Debug for Job {
 }
 
 impl Job {
-    /// With what it is to be compressed.
+    /// Returns the codec with which it is to be compressed.
     pub fn codec(&self) -> CodecSpec {
         self.spec
     }
 
-    /// How many bytes are to be compressed. Never zero.
+    /// Returns the number of bytes to be compressed. Never zero.
     pub fn original_len(&self) -> usize {
         self.block.len() - ROOM
     }
 
-    /// Whether the result will refer to earlier blocks.
+    /// Returns true if the result will refer to earlier blocks.
     pub fn refers(&self) -> bool {
         !self.history.is_empty()
     }
 
-    /// Compresses, and measures with the given clock how long it took.
-    pub fn run(self, compress: &mut Compressors, mut clock: impl FnMut() -> Instant) -> Done {
+    /// Compresses, and measures the time by the given clock.
+    pub fn run(self, compressors: &mut Compressors, mut clock: impl FnMut() -> Instant) -> Done {
         let begin = clock();
         let payload =
-            compress.compress(self.spec, &self.history, &self.block[ROOM..], self.len_max);
+            compressors.compress(self.spec, &self.history, &self.block[ROOM..], self.len_max);
         let took_ns = clock().since_ns(begin);
         Done { job: self, payload, took_ns }
     }
@@ -191,8 +192,8 @@ pub struct Done {
 }
 
 impl Done {
-    /// What was done.
-    pub fn compressing(&self) -> Compression {
+    /// Returns the result, as numbers.
+    pub fn compression(&self) -> Compression {
         Compression {
             codec: self.job.spec,
             refers: self.job.refers(),
@@ -203,17 +204,17 @@ impl Done {
     }
 }
 
-/// One act of compressing.
+/// The numbers of one compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
-    /// With what.
+    /// The codec.
     pub codec: CodecSpec,
-    /// Whether what was made refers to earlier blocks.
+    /// True if the result refers to earlier blocks.
     pub refers: bool,
-    /// The bytes before.
+    /// The length before.
     pub original_len: usize,
-    /// The bytes after; none if the result is of no use and the data go as they are.
+    /// The length after; none if the result is of no use and the data are sent uncompressed.
     pub compressed_len: Option<usize>,
-    /// How long it took, in nanoseconds.
+    /// The time that it took, in nanoseconds.
     pub took_ns: u64,
 }

@@ -15,17 +15,17 @@ pub const BLOCK_LEN_MAX: usize = SRC_LEN_MAX;
 pub const BUFFER_LEN_MAX: usize = 64 << 20;
 /// The most blocks that may overtake another one.
 pub(crate) const REORDER_MAX: u8 = 64;
-/// Below this level of zstd, and with lz4, little is found in what came before.
+/// Below this level of zstd, and with lz4, references to earlier blocks gain little.
 const REFERRING_LEVEL_MIN: i32 = -1;
-/// The shortest segment: a header, and something to say.
+/// The shortest segment: a header, and some payload.
 pub(crate) const MSS_MIN: usize = 64;
 
-/// How a [`Sender`](crate::Sender) is to work. Change what [`Config::new`] gives.
+/// The settings of a [`Sender`](crate::Sender). Begin with [`Config::new`] and change fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Config {
-    /// How to decide.
+    /// The way of deciding.
     pub strategy: Strategy,
     /// The codec of the strategies that have one. Default `zstd:1`; those in segments `deflate:6`.
     pub codec: CodecSpec,
@@ -34,23 +34,23 @@ pub struct Config {
     /// The bytes that are compressed at once: a power of two from 4 KiB to 64 KiB. Default 64 KiB:
     /// unlike the 32 KiB that Pu and Singaravelu found best, as today's codecs have larger windows.
     pub block_len: usize,
-    /// The bytes that wait in the sender at most. Default 256 KiB, at least two blocks.
+    /// The most bytes that wait in the sender. Default 256 KiB, at least two blocks.
     pub buffer_len: usize,
     /// The payload of a TCP segment in bytes, for the strategies in segments. Default 1448.
     pub mss: usize,
-    /// How many blocks may overtake one that is being compressed, up to 64, for
+    /// The number of blocks that may overtake one that is being compressed, up to 64, for
     /// [`Strategy::MixOutOfOrder`]. The receiver holds them. Default 16.
     pub reorder_max: u8,
-    /// Whether [`Strategy::Hull`] may let blocks refer to the 128 KiB before them, where that carries
-    /// more: a tenth less on prose and programs, for a third to a half more work. Both
-    /// ends hold 192 KiB more then. Default true.
+    /// True if [`Strategy::Hull`] may let blocks refer to the 128 KiB before them, where that
+    /// carries more: a tenth less on prose and programs, for a third to a half more work. Both ends
+    /// hold 192 KiB more then. Default true.
     pub history: bool,
     /// The settings of [`Strategy::TcpComp`].
     pub tcpcomp: TcpCompConfig,
 }
 
 impl Config {
-    /// The defaults of a strategy.
+    /// Returns the defaults of a strategy.
     pub fn new(strategy: Strategy) -> Self {
         let id = if strategy.is_segmented() { CodecId::Deflate } else { CodecId::Zstd };
         Self {
@@ -66,7 +66,8 @@ impl Config {
         }
     }
 
-    /// Sets the codec: of the strategies with one that one, of [`Strategy::Hull`] the only one.
+    /// Sets the codec: for the strategies with one codec that one, for [`Strategy::Hull`] the only
+    /// one.
     ///
     /// # Errors
     /// If the text names no codec of this build.
@@ -76,19 +77,20 @@ impl Config {
         Ok(())
     }
 
-    /// What the transport should hold at most, at first, of what it has not sent, in bytes; for
-    /// `TCP_NOTSENT_LOWAT`. Half of [`Config::buffer_len`]: what TCP holds can't be compressed any
-    /// more, and with less it would run empty while a full buffer is compressed. Fast links need
-    /// more: [`Sender::not_sent_len`](crate::Sender::not_sent_len) tells how much.
+    /// Returns the most unsent bytes that the transport should hold at first, for
+    /// `TCP_NOTSENT_LOWAT`. Half of [`Config::buffer_len`]: bytes that TCP holds can't be
+    /// compressed any more, and with less it would run empty while a full buffer is compressed.
+    /// Fast links need more: [`Sender::not_sent_len`](crate::Sender::not_sent_len) returns how
+    /// much.
     pub const fn not_sent_len(&self) -> u32 {
         // A buffer that `check` lets pass is no longer than 64 MiB.
         (self.buffer_len / 2) as u32
     }
 
-    /// Checks that a sender can be made of it.
+    /// Checks that the configuration is possible.
     ///
     /// # Errors
-    /// What is out of range, or which codec is not there.
+    /// The field that is out of range, or the codec that is not there.
     pub fn check(&self) -> Result<(), ConfigError> {
         let block_len = self.block_len;
         if !block_len.is_power_of_two() || !(BLOCK_LEN_MIN..=BLOCK_LEN_MAX).contains(&block_len) {
@@ -117,14 +119,14 @@ impl Config {
         Ok(())
     }
 
-    /// Whether blocks that are compressed with this codec may refer to earlier ones: where that makes
-    /// more difference than it takes time.
+    /// Returns true if blocks that are compressed with this codec may refer to earlier ones: if the
+    /// gain is worth the time.
     pub fn may_refer(&self, codec: CodecSpec) -> bool {
         let pays = codec.id == CodecId::Zstd && codec.level >= REFERRING_LEVEL_MIN;
         self.strategy == Strategy::Hull && self.history && pays
     }
 
-    /// The codecs that the stream may contain.
+    /// Returns the codecs that the stream may contain.
     pub(crate) fn codecs_used(&self) -> Vec<CodecSpec> {
         match self.strategy {
             Strategy::Raw | Strategy::Plain => Vec::new(),
@@ -140,8 +142,8 @@ impl Default for Config {
     }
 }
 
-/// What lies on the hull of speed and ratio for most data: lz4, and levels of zstd that are some
-/// factor apart in speed; and deflate, which does better on columns of numbers.
+/// Returns the codecs on the hull of speed and ratio for most data: lz4, and levels of zstd that
+/// are some factor apart in speed; and deflate, which does better on columns of numbers.
 fn hull_codecs() -> Vec<CodecSpec> {
     let zstd = |level| CodecSpec { id: CodecId::Zstd, level };
     let mut codecs = vec![CodecSpec::with_default_level(CodecId::Lz4)];

@@ -1,14 +1,14 @@
-//! How much the transport should hold of what it has not sent.
+//! The amount of unsent data that the transport should hold.
 
 use crate::config::Config;
 use crate::strategy::Strategy;
 
-/// What the link carries in so long should lie ready, in nanoseconds: a writer that is asleep, that
-/// compresses, or that shares its processor, comes back some milliseconds later.
+/// The time in which the link sends the data that should be ready, in nanoseconds: a writer that
+/// sleeps, compresses, or shares its processor returns some milliseconds later.
 const HOLD_NS: f64 = 8e6;
-/// The most that should lie ready, in bytes. Who compresses has less: TCP wakes a writer when half of
-/// it has drained, and if that were more than what waits in the sender, all of which is compressed
-/// by then, the processor would be idle meanwhile.
+/// The most bytes that should be ready. While blocks are compressed it is less: TCP wakes a writer
+/// when half of it has drained. If that were more than the data in the sender, all of which are
+/// compressed by then, the processor would be idle meanwhile.
 const LEN_MAX: u32 = 4 << 20;
 
 /// A length that follows the link's rate by powers of two.
@@ -16,22 +16,22 @@ const LEN_MAX: u32 = 4 << 20;
 pub(crate) struct Depth {
     len: u32,
     least: u32,
-    /// The most for who compresses.
+    /// The most while blocks are compressed.
     compressing_max: u32,
     follows: bool,
-    /// Hardly anything is compressed.
+    /// True if hardly anything is compressed.
     raw: bool,
 }
 
-/// From this share of blocks that go as they are on hardly anything is compressed, and until they are
-/// fewer than that.
+/// The share of uncompressed blocks from which on hardly anything is compressed, and the share
+/// below which that ends.
 const RAW_FROM: f64 = 0.9;
 const RAW_UNTIL: f64 = 0.7;
 
 impl Depth {
     pub(crate) fn new(config: &Config) -> Self {
-        // Mixing sends raw whatever the transport takes: if that were much more than what waits
-        // here, there would be nothing left to compress.
+        // Mixing sends uncompressed blocks whenever the transport takes them: if that were much
+        // more than the data that wait here, there would be nothing left to compress.
         let follows = !matches!(
             config.strategy,
             Strategy::Mix | Strategy::MixInOrder | Strategy::MixOutOfOrder
@@ -41,12 +41,13 @@ impl Depth {
         Self { len: least, least, compressing_max, follows, raw: false }
     }
 
-    /// In bytes.
+    /// Returns the length in bytes.
     pub(crate) const fn len(self) -> u32 {
         self.len
     }
 
-    /// Follows a link that carries so many bytes a second; this share of the blocks goes as it is.
+    /// Follows a link that carries `rate` bytes a second; `raw_share` is the share of blocks that
+    /// are sent uncompressed.
     pub(crate) fn follow(&mut self, rate: f64, raw_share: f64) {
         if !self.follows {
             return;
@@ -57,7 +58,7 @@ impl Depth {
         while wanted >= 2.0 * f64::from(self.len) && self.len <= most / 2 {
             self.len *= 2;
         }
-        // Not at the same place, or it would change with every measurement.
+        // The two thresholds differ, or it would change with every measurement.
         while (wanted < 0.5 * f64::from(self.len) || self.len > most) && self.len / 2 >= self.least
         {
             self.len /= 2;

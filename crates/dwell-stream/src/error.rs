@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of streams.
 
 use dwell_codec::{CodecError, DecodeError};
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, MSS_MIN, REORDER_MAX};
 use crate::strategy::Strategy;
 
-/// Why a sender cannot be made as it was configured.
+/// The reason why a sender cannot be made as it was configured.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// The block length is not a power of two in its range.
@@ -27,7 +27,7 @@ pub enum ConfigError {
         /// The block length beside it.
         block_len: usize,
     },
-    /// Segments that are too short for a header and something to say.
+    /// Segments that are too short for a header and some payload.
     #[error("segments of {0} bytes are too short: use at least {MSS_MIN}")]
     Mss(usize),
     /// More blocks would be waiting for each other than a receiver accepts.
@@ -46,25 +46,25 @@ pub enum ConfigError {
     Codec(#[from] CodecError),
 }
 
-/// Why a text names no strategy.
+/// The reason why a text names no strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("\"{0}\" is no strategy: use {names}", names = Strategy::ALL.map(Strategy::name).join(", "))]
 pub struct ParseStrategyError(pub String);
 
-/// Why a received stream cannot go on. After any of these the connection is to be closed; what was
-/// given out before was verified.
+/// The reason why a received stream cannot go on. After any of these the connection is to be
+/// closed; data given out before were verified.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StreamError {
-    /// The stream does not begin as one of ours does.
+    /// The stream does not begin with the magic number.
     #[error("this is no dwell stream: it begins with other bytes (does the other side speak it?)")]
     NotAStream,
     /// A version that this build does not know.
     #[error("the stream has version {0}, and only 1 and 2 are known: update this side")]
     Version(u8),
-    /// The preamble asks for what cannot be, or for more than the limits of this receiver.
+    /// The preamble is invalid, or asks for more than the limits of this receiver.
     #[error("the stream's preamble is not acceptable: {0}")]
     Preamble(&'static str),
-    /// A header that cannot be.
+    /// An invalid header.
     #[error("the stream is damaged: {0}")]
     Header(&'static str),
     /// A payload that cannot be decoded.
@@ -79,15 +79,15 @@ pub enum StreamError {
     /// The transport ended before the stream did.
     #[error("the stream was cut off: the connection ended before the end was announced")]
     Truncated,
-    /// The sender gave up, and said so.
+    /// The sender gave up, and announced it.
     #[error("the sender gave the stream up: {0}")]
     Aborted(AbortReason),
 }
 
-/// Why a sender gave up, as it is reported to the receiver.
+/// The reason why a sender gave up, as it is reported to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AbortReason {
-    /// What feeds the sender was reset.
+    /// The source of the data was reset.
     #[error("its source was reset")]
     Reset,
     /// Nothing came from the source, or the receiver took nothing, for too long.
@@ -96,7 +96,7 @@ pub enum AbortReason {
     /// The sender ran into an error of its own.
     #[error("it ran into an error of its own")]
     Internal,
-    /// A reason that a later version may know.
+    /// A reason of a later version.
     #[error("for a reason with the number {0}")]
     Other(u8),
 }

@@ -1,4 +1,4 @@
-//! What each codec costs and gives on the stream's own data, as far as it is known.
+//! Estimates of each codec's cost and ratio on the stream's own data.
 
 use dwell_codec::{CodecId, CodecSpec};
 
@@ -6,29 +6,30 @@ use crate::bound::CodecPoint;
 use crate::compress::Compression;
 use crate::config::Config;
 
-/// How far a measurement moves an estimate.
+/// The weight of a measurement in an estimate.
 const GAIN: f64 = 0.3;
-/// How far a measured cost moves the estimate upwards, and how many times the estimate it counts as
-/// at most: a thread that was interrupted seems to be slow for a while, but codecs are not.
+/// The weight of a measured cost above the estimate, and the multiple of the estimate that it
+/// counts as at most: a thread that was interrupted seems to be slow for a while, but codecs are
+/// not.
 const GAIN_UP: f64 = 0.1;
 const OUTLIER: f64 = 3.0;
-/// How far it moves, on a logarithmic scale, the savings of the other codecs: what is harder for
-/// one is harder for all, more or less.
+/// The weight, on a logarithmic scale, of a measurement in the savings of the other codecs: data
+/// that are harder for one are more or less harder for all.
 const SHARED: f64 = 0.6;
 /// A saving is never taken to be less, so that it can rise again.
 const SAVING_MIN: f64 = 0.005;
 const SAVING_MAX: f64 = 0.995;
 
-/// What referring to earlier blocks costs, and leaves, beside compressing a block on its own; before it
-/// was measured.
+/// The cost and the ratio of referring to earlier blocks, relative to compressing a block on its
+/// own; before it was measured.
 const REFERRING_COST: f64 = 1.4;
 const REFERRING_RATIO: f64 = 0.92;
 
-/// With what a block is compressed.
+/// The codec with which a block is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) spec: CodecSpec,
-    /// It refers to earlier blocks, if there are any that it can refer to.
+    /// True if it refers to earlier blocks, if there are any that it can refer to.
     pub(crate) refers: bool,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Estimates {
     codecs: Vec<Estimate>,
 }
 
-/// What is thought of one codec.
+/// The estimate for one codec.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
     pub(crate) choice: Choice,
@@ -62,7 +63,7 @@ impl Estimate {
 }
 
 impl Estimate {
-    /// The same codec was measured without what this one refers to, or with it.
+    /// Follows a measurement of the same codec with the opposite use of references.
     fn follow(&mut self, sibling: &Self) {
         let (cost, ratio) = match self.choice.refers {
             true => (REFERRING_COST, REFERRING_RATIO),
@@ -74,7 +75,8 @@ impl Estimate {
 }
 
 impl Estimates {
-    /// Of the codecs of hull mixing, before anything was measured; the cheapest first.
+    /// Makes the estimates for the codecs of hull mixing, before anything was measured; the
+    /// cheapest first.
     pub(crate) fn new(config: &Config) -> Self {
         let specs = &config.codecs;
         let mut codecs: Vec<_> = specs.iter().map(|&spec| prior(spec)).collect();
@@ -89,24 +91,24 @@ impl Estimates {
         &self.codecs
     }
 
-    pub(crate) fn measured(&mut self, compressing: &Compression) {
-        let choice = Choice { spec: compressing.codec, refers: compressing.refers };
+    pub(crate) fn measured(&mut self, compression: &Compression) {
+        let choice = Choice { spec: compression.codec, refers: compression.refers };
         let Some(at) = self.codecs.iter().position(|e| e.choice == choice) else { return };
-        let len = compressing.original_len as f64;
-        let ratio = compressing.compressed_len.map_or(1.0, |compressed| compressed as f64 / len);
-        let cost_ns = compressing.took_ns as f64 / len;
+        let len = compression.original_len as f64;
+        let ratio = compression.compressed_len.map_or(1.0, |compressed| compressed as f64 / len);
+        let cost_ns = compression.took_ns as f64 / len;
         let first = self.codecs[at].age.is_none();
         let gain = if first { 1.0 } else { GAIN };
         let here = &mut self.codecs[at];
         let (cost_before, saving_before) = (here.cost_ns, here.saving);
         let cost_gain = if first || cost_ns < here.cost_ns { gain } else { GAIN_UP };
-        // The first too: it may be the one that was interrupted, and a codec that is thought to be
-        // slow is hardly used, and so not measured again.
+        // Also the first: it may have been interrupted. A codec that is believed to be slow is
+        // hardly used, and so not measured again.
         here.cost_ns += cost_gain * (cost_ns.min(OUTLIER * here.cost_ns) - here.cost_ns);
         let saving = here.saving + gain * (1.0 - ratio - here.saving);
         here.saving = saving.clamp(SAVING_MIN, SAVING_MAX);
         let harder = (here.saving / saving_before).powf(SHARED);
-        // A machine that is slower than the one of the priors is so with all codecs.
+        // A machine that is slower than that of the priors is slower with all codecs.
         let slower = if first { here.cost_ns / cost_before } else { 1.0 };
         let measured = self.codecs[at];
         for (other, estimate) in self.codecs.iter_mut().enumerate() {
@@ -114,7 +116,7 @@ impl Estimates {
                 estimate.age = Some(0);
                 continue;
             }
-            if estimate.age.is_none() && estimate.choice.spec == compressing.codec {
+            if estimate.age.is_none() && estimate.choice.spec == compression.codec {
                 estimate.follow(&measured);
                 continue;
             }
@@ -127,8 +129,8 @@ impl Estimates {
     }
 }
 
-/// What to think of a codec before it was used: blocks of 64 KiB of English text on a processor of
-/// 2023. Only the order and rough distances matter.
+/// Returns the estimate of a codec before it was used: for blocks of 64 KiB of English text on a
+/// processor of 2023. Only the order and rough distances matter.
 fn prior(spec: CodecSpec) -> Estimate {
     let table: &[(i32, f64, f64)] = match spec.id {
         CodecId::Lz4 => &[(1, 2.3, 0.40), (8, 1.5, 0.25), (64, 0.8, 0.08)],
@@ -150,7 +152,7 @@ fn prior(spec: CodecSpec) -> Estimate {
     Estimate { choice: Choice::alone(spec), cost_ns, saving, age: None }
 }
 
-/// The same if the block refers to those before it.
+/// Returns the same for blocks that refer to earlier ones.
 fn prior_of_referring(spec: CodecSpec) -> Estimate {
     let alone = prior(spec);
     let mut estimate = Estimate { choice: Choice { spec, refers: true }, ..alone };
@@ -158,7 +160,7 @@ fn prior_of_referring(spec: CodecSpec) -> Estimate {
     estimate
 }
 
-/// Between the two nearest levels of a table that is sorted by level.
+/// Interpolates between the two nearest levels of a table that is sorted by level.
 fn interpolate(table: &[(i32, f64, f64)], level: i32) -> (f64, f64) {
     let after = table.iter().position(|&(known, _, _)| known >= level).unwrap_or(table.len() - 1);
     let (b_level, b_cost, b_saving) = table[after];
@@ -175,7 +177,7 @@ mod tests {
     use super::*;
     use crate::strategy::Strategy;
 
-    fn compressing(text: &str, compressed_len: Option<usize>, took_ns: u64) -> Compression {
+    fn compression(text: &str, compressed_len: Option<usize>, took_ns: u64) -> Compression {
         let codec = text.parse().unwrap();
         Compression { codec, refers: false, original_len: 1000, compressed_len, took_ns }
     }
@@ -198,10 +200,10 @@ mod tests {
         let names: Vec<_> = estimates.all().iter().map(named).collect();
         let zstd = |refers| ("zstd".to_owned(), refers);
         assert_eq!(names[2..], [zstd(false), zstd(true)], "{names:?}");
-        estimates.measured(&compressing("zstd:1", Some(500), 6000));
+        estimates.measured(&compression("zstd:1", Some(500), 6000));
         let derived = estimates.all()[3].point();
         assert!((derived.ratio - 0.46).abs() < 1e-9 && (derived.cost_ns - 8.4).abs() < 1e-9);
-        let refers = Compression { refers: true, ..compressing("zstd:1", Some(400), 8000) };
+        let refers = Compression { refers: true, ..compression("zstd:1", Some(400), 8000) };
         estimates.measured(&refers);
         let [alone, after] = [2, 3].map(|at| estimates.all()[at].point());
         assert!((after.cost_ns - 8.0).abs() < 1e-9 && (after.ratio - 0.4).abs() < 1e-9);
@@ -213,7 +215,7 @@ mod tests {
         let mut estimates = estimates();
         assert_eq!(estimates.all()[0].choice.spec.to_string(), "lz4");
         let before = estimates.all()[2].point();
-        estimates.measured(&compressing("lz4", Some(950), 5000));
+        estimates.measured(&compression("lz4", Some(950), 5000));
         let lz4 = estimates.all()[0].point();
         assert!((lz4.cost_ns - 5.0).abs() < 1e-9 && (lz4.ratio - 0.95).abs() < 1e-9, "{lz4:?}");
         let after = estimates.all()[2].point();
@@ -223,10 +225,10 @@ mod tests {
     #[test]
     fn an_interruption_is_not_taken_for_the_codecs_speed() {
         let mut estimates = estimates();
-        (0..10).for_each(|_| estimates.measured(&compressing("lz4", Some(600), 2500)));
-        estimates.measured(&compressing("lz4", Some(600), 10_000_000));
+        (0..10).for_each(|_| estimates.measured(&compression("lz4", Some(600), 2500)));
+        estimates.measured(&compression("lz4", Some(600), 10_000_000));
         assert!(estimates.all()[0].cost_ns < 3.5, "{:?}", estimates.all()[0]);
-        (0..40).for_each(|_| estimates.measured(&compressing("lz4", Some(600), 10_000)));
+        (0..40).for_each(|_| estimates.measured(&compression("lz4", Some(600), 10_000)));
         assert!(estimates.all()[0].cost_ns > 9.0, "{:?}", estimates.all()[0]);
     }
 
@@ -234,11 +236,11 @@ mod tests {
     fn what_was_incompressible_can_become_compressible() {
         let mut estimates = estimates();
         for _ in 0..100 {
-            estimates.measured(&compressing("lz4", None, 100));
+            estimates.measured(&compression("lz4", None, 100));
         }
         assert!(estimates.all()[2].point().ratio > 0.9);
         for _ in 0..4 {
-            estimates.measured(&compressing("lz4", Some(500), 2000));
+            estimates.measured(&compression("lz4", Some(500), 2000));
         }
         assert!(estimates.all()[2].point().ratio < 0.85, "{:?}", estimates.all());
     }

@@ -5,16 +5,16 @@ use dwell_codec::CodecId;
 use crate::config::REORDER_MAX;
 use crate::error::{AbortReason, StreamError};
 
-/// What every stream begins with.
+/// The first bytes of every stream.
 pub(crate) const MAGIC: [u8; 3] = *b"dws";
-/// Of streams in which no block refers to an earlier one, ...
+/// The version of streams in which no block refers to an earlier one, ...
 pub(crate) const VERSION: u8 = 1;
-/// ... and of those in which one may.
+/// ... and of those in which blocks may refer to earlier ones.
 pub(crate) const VERSION_WITH_HISTORY: u8 = 2;
 pub(crate) const PREAMBLE_LEN: usize = 8;
 /// The longest header of a block.
 pub(crate) const HEADER_LEN_MAX: usize = 13;
-/// Room before a block's bytes, where a header and a preamble find place.
+/// The room before a block's bytes for a header and a preamble.
 pub(crate) const ROOM: usize = 24;
 
 const INDEXED: u8 = 0x10;
@@ -23,7 +23,7 @@ const KEPT: u8 = 0x40;
 const END: u8 = 0xf0;
 const ABORT: u8 = 0xf1;
 
-/// How the stream after the preamble is cut.
+/// The layout of the stream after the preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Blocks with check sums (section 3).
@@ -38,13 +38,13 @@ pub(crate) enum Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preamble {
     pub(crate) layout: Layout,
-    /// No block is longer, nor what a unit restores to.
+    /// The binary logarithm of the longest block, and of the longest restored unit.
     pub(crate) block_len_log2: u8,
-    /// How many blocks may come before one that precedes them.
+    /// The most blocks that may come before one that precedes them.
     pub(crate) reorder: u8,
-    /// Bit n: the codec with id n may occur.
+    /// Bit n is set if the codec with id n may occur.
     pub(crate) codecs: u8,
-    /// Blocks may refer to earlier ones.
+    /// True if blocks may refer to earlier ones.
     pub(crate) history: bool,
 }
 
@@ -104,7 +104,7 @@ impl Preamble {
     }
 }
 
-/// What stands before the bytes of a block, or instead of one (section 3).
+/// The bytes before a block, or instead of one (section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Block(BlockHeader),
@@ -116,20 +116,20 @@ pub(crate) enum Header {
     Abort(AbortReason),
 }
 
-/// What stands before the bytes of a block.
+/// The fields before the bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
-    /// None: the bytes are as they were.
+    /// None if the bytes are uncompressed.
     pub(crate) codec: Option<CodecId>,
-    /// What the bytes restore to refers to what was kept before; only with a codec that can.
+    /// True if the data refer to the history; only with a codec that can.
     pub(crate) refers: bool,
-    /// Later blocks may refer to the data. If not, neither to any before.
+    /// True if later blocks may refer to the data. If not, they can't refer to earlier ones either.
     pub(crate) kept: bool,
     /// The block's number, if blocks may come out of order.
     pub(crate) index: Option<u32>,
     /// 1 to 65,536.
     pub(crate) original_len: usize,
-    /// Less than the original length if there is a codec, equal otherwise.
+    /// Less than the original length with a codec, equal otherwise.
     pub(crate) payload_len: usize,
     /// CRC-32 of all data up to the end of this block.
     pub(crate) check: u32,
@@ -172,7 +172,7 @@ impl Header {
         out
     }
 
-    /// How long the header is that begins with this byte.
+    /// Returns the length of the header that begins with this byte.
     pub(crate) fn len_of(first: u8) -> Result<usize, StreamError> {
         match first {
             END => Ok(13),
@@ -186,7 +186,7 @@ impl Header {
         }
     }
 
-    /// Reads a header; `bytes` is as long as `len_of` said.
+    /// Reads a header; `bytes` has the length that `len_of` returned.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, StreamError> {
         let mut fields = Fields(bytes);
         let [first] = fields.take()?;
@@ -242,10 +242,10 @@ impl BlockHeader {
     }
 }
 
-/// The longest payload of a unit: what 12 bits can say.
+/// The longest payload of a unit: the limit of 12 bits.
 pub(crate) const UNIT_PAYLOAD_MAX: usize = 0xfff;
 
-/// What a unit is (section 4).
+/// The kind of a unit (section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitForm {
     Raw,
@@ -257,7 +257,7 @@ pub(crate) enum UnitForm {
     Abort,
 }
 
-/// What stands before the bytes of a unit (section 4).
+/// The fields before the bytes of a unit (section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitHeader {
     pub(crate) form: UnitForm,
@@ -268,7 +268,7 @@ pub(crate) struct UnitHeader {
 }
 
 impl Layout {
-    /// The length of a unit's header.
+    /// Returns the length of a unit's header.
     pub(crate) fn unit_header_len(self) -> usize {
         match self {
             Self::Blocks => 0,
@@ -295,7 +295,7 @@ impl UnitHeader {
         bytes
     }
 
-    /// Reads a header; `bytes` is as long as the layout says.
+    /// Reads a header; `bytes` has the length that the layout requires.
     pub(crate) fn from_bytes(bytes: &[u8], layout: Layout) -> Result<Self, StreamError> {
         let mut fields = Fields(bytes);
         let word = u16::from_be_bytes(fields.take()?);
@@ -326,13 +326,13 @@ impl UnitHeader {
     }
 }
 
-/// A length from 1 to 65,536, as it is written: less one.
+/// Encodes a length from 1 to 65,536: less one.
 fn length(len: usize) -> [u8; 2] {
     debug_assert!((1..=1 << 16).contains(&len));
     ((len - 1) as u16).to_be_bytes()
 }
 
-/// What is left of a header to be read.
+/// The fields of a header that are still unread.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -388,7 +388,7 @@ mod tests {
         let equal = [1, 0, 9, 0, 9, 0, 0, 0, 0];
         assert!(Header::from_bytes(&equal).is_err());
         assert!(Header::from_bytes(&[0x0e, 0, 9, 0, 3, 0, 0, 0, 0]).is_err());
-        // What is raw, or deflated, refers to nothing.
+        // Raw and deflated blocks can't refer to earlier ones.
         assert!(Header::from_bytes(&[0x20, 0, 9, 0, 0, 0, 0]).is_err());
         assert!(Header::from_bytes(&[0x23, 0, 9, 0, 3, 0, 0, 0, 0]).is_err());
         let good = Preamble {

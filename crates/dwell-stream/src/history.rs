@@ -1,23 +1,23 @@
-//! What came last, for blocks that refer to it.
+//! The most recent data, for blocks that refer to them.
 
 use dwell_codec::HISTORY_LEN_MAX;
 
 use crate::config::BLOCK_LEN_MAX;
 
-/// Beyond this length the oldest bytes are moved out.
+/// The length beyond which the oldest bytes are removed.
 const LEN_MAX: usize = HISTORY_LEN_MAX + BLOCK_LEN_MAX;
 
-/// The end of what was kept without a gap, and where in the stream that is. At most 192 KiB.
+/// The end of the data without a gap, and its position in the stream. At most 192 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     bytes: Vec<u8>,
-    /// Where in the stream the last byte is followed by the next.
+    /// The position in the stream after the last byte.
     end: u64,
 }
 
 impl History {
-    /// Adds the data that begin at `start`. If they begin with what is already known, the rest of
-    /// them; if they do not follow what is known, that is forgotten.
+    /// Adds the data that begin at `start`. If the history already has the first part of them, adds
+    /// the rest; if they do not follow the history, it is replaced.
     pub(crate) fn keep(&mut self, start: u64, data: &[u8]) {
         let known = self.end.checked_sub(start).and_then(|known| usize::try_from(known).ok());
         let known = known.filter(|&known| known <= data.len().min(self.bytes.len()));
@@ -35,7 +35,7 @@ impl History {
         }
         let wanted = self.bytes.len() + new.len();
         if wanted > self.bytes.capacity() {
-            // Not more than there will ever be, as doubling might.
+            // No more than will ever be needed, unlike doubling.
             let capacity = (2 * wanted).min(LEN_MAX);
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
@@ -43,12 +43,12 @@ impl History {
         self.end = start + data.len() as u64;
     }
 
-    /// Forgets everything, and gives the memory back.
+    /// Removes everything and frees the memory.
     pub(crate) fn forget(&mut self) {
         self.bytes = Vec::new();
     }
 
-    /// What is known of the bytes before `start`.
+    /// Returns the known bytes before `start`.
     pub(crate) fn before(&self, start: u64) -> &[u8] {
         let after = self.end.checked_sub(start).and_then(|len| usize::try_from(len).ok());
         let len = after.and_then(|after| self.bytes.len().checked_sub(after)).unwrap_or(0);
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is kept, forgotten and kept again: what is known is right, and it is bounded.
+        /// After any sequence of keeping and forgetting, the history is correct and bounded.
         #[test]
         fn what_is_known_is_what_came(
             steps in proptest::collection::vec((1usize..=BLOCK_LEN_MAX, 0usize..6), 1..30),
@@ -75,14 +75,14 @@ mod tests {
                 match what {
                     // A block that is not kept.
                     0 => { history.forget(); kept_from = start + len; }
-                    // Withdrawn, and longer the second time.
+                    // A withdrawn block, which is longer the second time.
                     1 => {
                         history.keep(start as u64, &stream[start..start + len / 2]);
                         history.keep(start as u64, &stream[start..start + len]);
                     }
                     _ => history.keep(start as u64, &stream[start..start + len]),
                 }
-                // The block itself may be asked for once more.
+                // The block itself may be asked for again.
                 for at in [start, start + len] {
                     let known = history.before(at as u64);
                     prop_assert!(stream[..at].ends_with(known), "at {at}");

@@ -1,7 +1,7 @@
 //! The pair over non-blocking streams of the standard library's kind.
 //!
-//! Both halves may be used with blocking streams too: then nothing is ever found busy, and what is
-//! compressed is only what the strategy does not let go raw.
+//! Both halves also work with blocking streams: then the transport is never found busy, and only
+//! those blocks are compressed that the strategy does not let go raw.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -14,47 +14,47 @@ use crate::receiver::{Limits, Receiver};
 use crate::sender::Sender;
 use crate::stats::{ReceiverStats, SenderStats};
 
-/// What reading asks a transport for at once, in bytes.
+/// The bytes that a read asks of a transport at once.
 const READ_LEN: usize = 64 << 10;
 
-/// What a [`StreamWriter`] waits for.
+/// The event that a [`StreamWriter`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// The transport must become writable before anything more can be sent.
     Writable,
-    /// The application must give more, or there is nothing more to come.
+    /// The application must write more, or the stream has ended.
     Nothing,
 }
 
 /// Writes a stream to a transport; compresses while the transport takes no more.
 ///
-/// `clock` tells the time, for instance from a monotonic clock of the system.
+/// `clock` returns the time, for instance from a monotonic clock of the system.
 #[derive(Debug)]
 pub struct StreamWriter<W, C> {
     transport: W,
     clock: C,
     sender: Sender,
-    compress: Compressors,
+    compressors: Compressors,
 }
 
 impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
-    /// A writer at the beginning of its stream. Set the transport to non-blocking before.
+    /// Makes a writer at the beginning of its stream. Set the transport to non-blocking before.
     ///
     /// # Errors
-    /// If the configuration asks for what is not possible.
+    /// If the configuration is not possible.
     pub fn new(transport: W, config: &Config, clock: C) -> Result<Self, ConfigError> {
-        Ok(Self { transport, clock, sender: Sender::new(config)?, compress: Compressors::new() })
+        Ok(Self { transport, clock, sender: Sender::new(config)?, compressors: Compressors::new() })
     }
 
-    /// Takes as much as there is room for, says how much, and sends and compresses what can be.
-    /// If it is not all, wait until the transport is writable, and write the rest.
+    /// Takes as many bytes as there is room for, returns their number, and sends and compresses. If
+    /// not all bytes are taken, wait until the transport is writable, and write the rest.
     ///
     /// # Errors
     /// Those of the transport.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = self.sender.accept(bytes);
         self.pump()?;
-        // What was compressed or sent has made room.
+        // Compressing and sending has made room.
         while taken < bytes.len() && self.sender.room() > 0 {
             taken += self.sender.accept(&bytes[taken..]);
             self.pump()?;
@@ -62,7 +62,8 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
         Ok(taken)
     }
 
-    /// No more will be written: announces the end after what waits. Then [`StreamWriter::pump`]
+    /// Announces the end after the data that wait: no more will be written. Then
+    /// [`StreamWriter::pump`]
     /// until [`StreamWriter::is_finished`], and shut the transport down for writing.
     pub fn finish(&mut self) {
         self.sender.finish();
@@ -83,13 +84,13 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
             if !busy {
                 self.sender.unblocked();
             }
-            if self.sender.compress(&mut self.compress, &mut self.clock).is_none() {
+            if self.sender.compress(&mut self.compressors, &mut self.clock).is_none() {
                 return Ok(if busy { Wait::Writable } else { Wait::Nothing });
             }
         }
     }
 
-    /// Sends until the transport refuses, and says whether it did.
+    /// Sends until the transport refuses; returns true if it did.
     fn send(&mut self) -> io::Result<bool> {
         loop {
             let now = (self.clock)();
@@ -117,38 +118,37 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
         }
     }
 
-    /// Whether everything that was written has been taken by the transport.
+    /// Returns true if the transport has taken everything that was written.
     pub fn is_idle(&self) -> bool {
         self.sender.is_idle()
     }
 
-    /// Whether the end has been taken by the transport.
+    /// Returns true if the transport has taken the end.
     pub fn is_finished(&self) -> bool {
         self.sender.is_finished()
     }
 
-    /// What the transport should hold at most of what it has not sent: see
-    /// [`Sender::not_sent_len`].
+    /// Returns the most bytes that the transport should hold unsent: see [`Sender::not_sent_len`].
     pub fn not_sent_len(&self) -> u32 {
         self.sender.not_sent_len()
     }
 
-    /// The transport was notified so: see [`Sender::transport_holds`].
+    /// Sets the most bytes that the transport holds: see [`Sender::transport_holds`].
     pub fn transport_holds(&mut self, len: u32) {
         self.sender.transport_holds(len);
     }
 
-    /// The account so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> &SenderStats {
         self.sender.stats()
     }
 
-    /// The transport, for instance to wait for it.
+    /// Returns the transport, for instance to wait for it.
     pub fn transport(&self) -> &W {
         &self.transport
     }
 
-    /// The transport again.
+    /// Gives the transport back.
     pub fn into_transport(self) -> W {
         self.transport
     }
@@ -159,46 +159,46 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
 pub struct StreamReader<R> {
     transport: R,
     receiver: Receiver,
-    decompress: Decompressors,
+    decompressors: Decompressors,
     buf: Vec<u8>,
-    /// What of `buf` was not fed yet.
+    /// The part of `buf` that was not fed yet: from `fed` to `filled`.
     fed: usize,
     filled: usize,
 }
 
 impl<R: Read> StreamReader<R> {
-    /// A reader at the beginning of its stream.
+    /// Makes a reader at the beginning of its stream.
     pub fn new(transport: R, limits: Limits) -> Self {
         Self::with_receiver(transport, Receiver::new(limits))
     }
 
-    /// A reader for a receiver of another kind.
+    /// Makes a reader with a receiver that was made otherwise.
     pub fn with_receiver(transport: R, receiver: Receiver) -> Self {
         let buf = vec![0; READ_LEN];
-        Self { transport, receiver, decompress: Decompressors::new(), buf, fed: 0, filled: 0 }
+        Self { transport, receiver, decompressors: Decompressors::new(), buf, fed: 0, filled: 0 }
     }
 
-    /// Whether the whole stream was read.
+    /// Returns true if the whole stream was read.
     pub fn is_finished(&self) -> bool {
         self.receiver.is_finished() && self.receiver.data().is_empty()
     }
 
-    /// The account so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> &ReceiverStats {
         self.receiver.stats()
     }
 
-    /// The transport, for instance to wait for it.
+    /// Returns the transport, for instance to wait for it.
     pub fn transport(&self) -> &R {
         &self.transport
     }
 
-    /// Restores what has been read. Says whether there is something for the application, or
-    /// nothing more will come.
+    /// Restores data that were read. Returns true if there are data for the application, or nothing
+    /// more will come.
     fn restore(&mut self) -> io::Result<bool> {
         if self.fed < self.filled {
             let bytes = &self.buf[self.fed..self.filled];
-            self.fed += self.receiver.feed(bytes, &mut self.decompress).map_err(invalid)?;
+            self.fed += self.receiver.feed(bytes, &mut self.decompressors).map_err(invalid)?;
         }
         Ok(!self.receiver.data().is_empty() || self.receiver.is_finished())
     }
@@ -223,7 +223,7 @@ impl<R: Read> Read for StreamReader<R> {
     }
 }
 
-/// An error of the stream as one of reading.
+/// Converts an error of the stream to one of reading.
 pub(crate) fn invalid(error: StreamError) -> io::Error {
     let kind = match error {
         StreamError::Truncated => ErrorKind::UnexpectedEof,
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::strategy::Strategy;
 
-    /// Takes little at a time, and nothing each second time.
+    /// A transport that takes little at a time, and nothing each second time.
     #[derive(Debug, Default)]
     struct Narrow {
         got: Vec<u8>,

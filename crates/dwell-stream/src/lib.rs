@@ -1,18 +1,18 @@
-//! Byte streams, compressed exactly as far as CPU and link allow.
+//! Byte streams, compressed as much as CPU and link allow.
 //!
 //! A [`Sender`] takes bytes from an application and gives bytes for a reliable, ordered transport
-//! (a TCP connection, a pipe); a [`Receiver`] undoes it. What waits while the transport is busy is
-//! compressed, in the manner of the fine-grain mixing of Pu and Singaravelu ("Fine-Grain Adaptive
-//! Compression in Dynamically Variable Networks"); what the transport could take at once is not
-//! held back, unless there is so much that more gets through if it is. [`Strategy`] names the ways
-//! of deciding; the default is [`Strategy::Hull`].
+//! (a TCP connection, a pipe); a [`Receiver`] restores them. Data that wait while the transport is
+//! busy are compressed, in the manner of the fine-grain mixing of Pu and Singaravelu ("Fine-Grain
+//! Adaptive Compression in Dynamically Variable Networks"). Data that the transport could take at
+//! once are not held back, unless there are so many that more gets through if they are.
+//! [`Strategy`] names the ways of deciding; the default is [`Strategy::Hull`].
 //!
 //! Over a slow link a block refers to the 128 KiB before it, which both ends hold meanwhile
 //! ([`Config::history`], [`Limits::history`]).
 //!
-//! Neither end knows sockets, threads or clocks. Time is an argument, and compressing is done when
-//! the driver asks for it, by compressors that the driver owns ([`Compressors`], one for each thread, not
-//! for each connection).
+//! Neither end knows sockets, threads or clocks. Time is an argument, and blocks are compressed
+//! when the driver asks for it, by compressors that the driver owns ([`Compressors`], one for each
+//! thread, not for each connection).
 //!
 //! # Driving a sender
 //! ```text
@@ -28,27 +28,29 @@
 //! }
 //! ```
 //! `wire` may be empty although bytes wait: then `compress` has something to do, and `wire` is to be
-//! asked again afterwards. A sender never waits for time to pass: when `wire` is empty and `compress`
-//! says [`None`], nothing will change before more is accepted, or the transport takes more.
+//! asked again afterwards. A sender never waits for time to pass: when `wire` is empty and
+//! `compress` says [`None`], nothing will change before more is accepted, or the transport takes
+//! more.
 //!
-//! The less the transport hoards, the more of what waits can be compressed. For TCP on Linux set
-//! `TCP_NOTSENT_LOWAT` to [`Sender::not_sent_len`], again whenever that has changed,
-//! tell the sender so ([`Sender::transport_holds`]), and set `TCP_NODELAY`.
+//! The less the transport buffers, the more of the waiting data can be compressed. For TCP on Linux
+//! set `TCP_NOTSENT_LOWAT` to [`Sender::not_sent_len`], again whenever that has changed, notify the
+//! sender ([`Sender::transport_holds`]), and set `TCP_NODELAY`.
 //!
 //! # Driving a receiver
-//! Feed it what the transport gives; it takes no more while its output is not consumed, which is
-//! the back-pressure. At the end of the transport ask [`Receiver::end`], which knows a stream that
-//! was cut off from one that is complete. The other direction of a connection is another pair.
+//! Feed it the bytes from the transport; it takes no more while its output is not consumed, which
+//! is the back-pressure. At the end of the transport call [`Receiver::end`], which distinguishes a
+//! stream that was cut off from one that is complete. The other direction of a connection is
+//! another pair.
 //!
 //! ```
 //! use dwell_base::Instant;
-//! use dwell_stream::{Config, Limits, Compress, Receiver, Sender, Strategy, Decompressors};
+//! use dwell_stream::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy};
 //!
 //! let text = b"dwell time is time to compress, ".repeat(1000);
 //! let mut sender = Sender::new(&Config::new(Strategy::All))?;
-//! let mut compress = Compress::new();
+//! let mut compressors = Compressors::new();
 //! let mut receiver = Receiver::new(Limits::default());
-//! let mut decompress = Decompressors::new();
+//! let mut decompressors = Decompressors::new();
 //!
 //! let (now, mut rest, mut got) = (Instant::ZERO, &text[..], Vec::new());
 //! while !sender.is_finished() {
@@ -62,12 +64,12 @@
 //!         if wire.is_empty() {
 //!             break;
 //!         }
-//!         let taken = receiver.feed(wire, &mut decompress)?;
+//!         let taken = receiver.feed(wire, &mut decompressors)?;
 //!         sender.wrote(now, taken);
 //!         got.extend_from_slice(receiver.data());
 //!         receiver.consume(receiver.data().len());
 //!     }
-//!     sender.compress(&mut compress, || now);
+//!     sender.compress(&mut compressors, || now);
 //! }
 //! receiver.end()?;
 //! assert_eq!(got, text);
@@ -86,6 +88,7 @@ mod backoff;
 mod balance;
 mod blocks;
 mod bound;
+mod classify;
 mod compress;
 mod config;
 mod depth;
@@ -96,7 +99,6 @@ mod history;
 mod hull;
 mod io;
 mod link;
-mod look;
 #[cfg(test)]
 mod model;
 mod receiver;

@@ -1,5 +1,5 @@
 //! Senders in virtual time: a link of a given rate behind a buffer, and codecs of given costs.
-//! What is compressed is compressed really; only how long it takes is made up.
+//! Blocks are really compressed; only the time is made up.
 
 use std::collections::HashMap;
 
@@ -14,27 +14,27 @@ pub(crate) const MBIT: f64 = 125_000.0;
 /// A machine and a link.
 #[derive(Clone, Copy)]
 pub(crate) struct Model {
-    /// Bytes a second.
+    /// The rate in bytes a second.
     pub(crate) link: f64,
-    /// From this time on the link carries so many bytes a second instead.
+    /// The time of a change of the rate, and the rate from then on, in bytes a second.
     pub(crate) later: Option<(Instant, f64)>,
-    /// What the transport holds before it refuses, in bytes.
+    /// The bytes that the transport holds before it refuses.
     pub(crate) buffer: f64,
-    /// After a refusal nobody asks the transport before it wakes up.
+    /// True if after a refusal nobody asks the transport before it wakes up.
     pub(crate) patient: bool,
-    /// What one byte costs with each codec, in nanoseconds.
+    /// The cost of one byte with each codec, in nanoseconds.
     pub(crate) cost_ns: fn(CodecSpec) -> f64,
-    /// In turns the processor is the sender's for the first time, and somebody else's for the second.
+    /// If the processor is shared: the sender's time slice, and the time slice of others.
     pub(crate) turns_ns: Option<(u64, u64)>,
 }
 
 impl Model {
-    /// When work of `work_ns` that begins now is done.
+    /// Returns the end of work of `work_ns` that begins now.
     fn after(self, now: Instant, work_ns: u64) -> Instant {
         let Some((own_ns, others_ns)) = self.turns_ns else { return now + work_ns };
         let (mut at, mut left) = (now.as_ns(), work_ns);
         loop {
-            // It begins with the end of a turn: so the first block is interrupted.
+            // It begins with the end of a time slice, so that the first block is interrupted.
             let into = (at + own_ns - own_ns / 16) % (own_ns + others_ns);
             if into >= own_ns {
                 at += own_ns + others_ns - into;
@@ -50,7 +50,7 @@ impl Model {
 }
 
 impl Model {
-    /// What the link can carry from one time to a later one, in bytes.
+    /// Returns the bytes that the link can carry from one time to a later one.
     fn carries(self, from: Instant, to: Instant) -> f64 {
         let bytes = |rate: f64, ns: u64| rate * ns as f64 / 1e9;
         match self.later {
@@ -62,7 +62,7 @@ impl Model {
         }
     }
 
-    /// When the link has carried so many bytes from a time on.
+    /// Returns the time at which the link has carried `bytes` from a time on.
     fn carried_at(self, from: Instant, bytes: f64) -> Instant {
         let after = |at: Instant, bytes: f64, rate: f64| at + (bytes / rate * 1e9) as u64;
         let Some((change, rate)) = self.later else { return after(from, bytes, self.link) };
@@ -75,7 +75,7 @@ impl Model {
     }
 }
 
-/// About what a processor of 2023 needs for English text.
+/// Returns about the cost on a processor of 2023 for English text.
 pub(crate) fn cost_ns(spec: CodecSpec) -> f64 {
     match (spec.id.name(), spec.level) {
         ("lz4", _) => 2.5,
@@ -89,15 +89,15 @@ pub(crate) fn cost_ns(spec: CodecSpec) -> f64 {
     }
 }
 
-/// What a job takes; referring to earlier blocks needs these to be looked through first.
+/// Returns the time that a job takes; referring to earlier blocks requires a search through these.
 fn work_ns(model: Model, job: &Job) -> u64 {
     let referring = if job.refers() { 1.4 } else { 1.0 };
     (referring * (model.cost_ns)(job.codec()) * job.original_len() as f64) as u64
 }
 
-/// How a run went.
+/// The result of a run.
 pub(crate) struct Run {
-    /// Original bytes a second, from the first to when the link has carried the last.
+    /// Original bytes a second, from the first until the link has carried the last.
     pub(crate) rate: f64,
     pub(crate) sender: Sender,
 }
@@ -107,7 +107,7 @@ struct Transport {
     model: Model,
     level: f64,
     at: Instant,
-    /// Until when nobody asks.
+    /// The time until which nobody asks.
     asleep_until: Instant,
 }
 
@@ -122,7 +122,7 @@ impl Transport {
         (self.model.buffer - self.level).max(0.0) as usize
     }
 
-    /// When a third is free.
+    /// Returns the time at which a third is free.
     fn wakes_at(&self) -> Instant {
         let excess = (self.level - self.model.buffer * 2.0 / 3.0).max(0.0);
         self.model.carried_at(self.at, excess) + 1
@@ -133,11 +133,11 @@ impl Transport {
     }
 }
 
-/// Sends `data` and says how fast that was. Strategies with a thread have one.
+/// Sends `data` and returns the rate. Strategies with a thread have one.
 pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
     let threaded = matches!(config.strategy, Strategy::MixInOrder | Strategy::MixOutOfOrder);
     let mut sender = Sender::new(config).unwrap();
-    let mut compress = Compressors::new();
+    let mut compressors = Compressors::new();
     let mut transport = Transport::new(model);
     let (mut now, mut rest) = (Instant::ZERO, data);
     let mut under_way: Option<(Instant, Done)> = None;
@@ -160,7 +160,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
             let ns = work_ns(model, &job);
             let end = model.after(now, ns);
             let mut readings = [now, end].into_iter();
-            let done = job.run(&mut compress, || readings.next().unwrap());
+            let done = job.run(&mut compressors, || readings.next().unwrap());
             under_way = Some((end, done));
             if !threaded {
                 now = end;
@@ -180,7 +180,7 @@ pub(crate) fn run(config: &Config, model: Model, data: &[u8]) -> Run {
     Run { rate: data.len() as f64 / seconds, sender }
 }
 
-/// Has the transport hold what the sender wishes, and what it holds beside that.
+/// Sets the bytes that the transport holds to those that the sender wants, and those beside them.
 fn follow(sender: &mut Sender, transport: &mut Transport, beside: f64) {
     let wished = sender.not_sent_len();
     let buffer = beside + f64::from(wished);
@@ -190,7 +190,7 @@ fn follow(sender: &mut Sender, transport: &mut Transport, beside: f64) {
     }
 }
 
-/// Writes until nothing is left or the transport refuses; says whether it did.
+/// Writes until nothing is left or the transport refuses; returns true if it refused.
 fn write(sender: &mut Sender, transport: &mut Transport, now: Instant) -> bool {
     if now < transport.asleep_until {
         return true;
@@ -213,7 +213,7 @@ fn write(sender: &mut Sender, transport: &mut Transport, now: Instant) -> bool {
     }
 }
 
-/// The bound for these codecs and data, and raw.
+/// Returns the bound for these codecs and data, and raw.
 pub(crate) fn bound(config: &Config, codecs: &[CodecSpec], model: Model, data: &[u8]) -> f64 {
     let mut points = vec![CodecPoint::RAW];
     points.extend(
@@ -224,7 +224,7 @@ pub(crate) fn bound(config: &Config, codecs: &[CodecSpec], model: Model, data: &
     Bound::of(model.link, &points).rate
 }
 
-/// The ratio of a codec on blocks of these data.
+/// Returns the ratio of a codec on blocks of these data.
 fn ratio(config: &Config, spec: CodecSpec, data: &[u8]) -> f64 {
     thread_local! {
         static KNOWN: std::cell::RefCell<HashMap<(CodecSpec, usize, usize), f64>> =
@@ -266,7 +266,8 @@ mod tests {
 
     const SINGLE: [Strategy; 4] = [Strategy::Raw, Strategy::All, Strategy::Switch, Strategy::Mix];
 
-    /// Rates of all strategies in Mbit/s, and the bounds with the codec alone and with all.
+    /// Returns the rates of all strategies in Mbit/s, and the bounds with the codec alone and with
+    /// all.
     fn rates(mbit: f64, data: &[u8]) -> (HashMap<Strategy, f64>, f64, f64) {
         let config = Config::default();
         let rate = |&strategy: &Strategy| {
@@ -278,9 +279,9 @@ mod tests {
         (rates, single, all)
     }
 
-    /// What the papers, the design and docs/streams.md promise, at rates in all three zones, for long enough
-    /// that the beginning hardly counts. Virtual time: the same on every machine, but for what the
-    /// libraries' versions change in the ratios.
+    /// The promises of the papers, the design and docs/streams.md, at rates in all three zones, for
+    /// long enough that the beginning hardly counts. Virtual time: the same on every machine,
+    /// except that the ratios depend on the libraries' versions.
     #[test]
     fn strategies_reach_what_they_promise() {
         for mbit in [5.0, 50.0, 200.0, 400.0, 700.0, 1000.0, 2000.0] {
@@ -303,10 +304,10 @@ mod tests {
         }
     }
 
-    /// What is interrupted takes longer than it should: the shares must be those of the time that it
-    /// takes, and not of the time that the codecs need. Where others have the processor for longer
-    /// than the transport has something to send, the link is less than it seems to be; that is not
-    /// known here, and costs up to 15 %.
+    /// Interrupted work takes longer than it should: the shares must be those of the time that it
+    /// takes, and not of the time that the codecs need. If others have the processor for longer
+    /// than the transport has data to send, the link is slower than it seems; the sender can't know
+    /// that, and it costs up to 15 %.
     #[test]
     fn a_processor_that_is_shared_is_not_overrated() {
         for (own_ms, others_ms, mbit, of_best) in [
@@ -331,8 +332,8 @@ mod tests {
         }
     }
 
-    /// A slow link needs no more in store than what waits can follow; a fast one must not run empty
-    /// while a writer sleeps.
+    /// A slow link needs no more data in the transport than it can follow; a fast one must not run
+    /// empty while a writer sleeps.
     #[test]
     fn a_fast_link_has_more_in_store() {
         let depth = |strategy, mbit| {
@@ -344,11 +345,11 @@ mod tests {
         assert_eq!(depth(Strategy::Raw, 2000.0), 1024);
     }
 
-    /// Where the link is faster than any codec, mixing must not stand in its way.
+    /// If the link is faster than any codec, mixing must not slow it down.
     #[test]
     fn a_link_faster_than_the_codecs_is_left_alone() {
         for mbit in [4000.0, 20_000.0] {
-            // Long enough that what is lost until the rate is known hardly counts.
+            // Long enough that the loss until the rate is known hardly counts.
             let data = book(192 << 20);
             let rate = |strategy| run(&Config::new(strategy), model(mbit), &data).rate / MBIT;
             let (raw, hull) = (rate(Strategy::Raw), rate(Strategy::Hull));
@@ -370,8 +371,8 @@ mod tests {
         }
     }
 
-    /// Over a slow link, what refers to earlier blocks carries more; where the processor is scarce, it must
-    /// not carry less.
+    /// Over a slow link, blocks that refer to earlier ones carry more; if the processor is the
+    /// bottleneck, they must not carry less.
     #[test]
     fn a_history_pays_over_slow_links() {
         let data = book(16 << 20);
@@ -388,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Prose and noise in turns: neither must keep the other from what suits it.
+    /// Prose and noise in turns: neither must keep the other from its best codec.
     #[test]
     fn turns_of_noise_do_not_spoil_the_prose() {
         const TURN: usize = 512 << 10;
@@ -399,7 +400,7 @@ mod tests {
         let data: Vec<u8> = turns.flat_map(|(prose, noise)| [prose, noise].concat()).collect();
         for mbit in [20.0, 100.0] {
             let config = Config::new(Strategy::Hull);
-            // The link is what is scarce for both.
+            // The link is the bottleneck for both.
             let best = CodecSpec { id: dwell_codec::CodecId::Zstd, level: 6 };
             let whole = 0.5 * ratio(&config, best, &book(8 << 20)) + 0.5;
             for (strategy, share) in [(Strategy::Hull, 0.95), (Strategy::Mix, 0.9)] {
@@ -410,7 +411,7 @@ mod tests {
         }
     }
 
-    /// First what cannot be compressed, then what can.
+    /// First incompressible data, then compressible ones.
     #[test]
     fn changes_are_noticed() {
         let film = include_bytes!("../../../data/media/elf.webm");
@@ -423,8 +424,8 @@ mod tests {
         }
     }
 
-    /// A link that becomes slow, or is so from the beginning, takes a long time between two
-    /// refusals, and has to be known all the same.
+    /// A link that becomes slow, or is slow from the beginning, takes a long time between two
+    /// refusals, and must be measured nevertheless.
     #[test]
     fn a_link_that_becomes_slow_is_noticed() {
         let data = book(12 << 20);
@@ -438,7 +439,7 @@ mod tests {
             let best = bound(&config, &config.codecs, model(10.0), &data);
             let reported = format!("from {before}: {:.2} of {:.2}", hull.rate / MBIT, best / MBIT);
             assert!(hull.rate > 0.95 * best, "{reported}");
-            // No probes where the link is full of what is compressed: they would be 5 %.
+            // No probes if the link is full of compressed data: they would be 5 %.
             let raw = switch.sender.stats().raw_bytes;
             assert!(raw < 600 << 10, "from {before}: {raw} bytes raw");
         }
@@ -465,7 +466,7 @@ mod tests {
         let mut sender = Sender::new(&Config::new(strategy)).unwrap();
         let model = model(50.0);
         let mut transport = Transport::new(model);
-        let (mut now, mut compress) = (Instant::ZERO, Compressors::new());
+        let (mut now, mut compressors) = (Instant::ZERO, Compressors::new());
         let data = book(8 << 20);
         let mut rest = &data[..];
         while !(rest.is_empty() && sender.is_idle()) {
@@ -477,7 +478,7 @@ mod tests {
             };
             let ns = work_ns(model, &job);
             let mut readings = [now, now + ns].into_iter();
-            sender.done(job.run(&mut compress, || readings.next().unwrap()));
+            sender.done(job.run(&mut compressors, || readings.next().unwrap()));
             now = now + ns;
         }
         sender

@@ -14,24 +14,24 @@ use crate::frame::{
 use crate::history::History;
 use crate::stats::ReceiverStats;
 
-/// What a receiver grants to its sender. Together with the block length they bound its memory:
-/// output, plus a block that arrives, plus what may come out of order, plus what blocks refer to.
+/// The limits that a receiver sets to its sender. Together with the block length they bound its
+/// memory: output, plus a block that arrives, plus blocks out of order, plus the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Restored bytes that wait to be consumed before no more is taken; one block may go beyond
+    /// The restored bytes that wait to be consumed before no more is taken; one block may exceed
     /// it. Default 256 KiB.
     pub output_len: usize,
     /// The longest blocks accepted. Default and maximum 64 KiB.
     pub block_len: usize,
-    /// How many blocks may come before one that precedes them. Default and maximum 64.
+    /// The most blocks that may come before one that precedes them. Default and maximum 64.
     pub reorder: u8,
-    /// Whether streams in units are accepted ([`Strategy::TcpComp`](crate::Strategy::TcpComp),
-    /// [`Strategy::KernelLevel`](crate::Strategy::KernelLevel)). Their bytes are given out before the
-    /// check sum that covers them has come. Default true.
+    /// True if streams in units are accepted ([`Strategy::TcpComp`](crate::Strategy::TcpComp),
+    /// [`Strategy::KernelLevel`](crate::Strategy::KernelLevel)). Their bytes are given out before
+    /// the check sum that covers them has come. Default true.
     pub units: bool,
-    /// Whether streams are accepted in which blocks refer to earlier ones, of which 192 KiB are held
-    /// then. Default true.
+    /// True if streams are accepted in which blocks refer to earlier ones, of which 192 KiB are
+    /// then held. Default true.
     pub history: bool,
 }
 
@@ -48,18 +48,18 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The default ones, but only for streams in blocks that come in order: at no time more than
-    /// `output_len`, two blocks and what they refer to are held, and nothing is given out unverified.
+    /// Returns the default limits, but only for streams in blocks that come in order: never more
+    /// than `output_len`, two blocks and the history are held, and nothing is given out unverified.
     pub fn in_order() -> Self {
         Self { reorder: 0, units: false, ..Self::default() }
     }
 }
 
-/// What an empty output keeps of its memory, in bytes.
+/// The memory that an empty output keeps, in bytes.
 const OUTPUT_KEPT: usize = 64 << 10;
 
 /// Takes bytes from a transport and gives the bytes of the application. The crate's first page
-/// tells how it is driven.
+/// describes its use.
 #[derive(Debug)]
 pub struct Receiver {
     limits: Limits,
@@ -72,7 +72,7 @@ pub struct Receiver {
     /// Blocks that came before one that precedes them.
     early: BTreeMap<u64, Early>,
     next_index: u64,
-    /// What blocks can refer to.
+    /// The data that blocks can refer to.
     history: History,
     output: Vec<u8>,
     output_at: usize,
@@ -99,7 +99,7 @@ struct Early {
 }
 
 impl Receiver {
-    /// A receiver at the beginning of its stream.
+    /// Makes a receiver at the beginning of its stream.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -118,33 +118,33 @@ impl Receiver {
         }
     }
 
-    /// A receiver for [`Strategy::Plain`](crate::Strategy::Plain), which has no framing: it gives
-    /// out what comes, and cannot know whether it is all.
+    /// Makes a receiver for [`Strategy::Plain`](crate::Strategy::Plain), which has no framing: it
+    /// gives out the bytes as they come, and can't detect the end.
     pub fn plain(limits: Limits) -> Self {
         Self { phase: Phase::Plain, ..Self::new(limits) }
     }
 
-    /// Takes bytes that came by the transport and says how many. Less than all are taken if the
+    /// Takes bytes from the transport and returns their number. It takes less than all if the
     /// output is full: consume some, and feed the rest again.
     ///
     /// # Errors
-    /// If the stream is damaged, not ours, or given up by its sender. What was given out before is
-    /// right; the same error is given from then on.
+    /// If the stream is damaged, not ours, or given up by its sender. Data given out before are
+    /// correct; later calls return the same error.
     pub fn feed(
         &mut self,
         bytes: &[u8],
-        decompress: &mut Decompressors,
+        decompressors: &mut Decompressors,
     ) -> Result<usize, StreamError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
         let mut taken = 0;
         while taken < bytes.len() && self.wants_more() {
-            // What follows the end belongs to whoever uses the transport next.
+            // Bytes after the end belong to the next user of the transport.
             if taken > 0 && self.is_finished() {
                 break;
             }
-            match self.step(&bytes[taken..], decompress) {
+            match self.step(&bytes[taken..], decompressors) {
                 Ok(len) => taken += len,
                 Err(error) => {
                     self.failed = Some(error.clone());
@@ -156,12 +156,12 @@ impl Receiver {
         Ok(taken)
     }
 
-    /// Whether [`Receiver::feed`] would take something.
+    /// Returns true if [`Receiver::feed`] would take something.
     pub fn wants_more(&self) -> bool {
         self.data().len() < self.limits.output_len
     }
 
-    /// Restored and verified bytes that were not consumed yet.
+    /// Returns the restored and verified bytes that were not consumed yet.
     pub fn data(&self) -> &[u8] {
         &self.output[self.output_at..]
     }
@@ -181,7 +181,7 @@ impl Receiver {
         }
     }
 
-    /// Moves as much as there is and fits into `buf`, and says how much.
+    /// Moves as many bytes as are there and fit into `buf`, and returns their number.
     pub fn take(&mut self, buf: &mut [u8]) -> usize {
         let len = self.data().len().min(buf.len());
         buf[..len].copy_from_slice(&self.data()[..len]);
@@ -189,13 +189,13 @@ impl Receiver {
         len
     }
 
-    /// Whether the end was announced, and everything before it has come. There may still be data
-    /// to consume.
+    /// Returns true if the end was announced, and everything before it has come. There may still be
+    /// data to consume.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Ended
     }
 
-    /// To be asked when the transport has ended.
+    /// Checks that the stream is complete, when the transport has ended.
     ///
     /// # Errors
     /// [`StreamError::Truncated`] if the stream has not ended before, or the error that it failed
@@ -208,7 +208,7 @@ impl Receiver {
         }
     }
 
-    /// The account so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> &ReceiverStats {
         &self.stats
     }
@@ -219,18 +219,22 @@ impl Receiver {
     }
 
     /// Takes some bytes, at most to the end of the current part.
-    fn step(&mut self, bytes: &[u8], decompress: &mut Decompressors) -> Result<usize, StreamError> {
+    fn step(
+        &mut self,
+        bytes: &[u8],
+        decompressors: &mut Decompressors,
+    ) -> Result<usize, StreamError> {
         match self.phase {
             Phase::Preamble => self.in_preamble(bytes),
             Phase::Header => self.in_header(bytes),
             Phase::Payload(header) => {
                 self.in_payload(header.payload_len, bytes, |receiver, payload| {
-                    receiver.complete(header, payload, decompress)
+                    receiver.complete(header, payload, decompressors)
                 })
             }
             Phase::Unit(header) => {
                 self.in_payload(header.payload_len, bytes, |receiver, payload| {
-                    receiver.complete_unit(header, payload, decompress)
+                    receiver.complete_unit(header, payload, decompressors)
                 })
             }
             Phase::Plain => {
@@ -319,7 +323,7 @@ impl Receiver {
         if self.hasher.clone().finalize() == check { Ok(()) } else { Err(StreamError::CheckSum) }
     }
 
-    /// Compares a header with what the preamble has promised.
+    /// Compares a header with the promises of the preamble.
     fn check_block(&self, block: &BlockHeader) -> Result<(), StreamError> {
         let Some(preamble) = self.preamble else { return Err(StreamError::NotAStream) };
         if block.original_len > preamble.block_len() {
@@ -344,14 +348,14 @@ impl Receiver {
         Ok(())
     }
 
-    /// Collects a payload of this length, and then does with it what is to be done.
+    /// Collects a payload of this length, and then processes it.
     fn in_payload(
         &mut self,
         wanted: usize,
         bytes: &[u8],
         complete: impl FnOnce(&mut Self, &[u8]) -> Result<(), StreamError>,
     ) -> Result<usize, StreamError> {
-        // What is there as a whole needs no copy.
+        // A payload that is complete needs no copy.
         if self.payload.is_empty() && bytes.len() >= wanted {
             complete(self, &bytes[..wanted])?;
             return Ok(wanted);
@@ -370,7 +374,7 @@ impl Receiver {
         &mut self,
         header: BlockHeader,
         payload: &[u8],
-        decompress: &mut Decompressors,
+        decompressors: &mut Decompressors,
     ) -> Result<(), StreamError> {
         self.phase = Phase::Header;
         match header.codec {
@@ -381,9 +385,9 @@ impl Receiver {
             None => payload,
             Some(codec) if header.refers => {
                 let history = self.history.before(self.stats.data_bytes);
-                decompress.restore_after(codec, history, payload, header.original_len)?
+                decompressors.restore_after(codec, history, payload, header.original_len)?
             }
-            Some(codec) => decompress.restore(codec, payload, header.original_len)?,
+            Some(codec) => decompressors.restore(codec, payload, header.original_len)?,
         };
         let ahead = header.index.map_or(0, |index| index.wrapping_sub(self.next_index as u32));
         if ahead > 0 {
@@ -404,7 +408,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Gives a block out, if it and everything before it is what was sent.
+    /// Gives a block out, if it and everything before it is undamaged.
     fn deliver(&mut self, data: &[u8], check: u32) -> Result<(), StreamError> {
         self.hasher.update(data);
         self.compare(check)?;
@@ -420,7 +424,7 @@ impl Receiver {
         &mut self,
         header: UnitHeader,
         payload: &[u8],
-        decompress: &mut Decompressors,
+        decompressors: &mut Decompressors,
     ) -> Result<(), StreamError> {
         self.phase = Phase::Header;
         let data = match header.form {
@@ -430,8 +434,8 @@ impl Receiver {
                     return Err(StreamError::Header("a codec that was not announced"));
                 };
                 match (preamble.layout, header.original_len) {
-                    (Layout::LongUnits, len) => decompress.restore(codec, payload, len)?,
-                    _ => decompress.restore_up_to(codec, payload, preamble.block_len())?,
+                    (Layout::LongUnits, len) => decompressors.restore(codec, payload, len)?,
+                    _ => decompressors.restore_up_to(codec, payload, preamble.block_len())?,
                 }
             }
             UnitForm::Check => return self.compare(number(payload)),
@@ -464,12 +468,12 @@ impl Receiver {
     }
 }
 
-/// A check sum as it is written.
+/// Reads a check sum.
 fn number(bytes: &[u8]) -> u32 {
     <[u8; 4]>::try_from(bytes).map_or(0, u32::from_be_bytes)
 }
 
-/// Moves bytes into `buf` until it is `wanted` long or there are no more; says how many.
+/// Moves bytes into `buf` until it is `wanted` long or there are no more; returns their number.
 fn fill(buf: &mut Vec<u8>, bytes: &[u8], wanted: usize) -> usize {
     let len = (wanted - buf.len()).min(bytes.len());
     buf.extend_from_slice(&bytes[..len]);

@@ -1,18 +1,18 @@
-//! What writing to the transport costs.
+//! The cost of writing to the transport.
 
-/// Past writes are forgotten at this rate, write by write.
+/// The rate at which past writes are forgotten, write by write.
 const FORGET: f64 = 0.98;
-/// A write counts as so many times the usual at most, and this on top, in nanoseconds: whoever is
-/// interrupted meanwhile has learned nothing of the transport.
+/// The most that a write counts for, as a multiple of the usual time plus a constant in
+/// nanoseconds: the time of a writer that was interrupted says nothing about the transport.
 const OUTLIER: f64 = 3.0;
 const CALL_NS: f64 = 10_000.0;
-/// What to think before anything was written: nanoseconds a byte, and how many bytes that is worth.
+/// The estimate before anything was written: nanoseconds a byte, and its weight in bytes.
 const PRIOR_NS: f64 = 0.5;
 const PRIOR_BYTES: f64 = 65_536.0;
 
-/// The processor time that the transport takes for a byte. It is what the kernel needs for its
-/// copy, and on a machine without hardware for it or on the same machine as the receiver all else
-/// that happens to a segment.
+/// The processor time that the transport takes for a byte. The kernel needs it for its copy;
+/// without hardware support, or on the same machine as the receiver, also for all other processing
+/// of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sending {
     ns: f64,
@@ -24,12 +24,12 @@ impl Sending {
         Self { ns: PRIOR_NS * PRIOR_BYTES, bytes: PRIOR_BYTES }
     }
 
-    /// Nanoseconds a byte.
+    /// Returns the nanoseconds a byte.
     pub(crate) fn cost_ns(self) -> f64 {
         self.ns / self.bytes
     }
 
-    /// The transport took so many bytes, in this time.
+    /// Notes that the transport took this many bytes, in this time.
     pub(crate) fn measured(&mut self, len: usize, took_ns: u64) {
         let len = len as f64;
         let ns = (took_ns as f64).min(OUTLIER * self.cost_ns() * len + CALL_NS);

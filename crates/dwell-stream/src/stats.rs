@@ -1,4 +1,4 @@
-//! What a stream has done so far.
+//! The counters of a stream.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::compress::Compression;
 
-/// The account of a sender.
+/// The counters of a sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SenderStats {
@@ -17,7 +17,7 @@ pub struct SenderStats {
     pub framed_bytes: u64,
     /// Bytes taken by the transport, headers included.
     pub wire_bytes: u64,
-    /// Blocks or units that were framed as they are.
+    /// Blocks or units that were sent uncompressed.
     pub raw_blocks: u64,
     /// Their bytes.
     pub raw_bytes: u64,
@@ -27,7 +27,7 @@ pub struct SenderStats {
     pub compressed_original_bytes: u64,
     /// Their bytes after that, without headers.
     pub compressed_bytes: u64,
-    /// Of the blocks that went compressed, those that refer to earlier ones.
+    /// The compressed blocks that refer to earlier ones.
     pub referring_blocks: u64,
     /// Attempts whose result could not be used.
     pub failures: u64,
@@ -35,13 +35,13 @@ pub struct SenderStats {
     pub segments: u64,
     /// Time that compressing has taken, in nanoseconds.
     pub compress_ns: u64,
-    /// How often the transport was found busy.
+    /// The number of times that the transport was found busy.
     pub blocked: u64,
-    /// What was compressed with each codec: attempts.
+    /// The attempts to compress, by codec.
     pub by_codec: BTreeMap<CodecSpec, CodecStats>,
 }
 
-/// The account of one codec.
+/// The counters of one codec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CodecStats {
     /// Blocks that were tried.
@@ -55,8 +55,8 @@ pub struct CodecStats {
 }
 
 impl SenderStats {
-    /// The compression efficiency of Wang et al.: bytes of the application for each byte of
-    /// payload, headers not counted; 1 before anything was framed.
+    /// Returns the compression efficiency of Wang et al.: bytes of the application for each byte of
+    /// payload, headers not counted; 1 before anything was sent.
     pub fn efficiency(&self) -> f64 {
         let payload = self.raw_bytes + self.compressed_bytes;
         if payload == 0 { 1.0 } else { self.framed_bytes as f64 / payload as f64 }
@@ -74,17 +74,17 @@ impl SenderStats {
         }
     }
 
-    pub(crate) fn compressed_with(&mut self, compressing: &Compression, took_ns: u64) {
-        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
+    pub(crate) fn compressed_with(&mut self, compression: &Compression, took_ns: u64) {
+        let used = compression.compressed_len.unwrap_or(compression.original_len);
         self.compress_ns += took_ns;
-        let codec = self.by_codec.entry(compressing.codec).or_default();
+        let codec = self.by_codec.entry(compression.codec).or_default();
         codec.blocks += 1;
-        codec.original_bytes += compressing.original_len as u64;
+        codec.original_bytes += compression.original_len as u64;
         codec.compressed_bytes += used as u64;
         codec.compress_ns += took_ns;
     }
 
-    /// Bytes on the wire for each byte that was framed; 1 before anything was sent.
+    /// Returns the bytes on the wire for each byte that was framed; 1 before anything was sent.
     pub fn ratio(&self) -> f64 {
         if self.framed_bytes == 0 {
             return 1.0;
@@ -93,7 +93,7 @@ impl SenderStats {
     }
 }
 
-/// The account of a receiver.
+/// The counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReceiverStats {
@@ -101,7 +101,7 @@ pub struct ReceiverStats {
     pub wire_bytes: u64,
     /// Bytes restored and verified.
     pub data_bytes: u64,
-    /// Blocks or units that came as they are.
+    /// Blocks or units that came uncompressed.
     pub raw_blocks: u64,
     /// Blocks or units that came compressed.
     pub compressed_blocks: u64,

@@ -1,4 +1,4 @@
-//! The names of the ways of deciding.
+//! The names of the strategies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::ParseStrategyError;
 
-/// How a sender decides what is compressed, and with what.
+/// The strategy by which a sender decides which blocks are compressed, and with which codec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strategy {
     /// Nothing is compressed ("Non-Compressed").
     Raw,
     /// Everything is compressed before it is sent ("All-Compressed").
     All,
-    /// All or nothing, whichever has just been found to carry more, with probes of 5 % ("Simple
-    /// Switching", Pu and Singaravelu, section 3).
+    /// All or nothing, whichever carried more recently, with probes of 5 % ("Simple Switching", Pu
+    /// and Singaravelu, section 3).
     Switch,
-    /// What waits is compressed with one codec; the rest goes raw ("Single-Thread FG Mixing",
-    /// section 4.3).
+    /// Data that wait are compressed with one codec; the rest is sent raw ("Single-Thread FG
+    /// Mixing", section 4.3).
     Mix,
     /// The same with a thread that compresses, in order ("send-in-order", section 4.1).
     MixInOrder,
-    /// The same, but what is being compressed is overtaken, and the receiver sorts
+    /// The same, but blocks that are being compressed may be overtaken, and the receiver sorts
     /// ("send-out-of-order", section 4.1).
     MixOutOfOrder,
     /// Mixing with several codecs and levels at once, in the shares that carry most: ours.
@@ -37,7 +37,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// Every strategy.
+    /// All strategies.
     pub const ALL: [Self; 10] = [
         Self::Raw,
         Self::All,
@@ -51,7 +51,7 @@ impl Strategy {
         Self::Plain,
     ];
 
-    /// The name that users write and read.
+    /// Returns the name that users write and read.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -67,7 +67,7 @@ impl Strategy {
         }
     }
 
-    /// Whether it cuts the stream to segments of the transport.
+    /// Returns true if it cuts the stream to segments of the transport.
     pub const fn is_segmented(self) -> bool {
         matches!(self, Self::TcpComp | Self::KernelLevel | Self::Plain)
     }

@@ -5,28 +5,28 @@ use dwell_codec::CodecSpec;
 use crate::compress::Compression;
 use crate::link::Link;
 
-/// One block of so many is sent the other way to probe: 5 %.
+/// One block in this many is sent the other way as a probe: 5 %.
 const PERIOD: u32 = 20;
-/// Probes of the network come several in a row, as one block tells nothing: it disappears in the
-/// transport's buffer. If so many did not tell either, twice as many are sent next.
+/// Probes of the network come several in a row, as one block disappears in the transport's buffer
+/// and shows nothing. If this many did not show a rate either, twice as many are sent next.
 const PROBES_FIRST: u32 = 8;
 const PROBES_MAX: u32 = 32;
-/// How far a measurement moves the estimate of the codec's speed.
+/// The weight of a measurement in the estimate of the codec's speed.
 const GAIN: f64 = 0.3;
 
-/// The two modes and what is known for choosing between them.
+/// The two modes and the estimates for choosing between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switching {
     pub(crate) codec: CodecSpec,
     compressing: bool,
-    /// Blocks until the next probes.
+    /// The blocks until the next probes.
     until_probes: u32,
-    /// Probes that are still to be sent.
+    /// The probes that are still to be sent.
     probes: u32,
     probes_length: u32,
-    /// How often the link had been measured when the last probes began.
+    /// The number of measurements of the link when the last probes began.
     measurements: u64,
-    /// The codec's input, in bytes a second.
+    /// The codec's input rate, in bytes a second.
     codec_rate: Option<f64>,
 }
 
@@ -48,7 +48,7 @@ impl Switching {
         self.compressing
     }
 
-    /// Whether the next block is compressed. Asked once for each.
+    /// Returns true if the next block is compressed. Call it once for each.
     pub(crate) fn admits(&mut self, link: &Link) -> bool {
         self.reconsider(link);
         if self.probes > 0 {
@@ -62,7 +62,7 @@ impl Switching {
         self.compressing
     }
 
-    /// While the link is full of compressed data, there is nothing to probe.
+    /// Returns true if the link is full of compressed data; then there is nothing to probe.
     fn network_bound(&self, link: &Link) -> bool {
         matches!((link.measured_rate(), self.codec_rate), (Some(b), Some(c)) if b < 0.2 * c)
     }
@@ -81,18 +81,18 @@ impl Switching {
         self.until_probes = PERIOD * self.probes;
     }
 
-    pub(crate) fn compressed(&mut self, compressing: &Compression) {
-        let rate = compressing.original_len as f64 * 1e9 / compressing.took_ns.max(1) as f64;
+    pub(crate) fn compressed(&mut self, compression: &Compression) {
+        let rate = compression.original_len as f64 * 1e9 / compression.took_ns.max(1) as f64;
         self.codec_rate = Some(match self.codec_rate {
             Some(known) => known + GAIN * (rate - known),
             None => rate,
         });
     }
 
-    /// The mode that carries more: raw data as fast as the link is, or what the codec takes in.
+    /// Chooses the mode that carries more: raw data at the link's rate, or the codec's input rate.
     fn reconsider(&mut self, link: &Link) {
         let (Some(link), Some(codec)) = (link.rate(), self.codec_rate) else { return };
-        // The same on both sides would make it change with every measurement.
+        // With the same threshold on both sides it would change with every measurement.
         if self.compressing && link > 1.05 * codec {
             self.compressing = false;
         } else if !self.compressing && link < codec {

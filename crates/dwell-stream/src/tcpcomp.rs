@@ -1,9 +1,9 @@
-//! How TCPComp decides and how long it makes its units (Wang et al., sections 3.2 and 3.3).
+//! The decisions of TCPComp, and the length of its units (Wang et al., sections 3.2 and 3.3).
 
 use serde::{Deserialize, Serialize};
 
-/// The settings of TCPComp. The defaults are the paper's (table 3), but for the limit of the
-/// back-off, of which it has none.
+/// The settings of TCPComp. The defaults are the paper's (table 3), except for the limit of the
+/// back-off, which the paper does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -12,18 +12,18 @@ pub struct TcpCompConfig {
     pub target_len: usize,
     /// A unit whose factor (original / compressed) is below this counts as hard to compress.
     pub factor_min: f64,
-    /// So many such units in a row begin a back-off.
+    /// The number of such units in a row that begin a back-off.
     pub poor_units: u32,
-    /// So many segments are then sent without trying; doubled each time that the unit tried after
+    /// The number of segments then sent without trying; doubled each time that the unit tried after
     /// them is poor too.
     pub skip_first: u32,
-    /// Not doubled beyond this. The paper sets no limit. Default 320.
+    /// The number up to which it is doubled. The paper sets no limit. Default 320.
     pub skip_max: u32,
-    /// Whether there is a back-off at all; to compare with.
+    /// True if there is a back-off at all; for comparison.
     pub backoff: bool,
     /// The variance of the first estimate, P₀.
     pub variance_first: f64,
-    /// What is added to the estimate at each step, u.
+    /// The drift that is added to the estimate at each step, u.
     pub drift: f64,
     /// The variance of the process, Q.
     pub process_variance: f64,
@@ -62,17 +62,19 @@ pub struct FactorFilter {
 }
 
 impl FactorFilter {
-    /// Before the first unit the factor is taken to be 1; the paper does not say.
+    /// Makes the filter. Before the first unit the factor is assumed to be 1; the paper does not
+    /// specify it.
     pub fn new(config: TcpCompConfig) -> Self {
         Self { config, estimate: 1.0, variance: config.variance_first }
     }
 
-    /// The estimated factor of the next unit: the estimate a priori, which has the drift in it.
+    /// Returns the estimated factor of the next unit: the estimate a priori, which includes the
+    /// drift.
     pub fn estimate(&self) -> f64 {
         self.estimate + self.config.drift
     }
 
-    /// A unit was compressed by this factor.
+    /// Notes that a unit was compressed by this factor.
     pub fn measured(&mut self, factor: f64) {
         let estimate = self.estimate();
         let variance = self.variance + self.config.process_variance;
@@ -81,13 +83,13 @@ impl FactorFilter {
         self.variance = (1.0 - gain) * variance;
     }
 
-    /// A unit did not fit into its segment: the estimation begins again.
+    /// Notes that a unit did not fit into its segment: the estimation begins again.
     pub fn failed(&mut self) {
         *self = Self::new(self.config);
     }
 }
 
-/// The decision whether the next unit is tried: the back-off of section 3.2.2.
+/// Decides if the next unit is tried: the back-off of section 3.2.2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decision {
     config: TcpCompConfig,
@@ -101,7 +103,7 @@ impl Decision {
         Self { config, poor: 0, skip_left: 0, skip_length: 0 }
     }
 
-    /// Whether the next segment is to be sent without trying.
+    /// Returns true if the next segment is to be sent without trying.
     pub(crate) fn skips(&self) -> bool {
         self.skip_left > 0
     }
@@ -110,7 +112,7 @@ impl Decision {
         self.skip_left = self.skip_left.saturating_sub(1);
     }
 
-    /// A unit was tried; failures count as poor.
+    /// Notes that a unit was tried; failures count as poor.
     pub(crate) fn tried(&mut self, factor: f64) {
         if !self.config.backoff {
             return;

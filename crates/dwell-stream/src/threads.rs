@@ -1,5 +1,5 @@
-//! A thread that compresses, for the strategies with two threads: the one module of this crate
-//! that is not pure. It makes a thread, and reads no clock but the one it is given.
+//! A thread that compresses, for the strategies with two threads: the one module of this crate that
+//! is not pure. It starts a thread, and reads only the clock that it is given.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -8,30 +8,31 @@ use dwell_base::Instant;
 
 use crate::compress::{Compressors, Done, Job};
 
-/// Jobs that the thread has at once: one that it is at, and the next. More would be started long
-/// before they are needed.
+/// The most jobs that the thread has at once: its present one, and the next. More would be started
+/// long before they are needed.
 const JOBS_MAX: usize = 2;
 
 /// A thread with a [`Compressors`]. Dropping it ends the thread after the job it has.
 ///
 /// The connection's own thread takes jobs from its sender
-/// ([`Sender::next_job`](crate::Sender::next_job)) as long as [`Worker::offer`] takes them, and
-/// gives back what [`Worker::take_done`] has ([`Sender::done`](crate::Sender::done)).
+/// ([`Sender::next_job`](crate::Sender::next_job)) while [`Worker::has_room`] is true, passes them
+/// to [`Worker::offer`], and gives back the results of [`Worker::take_done`]
+/// ([`Sender::done`](crate::Sender::done)).
 #[derive(Debug)]
 pub struct Worker {
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Done>,
     thread: Option<JoinHandle<()>>,
-    /// Jobs that were taken and not given back.
+    /// The jobs that were taken and not given back.
     under_way: usize,
 }
 
 impl Worker {
     /// Starts the thread. It measures by `clock`, and calls `wake` after each job, so that the
-    /// connection's thread can end its waiting (for instance by an eventfd).
+    /// connection's thread can stop waiting (for instance by an eventfd).
     ///
     /// # Errors
-    /// If the system does not give a thread.
+    /// If the system can't start a thread.
     pub fn start(
         clock: impl Fn() -> Instant + Send + 'static,
         wake: impl Fn() + Send + 'static,
@@ -39,10 +40,10 @@ impl Worker {
         let (jobs, to_do) = sync_channel::<Job>(JOBS_MAX);
         let (give, done): (Sender<Done>, _) = channel();
         let work = move || {
-            let mut compress = Compressors::new();
+            let mut compressors = Compressors::new();
             for job in to_do {
-                let finished = job.run(&mut compress, &clock);
-                // The other side is gone only if nobody wants results any more.
+                let finished = job.run(&mut compressors, &clock);
+                // The receiving side is gone only if nobody wants results any more.
                 if give.send(finished).is_err() {
                     return;
                 }
@@ -53,17 +54,17 @@ impl Worker {
         Ok(Self { jobs: Some(jobs), done, thread: Some(thread), under_way: 0 })
     }
 
-    /// Whether it would take a job now: it has at most two.
+    /// Returns true if it would take a job now: it has at most two.
     pub fn has_room(&self) -> bool {
         self.under_way < JOBS_MAX
     }
 
-    /// Jobs that were taken and not given back.
+    /// Returns the number of jobs that were taken and not given back.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Gives it a job; gets it back if there is no room.
+    /// Gives it a job; returns the job if there is no room.
     ///
     /// # Errors
     /// The job, to be offered again later.
@@ -78,7 +79,7 @@ impl Worker {
         }
     }
 
-    /// A job that was done, if there is one.
+    /// Returns a job that was done, if there is one.
     pub fn take_done(&mut self) -> Option<Done> {
         let done = self.done.try_recv().ok()?;
         self.under_way -= 1;
@@ -118,14 +119,15 @@ mod tests {
             .unwrap();
             let mut sender = StreamSender::new(&Config::new(strategy)).unwrap();
             let mut receiver = StreamReceiver::new(Limits::default());
-            let (mut decompress, mut rest, mut got) = (Decompressors::new(), &data[..], Vec::new());
+            let (mut decompressors, mut rest, mut got) =
+                (Decompressors::new(), &data[..], Vec::new());
             while !sender.is_finished() {
                 rest = &rest[sender.accept(rest)..];
                 if rest.is_empty() {
                     sender.finish();
                 }
-                // A transport that says no after each block.
-                let len = receiver.feed(sender.wire(now), &mut decompress).unwrap();
+                // A transport that refuses after each block.
+                let len = receiver.feed(sender.wire(now), &mut decompressors).unwrap();
                 sender.wrote(now, len);
                 sender.blocked(now);
                 got.extend_from_slice(receiver.data());

@@ -1,26 +1,26 @@
-//! The line of units: each is a segment of the transport (Wang et al., "TCPComp", and what they
-//! compare with).
+//! The queue of units: each is a segment of the transport (Wang et al., "TCPComp", and the schemes
+//! that they compare with).
 
 use std::collections::VecDeque;
 
 use crc32fast::Hasher;
 use dwell_codec::{CodecId, SRC_LEN_MAX};
 
+use crate::classify::ContentClass;
 use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::error::AbortReason;
 use crate::frame::{Layout, Preamble, ROOM, UNIT_PAYLOAD_MAX, UnitForm, UnitHeader};
-use crate::look::Look;
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
 use crate::tcpcomp::{Decision, FactorFilter, TcpCompConfig};
 
-/// Segments that are made in advance while the link is busy.
+/// The most segments that are made in advance while the link is busy.
 const READY_MAX: usize = 16;
-/// A check sum is sent after so many bytes of data, and at the end.
+/// The bytes of data after which a check sum is sent; another one is sent at the end.
 pub(crate) const CHECK_EVERY: u64 = 1 << 20;
 
-/// The line of units of one sender.
+/// The queue of units of one sender.
 #[derive(Debug)]
 pub(crate) struct Units {
     config: Config,
@@ -30,14 +30,14 @@ pub(crate) struct Units {
     preamble: Option<Preamble>,
     filter: FactorFilter,
     decision: Decision,
-    /// Data that are in no unit yet.
+    /// The data that are in no unit yet.
     waiting: VecDeque<u8>,
-    /// Segments that are complete.
+    /// The segments that are complete.
     ready: VecDeque<Segment>,
     out: Vec<u8>,
     out_at: usize,
     out_held: usize,
-    /// The length of the unit that a job has.
+    /// The length of the unit that a job is compressing.
     being_compressed: Option<usize>,
     held: usize,
     hasher: Hasher,
@@ -79,7 +79,7 @@ impl Units {
             preamble,
             filter: FactorFilter::new(config.tcpcomp),
             decision: Decision::new(TcpCompConfig {
-                // What it is compared with tries every segment.
+                // The scheme that it is compared with tries every segment.
                 backoff: config.tcpcomp.backoff && config.strategy == Strategy::TcpComp,
                 ..config.tcpcomp
             }),
@@ -207,27 +207,27 @@ impl Units {
         block.extend(self.waiting.drain(..len));
         self.being_compressed = Some(len);
         let index = self.next_index;
-        // The bytes of the original are one too many: such a result is a failure.
+        // A result as long as the original is already too long: it is a failure.
         let len_max = self.payload_max.min(len - 1);
         Some(Job {
             index,
             spec: self.config.codec,
             block,
-            look: Look::Uneven,
+            class: ContentClass::Uneven,
             history: Vec::new(),
             len_max,
         })
     }
 
     pub(crate) fn done(&mut self, done: Done) {
-        let compressing = done.compressing();
+        let compression = done.compression();
         let Done { job, payload, took_ns } = done;
-        self.stats.compressed_with(&compressing, took_ns);
+        self.stats.compressed_with(&compression, took_ns);
         if self.aborted || self.being_compressed.take().is_none() {
             return;
         }
         let data = &job.block[ROOM..];
-        let factor = compressing.compressed_len.map_or(1.0, |len| data.len() as f64 / len as f64);
+        let factor = compression.compressed_len.map_or(1.0, |len| data.len() as f64 / len as f64);
         self.decision.tried(factor);
         match payload {
             Some(payload) => {
@@ -238,7 +238,7 @@ impl Units {
             None => {
                 self.stats.failures += 1;
                 self.filter.failed();
-                // One segment of it goes as it is, and what is left is tried again.
+                // One segment of it is sent uncompressed, and the rest is tried again.
                 let (now, later) = data.split_at(data.len().min(self.payload_max));
                 for &byte in later.iter().rev() {
                     self.waiting.push_front(byte);
@@ -248,7 +248,7 @@ impl Units {
         }
     }
 
-    /// The estimated number of bytes that fill a segment when they are compressed.
+    /// Returns the estimated number of bytes that fill a segment when they are compressed.
     fn unit_len(&self) -> usize {
         match self.config.strategy {
             Strategy::TcpComp => {
@@ -259,7 +259,7 @@ impl Units {
         }
     }
 
-    /// Makes what needs no compressing: the preamble, units in a back-off, the end.
+    /// Makes the units that need no compression: the preamble, units in a back-off, the end.
     fn fill_ready(&mut self) {
         if self.being_compressed.is_some() || !self.ready.is_empty() {
             return;
@@ -306,7 +306,7 @@ impl Units {
         self.push_note(UnitForm::End, &note);
     }
 
-    /// Something that is not data.
+    /// Adds a unit without data.
     fn push_note(&mut self, form: UnitForm, payload: &[u8]) {
         let Some(layout) = self.layout else { return };
         let header = UnitHeader { form, payload_len: payload.len(), original_len: 0 };
@@ -320,7 +320,7 @@ impl Units {
     }
 }
 
-/// Which codec a form names.
+/// Returns the codec that a form names.
 impl UnitForm {
     pub(crate) fn codec(self) -> Option<CodecId> {
         match self {

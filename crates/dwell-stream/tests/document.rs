@@ -1,4 +1,4 @@
-//! `docs/stream-wire.md` against the code: its worked examples, and what must be refused.
+//! `docs/stream-wire.md` against the code: its worked examples, and streams that must be refused.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use dwell_stream::{AbortReason, Decompressors, Limits, Receiver, StreamError};
 
 const DOCUMENT: &str = include_str!("../../../docs/stream-wire.md");
 
-/// The bytes of the fenced blocks, by what follows "hex"; comments removed.
+/// The bytes of the fenced blocks, by the name after "hex"; comments removed.
 fn examples() -> BTreeMap<&'static str, Vec<u8>> {
     let mut examples = BTreeMap::new();
     let mut lines = DOCUMENT.lines();
@@ -25,15 +25,15 @@ fn examples() -> BTreeMap<&'static str, Vec<u8>> {
     examples
 }
 
-/// What comes out, fed at once or byte by byte.
+/// Returns the restored data, fed at once or in pieces of this length.
 fn receive(wire: &[u8], piece: usize) -> (Vec<u8>, Result<(), StreamError>) {
     let mut receiver = Receiver::new(Limits::default());
-    let mut decompress = Decompressors::new();
+    let mut decompressors = Decompressors::new();
     for bytes in wire.chunks(piece) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            // What comes after the end is left, and refused if it is fed all the same.
-            match receiver.feed(rest, &mut decompress) {
+            // Bytes after the end are left, and refused if they are fed nevertheless.
+            match receiver.feed(rest, &mut decompressors) {
                 Ok(taken) => rest = &rest[taken..],
                 Err(error) => return (receiver.data().to_vec(), Err(error)),
             }

@@ -1,6 +1,6 @@
-//! What Wang et al. found of TCPComp, as far as it needs no network: segments, efficiency,
-//! failures, the factors of short units and the sweep of the target (sections 3.2.1, 4.3 and 4.5).
-//! Their data are not ours; ours are in `data/`.
+//! The results of Wang et al. for TCPComp that need no network: segments, efficiency, failures, the
+//! factors of short units and the sweep of the target (sections 3.2.1, 4.3 and 4.5). Their data are
+//! not ours; ours are in `data/`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ const FILM: &[u8] = include_bytes!("../../../data/media/elf.webm");
 /// Sends data over a transport that takes everything at once.
 fn send(config: &Config, data: &[u8]) -> SenderStats {
     let mut sender = Sender::new(config).unwrap();
-    let (mut compress, now, mut rest) = (Compressors::new(), Instant::ZERO, data);
+    let (mut compressors, now, mut rest) = (Compressors::new(), Instant::ZERO, data);
     while !sender.is_finished() {
         rest = &rest[sender.accept(rest)..];
         if rest.is_empty() {
@@ -25,7 +25,7 @@ fn send(config: &Config, data: &[u8]) -> SenderStats {
             let len = sender.wire(now).len();
             sender.wrote(now, len);
         }
-        sender.compress(&mut compress, || now);
+        sender.compress(&mut compressors, || now);
     }
     sender.stats().clone()
 }
@@ -85,7 +85,7 @@ fn films_are_hardly_tried() {
     config.tcpcomp.backoff = false;
     let without = send(&config, &film);
     assert!(with.failures * 10 < without.failures, "{} of {}", with.failures, without.failures);
-    // Some parts of films can be compressed a little: what back-off misses.
+    // Some parts of films can be compressed a little: the back-off misses these.
     assert!(with.efficiency() > 0.99 * without.efficiency());
 }
 

@@ -1,4 +1,4 @@
-//! How exact and how fast the link emulator is on this machine: the figures of docs/lab.md.
+//! The precision and the speed of the link emulator on this machine: the figures of docs/lab.md.
 //!
 //! `cargo run --release -p dwell-testkit --example lab_precision`
 
@@ -80,7 +80,7 @@ fn round_trips(lab: &mut Lab) -> anyhow::Result<()> {
 
 /// Sends datagrams as fast as they go, and counts what arrives.
 fn flood(two: &Two, len: usize, time: Duration) -> anyhow::Result<(f64, u64)> {
-    // Somebody must listen, or the answers are ICMP errors.
+    // Something must listen, or the answers are ICMP errors.
     let _listener = two.b.run(|| UdpSocket::bind("10.0.0.2:9"))??;
     let socket = two.a.run(|| UdpSocket::bind("10.0.0.1:0"))??;
     let send_for = |time: Duration| {

@@ -19,7 +19,7 @@ fn main() {
 }
 
 fn run() -> anyhow::Result<()> {
-    // Before all else: this runs the program again, inside.
+    // Before everything else: this runs the program again, inside the lab.
     let mut lab = lab::enter()?;
     let spec = topology::PairSpec::thin("10mbit".parse()?, 20 * MILLI_NS);
     let pair = topology::pair(&mut lab, spec)?;

@@ -9,25 +9,25 @@ use dwell_base::Rng;
 pub const ALICE: &[u8] = include_bytes!("../../../data/text/alice29.txt");
 /// Thomas Hardy, Far from the Madding Crowd: English prose of 769 kB.
 pub const BOOK: &[u8] = include_bytes!("../../../data/text/book1.txt");
-/// What a satellite receiver said, a sentence a line, after some lines of remarks (`#`).
+/// The output of a satellite receiver, a sentence a line, after some lines of remarks (`#`).
 pub const NMEA: &[u8] = include_bytes!("../../../data/telemetry/zed-f9p.nmea");
 /// A video: compressed already.
 pub const VIDEO: &[u8] = include_bytes!("../../../data/media/elf.webm");
 
-/// English prose, from some place on; repeats itself only after 768 kB.
+/// Returns English prose, from some place on; repeated only after 768 kB.
 pub fn text(len: usize, seed: u64) -> Vec<u8> {
     let start = Rng::from_seed(seed).below(BOOK.len() as u64) as usize;
     BOOK.iter().cycle().skip(start).take(len).copied().collect()
 }
 
-/// Random bytes: nothing to be gained.
+/// Returns random bytes, which can't be compressed.
 pub fn incompressible(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Rng::from_seed(seed).fill(&mut bytes);
     bytes
 }
 
-/// Prose and random bytes in turn, 16 KiB each: half of every stretch is worth the work.
+/// Returns prose and random bytes in turn, 16 KiB each: half of every stretch can be compressed.
 pub fn half_and_half(len: usize, seed: u64) -> Vec<u8> {
     const STRETCH: usize = 16 << 10;
     let (prose, random) = (text(len, seed), incompressible(len, seed));
@@ -38,7 +38,8 @@ pub fn half_and_half(len: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Readings of sixteen machines as short JSON messages of about 94 bytes, whose values wander.
+/// Returns readings of sixteen machines as short JSON messages of about 94 bytes, whose values
+/// wander.
 pub fn telemetry_messages(count: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut rng = Rng::from_seed(seed);
     let mut machines: Vec<Machine> = (0..16).map(|number| Machine::new(number, &mut rng)).collect();
@@ -50,7 +51,7 @@ pub fn telemetry_messages(count: usize, seed: u64) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Sentences of a satellite receiver, from some place on.
+/// Returns sentences of a satellite receiver, from some place on.
 pub fn nmea_messages(count: usize, seed: u64) -> Vec<Vec<u8>> {
     let lines = NMEA.split_inclusive(|&byte| byte == b'\n');
     // The file begins with remarks on its origin.

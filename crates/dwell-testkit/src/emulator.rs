@@ -37,7 +37,7 @@ impl Tap {
     }
 }
 
-/// Which way.
+/// A direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the first end to the second.
@@ -46,7 +46,7 @@ pub enum Direction {
     Back,
 }
 
-/// The accounts of an [`EmulatedLink`].
+/// The counters of an [`EmulatedLink`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmulatorStats {
     /// From the first end to the second.
@@ -55,15 +55,15 @@ pub struct EmulatorStats {
     pub back: LinkStats,
     /// Frames that the link delivered but the device did not take, because it was down.
     pub refused: u64,
-    /// How much later than the model wanted the latest frame went out: large values mean
-    /// that the machine has no time for the link, and that measurements over it are void.
+    /// The largest delay of a frame beyond the model's: large values mean that the machine has no
+    /// time for the link, and that measurements over it are void.
     pub late_max_ns: u64,
     /// The same, summed over all frames; see [`Self::late_mean_ns`].
     pub late_total_ns: u64,
 }
 
 impl EmulatorStats {
-    /// How much later than the model wanted frames went out on average.
+    /// Returns the mean delay of frames beyond the model's.
     pub fn late_mean_ns(&self) -> u64 {
         self.late_total_ns / (self.there.delivered + self.back.delivered).max(1)
     }
@@ -79,7 +79,7 @@ pub struct EmulatedLink {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Readable when there is an order.
+    /// Readable when there is a command.
     bell: OwnedFd,
 }
 
@@ -104,7 +104,7 @@ impl Shared {
 }
 
 impl EmulatedLink {
-    /// Starts to carry frames between two devices, there and back.
+    /// Starts to forward frames between two devices, in both directions.
     pub fn start(taps: [Tap; 2], specs: [LinkSpec; 2]) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let state = State { specs: specs.clone(), ..State::default() };
@@ -122,12 +122,12 @@ impl EmulatedLink {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// The accounts, as of the last time that a frame moved.
+    /// Returns the counters, as of the last time that a frame moved.
     pub fn stats(&self) -> EmulatorStats {
         self.shared.lock().stats
     }
 
-    /// What one direction is like at present.
+    /// Returns the present properties of one direction.
     pub fn spec(&self, direction: Direction) -> LinkSpec {
         self.shared.lock().specs[direction as usize].clone()
     }
@@ -144,7 +144,7 @@ impl EmulatedLink {
 
     /// Loses everything in both directions (`true`), or behaves as specified again.
     ///
-    /// The devices stay up: the hosts are not reported, as with most real links.
+    /// The devices stay up: the hosts are not notified, as with most real links.
     pub fn cut(&self, is_cut: bool) {
         for direction in [Direction::There, Direction::Back] {
             let mut state = self.shared.lock();
@@ -170,11 +170,11 @@ impl Drop for EmulatedLink {
     }
 }
 
-/// No frame is longer, whatever the MTU.
+/// The length of the longest frame, whatever the MTU.
 const FRAME_MAX_BYTES: usize = 65_536 + 18;
-/// So many frames are read before some are written, so that neither side starves.
+/// The most frames that are read before some are written, so that neither side starves.
 const READ_BATCH: usize = 64;
-/// Used buffers to keep.
+/// The most used buffers that are kept.
 const SPARE_MAX: usize = 1024;
 
 /// The thread's side.
@@ -198,7 +198,7 @@ impl Engine {
         let mut readable = [true; 2];
         while self.take_orders() {
             for (direction, is_readable) in readable.iter_mut().enumerate() {
-                // A device that gave less than a batch is empty; poll will tell.
+                // A device that gave less than a batch is empty; poll will show when it is not.
                 *is_readable = *is_readable && self.read(direction);
             }
             for direction in 0..2 {
@@ -215,7 +215,7 @@ impl Engine {
         Instant::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// Publishes the accounts and follows orders; false if it is time to stop.
+    /// Publishes the counters and executes commands; returns false if it is time to stop.
     fn take_orders(&mut self) -> bool {
         self.stats.there = self.models[0].stats();
         self.stats.back = self.models[1].stats();
@@ -229,7 +229,7 @@ impl Engine {
         !state.stop
     }
 
-    /// Lets frames in; true if there may be more.
+    /// Reads frames; returns true if there may be more.
     fn read(&mut self, direction: usize) -> bool {
         for _ in 0..READ_BATCH {
             // An error means "nothing there", or that the device is gone.
@@ -261,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps until a frame comes, is due, or there are orders; says which devices have
+    /// Sleeps until a frame comes, is due, or there is a command; returns which devices have
     /// frames.
     fn sleep(&self) -> [bool; 2] {
         let due = self.models.iter().filter_map(LinkModel::next_delivery).min();
@@ -274,7 +274,7 @@ impl Engine {
             PollFd::new(&self.taps[1].0, PollFlags::IN),
             PollFd::new(&self.shared.bell, PollFlags::IN),
         ];
-        // Interrupted or not, the loop looks at everything again.
+        // Interrupted or not, the loop checks everything again.
         let _ = poll(&mut fds, timeout.as_ref());
         if !fds[2].revents().is_empty() {
             let _ = rustix::io::read(&self.shared.bell, &mut [0u8; 8]);

@@ -1,4 +1,4 @@
-//! What befalls two relays at the ends of a thin link, in the middle of their work.
+//! Faults of two relays at the ends of a thin link, while they are working.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -16,16 +16,16 @@ use crate::lab::topology::{Pair, THIN_DEVICE};
 use crate::lab::{Host, Lab, LabError};
 use crate::relays::{Relay, RelayError, Relays};
 
-/// Something that goes wrong, or is changed under load.
+/// A fault, or a change under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// `kill -9` of the clients' relay; a supervisor starts it again.
     KillIngress,
     /// The same of the servers' relay.
     KillEgress,
-    /// The servers' relay is stopped for a while and goes on, as a machine that sleeps.
+    /// The servers' relay is stopped for a while and continues, like a machine that sleeps.
     Freeze,
-    /// The link loses everything for a while; nobody is notified.
+    /// The link loses everything for a while; no host is notified.
     LinkDown,
     /// The clients' relay gets another address.
     Address,
@@ -40,7 +40,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All there are.
+    /// All faults.
     pub const ALL: [Self; 9] = [
         Self::KillIngress,
         Self::KillEgress,
@@ -53,7 +53,7 @@ impl Fault {
         Self::Reload,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::KillIngress => "kill-ingress",
@@ -87,12 +87,12 @@ impl FromStr for Fault {
     }
 }
 
-/// How long things last.
+/// The durations of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultTiming {
-    /// From the death of a relay until it is started again.
+    /// The time from the end of a relay until it is started again.
     pub restart: Duration,
-    /// How long the link is down, or a relay frozen.
+    /// The time for which the link is down, or a relay frozen.
     pub outage: Duration,
 }
 
@@ -103,16 +103,16 @@ impl Default for FaultTiming {
     }
 }
 
-/// When a fault began, and when its cause was gone.
+/// The time at which a fault began, and the time at which its cause was removed.
 #[derive(Clone, Copy, Debug)]
 pub struct Struck {
     /// The beginning.
     pub began: Instant,
-    /// From here on nothing is wrong any more; of faults that stay, the beginning.
+    /// The time from which on nothing is wrong any more; for faults that stay, the beginning.
     pub cleared: Instant,
 }
 
-/// A fault that is going to come.
+/// A fault that is prepared.
 #[derive(Debug)]
 pub struct Trap {
     fault: Fault,
@@ -125,7 +125,8 @@ pub struct Trap {
 
 const DISK_BYTES: u32 = 64 << 10;
 const PAGE_BYTES: u64 = 4096;
-/// So many reports are asked for while nothing takes the log: far more than a pipe holds.
+/// The number of reports that are asked for while nothing takes the log: far more than a pipe
+/// holds.
 const REPORTS: usize = 1_000;
 /// The relays' configurations one after another: scheme and codec.
 const RELOADS: [(&str, &str); 4] =
@@ -135,8 +136,8 @@ const NEW_ADDRESS: &str = "10.0.0.9/24";
 const OLD_ADDRESS: &str = "10.0.0.1/24";
 
 impl Trap {
-    /// Makes ready what the fault needs; relays may be restarted for it. The pair must be joined
-    /// by an emulated link.
+    /// Prepares the fault; relays may be restarted for it. The pair must be joined by an emulated
+    /// link.
     ///
     /// # Errors
     /// If a relay does not come back.
@@ -165,10 +166,10 @@ impl Trap {
         Ok(trap)
     }
 
-    /// Lets it happen; returns when the cause is gone.
+    /// Triggers the fault; returns when its cause is removed.
     ///
     /// # Errors
-    /// If it can't be made to happen.
+    /// If it can't be triggered.
     pub fn strike(&mut self, pair: &Pair, relays: &mut Relays) -> Result<Struck, RelayError> {
         let began = Instant::now();
         let mut cleared = began;
@@ -190,7 +191,7 @@ impl Trap {
                 link.cut(false);
             }
             Fault::Address => {
-                move_house(&pair.ingress)?;
+                change_address(&pair.ingress)?;
                 cleared = Instant::now();
             }
             Fault::LogFull => {
@@ -220,7 +221,7 @@ impl Trap {
         Ok(Struck { began, cleared })
     }
 
-    /// The pipe takes nothing more: what the relay logged since was left out.
+    /// Checks that the pipe takes nothing more: the relay's later messages were dropped.
     fn check_unread(&self) -> Result<(), RelayError> {
         let what = "fill the pipe that a relay logs to";
         let (_, writer) = self.pipe.as_ref().ok_or_else(|| failed(what, "there is none"))?;
@@ -242,11 +243,11 @@ impl Trap {
     }
 }
 
-/// Lets no packet go past the relays, even when one of them is gone with its routes.
+/// Blocks all packets that would go past the relays, even when one of them is gone with its routes.
 ///
 /// # Errors
 /// If the routes can't be set.
-pub fn close_plain_ways(pair: &Pair) -> Result<(), LabError> {
+pub fn block_plain_paths(pair: &Pair) -> Result<(), LabError> {
     for (host, v4, v6) in [
         (&pair.ingress, "10.2.0.0/24", "fd00:2::/64"),
         (&pair.egress, "10.1.0.0/24", "fd00:1::/64"),
@@ -266,11 +267,11 @@ fn relog(relays: &mut Relays, errors: std::process::Stdio) -> Result<(), RelayEr
     relays.wait_until_up()
 }
 
-/// A file on a disk of a few pages.
+/// Opens a file on a disk of a few pages.
 fn small_disk(place: &std::path::Path) -> Result<File, RelayError> {
-    // Of an earlier fault; its file is gone with the mount.
+    // The disk of an earlier fault; its file is gone with the mount.
     let _ = Command::new("umount").arg(place).stderr(std::process::Stdio::null()).status();
-    fs::create_dir_all(place).map_err(io("make a folder"))?;
+    fs::create_dir_all(place).map_err(io("make a directory"))?;
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", &format!("size={DISK_BYTES}"), "none"]).arg(place);
     let status = mount.status().map_err(io("mount a small disk"))?;
@@ -291,11 +292,12 @@ fn fill(disk: &std::path::Path) -> Result<(), RelayError> {
 }
 
 fn log_bytes(disk: &std::path::Path) -> Result<u64, RelayError> {
-    let file = fs::metadata(disk.join("log")).map_err(io("look at a log"))?;
+    let file = fs::metadata(disk.join("log")).map_err(io("check a log"))?;
     Ok(file.len())
 }
 
-/// There was a log; since the disk is full it took no more than the rest of its last page.
+/// Checks that there was a log, and that on the full disk it took no more than the rest of its last
+/// page.
 fn check_full(disk: &std::path::Path, before: u64) -> Result<(), RelayError> {
     let what = "fill the disk that a relay logs to";
     let grew = log_bytes(disk)?.saturating_sub(before);
@@ -313,13 +315,13 @@ fn check_full(disk: &std::path::Path, before: u64) -> Result<(), RelayError> {
 fn talk(relay: &mut Relay) -> Result<(), RelayError> {
     for _ in 0..REPORTS {
         relay.process().signal(Signal::USR1)?;
-        // Signals of a kind that wait are one signal.
+        // Pending signals of one kind are merged.
         thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }
 
-fn move_house(host: &Host) -> Result<(), LabError> {
+fn change_address(host: &Host) -> Result<(), LabError> {
     host.output("ip", &["address", "del", OLD_ADDRESS, "dev", THIN_DEVICE])?;
     host.address(THIN_DEVICE, NEW_ADDRESS)
 }

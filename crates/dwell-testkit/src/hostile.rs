@@ -1,12 +1,12 @@
-//! A peer that holds the key and keeps to no rules.
+//! A peer that holds the key and follows no rules.
 //!
-//! It begins a session as `docs/wire.md` says (sections 3 and 4), and then seals whatever it is
-//! given, under any sequence number. It is a second reading of that document: it shares nothing
-//! with the relay but the parsers of headers.
+//! It begins a session as `docs/wire.md` describes (sections 3 and 4), and then seals any bytes
+//! that it is given, under any sequence number. It is a second implementation of that document: it
+//! shares nothing with the relay but the parsers of headers.
 //!
 //! * [`HostilePeer`] does no I/O: for tests in virtual time;
 //! * [`HostileSocket`] speaks for one over UDP, from any host of a lab;
-//! * [`bodies`] makes what it sends.
+//! * [`bodies`] makes the bodies that it sends.
 
 pub mod bodies;
 mod socket;
@@ -20,17 +20,17 @@ use dwell_wire::header::{DATA_HEADER_LEN, HELLO_NONCE_LEN, Kind, SEAL_TAG_LEN, s
 use dwell_wire::hello::{HELLO_FINAL, SALT_LEN};
 use dwell_wire::{DataHeader, Datagram, Hello, reconstruct_sequence};
 
-/// A peer that holds the key, or of a node without one.
+/// A peer that holds the key, or one of a node without a key.
 pub struct HostilePeer {
     keys: Option<([u8; 32], LessSafeKey)>,
-    /// For the next session.
+    /// The salt of the next session.
     salt: [u8; SALT_LEN],
     session: Option<Session>,
     random: Rng,
 }
 
 struct Session {
-    /// Seals, and opens.
+    /// The keys to seal and to open, if there are any.
     keys: Option<(LessSafeKey, LessSafeKey)>,
     tag: u8,
     next: u64,
@@ -45,8 +45,8 @@ impl std::fmt::Debug for HostilePeer {
 }
 
 impl HostilePeer {
-    /// A peer with this pre-shared key, or without one. Its randomness is predictable: it
-    /// protects nobody.
+    /// Makes a peer with this pre-shared key, or without one. Its randomness is predictable, so
+    /// that it offers no protection.
     pub fn new(key: Option<[u8; 32]>, seed: u64) -> Self {
         let mut random = Rng::from_seed(seed);
         let mut salt = [0; SALT_LEN];
@@ -55,13 +55,13 @@ impl HostilePeer {
         Self { keys, salt, session: None, random }
     }
 
-    /// Whether there is a session.
+    /// Returns true if there is a session.
     pub fn is_connected(&self) -> bool {
         self.session.is_some()
     }
 
-    /// A hello that asks for a session.
-    pub fn call(&mut self) -> Vec<u8> {
+    /// Returns a hello that initiates a session.
+    pub fn initiate(&mut self) -> Vec<u8> {
         self.hello(self.salt, [0; SALT_LEN], 0)
     }
 
@@ -121,14 +121,14 @@ impl HostilePeer {
         [header, body].concat()
     }
 
-    /// A datagram with this body (records, or anything else), under the next number; none
+    /// Returns a datagram with this body (records, or anything else), under the next number; none
     /// without a session.
     pub fn seal(&mut self, body: &[u8]) -> Option<Vec<u8>> {
         let number = self.session.as_ref()?.next;
         self.seal_as(number, body)
     }
 
-    /// The same under any number; the next one follows it.
+    /// Returns the same under any number; the next one follows it.
     pub fn seal_as(&mut self, number: u64, body: &[u8]) -> Option<Vec<u8>> {
         let session = self.session.as_mut()?;
         session.next = number.wrapping_add(1);
@@ -144,12 +144,12 @@ impl HostilePeer {
         Some([&header[..], &body].concat())
     }
 
-    /// The number that [`seal`](Self::seal) uses next; none without a session.
+    /// Returns the number that [`seal`](Self::seal) uses next; none without a session.
     pub fn next_number(&self) -> Option<u64> {
         Some(self.session.as_ref()?.next)
     }
 
-    /// The body of a data datagram from the node; none if it is not one of this session.
+    /// Returns the body of a data datagram from the node; none if it is not one of this session.
     pub fn open(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
         let session = self.session.as_mut()?;
         let Ok(Datagram::Data { header, body }) = Datagram::parse(datagram) else { return None };
@@ -166,7 +166,7 @@ impl HostilePeer {
     }
 }
 
-/// A key of AES-256-GCM, by section 4.2.
+/// Derives a key of AES-256-GCM, by section 4.2.
 fn derive(shared: &[u8; 32], salt: &[u8], info: &[u8]) -> LessSafeKey {
     let extracted = Salt::new(HKDF_SHA256, salt).extract(shared);
     let info = [info];
@@ -183,8 +183,8 @@ mod tests {
         for key in [None, Some([7; 32])] {
             let (mut a, mut b) = (HostilePeer::new(key, 1), HostilePeer::new(key, 2));
             assert_eq!(a.seal(b"too early"), None);
-            let call = a.call();
-            let answer = b.receive(&call).expect("a call is answered");
+            let hello = a.initiate();
+            let answer = b.receive(&hello).expect("a hello is answered");
             let done = a.receive(&answer).expect("an answer is confirmed");
             assert_eq!(b.receive(&done), None);
             assert!(a.is_connected() && b.is_connected());
@@ -200,8 +200,8 @@ mod tests {
     fn another_key_is_no_key() {
         let (mut a, mut b) =
             (HostilePeer::new(Some([1; 32]), 1), HostilePeer::new(Some([2; 32]), 2));
-        let call = a.call();
-        assert_eq!(b.receive(&call), None);
+        let hello = a.initiate();
+        assert_eq!(b.receive(&hello), None);
         assert_eq!(b.receive(b"rubbish"), None);
     }
 }

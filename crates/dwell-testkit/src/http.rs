@@ -12,14 +12,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::Secs;
 use thiserror::Error;
 
-/// What a server has: contents by path.
+/// The content of a server, by path.
 pub type Contents = HashMap<String, Arc<Vec<u8>>>;
 
-/// A request's or an answer's header is no longer than this.
+/// The longest header of a request or an answer.
 const HEADER_MAX_BYTES: usize = 8 << 10;
-/// Nobody waits longer than this for the other side.
+/// The longest time that either side waits for the other.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How soon a server notices that it shall end.
+/// The interval at which a server checks whether it is to stop.
 const STOP_CHECK: Timespec = Timespec { tv_sec: 0 as Secs, tv_nsec: 50_000_000 };
 
 /// A running server; dropping it stops it from taking connections.
@@ -40,7 +40,7 @@ pub fn serve(listener: TcpListener, contents: Arc<Contents>) -> io::Result<Serve
     let stopped = Arc::clone(&stop);
     let accept = move || {
         while !stopped.load(Ordering::Relaxed) {
-            // Without a connection, or interrupted: look at the flag and go on.
+            // Without a connection, or interrupted: check the flag and continue.
             let _ = poll(&mut [PollFd::new(&listener, PollFlags::IN)], Some(&STOP_CHECK));
             let Ok((stream, _)) = listener.accept() else { continue };
             let contents = Arc::clone(&contents);
@@ -83,41 +83,41 @@ fn answer(mut stream: TcpStream, contents: &Contents) -> io::Result<()> {
 /// A finished download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// How long the body was.
+    /// The length of the body.
     pub bytes: u64,
-    /// Whether it was what was expected; true if nothing was.
+    /// True if it was what was expected, or if nothing was.
     pub is_as_expected: bool,
-    /// From the start of connecting to the first byte of the body.
+    /// The time from the start of connecting to the first byte of the body.
     pub first_byte_ns: u64,
-    /// From the start of connecting to the last byte of the body.
+    /// The time from the start of connecting to the last byte of the body.
     pub total_ns: u64,
 }
 
 impl Fetched {
-    /// Bits of the body per second of the whole time.
+    /// Returns the bits of the body per second of the whole time.
     pub fn goodput_bps(&self) -> f64 {
         self.bytes as f64 * 8e9 / (self.total_ns.max(1)) as f64
     }
 }
 
-/// Why a download failed.
+/// The reason why a download failed.
 #[derive(Debug, Error)]
 pub enum GetError {
     /// The connection failed or ended early.
     #[error("the connection failed: {0}")]
     Connection(io::Error),
-    /// The server has other news.
+    /// The server's answer is not a success.
     #[error("the server says \"{0}\"")]
     Status(String),
-    /// The answer has no (or a nonsensical) Content-Length.
+    /// The answer has no valid Content-Length.
     #[error("the answer does not say how long it is")]
     NoLength,
     /// The body is shorter than announced.
     #[error("the connection ended after {got} of {announced} bytes")]
     Short {
-        /// What came.
+        /// The bytes that came.
         got: u64,
-        /// What the header said.
+        /// The length that the header announced.
         announced: u64,
     },
 }
@@ -128,8 +128,8 @@ impl From<io::Error> for GetError {
     }
 }
 
-/// Downloads `path` and compares it, on the fly, with what is `expected`, if anything is.
-/// `on_progress` hears of every piece how many bytes of how many are there.
+/// Downloads `path` and compares it while it arrives with `expected`, if that is given.
+/// `on_progress` is called for every piece with the bytes received and the length.
 ///
 /// # Errors
 /// If the answer is not a complete 200.
@@ -216,7 +216,8 @@ fn body_length(header: &str) -> Result<u64, GetError> {
     length.ok_or(GetError::NoLength)
 }
 
-/// Reads up to the empty line; what came after it belongs to the body.
+/// Reads up to the empty line; returns the header, and the bytes after it, which belong to the
+/// body.
 fn read_header(stream: &mut impl Read) -> io::Result<(String, Vec<u8>)> {
     const END: &[u8] = b"\r\n\r\n";
     let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);

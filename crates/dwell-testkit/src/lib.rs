@@ -1,15 +1,15 @@
-//! What dwell is tested and demonstrated in.
+//! The environments in which dwell is tested and demonstrated.
 //!
 //! * [`link`]: one direction of a link as a model without a clock;
 //! * [`virtual_net`]: whole networks of sans-IO nodes over such links, in virtual time;
 //! * [`lab`]: hosts as network namespaces that vanish with the process, joined by real
 //!   interfaces, and [`emulator`], which runs the model between two of them;
-//! * [`http`] and [`ping`]: just enough traffic to measure with;
-//! * [`relays`]: a relay at each end of a thin link, and [`faults`] that befall them;
+//! * [`http`] and [`ping`]: minimal traffic for measurements;
+//! * [`relays`]: a relay at each end of a thin link, and their [`faults`];
 //! * [`stream`]: numbered datagrams, each checked and timed;
-//! * [`hostile`]: a peer that holds the key and keeps to no rules;
-//! * [`raw`]: packets as they are on a link, and in anybody's name;
-//! * [`stalls`]: how long the machine itself stood still meanwhile;
+//! * [`hostile`]: a peer that holds the key and follows no rules;
+//! * [`raw`]: captured packets, and packets with any source;
+//! * [`stalls`]: the time for which the machine itself stood still;
 //! * [`corpus`]: payloads of every degree of compressibility.
 
 pub mod corpus;

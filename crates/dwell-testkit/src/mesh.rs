@@ -13,15 +13,15 @@ use crate::relays::{Relay, RelayError, RelaySettings, write_secret};
 pub struct Mesh {
     /// One for each gateway.
     pub relays: Vec<Relay>,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Mesh {
     /// Starts the relays with the program `dwell`, and waits until all have found their neighbours.
     ///
     /// A packet goes from relay to relay along the thin links; each has a session with its
-    /// neighbours, which are named `gateway1`, `gateway2`, ... `keys` of the settings are not
-    /// looked at: sealed links have a key each that both ends know.
+    /// neighbours, which are named `gateway1`, `gateway2`, ... The setting `keys` is ignored: each
+    /// sealed link has a key that both ends know.
     ///
     /// # Errors
     /// If one does not start, or does not find its neighbours within ten seconds.
@@ -31,53 +31,53 @@ impl Mesh {
         dwell: &Path,
         settings: &RelaySettings,
     ) -> Result<Self, RelayError> {
-        let folder = lab.directory().join("mesh");
+        let directory = lab.directory().join("mesh");
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| RelayError::Io { what, source }
         };
-        std::fs::create_dir_all(&folder).map_err(io("make a folder for the relays"))?;
+        std::fs::create_dir_all(&directory).map_err(io("make a directory for the relays"))?;
         for link in 0..network.layout().links().len() {
-            write_secret(&psk(&folder, link)).map_err(io("write a key"))?;
+            write_secret(&psk(&directory, link)).map_err(io("write a key"))?;
         }
         let mut relays = Vec::new();
         for (n, host) in network.gateways.iter().enumerate() {
             let name = host.name();
-            let config = folder.join(format!("{name}.toml"));
-            std::fs::write(&config, node(network, n, &folder, settings))
+            let config = directory.join(format!("{name}.toml"));
+            std::fs::write(&config, node(network, n, &directory, settings))
                 .map_err(io("write a configuration"))?;
-            relays.push(Relay::start(name, host.clone(), dwell, config, &folder)?);
+            relays.push(Relay::start(name, host.clone(), dwell, config, &directory)?);
         }
         for relay in &mut relays {
             relay.wait_for_peer(Duration::from_secs(10))?;
         }
-        Ok(Self { relays, folder })
+        Ok(Self { relays, directory })
     }
 
-    /// The file with the key of a link's ends.
+    /// Returns the file with the key of a link's ends.
     pub fn key(&self, link: usize) -> PathBuf {
-        psk(&self.folder, link)
+        psk(&self.directory, link)
     }
 }
 
-fn psk(folder: &Path, link: usize) -> PathBuf {
-    folder.join(format!("link{link}.psk"))
+fn psk(directory: &Path, link: usize) -> PathBuf {
+    directory.join(format!("link{link}.psk"))
 }
 
-/// The configuration of the relay on gateway `n`.
-fn node(network: &Sites, n: usize, folder: &Path, settings: &RelaySettings) -> String {
+/// Returns the configuration of the relay on gateway `n`.
+fn node(network: &Sites, n: usize, directory: &Path, settings: &RelaySettings) -> String {
     let RelaySettings { scheme, codec, offload, transit, extra, .. } = settings;
     let mut text = String::new();
     let _ = write!(
         text,
         "[node]\nname = \"{name}\"\naddresses = [\"{v4}/32\", \"{v6}/128\"]\noffload = {offload}\n\
-         transit = {transit}\nstatus = \"{folder}/{name}.sock\"\n\n\
+         transit = {transit}\nstatus = \"{directory}/{name}.sock\"\n\n\
          [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n",
         name = network.gateways[n].name(),
         v4 = address(n),
         v6 = address_v6(n),
         rate = settings.rate,
-        folder = folder.display(),
+        directory = directory.display(),
     );
     let first_hops = network.layout().first_hops(n);
     for (near, link) in network.layout().neighbours(n) {
@@ -90,7 +90,7 @@ fn node(network: &Sites, n: usize, folder: &Path, settings: &RelaySettings) -> S
             .map(|prefix| format!("\"{prefix}\""))
             .collect();
         let security = match settings.sealed {
-            true => format!("psk_file = \"{}\"", psk(folder, link).display()),
+            true => format!("psk_file = \"{}\"", psk(directory, link).display()),
             false => "security = \"none\"".to_owned(),
         };
         let _ = write!(
@@ -105,7 +105,7 @@ fn node(network: &Sites, n: usize, folder: &Path, settings: &RelaySettings) -> S
     text
 }
 
-/// The address of a relay itself.
+/// Returns the address of a relay itself.
 fn address(n: usize) -> String {
     format!("10.77.0.{}", n + 1)
 }

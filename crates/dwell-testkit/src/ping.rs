@@ -5,7 +5,7 @@
 pub struct PingSummary {
     /// Each reply, in the order of arrival.
     pub replies: Vec<Reply>,
-    /// How many requests `ping` says it sent; known once it has ended.
+    /// The number of requests that `ping` reports as sent; known once it has ended.
     pub transmitted: Option<u64>,
 }
 
@@ -16,7 +16,7 @@ pub struct Reply {
     pub sequence: u64,
     /// Its round-trip time.
     pub rtt_ns: u64,
-    /// When it arrived, in seconds of the system's clock: only with `ping -D`.
+    /// The time of arrival, in seconds of the system's clock: only with `ping -D`.
     pub at_seconds: Option<f64>,
 }
 
@@ -30,22 +30,22 @@ impl PingSummary {
         }
     }
 
-    /// All round-trip times, shortest first.
+    /// Returns all round-trip times, shortest first.
     pub fn sorted_ns(&self) -> Vec<u64> {
         let mut rtts: Vec<u64> = self.replies.iter().map(|reply| reply.rtt_ns).collect();
         rtts.sort_unstable();
         rtts
     }
 
-    /// The round trip that this share (0 to 1) of all replies did not exceed; `None` without
-    /// replies.
+    /// Returns the round trip that this share (0 to 1) of all replies did not exceed; `None`
+    /// without replies.
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let rtts = self.sorted_ns();
         let rank = (share.clamp(0.0, 1.0) * rtts.len() as f64).ceil() as usize;
         rtts.get(rank.saturating_sub(1)).copied()
     }
 
-    /// Requests without a reply, if `ping` said how many it sent.
+    /// Returns the number of requests without a reply, if `ping` reported how many it sent.
     pub fn lost(&self) -> Option<u64> {
         Some(self.transmitted?.saturating_sub(self.replies.len() as u64))
     }

@@ -1,5 +1,5 @@
-//! Packets as they are on a link: reads those that pass a host, and sends UDP datagrams in anybody's
-//! name.
+//! Raw packets on a link: captures those that pass a host, and sends UDP datagrams with any source
+//! address.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -17,11 +17,11 @@ pub struct Seen {
     pub from: SocketAddrV4,
     /// Its destination.
     pub to: SocketAddrV4,
-    /// What is in it.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
-/// Sees what passes the devices of a host, both ways.
+/// Captures the packets that pass the devices of a host, in both directions.
 #[derive(Debug)]
 pub struct Sniffer(Socket);
 
@@ -30,10 +30,10 @@ const UDP: u8 = 17;
 const IPPROTO_RAW: i32 = 255;
 
 impl Sniffer {
-    /// Begins to read.
+    /// Begins to capture.
     ///
     /// # Errors
-    /// If the socket can't be had.
+    /// If the socket can't be opened.
     pub fn on(host: &Host) -> Result<Self, LabError> {
         let all = Protocol::from(i32::from(ETH_P_ALL.to_be()));
         let open = || {
@@ -42,13 +42,13 @@ impl Sniffer {
             Ok::<_, io::Error>(socket)
         };
         let socket = host.run(open)?.map_err(LabError::io("open a packet socket"))?;
-        // As much as the system grants.
+        // The system may grant less.
         let _ = socket.set_recv_buffer_size(8 << 20);
         Ok(Self(socket))
     }
 
-    /// What passed since the last time, as far as there was room to keep it: whole UDP
-    /// datagrams over IPv4.
+    /// Returns the packets since the last call, if there was room to keep them: whole UDP datagrams
+    /// over IPv4.
     pub fn seen(&mut self) -> Vec<Seen> {
         let mut packet = vec![0; 65_536];
         let mut seen = Vec::new();
@@ -76,22 +76,22 @@ fn udp(packet: &[u8]) -> Option<Seen> {
     })
 }
 
-/// Sends UDP datagrams in anybody's name.
+/// Sends UDP datagrams with any source address.
 #[derive(Debug)]
 pub struct Injector(Socket);
 
 impl Injector {
-    /// Gets ready to send.
+    /// Opens the socket.
     ///
     /// # Errors
-    /// If the socket can't be had.
+    /// If the socket can't be opened.
     pub fn on(host: &Host) -> Result<Self, LabError> {
         let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(IPPROTO_RAW)));
         let socket = host.run(open)?.map_err(LabError::io("open a raw socket"))?;
         Ok(Self(socket))
     }
 
-    /// The socket, to send whole IPv4 packets by other calls.
+    /// Returns the socket, to send whole IPv4 packets by other calls.
     pub fn socket(&self) -> &Socket {
         &self.0
     }

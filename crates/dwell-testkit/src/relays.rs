@@ -1,4 +1,4 @@
-//! Two relays at the ends of a thin link: their configuration, their processes, their accounts.
+//! Two relays at the ends of a thin link: their configuration, their processes, their counters.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -17,12 +17,12 @@ use thiserror::Error;
 use crate::lab::topology::Pair;
 use crate::lab::{Host, Lab, LabError, Process};
 
-/// How fast the relays believe the link to be.
+/// The rate of the link in the relays' configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayRate {
-    /// To be found by back-pressure and from reports.
+    /// Measured by back-pressure and by reports.
     Auto,
-    /// To be found by back-pressure only.
+    /// Measured by back-pressure only.
     Local,
     /// Never busy.
     Unlimited,
@@ -31,7 +31,7 @@ pub enum RelayRate {
 }
 
 impl fmt::Display for RelayRate {
-    /// As a configuration has it.
+    /// Writes it as in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -42,22 +42,22 @@ impl fmt::Display for RelayRate {
     }
 }
 
-/// What the two relays have in common.
+/// The settings that the two relays have in common.
 #[derive(Clone, Debug)]
 pub struct RelaySettings {
     /// A preset.
     pub scheme: String,
-    /// As `dwell check` reads it: `lz4`, `zstd:1`.
+    /// The codec in the syntax of `dwell check`: `lz4`, `zstd:1`.
     pub codec: String,
     /// The link's rate.
     pub rate: RelayRate,
-    /// Sealed with a fresh key, or in the clear.
+    /// True if datagrams are sealed with a fresh key, false if they are in the clear.
     pub sealed: bool,
-    /// If sealed: with key pairs instead of a key that both have.
+    /// True if sealed sessions use key pairs instead of a pre-shared key.
     pub keyed: bool,
-    /// Whether relays between others carry on what came compressed.
+    /// True if relays between others forward compressed packets without decompression.
     pub transit: bool,
-    /// Whether the kernel may hand over uncut packets.
+    /// True if the kernel may hand over uncut packets.
     pub offload: bool,
     /// More lines for `[defaults]`.
     pub extra: String,
@@ -78,24 +78,24 @@ impl Default for RelaySettings {
     }
 }
 
-/// Why the relays don't run.
+/// The reason why the relays don't run.
 #[derive(Debug, Error)]
 pub enum RelayError {
-    /// The lab.
+    /// An error of the lab.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// A file or a socket.
+    /// An error of a file or a socket.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
     /// A relay ended, or never found its peer.
     #[error("{what}; its log says:\n{log}")]
     Relay {
-        /// What happened.
+        /// The failure.
         what: String,
         /// The end of its log.
         log: String,
@@ -124,7 +124,8 @@ pub struct Relays {
 }
 
 impl Relays {
-    /// Starts two relays with the program `dwell` and waits until each hears the other.
+    /// Starts two relays with the program `dwell` and waits until each receives datagrams from the
+    /// other.
     ///
     /// # Errors
     /// If one does not start, or they don't find each other within ten seconds.
@@ -134,27 +135,27 @@ impl Relays {
         dwell: &Path,
         settings: &RelaySettings,
     ) -> Result<Self, RelayError> {
-        let folder = lab.directory().join("relays");
+        let directory = lab.directory().join("relays");
         let io = |what: &str| {
             let what = what.to_owned();
             move |source| RelayError::Io { what, source }
         };
-        std::fs::create_dir_all(&folder).map_err(io("make a folder for the relays"))?;
-        let psk = folder.join("pair.psk");
+        std::fs::create_dir_all(&directory).map_err(io("make a directory for the relays"))?;
+        let psk = directory.join("pair.psk");
         write_secret(&psk).map_err(io("write the key"))?;
         let mut public = BTreeMap::new();
         if settings.sealed && settings.keyed {
             for name in ["ingress", "egress"] {
-                let key = folder.join(format!("{name}.key"));
+                let key = directory.join(format!("{name}.key"));
                 let made = make_keys(dwell, &key).map_err(io("make a pair of keys"))?;
                 public.insert(name, made);
             }
         }
         let start = |side: &Side<'_>| -> Result<Relay, RelayError> {
-            let config = folder.join(format!("{}.toml", side.name));
-            let text = side.config(&folder, (&psk, &public), settings);
+            let config = directory.join(format!("{}.toml", side.name));
+            let text = side.config(&directory, (&psk, &public), settings);
             std::fs::write(&config, text).map_err(io("write a configuration"))?;
-            Relay::start(side.name, side.host.clone(), dwell, config, &folder)
+            Relay::start(side.name, side.host.clone(), dwell, config, &directory)
         };
         let ingress = start(&Side::ingress(pair))?;
         let egress = start(&Side::egress(pair))?;
@@ -168,7 +169,7 @@ impl Relays {
         self.egress.wait_for_peer(Duration::from_secs(10))
     }
 
-    /// Stops both as an operator would, and waits for them.
+    /// Stops both by SIGTERM, and waits for them.
     ///
     /// # Errors
     /// If one can't be waited for.
@@ -181,7 +182,7 @@ impl Relays {
 
 impl Relay {
     /// Starts a relay with the program `dwell` and this configuration, whose status socket must be
-    /// `folder/name.sock`. It logs to `folder/name.log`.
+    /// `directory/name.sock`. It logs to `directory/name.log`.
     ///
     /// # Errors
     /// If it can't be started.
@@ -190,18 +191,18 @@ impl Relay {
         host: Host,
         dwell: &Path,
         config: PathBuf,
-        folder: &Path,
+        directory: &Path,
     ) -> Result<Self, RelayError> {
-        let log = folder.join(format!("{name}.log"));
+        let log = directory.join(format!("{name}.log"));
         let failed = |source| RelayError::Io { what: format!("start {name}"), source };
         let errors = std::fs::File::create(&log).map_err(failed)?;
         let process = spawn(&host, dwell, &config, errors.into())?;
-        let status = folder.join(format!("{name}.sock"));
+        let status = directory.join(format!("{name}.sock"));
         let (name, dwell) = (name.to_owned(), dwell.to_owned());
         Ok(Self { name, dwell, host, process, status, log, config })
     }
 
-    /// Ends it without a word, as `kill -9` and a power failure do.
+    /// Ends it by SIGKILL, without a farewell to its peer, like a power failure.
     ///
     /// # Errors
     /// If it can't be signalled, or does not end.
@@ -213,8 +214,8 @@ impl Relay {
         }
     }
 
-    /// Starts it again, once it has ended, with the configuration as it is now. It logs to
-    /// `errors`, or else goes on with its log.
+    /// Starts it again, once it has ended, with its present configuration. It logs to `errors`, or
+    /// else appends to its log.
     ///
     /// # Errors
     /// If it can't be started.
@@ -228,27 +229,27 @@ impl Relay {
         Ok(())
     }
 
-    /// Where it runs.
+    /// Returns the host on which it runs.
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// Its process.
+    /// Returns its process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Its configuration file: change it, and send SIGHUP.
+    /// Returns its configuration file: change it, and send SIGHUP.
     pub fn config(&self) -> &Path {
         &self.config
     }
 
-    /// What it has logged.
+    /// Returns its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its state and accounts.
+    /// Returns its state and counters.
     ///
     /// # Errors
     /// If it does not answer.
@@ -277,7 +278,7 @@ impl Relay {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Err(self.failed(format!("{} does not hear its peer", self.name)))
+        Err(self.failed(format!("{} receives nothing from its peer", self.name)))
     }
 
     fn failed(&self, what: String) -> RelayError {
@@ -293,7 +294,7 @@ fn spawn(host: &Host, dwell: &Path, config: &Path, errors: Stdio) -> Result<Proc
     Process::spawn(&mut command)
 }
 
-/// What differs between the two ends.
+/// The differences between the two ends.
 struct Side<'a> {
     name: &'static str,
     host: &'a Host,
@@ -325,7 +326,7 @@ impl<'a> Side<'a> {
 
     fn config(
         &self,
-        folder: &Path,
+        directory: &Path,
         (psk, public): (&Path, &BTreeMap<&str, String>),
         settings: &RelaySettings,
     ) -> String {
@@ -345,13 +346,13 @@ impl<'a> Side<'a> {
         let _ = write!(
             text,
             "[node]\nname = \"{name}\"\naddresses = [{address}]\noffload = {offload}\n\
-             status = \"{folder}/{name}.sock\"\n{private}\n\
+             status = \"{directory}/{name}.sock\"\n{private}\n\
              [defaults]\nscheme = \"{scheme}\"\ncodec = \"{codec}\"\nrate = \"{rate}\"\n{extra}\n\n\
              [[peer]]\nname = \"other\"\nendpoint = \"{endpoint}\"\nprefixes = [{prefixes}]\n\
              {security}\n",
             name = self.name,
             address = self.address,
-            folder = folder.display(),
+            directory = directory.display(),
             endpoint = self.endpoint,
             prefixes = self.prefixes,
         );
@@ -374,7 +375,7 @@ fn make_keys(dwell: &Path, file: &Path) -> io::Result<String> {
     run(Command::new(dwell).arg("pubkey").arg(file))
 }
 
-/// A key of the lab's own: random enough for two namespaces on one machine.
+/// Writes a key of the lab's own: random enough for two namespaces on one machine.
 pub(crate) fn write_secret(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt;

@@ -1,6 +1,6 @@
-//! How long the machine stood still: a hypervisor may take a processor away for tens of milliseconds,
-//! or other programs may hold it. What runs by the clock (a paced link, a burst of packets) is
-//! then late, which says nothing about who was kept from running.
+//! Stalls of the machine: a hypervisor may take a processor away for tens of milliseconds, or other
+//! programs may hold it. Work that follows the clock (a paced link, a burst of packets) is then
+//! late, which says nothing about the program that was kept from running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// How often each processor is looked at.
+/// The interval at which each processor is checked.
 const PERIOD: Duration = Duration::from_millis(1);
-/// What a wake-up is later than this, is a stall. Timers and schedulers alone stay well below, and what is
-/// paced makes up for as much.
+/// The delay of a wake-up from which on it counts as a stall. Timers and schedulers alone stay well
+/// below, and paced senders make up for as much.
 const STALL: Duration = Duration::from_millis(2);
 
-/// Watches, until asked, how late a thread on each processor wakes up.
+/// Measures, until it is stopped, the delay with which a thread on each processor wakes up.
 #[derive(Debug)]
 pub struct StallWatch {
     ended: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ impl StallWatch {
         let mut processors: Vec<_> =
             (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect();
         if processors.is_empty() {
-            processors.push(0); // nobody tells which there are: wherever the thread runs
+            processors.push(0); // the list is not available: wherever the thread runs
         }
         let watch = |processor| {
             let ended = Arc::clone(&ended);
@@ -41,7 +41,7 @@ impl StallWatch {
         Self { ended, threads }
     }
 
-    /// For how long a processor stood still in all, of the one that did so longest.
+    /// Returns the total time for which a processor stood still, of the one with the longest.
     #[must_use]
     pub fn stop(mut self) -> Duration {
         self.ended.store(true, Ordering::Relaxed);
@@ -70,7 +70,7 @@ fn watch(processor: usize, ended: &AtomicBool) -> Duration {
     stalled
 }
 
-/// What a sleep of one period that took so long tells.
+/// Returns the stall in a sleep of one period that took this long.
 fn stall(took: Duration) -> Duration {
     took.saturating_sub(PERIOD + STALL)
 }

@@ -16,26 +16,26 @@ use crate::lab::{Host, LabError};
 
 /// Number, time of sending in microseconds, check sum: 4 bytes each.
 pub const PAYLOAD_BYTES_MIN: usize = 12;
-/// No datagram is longer.
+/// The longest datagram.
 pub const PAYLOAD_BYTES_MAX: usize = 8_900;
 
-/// When the next datagram is due.
+/// The times at which datagrams are due.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spacing {
-    /// So many a second, evenly.
+    /// This many a second, evenly.
     Even(f64),
-    /// So many a second on average, at random moments (a Poisson process), from this seed.
+    /// This many a second on average, at random moments (a Poisson process), from this seed.
     Poisson(f64, u64),
 }
 
-/// Which datagrams, and where to.
+/// The datagrams of a stream, and their destination.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamSpec {
-    /// Where the receiver listens.
+    /// The address of the receiver.
     pub to: SocketAddr,
     /// Bytes of UDP payload: [`PAYLOAD_BYTES_MIN`] to [`PAYLOAD_BYTES_MAX`].
     pub payload_bytes: usize,
-    /// How often.
+    /// The spacing.
     pub spacing: Spacing,
 }
 
@@ -44,52 +44,52 @@ pub struct StreamSpec {
 pub struct Arrival {
     /// Its number, from 0.
     pub number: u32,
-    /// When it was sent, in nanoseconds since the stream began; exact to a microsecond.
+    /// The time of sending, in nanoseconds since the stream began; exact to a microsecond.
     pub sent_ns: u64,
-    /// When it arrived.
+    /// The time of arrival.
     pub at_ns: u64,
 }
 
 impl Arrival {
-    /// How long it was on its way.
+    /// Returns the time that it was under way.
     pub fn delay_ns(&self) -> u64 {
         self.at_ns.saturating_sub(self.sent_ns)
     }
 }
 
-/// What became of a stream.
+/// The counters and arrivals of a stream.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// When it began.
+    /// The beginning.
     pub epoch: Instant,
-    /// Datagrams that were sent, or could not be.
+    /// Datagrams that were sent, or could not be sent.
     pub sent: u64,
-    /// In the order of arrival.
+    /// The arrivals, in their order.
     pub arrivals: Vec<Arrival>,
     /// Datagrams that came again.
     pub duplicates: u64,
-    /// Datagrams that are none of the stream, or were altered.
+    /// Datagrams that do not belong to the stream, or were altered.
     pub altered: u64,
-    /// How much later than due datagrams were sent, on average: large values mean that the
-    /// machine has no time for the source, and that measurements are void.
+    /// The mean delay of sending after the due time: large values mean that the machine has no time
+    /// for the source, and that measurements are void.
     pub late_mean_ns: u64,
 }
 
 impl Tally {
-    /// Datagrams that never arrived.
+    /// Returns the number of datagrams that never arrived.
     pub fn lost(&self) -> u64 {
         self.sent - self.arrivals.len() as u64
     }
 
-    /// How long after `moment` the first datagram arrived that was sent after it; `None` if none
-    /// did.
+    /// Returns the time from `moment` to the arrival of the first datagram that was sent after it;
+    /// `None` if none arrived.
     pub fn resumed_after_ns(&self, moment: Instant) -> Option<u64> {
         let moment_ns = ns(moment.saturating_duration_since(self.epoch));
         let mut later = self.arrivals.iter().filter(|arrival| arrival.sent_ns >= moment_ns);
         later.next().map(|arrival| arrival.at_ns - moment_ns)
     }
 
-    /// The longest time without an arrival, from `moment` on.
+    /// Returns the longest time without an arrival, from `moment` on.
     pub fn longest_silence_ns(&self, moment: Instant) -> u64 {
         let moment_ns = ns(moment.saturating_duration_since(self.epoch));
         let times = self.arrivals.iter().map(|arrival| arrival.at_ns).filter(|at| *at >= moment_ns);
@@ -97,7 +97,7 @@ impl Tally {
         times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(0)
     }
 
-    /// Those that were sent between two moments.
+    /// Returns the arrivals that were sent between two moments.
     pub fn sent_between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Arrival> {
         let since = |moment: Instant| ns(moment.saturating_duration_since(self.epoch));
         let range = since(from)..since(to);
@@ -105,7 +105,7 @@ impl Tally {
     }
 }
 
-/// A stream on its way.
+/// A stream that is running.
 #[derive(Debug)]
 pub struct Stream {
     shared: Arc<Shared>,
@@ -122,17 +122,17 @@ struct Shared {
     stop: AtomicBool,
     sent: AtomicU64,
     received: AtomicU64,
-    /// Of the latest arrival: when it was sent.
+    /// The time at which the latest arrival was sent.
     latest_sent_ns: AtomicU64,
     duplicates: AtomicU64,
     altered: AtomicU64,
     late_total_ns: AtomicU64,
 }
 
-/// How soon threads notice that it is over.
+/// The interval at which threads check whether it is over.
 const GLANCE: Duration = Duration::from_millis(20);
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
-/// What is received beyond so many datagrams is counted as altered: nobody sends more.
+/// The number of datagrams beyond which they are counted as altered: no stream has more.
 const ARRIVALS_MAX: usize = 8 << 20;
 
 impl Stream {
@@ -149,7 +149,7 @@ impl Stream {
             Ok::<_, io::Error>(socket)
         };
         let socket = to.run(listen)?.map_err(LabError::io(format!("listen on {}", spec.to)))?;
-        // Without the right to have a larger one, the usual buffer must do.
+        // Without the privilege for a larger buffer, the usual one must do.
         let _ = set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER_BYTES);
         let shared = Arc::new(Shared {
             spec,
@@ -171,18 +171,18 @@ impl Stream {
         Ok(Self { shared, sender, receiver })
     }
 
-    /// Datagrams that have arrived.
+    /// Returns the number of datagrams that have arrived.
     pub fn received(&self) -> u64 {
         self.shared.received.load(Ordering::Relaxed)
     }
 
-    /// Whether something has arrived that was sent after this moment.
+    /// Returns true if a datagram has arrived that was sent after this moment.
     pub fn has_resumed_after(&self, moment: Instant) -> bool {
         let latest_ns = self.shared.latest_sent_ns.load(Ordering::Relaxed);
         latest_ns > ns(moment.saturating_duration_since(self.shared.epoch))
     }
 
-    /// Ends it: no more is sent, and what is still on its way has `grace` to arrive.
+    /// Ends it: no more is sent, and datagrams that are still under way have `grace` to arrive.
     ///
     /// # Errors
     /// If a thread could not do its work.
@@ -228,7 +228,7 @@ impl Shared {
             self.late_total_ns.fetch_add(ns(late), Ordering::Relaxed);
             due += pauses.next();
             self.write(number, self.epoch.elapsed().as_micros() as u32, &mut payload);
-            // While there is no route, or no room, it is lost.
+            // Without a route, or room, it is lost.
             match socket.send_to(&payload, self.spec.to) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
                 _ => self.sent.fetch_add(1, Ordering::Relaxed),
@@ -237,7 +237,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The payload of this number.
+    /// Writes the payload of this number.
     fn write(&self, number: u32, sent_us: u32, payload: &mut Vec<u8>) {
         payload.clear();
         payload.extend(number.to_be_bytes());
@@ -255,7 +255,7 @@ impl Shared {
         let mut seen = Vec::new();
         let mut buffer = vec![0; 65_536];
         while !self.stop.load(Ordering::Relaxed) {
-            // Nothing, or word that nobody listened before: both pass.
+            // A timeout, or an ICMP error because nothing listened before: both pass.
             let Ok(len) = socket.recv(&mut buffer) else { continue };
             let at_ns = ns(self.epoch.elapsed());
             let Some(arrival) = self.read(&buffer[..len], at_ns) else {
@@ -295,13 +295,13 @@ impl Shared {
     }
 }
 
-/// FNV-1a over everything but the sum itself.
+/// Returns FNV-1a over everything but the sum itself.
 fn check_sum(payload: &[u8]) -> u32 {
     let rest = payload[..8].iter().chain(&payload[PAYLOAD_BYTES_MIN..]);
     rest.fold(0x811c_9dc5, |sum, &byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The times between datagrams.
+/// The pauses between datagrams.
 struct Pauses {
     spacing: Spacing,
     rng: Rng,

@@ -1,4 +1,4 @@
-//! The few calls to the system whose safety the compiler cannot see.
+//! The few system calls whose safety the compiler cannot check.
 #![allow(unsafe_code, reason = "namespaces, signals and TAP devices have no safe interface")]
 
 use std::fs::File;
@@ -101,9 +101,9 @@ impl SignalSet {
     }
 }
 
-/// Lets the calling thread run before all others that want the processor, as far as this
-/// user may: in real time, or else as an ordinary thread with a short time slice, which the
-/// scheduler (Linux 6.12 and later) lets run sooner after it wakes.
+/// Lets the calling thread run before all others that want the processor, if this user may: with
+/// real-time priority, or else as an ordinary thread with a short time slice, which the scheduler
+/// (Linux 6.12 and later) runs sooner after it wakes.
 pub(crate) fn prefer_this_thread() {
     let parameter = libc::sched_param { sched_priority: 1 };
     // SAFETY: the pointer is valid for the call; 0 is the calling thread.

@@ -11,15 +11,15 @@ use thiserror::Error;
 
 use crate::link::{LinkModel, LinkSpec, LinkStats};
 
-/// A participant that is notified what happens and answers with datagrams.
+/// A participant that is notified of events and answers with datagrams.
 pub trait Node {
     /// A datagram arrived at `port`.
     fn receive(&mut self, now: Instant, port: usize, datagram: &[u8], out: &mut Outbox);
 
-    /// The deadline that [`Self::next_deadline`] named has come.
+    /// Handles the deadline that [`Self::next_deadline`] named.
     fn handle_deadline(&mut self, now: Instant, out: &mut Outbox);
 
-    /// When the node wants [`Self::handle_deadline`] next; asked after every event.
+    /// Returns the time of the next [`Self::handle_deadline`]; called after every event.
     fn next_deadline(&self) -> Option<Instant>;
 }
 
@@ -42,18 +42,18 @@ pub struct NodeId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectionId(usize);
 
-/// Where a link ends: a node and its port.
+/// An end of a link: a node and its port.
 pub type End = (NodeId, usize);
 
 /// The net kept taking steps without getting anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("more than {steps} steps before {until}: stuck at {now}")]
 pub struct Stuck {
-    /// How many steps it took.
+    /// The number of steps that it took.
     pub steps: u64,
-    /// When it stood.
+    /// The virtual time that it reached.
     pub now: Instant,
-    /// Where it should have got to.
+    /// The virtual time that it should have reached.
     pub until: Instant,
 }
 
@@ -75,15 +75,15 @@ struct Direction {
     model: LinkModel<Vec<u8>>,
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Delivery { direction: usize },
     Deadline { node: usize },
 }
 
-/// Enough for minutes of traffic; a node that always wants to be woken at once meets it
-/// within a second.
+/// The default limit of steps: enough for minutes of traffic; a node that always wants to be woken
+/// at once meets it within a second.
 const STEPS_MAX_DEFAULT: u64 = 10_000_000;
 
 impl<N: Node> Default for VirtualNet<N> {
@@ -93,7 +93,7 @@ impl<N: Node> Default for VirtualNet<N> {
 }
 
 impl<N: Node> VirtualNet<N> {
-    /// An empty net, at time zero.
+    /// Makes an empty net, at time zero.
     pub fn new() -> Self {
         Self {
             now: Instant::ZERO,
@@ -117,8 +117,8 @@ impl<N: Node> VirtualNet<N> {
         NodeId(self.nodes.len() - 1)
     }
 
-    /// Joins two ports; the answers name the directions a → b and b → a. A port that was
-    /// connected before is connected again.
+    /// Joins two ports; the results name the directions a → b and b → a. A port that was connected
+    /// before is connected to the new link.
     pub fn connect(&mut self, a: End, b: End, ab: LinkSpec, ba: LinkSpec) -> [DirectionId; 2] {
         [self.add_direction(a, b, ab), self.add_direction(b, a, ba)]
     }
@@ -130,17 +130,17 @@ impl<N: Node> VirtualNet<N> {
         DirectionId(id)
     }
 
-    /// Virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// A node, to look at. To change it use [`Self::with_node`].
+    /// Returns a node, to look at. To change it use [`Self::with_node`].
     pub fn node(&self, id: NodeId) -> &N {
         &self.nodes[id.0]
     }
 
-    /// The accounts of one direction of a link.
+    /// Returns the counters of one direction of a link.
     pub fn link_stats(&self, id: DirectionId) -> LinkStats {
         self.directions[id.0].model.stats()
     }
@@ -150,12 +150,12 @@ impl<N: Node> VirtualNet<N> {
         self.directions[id.0].model.set_spec(self.now, spec);
     }
 
-    /// Datagrams that were sent out of ports that nothing is connected to.
+    /// Returns the number of datagrams that were sent out of unconnected ports.
     pub fn unconnected(&self) -> u64 {
         self.unconnected
     }
 
-    /// Lets the outside do something to a node now; what it sends goes on its way.
+    /// Lets the caller change a node now; the datagrams that it sends are put on their links.
     pub fn with_node<R>(
         &mut self,
         id: NodeId,
@@ -172,7 +172,7 @@ impl<N: Node> VirtualNet<N> {
         self.post(from.0);
     }
 
-    /// Lets everything happen that happens up to `until`, then stands at `until`.
+    /// Processes all events up to `until`, then stands at `until`.
     ///
     /// # Errors
     /// [`Stuck`] if that takes more steps than allowed.
@@ -192,7 +192,7 @@ impl<N: Node> VirtualNet<N> {
         Err(Stuck { steps: self.steps_max, now: self.now, until })
     }
 
-    /// When something happens next, if anything ever does.
+    /// Returns the time of the next event, if there is one.
     pub fn next_event_at(&self) -> Option<Instant> {
         self.next_event().map(|(at, _)| at)
     }
@@ -205,7 +205,7 @@ impl<N: Node> VirtualNet<N> {
             self.nodes.iter().enumerate().filter_map(|(node, value)| {
                 Some((value.next_deadline()?, Event::Deadline { node }))
             });
-        // Of equal times `min_by_key` takes the first.
+        // `min_by_key` takes the first of equal times.
         deliveries.chain(deadlines).min_by_key(|(at, _)| *at)
     }
 
@@ -227,7 +227,7 @@ impl<N: Node> VirtualNet<N> {
         }
     }
 
-    /// Puts what `node` has sent on the links.
+    /// Puts the datagrams that `node` has sent on the links.
     fn post(&mut self, node: NodeId) {
         for (port, datagram) in self.outbox.0.drain(..) {
             match self.from.get(&(node, port)) {
@@ -329,7 +329,7 @@ mod tests {
         let (mut net, a, [there, _]) = talk("delay 10ms");
         net.set_link(there, LinkSpec::new().with_loss(1.0));
         net.run_until(Instant::from_ns(SECOND_NS)).unwrap();
-        // The first datagram was already on its way.
+        // The first datagram was already under way.
         assert_eq!(net.node(a).echoes.len(), 1);
         net.set_link(there, LinkSpec::new());
         net.run_until(Instant::from_ns(3 * SECOND_NS)).unwrap();

@@ -21,7 +21,7 @@ enum Check {
     Outside(Outside),
 }
 
-/// A check that takes longer hangs.
+/// The time after which a check counts as hanging.
 const TIME_MAX: Duration = Duration::from_secs(60);
 /// The exit codes of a check that runs in a process of its own.
 const FAILED: u8 = 1;
@@ -49,51 +49,51 @@ fn run_all(arguments: &[String]) -> ExitCode {
     }
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for (name, check) in checks {
-        let (count, verdict) = match run_one(name, check) {
-            Verdict::Passed(said) => (&mut passed, format!("ok{said}")),
-            Verdict::Skipped(why) => (&mut skipped, format!("skipped: {why}")),
-            Verdict::Failed(why) => (&mut failed, format!("FAILED\n{why}")),
+        let (count, outcome) = match run_one(name, check) {
+            Outcome::Passed(said) => (&mut passed, format!("ok{said}")),
+            Outcome::Skipped(why) => (&mut skipped, format!("skipped: {why}")),
+            Outcome::Failed(why) => (&mut failed, format!("FAILED\n{why}")),
         };
         *count += 1;
-        println!("test {name} ... {verdict}");
+        println!("test {name} ... {outcome}");
     }
     println!("\n{passed} passed, {failed} failed, {skipped} skipped");
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-enum Verdict {
+enum Outcome {
     Passed(String),
     Skipped(String),
     Failed(String),
 }
 
-fn run_one(name: &str, check: &Check) -> Verdict {
+fn run_one(name: &str, check: &Check) -> Outcome {
     match check {
-        Check::InLab(_) => start_in_lab(name).unwrap_or_else(|e| Verdict::Failed(e.to_string())),
+        Check::InLab(_) => start_in_lab(name).unwrap_or_else(|e| Outcome::Failed(e.to_string())),
         Check::Outside(act) => match act() {
-            Ok(()) => Verdict::Passed(String::new()),
+            Ok(()) => Outcome::Passed(String::new()),
             Err(error) => match error.downcast_ref::<checks::Skip>() {
-                Some(skip) => Verdict::Skipped(skip.0.clone()),
-                None => Verdict::Failed(format!("{error:#}")),
+                Some(skip) => Outcome::Skipped(skip.0.clone()),
+                None => Outcome::Failed(format!("{error:#}")),
             },
         },
     }
 }
 
-fn start_in_lab(name: &str) -> anyhow::Result<Verdict> {
+fn start_in_lab(name: &str) -> anyhow::Result<Outcome> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--in-lab", name]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process::spawn(&mut command)?;
     let (stdout, stderr) = (process.child().stdout.take(), process.child().stderr.take());
     let Some(status) = process.wait_timeout(TIME_MAX)? else {
-        return Ok(Verdict::Failed(format!("took longer than {TIME_MAX:?}")));
+        return Ok(Outcome::Failed(format!("took longer than {TIME_MAX:?}")));
     };
     let (said, why) = (checks::read(stdout)?, checks::read(stderr)?);
     Ok(match status.code() {
-        Some(0) if said.is_empty() => Verdict::Passed(said),
-        Some(0) => Verdict::Passed(format!(" ({})", said.trim())),
-        Some(code) if code == i32::from(SKIPPED) => Verdict::Skipped(why.trim().to_owned()),
-        _ => Verdict::Failed(format!("{status}: {said}{why}")),
+        Some(0) if said.is_empty() => Outcome::Passed(said),
+        Some(0) => Outcome::Passed(format!(" ({})", said.trim())),
+        Some(code) if code == i32::from(SKIPPED) => Outcome::Skipped(why.trim().to_owned()),
+        _ => Outcome::Failed(format!("{status}: {said}{why}")),
     })
 }
 

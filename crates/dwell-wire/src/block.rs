@@ -1,11 +1,11 @@
-//! Blocks, fragments and what marks datagrams that were sent again (`docs/wire.md` section 8).
+//! Blocks, fragments and the mark of retransmitted datagrams (`docs/wire.md` section 8).
 
 use crate::error::{PacketError, WireError};
 use crate::header::COMPRESSED_HEADER_LEN;
 use crate::ip::Layout;
 use crate::reader::Reader;
 
-/// Bytes before the compressed data in a block's body: as many as in a compressed packet's.
+/// Bytes before the compressed data in a block's body: the same as in a compressed packet's.
 pub const BLOCK_HEADER_LEN: usize = COMPRESSED_HEADER_LEN;
 /// Bytes before the data in a fragment's body.
 pub const FRAGMENT_HEADER_LEN: usize = 6;
@@ -22,31 +22,31 @@ pub struct Block<'a> {
     pub codec: u8,
     /// Four bits, see [`is_columnar`](Self::is_columnar) and [`is_kept`](Self::is_kept).
     pub flags: u8,
-    /// Bytes before compressing. Always more than `data` has; a decoder must not give out more
-    /// than this, and what it gives out must be exactly this.
+    /// Bytes before compression. Always more than `data` has; the output of a decoder must have
+    /// exactly this length, and never exceed it.
     pub original_len: u16,
     /// The compressed bytes, at least one.
     pub data: &'a [u8],
 }
 
 impl<'a> Block<'a> {
-    /// The flags of a block: whether the headers of its packets stand in columns, and whether its
-    /// sender keeps the datagram for a while, to send it again.
+    /// Returns the flags of a block: `columnar` if the headers of its packets are in columns,
+    /// `kept` if its sender holds the datagram for retransmission.
     pub const fn flags(columnar: bool, kept: bool) -> u8 {
         (if columnar { FLAG_COLUMNAR } else { 0 }) | (if kept { FLAG_KEPT } else { 0 })
     }
 
-    /// What was compressed is not the packets one after another, but their columnar headers.
+    /// Returns true if not the packets themselves were compressed, but their columnar form.
     pub const fn is_columnar(&self) -> bool {
         self.flags & FLAG_COLUMNAR != 0
     }
 
-    /// The sender can send the datagram again.
+    /// Returns true if the sender can retransmit the datagram.
     pub const fn is_kept(&self) -> bool {
         self.flags & FLAG_KEPT != 0
     }
 
-    /// The block needs something that this version does not know.
+    /// Returns true if the block needs a feature that this version does not know.
     pub const fn is_of_later_version(&self) -> bool {
         self.flags & !(FLAG_COLUMNAR | FLAG_KEPT) != 0
     }
@@ -71,9 +71,9 @@ impl<'a> Block<'a> {
 /// A part of a record that is longer than a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// Names the record that was cut, for its sender and this session.
+    /// The id of the record that was cut, unique for its sender in this session.
     pub id: u32,
-    /// Which part it is, from 0 to `last`.
+    /// The index of the part, from 0 to `last`.
     pub index: u8,
     /// The last part's index: 1 to [`FRAGMENTS_MAX`] − 1.
     pub last: u8,
@@ -102,15 +102,15 @@ impl<'a> Fragment<'a> {
     }
 }
 
-/// The packets of a block whose headers are not in columns, one after another: each as long as
-/// its own IP header says. After an error there are no more.
+/// The packets of a block without columnar headers, one after another: each as long as its own IP
+/// header declares. After an error there are no more.
 #[derive(Clone, Debug)]
 pub struct BlockPackets<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> BlockPackets<'a> {
-    /// The packets in the restored bytes of a block.
+    /// Returns the packets in the restored bytes of a block.
     pub const fn new(original: &'a [u8]) -> Self {
         Self { rest: original }
     }
@@ -159,7 +159,7 @@ mod tests {
         let found: Result<Vec<_>, _> = BlockPackets::new(&original).collect();
         let all: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
         assert_eq!(found.as_deref(), Ok(&all[..]));
-        // Cut short, all but the last stand.
+        // If the end is cut off, all packets but the last are found.
         let found: Vec<_> = BlockPackets::new(&original[..original.len() - 1]).collect();
         assert_eq!(found.len(), 4);
         assert_eq!(found[3], Err(PacketError::Truncated));

@@ -1,5 +1,5 @@
-//! What is carried on unopened (`docs/wire.md` section 8.5): a compressed packet or block, and where
-//! its packets go.
+//! Records that are forwarded without decompression (`docs/wire.md` section 8.5): a compressed
+//! packet or block, and the destination of its packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,26 +8,26 @@ use crate::error::{Full, WireError};
 use crate::reader::Reader;
 use crate::record::{Compressed, TYPE_BLOCK, TYPE_COMPRESSED};
 
-/// Most bytes that a label takes.
+/// The most bytes that a label takes.
 pub const LABEL_LEN_MAX: usize = 17;
-/// Most bytes that a carried record takes beside what it would take uncarried.
+/// The most bytes that a carried record takes beyond those of its packet or block alone.
 pub const CARRIED_EXTRA_MAX: usize = 2 + LABEL_LEN_MAX;
 
-/// The coding of a label of IPv6 without any bit; those of IPv4 begin with 0.
+/// The encoding of an IPv6 label of zero bits; those of IPv4 begin with 0.
 const SIX: u8 = 64;
 const BITS_V4: u8 = 32;
 const BITS_V6: u8 = 128;
 
-/// Where all packets of a unit go: a prefix of all their destination addresses.
+/// The destination of all packets of a unit: a prefix of all their destination addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Label {
-    /// Zero behind the prefix.
+    /// The address; its bits after the prefix are zero.
     address: IpAddr,
     bits: u8,
 }
 
 impl Label {
-    /// The prefix of `bits` bits of an address; all of it if it has no more.
+    /// Makes the prefix of `bits` bits of an address; the whole address if it has no more.
     pub fn new(address: IpAddr, bits: u8) -> Self {
         match address {
             IpAddr::V4(four) => {
@@ -43,22 +43,22 @@ impl Label {
         }
     }
 
-    /// A label that leads to one address only.
+    /// Makes a label of a single address.
     pub fn host(address: IpAddr) -> Self {
         Self::new(address, BITS_V6)
     }
 
-    /// The prefix's address; zero behind the prefix.
+    /// Returns the prefix's address; its bits after the prefix are zero.
     pub const fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The length of the prefix, in bits.
+    /// Returns the length of the prefix, in bits.
     pub const fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// The longest prefix that this one and an address have in common; none if they are of
+    /// Returns the longest prefix that this one and an address have in common; none if they are of
     /// different versions of IP.
     pub fn common(&self, address: IpAddr) -> Option<Self> {
         let same = match (self.address, address) {
@@ -69,24 +69,25 @@ impl Label {
         Some(Self::new(self.address, self.bits.min(same as u8))) // at most 128
     }
 
-    /// The longest prefix of all these addresses; none if there are none, or of both versions.
+    /// Returns the longest common prefix of all these addresses; none if there are none, or of both
+    /// versions.
     pub fn of_all(addresses: impl IntoIterator<Item = IpAddr>) -> Option<Self> {
         let mut addresses = addresses.into_iter();
         let first = Self::host(addresses.next()?);
         addresses.try_fold(first, |label, address| label.common(address))
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes that it takes.
     pub const fn len(&self) -> usize {
         1 + self.bits.div_ceil(8) as usize
     }
 
-    /// A label is never empty: its length takes a byte.
+    /// Returns false: a label is never empty, as its length takes a byte.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Reads a label off the front.
+    /// Reads a label from the front.
     fn read(rest: &mut Reader<'_>) -> Option<Self> {
         let label = match rest.u8()? {
             bits @ 0..=BITS_V4 => {
@@ -99,7 +100,7 @@ impl Label {
                 (Self::new(Ipv6Addr::from(octets).into(), bits), IpAddr::from(octets))
             }
         };
-        // There is one way to write it.
+        // Each label has only one valid encoding.
         (label.0.address == label.1).then_some(label.0)
     }
 
@@ -117,14 +118,14 @@ impl Label {
     }
 }
 
-/// The bytes, and zeros behind them.
+/// Returns the bytes, padded with zeros.
 fn padded<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     let mut all = [0; N];
     all.get_mut(..bytes.len())?.copy_from_slice(bytes);
     Some(all)
 }
 
-/// What is carried.
+/// The content of a carried record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit<'a> {
     /// A compressed packet.
@@ -133,18 +134,18 @@ pub enum Unit<'a> {
     Block(Block<'a>),
 }
 
-/// A compressed packet or block on a way of several nodes.
+/// A compressed packet or block on a path of several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried<'a> {
-    /// How many links it may still take, this one counted: 1 or more.
+    /// The number of links that it may still take, including this one: 1 or more.
     pub hop_limit: u8,
-    /// Where its packets go.
+    /// The destination of its packets.
     pub label: Label,
-    /// What is carried.
+    /// The content.
     pub unit: Unit<'a>,
 }
 
-/// Bytes that a carried unit with this label takes beside what it would take uncarried.
+/// Returns the bytes that a carried unit with this label takes beyond those of the unit alone.
 pub const fn carried_extra_len(label: &Label) -> usize {
     2 + label.len() // hop limit and type
 }
@@ -162,7 +163,7 @@ impl<'a> Carried<'a> {
         Ok(Self { hop_limit, label, unit })
     }
 
-    /// What stands before the compressed bytes.
+    /// Returns the bytes before the compressed bytes.
     pub(crate) fn header(&self) -> Result<Vector, Full> {
         if self.hop_limit == 0 {
             return Err(Full);
@@ -183,7 +184,7 @@ impl<'a> Carried<'a> {
         Ok(out)
     }
 
-    /// The compressed bytes, and how many there were before compressing.
+    /// Returns the compressed bytes, and the length before compression.
     pub const fn data(&self) -> (&'a [u8], u16) {
         match self.unit {
             Unit::Compressed(compressed) => (compressed.data, compressed.original_len),
@@ -191,7 +192,7 @@ impl<'a> Carried<'a> {
         }
     }
 
-    /// Whether it is a block whose sender keeps the datagram for a while, to send it again.
+    /// Returns true if it is a block whose sender holds the datagram for retransmission.
     pub const fn is_kept(&self) -> bool {
         matches!(self.unit, Unit::Block(block) if block.is_kept())
     }
@@ -205,7 +206,7 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
-    /// Appends what there is room for, which is all of any header.
+    /// Appends the bytes that fit, which is all of any header.
     fn push(&mut self, bytes: &[u8]) {
         for (to, from) in self.bytes.iter_mut().skip(self.len).zip(bytes) {
             *to = *from;
@@ -290,7 +291,7 @@ pub(crate) mod tests {
             };
             prop_assert_eq!(Label::new(label.address, common.bits), common);
             prop_assert_eq!(Label::new(address, common.bits), common);
-            // And no longer one does, unless the label itself ends there.
+            // No longer prefix contains both, unless the label itself ends there.
             if common.bits < label.bits {
                 let longer = common.bits + 1;
                 prop_assert_ne!(Label::new(label.address, longer), Label::new(address, longer));

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-/// The ones' complement sum of the 16-bit big-endian words of `data`; an odd last byte counts
-/// as the high half of a word.
+/// Returns the ones' complement sum of the 16-bit big-endian words of `data`; an odd last byte
+/// counts as the high half of a word.
 #[inline]
 pub fn sum(data: &[u8]) -> u16 {
     // The sum does not depend on the byte order as long as the result is swapped back
@@ -20,16 +20,16 @@ pub fn sum(data: &[u8]) -> u16 {
     u16::from_be(fold(wide + (last & 0xffff_ffff) + (last >> 32)))
 }
 
-/// The checksum of `data`: the complement of its [`sum`]. Zero over data that holds its own
-/// right checksum.
+/// Returns the checksum of `data`: the complement of its [`sum`]. Zero over data that contain their
+/// own correct checksum.
 #[inline]
 pub fn checksum(data: &[u8]) -> u16 {
     !sum(data)
 }
 
-/// The checksum of a TCP, UDP or ICMPv6 `segment` with its pseudo header (RFC 9293 3.1,
-/// RFC 8200 8.1). Zero if the segment holds its own right checksum. Two addresses of unlike
-/// families have no pseudo header; the result then means nothing.
+/// Returns the checksum of a TCP, UDP or ICMPv6 `segment` with its pseudo header (RFC 9293 3.1, RFC
+/// 8200 8.1). Zero if the segment contains its own correct checksum. The result is meaningless if
+/// the two addresses are of different families, which have no pseudo header.
 pub fn transport_checksum(
     source: IpAddr,
     destination: IpAddr,
@@ -41,13 +41,13 @@ pub fn transport_checksum(
     !fold(addresses + rest)
 }
 
-/// The checksum that belongs into the word at `at` (an even offset) of `data`, whatever stands
-/// there now.
+/// Returns the correct checksum for the word at `at` (an even offset) of `data`, whatever its
+/// present value.
 pub(crate) fn checksum_at(data: &[u8], at: usize) -> u16 {
     !fold(sum_without(data, at))
 }
 
-/// The same with the pseudo header of a transport protocol ([`transport_checksum`]).
+/// Returns the same with the pseudo header of a transport protocol ([`transport_checksum`]).
 pub(crate) fn transport_checksum_at(
     source: IpAddr,
     destination: IpAddr,
@@ -65,7 +65,7 @@ fn sum_without(data: &[u8], at: usize) -> u64 {
     u64::from(sum(before)) + u64::from(sum(behind))
 }
 
-/// The checksum of data in which the word `old` became `new` (RFC 1624, equation 3).
+/// Returns the checksum of data in which the word `old` became `new` (RFC 1624, equation 3).
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))

@@ -1,10 +1,10 @@
-//! Packets side by side: a block of packets rearranged so that it compresses better.
+//! Columnar headers: a block of packets rearranged so that it compresses better.
 //!
 //! After IPzip (Chen, Ranjan and Nucci, "IPzip: A stream-aware IP compression algorithm", DCC
-//! 2008; cited by Yoshino et al., II.B): the same fields of all headers stand together, as
+//! 2008; cited by Yoshino et al., II.B): the same fields of all headers are grouped together, as
 //! differences from an earlier packet of the block, and what can be computed is left out. The
-//! payloads follow. Any bytes are taken and come out again, to the bit; what isn't a packet of
-//! IPv4 or IPv6 just isn't rearranged.
+//! payloads follow. Any bytes are accepted and restored exactly; bytes that are not a packet of
+//! IPv4 or IPv6 are just not rearranged.
 //!
 //! # Format
 //! ```text
@@ -17,11 +17,12 @@
 //! rests                          for each packet, what belongs to no field
 //! ```
 //! A shape has the IP version in bits 0 and 1 (0: no packet, 1: IPv4, 2: IPv6), the transport in
-//! bits 2 and 3 (0: none, 1: TCP, 2: UDP); bit 4: the IPv4 header's checksum is right and left
+//! bits 2 and 3 (0: none, 1: TCP, 2: UDP); bit 4: the IPv4 header's checksum is correct and left
 //! out; bit 5: the transport's checksum is; bit 6: TCP's options are a time stamp as everybody
 //! writes it (RFC 7323, appendix A). A reference is of the same version, transport and bit 6.
-//! Differences are modulo the field's size, and from 0 if the reference hasn't the field. A sequence number is the difference from where the
-//! reference's data ended; UDP's length from what IP's length leaves.
+//! Differences are modulo the field's size, and from 0 if the reference hasn't the field. A
+//! sequence number is the difference from the end of the reference's data; UDP's length is the
+//! difference from the length that IP's length leaves.
 
 #[cfg(test)]
 mod tests;
@@ -36,13 +37,13 @@ use crate::ip::{Layout, TCP, UDP, V4_LEN, V6_LEN};
 /// The most packets of a block.
 pub const PACKETS_MAX: usize = 128;
 
-/// What [`columnar`] may add to the bytes of a block, with nothing to be left out: a count, and
-/// for each packet shape, reference and length.
+/// Returns the most bytes that [`columnar`] adds to a block if nothing can be left out: a count,
+/// and for each packet shape, reference and length.
 pub const fn grown_bytes_max(packets: usize) -> usize {
     1 + 4 * packets
 }
 
-/// Why bytes are no block.
+/// The reason why bytes are not a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ColumnarError {
     /// They end before the block does.
@@ -68,7 +69,7 @@ pub enum ColumnarError {
     Rest,
 }
 
-/// The packets of a block that was restored: they stand one behind the other.
+/// The packets of a restored block, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
     lens: [u16; PACKETS_MAX],
@@ -76,17 +77,17 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// How long each packet is, in bytes.
+    /// Returns the length of each packet, in bytes.
     pub fn lens(&self) -> &[u16] {
         &self.lens[..self.count]
     }
 
-    /// How long they are together.
+    /// Returns the total length.
     pub fn bytes(&self) -> usize {
         self.lens().iter().map(|&len| usize::from(len)).sum()
     }
 
-    /// The packets, in the buffer that they were restored to.
+    /// Returns the packets, in the buffer to which they were restored.
     pub fn packets<'b>(&self, buffer: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
         let (this, mut rest) = (*self, buffer);
         (0..self.count).map_while(move |at| {
@@ -125,7 +126,7 @@ pub fn columnar(packets: &[&[u8]], dst: &mut [u8]) -> Option<usize> {
         out.skip(all * field.width)?;
         let having = (0..count).filter(|&at| field.is_in(shapes[at]));
         for (row, at) in having.enumerate() {
-            // What was left out of the reference is not there yet when this is restored.
+            // Fields that were left out of the reference are not there yet when this is restored.
             let reference = match usize::from(references[at]) {
                 0 => None,
                 back if !field.is_in(shapes[at - back]) => None,
@@ -147,10 +148,10 @@ pub fn columnar(packets: &[&[u8]], dst: &mut [u8]) -> Option<usize> {
     Some(out.len)
 }
 
-/// Restores a block to where its packets stand one behind the other from the beginning of `dst`.
+/// Restores a block: its packets, one after another, from the beginning of `dst`.
 ///
 /// # Errors
-/// If this is no block, or its packets don't fit. Then, what is in `dst` means nothing.
+/// If this is no block, or its packets don't fit. The content of `dst` is then meaningless.
 pub fn restore(src: &[u8], dst: &mut [u8]) -> Result<Restored, ColumnarError> {
     let (&count, rest) = src.split_first().ok_or(ColumnarError::Truncated)?;
     if count == 0 || usize::from(count) > PACKETS_MAX {
@@ -231,7 +232,7 @@ fn check(shapes: &[u8], references: &[u8]) -> Result<(), ColumnarError> {
     Ok(())
 }
 
-/// Every packet must have room for its headers.
+/// Checks that every packet has room for its headers.
 fn check_lens(shapes: &[u8], starts: &[usize], dst: &[u8]) -> Result<(), ColumnarError> {
     let fits = shapes.iter().enumerate().all(|(at, &shape)| {
         let packet = &dst[starts[at]..starts[at + 1]];
@@ -240,7 +241,7 @@ fn check_lens(shapes: &[u8], starts: &[usize], dst: &[u8]) -> Result<(), Columna
     if fits { Ok(()) } else { Err(ColumnarError::Length) }
 }
 
-/// What is there of a packet; see the module's documentation.
+/// The headers of a packet; see the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shape(u8);
 
@@ -319,12 +320,12 @@ impl Shape {
         self.0 & 0x0c
     }
 
-    /// What must be the same to be compared.
+    /// Returns the bits that must be equal for two packets to be compared.
     fn family(self) -> u8 {
         self.0 & (0x0f | STAMPED)
     }
 
-    /// Where the transport's header begins, as the IP header says.
+    /// Returns the offset of the transport's header, as the IP header says.
     fn transport_at(self, packet: &[u8]) -> usize {
         match self.version() {
             V4 => packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4),
@@ -333,7 +334,7 @@ impl Shape {
         }
     }
 
-    /// Where the fields end.
+    /// Returns the offset at which the fields end.
     fn fields_end(self, packet: &[u8]) -> usize {
         let transport = match self.transport() {
             WITH_TCP if self.0 & STAMPED != 0 => TCP_LEN + STAMP_LEN,
@@ -350,7 +351,8 @@ impl Shape {
         fixed <= options_end && self.fields_end(packet) <= packet.len()
     }
 
-    /// What belongs to no field: the options of IPv4, and all behind the headers.
+    /// Returns the parts that belong to no field: the options of IPv4, and everything behind the
+    /// headers.
     fn rests(self, packet: &[u8]) -> [std::ops::Range<usize>; 2] {
         let options = match self.version() {
             V4 => V4_LEN..self.transport_at(packet),
@@ -363,7 +365,7 @@ impl Shape {
         packet.get(..self.transport_at(packet)).map(|header| checksum_at(header, IP_SUM_AT))
     }
 
-    /// Where in the packet the transport's checksum is, and what it should be.
+    /// Returns the offset of the transport's checksum, and its correct value.
     fn transport_sum(self, packet: &[u8]) -> Option<(usize, u16)> {
         let (protocol, at) = match self.transport() {
             WITH_TCP => (TCP, 16),
@@ -382,7 +384,7 @@ impl Shape {
         Some((start + at, transport_checksum_at(source, destination, protocol, segment, at)))
     }
 
-    /// Fills in what was left out, when all else is there.
+    /// Computes the fields that were left out, once all others are restored.
     fn compute(self, packet: &mut [u8]) {
         let len = packet.len();
         match self.version() {
@@ -409,8 +411,8 @@ impl Shape {
     }
 }
 
-/// The nearest earlier packet of the same flow; if there is none, of the same hosts; if there
-/// is none, of the same shape.
+/// Returns the nearest earlier packet of the same flow; otherwise of the same hosts; otherwise of
+/// the same shape.
 fn reference_of(at: usize, packets: &[&[u8]], shapes: &[Shape]) -> u8 {
     let (packet, shape) = (packets[at], shapes[at]);
     if shape.version() == 0 {
@@ -441,13 +443,13 @@ fn reference_of(at: usize, packets: &[&[u8]], shapes: &[Shape]) -> u8 {
 
 /// A field of a header.
 struct Field {
-    /// Which packets have it: those whose shape has this IP version (0: any), this transport (0:
+    /// The packets that have it: those whose shape has this IP version (0: any), this transport (0:
     /// any), the one bit and not the other.
     version: u8,
     transport: u8,
     with: u8,
     without: u8,
-    /// From the beginning of the packet or of the transport's header.
+    /// The offset from the beginning of the packet or of the transport's header.
     at: usize,
     width: usize,
     guess: Guess,
@@ -455,13 +457,13 @@ struct Field {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guess {
-    /// As in the reference.
+    /// The value of the reference.
     Same,
     /// The packet's length, which is no field of all packets.
     PacketLength,
-    /// Where the reference's data ended.
+    /// The end of the reference's data.
     Sequence,
-    /// What the IP header's length leaves.
+    /// The remaining length by the IP header.
     Remaining,
 }
 
@@ -476,7 +478,7 @@ const fn transport(transport: u8, at: usize, width: usize) -> Field {
 const LEN_FIELD: usize = 0;
 const FIRST_FIELD: usize = 1;
 
-/// All fields, in the order of their columns. What others depend on comes first.
+/// All fields, in the order of their columns. Fields on which others depend come first.
 const FIELDS: [Field; 33] = [
     Field { guess: Guess::PacketLength, ..ip(0, 0, 2) },
     ip(V4, 0, 1),
@@ -536,7 +538,7 @@ impl Field {
         put(packet, self.position(packet, shape), self.width, value);
     }
 
-    /// What it probably is. Only what stands in earlier columns is known of the packet itself.
+    /// Predicts the value. Of the packet itself, only the fields of earlier columns are known.
     fn guess(&self, packet: &[u8], reference: Option<&[u8]>, shape: Shape) -> u32 {
         if self.guess == Guess::Remaining {
             return packet.len().saturating_sub(shape.transport_at(packet)) as u32;
@@ -554,7 +556,7 @@ impl Field {
     }
 }
 
-/// Up to four bytes as a number; zero if they are not all there.
+/// Returns up to four bytes as a number; zero if they are not all there.
 fn get(packet: &[u8], at: usize, width: usize) -> u32 {
     let bytes = packet.get(at..at + width).unwrap_or_default();
     bytes.iter().fold(0, |value, &byte| value << 8 | u32::from(byte))
@@ -584,7 +586,7 @@ impl Out<'_> {
         Some(())
     }
 
-    /// Leaves room that is filled afterwards.
+    /// Reserves room that is filled later.
     fn skip(&mut self, len: usize) -> Option<()> {
         self.len = self.len.checked_add(len).filter(|&end| end <= self.bytes.len())?;
         Some(())

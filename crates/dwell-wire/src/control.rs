@@ -3,9 +3,9 @@
 use crate::error::WireError;
 use crate::reader::Reader;
 
-/// Bytes of the longest control body that this version writes (a report).
+/// The length of the longest control body that this version writes (a report).
 pub const CONTROL_BODY_MAX: usize = 1 + REPORT_FIELDS * 8;
-/// Numbers in a report, and in one of a version that knew no more.
+/// The number of fields in a report, and of those that the first version had.
 const REPORT_FIELDS: usize = 13;
 const REPORT_FIELDS_MIN: usize = 7;
 
@@ -20,39 +20,39 @@ const GONE: u8 = 7;
 /// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Says only that the sender lives.
+    /// Shows only that the sender is alive.
     KeepAlive,
-    /// Asks for a [`Control::ProbeReply`] at once, to measure the way there and back.
+    /// Asks for a [`Control::ProbeReply`] at once, to measure the round trip.
     Probe {
-        /// The sender's clock, in nanoseconds; means nothing to the receiver.
+        /// The sender's clock, in nanoseconds; meaningless to the receiver.
         sender_time_ns: u64,
-        /// The sender's name for the probe.
+        /// The sender's id of the probe.
         id: u32,
-        /// How often the sender wants to have reports while datagrams come from it, in milliseconds;
-        /// zero if it does not care, or is of a version that could not say so.
+        /// The interval at which the sender wants reports while datagrams come from it, in
+        /// milliseconds; zero if it has no preference, or is of a version without this field.
         report_every_ms: u16,
     },
     /// Answers a [`Control::Probe`].
     ProbeReply {
-        /// The probe's, as it came.
+        /// The value of the probe.
         sender_time_ns: u64,
-        /// The probe's, as it came.
+        /// The value of the probe.
         id: u32,
-        /// The answering node's clock, in nanoseconds; only differences mean anything.
+        /// The answering node's clock, in nanoseconds; only differences are meaningful.
         receiver_time_ns: u64,
     },
-    /// The receiver's accounts.
+    /// The receiver's counters.
     Report(Report),
     /// The session is over.
     Close {
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
     /// The sender waits for these datagrams of the receiver, which may be lost.
     Missing(Numbers),
-    /// These datagrams, which were missed, are not going to be sent again.
+    /// These missing datagrams will not be retransmitted.
     Gone(Numbers),
-    /// A subtype that this version does not know: count it and go on. Never sent.
+    /// A subtype that this version does not know: counted and skipped. Never sent.
     Unknown {
         /// The subtype.
         subtype: u8,
@@ -91,8 +91,8 @@ impl Numbers {
     }
 }
 
-/// What a receiver has seen of a session, from its beginning: cumulative, so that a lost
-/// report costs nothing.
+/// The datagrams that a receiver has received in a session, from its beginning. Counters are
+/// cumulative, so that a lost report does no harm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Data datagrams accepted.
@@ -101,7 +101,7 @@ pub struct Report {
     pub bytes: u64,
     /// Records read from them, skipped ones included.
     pub records: u64,
-    /// Datagrams taken for lost: numbers that have not come within some seconds.
+    /// Datagrams considered lost: numbers that have not come within some seconds.
     pub lost: u64,
     /// Datagrams refused as duplicates or replays.
     pub duplicates: u64,
@@ -109,28 +109,28 @@ pub struct Report {
     pub highest_sequence: u64,
     /// The rate at which datagrams arrived since the last report, in bits per second.
     pub delivery_bps: u64,
-    /// When the datagram with the highest number came, by the receiver's clock, in nanoseconds; only
-    /// differences mean anything. Zero, as the fields after this one, if the receiver is of a version
-    /// that does not say so.
+    /// The time at which the datagram with the highest number came, by the receiver's clock, in
+    /// nanoseconds; only differences are meaningful. Zero, like the fields after this one, if the
+    /// receiver is of a version without these fields.
     pub highest_at_ns: u64,
     /// Numbers below the highest that have not come, but may yet.
     pub missing: u64,
-    /// What waits at the receiver for its link to the sender, in bytes on that link.
+    /// The bytes that wait at the receiver for its link to the sender, as they count on that link.
     pub waiting_bytes: u64,
-    /// How long a packet that arrives there now would wait, in nanoseconds.
+    /// The time that a packet that arrives there now would wait, in nanoseconds.
     pub waiting_ns: u64,
-    /// Of the last seconds: the datagrams that were sent, by their numbers.
+    /// The datagrams that were sent in the last seconds, by their numbers.
     pub recent_sent: u64,
     /// Those of them that did not come when they were first sent.
     pub recent_lost: u64,
 }
 
-/// Why a session ends.
+/// The reason why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
     /// The node stops (1).
     ShuttingDown,
-    /// The node takes up a new configuration and will be back with a hello (2).
+    /// The node loads a new configuration and will send a new hello (2).
     Reload,
     /// Another code than those above; the session is over all the same.
     Other(u8),
@@ -157,7 +157,7 @@ impl From<CloseReason> for u8 {
 }
 
 impl Control {
-    /// Bytes of the body of a control record: subtype and fields.
+    /// Returns the length of the body of a control record: subtype and fields.
     pub const fn body_len(&self) -> usize {
         match self {
             Self::KeepAlive | Self::Unknown { .. } => 1,
@@ -169,7 +169,7 @@ impl Control {
         }
     }
 
-    /// Bytes that such a body has at least: earlier versions left out the later fields.
+    /// Returns the least length of such a body: earlier versions left out the later fields.
     pub const fn body_len_min(&self) -> usize {
         match self {
             Self::Probe { .. } => 1 + 8 + 4,
@@ -178,8 +178,8 @@ impl Control {
         }
     }
 
-    /// Writes the body into the first [`body_len`](Self::body_len) bytes of `out`; returns
-    /// how many these are. An [`Control::Unknown`] has nothing but its subtype.
+    /// Writes the body into the first [`body_len`](Self::body_len) bytes of `out`; returns this
+    /// length. An [`Control::Unknown`] has nothing but its subtype.
     pub fn encode(&self, out: &mut [u8; CONTROL_BODY_MAX]) -> usize {
         let mut len = 0;
         let mut put = |field: &[u8]| {
@@ -215,8 +215,8 @@ impl Control {
         len
     }
 
-    /// Reads the body of a control record. Bytes after the known fields are ignored, and fields that
-    /// earlier versions did not have are zero if they are not there.
+    /// Reads the body of a control record. Bytes after the known fields are ignored, and fields
+    /// that earlier versions did not have are zero if they are not there.
     ///
     /// # Errors
     /// [`WireError::ControlLength`] if there is no subtype, or a field of a known subtype is
@@ -248,7 +248,7 @@ impl Control {
 }
 
 impl Report {
-    /// In the order of the wire.
+    /// Returns the fields in the order of the wire.
     const fn fields(&self) -> [u64; REPORT_FIELDS] {
         [
             self.datagrams,
@@ -340,7 +340,7 @@ pub(crate) mod tests {
     }
 
     impl Control {
-        /// The same with the fields as zero that came later.
+        /// Sets the fields of later versions to zero.
         fn without_later_fields(self) -> Self {
             match self {
                 Self::Probe { sender_time_ns, id, .. } => {
@@ -383,7 +383,7 @@ pub(crate) mod tests {
             for short in 1..needed {
                 prop_assert_eq!(Control::parse(&body[..short]), Err(WireError::ControlLength));
             }
-            // What an earlier version sent, or a part of a field that it did not know.
+            // A body of an earlier version, or with a part of a field that it did not know.
             for short in needed..len {
                 let found = Control::parse(&body[..short]).map(|found| found.without_later_fields());
                 prop_assert_eq!(found, Ok(control.without_later_fields()));

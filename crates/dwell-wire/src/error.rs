@@ -1,15 +1,15 @@
-//! Why bytes are not what they should be.
+//! Errors in bytes from the network.
 
 use thiserror::Error;
 
-/// Why a datagram, a record or a hello is refused. Each reason is worth a counter of its own.
+/// The reason why a datagram, a record or a hello is refused. Each has a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// The bytes end before a field that must be there.
     #[error("ends before a field that must be there")]
     Truncated,
     /// Another version of the format than [`crate::header::VERSION`].
-    #[error("version {0} of the format is not spoken here")]
+    #[error("version {0} of the format is not supported")]
     Version(u8),
     /// A kind of datagram that this version does not have.
     #[error("there is no datagram of kind {0}")]
@@ -23,14 +23,16 @@ pub enum WireError {
     /// A record without a single byte after its header.
     #[error("a record is empty")]
     RecordEmpty,
-    /// A compressed packet or block that is empty, or not smaller than the original that it declares.
+    /// A compressed packet or block that is empty, or not smaller than the original that it
+    /// declares.
     #[error("a compressed packet or block is empty or not smaller than its original")]
     CompressedLength,
     /// A fragment that is empty, of a record in too many parts, or beyond the last of them.
     #[error("a fragment is empty or none of its record's")]
     Fragment,
-    /// A carried unit without a hop limit, with no right label, or of something that is not carried.
-    #[error("a carried unit has no hop limit, no right label, or nothing that can be carried")]
+    /// A carried record without a hop limit, without a valid label, or with other content than a
+    /// compressed packet or block.
+    #[error("a carried record has no hop limit, no valid label, or no packet or block")]
     Carried,
     /// A control message of a known subtype is shorter than its fields.
     #[error("a control message is shorter than its fields")]
@@ -44,7 +46,7 @@ pub enum WireError {
 #[error("the record does not fit into the body")]
 pub struct Full;
 
-/// Why bytes are not an IP packet.
+/// The reason why bytes are not an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
     /// Fewer bytes than the fixed header, or than the length that the header declares.

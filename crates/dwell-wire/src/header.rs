@@ -1,4 +1,4 @@
-//! Datagrams: the first bytes, and what follows them (`docs/wire.md` sections 2 to 4).
+//! Headers of datagrams (`docs/wire.md` sections 2 to 4).
 
 use crate::error::WireError;
 use crate::keyed::{Cookie, Initiation, Response};
@@ -17,7 +17,7 @@ pub const RECORD_HEADER_LEN: usize = 2;
 /// Bytes before the compressed data in a compressed record's body.
 pub const COMPRESSED_HEADER_LEN: usize = 3;
 
-/// What a datagram is: the low nibble of its first byte.
+/// The kind of a datagram: the low nibble of its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Records as they are, for use inside a tunnel that encrypts (kind 0).
@@ -26,9 +26,9 @@ pub enum Kind {
     DataSealed,
     /// Opens or renews a session, encrypted and authenticated (kind 2).
     HelloSealed,
-    /// Opens or renews a session of plain datagrams (kind 3).
+    /// Opens or renews an unencrypted session (kind 3).
     HelloPlain,
-    /// Begins the exchange between holders of key pairs (kind 4).
+    /// Begins the handshake between holders of key pairs (kind 4).
     Initiation,
     /// Answers an initiation (kind 5).
     Response,
@@ -37,7 +37,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The first byte of a datagram of this kind.
+    /// Returns the first byte of a datagram of this kind.
     pub const fn first_byte(self) -> u8 {
         let kind = match self {
             Self::DataPlain => 0,
@@ -52,11 +52,11 @@ impl Kind {
     }
 }
 
-/// The kind of a datagram, from its first byte alone.
+/// Returns the kind of a datagram, from its first byte alone.
 ///
 /// # Errors
 /// [`WireError::Truncated`] if there is no byte, [`WireError::Version`] or
-/// [`WireError::Kind`] if the byte is of no use here.
+/// [`WireError::Kind`] if the byte is not one of this version.
 #[inline]
 pub fn peek_kind(datagram: &[u8]) -> Result<Kind, WireError> {
     let first = *datagram.first().ok_or(WireError::Truncated)?;
@@ -78,10 +78,10 @@ pub fn peek_kind(datagram: &[u8]) -> Result<Kind, WireError> {
 /// The header of a data datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DataHeader {
-    /// Whether the body is encrypted and authenticated.
+    /// True if the body is encrypted and authenticated.
     pub sealed: bool,
-    /// The sender's name for the session, so that datagrams on their way during a renewal
-    /// find their keys.
+    /// The sender's id of the session, by which datagrams that are under way during a renewal find
+    /// their keys.
     pub session: u8,
     /// The low half of the datagram's sequence number; see
     /// [`reconstruct_sequence`](crate::reconstruct_sequence).
@@ -89,7 +89,7 @@ pub struct DataHeader {
 }
 
 impl DataHeader {
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     #[inline]
     pub const fn encode(&self) -> [u8; DATA_HEADER_LEN] {
         let kind = if self.sealed { Kind::DataSealed } else { Kind::DataPlain };
@@ -98,43 +98,43 @@ impl DataHeader {
     }
 }
 
-/// The nonce that seals the data datagram of this 64-bit sequence number: four zero bytes,
+/// Returns the nonce that seals the data datagram of this 64-bit sequence number: four zero bytes,
 /// then the number, big endian. (The construction of RFC 8439 2.8 with a zero constant.)
 pub const fn seal_nonce(sequence: u64) -> [u8; 12] {
     let [a, b, c, d, e, f, g, h] = sequence.to_be_bytes();
     [0, 0, 0, 0, a, b, c, d, e, f, g, h]
 }
 
-/// A datagram, taken apart. A sealed body is still encrypted and ends in its
+/// A parsed datagram. A sealed body is still encrypted and ends in its
 /// [`SEAL_TAG_LEN`] bytes of tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datagram<'a> {
-    /// Records; read them with [`Records`](crate::Records) once the body is open.
+    /// Records; read them with [`Records`](crate::Records) once the body is decrypted.
     Data {
         /// The header's fields.
         header: DataHeader,
-        /// All that follows the header. May be empty if plain.
+        /// The bytes after the header. May be empty if plain.
         body: &'a [u8],
     },
-    /// A hello; read it with [`Hello::parse`](crate::Hello::parse) once the body is open.
+    /// A hello; read it with [`Hello::parse`](crate::Hello::parse) once the body is decrypted.
     Hello {
-        /// Whether the body is encrypted and authenticated.
+        /// True if the body is encrypted and authenticated.
         sealed: bool,
         /// The nonce of a sealed hello, zeros in a plain one.
         nonce: [u8; HELLO_NONCE_LEN],
-        /// All that follows the nonce.
+        /// The bytes after the nonce.
         body: &'a [u8],
     },
-    /// Begins a keyed exchange.
+    /// Begins a handshake between holders of key pairs.
     Initiation(Initiation<'a>),
-    /// Answers it.
+    /// Answers an initiation.
     Response(Response<'a>),
-    /// Asks for another one, with a cookie.
+    /// Asks for another initiation, with a cookie.
     Cookie(Cookie),
 }
 
 impl<'a> Datagram<'a> {
-    /// Takes a datagram apart, without opening its body.
+    /// Parses a datagram, without decrypting its body.
     ///
     /// # Errors
     /// Those of [`peek_kind`], and [`WireError::Truncated`] if a header or a sealed body's tag

@@ -9,28 +9,29 @@ pub const HELLO_BODY_LEN: usize = 38;
 pub const SALT_LEN: usize = 16;
 /// Flag, bit 0: the sender has installed the session of these two salts; there is no answer.
 pub const HELLO_FINAL: u16 = 1;
-/// Flag, bit 1: the sender carries compressed units on unopened, and asks for them as
+/// Flag, bit 1: the sender forwards compressed units without decompression, and asks for them as
 /// [`Carried`](crate::Carried).
 pub const HELLO_CARRIES: u16 = 2;
 
-/// What one node tells the other when a session begins.
+/// The message by which one node describes itself to the other when a session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Random bytes of the sender's, new for each session.
+    /// Random bytes of the sender, new for each session.
     pub salt: [u8; SALT_LEN],
-    /// The receiver's salt as last heard by the sender; zeros if none was.
+    /// The latest salt of the receiver that the sender received; zeros if none was.
     pub echo: [u8; SALT_LEN],
     /// The longest datagram that the sender can receive, in bytes of UDP payload.
     pub datagram_max: u16,
     /// The codecs that the sender can decode: bit *i*, counted from the lowest, for codec
     /// id *i*.
     pub codecs: u16,
-    /// [`HELLO_FINAL`] and [`HELLO_CARRIES`]; the other bits are sent as zero and ignored on receipt.
+    /// [`HELLO_FINAL`] and [`HELLO_CARRIES`]; the other bits are sent as zero and ignored on
+    /// receipt.
     pub flags: u16,
 }
 
 impl Hello {
-    /// The bytes of the body.
+    /// Returns the bytes of the body.
     pub fn encode(&self) -> [u8; HELLO_BODY_LEN] {
         let mut out = [0; HELLO_BODY_LEN];
         out[..16].copy_from_slice(&self.salt);
@@ -41,8 +42,8 @@ impl Hello {
         out
     }
 
-    /// Reads an opened body (without the tag of a sealed one). What follows the known fields
-    /// is ignored, so that later versions of dwell can say more.
+    /// Reads a decrypted body (without the tag of a sealed one). Bytes after the known fields are
+    /// ignored, so that later versions of dwell can add fields.
     ///
     /// # Errors
     /// [`WireError::Truncated`] if a field is missing.
@@ -60,12 +61,12 @@ impl Hello {
         read().ok_or(WireError::Truncated)
     }
 
-    /// Whether the sender can decode the codec of this id.
+    /// Returns true if the sender can decode the codec of this id.
     pub const fn decodes(&self, codec: u8) -> bool {
         codec < 16 && self.codecs >> codec & 1 == 1
     }
 
-    /// Whether the sender carries compressed units on unopened.
+    /// Returns true if the sender forwards compressed units without decompression.
     pub const fn carries(&self) -> bool {
         self.flags & HELLO_CARRIES != 0
     }

@@ -1,12 +1,12 @@
-//! What a router does to a packet that it forwards.
+//! The changes that a router makes to a packet that it forwards.
 
 use crate::checksum;
 
 const HOP_BY_HOP: u8 = 0;
 
-/// Takes one off the packet's time to live or hop limit, and keeps IPv4's header checksum as
-/// right as it was (RFC 1624). `false`, and nothing is changed, if that is not all that a router
-/// has to do: nothing would be left of it, or there are options that routers read.
+/// Takes one off the packet's time to live or hop limit, and updates IPv4's header checksum (RFC
+/// 1624), so that a wrong one stays wrong. Returns `false`, and changes nothing, if a router has to
+/// do more than that: nothing would be left of it, or there are options that routers read.
 pub fn forward(packet: &mut [u8]) -> bool {
     match packet {
         [

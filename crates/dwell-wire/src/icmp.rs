@@ -1,4 +1,4 @@
-//! Telling a sender that its packets are too big for the tunnel.
+//! ICMP errors that notify a sender that its packets are too big for the tunnel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,8 +19,8 @@ const HOP_LIMIT: u8 = 64;
 /// longer than `mtu` bytes; returns the answer's length in bytes.
 ///
 /// IPv4: destination unreachable, fragmentation needed (RFC 792, RFC 1191). IPv6: packet too
-/// big (RFC 4443 3.2). It goes from `source` to the sender of `original` and quotes as much of
-/// it as [`ICMP_V4_LEN_MAX`] or [`ICMP_V6_LEN_MAX`] bytes allow.
+/// big (RFC 4443 3.2). The answer goes from `source` to the sender of `original` and quotes as much
+/// of it as [`ICMP_V4_LEN_MAX`] or [`ICMP_V6_LEN_MAX`] bytes allow.
 ///
 /// `None`, and nothing to send, if `original` is not well-formed, an ICMP error or of an ICMP
 /// type unknown here, a later fragment, or from or to what is no single host (RFC 1122 3.2.2,

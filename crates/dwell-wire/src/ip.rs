@@ -1,4 +1,4 @@
-//! Where things are in an IP packet.
+//! The layout of IP packets.
 
 use crate::error::PacketError;
 
@@ -23,7 +23,7 @@ pub(crate) const V4_LEN: usize = 20;
 /// Fixed header of IPv6, in bytes.
 pub(crate) const V6_LEN: usize = 40;
 
-/// Extension headers followed before we give up. RFC 8200 4.1 knows of seven in one packet;
+/// The most extension headers that are followed. RFC 8200 4.1 allows seven in one packet;
 /// more are an attack on those who follow them.
 const EXTENSIONS_MAX: usize = 8;
 
@@ -32,20 +32,20 @@ const EXTENSIONS_MAX: usize = 8;
 pub(crate) struct Layout {
     /// 4 or 6.
     pub(crate) version: u8,
-    /// What `transport` is the offset of. An IPv6 extension header's number, if the chain
-    /// breaks off there.
+    /// The protocol at offset `transport`. An IPv6 extension header's number, if the chain ends
+    /// there.
     pub(crate) protocol: u8,
     /// The upper six bits of the type of service or traffic class.
     pub(crate) dscp: u8,
-    /// Where the payload of IP begins.
+    /// The offset of the payload of IP.
     pub(crate) transport: usize,
-    /// Where the packet ends.
+    /// The offset of the packet's end.
     pub(crate) total_len: usize,
-    /// Part of a packet, be it the first.
+    /// True for a part of a packet, including the first.
     pub(crate) fragment: bool,
-    /// A part that does not begin with a transport header.
+    /// True for a part that does not begin with a transport header.
     pub(crate) later_fragment: bool,
-    /// Routers may not fragment it.
+    /// True if routers may not fragment it.
     pub(crate) dont_fragment: bool,
 }
 
@@ -59,8 +59,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The same of a packet whose end may be missing: `transport` and `total_len` may lie
-    /// beyond it.
+    /// Parses a packet whose end may be missing: `transport` and `total_len` may lie beyond it.
     #[inline]
     pub(crate) fn of_head(packet: &[u8]) -> Result<Self, PacketError> {
         match packet.first().map(|first| first >> 4) {
@@ -118,8 +117,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Moves behind the extension header at `transport`; false if there is none, or the rest
-    /// cannot be walked.
+    /// Moves behind the extension header at `transport`; returns false if there is none, or the
+    /// rest cannot be parsed.
     #[inline]
     fn step_over_extension(&mut self, packet: &[u8]) -> bool {
         if self.later_fragment {
@@ -148,7 +147,7 @@ impl Layout {
     }
 }
 
-/// The big-endian word at a constant offset into a header whose length the type proves.
+/// Returns the big-endian word at a constant offset into a header whose length the type proves.
 #[inline]
 pub(crate) fn be16<const N: usize>(header: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
@@ -158,7 +157,7 @@ pub(crate) fn be16<const N: usize>(header: &[u8; N], at: usize) -> u16 {
 pub(crate) mod tests {
     //! Packets for the tests of the modules that read them.
 
-    /// An IPv4 packet from 10.0.0.1 to 10.0.0.2, without a header checksum.
+    /// Returns an IPv4 packet from 10.0.0.1 to 10.0.0.2, without a header checksum.
     pub(crate) fn v4(protocol: u8, options: &[u8], fragment: u16, payload: &[u8]) -> Vec<u8> {
         let header_len = super::V4_LEN + options.len();
         let [len_high, len_low] = ((header_len + payload.len()) as u16).to_be_bytes();
@@ -200,7 +199,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// An IPv6 packet from fd00::1 to fd00::2.
+    /// Returns an IPv6 packet from fd00::1 to fd00::2.
     pub(crate) fn v6(chain: &[Ext], protocol: u8, payload: &[u8]) -> Vec<u8> {
         let mut next = protocol;
         let mut body = payload.to_vec();

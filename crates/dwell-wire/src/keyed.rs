@@ -1,7 +1,7 @@
-//! The exchange that begins a session between holders of key pairs (`docs/wire.md`,
-//! section 4.3): initiation, response, and the cookie that a busy node asks for.
+//! The handshake that begins a session between holders of key pairs (`docs/wire.md`, section 4.3):
+//! initiation, response, and the cookie that a busy node asks for.
 //!
-//! What Noise makes of the handshake is opaque here; this is what stands around it.
+//! Noise's messages are opaque here; this module has the fields around them.
 
 use crate::error::WireError;
 use crate::header::{Kind, SEAL_TAG_LEN};
@@ -13,7 +13,7 @@ use crate::{Hello, header};
 pub const MAC_LEN: usize = 16;
 /// Bytes of a public key.
 pub const KEY_LEN: usize = 32;
-/// No initiation or response is longer; what is, is no such datagram.
+/// The longest initiation or response; a longer datagram is neither.
 pub const KEYED_LEN_MAX: usize = 512;
 /// Bytes of an initiation before Noise's message.
 pub const INITIATION_HEADER_LEN: usize = 1 + 4;
@@ -28,16 +28,16 @@ pub const TIME_LEN: usize = 8;
 /// Bytes of an offer, as this version writes it: a hello without its salts.
 pub const OFFER_LEN: usize = HELLO_BODY_LEN - 2 * SALT_LEN;
 
-/// Noise's least first message: ephemeral key, sealed static key, sealed payload.
+/// The shortest first message of Noise: ephemeral key, sealed static key, sealed payload.
 const NOISE_INITIATION_MIN: usize =
     KEY_LEN + (KEY_LEN + SEAL_TAG_LEN) + (TIME_LEN + OFFER_LEN + SEAL_TAG_LEN);
-/// Noise's least second message: ephemeral key, sealed payload.
+/// The shortest second message of Noise: ephemeral key, sealed payload.
 const NOISE_RESPONSE_MIN: usize = KEY_LEN + OFFER_LEN + SEAL_TAG_LEN;
 
-/// The first datagram of the exchange.
+/// The first datagram of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initiation<'a> {
-    /// The sender's name for what comes of this.
+    /// The sender's id of the future session.
     pub sender: u32,
     /// Noise's message.
     pub noise: &'a [u8],
@@ -45,7 +45,7 @@ pub struct Initiation<'a> {
 }
 
 impl<'a> Initiation<'a> {
-    /// The bytes before Noise's message.
+    /// Returns the bytes before Noise's message.
     pub const fn header(sender: u32) -> [u8; INITIATION_HEADER_LEN] {
         let [a, b, c, d] = sender.to_be_bytes();
         [Kind::Initiation.first_byte(), a, b, c, d]
@@ -63,22 +63,22 @@ impl<'a> Initiation<'a> {
         Ok(Self { sender, noise, bytes })
     }
 
-    /// What the first MAC is of.
+    /// Returns the bytes that the first MAC covers.
     pub fn under_mac1(&self) -> &'a [u8] {
         &self.bytes[..self.bytes.len() - 2 * MAC_LEN]
     }
 
-    /// What the second MAC is of.
+    /// Returns the bytes that the second MAC covers.
     pub fn under_mac2(&self) -> &'a [u8] {
         &self.bytes[..self.bytes.len() - MAC_LEN]
     }
 
-    /// The MAC that shows that the sender knows the receiver's public key.
+    /// Returns the MAC that proves that the sender knows the receiver's public key.
     pub fn mac1(&self) -> &'a [u8] {
         &self.bytes[self.bytes.len() - 2 * MAC_LEN..][..MAC_LEN]
     }
 
-    /// The MAC that shows that the sender got a cookie; zeros if it got none.
+    /// Returns the MAC that proves that the sender got a cookie; zeros if it got none.
     pub fn mac2(&self) -> &'a [u8] {
         &self.bytes[self.bytes.len() - MAC_LEN..]
     }
@@ -87,9 +87,9 @@ impl<'a> Initiation<'a> {
 /// The answer to an [`Initiation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// The sender's name for what comes of this.
+    /// The sender's id of the session.
     pub sender: u32,
-    /// The initiation's sender's.
+    /// The id that the initiation's sender chose.
     pub receiver: u32,
     /// Noise's message.
     pub noise: &'a [u8],
@@ -97,7 +97,7 @@ pub struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// The bytes before Noise's message.
+    /// Returns the bytes before Noise's message.
     pub const fn header(sender: u32, receiver: u32) -> [u8; RESPONSE_HEADER_LEN] {
         let ([a, b, c, d], [e, f, g, h]) = (sender.to_be_bytes(), receiver.to_be_bytes());
         [Kind::Response.first_byte(), a, b, c, d, e, f, g, h]
@@ -115,22 +115,22 @@ impl<'a> Response<'a> {
         Ok(Self { sender, receiver, noise, bytes })
     }
 
-    /// What the MAC is of.
+    /// Returns the bytes that the MAC covers.
     pub fn under_mac1(&self) -> &'a [u8] {
         &self.bytes[..self.bytes.len() - MAC_LEN]
     }
 
-    /// The MAC that shows that the sender knows the receiver's public key.
+    /// Returns the MAC that proves that the sender knows the receiver's public key.
     pub fn mac1(&self) -> &'a [u8] {
         &self.bytes[self.bytes.len() - MAC_LEN..]
     }
 }
 
-/// What a busy node answers to an [`Initiation`]: come again with this cookie, so that I know
-/// that you are where you say.
+/// The answer of a busy node to an [`Initiation`]: it is to be sent again with this cookie, which
+/// proves the sender's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
-    /// The initiation's sender's name.
+    /// The id that the initiation's sender chose.
     pub receiver: u32,
     /// Random; the key of `sealed` depends on it.
     pub salt: [u8; COOKIE_SALT_LEN],
@@ -139,7 +139,7 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The whole datagram.
+    /// Returns the whole datagram.
     pub fn encode(&self) -> [u8; COOKIE_LEN] {
         let mut out = [0; COOKIE_LEN];
         out[0] = Kind::Cookie.first_byte();
@@ -158,8 +158,8 @@ impl Cookie {
     }
 }
 
-/// The first bytes of a payload: when an initiation was made, in nanoseconds of UTC since 1970
-/// (leap seconds not counted), and never twice the same; and the rest.
+/// Splits a payload into its first field, the time at which the initiation was made, in nanoseconds
+/// of UTC since 1970 (leap seconds not counted) and never twice the same, and the rest.
 ///
 /// # Errors
 /// [`WireError::Truncated`] if it is not all there.
@@ -169,8 +169,8 @@ pub fn split_time(payload: &[u8]) -> Result<(u64, &[u8]), WireError> {
     Ok((time, rest.0))
 }
 
-/// The offer in the payload of an initiation (behind the time) or a response: a hello's body
-/// from behind its salts on.
+/// Reads the offer in the payload of an initiation (behind the time) or a response: a hello's body
+/// after its salts.
 ///
 /// # Errors
 /// [`WireError::Truncated`] if a field is missing.
@@ -181,7 +181,7 @@ pub fn parse_offer(payload: &[u8]) -> Result<Hello, WireError> {
     Hello::parse(&body[..len])
 }
 
-/// The offer of a hello: its body without the salts.
+/// Returns the offer of a hello: its body without the salts.
 pub fn encode_offer(hello: &Hello) -> [u8; OFFER_LEN] {
     let mut out = [0; OFFER_LEN];
     out.copy_from_slice(&hello.encode()[2 * SALT_LEN..]);

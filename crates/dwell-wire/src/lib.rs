@@ -1,14 +1,12 @@
-//! What dwell puts on the wire between two nodes, and what it reads in the IP packets that it
-//! carries.
+//! The wire format between two nodes, and the parsing of the IP packets that a node forwards.
 //!
 //! `docs/wire.md` is normative; the code follows it and the tests check its worked examples.
-//! The way down: a [`Datagram`] has a body, a body is a run of [`Records`], a record is a raw
-//! packet, a [`Compressed`] one, a [`Block`] of several or a [`Control`] message. [`PacketInfo`]
-//! reads the packets.
+//! From the outside in: a [`Datagram`] has a body, a body is a run of [`Records`], a record is a
+//! raw packet, a [`Compressed`] one, a [`Block`] of several or a [`Control`] message.
+//! [`PacketInfo`] reads the packets.
 //!
-//! This crate knows nothing about sockets, clocks, keys or codecs: sealing and compressing happen
-//! elsewhere, here are only the bytes around them. Whatever bytes come in, nothing panics and
-//! nothing is allocated.
+//! This crate knows nothing about sockets, clocks, keys or codecs: it only handles the bytes around
+//! sealed and compressed data. Whatever the input, nothing panics and nothing is allocated.
 
 pub mod block;
 pub mod carried;

@@ -1,5 +1,5 @@
-//! Lowering the maximum segment size that TCP ends announce, so that their segments fit
-//! through the tunnel.
+//! Clamping of the maximum segment size that TCP ends announce, so that their segments fit through
+//! the tunnel.
 
 use crate::checksum;
 use crate::ip::{Layout, TCP};
@@ -11,7 +11,7 @@ const OPTION_NO_OPERATION: u8 = 1;
 const OPTION_MSS: u8 = 2;
 
 /// Lowers the maximum segment size option (RFC 9293 3.7.1) of a TCP SYN to `mss_v4` or
-/// `mss_v6` bytes, and updates the TCP checksum (RFC 1624). True if the packet was changed.
+/// `mss_v6` bytes, and updates the TCP checksum (RFC 1624). Returns true if the packet was changed.
 ///
 /// It never raises a value and adds no option. Packets that are no SYN, later fragments and
 /// whatever is not well-formed stay as they are. The checksum must be complete: a packet whose
@@ -91,7 +91,7 @@ mod tests {
         [&fixed[..], &[0; 4], &options, data].concat()
     }
 
-    /// Where TCP begins, and its checksum over everything (0 if the one in it is right).
+    /// Returns the offset of TCP, and its checksum over everything (0 if the one in it is correct).
     fn verify(packet: &[u8]) -> (usize, u16) {
         let (info, layout) = (PacketInfo::parse(packet, 0).unwrap(), Layout::of(packet).unwrap());
         let segment = &packet[layout.transport..];

@@ -1,4 +1,4 @@
-//! What dwell wants to know of an IP packet: whose it is, and what kind.
+//! The addresses and properties of an IP packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,9 +7,9 @@ use crate::ip::{Layout, TCP, UDP, V4_LEN, V6_LEN, be16};
 
 /// The header fields of an IPv4 (RFC 791) or IPv6 (RFC 8200) packet that matter here.
 ///
-/// Only the IP header has to be right. A packet whose extension or transport headers are cut
-/// short or nonsense is still a packet to carry: it has the ports 0, and `header_len` covers
-/// what could be read.
+/// Only the IP header has to be correct. A packet whose extension or transport headers are cut
+/// short or invalid is still forwarded: it has the ports 0, and `header_len` covers the headers
+/// that could be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketInfo {
     /// 4 or 6.
@@ -17,8 +17,8 @@ pub struct PacketInfo {
     /// The transport protocol's number; in IPv6 that behind the extension headers.
     pub protocol: u8,
     /// A hash of addresses, protocol and ports; the same for all packets of a flow in one
-    /// direction, and a number of its own for every seed. The ports of fragments are left
-    /// out, since only the first one has them and all shall go the same way.
+    /// direction, and different for every seed. The ports of fragments are left
+    /// out, since only the first one has them and all must take the same path.
     pub flow_hash: u64,
     /// Of TCP and UDP; 0 otherwise and in all fragments but the first.
     pub src_port: u16,
@@ -28,13 +28,13 @@ pub struct PacketInfo {
     pub dscp: u8,
     /// Bytes of the IP header with its options or extensions, and of the TCP or UDP header.
     pub header_len: u16,
-    /// Bytes of the packet as its header declares; what is behind them is not the packet's.
+    /// Bytes of the packet as its header declares; later bytes do not belong to the packet.
     pub total_len: usize,
-    /// Part of a larger packet, be it the first part.
+    /// True for a part of a larger packet, including the first.
     pub fragment: bool,
-    /// Routers must not fragment it: IPv4 with the flag, and IPv6 always.
+    /// True if routers must not fragment it: IPv4 with the flag, and IPv6 always.
     pub dont_fragment: bool,
-    /// TCP with SYN set, be it the first or the second of a handshake.
+    /// True for TCP with SYN set, in the first or the second packet of a handshake.
     pub tcp_syn: bool,
     /// The source address.
     pub src: IpAddr,
@@ -52,8 +52,8 @@ impl PacketInfo {
         Self::read(packet, Layout::of(packet)?, seed)
     }
 
-    /// The same of a packet whose end may be missing, as in captures that keep only the
-    /// beginnings of packets. `header_len` and `total_len` may be more than there is.
+    /// Reads the headers of a packet whose end may be missing, as in captures that keep only the
+    /// beginnings of packets. `header_len` and `total_len` may exceed the bytes that are there.
     ///
     /// # Errors
     /// [`PacketError`] if the bytes don't begin with the fixed header of an IP packet.
@@ -87,7 +87,7 @@ impl PacketInfo {
     }
 }
 
-/// Where a packet wants to go, from the fixed header alone; cheaper than
+/// Returns the destination of a packet, from the fixed header alone; cheaper than
 /// [`PacketInfo::parse`]. `None` if there is no such header.
 #[inline]
 pub fn destination(packet: &[u8]) -> Option<IpAddr> {
@@ -98,15 +98,15 @@ pub fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A key for the service that a packet belongs to, in either direction: the protocol in bits
-/// 16 to 23, the smaller of the two ports below it, 0 where there are none. Of client and
-/// server it is nearly always the server that has the smaller one.
+/// Returns a key for the service that a packet belongs to, in either direction: the protocol in
+/// bits 16 to 23, the smaller of the two ports below it, 0 without ports. The server nearly always
+/// has the smaller one.
 #[inline]
 pub fn service_class(info: &PacketInfo) -> u32 {
     u32::from(info.protocol) << 16 | u32::from(info.src_port.min(info.dst_port))
 }
 
-/// What is read of a transport header; zeros if there is none.
+/// The fields of a transport header; zeros if there is none.
 #[derive(Clone, Copy, Default)]
 struct Transport {
     src_port: u16,
@@ -167,7 +167,7 @@ fn mix(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Source, destination and a seeded hash of both.
+/// Returns source, destination and a seeded hash of both.
 #[inline]
 fn addresses(packet: &[u8], seed: u64) -> Option<(IpAddr, IpAddr, u64)> {
     if packet.first()? >> 4 == 4 {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_as_good_as_the_whole_as_far_as_it_goes() {
+    fn a_head_gives_the_same_fields_as_the_whole_packet() {
         let long = [&tcp(50_000, 443, 0x12)[..], &[7; 100]].concat();
         for packet in [v4(6, &[1; 8], 0x4000, &long), v6(&[Ext::Options(0, 1)], 6, &long)] {
             let whole = PacketInfo::parse(&packet, 1).unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tells_flows_and_seeds_apart_and_spreads() {
+    fn the_hash_distinguishes_flows_and_seeds_and_spreads() {
         let hash = |packet: &[u8], seed| PacketInfo::parse(packet, seed).unwrap().flow_hash;
         let (mut seen, mut buckets) = (HashSet::new(), [0u32; 256]);
         for port in 0..=u16::MAX {

@@ -1,4 +1,4 @@
-//! Records: what a body is made of (`docs/wire.md` sections 5 and 6).
+//! Records, of which a body consists (`docs/wire.md` sections 5 and 6).
 
 use crate::block::{BLOCK_HEADER_LEN, Block, FRAGMENT_HEADER_LEN, Fragment};
 use crate::carried::{Carried, carried_extra_len};
@@ -17,12 +17,12 @@ pub const TYPE_CONTROL: u8 = 3;
 pub const TYPE_BLOCK: u8 = 4;
 /// The record type of a fragment.
 pub const TYPE_FRAGMENT: u8 = 5;
-/// The record type that says which datagram is being sent again.
+/// The record type that marks a datagram as retransmitted.
 pub const TYPE_RESENT: u8 = 6;
-/// The record type of what is carried on unopened.
+/// The record type of a packet or block that is forwarded without decompression.
 pub const TYPE_CARRIED: u8 = 8;
 
-/// Bytes that the record takes which marks a datagram as sent again.
+/// The length of the record that marks a datagram as retransmitted.
 pub const RESENT_RECORD_LEN: usize = RECORD_HEADER_LEN + 4;
 
 /// The codec id of an LZ4 block.
@@ -38,40 +38,42 @@ pub const CODEC_LZO: u8 = 4;
 /// length 0 and reaches to the end of the datagram.
 pub const RECORD_BODY_NAMED_MAX: usize = 0x0fff;
 
-/// How many packets a block may hold.
+/// The most packets in a block.
 pub const BLOCK_PACKETS_MAX: usize = 128;
-/// How many packets the records of a datagram may hold beyond one for each of their bytes.
+/// The number of packets that the records of a datagram may hold beyond one for each of their
+/// bytes.
 const PACKETS_SPARE: usize = BLOCK_PACKETS_MAX;
 
-/// How many packets the records of a datagram may hold that are `body_len` bytes long together.
+/// Returns the most packets in the records of a datagram that have `body_len` bytes together.
 ///
-/// Every packet costs a receiver about the same, however well it was compressed: what a datagram
-/// may cost is bounded by what it took to send it (`docs/wire.md` section 5.1).
+/// Every packet costs a receiver about the same, however well it was compressed: so the cost of a
+/// datagram is bounded by the cost of sending it (`docs/wire.md` section 5.1).
 pub const fn packets_max(body_len: usize) -> usize {
     PACKETS_SPARE + body_len
 }
 
-/// Bytes that a raw packet of `packet_len` bytes takes in a body.
+/// Returns the bytes that a raw packet of `packet_len` bytes takes in a body.
 pub const fn raw_record_len(packet_len: usize) -> usize {
     RECORD_HEADER_LEN + packet_len
 }
 
-/// Bytes that a packet compressed to `data_len` bytes takes in a body.
+/// Returns the bytes that a packet compressed to `data_len` bytes takes in a body.
 pub const fn compressed_record_len(data_len: usize) -> usize {
     RECORD_HEADER_LEN + COMPRESSED_HEADER_LEN + data_len
 }
 
-/// Bytes that a block compressed to `data_len` bytes takes in a body, or in its fragments.
+/// Returns the bytes that a block compressed to `data_len` bytes takes in a body, or in its
+/// fragments.
 pub const fn block_record_len(data_len: usize) -> usize {
     RECORD_HEADER_LEN + BLOCK_HEADER_LEN + data_len
 }
 
-/// Bytes that a carried unit takes in a body, or in its fragments.
+/// Returns the bytes that a carried unit takes in a body, or in its fragments.
 pub const fn carried_record_len(carried: &Carried<'_>) -> usize {
     carried_extra_len(&carried.label) + compressed_record_len(carried.data().0.len())
 }
 
-/// Bytes that a fragment of `data_len` bytes takes in a body.
+/// Returns the bytes that a fragment of `data_len` bytes takes in a body.
 pub const fn fragment_record_len(data_len: usize) -> usize {
     RECORD_HEADER_LEN + FRAGMENT_HEADER_LEN + data_len
 }
@@ -83,8 +85,8 @@ pub struct Compressed<'a> {
     pub codec: u8,
     /// The epoch of the dictionary, 1 to 15; 0 for none.
     pub epoch: u8,
-    /// Bytes of the packet before compressing. Always more than `data` has; a decoder must not
-    /// give out more than this, and what it gives out must be exactly this.
+    /// The length of the packet before compression. Always more than `data` has; the output of a
+    /// decoder must have exactly this length, and never exceed it.
     pub original_len: u16,
     /// The compressed bytes, at least one.
     pub data: &'a [u8],
@@ -108,7 +110,7 @@ impl<'a> Compressed<'a> {
     }
 }
 
-/// Whether this is a result that may be sent: something, and smaller than the original.
+/// Returns true if this is a result that may be sent: not empty, and smaller than the original.
 fn is_compression(original_len: u16, data: &[u8]) -> bool {
     !data.is_empty() && data.len() < usize::from(original_len)
 }
@@ -116,7 +118,7 @@ fn is_compression(original_len: u16, data: &[u8]) -> bool {
 /// One record of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// An IP packet as it came, at least one byte.
+    /// An uncompressed IP packet, at least one byte.
     Raw(&'a [u8]),
     /// A compressed IP packet.
     Compressed(Compressed<'a>),
@@ -126,14 +128,14 @@ pub enum Record<'a> {
     Block(Block<'a>),
     /// A part of a record that is longer than a datagram.
     Fragment(Fragment<'a>),
-    /// The records that follow are those of an earlier datagram, sent again.
+    /// The records that follow are those of an earlier datagram, retransmitted.
     Resent {
         /// The low half of that datagram's sequence number.
         sequence_low: u32,
     },
-    /// A compressed packet or block that goes further than to the next node.
+    /// A compressed packet or block for another node than the next one.
     Carried(Carried<'a>),
-    /// A type that this version does not implement: count it and go on.
+    /// A type that this version does not implement: counted and skipped.
     Skipped {
         /// The type, 7 or 9 to 15.
         record_type: u8,
@@ -143,7 +145,7 @@ pub enum Record<'a> {
 }
 
 impl Record<'_> {
-    /// Whether it holds packets, or a part of one that does.
+    /// Returns true if it holds packets, or a part of one that does.
     pub const fn has_packets(&self) -> bool {
         match self {
             Self::Raw(_) | Self::Compressed(_) | Self::Block(_) => true,
@@ -152,7 +154,7 @@ impl Record<'_> {
         }
     }
 
-    /// Whether it is a block whose sender keeps the datagram for a while, to send it again.
+    /// Returns true if it is a block whose sender holds the datagram for retransmission.
     pub const fn is_kept(&self) -> bool {
         match self {
             Self::Block(block) => block.is_kept(),
@@ -162,25 +164,25 @@ impl Record<'_> {
     }
 }
 
-/// The records of a body, in their order. After an error there are no more: what came before
-/// it stands, the rest of the datagram is malformed.
+/// The records of a body, in their order. After an error there are no more: the records before it
+/// are valid, the rest of the datagram is malformed.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Records<'a> {
-    /// The records of an open (plain or decrypted) body.
+    /// Returns the records of a plain or decrypted body.
     pub const fn new(body: &'a [u8]) -> Self {
         Self { rest: body }
     }
 
-    /// How many bytes of the body are yet to be read.
+    /// Returns the number of bytes of the body that are still unread.
     pub const fn rest_len(&self) -> usize {
         self.rest.len()
     }
 
-    /// Takes the next record's type and body off the front.
+    /// Takes the type and the body of the next record from the front.
     fn split(&mut self) -> Result<(u8, &'a [u8]), WireError> {
         let mut reader = Reader(self.rest);
         let header = reader.u16().ok_or(WireError::Truncated)?;
@@ -241,27 +243,27 @@ pub struct BodyWriter<'a> {
 }
 
 impl<'a> BodyWriter<'a> {
-    /// A writer of an empty body, which may grow to fill `buf`.
+    /// Makes a writer of an empty body, which may grow to fill `buf`.
     pub const fn new(buf: &'a mut [u8]) -> Self {
         Self { buf, len: 0, closed: false }
     }
 
-    /// Bytes that are left for records, their headers included; zero once closed.
+    /// Returns the bytes that are left for records, their headers included; zero once closed.
     pub const fn remaining(&self) -> usize {
         if self.closed { 0 } else { self.buf.len() - self.len }
     }
 
-    /// Bytes of the body so far.
+    /// Returns the length of the body so far.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no record yet.
+    /// Returns true if there is no record yet.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends a packet as it is: [`raw_record_len`] bytes.
+    /// Appends an uncompressed packet: [`raw_record_len`] bytes.
     ///
     /// # Errors
     /// [`Full`] if there is no room, or the packet is empty.
@@ -293,8 +295,8 @@ impl<'a> BodyWriter<'a> {
         self.append(TYPE_COMPRESSED, &header, data)
     }
 
-    /// Appends a keep-alive of this many bytes, header included: padding, whose length is all that
-    /// matters. It is the last record of its datagram if it is longer than a record of a named length.
+    /// Appends a keep-alive of this many bytes, header included, as padding. It is the last record
+    /// of its datagram if it is longer than a record of a named length.
     ///
     /// # Errors
     /// [`Full`] if there is no room, or it is shorter than a keep-alive.
@@ -335,11 +337,11 @@ impl<'a> BodyWriter<'a> {
         self.append(TYPE_BLOCK, &block.header(), block.data)
     }
 
-    /// Appends what is carried on: [`carried_record_len`] bytes.
+    /// Appends a carried record: [`carried_record_len`] bytes.
     ///
     /// # Errors
     /// [`Full`] if there is no room, or its data are empty or not smaller than the original, or
-    /// it may take no more links.
+    /// its hop limit is used up.
     pub fn carried(&mut self, carried: &Carried<'_>) -> Result<(), Full> {
         let (data, original_len) = carried.data();
         if !is_compression(original_len, data) {
@@ -359,7 +361,7 @@ impl<'a> BodyWriter<'a> {
         self.append(TYPE_FRAGMENT, &fragment.header(), fragment.data)
     }
 
-    /// Appends the record that says which datagram the following records were in:
+    /// Appends the record that names the datagram in which the following records were first sent:
     /// [`RESENT_RECORD_LEN`] bytes.
     ///
     /// # Errors
@@ -368,7 +370,7 @@ impl<'a> BodyWriter<'a> {
         self.append(TYPE_RESENT, &[], &sequence_low.to_be_bytes())
     }
 
-    /// Appends records as another writer wrote them.
+    /// Appends records that another writer wrote.
     ///
     /// # Errors
     /// [`Full`] if there is no room.
@@ -377,7 +379,7 @@ impl<'a> BodyWriter<'a> {
             return Err(Full);
         }
         self.put(body);
-        // Whether the last of them reaches to the end is not known here.
+        // The last of them may reach to the end, which is not known here.
         self.closed = true;
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Sequence numbers: completing them, and accepting each once (`docs/wire.md` section 3).
+//! Sequence numbers: reconstruction, and protection against replays (`docs/wire.md` section 3).
 
-/// The 64-bit number whose low half is `low` and that is nearest to `highest`.
+/// Returns the 64-bit number whose low half is `low` and that is nearest to `highest`.
 ///
-/// As IPsec does for its extended numbers (RFC 4304) and SRTP for its indices (RFC 3711 3.3.1):
-/// right as long as a datagram is less than 2^31 numbers away from the highest that was seen.
+/// As IPsec does for its extended numbers (RFC 4304) and SRTP for its indices (RFC 3711 3.3.1). The
+/// result is right if the datagram is less than 2^31 numbers away from the highest received one.
 /// Of two that are equally near, the lower one.
 #[inline]
 pub const fn reconstruct_sequence(highest: u64, low: u32) -> u64 {
@@ -21,7 +21,7 @@ pub const fn reconstruct_sequence(highest: u64, low: u32) -> u64 {
 /// Words of the ring. A power of two, so that the remainder is a mask.
 const WORDS: usize = 32;
 
-/// How far below the highest accepted number another one may lie and still be accepted.
+/// The distance below the highest accepted number at which another one is still accepted.
 ///
 /// One word of the ring is always partly ahead of the highest number (RFC 6479 section 2).
 pub const REPLAY_WINDOW: u64 = 64 * (WORDS as u64 - 1);
@@ -44,17 +44,17 @@ impl Default for ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// The window of a new session, that has seen nothing.
+    /// Makes the window of a new session, which has accepted nothing.
     pub const fn new() -> Self {
         Self { ring: [0; WORDS], highest: 0 }
     }
 
-    /// The highest number accepted; zero if none was.
+    /// Returns the highest number accepted; zero if none was.
     pub const fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// Whether [`accept`](Self::accept) would accept this number: new, and not too old.
+    /// Returns true if [`accept`](Self::accept) would accept this number: new, and not too old.
     #[inline]
     pub const fn check(&self, sequence: u64) -> bool {
         if sequence > self.highest {
@@ -64,8 +64,8 @@ impl ReplayWindow {
         recent && self.ring[slot(sequence / 64)] & bit(sequence) == 0
     }
 
-    /// Accepts a number, and moves the window up to it if it is the highest. False, and no
-    /// change, if it was accepted before or is too old to tell.
+    /// Accepts a number, and moves the window up to it if it is the highest. Returns false, and
+    /// changes nothing, if it was accepted before or is too old.
     #[inline]
     pub fn accept(&mut self, sequence: u64) -> bool {
         if !self.check(sequence) {
@@ -79,7 +79,7 @@ impl ReplayWindow {
         true
     }
 
-    /// Makes `word` the front word of the ring: clears the words that come into use again.
+    /// Makes `word` the front word of the ring: clears the words that are reused.
     fn advance(&mut self, word: u64) {
         let front = self.highest / 64;
         for step in 1..=(word - front).min(WORDS as u64) {

@@ -1,7 +1,7 @@
-//! From a text to a rate.
+//! Parsing of rates.
 //!
-//! What can be read in two ways, bits or bytes, differs by a factor of eight: it is refused, and
-//! the error shows both ways to write it.
+//! Text that may mean bits or bytes differs by a factor of eight. It is refused, and the error
+//! shows both ways to write it.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::Rate;
 use crate::text::printable;
 
-/// Why a text is not a rate.
+/// The reason why a text is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseRateError {
     /// No number at the beginning.
@@ -37,7 +37,7 @@ pub enum ParseRateError {
          bytes per second"
     )]
     BitsOrBytes {
-        /// What was written.
+        /// The text.
         text: String,
         /// The same number of bits.
         bits: String,
@@ -58,7 +58,7 @@ pub enum ParseRateError {
 ///   first letter makes no difference.
 ///
 /// # Errors
-/// All else: above all what may mean bits or bytes, as `250KB` and `10MBps` do.
+/// All other texts: above all those that may mean bits or bytes, such as `250KB` and `10MBps`.
 impl FromStr for Rate {
     type Err = ParseRateError;
 
@@ -89,8 +89,8 @@ const WHOLE_DIGITS: usize = 13;
 const ONE: u128 = 10u128.pow(DIGITS as u32);
 
 impl Amount {
-    /// The number that digits and points make; one that is beyond all rates stays so, but may
-    /// be made smaller.
+    /// Returns the number that digits and points form. A number beyond all rates stays beyond them,
+    /// but may be made smaller.
     fn parse(text: &str) -> Option<Self> {
         let (whole, part) = text.split_once('.').unwrap_or((text, ""));
         if (whole.is_empty() && part.is_empty()) || part.contains('.') {
@@ -104,14 +104,14 @@ impl Amount {
         format!("{whole}{part:0<DIGITS$}").parse().ok().map(Self)
     }
 
-    /// So many times `factor` bits per second, if that is a possible rate.
+    /// Returns this many times `factor` bits per second, if that is a possible rate.
     fn times(&self, factor: u64) -> Option<Rate> {
         let bps = (self.0 * u128::from(factor) + ONE / 2) / ONE;
         u64::try_from(bps).ok().and_then(Rate::from_bps)
     }
 }
 
-/// What a unit says; the factors are those of its prefix.
+/// The meaning of a unit; the factors are those of its prefix.
 enum Unit {
     Bits(u64),
     Bytes(u64),
@@ -120,7 +120,7 @@ enum Unit {
 }
 
 struct Prefix {
-    /// As it should be written for bytes.
+    /// The correct spelling for bytes.
     name: &'static str,
     factor: u64,
     is_binary: bool,
@@ -142,7 +142,7 @@ impl Unit {
         PREFIXES.iter().find_map(|prefix| Self::behind(prefix, text))
     }
 
-    /// The unit, if it begins with this prefix.
+    /// Returns the unit, if it begins with this prefix.
     fn behind(prefix: &'static Prefix, text: &str) -> Option<Self> {
         let (start, rest) = text.split_at_checked(prefix.name.len())?;
         if !start.eq_ignore_ascii_case(prefix.name) {
@@ -165,7 +165,7 @@ impl Unit {
     }
 }
 
-/// The error that shows both ways to write `number`.
+/// Returns the error that shows both ways to write `number`.
 fn either(text: &str, number: &str, amount: &Amount, prefix: &Prefix) -> ParseRateError {
     let bits = match amount.times(prefix.factor) {
         Some(rate) if prefix.is_binary => format!("{rate:#}"),
@@ -274,7 +274,7 @@ mod tests {
         #[test]
         fn nothing_makes_it_panic(text in "[0-9.]{0,45} ?[kKmMgGiIbBpPsS/tyeµ]{0,8}") {
             if let Err(ParseRateError::BitsOrBytes { bits, bytes, .. }) = text.parse::<Rate>() {
-                // What an error proposes is understood, and differs by a factor of eight.
+                // The proposals of an error can be parsed, and differ by a factor of eight.
                 if let (Ok(bits), Ok(bytes)) = (bits.parse::<Rate>(), bytes.parse::<Rate>()) {
                     let eightfold = bits.as_bps() * 8;
                     prop_assert!(eightfold.abs_diff(bytes.as_bps()) <= 4, "{text}");

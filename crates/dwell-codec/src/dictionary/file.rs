@@ -1,4 +1,4 @@
-//! Dictionaries as files: what a dictionary is for, and whether it is whole.
+//! Dictionaries as files: the purpose of a dictionary, and a check for damage.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -31,7 +31,7 @@ const CLASS_LEN_MAX: usize = 64;
 /// The most bytes of a file with a dictionary.
 pub const DICTIONARY_FILE_LEN_MAX: usize = FIXED_LEN + DESCRIPTION_LEN_MAX + DICTIONARY_LEN_MAX;
 
-/// A dictionary, and what it is for.
+/// A dictionary and its purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DictionaryFile {
     /// The number that messages use to name it, `1..=15`.
@@ -39,17 +39,17 @@ pub struct DictionaryFile {
     /// The class of packets that it is for, such as `udp/5683`: 1 to 64 printable ASCII
     /// characters.
     pub class: String,
-    /// What its gain was measured with. It serves other levels and codecs as well.
+    /// The codec with which its gain was measured. It serves other levels and codecs as well.
     pub codec: CodecSpec,
     /// The hash of the packets that it was made of ([`hash_of`]).
     pub source: u128,
-    /// How many packets it was made of.
+    /// The number of packets that it was made of.
     pub samples: u64,
     /// The dictionary itself.
     pub bytes: Vec<u8>,
 }
 
-/// Why bytes are no file with a dictionary.
+/// The reason why bytes are not a dictionary file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DictionaryFileError {
     /// It begins with something else.
@@ -67,13 +67,13 @@ pub enum DictionaryFileError {
     /// A key of the description is missing or makes no sense.
     #[error("its description has no valid \"{0}\"")]
     Description(&'static str),
-    /// What it contains is no dictionary.
+    /// The content is not a valid dictionary.
     #[error(transparent)]
     Dictionary(#[from] DictionaryError),
 }
 
 impl DictionaryFile {
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     ///
     /// # Errors
     /// If the class can't be written, or the dictionary is too long or has an impossible id.
@@ -101,7 +101,7 @@ impl DictionaryFile {
     /// Reads a file. Nothing is allocated before all lengths agree.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first thing that is wrong with it.
     pub fn parse(file: &[u8]) -> Result<Self, DictionaryFileError> {
         if !file.starts_with(&MAGIC) {
             return Err(DictionaryFileError::Magic);
@@ -150,10 +150,10 @@ impl DictionaryFile {
         })
     }
 
-    /// The dictionary, digested.
+    /// Returns the dictionary, digested.
     ///
     /// # Errors
-    /// If what it contains is damaged.
+    /// If the content is damaged.
     pub fn dictionary(&self) -> Result<Dictionary, DictionaryError> {
         Dictionary::new(self.id, self.bytes.clone())
     }
@@ -163,8 +163,8 @@ fn is_class(class: &str) -> bool {
     (1..=CLASS_LEN_MAX).contains(&class.len()) && class.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// The hash of these pieces one behind the other: SipHash-2-4 of 128 bits with the key zero.
-/// It finds damage; it keeps nobody out.
+/// Returns the hash of these pieces, concatenated: SipHash-2-4 of 128 bits with the key zero. It
+/// detects damage, not manipulation.
 pub fn hash_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u128 {
     let mut hasher = SipHasher24::new();
     pieces.into_iter().for_each(|piece| hasher.write(piece));

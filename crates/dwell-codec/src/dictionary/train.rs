@@ -1,4 +1,4 @@
-//! Making dictionaries out of packets.
+//! Training of dictionaries from packets.
 
 use zstd_safe::train_from_buffer;
 

@@ -47,7 +47,7 @@ pub(crate) struct Stream(NonNull<LZ4StreamEncode>);
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// A stream in its initial state, or `None` without memory.
+    /// Makes a stream in its initial state, or returns `None` without memory.
     pub(crate) fn new() -> Option<Self> {
         // SAFETY: no preconditions; the result is initialised, or null.
         let stream = unsafe { LZ4_createStream() };
@@ -105,12 +105,12 @@ impl Stream {
         // history is a live slice until after the one call that reads it.
         unsafe { LZ4_loadDict(stream, history.as_ptr().cast(), len_of(history)) };
         let written = self.go_on(src, dst, speed);
-        // SAFETY: the stream is initialised. It forgets where history and source were.
+        // SAFETY: the stream is initialised. This removes the pointers to history and source.
         unsafe { LZ4_resetStream_fast(stream) };
         written
     }
 
-    /// Compresses `src` after what the stream was just notified of.
+    /// Compresses `src` after the dictionary or history that was attached to the stream.
     fn go_on(&mut self, src: &[u8], dst: &mut [u8], speed: i32) -> Option<usize> {
         // SAFETY: as for `compress`. The stream remembers `src` but will not read it again,
         // as every call begins with a reset.
@@ -146,7 +146,7 @@ pub(crate) struct Digest {
 unsafe impl Sync for Digest {}
 
 impl Digest {
-    /// Digests a dictionary, or gives `None` without memory.
+    /// Digests a dictionary, or returns `None` without memory.
     pub(crate) fn new(bytes: Arc<[u8]>) -> Option<Self> {
         assert!(bytes.len() <= DICTIONARY_LEN_MAX, "the constructor of Dictionary checks this");
         let stream = Stream::new()?;
@@ -182,12 +182,12 @@ pub(crate) fn decompress_after(dictionary: &[u8], src: &[u8], dst: &mut [u8]) ->
     usize::try_from(written).ok()
 }
 
-/// The length as C sees it. A buffer longer than `c_int` can say is used in part.
+/// Returns the length as a `c_int`. Of a buffer that is longer only a part is used.
 fn len_of(slice: &[u8]) -> c_int {
     c_int::try_from(slice.len()).unwrap_or(c_int::MAX)
 }
 
-/// What the compressing functions return: zero if the result did not fit.
+/// Interprets the result of the compressing functions: zero if the result did not fit.
 fn length_written(written: c_int, dst: &[u8]) -> Option<usize> {
     let written = usize::try_from(written).ok().filter(|&len| len > 0)?;
     debug_assert!(written <= dst.len());

@@ -19,7 +19,7 @@ const FORMAT_TO_DECODE: ZSTD_dParameter = ZSTD_dParameter::ZSTD_d_experimentalPa
 const SPLIT_AFTER_SEQUENCES: ZSTD_cParameter = ZSTD_cParameter::ZSTD_c_experimentalParam13;
 const SWITCH_OFF: i32 = 2;
 
-/// Why zstd refused: its number for the error.
+/// An error of zstd: its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) u32);
 
@@ -32,7 +32,7 @@ unsafe impl Send for DigestedDictionary {}
 unsafe impl Sync for DigestedDictionary {}
 
 impl DigestedDictionary {
-    /// Digests a copy of `bytes`; `None` if zstd says that they are damaged.
+    /// Digests a copy of `bytes`; `None` if zstd reports that they are damaged.
     pub(crate) fn new(bytes: &[u8], level: i32) -> Option<Self> {
         // SAFETY: a live slice, which zstd copies.
         let cdict = unsafe { ZSTD_createCDict(bytes.as_ptr().cast(), bytes.len(), level) };
@@ -65,7 +65,7 @@ pub(crate) struct Context {
 unsafe impl Send for Context {}
 
 impl Context {
-    /// A context for one level. With a dictionary, the level is that of the digest.
+    /// Makes a context for one level. With a dictionary, the level is that of the digest.
     pub(crate) fn new(
         level: i32,
         dictionary: Option<(Arc<DigestedDictionary>, usize)>,
@@ -74,7 +74,7 @@ impl Context {
         Self::with_room(level, dictionary_len, dictionary.map(|(digest, _)| digest))
     }
 
-    /// A context for one level that takes a history, too.
+    /// Makes a context for one level that also takes a history.
     pub(crate) fn with_history(level: i32) -> Result<Self, Failure> {
         Self::with_room(level, HISTORY_LEN_MAX, None)
     }
@@ -120,7 +120,8 @@ impl Context {
         Ok(())
     }
 
-    /// Makes one frame of `src` that may refer to `history`, at most [`HISTORY_LEN_MAX`] bytes.
+    /// Compresses `src` to one frame that may refer to `history`, at most [`HISTORY_LEN_MAX`]
+    /// bytes.
     pub(crate) fn compress_after(
         &mut self,
         history: &[u8],
@@ -141,14 +142,14 @@ impl Context {
         made.and_then(|len| forgot.map(|_| len))
     }
 
-    /// Ends a frame that failed half-way: before that zstd takes no other history.
+    /// Resets the session after a frame that failed: until then zstd takes no other history.
     fn end_session(&mut self) -> Result<usize, Failure> {
         let directive = ZSTD_ResetDirective::ZSTD_reset_session_only;
         // SAFETY: the context is live; parameters stay as they are.
         check(unsafe { ZSTD_CCtx_reset(self.context.as_ptr(), directive) })
     }
 
-    /// Makes one frame of `src`, which is at most [`SRC_LEN_MAX`] long.
+    /// Compresses `src`, which is at most [`SRC_LEN_MAX`] long, to one frame.
     pub(crate) fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, Failure> {
         assert!(src.len() <= SRC_LEN_MAX, "the memory is for inputs up to this length");
         // SAFETY: live slices that do not overlap. ZSTD_compress2 begins with a reset of the
@@ -172,7 +173,7 @@ pub(crate) struct DecodingContext(NonNull<ZSTD_DCtx>);
 unsafe impl Send for DecodingContext {}
 
 impl DecodingContext {
-    /// A context, or `None` without memory.
+    /// Makes a context, or returns `None` without memory.
     pub(crate) fn new() -> Option<Self> {
         // SAFETY: no preconditions; the result is initialised, or null.
         let context = Self(NonNull::new(unsafe { ZSTD_createDCtx() })?);
@@ -182,7 +183,7 @@ impl DecodingContext {
         check(set).ok().map(|_| context)
     }
 
-    /// Decodes one frame of any bytes. The history is taken as it is, whatever it begins with.
+    /// Decodes one frame from any bytes. The history is used as raw bytes, whatever it begins with.
     pub(crate) fn decompress_after(
         &mut self,
         history: &[u8],
@@ -216,7 +217,7 @@ impl Drop for DecodingContext {
     }
 }
 
-/// An upper bound for what a context needs at this level, whatever the input.
+/// Returns an upper bound for the memory of a context at this level, whatever the input.
 ///
 /// zstd chooses other tables by the length of the input and the dictionary, not always
 /// smaller ones for shorter input, so this is the maximum over its classes.

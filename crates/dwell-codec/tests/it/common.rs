@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use dwell_codec::{CodecId, CodecSpec, Compressor, Dictionary};
 use proptest::prelude::*;
 
-/// Stands behind a buffer that must not be overrun.
+/// Bytes behind a buffer that must not be overrun.
 pub(crate) const CANARY: [u8; 32] = [0xc9; 32];
 
-/// A buffer of `len` bytes with the canary behind it.
+/// Returns a buffer of `len` bytes with the canary behind it.
 pub(crate) fn with_canaries(len: usize) -> Vec<u8> {
     let mut buffer = vec![0; len];
     buffer.extend(CANARY);
@@ -36,7 +36,7 @@ const WORDS: [&str; 16] = [
     "and ",
 ];
 
-/// Text-like bytes, always the same.
+/// Returns text-like bytes, always the same.
 pub(crate) fn text(len: usize) -> Vec<u8> {
     let mut rng = dwell_base::Rng::from_seed(5);
     let mut text = Vec::new();
@@ -57,7 +57,7 @@ fn shared_dictionary() -> Arc<Dictionary> {
     Arc::clone(SHARED.get_or_init(|| Arc::new(dictionary(16_384))))
 }
 
-/// A codec with its level, and whether to use the dictionary.
+/// A codec with its level, and true if it uses the dictionary.
 pub(crate) type Setup = (CodecSpec, bool);
 
 pub(crate) fn compressor((spec, with_dictionary): Setup) -> Compressor {
@@ -73,7 +73,7 @@ fn levels(id: CodecId) -> Vec<i32> {
     }
 }
 
-/// Every codec of this build with every level, with and without dictionary.
+/// Returns every codec of this build with every level, with and without dictionary.
 pub(crate) fn all_setups() -> Vec<Setup> {
     let built_in = CodecId::ALL.into_iter().filter(|id| id.is_built_in());
     let specs =

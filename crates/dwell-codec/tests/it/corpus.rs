@@ -1,4 +1,4 @@
-//! Replays the corpora that the fuzzer's runs left under `fuzz/corpus`.
+//! Replays the corpora of earlier fuzzer runs under `fuzz/corpus`.
 
 use std::panic::catch_unwind;
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::path::Path;
 use crate::fuzz_codec;
 
 fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let files = std::fs::read_dir(&folder).expect("the folder of the corpus");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let files = std::fs::read_dir(&directory).expect("the directory of the corpus");
     let mut count = 0;
     for file in files {
-        let file = file.expect("an entry of the folder").path();
+        let file = file.expect("an entry of the directory").path();
         #[expect(clippy::disallowed_methods, reason = "a test may read its own inputs")]
         let bytes = std::fs::read(&file).expect("a readable file");
         assert!(catch_unwind(|| run(&bytes)).is_ok(), "{} fails", file.display());
         count += 1;
     }
-    assert!(count > 0, "no corpus in {}", folder.display());
+    assert!(count > 0, "no corpus in {}", directory.display());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Data that refer to what came before them.
+//! Data that refer to earlier data.
 
 use dwell_codec::{
     CodecError, CodecId, CodecSpec, Compressor, DecodeError, Decompressor, HISTORY_LEN_MAX,
@@ -46,7 +46,7 @@ proptest! {
             let Some(payload) = compress(&mut compressor, history, &src) else { continue };
             prop_assert_eq!(&decode(spec.id, &whole, &payload, src.len()).unwrap(), &src);
         }
-        // Nothing of it stays in the compressor.
+        // The history must not affect later compressions without one.
         let mut plain = vec![0; 2 * src.len() + 64];
         if let Some(len) = compressor.compress(&src, &mut plain).unwrap() {
             let mut data = vec![0; src.len()];
@@ -107,7 +107,7 @@ fn the_longest_histories_are_used() {
     }
 }
 
-/// What stands in the history word for word is not said again; a shorter history does not do then.
+/// Repetitions of the history are not encoded again; a shorter history is then not sufficient.
 #[test]
 fn repetitions_cost_nothing() {
     let mut noise = vec![0; SRC_LEN_MAX];

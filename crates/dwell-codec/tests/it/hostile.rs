@@ -1,4 +1,4 @@
-//! Payloads from anyone: damaged, invented, or made to explode.
+//! Hostile payloads: damaged, invented, or decompression bombs.
 
 use dwell_codec::{
     CodecId, CodecSpec, Compressor, DecodeError, Decompressor, Dictionary, SRC_LEN_MAX,

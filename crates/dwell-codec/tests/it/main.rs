@@ -1,4 +1,4 @@
-//! The crate from outside: round trips, and bytes that nobody meant well.
+//! The crate from outside: round trips, and hostile input.
 
 mod common;
 mod corpus;

@@ -1,4 +1,4 @@
-//! What goes in comes out, whatever codec, level, dictionary and length.
+//! Round trips with every codec, level, dictionary and length.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::common::{CANARY, compressor, dictionary, packet, setups, with_canaries};
 
-/// Compresses and decodes; says whether the packet became a payload that fits.
+/// Compresses and decodes; returns the length of the payload if the packet became one that fits.
 fn round_trip(compressor: &mut Compressor, src: &[u8], room: usize) -> Option<usize> {
     let mut payload = with_canaries(room);
     let len = compressor.compress(src, &mut payload[..room]).expect("no error")?;

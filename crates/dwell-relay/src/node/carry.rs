@@ -30,7 +30,7 @@ impl Node {
             rx.hop_limit += 1;
             return true;
         };
-        add(&mut rx.carried, record_bytes);
+        add(&mut rx.forwarded_compressed, record_bytes);
         let onward = self.peers[to].carries().then_some(Onward { hop_limit, label: carried.label });
         let (data, _) = carried.data();
         let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));

@@ -7,14 +7,15 @@ use crate::chart::{Axis, Chart, Point};
 use crate::human;
 use crate::table::{Column, Table};
 
-/// A row: an x, and which one of several points with this x.
+/// A row: an x, and the number of the point among those with this x.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key(Sorted, usize);
 
 /// A number with an order.
 struct Sorted(f64);
 
-/// A row for each x, in order, and a column for each series; `rows_max` rows at most.
+/// Returns a table with a row for each x, in order, and a column for each series; at most
+/// `rows_max` rows.
 pub(super) fn table(chart: &Chart, rows_max: usize) -> Table {
     let columns = chart.series.iter().map(|series| column(&series.legend(), &chart.y, true));
     let first = column(&chart.x.label, &chart.x, chart.x.categories.is_empty());
@@ -27,7 +28,7 @@ pub(super) fn table(chart: &Chart, rows_max: usize) -> Table {
     table
 }
 
-/// How many rows the whole table has.
+/// Returns the number of rows of the whole table.
 pub(super) fn row_count(chart: &Chart) -> usize {
     rows(chart).len()
 }

@@ -1,5 +1,5 @@
-//! What both drawings of a chart need to know: axes, which series belong together, and what
-//! can't be drawn.
+//! The layout that both drawings of a chart share: the axes, the series that belong together, and
+//! the points that can't be drawn.
 
 use crate::chart::ruler::{Extent, Ruler, Spot};
 use crate::chart::{Axis, Chart, Kind, Point, Role, Scale, Series};
@@ -9,12 +9,12 @@ pub(super) struct Plan<'a> {
     pub(super) chart: &'a Chart,
     pub(super) x: Ruler,
     pub(super) y: Ruler,
-    /// For each series the number of its name, from 0: its colour.
+    /// The number of each series' name, from 0: its colour.
     pub(super) slots: Vec<usize>,
     bars: Bars,
 }
 
-/// How bars stand side by side.
+/// The placement of bars side by side.
 struct Bars {
     /// The slots that have bars, from left to right.
     slots: Vec<usize>,
@@ -22,11 +22,11 @@ struct Bars {
     room: f64,
 }
 
-/// Of the room of an x, what its bars take.
+/// The share of the room of an x that its bars take.
 const BARS_SHARE: f64 = 0.8;
 
 impl<'a> Plan<'a> {
-    /// With about so many ticks on the axes.
+    /// Lays out a chart with about the given number of ticks on each axis.
     pub(super) fn new(chart: &'a Chart, x_ticks: usize, y_ticks: usize) -> Self {
         let slots = slots(&chart.series);
         let has_bars = chart.series.iter().any(|series| series.kind == Kind::Bars);
@@ -52,7 +52,7 @@ impl<'a> Plan<'a> {
         self.chart.series.iter().zip(self.slots.iter().copied())
     }
 
-    /// Where a point is, if both of its values are numbers.
+    /// Returns the position of a point, if both of its values are numbers.
     pub(super) fn spots(&self, slot: usize, point: &Point) -> Option<(Spot, Spot)> {
         let x = match self.x.spot(point.x)? {
             Spot::Inside(along) => Spot::Inside((along + self.shift(slot)).clamp(0.0, 1.0)),
@@ -61,18 +61,19 @@ impl<'a> Plan<'a> {
         Some((x, self.y.spot(point.y)?))
     }
 
-    /// How far from its x a series stands, so that it is at its bar.
+    /// Returns the offset of a series from its x, so that it is at its bar.
     fn shift(&self, slot: usize) -> f64 {
         let Some(at) = self.bars.slots.iter().position(|&bar| bar == slot) else { return 0.0 };
         (at as f64 + 0.5) * self.bar_width() - self.bars.room * BARS_SHARE / 2.0
     }
 
-    /// How wide a bar is, as a share of the axis.
+    /// Returns the width of a bar, as a share of the axis.
     pub(super) fn bar_width(&self) -> f64 {
         self.bars.room * BARS_SHARE / self.bars.slots.len().max(1) as f64
     }
 
-    /// A paper's bars stand as marks on ours, if there are any.
+    /// Returns true if the series is drawn as bars. A paper's bars are drawn as marks on ours, if
+    /// there are any.
     pub(super) fn is_drawn_as_bars(&self, series: &Series) -> bool {
         let is_ours = |other: &&Series| {
             other.name == series.name && other.kind == Kind::Bars && other.role == Role::Ours
@@ -81,12 +82,12 @@ impl<'a> Plan<'a> {
             && (series.role == Role::Ours || !self.chart.series.iter().any(|s| is_ours(&s)))
     }
 
-    /// True if a point of the series lies at or below the floor of the y axis.
+    /// Returns true if a point of the series lies at or below the floor of the y axis.
     pub(super) fn is_at_floor(&self, series: &Series) -> bool {
         series.points.iter().any(|point| self.y.spot(point.y) == Some(Spot::Floor))
     }
 
-    /// What the reader would not see otherwise.
+    /// Returns remarks on what the drawing cannot show.
     pub(super) fn notes(&self) -> Vec<String> {
         let (mut no_number, mut outside, mut all) = (0usize, 0usize, 0usize);
         for (series, slot) in self.series() {
@@ -132,7 +133,7 @@ impl Bars {
     }
 }
 
-/// Half of the distance between bars: else the first and the last were cut.
+/// Half of the distance between bars, without which the first and the last would be cut.
 fn room_beside_bars(chart: &Chart) -> f64 {
     let log = chart.x.scale == Scale::Log;
     let mut values: Vec<f64> = bar_xs(chart).filter(|x| x.is_finite() && x.abs() < 1e290).collect();

@@ -1,6 +1,6 @@
-//! From values to places along an axis.
+//! The mapping from values to positions along an axis.
 
-use crate::chart::ticks::{self, Step, Tick, Ticks};
+use crate::chart::ticks::{self, Tick, TickStep, Ticks};
 use crate::chart::{Axis, Scale};
 
 /// Values beyond these can't be distinguished from them; so differences stay finite.
@@ -19,7 +19,7 @@ pub(super) struct Ruler {
     pub(super) title: String,
 }
 
-/// Where a value is: 0 at the low end, 1 at the high end.
+/// The position of a value: 0 at the low end, 1 at the high end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Spot {
     /// On the axis.
@@ -30,7 +30,7 @@ pub(super) enum Spot {
     Outside(f64),
 }
 
-/// What an axis has to show.
+/// The values that an axis has to show.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extent {
     values: Vec<f64>,
@@ -43,7 +43,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Takes in what is a number.
+    /// Adds a value if it is a number.
     pub(super) fn add(&mut self, value: f64) {
         if value.is_finite() {
             self.values.push(value.clamp(-LARGEST, LARGEST));
@@ -58,7 +58,7 @@ impl Extent {
 }
 
 impl Ruler {
-    /// An axis on which everything in `extent` has its place, with about `count` ticks.
+    /// Returns an axis on which everything in `extent` has its place, with about `count` ticks.
     pub(super) fn new(axis: &Axis, extent: &Extent, count: usize) -> Self {
         if !axis.categories.is_empty() {
             return Self::of_categories(axis);
@@ -92,7 +92,7 @@ impl Ruler {
                 (low, high) = (low.min(0.0), high.max(0.0));
             }
             let (low, high) = apart(low, high);
-            let step = Step::nice(high - low, count);
+            let step = TickStep::nice(high - low, count);
             (step.below(low), step.above(high))
         });
         let (low, high) = apart(low, high);
@@ -107,7 +107,7 @@ impl Ruler {
         let most = positive.iter().copied().reduce(f64::max);
         let given = given_range(axis).filter(|(low, _)| usable(low));
         let wanted = axis.floor.filter(usable);
-        // What is not positive needs an end of the axis to be drawn at.
+        // A value that is not positive needs an end of the axis at which it is drawn.
         let needed = extent.values.iter().any(|&value| value < SMALLEST);
         let found = || match (given, least) {
             (Some((low, _)), _) => low,
@@ -140,7 +140,7 @@ impl Ruler {
         Self { low, high, scale: Scale::Log, floor, ticks: list, title }
     }
 
-    /// Where a value is; nowhere if it is no number.
+    /// Returns the position of a value; none if it is not a number.
     pub(super) fn spot(&self, value: f64) -> Option<Spot> {
         if value.is_nan() {
             return None;
@@ -166,12 +166,12 @@ impl Ruler {
         })
     }
 
-    /// Where a value is on the axis, or the end that is next to it.
+    /// Returns the position of a value on the axis, or the end that is next to it.
     pub(super) fn nearest(&self, value: f64) -> Option<f64> {
         self.spot(value).map(|spot| spot.along().clamp(0.0, 1.0))
     }
 
-    /// Where bars begin.
+    /// Returns the position at which bars begin.
     pub(super) fn base(&self) -> f64 {
         match self.scale {
             Scale::Linear => self.nearest(0.0).unwrap_or(0.0),
@@ -195,7 +195,7 @@ impl Spot {
     }
 }
 
-/// The range that was asked for, if it is one.
+/// Returns the range that was asked for, if it is valid.
 fn given_range(axis: &Axis) -> Option<(f64, f64)> {
     let (a, b) = axis.range?;
     let range = (a.min(b).max(-LARGEST), a.max(b).min(LARGEST));

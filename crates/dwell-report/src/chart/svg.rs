@@ -26,18 +26,18 @@ const LABEL_SIZE: f64 = 13.0;
 const TICK_SIZE: f64 = 12.0;
 const LINE_HEIGHT: f64 = 1.35;
 const TICK_LENGTH: f64 = 5.0;
-/// Between the y axis and the first point, so that marks are not on the axis.
+/// The distance between the y axis and the first point, so that marks are not on the axis.
 const INSET: f64 = 12.0;
 
-/// About how many ticks fit.
+/// The approximate number of ticks that fit.
 const X_TICKS: usize = 8;
 const Y_TICKS: usize = 6;
 
-/// Names of ticks are cut at this width, in pixels.
+/// The width at which names of ticks are cut, in pixels.
 const TICK_WIDTH_MAX: f64 = 150.0;
-/// Between the labels of neighbouring ticks, in pixels.
+/// The least distance between the labels of neighbouring ticks, in pixels.
 const TICK_GAP: f64 = 8.0;
-/// How labels are turned that don't fit side by side.
+/// The angle of labels that don't fit side by side.
 const TURN_DEGREES: f64 = -35.0;
 const TURN_SIN: f64 = 0.574;
 const TURN_COS: f64 = 0.819;
@@ -55,13 +55,13 @@ impl fmt::Display for Px {
     }
 }
 
-/// Draws a chart; `alone` if there is no page around it that has [`STYLE`].
+/// Draws a chart; `alone` if no page around it contains [`STYLE`].
 pub(super) fn draw(chart: &Chart, alone: bool) -> String {
     let plan = Plan::new(chart, X_TICKS, Y_TICKS);
     Drawing::new(&plan).draw(alone)
 }
 
-/// What is where: from top to bottom the title, the caption, the legend, the name of the y
+/// The parts of a drawing from top to bottom: the title, the caption, the legend, the name of the y
 /// axis, the plot, its ticks, the name of the x axis, notes.
 struct Drawing<'a> {
     plan: &'a Plan<'a>,
@@ -75,7 +75,7 @@ struct Drawing<'a> {
     height: f64,
 }
 
-/// How the labels of the x axis are written.
+/// The labels of the x axis.
 struct XLabels {
     texts: Vec<String>,
     turned: bool,
@@ -233,7 +233,8 @@ impl<'a> Drawing<'a> {
 }
 
 impl XLabels {
-    /// Side by side if they fit, else turned; for turned ones `frame` may have to give way.
+    /// Places labels side by side if they fit, and turns them otherwise; turned ones may make
+    /// `frame` smaller.
     fn new(plan: &Plan<'_>, frame: &mut Frame) -> Self {
         let mut texts: Vec<String> = plan.x.ticks.iter().map(|tick| fit(&tick.label)).collect();
         let wide = |text: &String| measure::width(text, TICK_SIZE);
@@ -249,7 +250,7 @@ impl XLabels {
         if widest + TICK_GAP <= room {
             return Self { texts, turned: false, height: TICK_SIZE + 6.0 };
         }
-        // The first one must not leave the picture to the left.
+        // The first one must not be cut off on the left.
         let first = texts.first().map_or(0.0, wide) * TURN_COS;
         let missing = (first - frame.left - room / 2.0 + 4.0).max(0.0);
         frame.left += missing;
@@ -281,7 +282,7 @@ fn leave_out(texts: &mut [String], places: &[f64], wide: impl Fn(&str) -> f64) {
     }
 }
 
-/// A label of a tick, cut if it is too long.
+/// Cuts the label of a tick if it is too long.
 fn fit(label: &str) -> String {
     measure::fit(label, TICK_SIZE, TICK_WIDTH_MAX)
 }
@@ -290,14 +291,14 @@ fn lines_height(lines: &[String], size: f64) -> f64 {
     lines.len() as f64 * size * LINE_HEIGHT
 }
 
-/// A line of the grid or of an axis.
+/// Draws a line of the grid or of an axis.
 fn line(out: &mut Markup, class: &'static str, path: &str) {
     let colour = if class == "grid" { GRID } else { AXIS };
     out.leaf("path", &[("class", &class), ("d", &path), ("fill", &"none"), ("stroke", &colour)]);
     out.line();
 }
 
-/// How a line of text is set.
+/// The style and position of a line of text.
 struct Text {
     x: f64,
     y: f64,

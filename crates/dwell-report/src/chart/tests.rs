@@ -1,4 +1,4 @@
-//! Whole charts: what they look like, and what must never happen.
+//! Whole charts: their appearance, and what must never happen.
 
 use proptest::prelude::*;
 use roxmltree::Document;

@@ -9,14 +9,14 @@ use crate::chart::{Chart, Kind, Role, data};
 const ROWS: usize = 20;
 const WIDTH_MIN: usize = 48;
 const WIDTH_MAX: usize = 240;
-/// A label of the y axis is cut at these many characters.
+/// The number of characters at which a label of the y axis is cut.
 const LABEL_MAX: usize = 16;
-/// More rows of numbers than these are no longer read.
+/// The most rows of numbers that are printed: nobody reads more.
 const DATA_ROWS_MAX: usize = 60;
-/// Where several marks fall on one place.
+/// The letter where several marks coincide.
 const SEVERAL: char = '*';
 
-/// The plot, the legend, and the numbers.
+/// Returns the plot, the legend and the numbers.
 pub(super) fn draw(chart: &Chart, width: usize) -> String {
     let width = width.clamp(WIDTH_MIN, WIDTH_MAX);
     let plan = Plan::new(chart, width / 14, 6);
@@ -48,12 +48,12 @@ pub(super) fn draw(chart: &Chart, width: usize) -> String {
     out
 }
 
-/// Everything that is not to be shown as a letter could do things to a terminal.
+/// Replaces all characters that are not printable, which could control a terminal.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
 
-/// A letter for each series: capitals for ours, small ones for papers'; the same letter for
+/// Returns a letter for each series: capitals for ours, small ones for papers'; the same letter for
 /// the same name, if it is free.
 fn letters(chart: &Chart) -> Vec<char> {
     let mut taken: Vec<(u8, &str, Role)> = Vec::new();
@@ -74,7 +74,7 @@ fn letters(chart: &Chart) -> Vec<char> {
     letters
 }
 
-/// The area of the points, with its axes.
+/// Draws the area of the points, with its axes.
 fn plot(plan: &Plan<'_>, letters: &[char], width: usize) -> String {
     let labels = y_labels(&plan.y);
     let margin = labels.iter().flatten().map(|label| label.chars().count()).max().unwrap_or(0);
@@ -112,7 +112,7 @@ fn plot(plan: &Plan<'_>, letters: &[char], width: usize) -> String {
     out + &x_axis(plan, margin + 1, grid.width)
 }
 
-/// For each row from the top the label of the tick that is there.
+/// Returns for each row, from the top, the label of its tick.
 fn y_labels(y: &Ruler) -> Vec<Option<String>> {
     let mut labels = vec![None; ROWS];
     for tick in y.ticks.iter().filter(|tick| !tick.label.is_empty()) {
@@ -181,7 +181,7 @@ impl Grid {
         *cell = if is_free { letter } else { SEVERAL };
     }
 
-    /// From row to row, where nothing is yet.
+    /// Fills the free cells from row to row.
     fn column(&mut self, x: f64, from: f64, to: f64, with: char) {
         let column = column(x, self.width);
         for row in row(from.max(to))..=row(from.min(to)) {

@@ -1,4 +1,4 @@
-//! Where an axis has its ticks, and what stands beside them.
+//! The ticks of an axis and their labels.
 
 use crate::human;
 
@@ -9,7 +9,7 @@ pub(super) struct Tick {
     pub(super) label: String,
 }
 
-/// The ticks of an axis, and what the axis is called when they are labelled so.
+/// The ticks of an axis, and the title of the axis that fits their labels.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ticks {
     pub(super) list: Vec<Tick>,
@@ -18,12 +18,12 @@ pub(super) struct Ticks {
 
 /// A step between ticks: `mantissa` (1, 2 or 5) times ten to the `exponent`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Step {
+pub(super) struct TickStep {
     mantissa: f64,
     exponent: i32,
 }
 
-/// More ticks than this are a mistake in a range, not an axis.
+/// The most ticks of an axis; a range with more is a mistake.
 const TICKS_MAX: usize = 64;
 
 /// The prefixes of the SI, and their powers of ten.
@@ -53,8 +53,8 @@ pub(super) fn exponent_of(value: f64) -> i32 {
     text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
 }
 
-impl Step {
-    /// The least step with which `span` has no more than `count` intervals, about.
+impl TickStep {
+    /// Returns the smallest step with which `span` has no more than about `count` intervals.
     pub(super) fn nice(span: f64, count: usize) -> Self {
         let rough = (span / count.max(1) as f64).max(f64::MIN_POSITIVE);
         let exponent = exponent_of(rough);
@@ -68,7 +68,8 @@ impl Step {
         Self { mantissa, exponent }
     }
 
-    /// `count` steps: a number with few digits, not with what multiplying leaves behind.
+    /// Returns `count` steps, as a number with few digits and without the rounding errors of a
+    /// multiplication.
     fn times(self, count: f64) -> f64 {
         let whole = count * self.mantissa;
         match self.exponent {
@@ -77,12 +78,12 @@ impl Step {
         }
     }
 
-    /// The last tick at or below `value`.
+    /// Returns the last tick at or below `value`.
     pub(super) fn below(self, value: f64) -> f64 {
         self.times((value / self.times(1.0) + 1e-9).floor())
     }
 
-    /// The first tick at or above `value`.
+    /// Returns the first tick at or above `value`.
     pub(super) fn above(self, value: f64) -> f64 {
         self.times((value / self.times(1.0) - 1e-9).ceil())
     }
@@ -96,9 +97,9 @@ impl Step {
     }
 }
 
-/// Ticks of equal differences; about `count` of them.
+/// Returns about `count` ticks of equal differences.
 pub(super) fn linear(low: f64, high: f64, count: usize, label: &str, unit: &str) -> Ticks {
-    let step = Step::nice(high - low, count);
+    let step = TickStep::nice(high - low, count);
     let unit = Unit::for_axis(low.abs().max(high.abs()), unit);
     let decimals = usize::try_from(unit.exponent - step.exponent).unwrap_or(0);
     let show = |value: f64| {
@@ -114,7 +115,7 @@ pub(super) fn linear(low: f64, high: f64, count: usize, label: &str, unit: &str)
     Ticks { list, title: title(label, &unit.name) }
 }
 
-/// Ticks of equal ratios; no more than `count` have labels.
+/// Returns ticks of equal ratios; no more than `count` have labels.
 pub(super) fn log(low: f64, high: f64, count: usize, label: &str, unit: &str) -> Ticks {
     let (first, last) = (exponent_of(low), exponent_of(high));
     let decades = last - first;
@@ -140,7 +141,7 @@ pub(super) fn log(low: f64, high: f64, count: usize, label: &str, unit: &str) ->
     Ticks { list, title: title(label, unit) }
 }
 
-/// How a value of a logarithmic axis is shown beside it, such as its floor.
+/// Formats a value of a logarithmic axis as its labels, for instance its floor.
 pub(super) fn log_label(value: f64, low: f64, high: f64, unit: &str) -> String {
     let exponent = exponent_of(value);
     let mantissa = value / power_of_ten(exponent);
@@ -151,7 +152,7 @@ pub(super) fn log_label(value: f64, low: f64, high: f64, unit: &str) -> String {
     }
 }
 
-/// How all labels of a logarithmic axis are written.
+/// The format of all labels of a logarithmic axis.
 enum LogLabels<'a> {
     /// `10 ms`
     Unit(&'a str),
@@ -187,17 +188,17 @@ impl<'a> LogLabels<'a> {
     }
 }
 
-/// What the numbers of a linear axis are counted in.
+/// The unit of the numbers of a linear axis.
 struct Unit {
     exponent: i32,
-    /// Behind the label of the axis.
+    /// The text behind the label of the axis.
     name: String,
-    /// Behind each number.
+    /// The text behind each number.
     suffix: &'static str,
 }
 
 impl Unit {
-    /// For numbers up to `largest`.
+    /// Returns the unit for numbers up to `largest`.
     fn for_axis(largest: f64, unit: &str) -> Self {
         let exponent = if largest > 0.0 { exponent_of(largest) } else { 0 };
         let thousands = exponent.div_euclid(3) * 3;
@@ -222,7 +223,8 @@ impl Unit {
     }
 }
 
-/// Whether a unit takes prefixes, and which: nobody counts in millibytes or kiloseconds.
+/// Returns the smallest and largest powers of the prefixes that a unit takes, if it takes any:
+/// nobody counts in millibytes or kiloseconds.
 fn prefixed(unit: &str) -> Option<(i32, i32)> {
     match unit {
         "s" => Some((-15, 0)),

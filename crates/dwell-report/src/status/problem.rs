@@ -1,4 +1,4 @@
-//! What is wrong with a peer or a node: names for programs, sentences for people.
+//! Problems of a peer or a node: names for programs, sentences for people.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub enum Problem {
     Unresolved,
     /// No route leads to the peer's endpoint, or a firewall of this machine forbids to send there.
     Unreachable,
-    /// The peer's machine says that nobody listens at the port.
+    /// The peer's machine reports that nothing listens at the port.
     PortClosed,
     /// Nothing comes back from the peer's endpoint.
     NoAnswer,
@@ -20,11 +20,11 @@ pub enum Problem {
     WrongKey,
     /// The two ends are configured for different kinds of security.
     SecurityMismatch,
-    /// The peer's calls arrive here, and the answers do not arrive there.
+    /// The peer's initiations arrive here, but the answers do not arrive there.
     OneWay,
     /// The peer was stopped in an orderly way.
     Stopped,
-    /// The peer is connected, but nothing of what is sent arrives.
+    /// The peer is connected, but no datagrams sent to it arrive.
     NotDelivered,
     /// Full-sized datagrams disappear on the path without an ICMP message.
     PathMtu,
@@ -34,7 +34,7 @@ pub enum Problem {
     Bypassed,
     /// The route to the peer's endpoint leads into the tunnel itself.
     EndpointInTunnel,
-    /// A node that is no peer calls.
+    /// A node that is not a peer initiates a handshake.
     UnknownPeer,
     /// Somebody has taken the interface down.
     InterfaceDown,
@@ -61,7 +61,7 @@ impl Problem {
     /// The problems of the node itself.
     pub const OF_NODE: [Self; 2] = [Self::UnknownPeer, Self::InterfaceDown];
 
-    /// The name in records, metrics and tables.
+    /// Returns the name in records, metrics and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unresolved => "unresolved",
@@ -83,21 +83,21 @@ impl Problem {
     }
 }
 
-/// A problem that there is now.
+/// A problem that exists now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProblemStatus {
     /// Its kind, by [`Problem::name`]. Readers may meet names that they do not know.
     pub problem: String,
-    /// For how long it has been known.
+    /// The time for which it has been known.
     pub for_ns: u64,
-    /// What is known of it, in full sentences.
+    /// The facts known about it, in full sentences.
     pub why: String,
-    /// What to do about it, in full sentences.
+    /// The advice on it, in full sentences.
     pub remedy: String,
 }
 
 impl ProblemStatus {
-    /// True if it is of this kind.
+    /// Returns true if it is of this kind.
     pub fn is(&self, problem: Problem) -> bool {
         self.problem == problem.name()
     }

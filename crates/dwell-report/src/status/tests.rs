@@ -52,7 +52,7 @@ pub(crate) fn example() -> Status {
             waiting_bytes: 9000,
             waiting_ns: 7_200_000,
             rtt_ns: Some(42_000_000),
-            since_heard_ns: Some(1_000_000_000),
+            since_received_ns: Some(1_000_000_000),
             tx: example_tx(),
             rx: example_rx(),
             one_way_ns: Some(21_000_000),
@@ -120,7 +120,7 @@ fn example_tx() -> TxStatus {
         control_bytes: 900,
         resent_datagrams: 9,
         resent_bytes: 13_000,
-        carried: count(30, 12_000),
+        forwarded_compressed: count(30, 12_000),
         datagrams: 621,
         peer_got_datagrams: 600,
         peer_lost_datagrams: 10,
@@ -139,7 +139,7 @@ fn example_rx() -> RxStatus {
         fragments: 7,
         dropped_records: map([("timed_out", 1)]),
         packets: count(900, 90_000),
-        carried: count(70, 40_000),
+        forwarded_compressed: count(70, 40_000),
         forwarded: count(15, 1500),
         hop_limit: 0,
         lost_datagrams: 10,
@@ -169,7 +169,7 @@ fn example_rx() -> RxStatus {
     }
 }
 
-/// Programs read these names: a change here is a new [`SCHEMA`].
+/// The format that programs read: a change of a name is a new [`SCHEMA`].
 const EXAMPLE_JSON: &str = r#"{
   "schema": 1,
   "version": "0.1.0",
@@ -214,7 +214,7 @@ const EXAMPLE_JSON: &str = r#"{
       "waiting_bytes": 9000,
       "waiting_ns": 7200000,
       "rtt_ns": 42000000,
-      "since_heard_ns": 1000000000,
+      "since_received_ns": 1000000000,
       "tx": {
         "arrived": {
           "packets": 1000,
@@ -283,7 +283,7 @@ const EXAMPLE_JSON: &str = r#"{
         "control_bytes": 900,
         "resent_datagrams": 9,
         "resent_bytes": 13000,
-        "carried": {
+        "forwarded_compressed": {
           "packets": 30,
           "bytes": 12000
         },
@@ -313,7 +313,7 @@ const EXAMPLE_JSON: &str = r#"{
           "packets": 900,
           "bytes": 90000
         },
-        "carried": {
+        "forwarded_compressed": {
           "packets": 70,
           "bytes": 40000
         },

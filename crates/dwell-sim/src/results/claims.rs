@@ -71,7 +71,7 @@ fn ends(summary: &Summary, over: Over) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_report::claims::Verdict;
+    use dwell_report::claims::Agreement;
 
     use crate::results::fixture::{self, CODE, store};
 
@@ -88,17 +88,17 @@ mod tests {
         assert_eq!((mean.ours, &mean.paper_value), (1.5, &Stated::Number(1.6)));
         let (low, high) = (mean.low.unwrap(), mean.high.unwrap());
         assert!(low < 1.0 && high > 2.0, "two runs show little: {low} to {high}");
-        assert_eq!(mean.verdict(), Verdict::Uncertain);
+        assert_eq!(mean.agreement(), Agreement::Uncertain);
 
         assert_eq!((largest.ours, largest.low, largest.high), (0.5, Some(0.4), Some(0.5)));
         assert_eq!(largest.paper_value, Stated::Text("very little".to_owned()));
-        assert_eq!(largest.verdict(), Verdict::Incomparable);
+        assert_eq!(largest.agreement(), Agreement::Incomparable);
 
         assert_eq!(change.ours.round(), -70.0);
 
         assert!(missing.ours.is_nan() && missing.low.is_none());
         assert_eq!(missing.comment, "its point was not run: it is rare");
-        assert_eq!(missing.verdict(), Verdict::Incomparable);
+        assert_eq!(missing.agreement(), Agreement::Incomparable);
     }
 
     #[test]

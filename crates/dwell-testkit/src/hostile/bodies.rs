@@ -1,4 +1,4 @@
-//! What a hostile peer puts into its datagrams.
+//! The bodies of a hostile peer's datagrams.
 
 use std::net::SocketAddrV4;
 
@@ -13,8 +13,8 @@ const UDP: u8 = 17;
 /// A block's length is written in two bytes.
 const BLOCK_BYTES_MAX: usize = 65_535;
 
-/// A body of a single control or packet record, or of several: whatever `write` writes, up to
-/// `len_max` bytes.
+/// Returns a body of a single control or packet record, or of several: the records that `write`
+/// writes, up to `len_max` bytes.
 pub fn body(len_max: usize, write: impl FnOnce(&mut BodyWriter<'_>)) -> Vec<u8> {
     let mut bytes = vec![0; len_max];
     let mut writer = BodyWriter::new(&mut bytes);
@@ -24,7 +24,7 @@ pub fn body(len_max: usize, write: impl FnOnce(&mut BodyWriter<'_>)) -> Vec<u8> 
     bytes
 }
 
-/// An IPv4 packet with a UDP datagram, without a UDP checksum, as IPv4 permits.
+/// Returns an IPv4 packet with a UDP datagram, without a UDP checksum, as IPv4 permits.
 ///
 /// # Panics
 /// If the payload is longer than an IPv4 packet can be.
@@ -44,7 +44,8 @@ pub fn udp_packet(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u
     packet
 }
 
-/// A packet, over and over, compressed to a block by zstd: the block's bytes before and after.
+/// Compresses many copies of a packet to a block by zstd: returns the block's length before
+/// compression, and its bytes after it.
 ///
 /// # Panics
 /// If the packets are longer than a block can be.
@@ -59,15 +60,16 @@ pub fn repeated(packet: &[u8], times: usize) -> (u16, Vec<u8>) {
     (len, out)
 }
 
-/// The body that costs a relay most for its bytes: as many blocks as there is room for, each of as
-/// many packets of 29 bytes as a block can hold. Returns the number of packets, too.
+/// Returns the body with the highest cost for a relay by its length: as many blocks as there is
+/// room for, each of as many packets of 29 bytes as a block can hold. Also returns the number of
+/// packets.
 pub fn crowd(from: SocketAddrV4, to: SocketAddrV4, len_max: usize) -> (Vec<u8>, usize) {
     let packet = udp_packet(from, to, &[0]);
     blocks_of(&packet, BLOCK_BYTES_MAX / packet.len(), len_max)
 }
 
-/// A body of as many blocks as there is room for, each the same packet so many times. Returns the
-/// number of packets, too.
+/// Returns a body of as many blocks as there is room for, each with this many copies of the packet,
+/// and the number of packets.
 pub fn blocks_of(packet: &[u8], times: usize, len_max: usize) -> (Vec<u8>, usize) {
     let (original_len, data) = repeated(packet, times);
     let block = Block { codec: CODEC_ZSTD, flags: 0, original_len, data: &data };

@@ -10,19 +10,19 @@ use crate::lab::Host;
 /// A hostile peer that has a session with a relay, from a host of a lab.
 #[derive(Debug)]
 pub struct HostileSocket {
-    /// What seals its datagrams.
+    /// The peer that seals its datagrams.
     pub peer: HostilePeer,
     socket: UdpSocket,
 }
 
-/// How long it looks for the relay.
+/// The time for which it tries to reach the relay.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl HostileSocket {
     /// Begins a session with the relay at `relay`, from this address of a host.
     ///
     /// # Errors
-    /// If there is no such address or way, or the relay does not answer within ten seconds.
+    /// If there is no such address or path, or the relay does not answer within ten seconds.
     pub fn connect(
         host: &Host,
         from: SocketAddr,
@@ -43,10 +43,10 @@ impl HostileSocket {
             if Instant::now() > end {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the relay does not answer"));
             }
-            let call = hostile.peer.call();
-            // A relay that is yet to start is reported once, instead of sending.
-            let _ = hostile.socket.send(&call);
-            let _ = hostile.hear();
+            let hello = hostile.peer.initiate();
+            // Without a relay at the address, the first `send` fails with its ICMP error.
+            let _ = hostile.socket.send(&hello);
+            let _ = hostile.receive();
         }
         hostile.socket.set_nonblocking(true)?;
         Ok(hostile)
@@ -63,7 +63,7 @@ impl HostileSocket {
         }
     }
 
-    /// Sends a datagram as it is.
+    /// Sends a datagram unchanged.
     ///
     /// # Errors
     /// If the socket does not take it.
@@ -71,12 +71,12 @@ impl HostileSocket {
         self.socket.send(datagram).map(drop)
     }
 
-    /// Takes what came, and answers what must be answered for the session to live on. Returns the
-    /// bodies of the relay's datagrams.
+    /// Receives the datagrams that came, and sends the answers that keep the session alive. Returns
+    /// the bodies of the relay's datagrams.
     ///
     /// # Errors
-    /// If the socket is of no use.
-    pub fn hear(&mut self) -> io::Result<Vec<Vec<u8>>> {
+    /// If the socket fails.
+    pub fn receive(&mut self) -> io::Result<Vec<Vec<u8>>> {
         let mut bodies = Vec::new();
         let mut room = vec![0; 65_536];
         loop {

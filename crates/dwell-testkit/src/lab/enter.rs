@@ -1,11 +1,11 @@
-//! The way into a lab: the program starts itself again inside namespaces of its own.
+//! The entry into a lab: the program starts itself again inside its own namespaces.
 //!
 //! The outer process moves into new user (unless it is root), network, mount and PID
-//! namespaces and runs the program again; that inner process is PID 1 in there. So the
-//! kernel cleans up whatever happens: when PID 1 dies, all its descendants are killed and the
-//! namespaces vanish with their devices and mounts, and PID 1 is killed when the outer
-//! process dies. What util-linux' `unshare` does could be called instead, but its versions
-//! treat signals differently, and it cannot say which step was forbidden.
+//! namespaces and runs the program again; that inner process is PID 1 there. So the kernel cleans
+//! up in every case: when PID 1 dies, all its descendants are killed and the namespaces vanish with
+//! their devices and mounts, and PID 1 is killed when the outer process dies. util-linux' `unshare`
+//! could be called instead, but its versions treat signals differently, and it cannot report which
+//! step was forbidden.
 
 use std::fs;
 use std::io;
@@ -30,19 +30,19 @@ use signal_hook::flag;
 use super::{Interrupts, Lab, LabError};
 use crate::sys::{self, SignalSet};
 
-/// Holds the inode of the network namespace outside; nothing else tells a lab from any other
-/// PID 1, and mistaking the machine's own network for a lab must not happen.
+/// Holds the inode of the network namespace outside. Nothing else distinguishes a lab from any
+/// other PID 1, and the machine's own network must never be taken for a lab.
 const MARKER: &str = "DWELL_LAB_OUTSIDE";
 
 const ENDING: [libc::c_int; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Enters a lab. Call it first thing in `main`, before there are threads.
+/// Enters a lab. Call it first in `main`, before there are threads.
 ///
 /// Outside a lab this never returns unless it fails: it runs the program again, with the
 /// same arguments, inside one, and exits as that did. Inside it returns the lab.
 ///
 /// # Errors
-/// If the system does not allow it; the text says what would help.
+/// If the system does not allow it; the text gives a remedy.
 pub fn enter() -> Result<Lab, LabError> {
     if is_inside()? {
         set_up_inside()
@@ -84,7 +84,7 @@ fn run_inside() -> Result<std::process::ExitStatus, LabError> {
         if let Some(status) = child.try_wait().map_err(LabError::io("wait for the lab"))? {
             return Ok(status);
         }
-        // What the terminal sends, Ctrl-C for one, has reached the inner process already.
+        // Signals of the terminal, such as that of Ctrl-C, have reached the inner process already.
         if let Ok(arrived) = arrived
             && arrived.signal != SIGCHLD
             && !arrived.from_terminal
@@ -105,8 +105,8 @@ fn path_with_sbin() -> std::ffi::OsString {
 
 fn make_namespaces() -> Result<(), LabError> {
     let rest = UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWPID;
-    // Real root needs no user namespace, and can do more without; but root in a container may
-    // have fewer rights than a user namespace gives.
+    // Real root needs no user namespace, and can do more without one; but root in a container may
+    // have fewer privileges than a user namespace gives.
     if geteuid().is_root() && sys::unshare(rest).is_ok() {
         return Ok(());
     }
@@ -143,7 +143,7 @@ fn install_handlers() -> io::Result<Interrupts> {
     let latest = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&exit_at_once))?;
-        // Before the flag, so that whoever sees that knows the signal.
+        // Before the flag, so that a reader of the flag finds the signal.
         flag::register_usize(signal, Arc::clone(&latest), signal as usize)?;
         flag::register(signal, Arc::clone(&interrupted))?;
     }
@@ -152,19 +152,19 @@ fn install_handlers() -> io::Result<Interrupts> {
     Ok(Interrupts { exit_at_once, interrupted, signal: latest })
 }
 
-/// What of `/run` is the lab's own: names of its hosts, its directory in memory, and the status
-/// sockets of its nodes, which must not be mixed up with those of nodes outside.
+/// The names in `/run` that are the lab's own: those of its hosts, its directory in memory, and the
+/// status sockets of its nodes, which must not be mixed up with those of nodes outside.
 const OWN: [&str; 3] = ["netns", "dwell-lab", "dwell"];
 
-/// Gives the lab a `/run` of its own, in which `ip netns` can keep its names, with all else that
-/// was there before mounted into it.
+/// Gives the lab its own `/run`, in which `ip netns` can keep its names, with everything else that
+/// was there mounted into it.
 fn replace_run() -> Result<(), LabError> {
     let run = Path::new("/run");
     let before = detach_entries(run).map_err(LabError::io("read /run"))?;
     mount("tmpfs", run, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=755"))
         .map_err(LabError::io("mount a private /run"))?;
     for entry in before {
-        // What cannot be carried over is absent in the lab; nothing of it is needed here.
+        // Entries that cannot be moved are absent in the lab; none of them is needed here.
         let _ = entry.attach(run);
     }
     for directory in OWN {
@@ -174,7 +174,7 @@ fn replace_run() -> Result<(), LabError> {
     Ok(())
 }
 
-/// Something that was in a directory before another was mounted over it.
+/// An entry of a directory before another was mounted over it.
 enum Entry {
     Link { name: std::ffi::OsString, target: std::path::PathBuf },
     Tree { name: std::ffi::OsString, is_dir: bool, mount: OwnedFd },

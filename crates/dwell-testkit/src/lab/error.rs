@@ -1,10 +1,10 @@
-//! Why a lab could not do something, and what helps.
+//! Errors of labs, and their remedies.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why a lab could not do something; the text says what helps.
+/// The reason why a lab could not do something; the text gives a remedy.
 #[derive(Debug, Error)]
 pub enum LabError {
     /// [`super::enter`] was called too late.
@@ -13,11 +13,11 @@ pub enum LabError {
     /// The system does not let this user make namespaces.
     #[error("cannot {doing}: {cause}. {remedy}")]
     Namespaces {
-        /// What was tried.
+        /// The attempted action.
         doing: &'static str,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
-        /// What helps.
+        /// The remedy.
         remedy: String,
     },
     /// A program is not installed, or not for this user.
@@ -25,52 +25,52 @@ pub enum LabError {
     Missing {
         /// Its name.
         program: String,
-        /// What the system says: "permission denied" also if PATH names forbidden places.
+        /// The system's error: "permission denied" also if PATH names forbidden places.
         cause: io::Error,
-        /// What helps.
+        /// The remedy.
         remedy: &'static str,
     },
     /// There is no TAP device to be had.
     #[error("cannot open /dev/net/tun: {cause}. {remedy}")]
     Tun {
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
-        /// What helps.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A command said no.
+    /// A command failed.
     #[error("`{command}` in {place} failed ({status}): {stderr}")]
     Command {
         /// The command with its arguments.
         command: String,
         /// The host that it ran in, or "the lab".
         place: String,
-        /// How it ended.
+        /// The exit status.
         status: std::process::ExitStatus,
-        /// What it printed about it.
+        /// Its error output.
         stderr: String,
     },
     /// The name cannot name a host.
     #[error("\"{0}\" cannot name a host: use 1 to 32 of a-z, 0-9 and '-'")]
     Name(String),
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot {doing}: {cause}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         doing: String,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
 impl LabError {
-    /// For `map_err`: names what was tried.
+    /// For `map_err`: names the attempted action.
     pub(crate) fn io<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
         let doing = doing.into();
         move |cause| Self::Io { doing, cause: cause.into() }
     }
 
-    /// Whether the machine, and not this program, is to blame: a test may skip.
+    /// Returns true if the machine, and not this program, is the cause: a test may skip.
     pub fn is_not_permitted(&self) -> bool {
         matches!(self, Self::Namespaces { .. } | Self::Missing { .. } | Self::Tun { .. })
     }
@@ -102,7 +102,7 @@ impl LabError {
         Self::Tun { cause, remedy }
     }
 
-    /// Tells apart, by the switches that distributions have, who forbids namespaces.
+    /// Finds out, by the switches of distributions, what forbids namespaces.
     pub(crate) fn namespaces(doing: &'static str, cause: io::Error) -> Self {
         let is = |path: &str, value: &str| {
             std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)

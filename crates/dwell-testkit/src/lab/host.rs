@@ -13,8 +13,8 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::{LabError, Shape, output};
 use crate::sys;
 
-/// A host of a lab. Clones name the same host; the last one to go takes it along, with its
-/// devices, as soon as no process is left in it.
+/// A host of a lab. Clones name the same host; when the last one is dropped, the host vanishes with
+/// its devices as soon as no process is left in it.
 #[derive(Clone, Debug)]
 pub struct Host(Arc<Namespace>);
 
@@ -24,7 +24,7 @@ struct Namespace {
     fd: Arc<OwnedFd>,
 }
 
-/// Whether this kernel speaks IPv6 at all.
+/// Returns true if this kernel supports IPv6.
 pub(crate) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
@@ -35,7 +35,7 @@ fn name_path(name: &str) -> PathBuf {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // What `ip netns del` does. If it fails, the name stays until the lab ends.
+        // The same as `ip netns del`. If it fails, the name stays until the lab ends.
         if unmount(name_path(&self.name), UnmountFlags::DETACH).is_ok() {
             let _ = fs::remove_file(name_path(&self.name));
         }
@@ -56,7 +56,7 @@ impl Host {
         if !has_ipv6() {
             return Ok(host);
         }
-        // Addresses are usable at once, and nobody asks for routers on links that have none.
+        // Addresses are usable at once, and links without routers send no solicitations.
         for (key, value) in [("accept_dad", "0"), ("router_solicitations", "0")] {
             host.sysctl(&format!("net/ipv6/conf/all/{key}"), value)?;
             host.sysctl(&format!("net/ipv6/conf/default/{key}"), value)?;
@@ -64,13 +64,13 @@ impl Host {
         Ok(host)
     }
 
-    /// Its name, which is also its name for `ip netns`.
+    /// Returns its name, which is also its name for `ip netns`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// A command that will run on this host. It need not be tied to this process: it lives
-    /// in the lab, which ends with it.
+    /// Returns a command that will run on this host. It need not be tied to this process: it runs
+    /// in the lab, and is killed when the lab ends.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         sys::run_in_network(&mut command, Arc::clone(&self.0.fd));
@@ -82,8 +82,8 @@ impl Host {
         output(self.command(program).args(arguments), self.name())
     }
 
-    /// Runs a closure on this host, on a thread of its own, to its end: sockets that it
-    /// opens belong to this host for good, wherever they are used later.
+    /// Runs a closure on this host, on its own thread, to its end: sockets that it opens belong to
+    /// this host permanently, wherever they are used later.
     pub fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let inside = || {
             sys::enter_network(&self.0.fd).map_err(LabError::io("enter a host"))?;
@@ -111,12 +111,12 @@ impl Host {
 
     /// Sets a switch of the kernel for this host, such as `net/ipv4/ip_forward`.
     pub fn sysctl(&self, key: &str, value: &str) -> Result<(), LabError> {
-        // /proc/sys/net shows the namespace of the thread that looks.
+        // /proc/sys/net shows the namespace of the reading thread.
         self.run(|| fs::write(Path::new("/proc/sys").join(key), value))?
             .map_err(LabError::io(format!("set {key} to {value} on {}", self.name())))
     }
 
-    /// Whether the host passes packets on, IPv4 and IPv6.
+    /// Sets whether the host forwards packets, IPv4 and IPv6.
     pub fn forwarding(&self, on: bool) -> Result<(), LabError> {
         let value = if on { "1" } else { "0" };
         self.sysctl("net/ipv4/ip_forward", value)?;
@@ -128,7 +128,7 @@ impl Host {
         self.ip(&["link", "set", "dev", device, "up"])
     }
 
-    /// Takes a device down: a pulled cable, as far as this host can tell.
+    /// Takes a device down, which looks to this host like a pulled cable.
     pub fn down(&self, device: &str) -> Result<(), LabError> {
         self.ip(&["link", "set", "dev", device, "down"])
     }
@@ -155,8 +155,8 @@ impl Host {
         self.ip(&["link", "set", "dev", device, "mtu", &bytes.to_string()])
     }
 
-    /// Limits what leaves through a device, with the kernel's token bucket; whatever is
-    /// beyond the limit waits in its queue, where senders on this host feel it.
+    /// Limits the traffic that leaves through a device, with the kernel's token bucket; packets
+    /// beyond the limit wait in its queue, where senders on this host feel it.
     pub fn shape(&self, device: &str, shape: &Shape) -> Result<(), LabError> {
         let arguments = shape.tc_arguments(device);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -168,12 +168,12 @@ impl Host {
         self.output("tc", &["qdisc", "del", "dev", device, "root"]).map(drop)
     }
 
-    /// Bytes sent through a device, Ethernet headers included.
+    /// Returns the bytes sent through a device, Ethernet headers included.
     pub fn tx_bytes(&self, device: &str) -> Result<u64, LabError> {
         self.counter(device, 8)
     }
 
-    /// Bytes received through a device, Ethernet headers included.
+    /// Returns the bytes received through a device, Ethernet headers included.
     pub fn rx_bytes(&self, device: &str) -> Result<u64, LabError> {
         self.counter(device, 0)
     }

@@ -51,7 +51,7 @@ struct Interrupts {
     signal: Arc<AtomicUsize>,
 }
 
-/// Where a cable ends: a host, and what the device is called in there.
+/// An end of a cable: a host, and the name of the device there.
 pub type CableEnd<'a> = (&'a Host, &'a str);
 
 impl Lab {
@@ -61,27 +61,27 @@ impl Lab {
         Ok(lab)
     }
 
-    /// A directory in memory that belongs to the lab and vanishes with it.
+    /// Returns a directory in memory that belongs to the lab and vanishes with it.
     pub fn directory(&self) -> PathBuf {
         Path::new("/run/dwell-lab").to_owned()
     }
 
-    /// From now on SIGINT, SIGTERM and SIGHUP set this flag instead of ending the lab at
-    /// once, so that the program can finish what it does. SIGQUIT still ends it.
+    /// Makes SIGINT, SIGTERM and SIGHUP set this flag from now on instead of ending the lab at
+    /// once, so that the program can finish its work. SIGQUIT still ends it.
     pub fn interrupted(&self) -> Arc<AtomicBool> {
         self.interrupts.exit_at_once.store(false, Ordering::SeqCst);
         Arc::clone(&self.interrupts.interrupted)
     }
 
-    /// The number of the signal that set the flag of [`Lab::interrupted`], the latest if there
-    /// were several.
+    /// Returns the number of the signal that set the flag of [`Lab::interrupted`], the latest if
+    /// there were several.
     pub fn interrupted_by(&self) -> Option<u8> {
         let signal = self.interrupts.signal.load(Ordering::SeqCst);
         u8::try_from(signal).ok().filter(|&signal| signal > 0)
     }
 
-    /// Adds a host, with its loopback device up and nothing else. It exists until the last
-    /// clone of the answer is dropped, and is visible to `ip netns`.
+    /// Adds a host, with its loopback device up and nothing else. It exists until the last clone of
+    /// the result is dropped, and is visible to `ip netns`.
     pub fn host(&mut self, name: &str) -> Result<Host, LabError> {
         Host::create(name)
     }
@@ -111,8 +111,8 @@ impl Lab {
         b.up(b_device)
     }
 
-    /// Joins two hosts with a link that behaves as given, and brings both ends up. The link
-    /// goes on as long as the answer lives; its devices vanish with it.
+    /// Joins two hosts with a link of the given properties, and brings both ends up. The link
+    /// exists as long as the result; its devices vanish with it.
     pub fn emulated_link(
         &mut self,
         a: CableEnd<'_>,
@@ -130,7 +130,7 @@ impl Lab {
     }
 }
 
-/// Runs a command and returns what it printed; what it complained about is in the error.
+/// Runs a command and returns its output; its error output is in the error.
 fn output(command: &mut Command, place: &str) -> Result<String, LabError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| LabError::starting(&program, error))?;

@@ -9,14 +9,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::LabError;
 
-/// A running process; dropping it ends it, politely at first, and waits until it is gone.
+/// A running process; dropping it ends it, first by SIGTERM, and waits until it is gone.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
 }
 
-/// How long a process may take to end after SIGTERM.
+/// The time that a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Process {
@@ -27,17 +27,17 @@ impl Process {
         Ok(Self { name, child })
     }
 
-    /// The process' number, inside the lab.
+    /// Returns the process' number, inside the lab.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its standard streams, if they were piped.
+    /// Returns the child, for its standard streams, if they were piped.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// How it ended, if it has.
+    /// Returns its exit status, if it has ended.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, LabError> {
         self.child.try_wait().map_err(LabError::io(format!("wait for `{}`", self.name)))
     }
@@ -86,7 +86,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about a failure here; the end of the lab ends it for sure.
+        // A failure can't be handled here; the end of the lab ends the process in any case.
         let _ = self.stop();
     }
 }

@@ -5,15 +5,15 @@ use dwell_base::time::MILLI_NS;
 
 use crate::link::QueueLimit;
 
-/// A limit on what leaves through a device (`tc tbf`).
+/// A limit on the traffic that leaves through a device (`tc tbf`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The rate, counting Ethernet headers.
     pub rate: Rate,
-    /// How much may leave at once after a pause; `None` is 1 ms' worth, but at least two
-    /// full frames.
+    /// The bytes that may leave at once after a pause; `None` is 1 ms' worth, but at least two full
+    /// frames.
     pub burst_bytes: Option<u64>,
-    /// How much may wait.
+    /// The length of the queue.
     pub queue: QueueLimit,
 }
 
@@ -21,26 +21,26 @@ pub struct Shape {
 const BURST_MIN_BYTES: u64 = 2 * 1514;
 
 impl Shape {
-    /// This rate, with a small burst and a queue of 100 ms.
+    /// Makes a shape with this rate, a small burst and a queue of 100 ms.
     pub fn new(rate: Rate) -> Self {
         Self { rate, burst_bytes: None, queue: QueueLimit::default() }
     }
 
-    /// The same with another queue.
+    /// Sets the queue.
     #[must_use]
     pub fn with_queue(mut self, queue: QueueLimit) -> Self {
         self.queue = queue;
         self
     }
 
-    /// The burst that is used.
+    /// Returns the burst that is used.
     pub fn burst_bytes(&self) -> u64 {
         let usual = self.rate.bytes_in_ns(MILLI_NS).max(BURST_MIN_BYTES);
         self.burst_bytes.unwrap_or(usual)
     }
 
     pub(super) fn tc_arguments(&self, device: &str) -> Vec<String> {
-        // tbf counts the burst as part of what may wait.
+        // tbf counts the burst as part of the queue.
         let limit = self.queue.bytes(self.rate).saturating_add(self.burst_bytes());
         let limit = limit.min(u64::from(u32::MAX));
         format!(

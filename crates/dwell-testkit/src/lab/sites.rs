@@ -11,7 +11,7 @@ use crate::emulator::EmulatedLink;
 /// The most gateways: their numbers are part of addresses.
 pub const GATEWAYS_MAX: usize = 50;
 
-/// Which gateways have a thin link between them; no link closes a ring.
+/// The pairs of gateways with a thin link between them; no link closes a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     gateways: usize,
@@ -19,8 +19,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `gateways` in a row, each joined with the next: a chain; with traffic that enters and leaves
-    /// under way, a parking lot.
+    /// Joins `gateways` in a row, each with the next: a chain; with traffic that enters and leaves
+    /// between its ends, a parking lot.
     ///
     /// # Panics
     /// If there are fewer than two or more than [`GATEWAYS_MAX`].
@@ -29,7 +29,7 @@ impl Layout {
         Self { gateways, links: (1..gateways).map(|n| (n - 1, n)).collect() }
     }
 
-    /// Gateway 0 is the hub; each of the `branches` others has a thin link to it.
+    /// Joins each of the `branches` to gateway 0, the hub, by a thin link.
     ///
     /// # Panics
     /// If there is none, or more than [`GATEWAYS_MAX`] − 1.
@@ -38,17 +38,17 @@ impl Layout {
         Self { gateways: branches + 1, links: (1..=branches).map(|n| (0, n)).collect() }
     }
 
-    /// How many gateways there are.
+    /// Returns the number of gateways.
     pub fn gateways(&self) -> usize {
         self.gateways
     }
 
-    /// The thin links, by the gateways at their ends.
+    /// Returns the thin links, by the gateways at their ends.
     pub fn links(&self) -> &[(usize, usize)] {
         &self.links
     }
 
-    /// The gateways that `from` has a thin link to, and the number of that link.
+    /// Returns the gateways that `from` has a thin link to, and the number of that link.
     pub fn neighbours(&self, from: usize) -> impl Iterator<Item = (usize, usize)> {
         self.links.iter().enumerate().filter_map(move |(link, &(a, b))| match from {
             _ if from == a => Some((b, link)),
@@ -57,7 +57,7 @@ impl Layout {
         })
     }
 
-    /// Through which neighbour `from` reaches each of the others; none for itself.
+    /// Returns the neighbour through which `from` reaches each of the others; none for itself.
     pub fn first_hops(&self, from: usize) -> Vec<Option<usize>> {
         let mut first = vec![None; self.gateways];
         let mut next: VecDeque<(usize, usize)> =
@@ -82,14 +82,14 @@ impl Layout {
 ///        thin0 thin0    thin1  thin1              10.200.0.1, .2; 10.200.1.1, .2
 /// ```
 ///
-/// Numbers in names and addresses begin with 1, those of links with 0, as do indices. All routes are
-/// there: the sites reach each other without dwell. A kernel without IPv6 has the IPv4 half.
+/// Numbers in names and addresses begin with 1, those of links with 0, as do indices. All routes
+/// are there: the sites reach each other without dwell. A kernel without IPv6 has the IPv4 half.
 #[derive(Debug)]
 pub struct Sites {
     layout: Layout,
-    /// What sends and receives, one behind each gateway.
+    /// The hosts that send and receive, one behind each gateway.
     pub sites: Vec<Host>,
-    /// Where the thin links end, and relays run.
+    /// The hosts at the ends of the thin links, where relays run.
     pub gateways: Vec<Host>,
     /// The thin links that are emulated, by number.
     pub links: Vec<Option<EmulatedLink>>,
@@ -145,7 +145,7 @@ fn thin_link(
     Ok(link)
 }
 
-/// The device of both ends of a thin link.
+/// Returns the device of both ends of a thin link.
 pub fn thin_device(link: usize) -> String {
     format!("thin{link}")
 }
@@ -184,23 +184,23 @@ fn address((host, device): (&Host, &str), net: Net, number: u8) -> Result<(), La
 }
 
 impl Sites {
-    /// How they are joined.
+    /// Returns the layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The address of a site's host: IPv4, and IPv6.
+    /// Returns the address of a site's host: IPv4, and IPv6.
     pub fn site_addresses(n: usize) -> [IpAddr; 2] {
         [net_of_site(n).v4(2), net_of_site(n).v6(2)]
     }
 
-    /// The prefixes of a site: IPv4, and IPv6.
+    /// Returns the prefixes of a site: IPv4, and IPv6.
     pub fn site_prefixes(n: usize) -> [String; 2] {
         let net = net_of_site(n);
         [format!("{}/24", net.v4(0)), format!("{}/64", net.v6(0))]
     }
 
-    /// The IPv4 address of `gateway` on this link.
+    /// Returns the IPv4 address of `gateway` on this link.
     pub fn link_address(&self, link: usize, gateway: usize) -> IpAddr {
         let end = if self.layout.links[link].0 == gateway { 1 } else { 2 };
         net_of_link(link).v4(end)
@@ -223,7 +223,7 @@ impl Sites {
         Ok(())
     }
 
-    /// The route of gateway `n` to the site of another, by way of its neighbour `hop`.
+    /// Adds the route of gateway `n` to the site of another, through its neighbour `hop`.
     fn route(&self, gateway: &Host, n: usize, to: usize, hop: usize) -> Result<(), LabError> {
         let link = self.layout.neighbours(n).find(|&(near, _)| near == hop);
         let Some((_, link)) = link else { return Ok(()) };

@@ -22,13 +22,13 @@ use crate::link::LinkSpec;
 /// IPv6 has the IPv4 half. Dropping the value takes the hosts and the link down.
 #[derive(Debug)]
 pub struct Pair {
-    /// Where requests come from.
+    /// The host that sends requests.
     pub client: Host,
     /// The client's end of the thin link.
     pub ingress: Host,
     /// The server's end of the thin link.
     pub egress: Host,
-    /// What answers.
+    /// The host that answers.
     pub server: Host,
     /// The thin link, if it is an emulated one. Its first direction is ingress → egress.
     pub link: Option<EmulatedLink>,
@@ -36,7 +36,8 @@ pub struct Pair {
     pub router: Option<Router>,
 }
 
-/// A router between ingress and egress, whose ports are shaped: to both of them the link seems fast.
+/// A router between ingress and egress, whose ports are shaped: to both of them the link seems
+/// fast.
 ///
 /// Ingress and egress take each other for neighbours; the router answers for both (proxy ARP).
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl Router {
         for (port, end) in ROUTER_PORTS.into_iter().zip(ends) {
             lab.veth((&router.host, port), end)?;
             router.host.sysctl(&format!("net/ipv4/conf/{port}/proxy_arp"), "1")?;
-            // It need not wait for a better answer.
+            // The answer is not delayed for a better one.
             router.host.sysctl(&format!("net/ipv4/neigh/{port}/proxy_delay"), "0")?;
         }
         router.host.forwarding(true)?;
@@ -60,7 +61,7 @@ impl Router {
         Ok(router)
     }
 
-    /// What leads where, once the ends have their addresses.
+    /// Adds the routes, once the ends have their addresses.
     fn connect(&self) -> Result<(), LabError> {
         let other = |port: usize| ROUTER_PORTS[1 - port];
         let route = |version: &str, prefix: &str, more: &[&str]| {
@@ -86,7 +87,7 @@ impl Router {
         Ok(())
     }
 
-    /// Shapes what leaves both ports.
+    /// Shapes the traffic that leaves both ports.
     ///
     /// # Errors
     /// If `tc` fails.
@@ -94,7 +95,7 @@ impl Router {
         ROUTER_PORTS.iter().try_for_each(|port| self.host.shape(port, shape))
     }
 
-    /// Bytes that left towards the ingress.
+    /// Returns the bytes that were sent towards the ingress.
     ///
     /// # Errors
     /// If the counter can't be read.
@@ -103,14 +104,14 @@ impl Router {
     }
 }
 
-/// What the thin link of a [`Pair`] is like.
+/// The properties of the thin link of a [`Pair`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PairSpec {
     /// Shapes both thin devices with the kernel's token bucket: the queue is then on the
     /// sending host, where its sockets feel it as back-pressure.
     pub shape: Option<Shape>,
-    /// What lies between the thin devices, ingress → egress and back; `None` is a plain
-    /// cable. A rate in here is a bottleneck further on, which the hosts do not see.
+    /// The medium between the thin devices, ingress → egress and back; `None` is a plain cable. A
+    /// rate in here is a bottleneck further on, which the hosts do not see.
     pub medium: Option<[LinkSpec; 2]>,
     /// A router in the middle of the link, and how it shapes its ports: a bottleneck that the hosts
     /// do not see, made by the kernel. Not together with a medium.
@@ -121,8 +122,8 @@ pub struct PairSpec {
 pub const THIN_DEVICE: &str = "thin0";
 
 impl PairSpec {
-    /// A thin link of this rate and delay each way: shaped by the sending host, delayed by
-    /// the emulator (which needs /dev/net/tun; not used if the delay is zero).
+    /// Makes a thin link of this rate and delay in each direction: shaped by the sending host,
+    /// delayed by the emulator (which needs /dev/net/tun; not used if the delay is zero).
     pub fn thin(rate: Rate, delay_ns: u64) -> Self {
         let delayed = LinkSpec::new().with_delay_ns(delay_ns);
         Self {
@@ -132,13 +133,13 @@ impl PairSpec {
         }
     }
 
-    /// All by the emulator, its queue included: what the hosts see is a fast link with a
+    /// Makes a link entirely by the emulator, its queue included: the hosts see a fast link with a
     /// bottleneck somewhere behind it.
     pub fn emulated(there: LinkSpec, back: LinkSpec) -> Self {
         Self { shape: None, medium: Some([there, back]), router: None }
     }
 
-    /// Two plain cables and a router between them that is shaped to this rate.
+    /// Makes two plain cables and a router between them that is shaped to this rate.
     pub fn routed(rate: Rate) -> Self {
         Self { router: Some(Shape::new(rate)), ..Self::default() }
     }

@@ -16,7 +16,7 @@ use super::{LinkSpec, LinkStats};
 pub struct LinkModel<T> {
     spec: LinkSpec,
     rate: Option<Rate>,
-    /// How many of the spec's rate steps have happened.
+    /// The number of rate steps of the spec that have happened.
     steps_done: usize,
     chances: Chances,
     waiting: VecDeque<Item<T>>,
@@ -27,7 +27,7 @@ pub struct LinkModel<T> {
     busy_from: Instant,
     busy_bytes: u64,
     line: BinaryHeap<InFlight<T>>,
-    /// Packets that have left the transmitter so far; a packet's number in the delay line.
+    /// The packets that have left the transmitter so far; a packet's number in the delay line.
     departures: u64,
     latest_due: Instant,
     newest_delivered: Option<u64>,
@@ -37,13 +37,13 @@ pub struct LinkModel<T> {
 /// A packet that came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered<T> {
-    /// What was pushed.
+    /// The packet that was pushed.
     pub packet: T,
     /// Its length, as pushed.
     pub len: usize,
-    /// When it arrived: not later than the `now` of the pop that returned it.
+    /// The time at which it arrived: not later than the `now` of the pop that returned it.
     pub at: Instant,
-    /// If the packet is damaged: random bits that say where and how.
+    /// Random bits that determine the damage, if the packet is damaged.
     pub corrupt: Option<u64>,
 }
 
@@ -59,11 +59,12 @@ impl<T> Delivered<T> {
     }
 }
 
-/// However long the delay, a link holds no more than this: it bounds the memory of an
-/// emulator that somebody floods.
+/// The most bytes that a link holds, however long its delay: it bounds the memory of an emulator
+/// that is flooded.
 const HELD_BYTES_MAX: u64 = 256 << 20;
 
-/// One generator per impairment: turning one on or off does not change the others' luck.
+/// The random generators, one per impairment: turning one on or off does not change the others'
+/// results.
 #[derive(Clone, Debug)]
 struct Chances {
     loss: Rng,
@@ -106,8 +107,8 @@ struct InFlight<T> {
     item: Item<T>,
 }
 
-/// Reversed, because `BinaryHeap` yields the greatest: earliest due first, ties in the order
-/// of departure.
+/// Reversed, because `BinaryHeap` yields the greatest: earliest due first, ties in the order of
+/// departure.
 impl<T> Ord for InFlight<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.due, other.number).cmp(&(self.due, self.number))
@@ -129,7 +130,7 @@ impl<T> PartialEq for InFlight<T> {
 impl<T> Eq for InFlight<T> {}
 
 impl<T: Clone> LinkModel<T> {
-    /// An empty link.
+    /// Makes an empty link.
     pub fn new(spec: LinkSpec) -> Self {
         Self {
             rate: spec.rate,
@@ -149,22 +150,22 @@ impl<T: Clone> LinkModel<T> {
         }
     }
 
-    /// What the link is like.
+    /// Returns the properties of the link.
     pub fn spec(&self) -> &LinkSpec {
         &self.spec
     }
 
-    /// The rate at this moment, rate steps included.
+    /// Returns the rate at this moment, rate steps included.
     pub fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    /// The accounts, up to the last push or pop.
+    /// Returns the counters, up to the last push or pop.
     pub fn stats(&self) -> LinkStats {
         self.stats
     }
 
-    /// Bytes that wait for the transmitter.
+    /// Returns the bytes that wait for the transmitter.
     pub fn backlog_bytes(&self) -> u64 {
         self.waiting_bytes
     }
@@ -197,7 +198,7 @@ impl<T: Clone> LinkModel<T> {
         self.assert_invariants();
     }
 
-    /// The earliest moment at which a packet can come out; `None` while the link is empty.
+    /// Returns the earliest moment at which a packet can come out; `None` while the link is empty.
     /// It may turn out to be too early (the packet was lost): pop, then ask again.
     pub fn next_delivery(&self) -> Option<Instant> {
         let arriving = self.line.peek().map(|packet| packet.due);
@@ -209,7 +210,7 @@ impl<T: Clone> LinkModel<T> {
         [arriving, leaving].into_iter().flatten().min()
     }
 
-    /// The next packet that has come out by `now`.
+    /// Returns the next packet that has come out by `now`.
     pub fn pop(&mut self, now: Instant) -> Option<Delivered<T>> {
         self.advance(now);
         if self.line.peek()?.due > now {
@@ -230,9 +231,9 @@ impl<T: Clone> LinkModel<T> {
         Some(Delivered { packet: item.packet, len: item.len, at: due, corrupt })
     }
 
-    /// Changes the link. Packets on their way arrive as they would have; packets that wait
-    /// go by the new rules. The new spec says what the link is like at every time: its rate
-    /// is now that of its latest step that lies in the past, if there is one.
+    /// Changes the link. Packets under way arrive as they would have; packets that wait follow the
+    /// new rules. The new spec gives the properties of the link at every time: its rate is now that
+    /// of its latest step that lies in the past, if there is one.
     pub fn set_spec(&mut self, now: Instant, spec: LinkSpec) {
         self.advance(now);
         if spec.seed != self.spec.seed {
@@ -247,7 +248,7 @@ impl<T: Clone> LinkModel<T> {
         self.assert_invariants();
     }
 
-    /// Whether the accounts balance and agree with what is really inside.
+    /// Checks that the counters balance and agree with the packets inside.
     pub fn check(&self) -> Result<(), String> {
         let lens = || {
             let line = self.line.iter().map(|packet| packet.item.len);
@@ -267,7 +268,7 @@ impl<T: Clone> LinkModel<T> {
         Ok(())
     }
 
-    /// The cheap part of [`Self::check`], after every event.
+    /// Checks after every event what is cheap to check.
     fn assert_invariants(&self) {
         debug_assert!(self.stats.balanced(), "{:?}", self.stats);
         debug_assert!(self.sending.is_some() || self.waiting.is_empty());
@@ -275,7 +276,7 @@ impl<T: Clone> LinkModel<T> {
 
     fn is_full_for(&self, bytes: u64) -> bool {
         let queue_is_full = match self.rate {
-            // Who finds the transmitter idle does not wait.
+            // A packet that finds the transmitter idle does not wait.
             Some(rate) if self.sending.is_some() => {
                 self.waiting_bytes + bytes > self.spec.queue.bytes(rate)
             }
@@ -288,7 +289,7 @@ impl<T: Clone> LinkModel<T> {
         self.spec.rate_steps.get(self.steps_done).map(|step| Instant::from_ns(step.at_ns))
     }
 
-    /// Does, in the order of time, all that happens inside up to `now`.
+    /// Processes, in the order of time, all events inside up to `now`.
     fn advance(&mut self, now: Instant) {
         loop {
             let step = self.next_step().unwrap_or(Instant::FAR_FUTURE);
@@ -323,7 +324,8 @@ impl<T: Clone> LinkModel<T> {
         self.sending = Some(Sending { item, end });
     }
 
-    /// What is being sent goes on at the new rate; without a rate all that waits departs.
+    /// Continues the present transmission at the new rate; without a rate all packets that wait
+    /// depart.
     fn change_rate(&mut self, at: Instant, rate: Option<Rate>) {
         let old = std::mem::replace(&mut self.rate, rate);
         let (Some(sending), Some(old)) = (self.sending.as_mut(), old) else { return };
@@ -341,7 +343,7 @@ impl<T: Clone> LinkModel<T> {
         }
     }
 
-    /// A packet leaves the transmitter and meets its fate on the medium.
+    /// Sends a packet from the transmitter to the medium, which may lose, double or damage it.
     fn depart(&mut self, at: Instant, item: Item<T>) {
         if self.chances.loss.chance(self.spec.loss) {
             self.stats.held -= 1;

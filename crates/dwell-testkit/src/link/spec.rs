@@ -1,4 +1,4 @@
-//! What a link is like, as a value and as a text.
+//! The properties of a link, as a value and as a text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +10,9 @@ use thiserror::Error;
 /// One direction of a link. The default is a perfect wire: no limit, no delay, no loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// How fast the transmitter sends; `None` sends at once, so that nothing ever queues.
+    /// The rate of the transmitter; `None` sends at once, so that nothing ever queues.
     pub rate: Option<Rate>,
-    /// From the end of a packet's transmission to its delivery.
+    /// The time from the end of a packet's transmission to its delivery.
     pub delay_ns: u64,
     /// The delay varies uniformly by up to this much either way (not below zero). Jitter
     /// alone never reorders: a packet that would overtake is delivered together with the
@@ -28,9 +28,9 @@ pub struct LinkSpec {
     /// Probability that a packet arrives twice.
     pub duplicate: f64,
     /// Probability that a packet arrives damaged. The model marks it with random bits
-    /// ([`super::Delivered::corrupt`]); who carries real bytes does the damage.
+    /// ([`super::Delivered::corrupt`]); users with real bytes apply it.
     pub corrupt: f64,
-    /// How much may wait for the transmitter.
+    /// The most that may wait for the transmitter.
     pub queue: QueueLimit,
     /// The same seed gives the same chances.
     pub seed: u64,
@@ -38,30 +38,30 @@ pub struct LinkSpec {
     pub rate_steps: Vec<RateStep>,
 }
 
-/// How much may wait in a queue, not counting the packet that is being sent.
+/// The most that may wait in a queue, not counting the packet that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// This many bytes.
     Bytes(u64),
-    /// What the link sends in this many nanoseconds, but at least two full packets.
+    /// The bytes that the link sends in this many nanoseconds, but at least two full packets.
     Time(u64),
 }
 
 /// A change of a link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateStep {
-    /// When, in nanoseconds since the origin of the driver's clock.
+    /// The time, in nanoseconds since the origin of the driver's clock.
     pub at_ns: u64,
     /// The rate from then on.
     pub rate: Rate,
 }
 
-/// A time limit never goes below this: a queue that holds nothing is no link.
+/// The lower limit of a queue given as time: a link can't work without a queue.
 const QUEUE_MIN_BYTES: u64 = 2 * FULL_PACKET_BYTES;
 const FULL_PACKET_BYTES: u64 = 1514;
 
 impl QueueLimit {
-    /// The limit in bytes on a link of this rate.
+    /// Returns the limit in bytes on a link of this rate.
     pub fn bytes(self, rate: Rate) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -96,75 +96,75 @@ impl Default for LinkSpec {
 }
 
 impl LinkSpec {
-    /// A perfect wire, to begin with.
+    /// Makes a perfect wire, to begin with.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With this rate.
+    /// Sets the rate.
     #[must_use]
     pub fn with_rate(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
         self
     }
 
-    /// With this delay.
+    /// Sets the delay.
     #[must_use]
     pub fn with_delay_ns(mut self, delay_ns: u64) -> Self {
         self.delay_ns = delay_ns;
         self
     }
 
-    /// With this jitter.
+    /// Sets the jitter.
     #[must_use]
     pub fn with_jitter_ns(mut self, jitter_ns: u64) -> Self {
         self.jitter_ns = jitter_ns;
         self
     }
 
-    /// With this probability of loss.
+    /// Sets the probability of loss.
     #[must_use]
     pub fn with_loss(mut self, loss: f64) -> Self {
         self.loss = loss;
         self
     }
 
-    /// With this probability of being held back and overtaken.
+    /// Sets the probability of being held back and overtaken.
     #[must_use]
     pub fn with_reorder(mut self, reorder: f64) -> Self {
         self.reorder = reorder;
         self
     }
 
-    /// With this probability of arriving twice.
+    /// Sets the probability of arriving twice.
     #[must_use]
     pub fn with_duplicate(mut self, duplicate: f64) -> Self {
         self.duplicate = duplicate;
         self
     }
 
-    /// With this probability of arriving damaged.
+    /// Sets the probability of arriving damaged.
     #[must_use]
     pub fn with_corrupt(mut self, corrupt: f64) -> Self {
         self.corrupt = corrupt;
         self
     }
 
-    /// With this queue.
+    /// Sets the queue.
     #[must_use]
     pub fn with_queue(mut self, queue: QueueLimit) -> Self {
         self.queue = queue;
         self
     }
 
-    /// With this seed.
+    /// Sets the seed.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// With one more change of the rate.
+    /// Adds a change of the rate.
     #[must_use]
     pub fn with_rate_step(mut self, at_ns: u64, rate: Rate) -> Self {
         self.rate_steps.push(RateStep { at_ns, rate });
@@ -172,7 +172,7 @@ impl LinkSpec {
         self
     }
 
-    /// By how much a packet is held back on a link that now has this rate.
+    /// Returns the time for which a packet is held back on a link that now has this rate.
     pub(super) fn held_back_ns(&self, rate: Option<Rate>) -> u64 {
         self.reorder_by_ns.unwrap_or_else(|| {
             MILLI_NS + rate.map_or(0, |rate| rate.transmission_ns(3 * FULL_PACKET_BYTES))
@@ -180,7 +180,7 @@ impl LinkSpec {
     }
 }
 
-/// Why a text describes no link.
+/// The reason why a text describes no link.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseLinkError {
     /// The word begins no property.
@@ -195,9 +195,9 @@ pub enum ParseLinkError {
     /// The value is not of the kind that the property needs.
     #[error("{property}: {problem}")]
     Value {
-        /// Which property.
+        /// The property.
         property: String,
-        /// What is wrong with its value.
+        /// The mistake in its value.
         problem: String,
     },
 }
@@ -277,7 +277,7 @@ fn parse_queue(text: &str) -> Result<QueueLimit, String> {
     })
 }
 
-/// Writes what [`FromStr`] reads back to the same value; leaves out what is default.
+/// Writes a text that [`FromStr`] parses to the same value; leaves out defaults.
 impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = Self::default();

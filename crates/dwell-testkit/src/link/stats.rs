@@ -1,8 +1,8 @@
-//! The accounts of one direction of a link.
+//! The counters of one direction of a link.
 
 use std::fmt;
 
-/// What became of every packet that entered a [`super::LinkModel`].
+/// The counters of all packets that entered a [`super::LinkModel`].
 ///
 /// Always: in + duplicated = delivered + dropped + held, in packets and in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct LinkStats {
     pub delivered_bytes: u64,
     /// Packets that found the queue full.
     pub dropped_queue: u64,
-    /// Packets that were lost on the way.
+    /// Packets that were lost on the medium.
     pub dropped_loss: u64,
     /// Bytes dropped for either reason.
     pub dropped_bytes: u64,
@@ -29,14 +29,14 @@ pub struct LinkStats {
     pub reordered: u64,
     /// Packets that came out damaged.
     pub corrupted: u64,
-    /// Packets inside: waiting, being sent, or on their way.
+    /// Packets inside: waiting, being sent, or under way.
     pub held: u64,
     /// Their bytes.
     pub held_bytes: u64,
 }
 
 impl LinkStats {
-    /// Whether the accounts balance.
+    /// Returns true if the counters balance.
     pub fn balanced(&self) -> bool {
         let dropped = self.dropped_queue + self.dropped_loss;
         self.packets_in + self.duplicated == self.delivered + dropped + self.held

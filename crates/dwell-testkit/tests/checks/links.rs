@@ -31,7 +31,7 @@ fn number(a: &Host, b: &Host) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The exit code of `ping` says whether replies came; that is for the caller to judge.
+/// The exit code of `ping` shows whether replies came; the caller checks that.
 fn ping(host: &Host, count: u32, interval: &str, target: &str) -> anyhow::Result<PingSummary> {
     let count = count.to_string();
     let arguments = ["-n", "-W", "1", "-c", &count, "-i", interval, target];
@@ -90,7 +90,7 @@ pub(super) fn can_be_cut(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Far below what it does on an idle machine: tests may have little of the machine.
+/// Far below the rate of an idle machine: tests may share the machine.
 const SLOWEST_MBPS: f64 = 100.0;
 
 pub(super) fn is_fast(lab: &mut Lab) -> anyhow::Result<()> {

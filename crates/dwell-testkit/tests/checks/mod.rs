@@ -15,7 +15,7 @@ use crate::Check::{self, InLab, Outside};
 pub(crate) const ALL: &[(&str, Check)] = &[
     ("hosts_reach_each_other", InLab(networks::hosts_reach_each_other)),
     ("sites_reach_each_other", InLab(networks::sites_reach_each_other)),
-    ("things_run_on_the_host_they_are_reported", InLab(networks::things_run_on_their_host)),
+    ("things_run_on_the_host_they_are_given", InLab(networks::things_run_on_their_host)),
     ("a_dropped_host_is_gone", InLab(networks::a_dropped_host_is_gone)),
     ("a_stubborn_process_is_killed", InLab(networks::a_stubborn_process_is_killed)),
     ("errors_say_what_happened", InLab(networks::errors_say_what_happened)),
@@ -40,7 +40,7 @@ pub(crate) const ALL: &[(&str, Check)] = &[
     ("an_ordinary_user_has_a_lab", Outside(teardown::ordinary_user)),
 ];
 
-/// Why a check cannot run here.
+/// The reason why a check cannot run here.
 #[derive(Debug)]
 pub(crate) struct Skip(pub(crate) String);
 
@@ -65,8 +65,8 @@ pub(crate) fn read(pipe: Option<impl Read>) -> std::io::Result<String> {
     pipe.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text)).map(|_| text)
 }
 
-/// A check that goes by the clock fails on a machine that stands still meanwhile: then, and only then, it
-/// is tried again. Prints what came of it.
+/// Repeats a check that depends on the clock if the machine stood still meanwhile, and only then.
+/// Prints the result.
 fn undisturbed(mut check: impl FnMut() -> anyhow::Result<String>) -> anyhow::Result<()> {
     const TRIES: u32 = 5;
     const STALLED_MAX: Duration = Duration::from_millis(20);

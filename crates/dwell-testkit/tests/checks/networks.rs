@@ -115,8 +115,8 @@ pub(super) fn the_token_bucket_keeps_the_rate(lab: &mut Lab) -> anyhow::Result<(
     Ok(())
 }
 
-/// The queue must be on the sending host: a socket with a small buffer is asked to wait, and
-/// nothing is lost, also when a TAP device lies below.
+/// The queue must be on the sending host: a socket with a small buffer is blocked, and nothing is
+/// lost, also when a TAP device lies below.
 pub(super) fn the_queue_pushes_back(lab: &mut Lab) -> anyhow::Result<()> {
     for delay_ns in [0, 1_000_000] {
         let shape = Shape::new(Rate::from_mbps(5)).with_queue(QueueLimit::Bytes(1 << 20));

@@ -1,7 +1,7 @@
-//! How labs end, and that nothing is left of them.
+//! The ends of labs: nothing must be left of them.
 //!
-//! A scenario is this program in a lab with a host, an emulated link or a cable, and a child
-//! that would run on. It prints what belongs to it; the checks look for that afterwards.
+//! A scenario is this program in a lab with a host, an emulated link or a cable, and a child that
+//! would keep running. It prints what belongs to it; the checks look for that afterwards.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -46,9 +46,9 @@ pub(super) fn scenario(name: &str) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Hosts, links and a child that does not belong to any guard; says what they are.
+/// Makes hosts, links and a child that does not belong to any guard; prints them.
 fn populate(lab: &mut Lab) -> anyhow::Result<topology::Pair> {
-    // The link is emulated where that is possible.
+    // The link is emulated if that is possible.
     let rate = "10mbit".parse()?;
     let pair = topology::pair(lab, PairSpec::thin(rate, 1_000_000))
         .or_else(|_| topology::pair(lab, PairSpec::thin(rate, 0)))?;
@@ -88,7 +88,7 @@ fn start(name: &str, adjust: impl FnOnce(&mut Command)) -> anyhow::Result<Runnin
     }
     if running.namespaces.is_empty() {
         let why = super::read(running.process.child().stderr.take())?;
-        // What the errors of the lab that are the machine's fault have in common.
+        // The errors of the lab that are caused by the machine have these words in common.
         let is_not_permitted = why.contains("sudo") || why.contains("--privileged");
         return Err(match is_not_permitted {
             true => Skip(why.trim().to_owned()).into(),
@@ -111,7 +111,7 @@ impl Running {
         Pid::from_raw(inner.parse()?).context("it has a number")
     }
 
-    /// Waits for the end and sees that nothing of it is left.
+    /// Waits for the end and checks that nothing of it is left.
     fn end(&mut self) -> anyhow::Result<ExitStatus> {
         let status = self.process.wait_timeout(Duration::from_secs(10))?;
         let status = status.context("the outer process does not end")?;
@@ -120,8 +120,8 @@ impl Running {
     }
 }
 
-/// Processes that are in one of these namespaces. Without any (and without descriptors and
-/// mounts, which only processes have) the kernel removes a namespace with its devices.
+/// Returns the processes that are in one of these namespaces. Without any (and without descriptors
+/// and mounts, which only processes have) the kernel removes a namespace with its devices.
 fn inhabitants(namespaces: &[u64]) -> anyhow::Result<Vec<String>> {
     let is_inside = |id: &str| {
         ["net", "pid"].iter().any(|kind| {
@@ -134,7 +134,7 @@ fn inhabitants(namespaces: &[u64]) -> anyhow::Result<Vec<String>> {
     Ok(names.filter(|name| name.parse::<u32>().is_ok() && is_inside(name)).collect())
 }
 
-/// What of a lab could be seen outside, if anything could.
+/// Returns the parts of a lab that are visible outside, if there are any.
 fn outside() -> anyhow::Result<Vec<String>> {
     let mut seen = Vec::new();
     for directory in ["/sys/class/net", "/run", "/run/netns"] {
@@ -224,7 +224,7 @@ pub(super) fn ordinary_user() -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Skip("the other checks run as an ordinary user already".into()).into());
     }
-    // Before `start` knows more: whether nobody may run this program at all.
+    // Before `start` knows more: whether the user nobody may run this program at all.
     let mut probe = Command::new(std::env::current_exe()?);
     if probe.arg("--list").uid(NOBODY).gid(NOBODY).stdout(Stdio::null()).status().is_err() {
         return Err(Skip("an ordinary user cannot read this program".into()).into());

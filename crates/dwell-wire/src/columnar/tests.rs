@@ -41,7 +41,7 @@ fn udp(ports: u32, data: &[u8]) -> Vec<u8> {
     [&ports.to_be_bytes()[..], &len, &[0, 0], data].concat()
 }
 
-/// With the checksums that belong there.
+/// Fills in the correct checksums.
 fn summed(mut packet: Vec<u8>) -> Vec<u8> {
     let shape = Shape::of(&packet);
     let all = if shape.version() == V4 { IP_SUM } else { 0 };
@@ -58,7 +58,8 @@ fn a_flow_leaves_little_of_its_headers() {
         .collect();
     let block = there_and_back(&flow);
     let payload = 20 * data.len();
-    // 52 bytes of headers each, less two sums and the kinds of the options, and with shape and reference.
+    // 52 bytes of headers each, less two sums and the kinds of the options, and with shape and
+    // reference.
     assert!(block.len() <= payload + 20 * (52 - 8 + 2) + 1, "{}", block.len());
     let busy = block[..block.len() - payload].iter().filter(|&&byte| byte != 0).count();
     assert!(busy <= 20 * 4 + 20, "{busy}");

@@ -1,15 +1,15 @@
-//! Replays the corpora that the fuzzer's runs left under `fuzz/corpus`.
+//! Replays the corpora of earlier fuzzer runs under `fuzz/corpus`.
 
 use std::path::Path;
 
 use crate::fuzz_wire;
 
 fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut files: Vec<_> =
-        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    assert!(!files.is_empty(), "no corpus in {}", folder.display());
+    assert!(!files.is_empty(), "no corpus in {}", directory.display());
     for file in files {
         #[expect(clippy::disallowed_methods, reason = "a test may read its own inputs")]
         let bytes = std::fs::read(&file).unwrap();

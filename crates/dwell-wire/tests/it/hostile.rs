@@ -1,17 +1,17 @@
-//! Any bytes at all: nothing panics, and what is read lies within what was given.
+//! Arbitrary bytes: nothing panics, and everything that is read lies within the input.
 
 use proptest::prelude::*;
 
 use crate::fuzz_wire;
 
-/// Bytes that look like something often enough to get past the first checks.
+/// Bytes that look valid often enough to pass the first checks.
 fn plausible(first: impl Strategy<Value = u8>) -> impl Strategy<Value = Vec<u8>> {
     let small = prop_oneof![3 => 0u8..8, 1 => any::<u8>()];
     (first, prop::collection::vec(small, 0..200))
         .prop_map(|(first, rest)| [&[first][..], &rest].concat())
 }
 
-/// An IP packet whose declared length is right, so that what follows the header is read too.
+/// An IP packet whose declared length is correct, so that the bytes after the header are read too.
 fn plausible_packet() -> impl Strategy<Value = Vec<u8>> {
     let protocol = prop::sample::select(vec![0, 1, 6, 17, 43, 44, 51, 58, 60]);
     let bytes = plausible(prop::sample::select(vec![0x45, 0x46, 0x4f, 0x60]));

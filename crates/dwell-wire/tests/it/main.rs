@@ -1,4 +1,4 @@
-//! The crate from outside: against its document, and against bytes that nobody meant well.
+//! The crate from outside: against its document, and against hostile input.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

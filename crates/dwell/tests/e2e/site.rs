@@ -162,7 +162,7 @@ pub(crate) fn balanced(status: &Status) -> anyhow::Result<()> {
     };
     let dropped = status.drops["malformed_packet"] + status.drops["no_route"];
     let known = sum(|peer| peer.tx.arrived.packets) + sum(refused) + dropped;
-    let passed = sum(|peer| peer.rx.forwarded.packets + peer.rx.carried.packets);
+    let passed = sum(|peer| peer.rx.forwarded.packets + peer.rx.forwarded_compressed.packets);
     let came = status.tun.rx_packets + passed;
     ensure!(came == known, "{came} packets came in, and {known} are accounted for: {status:#?}");
     Ok(())

@@ -58,16 +58,20 @@ fn the_middle_opens_nothing_and_the_ends_have_all() {
         assert!(came > 2_500, "{name}: {came} came");
         let middle = row.station(1);
         let [left, right] = [0, 1].map(|peer| middle.peer(peer));
-        assert!(left.rx.carried.packets > 20, "{name}: {:?}", left.rx);
+        assert!(left.rx.forwarded_compressed.packets > 20, "{name}: {:?}", left.rx);
         assert_eq!((left.rx.compressed, middle.routed), (0, 0), "{name}: nothing was opened");
         assert!(left.rx.forwarded.packets > 5, "{name}: {:?}", left.rx);
-        assert_eq!(right.tx.carried, left.rx.carried);
+        assert_eq!(right.tx.forwarded_compressed, left.rx.forwarded_compressed);
         // What the other end sent to the middle was for it; what was for the first end was not.
-        assert!(right.rx.compressed > 5 && right.rx.carried.packets > 5, "{name}: {:?}", right.rx);
+        assert!(
+            right.rx.compressed > 5 && right.rx.forwarded_compressed.packets > 5,
+            "{name}: {:?}",
+            right.rx
+        );
         let end = row.station(2).peer(0);
         assert!(end.rx.compressed > 20, "{name}: {:?}", end.rx);
         let bypassed = right.tx.bypassed["already_compressed"];
-        assert_eq!(bypassed, right.tx.carried.packets, "{name}: {:?}", right.tx);
+        assert_eq!(bypassed, right.tx.forwarded_compressed.packets, "{name}: {:?}", right.tx);
     }
 }
 
@@ -86,7 +90,7 @@ fn hostile_links_do_no_harm() {
             let at_most = if retransmit && name != "packet" { came / 25 } else { came / 4 };
             assert!(late <= at_most, "{name}, {seed}: {late} of {came} late");
             let left = row.station(1).peer(0);
-            assert!(left.rx.carried.packets > 20, "{name}: {:?}", left.rx);
+            assert!(left.rx.forwarded_compressed.packets > 20, "{name}: {:?}", left.rx);
             assert_eq!((left.rx.compressed, row.station(1).routed), (0, 0), "{name}");
         }
     }
@@ -150,7 +154,7 @@ fn the_middle_compresses_what_came_raw() {
         row.assert_accounts();
         assert_eq!(late, 0);
         let (left, right) = (row.station(1).peer(0), row.station(1).peer(1));
-        assert_eq!((left.rx.carried.packets, row.station(1).routed), (0, 0));
+        assert_eq!((left.rx.forwarded_compressed.packets, row.station(1).routed), (0, 0));
         assert_eq!(left.rx.forwarded.packets, right.tx.arrived.packets);
         assert!(right.tx.compressed.packets > 100, "{name}: {:?}", right.tx);
         assert!(came > 1_000 && row.station(2).peer(0).rx.compressed > 100);
@@ -186,7 +190,12 @@ fn every_scheme_passes_on_what_is_compressed() {
         assert_eq!(late, 0, "{name}{class}");
         assert!(came > 2_000, "{name}{class}: {came}");
         let left = row.station(1).peer(0);
-        assert_eq!(left.rx.carried.packets > 20, carries, "{name}{class}: {:?}", left.rx);
+        assert_eq!(
+            left.rx.forwarded_compressed.packets > 20,
+            carries,
+            "{name}{class}: {:?}",
+            left.rx
+        );
         assert_eq!(left.rx.compressed > 20, !carries, "{name}{class}: {:?}", left.rx);
         assert_eq!(row.station(1).routed, 0, "{name}{class}: what is restored goes the short way");
     }
@@ -202,7 +211,7 @@ fn without_transit_everything_goes_through_the_kernel() {
     row.check();
     row.assert_accounts();
     let left = row.station(1).peer(0);
-    assert_eq!((left.rx.carried.packets, left.rx.forwarded.packets), (0, 0));
+    assert_eq!((left.rx.forwarded_compressed.packets, left.rx.forwarded.packets), (0, 0));
     assert!(left.rx.compressed > 100 && row.station(1).routed > 1_000);
 }
 
@@ -225,7 +234,7 @@ fn transit_begins_and_ends_with_a_reload() {
         row.run_to(start_ms + 100);
         row.load(0, Load { packets: 1_000, ..load([2, 2], MANY) });
         row.run_to(start_ms + 2_500);
-        let now = row.station(1).peer(0).rx.carried.packets;
+        let now = row.station(1).peer(0).rx.forwarded_compressed.packets;
         assert_eq!(now > carried, transit, "{start_ms}");
         carried = now;
     }
@@ -263,7 +272,11 @@ fn a_block_for_two_peers_is_restored() {
     row.run_to(3_000);
     let (_, late) = row.check();
     let hub = row.station(1).peer(0);
-    assert!(late == 0 && hub.rx.compressed == 0 && hub.rx.carried.packets > 50, "{:?}", hub.rx);
+    assert!(
+        late == 0 && hub.rx.compressed == 0 && hub.rx.forwarded_compressed.packets > 50,
+        "{:?}",
+        hub.rx
+    );
 }
 
 #[test]
@@ -283,10 +296,10 @@ fn what_is_too_long_for_the_next_link_is_restored() {
     row.assert_accounts();
     assert!(came > 1_500 && late == 0, "{came}, {late}");
     let (left, right) = (row.station(1).peer(0), row.station(1).peer(1));
-    assert!(left.rx.carried.packets > 0 && left.rx.compressed > 200, "{:?}", left.rx);
+    assert!(left.rx.forwarded_compressed.packets > 0 && left.rx.compressed > 200, "{:?}", left.rx);
     assert_eq!(left.rx.forwarded.packets, left.rx.packets.packets, "all others go the short way");
     assert_eq!(row.station(1).routed, 0);
-    assert_eq!(right.tx.carried.packets, left.rx.carried.packets);
+    assert_eq!(right.tx.forwarded_compressed.packets, left.rx.forwarded_compressed.packets);
     assert!(row.station(2).peer(0).rx.fragments > 100);
 }
 
@@ -326,7 +339,7 @@ fn what_the_next_peer_cannot_decode_is_restored() {
     row.assert_accounts();
     assert!(came > 1_000 && late == 0);
     let left = row.station(1).peer(0);
-    assert!(left.rx.compressed > 100 && left.rx.carried.packets == 0, "{:?}", left.rx);
+    assert!(left.rx.compressed > 100 && left.rx.forwarded_compressed.packets == 0, "{:?}", left.rx);
     assert_eq!(row.station(1).routed, 0);
 }
 
@@ -341,12 +354,12 @@ fn a_dead_peer_gets_nothing_and_later_all() {
     }
     row.run_to(GIVEN_UP_MS);
     assert!(!row.station(1).node.is_up(1));
-    let before = row.station(1).peer(0).rx.carried.packets;
+    let before = row.station(1).peer(0).rx.forwarded_compressed.packets;
     row.load(0, Load { packets: 300, ..load([2, 2], MANY) });
     row.run_to(GIVEN_UP_MS + 1_000);
     // The first node does not know: it is for the kernel to say that there is no way on.
     let middle = row.station(1);
-    assert_eq!(middle.peer(0).rx.carried.packets, before);
+    assert_eq!(middle.peer(0).rx.forwarded_compressed.packets, before);
     assert!(middle.routed > 200 && middle.peer(1).tx.send_errors["unconnected"] > 200);
     for (from, to) in [(1, 2), (2, 1)] {
         row.set_link(from, to, &link());
@@ -357,7 +370,7 @@ fn a_dead_peer_gets_nothing_and_later_all() {
     let (came, late) = row.check();
     row.assert_accounts();
     assert!(came > 1_000 && late == 0, "{came}, {late}");
-    assert!(row.station(1).peer(0).rx.carried.packets > before + 20);
+    assert!(row.station(1).peer(0).rx.forwarded_compressed.packets > before + 20);
 }
 
 #[test]
@@ -378,7 +391,7 @@ fn loops_end() {
     row.assert_balanced();
     let of = |get: fn(&Station) -> u64| (0..3).map(|at| get(row.station(at))).sum::<u64>();
     let ended = of(|it| (0..2).map(|peer| it.peer(peer).rx.hop_limit).sum());
-    let carried = of(|it| (0..2).map(|peer| it.peer(peer).rx.carried.packets).sum());
+    let carried = of(|it| (0..2).map(|peer| it.peer(peer).rx.forwarded_compressed.packets).sum());
     // What came raw is stopped by its source, which is not behind the second peer.
     assert!(ended > 5 && row.refused() > 5, "{ended}, {}", row.refused());
     assert_eq!(ended + row.refused(), 50, "all of them ended");
@@ -399,5 +412,7 @@ fn what_is_local_stays() {
     row.assert_accounts();
     let (middle, end) = (row.station(1), row.station(2));
     assert!(middle.came.len() > 400 && end.came.len() > 400);
-    assert!(middle.peer(0).rx.carried.packets > 20 && middle.peer(0).rx.compressed > 20);
+    assert!(
+        middle.peer(0).rx.forwarded_compressed.packets > 20 && middle.peer(0).rx.compressed > 20
+    );
 }

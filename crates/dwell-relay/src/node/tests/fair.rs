@@ -102,7 +102,7 @@ impl Hub {
     }
 
     fn connect(&mut self, peer: usize) {
-        let mut datagram = self.peers[peer].call();
+        let mut datagram = self.peers[peer].initiate();
         loop {
             self.node.datagram(&mut self.env, Some(peer), address(peer), &mut datagram);
             let answer = self.env.0.sent.drain(..).next_back();

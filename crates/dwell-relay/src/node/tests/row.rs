@@ -326,8 +326,14 @@ impl Row {
             assert_eq!(station.node.store.len(), 0, "every place is free again");
             let peers = station.node.status(station.env.now()).peers;
             let sum = |of: fn(&PeerStatus) -> u64| peers.iter().map(of).sum::<u64>();
-            assert_eq!(sum(|peer| peer.rx.carried.packets), sum(|peer| peer.tx.carried.packets));
-            assert_eq!(sum(|peer| peer.rx.carried.bytes), sum(|peer| peer.tx.carried.bytes));
+            assert_eq!(
+                sum(|peer| peer.rx.forwarded_compressed.packets),
+                sum(|peer| peer.tx.forwarded_compressed.packets)
+            );
+            assert_eq!(
+                sum(|peer| peer.rx.forwarded_compressed.bytes),
+                sum(|peer| peer.tx.forwarded_compressed.bytes)
+            );
             for peer in &peers {
                 assert!(peer.tx.balances() && peer.tx.held.packets == 0, "{:?}", peer.tx);
                 assert_eq!(peer.tx.send_errors["unwritten"], 0);

@@ -1,4 +1,4 @@
-//! Lines within a frame: cut at its edge, and no more points than one can see.
+//! Lines within a frame, cut at its edge and thinned to the points that can be seen.
 
 /// A place on the drawing.
 pub(super) type Place = (f64, f64);
@@ -51,8 +51,8 @@ impl Frame {
     }
 }
 
-/// A line's points, of which only those are kept that change what is seen: of the points in
-/// the same column of pixels the first, the last, the highest and the lowest.
+/// Keeps only those points of a line that change what is seen: of the points in the same column of
+/// pixels the first, the last, the highest and the lowest.
 pub(super) fn thin(points: &[Option<Place>]) -> Vec<Option<Place>> {
     let column = |point: &Option<Place>| point.map(|(x, _)| x.floor());
     let mut kept = Vec::new();

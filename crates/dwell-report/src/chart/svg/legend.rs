@@ -1,7 +1,7 @@
-//! Which line is whose.
+//! The legend: the name of each line.
 
 use crate::chart::plan::Plan;
-use crate::chart::svg::style::{INK, Look, MUTED, MarkAt, PAPER};
+use crate::chart::svg::style::{INK, MUTED, MarkAt, PAPER, SeriesStyle};
 use crate::chart::svg::{LABEL_SIZE, Px, measure, series};
 use crate::chart::{Kind, Series};
 use crate::markup::Markup;
@@ -10,13 +10,13 @@ use crate::markup::Markup;
 pub(super) struct Legend<'a> {
     entries: Vec<Entry<'a>>,
     rows: usize,
-    /// What an arrow means, if there are any.
+    /// The meaning of an arrow, if there are any.
     floor: Option<String>,
 }
 
 struct Entry<'a> {
     series: &'a Series,
-    look: Look,
+    style: SeriesStyle,
     as_bars: bool,
     text: String,
     row: usize,
@@ -39,9 +39,9 @@ impl<'a> Legend<'a> {
         let rows = places.last().map_or(0, |(row, _)| row + 1);
         let mut entries = Vec::new();
         for (((series, slot), text), (row, x)) in plan.series().zip(texts).zip(places) {
-            let look = Look::new(slot, series.role);
+            let style = SeriesStyle::new(slot, series.role);
             let as_bars = plan.is_drawn_as_bars(series);
-            entries.push(Entry { series, look, as_bars, text, row, x });
+            entries.push(Entry { series, style, as_bars, text, row, x });
         }
         let any_at_floor = plan.chart.series.iter().any(|series| plan.is_at_floor(series));
         let floor = plan.y.floor_label().filter(|_| any_at_floor);
@@ -55,7 +55,7 @@ impl<'a> Legend<'a> {
         self.rows as f64 * ROW_HEIGHT
     }
 
-    /// What else must be said below the chart.
+    /// Returns a remark to be shown below the chart.
     pub(super) fn note(&self) -> Option<&str> {
         self.floor.as_deref()
     }
@@ -98,17 +98,17 @@ impl Entry<'_> {
         out.open("g", &[]);
         out.element("title", &[], &self.series.legend());
         if self.as_bars {
-            series::bar(out, self.look, (x + 8.0, y - 6.0), (14.0, 12.0));
+            series::bar(out, self.style, (x + 8.0, y - 6.0), (14.0, 12.0));
         } else {
             if matches!(self.series.kind, Kind::Line | Kind::Steps) {
                 let path = format!("M{} {}H{}", Px(x), Px(y), Px(x + SWATCH_WIDTH));
-                series::stroke(out, self.look, &path);
+                series::stroke(out, self.style, &path);
             }
-            if series::has_marks(self.series, self.look) {
-                series::mark(out, self.look, (middle, y), MarkAt::Value, PAPER);
+            if series::has_marks(self.series, self.style) {
+                series::mark(out, self.style, (middle, y), MarkAt::Value, PAPER);
             }
         }
-        let is_ours = !self.look.is_hollow();
+        let is_ours = !self.style.is_hollow();
         let (class, colour) = if is_ours { ("ink", INK) } else { ("muted", MUTED) };
         let x = x + SWATCH_WIDTH + SWATCH_GAP;
         out.element(

@@ -1,12 +1,12 @@
-//! How wide text is, without a font: for usual sans-serif fonts, and rather too wide.
+//! The width of text, without a font: estimated for usual sans-serif fonts, and rather too wide.
 
-/// About how wide `text` is at a font size, in pixels.
+/// Estimates the width of `text` at a font size, in pixels.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(em).sum::<f64>() * size
 }
 
-/// Breaks text between words so that no line is wider than `max`, if a word allows it. What
-/// does not fit into `lines_max` lines is cut.
+/// Breaks text between words so that no line is wider than `max`, unless a single word is. Text
+/// that does not fit into `lines_max` lines is cut.
 pub(super) fn wrap(text: &str, size: f64, max: f64, lines_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for paragraph in text.lines() {

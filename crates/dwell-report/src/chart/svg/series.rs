@@ -3,7 +3,7 @@
 use crate::chart::plan::Plan;
 use crate::chart::ruler::Spot;
 use crate::chart::svg::geometry::{Frame, Place, thin};
-use crate::chart::svg::style::{Look, MarkAt, PAPER};
+use crate::chart::svg::style::{MarkAt, PAPER, SeriesStyle};
 use crate::chart::svg::{INSET, Px};
 use crate::chart::{Kind, Point, Series};
 use crate::human;
@@ -12,7 +12,7 @@ use crate::markup::Markup;
 /// With more points than these a line has no marks, and an area instead of error bars.
 const MARKS_MAX: usize = 60;
 
-/// Between the arrows of different series, at most; and from the first to the last.
+/// The largest distance between the arrows of different series, and from the first to the last.
 const FLOOR_STEP: f64 = 9.0;
 const FLOOR_SPREAD: f64 = 54.0;
 
@@ -27,17 +27,17 @@ pub(super) struct Pen<'a> {
     pub(super) slot: usize,
 }
 
-/// True if its points have marks.
-pub(super) fn has_marks(series: &Series, look: Look) -> bool {
+/// Returns true if its points have marks.
+pub(super) fn has_marks(series: &Series, style: SeriesStyle) -> bool {
     match series.kind {
         Kind::Points | Kind::Bars => true,
-        Kind::Line => look.has_marks() && series.points.len() <= MARKS_MAX,
+        Kind::Line => style.has_marks() && series.points.len() <= MARKS_MAX,
         Kind::Steps => false,
     }
 }
 
 impl Pen<'_> {
-    /// Draws all of it.
+    /// Draws the series.
     pub(super) fn draw(&self, out: &mut Markup) {
         out.open("g", &[]);
         out.element("title", &[], &self.series.legend());
@@ -53,15 +53,15 @@ impl Pen<'_> {
         if matches!(self.series.kind, Kind::Line | Kind::Steps) {
             self.line(out);
         }
-        if has_marks(self.series, self.look()) {
+        if has_marks(self.series, self.style()) {
             self.series.points.iter().for_each(|point| self.mark(out, point, as_bars));
         }
         out.close();
         out.line();
     }
 
-    fn look(&self) -> Look {
-        Look::new(self.slot, self.series.role)
+    fn style(&self) -> SeriesStyle {
+        SeriesStyle::new(self.slot, self.series.role)
     }
 
     /// A point's place, which may be outside.
@@ -90,7 +90,7 @@ impl Pen<'_> {
             }
         }
         if !path.is_empty() {
-            stroke(out, self.look(), &path);
+            stroke(out, self.style(), &path);
             out.line();
         }
     }
@@ -110,12 +110,12 @@ impl Pen<'_> {
         let place = ((x + shift).clamp(self.frame.left - INSET, self.frame.right() + INSET), y);
         // A paper's mark does not hide ours; on a bar it would not be seen without a ground.
         let ground = if self.series.kind == Kind::Bars { PAPER } else { "none" };
-        mark(out, self.look(), place, at, ground);
+        mark(out, self.style(), place, at, ground);
         out.close();
         out.line();
     }
 
-    /// Arrows at the floor stand side by side, for all of them have the same height.
+    /// Arrows at the floor are drawn side by side, because all of them have the same height.
     fn floor_shift(&self) -> f64 {
         let all = &self.plan.chart.series;
         let at_floor: Vec<&Series> = all.iter().filter(|s| self.plan.is_at_floor(s)).collect();
@@ -137,7 +137,7 @@ impl Pen<'_> {
             out.open("g", &[]);
             out.element("title", &[], &self.tip(point));
             let size = (right - left, (end - base).abs());
-            bar(out, self.look(), (left, end.min(base)), size);
+            bar(out, self.style(), (left, end.min(base)), size);
             out.close();
             out.line();
         }
@@ -155,16 +155,16 @@ impl Pen<'_> {
         let (_, top) = self.frame.place(0.0, top);
         path += &format!("M{} {}V{}", Px(x), Px(bottom), Px(top));
         for (value, y) in [(low, bottom), (high, top)] {
-            // Without an end it goes on.
+            // A bar whose end is outside of the axes has no cap.
             if matches!(self.plan.y.spot(value), Some(Spot::Inside(_))) {
                 path += &format!("M{} {}H{}", Px(x - CAP), Px(y), Px(x + CAP));
             }
         }
-        let look = self.look();
+        let style = self.style();
         let on_bar = self.plan.is_drawn_as_bars(self.series);
         let (class, colour) = match on_bar {
             true => ("axis".to_owned(), "#333333"),
-            false => (look.stroke_class(), look.colour()),
+            false => (style.stroke_class(), style.colour()),
         };
         out.leaf(
             "path",
@@ -198,8 +198,8 @@ impl Pen<'_> {
                 path += &format!("{command}{} {}", Px(x), Px(y));
             }
             if run.len() > 1 {
-                let look = self.look();
-                let (class, colour) = (look.fill_class(), look.colour());
+                let style = self.style();
+                let (class, colour) = (style.fill_class(), style.colour());
                 out.leaf(
                     "path",
                     &[
@@ -214,7 +214,7 @@ impl Pen<'_> {
         }
     }
 
-    /// What is shown beside the pointer.
+    /// Returns the text shown beside the pointer.
     fn tip(&self, point: &Point) -> String {
         let chart = self.plan.chart;
         let (x, y) = (chart.x.show(point.x), chart.y.show(point.y));
@@ -234,29 +234,29 @@ fn ends(point: &Point) -> Option<(f64, f64)> {
         .then_some((low, high))
 }
 
-/// A line as a series has it.
-pub(super) fn stroke(out: &mut Markup, look: Look, path: &str) {
+/// Draws a line in the style of a series.
+pub(super) fn stroke(out: &mut Markup, style: SeriesStyle, path: &str) {
     out.leaf(
         "path",
         &[
-            ("class", &look.stroke_class()),
+            ("class", &style.stroke_class()),
             ("d", &path),
             ("fill", &"none"),
-            ("stroke", &look.colour()),
-            ("stroke-width", &look.line_width()),
+            ("stroke", &style.colour()),
+            ("stroke-width", &style.line_width()),
             ("stroke-linejoin", &"round"),
             ("stroke-linecap", &"round"),
-            ("stroke-dasharray", &if look.dash().is_empty() { "none" } else { look.dash() }),
+            ("stroke-dasharray", &if style.dash().is_empty() { "none" } else { style.dash() }),
         ],
     );
 }
 
-/// A mark as a series has it; hollow ones on this `ground`.
-pub(super) fn mark(out: &mut Markup, look: Look, (x, y): Place, at: MarkAt, ground: &str) {
-    let path = look.mark(x, y, at);
-    let (class, fill, stroke, width) = match look.is_hollow() {
-        true => (hollow_class(look, ground), ground, look.colour(), 1.7),
-        false => (format!("f {}", look.fill_class()), look.colour(), PAPER, 1.0),
+/// Draws a mark in the style of a series; hollow ones on this `ground`.
+pub(super) fn mark(out: &mut Markup, style: SeriesStyle, (x, y): Place, at: MarkAt, ground: &str) {
+    let path = style.mark(x, y, at);
+    let (class, fill, stroke, width) = match style.is_hollow() {
+        true => (hollow_class(style, ground), ground, style.colour(), 1.7),
+        false => (format!("f {}", style.fill_class()), style.colour(), PAPER, 1.0),
     };
     out.leaf(
         "path",
@@ -271,16 +271,21 @@ pub(super) fn mark(out: &mut Markup, look: Look, (x, y): Place, at: MarkAt, grou
 }
 
 /// `h` has the colour of the paper, also where that is dark.
-fn hollow_class(look: Look, ground: &str) -> String {
+fn hollow_class(style: SeriesStyle, ground: &str) -> String {
     let ground = if ground == PAPER { "h" } else { "o" };
-    format!("{ground} {}", look.stroke_class())
+    format!("{ground} {}", style.stroke_class())
 }
 
-/// A bar as a series has it: its left upper corner, its width and height.
-pub(super) fn bar(out: &mut Markup, look: Look, (x, y): Place, (width, height): (f64, f64)) {
-    let (class, fill, stroke) = match look.is_hollow() {
-        true => (hollow_class(look, PAPER), PAPER, look.colour()),
-        false => (format!("f {}", look.fill_class()), look.colour(), PAPER),
+/// Draws a bar in the style of a series: its upper left corner, its width and height.
+pub(super) fn bar(
+    out: &mut Markup,
+    style: SeriesStyle,
+    (x, y): Place,
+    (width, height): (f64, f64),
+) {
+    let (class, fill, stroke) = match style.is_hollow() {
+        true => (hollow_class(style, PAPER), PAPER, style.colour()),
+        false => (format!("f {}", style.fill_class()), style.colour(), PAPER),
     };
     out.leaf(
         "rect",
@@ -292,7 +297,7 @@ pub(super) fn bar(out: &mut Markup, look: Look, (x, y): Place, (width, height): 
             ("height", &Px(height)),
             ("fill", &fill),
             ("stroke", &stroke),
-            ("stroke-width", &if look.is_hollow() { 1.7 } else { 0.6 }),
+            ("stroke-width", &if style.is_hollow() { 1.7 } else { 0.6 }),
         ],
     );
 }

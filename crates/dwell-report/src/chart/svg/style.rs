@@ -1,9 +1,9 @@
 //! Colours and marks.
 //!
-//! Colours are attributes, for programs that know no more (slides, converters); the style sheet
-//! only replaces them on dark backgrounds. They are distinguished with any kind of colour vision
-//! (after M. Okabe and K. Ito, "Color Universal Design"), and never alone: marks and dashes
-//! differ too.
+//! Colours are attributes, for programs that don't read style sheets (slides, converters); the
+//! style sheet only replaces them on dark backgrounds. They are distinguished with any kind of
+//! colour vision (after M. Okabe and K. Ito, "Color Universal Design"), and never alone: marks and
+//! dashes differ too.
 
 use crate::chart::Role;
 use crate::chart::svg::Px;
@@ -33,18 +33,18 @@ pub(crate) const STYLE: &str = "\
 .dwell-chart .s6{stroke:#c79a78}.dwell-chart .f6{fill:#c79a78}\
 .dwell-chart .s7{stroke:#cccccc}.dwell-chart .f7{fill:#cccccc}}";
 
-/// How long the dashes of lines are; a name's colour comes again after eight names, and its
+/// The dashes of lines. A name's colour is repeated after eight names, and its
 /// dash after five.
 const DASHES: [&str; 5] = ["", "7 3", "2.5 2.5", "9 3 2.5 3", "12 4"];
 
-/// How a series looks.
+/// The appearance of a series.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct SeriesStyle {
     slot: usize,
     role: Role,
 }
 
-/// What a mark is for.
+/// The meaning of a mark's position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MarkAt {
     /// The point is here.
@@ -53,7 +53,7 @@ pub(super) enum MarkAt {
     Floor,
 }
 
-impl Look {
+impl SeriesStyle {
     pub(super) fn new(slot: usize, role: Role) -> Self {
         Self { slot, role }
     }
@@ -62,12 +62,12 @@ impl Look {
         COLOURS[self.slot % COLOURS.len()]
     }
 
-    /// The class of what is drawn with a line.
+    /// Returns the class of elements that are drawn with a line.
     pub(super) fn stroke_class(self) -> String {
         format!("s{}", self.slot % COLOURS.len())
     }
 
-    /// The class of what is filled.
+    /// Returns the class of elements that are filled.
     pub(super) fn fill_class(self) -> String {
         format!("f{}", self.slot % COLOURS.len())
     }
@@ -76,7 +76,7 @@ impl Look {
         if self.role == Role::Ours { 2.0 } else { 1.5 }
     }
 
-    /// For `stroke-dasharray`.
+    /// Returns the value of `stroke-dasharray`.
     pub(super) fn dash(self) -> &'static str {
         match self.role {
             Role::Ours => DASHES[self.slot % DASHES.len()],
@@ -86,7 +86,7 @@ impl Look {
         }
     }
 
-    /// Bounds are lines, all others have marks too.
+    /// Returns true if points have marks: all but bounds, which are lines.
     pub(super) fn has_marks(self) -> bool {
         self.role != Role::Bound
     }
@@ -95,7 +95,7 @@ impl Look {
         self.role != Role::Ours
     }
 
-    /// The outline of its mark.
+    /// Returns the outline of its mark.
     pub(super) fn mark(self, x: f64, y: f64, at: MarkAt) -> String {
         if at == MarkAt::Floor {
             // An arrow that points off the axis.
@@ -120,7 +120,8 @@ impl Look {
         }
     }
 
-    /// Hollow diamonds; what is inside tells papers' series apart without colours.
+    /// Returns the outline of a hollow diamond; the shape inside distinguishes papers' series
+    /// without colours.
     fn diamond(self, x: f64, y: f64) -> String {
         let rim = polygon(x, y, &[(0.0, -6.5), (6.5, 0.0), (0.0, 6.5), (-6.5, 0.0)]);
         let inside: &[(f64, f64, f64, f64)] = match self.slot % 5 {

@@ -44,6 +44,6 @@ pub(super) fn claims_text(evaluations: &[Evaluation<'_>]) -> String {
 /// The same for programs.
 pub(super) fn claims_json(evaluations: &[Evaluation<'_>]) -> anyhow::Result<String> {
     let all: Vec<_> = evaluations.iter().flat_map(results::claims).collect();
-    let judged: Vec<_> = all.iter().map(claims::Claim::judged).collect();
-    Ok(serde_json::to_string_pretty(&judged)? + "\n")
+    let assessed: Vec<_> = all.iter().map(claims::Claim::assessed).collect();
+    Ok(serde_json::to_string_pretty(&assessed)? + "\n")
 }

@@ -164,7 +164,7 @@ impl Attack {
             while !until.load(Ordering::Relaxed) {
                 // A full queue loses one now and then, as on any host.
                 sent += u32::from(hostile.send(&body).is_ok());
-                let _ = hostile.hear();
+                let _ = hostile.receive();
                 let next = began + Duration::from_secs(1) * (sent + 1) / DATAGRAMS_A_SECOND;
                 std::thread::sleep(next.saturating_duration_since(Instant::now()));
             }

@@ -34,11 +34,12 @@ pub(super) fn parking_lot(lab: &mut Lab, transit: bool) -> anyhow::Result<()> {
                 peer.tx.compressed.packets,
                 peer.tx.sent.packets,
                 peer.name,
-                peer.tx.carried.packets
+                peer.tx.forwarded_compressed.packets
             );
         }
     }
-    let carried: u64 = statuses.iter().flat_map(|s| &s.peers).map(|p| p.rx.carried.packets).sum();
+    let carried: u64 =
+        statuses.iter().flat_map(|s| &s.peers).map(|p| p.rx.forwarded_compressed.packets).sum();
     ensure!((carried > 0) == transit, "{carried} were carried on: {statuses:#?}");
     // Downloads of text go from the later sites to the earlier ones.
     let compressed: u64 =
@@ -67,9 +68,9 @@ pub(super) fn transit(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
         let rx = &peer.rx;
         println!(
             "from {}: {} carried on, {} raw ones forwarded, {} opened",
-            peer.name, rx.carried.packets, rx.forwarded.packets, rx.compressed
+            peer.name, rx.forwarded_compressed.packets, rx.forwarded.packets, rx.compressed
         );
-        ensure!(rx.carried.packets > 0, "nothing was carried on: {peer:#?}");
+        ensure!(rx.forwarded_compressed.packets > 0, "nothing was carried on: {peer:#?}");
         ensure!(rx.forwarded.packets > 0, "nothing went on raw: {peer:#?}");
         ensure!(rx.compressed == 0, "the middle opened something: {peer:#?}");
     }

@@ -270,7 +270,7 @@ fn counts(relays: &[Relay]) -> anyhow::Result<Vec<NodeCounts>> {
         let tx = &next.tx;
         all.push(NodeCounts {
             arrived: tx.arrived.packets,
-            carried: tx.carried.packets,
+            carried: tx.forwarded_compressed.packets,
             tried: tx.tried,
             compressed: tx.compressed.packets,
             compressed_bytes: tx.compressed.bytes,

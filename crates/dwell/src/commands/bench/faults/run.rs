@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
-use dwell_testkit::faults::{Fault, FaultTiming, Struck, Trap, close_plain_ways};
+use dwell_testkit::faults::{Fault, FaultTiming, Struck, Trap, block_plain_paths};
 use dwell_testkit::lab::Lab;
 use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec, Tally};
@@ -47,7 +47,7 @@ impl Scene<'_> {
         let bed = Bed::emulated(lab, LinkRate(Some(self.rate)), self.delay_ns, 0.0)?;
         bed.check()?;
         let mut relays = self.relays(&bed)?;
-        close_plain_ways(&bed.pair)?;
+        block_plain_paths(&bed.pair)?;
         let mut trap = Trap::set(bed.lab, self.fault, self.timing, &mut relays)?;
         let downloads = Downloads::start(&bed, std::slice::from_ref(self.body))?;
         let streams = streams(&bed)?;

@@ -1,27 +1,27 @@
-//! What a block looks like, before anything is tried.
+//! The content class of a block, before anything is tried.
 
-/// What is known of a block from a few of its bytes.
+/// The content class of a block, by a few of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// Some bytes are more frequent than others: nearly everything that can be compressed.
+pub(crate) enum ContentClass {
+    /// Some bytes are more frequent than others: nearly all compressible data.
     Uneven,
-    /// All bytes are about as frequent: what is encrypted or compressed already. It may repeat
-    /// itself all the same.
+    /// All bytes are about as frequent: encrypted or compressed data. They may still contain
+    /// repetitions.
     Random,
 }
 
-/// The bytes that are looked at, in runs from everywhere in the block.
+/// The number of bytes in the sample, in runs from everywhere in the block.
 const SAMPLE_LEN: usize = 512;
 const RUN_LEN: usize = 16;
-/// Random bytes give so many pairs of equal ones in a sample, ...
+/// The number of pairs of equal bytes in a sample of random bytes, ...
 const PAIRS_OF_RANDOM: u32 = (SAMPLE_LEN * (SAMPLE_LEN - 1) / 2 / 256) as u32;
-/// ... give or take 22. From so many on, this is no chance (one time in ten million).
+/// ... plus or minus 22. From this number on, it is no chance (one time in ten million).
 const PAIRS_MIN: u32 = PAIRS_OF_RANDOM + 5 * 22;
 
-/// Looks at a block.
-pub(crate) fn look(block: &[u8]) -> Look {
+/// Classifies a block.
+pub(crate) fn classify(block: &[u8]) -> ContentClass {
     if block.len() < SAMPLE_LEN {
-        return Look::Uneven;
+        return ContentClass::Uneven;
     }
     let mut counts = [0u32; 256];
     let mut pairs = 0;
@@ -33,7 +33,7 @@ pub(crate) fn look(block: &[u8]) -> Look {
             *count += 1;
         }
     }
-    if pairs >= PAIRS_MIN { Look::Uneven } else { Look::Random }
+    if pairs >= PAIRS_MIN { ContentClass::Uneven } else { ContentClass::Random }
 }
 
 #[cfg(test)]
@@ -47,11 +47,12 @@ mod tests {
         for len in [512, 513, 1000, 4096, 65_535, 65_536] {
             for _ in 0..200 {
                 rng.fill(&mut noise[..len]);
-                assert_eq!(look(&noise[..len]), Look::Random, "{len}");
+                assert_eq!(classify(&noise[..len]), ContentClass::Random, "{len}");
             }
         }
         let film = include_bytes!("../../../data/media/elf.webm");
-        let random = film.chunks(64 << 10).filter(|block| look(block) == Look::Random).count();
+        let random =
+            film.chunks(64 << 10).filter(|block| classify(block) == ContentClass::Random).count();
         assert!(random >= 4, "{random} of {}", film.len().div_ceil(64 << 10));
     }
 
@@ -64,9 +65,11 @@ mod tests {
         let five_bits: Vec<u8> = (0..100_000).map(|_| rng.below(32) as u8 * 8).collect();
         for data in [&book[..], &digits, &five_bits, &[0; 4096]] {
             for len in [512, 4096, 65_536] {
-                assert!(data.chunks_exact(len).all(|block| look(block) == Look::Uneven));
+                assert!(
+                    data.chunks_exact(len).all(|block| classify(block) == ContentClass::Uneven)
+                );
             }
         }
-        assert_eq!(look(b"short"), Look::Uneven);
+        assert_eq!(classify(b"short"), ContentClass::Uneven);
     }
 }
