@@ -31,15 +31,18 @@ pub mod hello;
 mod ingress;
 pub mod message;
 mod metrics;
+mod path;
 mod pool;
 mod press;
 mod pump;
 mod reception;
 pub mod security;
 pub mod socks;
+mod stalls;
 mod status;
 pub mod target;
 pub mod transfer;
+mod turns;
 mod uplink;
 
 pub use config::{

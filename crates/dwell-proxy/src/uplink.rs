@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::carrier::Carrier;
 use crate::clock;
+use crate::path::Share;
 use crate::press::PressPool;
 
 /// What is compressed on the spot, as handing it to another thread would take longer.
@@ -34,11 +35,24 @@ pub(crate) struct Uplink {
     /// What the connection was told to hold of what it has not sent; zero if nothing yet, as it may have
     /// had another stream before.
     not_sent_len: u32,
+    /// The stream's part of what it shares with others.
+    share: Option<Share>,
+    /// Something was to be sent already.
+    begun: bool,
 }
 
 impl Uplink {
-    pub(crate) const fn new(sender: Sender) -> Self {
-        Self { sender, job: None, blocked: false, finishing: false, not_sent_len: 0 }
+    /// Of a stream that shares its path with others, if there is a `share`.
+    pub(crate) const fn new(sender: Sender, share: Option<Share>) -> Self {
+        Self {
+            sender,
+            job: None,
+            blocked: false,
+            finishing: false,
+            not_sent_len: 0,
+            share,
+            begun: false,
+        }
     }
 
     /// There is no more to send after what was accepted.
@@ -66,12 +80,28 @@ impl Uplink {
         press: &PressPool,
     ) -> io::Result<bool> {
         let mut moved = false;
+        self.begin();
         self.follow_link(carrier)?;
         while self.write(cx, carrier)? {
             moved = true;
         }
         self.follow_link(carrier)?;
+        if let Some(share) = &mut self.share {
+            share.set(!self.sender.is_idle(), self.sender.measured_rate());
+        }
         Ok(self.press(cx, press)? || moved)
+    }
+
+    /// Before the first byte goes, the sender hears what the path has left. If others fill it, what goes
+    /// now only makes them wait: it had better be compressed from the beginning.
+    fn begin(&mut self) {
+        if self.begun || self.sender.is_idle() {
+            return;
+        }
+        self.begun = true;
+        if let Some(rate) = self.share.as_ref().and_then(Share::expected) {
+            self.sender.expect_rate(clock::now(), rate);
+        }
     }
 
     /// Writes once, if there is something and the connection takes it; whether it did.

@@ -72,7 +72,7 @@ impl Default for ProxyStatus {
     }
 }
 
-/// The streams of programs. opened = open + finished + reset + idle + cut + damaged.
+/// The streams of programs. opened = open + finished + reset + idle + stalled + cut + damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCounts {
     /// As many may be open at once.
@@ -87,6 +87,9 @@ pub struct StreamCounts {
     pub reset: u64,
     /// Given up because nothing moved.
     pub idle: u64,
+    /// Given up because their program did not read while others waited for room.
+    #[serde(default)]
+    pub stalled: u64,
     /// Ended because the connection between the proxies did.
     pub cut: u64,
     /// Ended because what came from the other proxy was damaged, or no stream.
@@ -203,10 +206,11 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
         status.security,
     );
     let ConnectionCounts { handshakes, evicted, retried, no_descriptors, .. } = *connections;
-    if evicted + retried + no_descriptors > 0 {
+    if evicted + retried + no_descriptors + streams.stalled > 0 {
         let _ = writeln!(
             out,
-            "under pressure: {} handshakes under way, {} evicted, {} retried, {} times out of file descriptors",
+            "under pressure: {} streams made room, {} handshakes under way, {} evicted, {} retried, {} times out of file descriptors",
+            human::count(streams.stalled),
             human::count(handshakes),
             human::count(evicted),
             human::count(retried),
@@ -298,7 +302,7 @@ not opened: not_allowed 4
         assert_eq!(proxy_text(&status), expected);
         let mut busy = status.clone();
         busy.connections.evicted = 1200;
-        let line = "\nunder pressure: 0 handshakes under way, 1,200 evicted, 0 retried, \
+        let line = "\nunder pressure: 0 streams made room, 0 handshakes under way, 1,200 evicted, 0 retried, \
                     0 times out of file descriptors\nsent: ";
         assert!(proxy_text(&busy).contains(line), "{}", proxy_text(&busy));
         let json = serde_json::to_string(&status).unwrap();

@@ -311,6 +311,14 @@ impl Blocks {
         }
     }
 
+    pub(crate) fn expect_rate(&mut self, now: Instant, rate: f64) {
+        self.steering.expect(now, rate);
+    }
+
+    pub(crate) fn measured_rate(&self) -> Option<f64> {
+        self.steering.link.measured_rate()
+    }
+
     pub(crate) fn transport_holds(&mut self, len: u32) {
         self.steering.link.holds(len);
     }

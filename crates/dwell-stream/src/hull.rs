@@ -261,7 +261,7 @@ impl Hull {
     }
 
     /// Solves for the shares, by what is known now.
-    fn plan(&mut self, link: &Link, sending: Sending) {
+    pub(crate) fn plan(&mut self, link: &Link, sending: Sending) {
         let Some(rate) = link.rate() else { return };
         let slowdown = self.slowdown.factor();
         // What is not compressed has to be written, and that takes the same processor.

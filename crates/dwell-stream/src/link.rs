@@ -147,6 +147,16 @@ impl Link {
         self.shown
     }
 
+    /// Takes the link to be full, and this to be what it carries of this stream, in bytes a second, until
+    /// something is measured.
+    pub(crate) fn expect(&mut self, now: Instant, rate: f64) {
+        if self.rate.is_none() && rate > 0.0 {
+            self.rate = Some(rate);
+            self.level = self.capacity;
+            self.level_at = now;
+        }
+    }
+
     /// From now on the transport holds so many bytes before it refuses.
     pub(crate) fn holds(&mut self, capacity: u32) {
         let more = i64::from(capacity) - self.capacity as i64;
@@ -319,6 +329,23 @@ mod tests {
         // 200 kB wait, for 100 ms.
         assert!((link.drain_ns(at(200)) - 1e8).abs() < 2e7, "{}", link.drain_ns(at(200)));
         assert_eq!(link.drain_ns(at(400)), 0.0);
+    }
+
+    #[test]
+    fn what_is_expected_holds_until_something_is_measured() {
+        let mut link = Link::new(200_000);
+        link.expect(at(0), 1e6);
+        assert_eq!((link.rate(), link.measured_rate()), (Some(1e6), None));
+        assert!((link.drain_ns(at(0)) - 2e8).abs() < 1.0);
+        link.blocked(at(0));
+        for tick in 1..=20 {
+            link.wrote(at(10 * tick), 20_000);
+            link.blocked(at(10 * tick));
+        }
+        assert!((link.measured_rate().unwrap() - 2e6).abs() < 1.0);
+        // What is known is not replaced.
+        link.expect(at(210), 1e3);
+        assert!((link.measured_rate().unwrap() - 2e6).abs() < 1.0);
     }
 
     #[test]

@@ -177,6 +177,25 @@ impl Sender {
         }
     }
 
+    /// Takes the link to be full, and `rate` (bytes a second) to be what it carries of this stream, until
+    /// that is measured. For a stream that begins on a link that others are known to fill: without it
+    /// the stream sends as much as the transport holds as it is, before it notices that it should
+    /// compress.
+    pub fn expect_rate(&mut self, now: Instant, rate: f64) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.expect_rate(now, rate);
+        }
+    }
+
+    /// Returns the rate at which the link takes bytes of this stream, in bytes a second, if it was
+    /// measured while the transport was kept full.
+    pub fn measured_rate(&self) -> Option<f64> {
+        match &self.line {
+            Line::Blocks(line) => line.measured_rate(),
+            Line::Units(_) => None,
+        }
+    }
+
     /// The account so far.
     pub fn stats(&self) -> &SenderStats {
         line!(self, line => line.stats())

@@ -132,6 +132,14 @@ impl Steering {
         }
     }
 
+    /// The link is full, and carries so many bytes of this stream a second, as far as is known.
+    pub(crate) fn expect(&mut self, now: Instant, rate: f64) {
+        self.link.expect(now, rate);
+        if let Rule::Hull(hull) = &mut self.rule {
+            hull.plan(&self.link, self.sending);
+        }
+    }
+
     /// The transport takes no more.
     pub(crate) fn blocked(&mut self, now: Instant) {
         self.link.blocked(now);

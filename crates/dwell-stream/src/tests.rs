@@ -476,3 +476,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn on_a_link_that_is_known_to_be_busy_the_first_block_is_compressed() {
+    let data = vec![0; 256 << 10];
+    let now = Instant::from_ns(1);
+    let first = |expected: Option<f64>| {
+        let mut sender = Sender::new(&Config::default()).unwrap();
+        sender.accept(&data);
+        if let Some(rate) = expected {
+            sender.expect_rate(now, rate);
+        }
+        sender.wire(now).len()
+    };
+    assert!(first(None) > 60_000);
+    // Nothing goes before it was compressed.
+    assert_eq!(first(Some(25_000.0)), 0);
+}
