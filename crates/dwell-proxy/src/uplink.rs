@@ -19,6 +19,9 @@ use crate::press::PressPool;
 /// What is compressed on the spot, as handing it to another thread would take longer.
 const INLINE_BYTES_MAX: usize = 2 << 10;
 
+/// With less than this to send a stream fills no link, and what it says of it can wait.
+const BUSY_BYTES_MIN: usize = 2 << 10;
+
 thread_local! {
     /// For what is compressed on the spot.
     static PRESS: RefCell<Press> = RefCell::new(Press::new());
@@ -37,7 +40,7 @@ pub(crate) struct Uplink {
     not_sent_len: u32,
     /// The stream's part of what it shares with others.
     share: Option<Share>,
-    /// Something was to be sent already.
+    /// There was much to send already.
     begun: bool,
 }
 
@@ -92,10 +95,10 @@ impl Uplink {
         Ok(self.press(cx, press)? || moved)
     }
 
-    /// Before the first byte goes, the sender hears what the path has left. If others fill it, what goes
-    /// now only makes them wait: it had better be compressed from the beginning.
+    /// Before it has much to send for the first time, the sender hears what the path has left. If others
+    /// fill it, what goes now only makes them wait: it had better be compressed from the beginning.
     fn begin(&mut self) {
-        if self.begun || self.sender.is_idle() {
+        if self.begun || self.sender.held() < BUSY_BYTES_MIN {
             return;
         }
         self.begun = true;
