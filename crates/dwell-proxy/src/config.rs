@@ -104,6 +104,8 @@ pub struct Limits {
     pub connect: Duration,
     /// A stream on which nothing has moved for so long is given up.
     pub idle: Duration,
+    /// A stream whose program has not read for so long makes room for one that waits for it.
+    pub stall: Duration,
 }
 
 /// What a stream holds at most, in bytes: the sender's buffer, the receiver's output with a block
@@ -158,6 +160,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(24 * 3600),
+            stall: Duration::from_secs(30),
         }
     }
 }

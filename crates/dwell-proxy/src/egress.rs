@@ -158,8 +158,7 @@ impl Running {
         carrier: &mut Carrier,
         target: &Target,
     ) -> Result<bool, CarrierError> {
-        let room = tokio::time::timeout(ROOM_TIME, self.streams.acquire()).await;
-        let Ok(Ok(_room)) = room else {
+        let Some(_room) = self.engine.room(&self.streams, Some(ROOM_TIME)).await else {
             let text =
                 format!("the egress has {} streams, and may have no more", self.engine.streams_max);
             return self.refuse(carrier, target, Reason::Full, &text).await;
@@ -172,7 +171,7 @@ impl Running {
             Ok(local) => {
                 let bound = local.local_addr()?;
                 carrier.say(&Message::Opened(Target::at(bound))).await?;
-                Ok(self.engine.stream(local, &[], carrier).await)
+                Ok(self.engine.stream(local, carrier.peer.ip(), &[], carrier).await)
             }
             Err((reason, text)) => self.refuse(carrier, target, reason, &text).await,
         }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::carrier::{Carrier, CarrierError};
 use crate::clock;
@@ -22,8 +22,10 @@ use crate::compress::CompressorPool;
 use crate::config::{Common, ConfigError};
 use crate::hello::{Hello, Purpose};
 use crate::metrics::{Metrics, Present};
-use crate::pump::{End, Pump};
+use crate::path::Paths;
+use crate::pump::{End, Pump, Shared};
 use crate::security::SecurityError;
+use crate::stalls::Stalls;
 use crate::status::StatusSocket;
 
 /// Why a proxy does not start, or had to stop.
@@ -67,6 +69,8 @@ const GRACE: Duration = Duration::from_secs(3);
 const COMPLAINTS: Duration = Duration::from_secs(1);
 /// How long it is waited after a connection that could not be accepted, at first and at most.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// How often a stream that waits for room looks whether another one may make it.
+const ROOM_LOOK: Duration = Duration::from_millis(500);
 /// The kernel's queues of connections should be as long at least.
 const QUEUE_MIN: u32 = 1024;
 
@@ -77,6 +81,8 @@ pub(crate) struct Engine {
     pub(crate) hello: Hello,
     pub(crate) streams_max: usize,
     compress: CompressorPool,
+    paths: Paths,
+    stalls: Stalls,
     started: dwell_base::Instant,
     /// Whether system calls are filtered.
     confined: bool,
@@ -96,6 +102,8 @@ impl Engine {
             hello: Hello::new(Purpose::Streams, BLOCK_LEN_MAX as u32, wish),
             streams_max: common.limits.streams(),
             compress: CompressorPool::new()?,
+            paths: Paths::default(),
+            stalls: Stalls::default(),
             started: clock::now(),
             confined,
             complained: Mutex::new(None),
@@ -143,20 +151,58 @@ impl Engine {
         self.freed.notify_waiters();
     }
 
-    /// Runs a stream to its end, and says whether the connection can be used again.
+    /// Waits for a permit of a stream, at most for `time`. If there is none at once, a stream whose
+    /// program has not read for too long has to make room, and after each [`ROOM_LOOK`] another one.
+    pub(crate) async fn room<'a>(
+        &self,
+        streams: &'a Semaphore,
+        time: Option<Duration>,
+    ) -> Option<SemaphorePermit<'a>> {
+        let end = time.map(|time| Instant::now() + time);
+        if let Ok(permit) = streams.try_acquire() {
+            return Some(permit);
+        }
+        let permit = streams.acquire();
+        let mut permit = std::pin::pin!(permit);
+        let patience_ns = u64::try_from(self.common.limits.stall.as_nanos()).unwrap_or(u64::MAX);
+        loop {
+            self.stalls.make_room(clock::now(), patience_ns);
+            let look = Instant::now() + ROOM_LOOK;
+            let until = end.map_or(look, |end| end.min(look));
+            if let Ok(permit) = tokio::time::timeout_at(until.into(), permit.as_mut()).await {
+                return permit.ok();
+            }
+            if end.is_some_and(|end| end <= Instant::now()) {
+                return None;
+            }
+        }
+    }
+
+    /// Runs a stream to its end, and says whether the connection can be used again. `from` is who
+    /// opened it.
     pub(crate) async fn stream(
         &self,
         local: TcpStream,
+        from: IpAddr,
         early: &[u8],
         carrier: &mut Carrier,
     ) -> bool {
         let _open = Present::new(&self.metrics.streams_open);
         self.metrics.streams_opened.add(1);
-        let end = self.pump(local, early, carrier).await.unwrap_or_else(End::Cut);
+        let end = self.pump(local, from, early, carrier).await.unwrap_or_else(End::Cut);
         let counter = match &end {
             End::Finished => &self.metrics.finished,
             End::Reset => &self.metrics.reset,
             End::Idle => &self.metrics.idle,
+            End::Stalled => {
+                self.complain(|| {
+                    format!(
+                        "a stream of {from} is reset: its program has not read for {:?}, and                          others wait for room. Raise --memory-max or --streams-max if there are                          too many streams",
+                        self.common.limits.stall
+                    )
+                });
+                &self.metrics.stalled
+            }
             End::Cut(error) => {
                 tracing::debug!("a stream was cut: {error}");
                 &self.metrics.cut
@@ -170,11 +216,23 @@ impl Engine {
         matches!(end, End::Finished)
     }
 
-    async fn pump(&self, local: TcpStream, early: &[u8], carrier: &mut Carrier) -> io::Result<End> {
+    async fn pump(
+        &self,
+        local: TcpStream,
+        from: IpAddr,
+        early: &[u8],
+        carrier: &mut Carrier,
+    ) -> io::Result<End> {
         let config = self.common.compressing.sender_config(&carrier.theirs);
         let sender = Sender::new(&config).map_err(io::Error::other)?;
         let idle = self.common.limits.idle;
-        let pump = Pump::new(local, early, carrier, sender, &self.compress, &self.metrics, idle)?;
+        let shared = Shared {
+            compress: &self.compress,
+            metrics: &self.metrics,
+            path: self.paths.to(carrier.peer.ip()),
+            stall: self.stalls.enter(from),
+        };
+        let pump = Pump::new(local, early, carrier, sender, shared, idle)?;
         Ok(pump.run().await)
     }
 

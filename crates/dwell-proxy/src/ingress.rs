@@ -125,7 +125,7 @@ impl Running {
             if reset_on_close(&local, true).is_err() {
                 continue;
             }
-            let Ok(permit) = self.room.acquire().await else { return };
+            let Some(permit) = self.engine.room(&self.room, None).await else { return };
             // It is returned by the task, which can't borrow it.
             permit.forget();
             let (this, door) = (Arc::clone(&self), Arc::clone(&door));
@@ -140,12 +140,12 @@ impl Running {
     async fn welcome(&self, door: &Door, mut local: TcpStream, from: SocketAddr) {
         match door {
             Door::Forward { to, .. } => {
-                self.connect(local, Vec::new(), to, false).await;
+                self.connect((local, from), Vec::new(), to, false).await;
             }
             Door::Transparent { listen } => match local.local_addr() {
                 // Who connects to the door itself would be sent round in circles.
                 Ok(to) if to.port() != listen.port() || !is_own(to, *listen) => {
-                    self.connect(local, Vec::new(), &Target::at(to), false).await;
+                    self.connect((local, from), Vec::new(), &Target::at(to), false).await;
                 }
                 _ => {
                     self.engine.metrics.client_errors.add(1);
@@ -157,7 +157,9 @@ impl Running {
             Door::Socks { users, .. } => {
                 let time = self.engine.common.limits.handshake;
                 match tokio::time::timeout(time, negotiate(&mut local, users)).await {
-                    Ok(Ok((target, early))) => self.connect(local, early, &target, true).await,
+                    Ok(Ok((target, early))) => {
+                        self.connect((local, from), early, &target, true).await;
+                    }
                     Ok(Err(why)) => self.turn_away(local, from, &why).await,
                     Err(_) => self.turn_away(local, from, "it took too long").await,
                 }
@@ -172,7 +174,13 @@ impl Running {
     }
 
     /// Opens a stream to a target and runs it; a SOCKS client is notified how that went.
-    async fn connect(&self, mut local: TcpStream, early: Vec<u8>, target: &Target, socks: bool) {
+    async fn connect(
+        &self,
+        (mut local, from): (TcpStream, SocketAddr),
+        early: Vec<u8>,
+        target: &Target,
+        socks: bool,
+    ) {
         let opened = tokio::select! {
             opened = self.open(target) => opened,
             () = is_gone(&local) => Err(NoStream::Gone),
@@ -209,7 +217,8 @@ impl Running {
         if socks && local.write_all(&Reply::Succeeded.bytes(bound)).await.is_err() {
             return;
         }
-        if self.engine.stream(local, &early, &mut carrier).await && self.pool.size() > 0 {
+        if self.engine.stream(local, from.ip(), &early, &mut carrier).await && self.pool.size() > 0
+        {
             self.pool.put(carrier);
         }
     }

@@ -32,14 +32,17 @@ pub mod hello;
 mod ingress;
 pub mod message;
 mod metrics;
+mod path;
 mod pool;
 mod pump;
 mod reception;
 pub mod security;
 pub mod socks;
+mod stalls;
 mod status;
 pub mod target;
 pub mod transfer;
+mod turns;
 mod uplink;
 
 pub use config::{

@@ -18,8 +18,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::carrier::Carrier;
+use crate::clock;
 use crate::compress::CompressorPool;
 use crate::metrics::Metrics;
+use crate::path::Path;
+use crate::stalls::Stall;
+use crate::turns::{Asked, Turn};
 use crate::uplink::Uplink;
 
 /// Read at once at most.
@@ -32,18 +36,34 @@ const ROUNDS_MAX: u32 = 8;
 const LOOK: Duration = Duration::from_secs(1);
 /// The longest that is waited for the other end to take the news that a stream is given up.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// The longest that a stream keeps its turn to end one direction: then the other one may go on for as
+/// long as it likes.
+const END_TURN: Duration = Duration::from_millis(250);
+/// How long a stream that was given up keeps its turn: nothing says when the news has arrived.
+const RESET_TURN: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// What all streams of a thread use in turns.
-    static SHARED: RefCell<Shared> = RefCell::new(Shared {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
         bytes: vec![0; READ_BYTES],
         decompress: Decompressors::new(),
     });
 }
 
-struct Shared {
+struct Scratch {
     bytes: Vec<u8>,
     decompress: Decompressors,
+}
+
+/// What streams have in common.
+#[derive(Debug)]
+pub(crate) struct Shared<'a> {
+    pub(crate) compress: &'a CompressorPool,
+    pub(crate) metrics: &'a Metrics,
+    /// The path to the other proxy.
+    pub(crate) path: Path,
+    /// This stream among those whose programs may not read.
+    pub(crate) stall: Stall<'a>,
 }
 
 /// How a stream ended.
@@ -55,6 +75,8 @@ pub(crate) enum End {
     Reset,
     /// Nothing moved for too long.
     Idle,
+    /// Its program did not read, and another stream needed the room.
+    Stalled,
     /// The connection between the proxies failed.
     Cut(io::Error),
     /// What came over it is no stream, or damaged.
@@ -67,12 +89,18 @@ pub(crate) struct Pump<'a> {
     carrier: &'a mut Carrier,
     compress: &'a CompressorPool,
     metrics: &'a Metrics,
+    path: Path,
+    stall: Stall<'a>,
     up: Uplink,
     receiver: Receiver,
     sent: [u64; 7],
     received: [u64; 4],
-    /// The program has said its end, which the sender knows.
+    /// The program has said its end.
     source_ended: bool,
+    /// It waits for its turn to say so to the other end, ...
+    end_asked: Option<Asked>,
+    /// ... or has it, until then at most.
+    end_turn: Option<(Turn, Instant)>,
     /// The program was informed the end.
     sink_ended: bool,
     idle: Duration,
@@ -92,8 +120,7 @@ impl<'a> Pump<'a> {
         early: &[u8],
         carrier: &'a mut Carrier,
         mut sender: Sender,
-        compress: &'a CompressorPool,
-        metrics: &'a Metrics,
+        shared: Shared<'a>,
         idle: Duration,
     ) -> io::Result<Self> {
         crate::carrier::tune(&local, false)?;
@@ -102,16 +129,22 @@ impl<'a> Pump<'a> {
             return Err(io::Error::other("a client sent too much before it was answered"));
         }
         let now = Instant::now();
+        let Shared { compress, metrics, path, stall } = shared;
+        let share = path.share();
         Ok(Self {
             local,
             carrier,
             compress,
             metrics,
-            up: Uplink::new(sender),
+            path,
+            stall,
+            up: Uplink::new(sender, Some(share)),
             receiver: Receiver::new(Limits::in_order()),
             sent: [0; 7],
             received: [0; 4],
             source_ended: false,
+            end_asked: None,
+            end_turn: None,
             sink_ended: false,
             idle,
             moved_at: now,
@@ -131,15 +164,20 @@ impl<'a> Pump<'a> {
                 }
             }
             End::Reset => self.farewell(AbortReason::Reset).await,
-            End::Idle => self.farewell(AbortReason::TimedOut).await,
+            End::Idle | End::Stalled => self.farewell(AbortReason::TimedOut).await,
             End::Cut(_) | End::Damaged(_) => self.carrier.reset_on_close(),
         }
         self.count();
         end
     }
 
-    /// Tells the other end that the stream is given up, if it will hear it.
+    /// Tells the other end that the stream is given up, if it will hear it, when it is its turn.
     async fn farewell(&mut self, reason: AbortReason) {
+        let turn = match (self.end_turn.take(), self.end_asked.take()) {
+            (Some((turn, _)), _) => turn,
+            (None, Some(asked)) => asked.await,
+            (None, None) => self.path.ends().ask().await,
+        };
         self.up.sender.abort(reason);
         let telling = poll_fn(|cx| {
             while !self.up.is_finished() {
@@ -158,6 +196,10 @@ impl<'a> Pump<'a> {
             // The other end has had the end of this direction, or is about to, and reads no further.
             self.carrier.reset_on_close();
         }
+        tokio::spawn(async move {
+            tokio::time::sleep(RESET_TURN).await;
+            drop(turn);
+        });
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -181,6 +223,9 @@ impl<'a> Pump<'a> {
                 self.moved_at = Instant::now();
             } else {
                 self.poll_timer(cx)?;
+                if Pin::new(&mut self.stall.gives_up).poll(cx).is_ready() {
+                    return Err(End::Stalled);
+                }
                 return Ok(Poll::Pending);
             }
         }
@@ -197,18 +242,29 @@ impl<'a> Pump<'a> {
 
     /// From the program to the other end; whether anything moved.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let read = self.read_local(cx)?;
+        let read = self.read_local(cx)? | self.poll_end(cx);
         let sent = self.up.poll(cx, self.carrier, self.compress).map_err(End::Cut)?;
         Ok(read || sent)
+    }
+
+    /// Says the end of this direction when it is its turn; whether it was.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(asked) = &mut self.end_asked else { return false };
+        let Poll::Ready(turn) = Pin::new(asked).poll(cx) else { return false };
+        self.end_asked = None;
+        self.end_turn = Some((turn, Instant::now() + END_TURN));
+        self.up.finish();
+        self.set_timer();
+        true
     }
 
     fn read_local(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         if !self.reads_local() {
             return Ok(false);
         }
-        SHARED.with_borrow_mut(|shared| {
+        SCRATCH.with_borrow_mut(|scratch| {
             let room = self.up.sender.room().min(READ_BYTES);
-            let mut buffer = ReadBuf::new(&mut shared.bytes[..room]);
+            let mut buffer = ReadBuf::new(&mut scratch.bytes[..room]);
             match Pin::new(&mut self.local).poll_read(cx, &mut buffer) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Err(_)) => return Err(End::Reset),
@@ -216,7 +272,7 @@ impl<'a> Pump<'a> {
             }
             if buffer.filled().is_empty() {
                 self.source_ended = true;
-                self.up.finish();
+                self.end_asked = Some(self.path.ends().ask());
             } else {
                 self.up.sender.accept(buffer.filled());
             }
@@ -234,6 +290,11 @@ impl<'a> Pump<'a> {
             return Ok(false);
         }
         let mut moved = self.write_local(cx)?;
+        if moved || self.receiver.data().is_empty() {
+            self.stall.reads();
+        } else {
+            self.stall.waits(clock::now);
+        }
         moved |= self.read_carrier(cx)?;
         if self.receiver.is_finished() && self.receiver.data().is_empty() {
             match Pin::new(&mut self.local).poll_shutdown(cx) {
@@ -269,14 +330,14 @@ impl<'a> Pump<'a> {
         }
         if !self.carrier.rest.is_empty() {
             let rest = std::mem::take(&mut self.carrier.rest);
-            let taken = SHARED
-                .with_borrow_mut(|shared| self.receiver.feed(&rest, &mut shared.decompress))
+            let taken = SCRATCH
+                .with_borrow_mut(|scratch| self.receiver.feed(&rest, &mut scratch.decompress))
                 .map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&rest[taken..]);
             return Ok(taken > 0);
         }
-        SHARED.with_borrow_mut(|shared| {
-            let mut buffer = ReadBuf::new(&mut shared.bytes);
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(&mut scratch.bytes);
             match Pin::new(&mut *self.carrier).poll_read(cx, &mut buffer) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Err(error)) => return Err(End::Cut(error)),
@@ -286,7 +347,7 @@ impl<'a> Pump<'a> {
             if bytes.is_empty() {
                 return Err(End::Cut(io::ErrorKind::UnexpectedEof.into()));
             }
-            let taken = self.receiver.feed(bytes, &mut shared.decompress).map_err(damaged)?;
+            let taken = self.receiver.feed(bytes, &mut scratch.decompress).map_err(damaged)?;
             self.carrier.rest.extend_from_slice(&bytes[taken..]);
             Ok(true)
         })
@@ -305,6 +366,7 @@ impl<'a> Pump<'a> {
             self.set_timer();
         }
         while self.timer.as_mut().poll(cx).is_ready() {
+            self.end_turn.take_if(|(_, until)| *until <= Instant::now());
             if self.moved_at.elapsed() >= self.idle {
                 return Err(End::Idle);
             }
@@ -323,6 +385,7 @@ impl<'a> Pump<'a> {
         let patience = self.moved_at + self.idle;
         let look = Instant::now() + LOOK;
         let at = if self.looking { look.min(patience) } else { patience };
+        let at = self.end_turn.as_ref().map_or(at, |&(_, until)| at.min(until));
         self.timer.as_mut().reset(at);
     }
 

@@ -14,9 +14,13 @@ use tokio::sync::oneshot;
 use crate::carrier::Carrier;
 use crate::clock;
 use crate::compress::CompressorPool;
+use crate::path::Share;
 
 /// What is compressed on the spot, as handing it to another thread would take longer.
 const INLINE_BYTES_MAX: usize = 2 << 10;
+
+/// With less than this to send a stream fills no link, and what it says of it can wait.
+const BUSY_BYTES_MIN: usize = 2 << 10;
 
 thread_local! {
     /// For what is compressed on the spot.
@@ -34,11 +38,24 @@ pub(crate) struct Uplink {
     /// What the connection was asked to hold of what it has not sent; zero if nothing yet, as it may have
     /// had another stream before.
     not_sent_len: u32,
+    /// The stream's part of what it shares with others.
+    share: Option<Share>,
+    /// There was much to send already.
+    begun: bool,
 }
 
 impl Uplink {
-    pub(crate) const fn new(sender: Sender) -> Self {
-        Self { sender, job: None, blocked: false, finishing: false, not_sent_len: 0 }
+    /// Of a stream that shares its path with others, if there is a `share`.
+    pub(crate) const fn new(sender: Sender, share: Option<Share>) -> Self {
+        Self {
+            sender,
+            job: None,
+            blocked: false,
+            finishing: false,
+            not_sent_len: 0,
+            share,
+            begun: false,
+        }
     }
 
     /// There is no more to send after what was accepted.
@@ -66,12 +83,28 @@ impl Uplink {
         compress: &CompressorPool,
     ) -> io::Result<bool> {
         let mut moved = false;
+        self.begin();
         self.follow_link(carrier)?;
         while self.write(cx, carrier)? {
             moved = true;
         }
         self.follow_link(carrier)?;
+        if let Some(share) = &mut self.share {
+            share.set(!self.sender.is_idle(), self.sender.measured_rate());
+        }
         Ok(self.compress(cx, compress)? || moved)
+    }
+
+    /// Before it has much to send for the first time, the sender hears what the path has left. If others
+    /// fill it, what goes now only makes them wait: it had better be compressed from the beginning.
+    fn begin(&mut self) {
+        if self.begun || self.sender.held() < BUSY_BYTES_MIN {
+            return;
+        }
+        self.begun = true;
+        if let Some(rate) = self.share.as_ref().and_then(Share::expected) {
+            self.sender.expect_rate(clock::now(), rate);
+        }
     }
 
     /// Writes once, if there is something and the connection takes it; whether it did.

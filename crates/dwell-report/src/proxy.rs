@@ -1,4 +1,4 @@
-//! The state of a proxy, as `dwell status` shows it.
+//! The state of a proxy: what `dwell status` shows of it.
 //!
 //! The rules are those of [`status`](crate::status): field names are the format, units are in
 //! the names, counters start with the process.
@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::human;
 use crate::status::SCHEMA;
 
-/// The value of [`ProxyStatus::kind`], which distinguishes a proxy's status from a relay's. A
-/// relay's status has none.
+/// What [`ProxyStatus::kind`] is: it tells a proxy's status from that of a relay, which has none.
 pub const KIND: &str = "proxy";
 
 /// A proxy.
@@ -28,26 +27,26 @@ pub struct ProxyStatus {
     pub name: String,
     /// `"ingress"` or `"egress"`.
     pub role: String,
-    /// The addresses at which it listens, and their purpose.
+    /// Where it listens, and for what.
     pub listens: Vec<String>,
-    /// The address of its egress, if it is an ingress.
+    /// Where its egress is, if it is an ingress.
     pub egress: Option<String>,
-    /// The protection of the connection to the other proxy: `"psk"`, `"certificates"` or `"none"`.
+    /// How the connection to the other proxy is protected: `"psk"`, `"certificates"` or `"none"`.
     pub security: String,
-    /// The time since it was started.
+    /// How long it has been running.
     pub uptime_ns: u64,
     /// CPU time of the whole process, user and system.
     pub cpu_ns: u64,
-    /// True if the kernel allows it only the system calls that it needs.
+    /// Whether the kernel allows it only the system calls that it needs.
     #[serde(default)]
     pub seccomp: bool,
     /// The streams of programs.
     pub streams: StreamCounts,
     /// The connections between the two proxies.
     pub connections: ConnectionCounts,
-    /// The traffic to the other proxy.
+    /// What goes to the other proxy.
     pub tx: StreamTx,
-    /// The traffic from the other proxy.
+    /// What comes from the other proxy.
     pub rx: StreamRx,
 }
 
@@ -73,26 +72,29 @@ impl Default for ProxyStatus {
     }
 }
 
-/// The streams of programs. opened = open + finished + reset + idle + cut + damaged.
+/// The streams of programs. opened = open + finished + reset + idle + stalled + cut + damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCounts {
-    /// The most streams that may be open at once.
+    /// As many may be open at once.
     pub max: u64,
     /// Open now.
     pub open: u64,
     /// Opened so far.
     pub opened: u64,
-    /// Ended normally in both directions.
+    /// Ended in both directions, as they should.
     pub finished: u64,
     /// Reset by one of the programs.
     pub reset: u64,
     /// Given up because nothing moved.
     pub idle: u64,
+    /// Given up because their program did not read while others waited for room.
+    #[serde(default)]
+    pub stalled: u64,
     /// Ended because the connection between the proxies did.
     pub cut: u64,
-    /// Ended because the data from the other proxy were damaged, or not a stream.
+    /// Ended because what came from the other proxy was damaged, or no stream.
     pub damaged: u64,
-    /// Clients that did not name a destination: no SOCKS, wrong password.
+    /// Clients that did not say where to connect to: no SOCKS, wrong password.
     pub client_errors: u64,
     /// Streams that were not opened, by reason; every reason is there, if only with zero.
     pub refused: BTreeMap<String, u64>,
@@ -107,37 +109,36 @@ pub struct ConnectionCounts {
     pub warm: u64,
     /// Made so far.
     pub made: u64,
-    /// The number of times that one was used again for another stream.
+    /// How often one was used again for another stream.
     pub reused: u64,
     /// Attempts to connect that failed.
     pub failed: u64,
     /// Attempts to connect that were repeated for a stream.
     #[serde(default)]
     pub retried: u64,
-    /// Connections that were rejected: no proxy, another key, another version, too slow.
+    /// Who connected and was sent away: no proxy, another key, another version, too slow.
     pub unknown_peers: u64,
-    /// Connections open now whose peer has not proved the key yet.
+    /// Who has connected now and has not shown the key yet.
     #[serde(default)]
     pub handshakes: u64,
-    /// Of the rejected connections, those that had to make room for others.
+    /// Of those that were sent away: who had to make room for others.
     #[serde(default)]
     pub evicted: u64,
-    /// The number of times that a connection had to wait because the process was out of file
-    /// descriptors.
+    /// How often a connection had to wait because the process was out of file descriptors.
     #[serde(default)]
     pub no_descriptors: u64,
 }
 
-/// The traffic to the other proxy.
+/// What goes to the other proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamTx {
     /// Bytes of programs.
     pub bytes: u64,
-    /// Their bytes on the connection, headers included, TLS not.
+    /// What became of them on the connection, headers included, TLS not.
     pub link_bytes: u64,
-    /// Blocks sent uncompressed.
+    /// Blocks that went as they are.
     pub raw_blocks: u64,
-    /// Blocks sent compressed.
+    /// Blocks that went compressed.
     pub compressed_blocks: u64,
     /// Bytes in these.
     pub compressed_bytes: u64,
@@ -147,23 +148,23 @@ pub struct StreamTx {
     pub compress_ns: u64,
 }
 
-/// The traffic from the other proxy.
+/// What comes from the other proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamRx {
     /// Bytes for programs.
     pub bytes: u64,
-    /// Their bytes on the connection, headers included, TLS not.
+    /// What they were on the connection, headers included, TLS not.
     pub link_bytes: u64,
-    /// Blocks received uncompressed.
+    /// Blocks that came as they are.
     pub raw_blocks: u64,
-    /// Blocks received compressed.
+    /// Blocks that came compressed.
     pub compressed_blocks: u64,
 }
 
-/// The line about a process that may make any system call.
+/// What is said of a process that may make any system call.
 pub(crate) const UNFILTERED: &str = "system calls: not filtered\n";
 
-/// Describes the state of a proxy in a few lines of plain text. Ends with a line end.
+/// What a proxy does, in a few lines of plain text. Ends with a line end.
 pub fn proxy_text(status: &ProxyStatus) -> String {
     let ProxyStatus { name, version, role, streams, connections, tx, rx, .. } = status;
     let mut out = format!(
@@ -205,10 +206,11 @@ pub fn proxy_text(status: &ProxyStatus) -> String {
         status.security,
     );
     let ConnectionCounts { handshakes, evicted, retried, no_descriptors, .. } = *connections;
-    if evicted + retried + no_descriptors > 0 {
+    if evicted + retried + no_descriptors + streams.stalled > 0 {
         let _ = writeln!(
             out,
-            "under pressure: {} handshakes under way, {} evicted, {} retried, {} times out of file descriptors",
+            "under pressure: {} streams made room, {} handshakes under way, {} evicted, {} retried, {} times out of file descriptors",
+            human::count(streams.stalled),
             human::count(handshakes),
             human::count(evicted),
             human::count(retried),
@@ -292,7 +294,7 @@ listens at 127.0.0.1:5432 to db:5432
 egress at hub:7734
 
 streams: 2 open of at most 1,000, 1,200 opened, 1,195 finished, 3 reset, 0 idle, 0 cut, 0 damaged
-connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 unknown peers, security psk
+connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 unknown_peers, security psk
 sent: 1.0 MB as 250.0 kB on the link (ratio 0.250), 75.0 % of the blocks compressed, 2.0 ms compressing
 received: 0 B as 0 B on the link (ratio -), - of the blocks compressed
 not opened: not_allowed 4
@@ -300,7 +302,7 @@ not opened: not_allowed 4
         assert_eq!(proxy_text(&status), expected);
         let mut busy = status.clone();
         busy.connections.evicted = 1200;
-        let line = "\nunder pressure: 0 handshakes under way, 1,200 evicted, 0 retried, \
+        let line = "\nunder pressure: 0 streams made room, 0 handshakes under way, 1,200 evicted, 0 retried, \
                     0 times out of file descriptors\nsent: ";
         assert!(proxy_text(&busy).contains(line), "{}", proxy_text(&busy));
         let json = serde_json::to_string(&status).unwrap();

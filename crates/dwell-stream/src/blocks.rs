@@ -1,4 +1,4 @@
-//! The queue of blocks between the application and the transport.
+//! The line of blocks between the application and the transport.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,6 @@ use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, HISTORY_LEN_MAX};
 
-use crate::classify::{ContentClass, classify};
 use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::depth::Depth;
@@ -15,18 +14,19 @@ use crate::estimates::Choice;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
 use crate::hull::Offer;
+use crate::look::{Look, look};
 use crate::stats::SenderStats;
 use crate::steering::Steering;
 use crate::strategy::Strategy;
 
 /// The most blocks that wait, however short they are.
 const BLOCKS_MAX: usize = 1024;
-/// The most empty buffers that are kept for reuse.
+/// The most empty buffers that are kept to be used again.
 const SPARE_MAX: usize = 4;
 /// A block that is not full is compressed from this length on if the link is busy, in bytes.
 const OPEN_COMPRESS_MIN: usize = 2 << 10;
 
-/// The queue of blocks of one sender.
+/// The line of blocks of one sender.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     steering: Steering,
@@ -41,27 +41,26 @@ pub(crate) struct Blocks {
     out: Outgoing,
     /// Bytes of `open`, `queue` and `out`, without headers.
     held: usize,
-    /// The hash of all data accepted.
+    /// Over all data accepted.
     hasher: Hasher,
     next_index: u64,
-    /// The position in the stream at which the block that is not full begins.
+    /// Where in the stream the block that is not full begins.
     open_start: u64,
-    /// True if the receiver was asked to expect a history.
+    /// Whether the receiver was asked to expect a history.
     with_history: bool,
-    /// The data that later blocks can refer to.
+    /// What later blocks can refer to.
     history: History,
-    /// The time since which the transport has what it was offered, until it reports how much it
-    /// took.
+    /// Since when the transport has what it was offered, as long as it has not said how much it takes.
     offered_at: Option<Instant>,
     depth: Depth,
-    /// True if the application had more than there was room for, and it has not all gone since.
-    write_blocked: bool,
-    /// True if the link took no more, and nothing since.
+    /// The application had more than there was room for, and it has not all gone since.
+    compressed: bool,
+    /// The link took no more, and nothing since.
     busy: bool,
     finishing: bool,
     ended: bool,
     spare: Vec<Vec<u8>>,
-    /// An empty buffer for the history of a job.
+    /// An empty buffer for what a job refers to.
     spare_history: Vec<u8>,
     stats: SenderStats,
 }
@@ -73,17 +72,17 @@ struct Waiting {
     state: State,
 }
 
-/// The position of a block in the stream.
+/// Which part of the stream a block is.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     index: u64,
-    /// The number of bytes before it.
+    /// How many bytes come before it.
     start: u64,
     original_len: usize,
-    /// The check sum of all data up to the end of this block.
+    /// Of all data up to the end of this block.
     check: u32,
-    class: ContentClass,
-    /// True if later blocks may refer to it; decided when it is compressed or sent, in order.
+    look: Look,
+    /// Whether later blocks may refer to it; decided when it is compressed or goes, in order.
     kept: Option<bool>,
 }
 
@@ -91,25 +90,25 @@ struct Part {
 enum State {
     /// Could be compressed.
     Raw(Vec<u8>),
-    /// Sent uncompressed.
+    /// Goes as it is.
     Final(Vec<u8>),
-    /// A job holds its bytes.
+    /// A job has its bytes.
     Compressing,
-    /// Compressed with this codec; true if it refers to earlier blocks.
+    /// With this codec, and whether it refers to earlier ones.
     Compressed(CodecId, bool, Vec<u8>),
 }
 
-/// The bytes that the transport is taking.
+/// What the transport is taking.
 #[derive(Debug, Default)]
 struct Outgoing {
     bytes: Vec<u8>,
-    /// The offset of the bytes that are left.
+    /// Where what is left begins.
     at: usize,
-    /// The offset of the first byte.
+    /// Where it began.
     begin: usize,
     /// The bytes of `held` in it.
     held: usize,
-    /// The block, if it was sent uncompressed although it could have been compressed.
+    /// The block, if it went as it was although it could have been compressed.
     regret: Option<Part>,
     /// The preamble, if it is in it.
     preamble: Option<Preamble>,
@@ -152,7 +151,7 @@ impl Blocks {
             history: History::default(),
             offered_at: None,
             depth: Depth::new(config),
-            write_blocked: false,
+            compressed: false,
             busy: false,
             finishing: false,
             ended: false,
@@ -201,7 +200,7 @@ impl Blocks {
                 self.close();
             }
         }
-        self.write_blocked |= self.room() < self.block_len;
+        self.compressed |= self.room() < self.block_len;
         self.stats.accepted_bytes += taken as u64;
         taken
     }
@@ -209,7 +208,7 @@ impl Blocks {
     pub(crate) fn finish(&mut self) {
         if !self.finishing {
             self.finishing = true;
-            self.write_blocked = false;
+            self.compressed = false;
             self.close();
         }
     }
@@ -222,7 +221,7 @@ impl Blocks {
         self.ended = true;
         self.queue.clear();
         self.open = Vec::new();
-        // A block that has begun must be completed, or the receiver could not read the reason.
+        // What has begun must be completed, or the reason could not be read.
         if self.out.at == self.out.begin {
             self.preamble = self.preamble.or(self.out.preamble);
             self.out = Outgoing::default();
@@ -248,7 +247,7 @@ impl Blocks {
         if !self.out.rest().is_empty() && self.offered_at.is_none() {
             self.offered_at = Some(now);
             self.steering.link.offered(now);
-            self.steering.works(now, self.write_blocked);
+            self.steering.works(now, self.compressed);
         }
         self.out.rest()
     }
@@ -266,14 +265,14 @@ impl Blocks {
         self.out.at += len;
         self.steering.link.wrote(now, len);
         if let Some(part) = self.out.regret.take() {
-            self.steering.went_raw(part.class);
+            self.steering.went_raw(part.look);
         }
         if self.out.rest().is_empty() {
             self.held -= self.out.held;
             let out = std::mem::take(&mut self.out);
             self.keep(out.bytes);
             if self.held == 0 {
-                self.write_blocked = false;
+                self.compressed = false;
                 self.steering.link.starved(now);
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
@@ -303,13 +302,21 @@ impl Blocks {
         if self.queue.is_empty() && self.open.is_empty() && !self.finishing {
             (self.next_index, self.open_start) = (part.index, part.start);
             self.open = out.bytes;
-            self.steering.reopened(part.class);
+            self.steering.reopened(part.look);
         } else {
             let state = State::Raw(out.bytes);
             // It may have overtaken one that is being compressed.
             let at = self.queue.partition_point(|block| block.part.index < part.index);
             self.queue.insert(at, Waiting { part, state });
         }
+    }
+
+    pub(crate) fn expect_rate(&mut self, now: Instant, rate: f64) {
+        self.steering.expect(now, rate);
+    }
+
+    pub(crate) fn measured_rate(&self) -> Option<f64> {
+        self.steering.link.measured_rate()
     }
 
     pub(crate) fn transport_holds(&mut self, len: u32) {
@@ -319,43 +326,42 @@ impl Blocks {
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
         let job = self.choose_job(now);
         if job.is_some() {
-            self.steering.works(now, self.write_blocked);
+            self.steering.works(now, self.compressed);
         } else if self.busy && self.room() < self.block_len && self.all_compressed() {
             self.steering.waits(now);
         }
         job
     }
 
-    /// Returns true if all that waits is compressed: incompressible blocks say nothing of how much
-    /// time there is.
+    /// Whether all that waits is compressed: what can't be says nothing of how much time there is.
     fn all_compressed(&self) -> bool {
         self.queue.iter().all(|block| matches!(block.state, State::Compressed(..)))
     }
 
     fn choose_job(&mut self, now: Instant) -> Option<Job> {
         let first = self.queue.iter().position(|block| matches!(block.state, State::Raw(_)));
-        // Only if the application has left it so: if the buffer is full, the block will be filled
-        // when there is room again.
+        // Only if the application has left it so: if it is the buffer that is full, the block will
+        // be filled when there is room again.
         let missing = ROOM + self.block_len - self.open.len();
         let left_open = self.open.len() >= ROOM + OPEN_COMPRESS_MIN && self.room() >= missing;
         if first.is_none() && self.busy && left_open {
             self.close();
         }
-        // While the link is free, the next block is left to it.
+        // What the link will ask for next is left to it while it is free.
         let reserved = usize::from(self.in_order_with_thread && !self.busy);
         let mut waiting = self.queue.iter().enumerate().skip(reserved);
         let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
         let Choice { spec, refers } =
-            self.steering.codec(now, (block.part.original_len, block.part.class), self.busy)?;
+            self.steering.codec(now, (block.part.original_len, block.part.look), self.busy)?;
         let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };
         // The header of a compressed block is two bytes longer.
         let len_max = part.original_len.saturating_sub(3);
-        Some(Job { index: part.index, spec, block: bytes, class: part.class, history, len_max })
+        Some(Job { index: part.index, spec, block: bytes, look: part.look, history, len_max })
     }
 
-    /// Returns the history that the block at this place of the queue may refer to.
+    /// What the block at this place of the queue may refer to.
     fn history_for(&mut self, at: usize, refers: bool) -> Vec<u8> {
         let mut history = std::mem::take(&mut self.spare_history);
         history.clear();
@@ -372,12 +378,12 @@ impl Blocks {
         history
     }
 
-    /// Decides if later blocks may refer to the one at this place of the queue. It is called for
-    /// all blocks in order, as the history must not have gaps.
+    /// Whether later blocks may refer to the one at this place of the queue: asked for all blocks in
+    /// order, as what is kept must not have gaps.
     fn decide_to_keep(&mut self, at: usize) {
         let Waiting { part, state } = &mut self.queue[at];
         let (None, State::Raw(bytes) | State::Final(bytes)) = (part.kept, &*state) else { return };
-        // Blocks that are not even tried don't look for repetitions either.
+        // What is not even tried is not looked for either.
         let kept = self.steering.keeps_history() && matches!(state, State::Raw(_));
         part.kept = Some(kept);
         match kept {
@@ -387,12 +393,12 @@ impl Blocks {
     }
 
     pub(crate) fn done(&mut self, done: Done) {
-        let compression = done.compression();
+        let compressing = done.compressing();
         let Done { mut job, payload, took_ns } = done;
-        let used = compression.compressed_len.unwrap_or(compression.original_len);
-        self.steering.compressed(&compression, job.class);
-        self.stats.compressed_with(&compression, took_ns);
-        // The block is gone if the stream was aborted meanwhile.
+        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
+        self.steering.compressed(&compressing, job.look);
+        self.stats.compressed_with(&compressing, took_ns);
+        // Gone if the stream was aborted meanwhile.
         let refers = job.refers();
         self.spare_history = std::mem::take(&mut job.history);
         let waiting = self.queue.iter_mut().find(|block| block.part.index == job.index);
@@ -417,22 +423,18 @@ impl Blocks {
         }
         let bytes = std::mem::take(&mut self.open);
         let original_len = bytes.len() - ROOM;
-        let class = if self.steering.wants_classes() {
-            classify(&bytes[ROOM..])
-        } else {
-            ContentClass::Uneven
-        };
-        let admitted = self.steering.admits(class);
+        let look = if self.steering.wants_looks() { look(&bytes[ROOM..]) } else { Look::Uneven };
+        let admitted = self.steering.admits(look);
         let state = if admitted { State::Raw(bytes) } else { State::Final(bytes) };
         let check = self.hasher.clone().finalize();
         let start = self.open_start;
         self.open_start += original_len as u64;
-        let part = Part { index: self.next_index, start, original_len, check, class, kept: None };
+        let part = Part { index: self.next_index, start, original_len, check, look, kept: None };
         self.queue.push_back(Waiting { part, state });
         self.next_index += 1;
     }
 
-    /// Puts the next block or header into `out`, if something may be sent.
+    /// Puts what comes next into `out`, if something may go.
     fn next_out(&mut self, now: Instant) {
         if self.queue.is_empty() {
             self.close();
@@ -456,7 +458,7 @@ impl Blocks {
         }
     }
 
-    /// Returns the place in the queue of the block that may be sent now.
+    /// Where in the queue the block is that may go now.
     fn next_to_go(&self, now: Instant) -> Option<usize> {
         let oldest = self.queue.front()?.part.index;
         let reachable =
@@ -467,7 +469,7 @@ impl Blocks {
                 State::Raw(_) => {
                     let len = block.part.original_len;
                     let is_full = len >= self.block_len;
-                    let offer = Offer { len, is_full, more: self.write_blocked };
+                    let offer = Offer { len, is_full, more: self.compressed };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
                 _ => return Some(at),
@@ -479,7 +481,7 @@ impl Blocks {
     /// Writes the header before a block.
     fn frame(&mut self, block: Waiting) {
         let Waiting { mut part, state } = block;
-        // The queue is empty for now: neither end need hold data that no block refers to.
+        // The last one for now: neither end need hold what nothing refers to.
         if part.kept == Some(true) && self.queue.is_empty() && self.open.is_empty() {
             part.kept = Some(false);
             self.history.forget();
@@ -523,7 +525,7 @@ impl Blocks {
         buffer
     }
 
-    /// Keeps a buffer for reuse, if it has the full size.
+    /// Keeps a buffer to be used again, if it is one of full size.
     fn keep(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < SPARE_MAX && buffer.capacity() >= self.block_len {
             self.spare.push(buffer);

@@ -1,4 +1,4 @@
-//! An estimate of the link's rate from the transport's answers.
+//! What the transport's answers tell about the link.
 
 use dwell_base::Instant;
 
@@ -6,69 +6,68 @@ use dwell_base::Instant;
 const WINDOW_NS: u64 = 1_000_000;
 /// Fewest bytes over which a rate is measured.
 const WINDOW_BYTES: u64 = 16 << 10;
-/// The bytes that are enough, however short the time.
+/// So many are enough, however short the time.
 const WINDOW_BYTES_ENOUGH: u64 = 1 << 20;
-/// The shortest time if the link may have been idle meanwhile: the transport may hold more than
-/// before, as with TCP's window, and that must not be taken for data that the link has carried.
+/// The same if the link may have been idle meanwhile: what the transport holds may have become more,
+/// as with TCP's window, and must not be taken for what the link has carried.
 const BROKEN_WINDOW_NS: u64 = 5_000_000;
-/// Such a window also has this many pieces, each taken after a refusal: one piece more or less must
+/// Then a window has so many pieces as well, each taken after a refusal: one piece more or less must
 /// not matter.
 const BROKEN_WINDOW_PIECES: u32 = 8;
-/// ... or takes this long, in nanoseconds.
+/// ... or takes so long, in nanoseconds.
 const BROKEN_WINDOW_NS_ENOUGH: u64 = 40_000_000;
 const BROKEN_WINDOW_BYTES_ENOUGH: u64 = 4 << 20;
-/// If the link may have been idle in all windows for this long, its rate is not known any more.
+/// If the link may have been idle in all windows for so long, its rate is not known any more.
 const BROKEN_NS_MAX: u64 = 500_000_000;
 /// The same if it was a guess all the time.
 const GUESSED_NS_MAX: u64 = 100_000_000;
-/// If the transport took more than this share of its capacity between two refusals, it may have
-/// been empty meanwhile, and the link idle: then it only shows the least that the link carries.
+/// If the transport took more than this share of its capacity between two refusals, it may have been
+/// empty meanwhile, and the link idle: then that says only what the link carries at least.
 const GAP_MAX: f64 = 0.8;
-/// A writer that offers more this soon after everything was taken has only fetched it, in
-/// nanoseconds. After a longer pause earlier observations are not used.
+/// Whoever offers more so soon after everything was taken has only fetched it, in nanoseconds. After a
+/// longer pause what was seen before says nothing any more.
 const FETCH_NS: u64 = 1_000_000;
-/// The weight of a new measurement in the estimate, if it took this long, in nanoseconds; shorter
-/// ones weigh less.
+/// How far a new measurement moves the estimate, if it took so long, in nanoseconds; shorter ones less.
 const GAIN: f64 = 0.3;
 const GAIN_NS: f64 = 5e6;
-/// After this time, in nanoseconds, hardly anything is left of the earlier estimate.
+/// After so long, in nanoseconds, hardly anything is left of what was thought before.
 const GAIN_WHOLE_NS: f64 = 5e8;
-/// The factor by which a link that never refused is assumed to be faster than what it has taken.
+/// A link that never said no is taken to be this much faster than what it has taken.
 const GROWTH: f64 = 1.5;
-/// The same if its rate had been measured before, and that rate was used at least to this share.
+/// The same if its rate had been measured before, and that it was used to this share at least.
 const GROWTH_MEASURED: f64 = 1.1;
 const GROWTH_FROM: f64 = 0.92;
-/// The time without a refusal that means that the link has become faster, in nanoseconds.
+/// The same without a refusal for so long means that the link has become faster, in nanoseconds.
 const UNREFUSED_NS: u64 = 20_000_000;
 
-/// An estimate of the link's rate, and of the data that wait in the transport.
+/// An estimate of the link's rate, and of what waits in the transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     rate: Option<f64>,
-    /// True if a refusal has shown the rate, and it is no guess.
+    /// The rate is what a refusal has shown, not a guess.
     measured: bool,
-    /// The number of measurements.
+    /// How often it was measured.
     measurements: u64,
     written: u64,
     /// Bytes at the last refusal.
     refused_at: u64,
-    /// Time and bytes at a refusal, or at the beginning of a window without one.
+    /// Time and bytes at a refusal, or when a window without one began.
     mark: Option<Mark>,
     /// The same at the last refusal.
     unrefused: Option<Mark>,
-    /// The time at which all available data had been taken.
+    /// When everything that there was had been taken.
     starved_at: Option<Instant>,
-    /// The time, since the rate was last measured, for which the link may have been idle in all
-    /// windows; and the most that it has carried in one of them.
+    /// For how long, since the rate was last measured, the link may have been idle in all windows; and
+    /// the most that it has carried in one of them.
     broken_ns: u64,
     seen: f64,
-    /// The rate that the link has at least, by the windows, smoothed.
+    /// What the windows have shown that the link carries at least, smoothed.
     shown: f64,
-    /// The estimated bytes that wait in the transport, and the time of this estimate.
+    /// What is thought to wait in the transport, in bytes, and when that was so.
     level: f64,
     level_at: Instant,
-    /// The bytes that the transport was asked to hold before it refuses. It may hold more, as it
-    /// counts only unsent bytes; that does not matter here.
+    /// What the transport was asked to hold before it takes no more, in bytes. It may hold more, as it
+    /// goes by what it has not sent; that does not matter here.
     capacity: f64,
 }
 
@@ -76,16 +75,16 @@ pub(crate) struct Link {
 struct Mark {
     at: Instant,
     written: u64,
-    /// True if the transport was full then.
+    /// Whether the transport was full then.
     full: bool,
-    /// True if it may have been empty since.
+    /// Whether it may have been empty since.
     broken: bool,
-    /// The number of times that something was taken since, after a refusal.
+    /// How often something was taken since, after a refusal.
     pieces: u32,
 }
 
 impl Mark {
-    /// Returns true if the bytes written since, in this time, allow a measurement.
+    /// Whether what was written since, in this time, tells a rate.
     fn is_long_enough(self, bytes: u64, ns: u64, is_known: bool) -> bool {
         if ns == 0 {
             return false;
@@ -93,21 +92,21 @@ impl Mark {
         if !self.broken {
             return bytes >= WINDOW_BYTES_ENOUGH || (ns >= WINDOW_NS && bytes >= WINDOW_BYTES);
         }
-        // The first guess is needed soon.
+        // The first guess is wanted soon.
         let pieces = !is_known || self.pieces >= BROKEN_WINDOW_PIECES;
         let time = ns >= BROKEN_WINDOW_NS_ENOUGH || (ns >= BROKEN_WINDOW_NS && pieces);
         bytes >= BROKEN_WINDOW_BYTES_ENOUGH || (time && bytes >= WINDOW_BYTES)
     }
 }
 
-/// Returns the weight of a window that took this long in an estimate.
+/// How far a window that took so long moves an estimate.
 fn gain(ns: f64) -> f64 {
     let whole = 1.0 - (-ns / GAIN_WHOLE_NS).exp();
     whole.max(GAIN * (ns / GAIN_NS).min(1.0))
 }
 
 impl Link {
-    /// Makes the estimate for a transport that holds this many bytes before it refuses.
+    /// Of a transport that holds so many bytes before it refuses.
     pub(crate) fn new(capacity: u32) -> Self {
         Self {
             rate: None,
@@ -127,54 +126,62 @@ impl Link {
         }
     }
 
-    /// Returns the rate in bytes a second; none while it is unknown.
+    /// Bytes in a second; none as long as nothing is known.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.rate
     }
 
-    /// Returns the rate that was found when the transport was kept full; none if it is only a
-    /// guess.
+    /// The rate that was found when the transport was kept full; none if it is only a guess.
     pub(crate) fn measured_rate(&self) -> Option<f64> {
         self.rate.filter(|_| self.measured)
     }
 
-    /// Returns the number of measurements of the rate.
+    /// How often the rate was measured.
     pub(crate) fn measurements(&self) -> u64 {
         self.measurements
     }
 
-    /// Returns the rate at which the link was recently seen to carry data, in bytes a second,
-    /// smoothed: less than its rate if it was idle meanwhile.
+    /// What the link has been seen to carry lately, in bytes a second, smoothed: less than its rate if it
+    /// was idle meanwhile.
     pub(crate) fn shown_rate(&self) -> f64 {
         self.shown
     }
 
-    /// Sets the number of bytes that the transport holds before it refuses, from now on.
+    /// Takes the link to be full, and this to be what it carries of this stream, in bytes a second, until
+    /// something is measured.
+    pub(crate) fn expect(&mut self, now: Instant, rate: f64) {
+        if self.rate.is_none() && rate > 0.0 {
+            self.rate = Some(rate);
+            self.level = self.capacity;
+            self.level_at = now;
+        }
+    }
+
+    /// From now on the transport holds so many bytes before it refuses.
     pub(crate) fn holds(&mut self, capacity: u32) {
         let more = i64::from(capacity) - self.capacity as i64;
         self.capacity = capacity.into();
-        // Bytes that it takes more, or has to send first, do not count as carried.
+        // What it takes more, or has to give first, does not count as carried.
         self.refused_at = self.refused_at.saturating_add_signed(more);
         for mark in [&mut self.mark, &mut self.unrefused].into_iter().flatten() {
             mark.written = mark.written.saturating_add_signed(more);
         }
     }
 
-    /// Returns the time for which the data that wait in the transport keep the link busy, in
-    /// nanoseconds.
+    /// How long what waits in the transport will keep the link busy, in nanoseconds.
     pub(crate) fn drain_ns(&self, now: Instant) -> f64 {
         let Some(rate) = self.rate else { return 0.0 };
         self.level_now(now) / rate * 1e9
     }
 
-    /// Returns the time since which nothing waits in the transport any more, in nanoseconds.
+    /// For how long nothing has waited in the transport any more, in nanoseconds.
     pub(crate) fn drained_ns(&self, now: Instant) -> u64 {
         let Some(rate) = self.rate else { return u64::MAX };
         let drain_ns = self.level / rate * 1e9;
         (now.since_ns(self.level_at) as f64 - drain_ns).max(0.0) as u64
     }
 
-    /// Notes that the transport is offered something.
+    /// The transport is offered something.
     pub(crate) fn offered(&mut self, now: Instant) {
         let Some(starved_at) = self.starved_at.take() else { return };
         let (pause_ns, drain_ns) = (now.since_ns(starved_at), self.drain_ns(starved_at));
@@ -198,9 +205,8 @@ impl Link {
         let mark = *self.unrefused.get_or_insert(begin);
         let bytes = self.written.saturating_sub(mark.written);
         let ns = now.since_ns(mark.at);
-        // A transport that was full has to take its whole capacity before that is a measurement: on
-        // a slow link it takes what has drained in a long time, at once, and then refuses, which is
-        // a measurement.
+        // What was full has to take its whole capacity before that tells anything: on a slow link it
+        // takes what has drained in a long time, at once, and then says no, which is a measurement.
         let enough = match mark.full {
             true => WINDOW_BYTES.max(self.capacity as u64),
             false => WINDOW_BYTES,
@@ -208,8 +214,8 @@ impl Link {
         if ns < UNREFUSED_NS || bytes < enough {
             return;
         }
-        // It took that much and did not refuse. If it was not always offered something, this is
-        // only a lower bound, and no guess.
+        // It took that much and did not say no. If it was not always offered something, that is all
+        // that can be said, and no guess.
         let at_least = bytes as f64 * 1e9 / ns as f64;
         let guess = at_least * GROWTH;
         if self.rate.map_or(!mark.broken, |rate| rate < guess) {
@@ -218,11 +224,11 @@ impl Link {
         (self.mark, self.unrefused) = (Some(begin), Some(begin));
     }
 
-    /// Notes that the link may have been idle in a window, but has carried this much.
+    /// The link may have been idle in a window, but has carried this much.
     fn carried(&mut self, at_least: f64, ns: u64) {
         self.seen = self.seen.max(at_least);
         self.broken_ns += ns;
-        // A measured rate is nearly right: a late reading of the clock must not spoil it.
+        // What was measured is nearly right: a late look at the clock must not spoil it.
         let growth = if self.measured { 1.0 } else { GROWTH };
         let Some(rate) = self.rate.filter(|&rate| rate >= at_least) else {
             self.rate = Some(at_least * growth);
@@ -230,18 +236,18 @@ impl Link {
         };
         let patience_ns = if self.measured { BROKEN_NS_MAX } else { GUESSED_NS_MAX };
         if self.broken_ns > patience_ns {
-            // A writer that often comes late, as it shares the processor, would never learn that
-            // the link is slower than estimated.
+            // Whoever comes late again and again, as the processor is shared, would never learn that
+            // the link is slower than was thought.
             self.rate = Some(rate.min(self.seen * GROWTH));
             self.measured = false;
             (self.broken_ns, self.seen) = (0, 0.0);
         }
     }
 
-    /// Notes that the link has taken `at_least` bytes a second, and not refused.
+    /// The link has taken `at_least` bytes a second, and not said no.
     fn grow(&mut self, at_least: f64) {
         match self.rate {
-            // A measured rate is changed by small steps, and only if the link was busy.
+            // What was measured is left by small steps, and only if the link has had to do.
             Some(rate) if self.measured && at_least < GROWTH * rate => {
                 if at_least > GROWTH_FROM * rate {
                     self.rate = Some(at_least * GROWTH_MEASURED);
@@ -289,7 +295,7 @@ impl Link {
         (self.broken_ns, self.seen) = (0, 0.0);
     }
 
-    /// Notes that nothing waits to be sent any more.
+    /// Nothing waits to be sent any more.
     pub(crate) fn starved(&mut self, now: Instant) {
         self.starved_at = Some(now);
     }
@@ -326,6 +332,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_expected_holds_until_something_is_measured() {
+        let mut link = Link::new(200_000);
+        link.expect(at(0), 1e6);
+        assert_eq!((link.rate(), link.measured_rate()), (Some(1e6), None));
+        assert!((link.drain_ns(at(0)) - 2e8).abs() < 1.0);
+        link.blocked(at(0));
+        for tick in 1..=20 {
+            link.wrote(at(10 * tick), 20_000);
+            link.blocked(at(10 * tick));
+        }
+        assert!((link.measured_rate().unwrap() - 2e6).abs() < 1.0);
+        // What is known is not replaced.
+        link.expect(at(210), 1e3);
+        assert!((link.measured_rate().unwrap() - 2e6).abs() < 1.0);
+    }
+
+    #[test]
     fn a_link_that_never_refuses_seems_faster_and_faster() {
         let mut link = Link::new(131_072);
         for tick in 0..10 {
@@ -350,7 +373,7 @@ mod tests {
         }
     }
 
-    /// A thread that shares its processor finds the transport empty each time that it runs.
+    /// A thread that shares its processor finds the transport empty each time that it looks.
     #[test]
     fn a_rate_that_nothing_confirms_is_given_up() {
         let mut link = Link::new(100_000);
@@ -369,8 +392,8 @@ mod tests {
         assert!(rate < 16e6 && link.measured_rate().is_none(), "{link:?}");
     }
 
-    /// TCP over a shaper: its window grows in bursts at first, then it takes two large segments
-    /// each time that two have left, and refuses in between.
+    /// TCP over a shaper: its window grows in bursts at first, then it takes two large segments each time
+    /// that two have left, and who asks between is refused.
     #[test]
     fn bursts_at_the_beginning_are_soon_forgotten() {
         let us = |us: u64| Instant::from_ns(us * 1_000);
@@ -391,7 +414,7 @@ mod tests {
         assert!((24e6..40e6).contains(&rate), "{link:?}");
     }
 
-    /// TCP wakes a writer when half of what may wait has drained, which takes a while here.
+    /// TCP wakes who writes when half of what may wait has drained, which takes a while here.
     #[test]
     fn a_link_that_becomes_slow_is_measured_although_it_seldom_asks() {
         let mut link = Link::new(131_072);
@@ -411,7 +434,7 @@ mod tests {
         assert!(link.measurements() > measurements + 30, "{link:?}");
     }
 
-    /// The same if nothing was known before.
+    /// Nothing was known before either.
     #[test]
     fn a_link_that_is_slow_from_the_beginning_is_measured() {
         let mut link = Link::new(131_072);
@@ -424,8 +447,7 @@ mod tests {
         assert!((link.measured_rate().unwrap() - 1.28e6).abs() < 1e3, "{link:?}");
     }
 
-    /// A writer whose every piece is taken at once, except during pauses of the reader at the other
-    /// end.
+    /// A writer whose every piece is taken at once, but for pauses of whoever reads at the other end.
     #[test]
     fn seldom_refusals_do_not_hide_how_fast_a_link_is() {
         let us = |us: u64| Instant::from_ns(us * 1_000);
@@ -445,7 +467,7 @@ mod tests {
         assert!((5e8..7e8).contains(&link.shown_rate()), "{link:?}");
     }
 
-    /// An application that writes little at a time does not show the speed of the link.
+    /// An application that gives little at a time does not show how fast the link is.
     #[test]
     fn a_trickle_is_no_slow_link() {
         let mut link = Link::new(131_072);
@@ -480,7 +502,7 @@ mod tests {
         assert!((2e6..2.3e6).contains(&rate), "{link:?}");
     }
 
-    /// A link that stops for long and continues slowly is not the fast link that it was.
+    /// Who stops reading for long and goes on slowly is not the fast link that it was.
     #[test]
     fn a_long_window_counts_for_more() {
         let mut link = Link::new(4 << 20);

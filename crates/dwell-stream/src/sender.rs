@@ -9,8 +9,8 @@ use crate::error::{AbortReason, ConfigError};
 use crate::stats::SenderStats;
 use crate::units::Units;
 
-/// Takes bytes from an application, and gives bytes for a transport. The crate's first page
-/// describes its use.
+/// Takes bytes from an application, and gives bytes for a transport. The crate's first page tells
+/// how it is driven.
 #[derive(Debug)]
 pub struct Sender {
     line: Line,
@@ -23,7 +23,7 @@ enum Line {
     Units(Box<Units>),
 }
 
-/// Calls the same method of either.
+/// The same call to either.
 macro_rules! line {
     ($sender:expr, $line:ident => $call:expr) => {
         match &$sender.line {
@@ -40,10 +40,10 @@ macro_rules! line {
 }
 
 impl Sender {
-    /// Makes a sender at the beginning of its stream.
+    /// A sender at the beginning of its stream.
     ///
     /// # Errors
-    /// If the configuration is not possible.
+    /// If the configuration asks for what is not possible.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         config.check()?;
         let line = match config.strategy.is_segmented() {
@@ -53,33 +53,33 @@ impl Sender {
         Ok(Self { line })
     }
 
-    /// Takes as many of these bytes as there is room for, and returns their number. Takes none
-    /// after [`Sender::finish`] or [`Sender::abort`].
+    /// Takes as many of these bytes as there is room for, and says how many. None after
+    /// [`Sender::finish`] or [`Sender::abort`].
     pub fn accept(&mut self, bytes: &[u8]) -> usize {
         line!(mut self, line => line.accept(bytes))
     }
 
-    /// Returns the number of bytes that [`Sender::accept`] would take.
+    /// How many bytes [`Sender::accept`] would take.
     pub fn room(&self) -> usize {
         line!(self, line => line.room())
     }
 
-    /// Announces the end after the data that wait: the application has no more. A half-close.
+    /// The application has no more: after what waits, the end is announced. A half-close.
     pub fn finish(&mut self) {
         line!(mut self, line => line.finish());
     }
 
-    /// Drops the data that wait and notifies the receiver that the stream is given up, and why; for
-    /// instance because the application's connection was reset. Then send what [`Sender::wire`]
-    /// gives, and close. It has no effect after the end was announced.
+    /// Drops what waits and tells the receiver that the stream is given up, and why; for instance
+    /// because the application's connection was reset. Then send what [`Sender::wire`] gives, and
+    /// close. Nothing after the end was announced.
     pub fn abort(&mut self, reason: AbortReason) {
         line!(mut self, line => line.abort(reason));
     }
 
-    /// Returns the bytes to write to the transport next; empty if there are none, or if they must
-    /// be compressed first ([`Sender::compress`]). Call it only if the transport may take
-    /// something, as the bytes returned were chosen to be sent. For strategies in segments it is
-    /// one segment, to be written in one call.
+    /// What the transport should be given next; empty if there is nothing, or if it must be
+    /// compressed first ([`Sender::compress`]). Ask only if the transport may take something, as what
+    /// is shown here was chosen to go. For strategies in segments it is one segment, to be written
+    /// in one call.
     pub fn wire(&mut self, now: Instant) -> &[u8] {
         match &mut self.line {
             Line::Blocks(line) => line.wire(now),
@@ -87,7 +87,7 @@ impl Sender {
         }
     }
 
-    /// Notes that the transport has taken the first `len` bytes of [`Sender::wire`].
+    /// The transport has taken the first `len` bytes of [`Sender::wire`].
     ///
     /// # Panics
     /// If that is more than there was.
@@ -98,8 +98,8 @@ impl Sender {
         };
     }
 
-    /// Notes that the transport takes no more at present: the time to compress the data that wait.
-    /// Call it once each time that a write was refused, or took less than it was given.
+    /// The transport takes no more at present: the time to compress what waits. Tell it once each
+    /// time that a write was refused, or took less than it was given.
     pub fn blocked(&mut self, now: Instant) {
         match &mut self.line {
             Line::Blocks(line) => line.blocked(now),
@@ -107,28 +107,28 @@ impl Sender {
         };
     }
 
-    /// Notes that the transport takes bytes again, for a driver that waits for that: data that
-    /// could only wait for a better moment while the transport was busy are now sent or compressed.
+    /// The transport takes bytes again. To be reported by a driver that waits for that: what could only
+    /// wait for a better moment while the transport was busy goes now, or is compressed now.
     pub fn unblocked(&mut self) {
         if let Line::Blocks(line) = &mut self.line {
             line.unblocked();
         }
     }
 
-    /// Compresses one block, if that is of use now, and measures the time by `clock`.
+    /// Compresses one block, if that is of use now, and measures by `clock` how long it takes.
     pub fn compress(
         &mut self,
-        compressors: &mut Compressors,
+        compress: &mut Compressors,
         mut clock: impl FnMut() -> Instant,
     ) -> Option<Compression> {
         let job = self.next_job(clock())?;
-        let done = job.run(compressors, clock);
-        let compression = done.compression();
+        let done = job.run(compress, clock);
+        let compressing = done.compressing();
         self.done(done);
-        Some(compression)
+        Some(compressing)
     }
 
-    /// Returns a job for another thread: what [`Sender::compress`] would compress, if anything.
+    /// The same for another thread to do: what [`Sender::compress`] would compress, if anything.
     /// Several jobs may be under way at once. A job must be given back by [`Sender::done`].
     pub fn next_job(&mut self, now: Instant) -> Option<Job> {
         match &mut self.line {
@@ -142,42 +142,61 @@ impl Sender {
         line!(mut self, line => line.done(done));
     }
 
-    /// Returns true if the transport has taken everything that was accepted.
+    /// Whether everything that was accepted has been taken by the transport.
     pub fn is_idle(&self) -> bool {
         line!(self, line => line.is_idle())
     }
 
-    /// Returns true if the transport has taken the end of the stream, announced or given up.
+    /// Whether the end of the stream, announced or given up, has been taken by the transport.
     pub fn is_finished(&self) -> bool {
         line!(self, line => line.is_finished())
     }
 
-    /// Returns the bytes that wait here, at most [`Config::buffer_len`].
+    /// The bytes that wait here, at most [`Config::buffer_len`].
     pub fn held(&self) -> usize {
         line!(self, line => line.held())
     }
 
-    /// Returns the most unsent bytes that the transport should hold, for `TCP_NOTSENT_LOWAT`. At
-    /// first [`Config::not_sent_len`]; from there it follows the link's rate by powers of two, up
-    /// to twice the buffer while much is compressed and to 4 MiB while hardly anything is, so that
-    /// a fast link does not run empty while the writer sleeps or compresses. With
+    /// What the transport should hold at most of what it has not sent, in bytes; for
+    /// `TCP_NOTSENT_LOWAT`. At first [`Config::not_sent_len`]; from there it follows the link's rate by
+    /// powers of two, up to twice the buffer while much is compressed and to 4 MiB while hardly anything
+    /// is, so that a fast link does not run empty while the writer sleeps or compresses. With
     /// [`Strategy::Mix`](crate::Strategy::Mix) and its like, and in segments, it stays.
     ///
-    /// Call it after each [`Sender::blocked`]. When it has changed, set it for the transport, and
-    /// then notify the sender by [`Sender::transport_holds`].
+    /// Look after each [`Sender::blocked`]. When it has changed, tell the transport, and then the sender
+    /// by [`Sender::transport_holds`].
     pub fn not_sent_len(&self) -> u32 {
         line!(self, line => line.not_sent_len())
     }
 
-    /// Sets the number of bytes that the transport holds before it refuses. At first it is assumed
-    /// to be [`Config::not_sent_len`]; if that is wrong, the link's rate is measured less well.
+    /// The transport holds so many bytes now before it refuses. At first it is thought to be
+    /// [`Config::not_sent_len`]; if that is wrong, the link's rate is measured less well.
     pub fn transport_holds(&mut self, len: u32) {
         if let Line::Blocks(line) = &mut self.line {
             line.transport_holds(len);
         }
     }
 
-    /// Returns the counters so far.
+    /// Takes the link to be full, and `rate` (bytes a second) to be what it carries of this stream, until
+    /// that is measured. For a stream that begins on a link that others are known to fill: without it
+    /// the stream sends as much as the transport holds as it is, before it notices that it should
+    /// compress.
+    pub fn expect_rate(&mut self, now: Instant, rate: f64) {
+        if let Line::Blocks(line) = &mut self.line {
+            line.expect_rate(now, rate);
+        }
+    }
+
+    /// Returns the rate at which the link takes bytes of this stream, in bytes a second, if it was
+    /// measured while the transport was kept full.
+    pub fn measured_rate(&self) -> Option<f64> {
+        match &self.line {
+            Line::Blocks(line) => line.measured_rate(),
+            Line::Units(_) => None,
+        }
+    }
+
+    /// The account so far.
     pub fn stats(&self) -> &SenderStats {
         line!(self, line => line.stats())
     }

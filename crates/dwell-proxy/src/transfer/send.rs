@@ -84,7 +84,7 @@ async fn send_file(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, Tr
         piece: Vec::new(),
         at: 0,
         sha256: None,
-        up: Uplink::new(sender),
+        up: Uplink::new(sender, None),
         compress,
         meter: Meter::new(job.bytes, tell),
     };

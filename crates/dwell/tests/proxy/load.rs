@@ -257,6 +257,86 @@ fn descriptors_bound_streams_and_it_is_said() {
     }
 }
 
+/// Streams to a target that does not read hold their room only as long as nobody else wants it.
+#[test]
+fn who_does_not_read_makes_room() {
+    const STREAMS: u64 = 4;
+    // The kernel takes connections, and some of what comes for them.
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap();
+    let alive = echo();
+    let allow = ["--allow", "127.0.0.1:*", "--streams-max", "4", "--stall-time", "1s"];
+    let pair = Pair::new(dead.local_addr().unwrap(), &allow, &[]);
+    let hoard: Vec<_> = (0..STREAMS)
+        .map(|_| {
+            let stream = pair.connect();
+            stream.set_nonblocking(true).unwrap();
+            stream
+        })
+        .collect();
+    let zeros = vec![0; 1 << 20];
+    let fill = |hoard: &[TcpStream]| {
+        for mut stream in hoard {
+            let _ = stream.write(&zeros);
+        }
+    };
+    let mut before = 0;
+    wait_until("nothing moves any more", || {
+        fill(&hoard);
+        thread::sleep(Duration::from_millis(300));
+        let (last, [_, egress]) = (before, pair.statuses());
+        before = egress.rx.bytes;
+        egress.streams.open == STREAMS && before == last && before > 1 << 20
+    });
+    // As long as nobody wants their room they stay.
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(pair.statuses()[1].streams.open, STREAMS);
+    let mut negotiated = TcpStream::connect(pair.socks).unwrap();
+    negotiated.write_all(&[5, 1, 0]).unwrap();
+    let mut answer = [0; 2];
+    negotiated.read_exact(&mut answer).unwrap();
+    let SocketAddr::V4(alive) = alive else { panic!("it is IPv4") };
+    let mut request = vec![5, 1, 0, 1];
+    request.extend(alive.ip().octets());
+    request.extend(alive.port().to_be_bytes());
+    negotiated.write_all(&request).unwrap();
+    let mut reply = [0; 10];
+    negotiated.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[1], 0, "{}", pair.log("egress"));
+    let stream = crate::pair::patient(negotiated);
+    assert_eq!(exchange(stream, b"hello").unwrap(), b"hello");
+    let [ingress, egress] = pair.statuses();
+    assert_eq!((egress.streams.stalled, egress.streams.refused["full"]), (1, 0), "{egress:#?}");
+    assert_eq!(ingress.streams.idle, 1, "{ingress:#?}");
+    assert!(pair.log("egress").contains("its program has not read for 1s"));
+}
+
+/// Hundreds of streams end at once: each of them is passed on, to the last one.
+#[test]
+fn ends_that_come_at_once_all_arrive() {
+    const STREAMS: usize = 400;
+    let pair = Pair::new(echo(), &[], &[]);
+    let mut streams: Vec<_> = (0..STREAMS).map(|_| pair.connect()).collect();
+    for stream in &mut streams {
+        stream.write_all(b"x").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+    }
+    // One half says its end, the other one resets.
+    let resets = streams.split_off(STREAMS / 2);
+    for stream in &streams {
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    resets.into_iter().for_each(crate::pair::reset);
+    for mut stream in streams {
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    }
+    let half = STREAMS as u64 / 2;
+    wait_until("all are over", || {
+        let counts =
+            |s: &dwell_report::ProxyStatus| (s.streams.open, s.streams.finished, s.streams.reset);
+        pair.statuses().iter().all(|status| counts(status) == (0, half, half))
+    });
+}
+
 fn limit_descriptors(process: &Process, most: u64) {
     let pid = Some(Pid::from_child(&process.0));
     let hard = getrlimit(Resource::Nofile).maximum;

@@ -125,6 +125,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     #[arg(help_heading = LIMITS)]
     idle: Duration,
+    /// While others wait for room: a stream whose program has not read for so long is given up
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    #[arg(help_heading = LIMITS)]
+    stall_time: Duration,
     /// The longest time to connect to a target
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     #[arg(help_heading = LIMITS)]
@@ -228,6 +232,7 @@ impl Options {
             handshake: self.handshake_time,
             connect: self.connect_time,
             idle: self.idle,
+            stall: self.stall_time,
         };
         if let Some(warning) = shortage(&limits, wanted) {
             tracing::warn!("{warning}");

@@ -1,0 +1,150 @@
+//! What streams to the same proxy share: the path there, of which each has a part.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::turns::Turns;
+
+/// The ends of streams that are on their way at a time. Each takes some packets and no room in the
+/// connection that it ends: when thousands of programs close at once, nothing but ends would be on
+/// the link until the last.
+const ENDS_MAX: usize = 64;
+/// So many paths are remembered before those without a stream are looked for.
+const IDLE_PATHS_MAX: usize = 64;
+
+/// All paths that have streams, by the other proxy's address.
+#[derive(Debug, Default)]
+pub(crate) struct Paths(Mutex<HashMap<IpAddr, Weak<PathState>>>);
+
+/// The path to one other proxy.
+#[derive(Clone, Debug)]
+pub(crate) struct Path(Arc<PathState>);
+
+#[derive(Debug)]
+struct PathState {
+    ends: Turns,
+    load: Mutex<Load>,
+}
+
+/// What streams are known to put on the path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    /// Streams that have something to send.
+    streams: u32,
+    /// What it takes of those that keep it full, in bytes a second.
+    rate: f64,
+}
+
+/// One stream's part of the load.
+#[derive(Debug)]
+pub(crate) struct Share {
+    path: Path,
+    is_sending: bool,
+    rate: f64,
+}
+
+impl Paths {
+    /// The path to a proxy.
+    pub(crate) fn to(&self, other: IpAddr) -> Path {
+        let mut paths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = paths.get(&other).and_then(Weak::upgrade) {
+            return Path(path);
+        }
+        if paths.len() >= IDLE_PATHS_MAX {
+            paths.retain(|_, path| path.strong_count() > 0);
+        }
+        let path = Arc::new(PathState { ends: Turns::new(ENDS_MAX), load: Mutex::default() });
+        paths.insert(other, Arc::downgrade(&path));
+        Path(path)
+    }
+}
+
+impl Path {
+    /// Turns of those that end a stream.
+    pub(crate) fn ends(&self) -> &Turns {
+        &self.0.ends
+    }
+
+    /// The part of a new stream, which sends nothing yet.
+    pub(crate) fn share(&self) -> Share {
+        Share { path: self.clone(), is_sending: false, rate: 0.0 }
+    }
+
+    fn load(&self) -> MutexGuard<'_, Load> {
+        self.0.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// What one more stream may expect of the path, in bytes a second: as much as all have on average,
+    /// if some keep it full.
+    pub(crate) fn expected(&self) -> Option<f64> {
+        let load = *self.path.load();
+        let others = load.streams - u32::from(self.is_sending);
+        (load.rate > 0.0).then(|| load.rate / f64::from(others + 1))
+    }
+
+    /// The stream has something to send, or not, and the path takes so many bytes a second of it, if
+    /// that is known.
+    pub(crate) fn set(&mut self, is_sending: bool, rate: Option<f64>) {
+        let rate = if is_sending { rate.unwrap_or(0.0) } else { 0.0 };
+        // Not for every small step: all streams of the path share it.
+        let differs = (rate - self.rate).abs() > 0.1 * self.rate || rate == 0.0 && self.rate > 0.0;
+        if is_sending == self.is_sending && !differs {
+            return;
+        }
+        let mut load = self.path.load();
+        load.streams = load.streams + u32::from(is_sending) - u32::from(self.is_sending);
+        load.rate = match load.streams {
+            // What rounding has left.
+            0 => 0.0,
+            _ => (load.rate + rate - self.rate).max(0.0),
+        };
+        (self.is_sending, self.rate) = (is_sending, rate);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.set(false, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_stream_expects_what_the_others_leave() {
+        let paths = Paths::default();
+        let here = paths.to([192, 0, 2, 1].into());
+        let (mut first, mut second) = (here.share(), here.share());
+        assert_eq!(second.expected(), None);
+        first.set(true, None);
+        assert_eq!(second.expected(), None);
+        first.set(true, Some(1e6));
+        assert_eq!(second.expected(), Some(5e5));
+        second.set(true, None);
+        assert_eq!((second.expected(), here.share().expected()), (Some(5e5), Some(1e6 / 3.0)));
+        // Others have a path of their own, and that of whoever is there already is the same.
+        assert_eq!(paths.to([192, 0, 2, 2].into()).share().expected(), None);
+        assert_eq!(paths.to([192, 0, 2, 1].into()).share().expected(), Some(1e6 / 3.0));
+        drop(first);
+        assert_eq!(here.share().expected(), None);
+        drop(second);
+        let load = *here.load();
+        assert_eq!((load.streams, load.rate), (0, 0.0));
+    }
+
+    #[test]
+    fn paths_without_streams_are_forgotten() {
+        let paths = Paths::default();
+        let kept = paths.to([192, 0, 2, 1].into());
+        for number in 0..10 * IDLE_PATHS_MAX as u32 {
+            paths.to(number.to_be_bytes().into());
+        }
+        assert!(paths.0.lock().unwrap().len() <= IDLE_PATHS_MAX + 1);
+        drop(kept);
+    }
+}
