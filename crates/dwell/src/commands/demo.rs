@@ -11,9 +11,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use dwell_base::ByteSize;
 use dwell_base::time::SECOND_NS;
-use dwell_testkit::corpus;
-use dwell_testkit::lab::{self, topology};
-use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
+use dwell_lab::corpus;
+use dwell_lab::lab::{self, topology};
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 
 use self::live::Live;
 use self::measure::{Payload, Stage};

@@ -16,12 +16,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use dwell_base::time::format_duration_ns;
+use dwell_lab::http::{self, Server};
+use dwell_lab::lab::topology::{self, Pair, PairSpec};
+use dwell_lab::lab::{self, Host, Process};
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
+use dwell_lab::{LinkSpec, corpus};
 use dwell_relay::config::NodeConfig;
-use dwell_testkit::http::{self, Server};
-use dwell_testkit::lab::topology::{self, Pair, PairSpec};
-use dwell_testkit::lab::{self, Host, Process};
-use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
-use dwell_testkit::{LinkSpec, corpus};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::lab_setup::{self, LINK, LinkArgs, RELAYS};

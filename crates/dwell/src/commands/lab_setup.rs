@@ -6,10 +6,10 @@ use clap::builder::PossibleValuesParser;
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
 use dwell_codec::CodecSpec;
-use dwell_testkit::LinkSpec;
-use dwell_testkit::lab::Shape;
-use dwell_testkit::lab::topology::PairSpec;
-use dwell_testkit::relays::RelayRate;
+use dwell_lab::LinkSpec;
+use dwell_lab::lab::Shape;
+use dwell_lab::lab::topology::PairSpec;
+use dwell_lab::relays::RelayRate;
 
 /// Headings in the help.
 pub(super) const LINK: &str = "The link";

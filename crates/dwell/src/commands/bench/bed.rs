@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use dwell_base::Rate;
-use dwell_testkit::LinkSpec;
-use dwell_testkit::lab::topology::{self, Pair, PairSpec};
-use dwell_testkit::lab::{Lab, LabError, Shape};
+use dwell_lab::LinkSpec;
+use dwell_lab::lab::topology::{self, Pair, PairSpec};
+use dwell_lab::lab::{Lab, LabError, Shape};
 use rustix::net::sockopt::set_tcp_congestion;
 
 use super::link_rate::LinkRate;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use dwell_lab::lab::{self, Lab};
 use dwell_report::{Column, Table, human};
-use dwell_testkit::lab::{self, Lab};
 
 use super::Outcome;
 use super::bed::Bed;

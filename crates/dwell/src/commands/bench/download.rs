@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use dwell_testkit::lab::LabError;
+use dwell_lab::lab::LabError;
 use rustix::net::sockopt::set_socket_linger;
 
 use super::bed::Bed;

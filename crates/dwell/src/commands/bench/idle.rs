@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dwell_base::time::parse_duration_ns;
+use dwell_lab::lab::{self, Lab};
 use dwell_report::{Column, Table, human};
-use dwell_testkit::lab::{self, Lab};
 
 use super::Outcome;
 use super::bed::Bed;

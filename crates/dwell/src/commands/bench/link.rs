@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
-use dwell_testkit::lab::{self, Lab};
+use dwell_lab::lab::{self, Lab};
 
 use super::Outcome;
 use super::bed::Bed;

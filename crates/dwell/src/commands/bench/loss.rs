@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
+use dwell_lab::lab::{self, Lab};
 use dwell_report::{Column, Table, human};
-use dwell_testkit::lab::{self, Lab};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use dwell_testkit::corpus;
-use dwell_testkit::lab::LabError;
+use dwell_lab::corpus;
+use dwell_lab::lab::LabError;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use super::bed::Bed;

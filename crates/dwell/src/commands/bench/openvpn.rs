@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use dwell_testkit::lab::{Host, Lab};
+use dwell_lab::lab::{Host, Lab};
 
 use super::bed::Bed;
 use super::contender::{OpenVpnCompression, OpenVpnVariant};
@@ -43,7 +43,7 @@ fn run(
     end: usize,
     variant: OpenVpnVariant,
     role: &[String],
-) -> anyhow::Result<(dwell_testkit::lab::Process, PathBuf)> {
+) -> anyhow::Result<(dwell_lab::lab::Process, PathBuf)> {
     let own = &certificates.ends[end];
     let other = &certificates.ends[1 - end];
     let log = certificates.folder.join(format!("{end}.log"));

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use dwell_testkit::lab::{Host, Process};
-use dwell_testkit::ping::PingSummary;
+use dwell_lab::lab::{Host, Process};
+use dwell_lab::ping::PingSummary;
 use rustix::process::Signal;
 
 /// The address of the server in every bed.

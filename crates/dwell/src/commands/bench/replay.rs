@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use dwell_base::Rate;
+use dwell_lab::lab::{self, Host, Process};
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 use dwell_report::Status;
-use dwell_testkit::lab::{self, Host, Process};
-use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
 use dwell_testkit::stalls::StallWatch;
 use rustix::process::Signal;
 use serde_json::Value;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use dwell_base::Rate;
+use dwell_lab::lab::{self, Shape};
 use dwell_report::status::PeerStatus;
 use dwell_report::{Column, Table, human};
-use dwell_testkit::lab::{self, Shape};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use dwell_base::{Instant, Rng};
 use dwell_codec::{CodecSpec, Compressor};
+use dwell_lab::corpus;
 use dwell_report::chart::{Axis, Chart, Role, Series};
 use dwell_stream::{Compressors, Config, Sender, SenderStats, Strategy};
-use dwell_testkit::corpus;
 
 use super::stream::table_of_numbers;
 use crate::terminal;

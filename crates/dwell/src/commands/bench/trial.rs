@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use dwell_lab::lab::topology::THIN_DEVICE;
 use dwell_report::Status;
 use dwell_report::status::TxStatus;
-use dwell_testkit::lab::topology::THIN_DEVICE;
 
 use super::bed::Bed;
 use super::link_rate::LinkRate;

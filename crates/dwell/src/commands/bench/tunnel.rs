@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use dwell_lab::lab::{Host, Process};
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 use dwell_report::Status;
-use dwell_testkit::lab::{Host, Process};
-use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
 
 use super::bed::Bed;
 use super::contender::{Contender, Dwell, Security};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use dwell_testkit::lab::{Host, Process};
+use dwell_lab::lab::{Host, Process};
 
 use super::bed::Bed;
 use super::openvpn::openssl;

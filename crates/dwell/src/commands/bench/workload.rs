@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use dwell_testkit::corpus;
+use dwell_lab::corpus;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;

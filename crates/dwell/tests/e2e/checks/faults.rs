@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::RelaySettings;
 use dwell_testkit::faults::{Fault, FaultTiming, Trap};
-use dwell_testkit::lab::Lab;
-use dwell_testkit::relays::RelaySettings;
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec};
 
 use crate::harness::has_ipv6;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use dwell_base::Rng;
 use dwell_codec::Compressor;
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::RelaySettings;
 use dwell_report::Status;
-use dwell_testkit::lab::Lab;
 use dwell_testkit::raw::{Injector, Sniffer, udp_packet};
-use dwell_testkit::relays::RelaySettings;
 use dwell_wire::header::DATA_HEADER_LEN;
 use dwell_wire::{BodyWriter, DataHeader, Datagram};
 

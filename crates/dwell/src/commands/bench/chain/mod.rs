@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
-use dwell_testkit::lab::sites::{Layout, Sites, sites};
-use dwell_testkit::lab::topology::PairSpec;
-use dwell_testkit::lab::{self, Lab};
+use dwell_lab::lab::topology::PairSpec;
+use dwell_lab::lab::{self, Lab};
+use dwell_lab::relays::{Relay, RelayRate, RelaySettings};
 use dwell_testkit::mesh::Mesh;
-use dwell_testkit::relays::{Relay, RelayRate, RelaySettings};
+use dwell_testkit::sites::{Layout, Sites, sites};
 
 use self::record::{ChainRun, Conditions, NodeCounts};
 use self::source::{Content, Flow, Way};

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use dwell_base::Rng;
-use dwell_testkit::corpus;
-use dwell_testkit::lab::sites::Sites;
-use dwell_testkit::lab::{Host, LabError};
+use dwell_lab::corpus;
+use dwell_lab::lab::{Host, LabError};
+use dwell_testkit::sites::Sites;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use super::super::statistics::rank;

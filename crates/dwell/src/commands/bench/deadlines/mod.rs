@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dwell_base::Rate;
-use dwell_testkit::lab::{self, Lab};
+use dwell_lab::lab::{self, Lab};
 use serde::{Deserialize, Serialize};
 
 use self::classes::ClassSet;
@@ -164,7 +164,7 @@ impl Deadlines {
     ) -> anyhow::Result<()> {
         let bed = Bed::new(lab, LinkRate(None), 0)?;
         for host in [&bed.pair.ingress, &bed.pair.egress] {
-            host.mtu(dwell_testkit::lab::topology::THIN_DEVICE, mtu)?;
+            host.mtu(dwell_lab::lab::topology::THIN_DEVICE, mtu)?;
         }
         for round in 0..self.runs {
             for &load in &self.load {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
 use dwell_base::time::MILLI_NS;
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 use dwell_report::Status;
-use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec, Tally};
 use serde::{Deserialize, Serialize};
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
-use dwell_testkit::corpus;
+use dwell_lab::corpus;
+use dwell_lab::lab::{self, Lab};
 use dwell_testkit::faults::{Fault, FaultTiming};
-use dwell_testkit::lab::{self, Lab};
 
 use self::record::{Circumstances, FaultRun};
 use self::run::Scene;

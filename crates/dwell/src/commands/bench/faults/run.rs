@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 use dwell_testkit::faults::{Fault, FaultTiming, Struck, Trap, close_plain_ways};
-use dwell_testkit::lab::Lab;
-use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec, Tally};
 
 use super::super::bed::Bed;

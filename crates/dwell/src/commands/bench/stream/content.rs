@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rng;
-use dwell_testkit::corpus;
+use dwell_lab::corpus;
 
 use super::fresh::FreshText;
 

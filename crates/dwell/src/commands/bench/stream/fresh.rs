@@ -2,7 +2,7 @@
 //! knows them by heart.
 
 use dwell_base::Rng;
-use dwell_testkit::corpus;
+use dwell_lab::corpus;
 
 /// Texts one after the other, over and over, each time with other letters in place of the letters.
 /// To a compressor each time is as hard as the first: nothing of the times before comes again.

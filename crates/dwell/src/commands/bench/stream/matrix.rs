@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::ensure;
 use dwell_base::Rate;
-use dwell_testkit::lab::Lab;
+use dwell_lab::lab::Lab;
 
 use super::super::Outcome;
 use super::super::bed::Bed;

@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use anyhow::ensure;
 use dwell_base::time::parse_duration_ns;
 use dwell_codec::CodecSpec;
+use dwell_lab::lab;
 use dwell_stream::Strategy;
-use dwell_testkit::lab;
 
 use self::content::Workload;
 use self::matrix::Matrix;

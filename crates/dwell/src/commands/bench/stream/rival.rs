@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
-use dwell_testkit::lab::LabError;
+use dwell_lab::lab::LabError;
 use socket2::SockRef;
 
 use super::super::bed::Bed;

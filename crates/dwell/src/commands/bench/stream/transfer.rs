@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use dwell_lab::lab::topology::THIN_DEVICE;
 use dwell_stream::{Limits, Receiver, Strategy, StreamReader};
-use dwell_testkit::lab::topology::THIN_DEVICE;
 use socket2::SockRef;
 
 use super::super::bed::Bed;

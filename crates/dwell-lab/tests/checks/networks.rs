@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use dwell_base::Rate;
-use dwell_testkit::http::{self, Fetched};
-use dwell_testkit::lab::sites::{self, Layout, Sites};
-use dwell_testkit::lab::topology::{self, PairSpec, THIN_DEVICE};
-use dwell_testkit::lab::{Host, Lab, Process, Shape};
-use dwell_testkit::ping::PingSummary;
-use dwell_testkit::{QueueLimit, corpus};
+use dwell_lab::http::{self, Fetched};
+use dwell_lab::lab::topology::{self, PairSpec, THIN_DEVICE};
+use dwell_lab::lab::{Host, Lab, Process, Shape};
+use dwell_lab::ping::PingSummary;
+use dwell_lab::{QueueLimit, corpus};
+use dwell_testkit::sites::{self, Layout, Sites};
 
 use super::undisturbed;
 

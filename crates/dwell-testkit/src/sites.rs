@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use super::host::has_ipv6;
-use super::topology::PairSpec;
-use super::{Host, Lab, LabError};
-use crate::emulator::EmulatedLink;
+use dwell_lab::emulator::EmulatedLink;
+use dwell_lab::lab::topology::PairSpec;
+use dwell_lab::lab::{Host, Lab, LabError, has_ipv6};
 
 /// The most gateways: their numbers are part of addresses.
 pub const GATEWAYS_MAX: usize = 50;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dwell_base::time::format_duration_ns;
-use dwell_testkit::emulator::EmulatedLink;
-use dwell_testkit::lab::{self, Host, Lab, LabError};
-use dwell_testkit::ping::PingSummary;
-use dwell_testkit::{corpus, http};
+use dwell_lab::emulator::EmulatedLink;
+use dwell_lab::lab::{self, Host, Lab, LabError};
+use dwell_lab::ping::PingSummary;
+use dwell_lab::{corpus, http};
 
 fn main() {
     if let Err(error) = run() {

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, ensure};
 use dwell_base::time::MILLI_NS;
-use dwell_testkit::LinkSpec;
-use dwell_testkit::emulator::{Direction, EmulatedLink};
-use dwell_testkit::lab::{Host, Lab, LabError};
-use dwell_testkit::ping::PingSummary;
+use dwell_lab::LinkSpec;
+use dwell_lab::emulator::{Direction, EmulatedLink};
+use dwell_lab::lab::{Host, Lab, LabError};
+use dwell_lab::ping::PingSummary;
 
 use super::networks::{download, wait_for};
 use super::undisturbed;

@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, format_duration_ns};
-use dwell_testkit::lab::{self, LabError, topology};
-use dwell_testkit::ping::PingSummary;
-use dwell_testkit::{corpus, http};
+use dwell_lab::lab::{self, LabError, topology};
+use dwell_lab::ping::PingSummary;
+use dwell_lab::{corpus, http};
 
 fn main() {
     if let Err(error) = run() {

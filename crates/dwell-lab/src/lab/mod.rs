@@ -1,8 +1,8 @@
 //! Hosts as network namespaces, of an ordinary user, that vanish with the process.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), dwell_testkit::lab::LabError> {
-//! use dwell_testkit::lab;
+//! # fn main() -> Result<(), dwell_lab::lab::LabError> {
+//! use dwell_lab::lab;
 //! let mut lab = lab::enter()?; // first thing in main
 //! let (a, b) = (lab.host("a")?, lab.host("b")?);
 //! let _link = lab.emulated_link((&a, "eth0"), (&b, "eth0"), "delay 20ms".parse().unwrap(),
@@ -19,7 +19,6 @@ mod error;
 mod host;
 mod process;
 mod shape;
-pub mod sites;
 pub mod topology;
 
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub use enter::enter;
 pub use error::LabError;
 pub use host::Host;
-pub(crate) use host::has_ipv6;
+pub use host::has_ipv6;
 pub use process::Process;
 pub use shape::Shape;
 

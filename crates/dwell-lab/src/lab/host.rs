@@ -25,7 +25,7 @@ struct Namespace {
 }
 
 /// Whether this kernel speaks IPv6 at all.
-pub(crate) fn has_ipv6() -> bool {
+pub fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
 

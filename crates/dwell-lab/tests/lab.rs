@@ -9,7 +9,7 @@ mod checks;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use dwell_testkit::lab::{self, Lab, LabError, Process};
+use dwell_lab::lab::{self, Lab, LabError, Process};
 
 /// Runs inside a lab.
 type InLab = fn(&mut Lab) -> anyhow::Result<()>;

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use dwell_testkit::lab::topology::{self, PairSpec};
-use dwell_testkit::lab::{self, Lab, Process};
+use dwell_lab::lab::topology::{self, PairSpec};
+use dwell_lab::lab::{self, Lab, Process};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::Skip;

@@ -65,7 +65,7 @@ pub enum LabError {
 
 impl LabError {
     /// For `map_err`: names what was tried.
-    pub(crate) fn io<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
+    pub fn io<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
         let doing = doing.into();
         move |cause| Self::Io { doing, cause: cause.into() }
     }

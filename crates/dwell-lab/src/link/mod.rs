@@ -6,7 +6,7 @@
 //!                                            corrupt)                 reorder)
 //! ```
 //!
-//! The same model runs in virtual time ([`crate::virtual_net`]) and in real time between
+//! The same model runs in virtual time (`dwell_testkit::virtual_net`) and in real time between
 //! two hosts of a lab ([`crate::emulator`]).
 
 mod model;

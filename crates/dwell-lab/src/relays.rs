@@ -163,7 +163,11 @@ impl Relays {
         Ok(relays)
     }
 
-    pub(crate) fn wait_until_up(&mut self) -> Result<(), RelayError> {
+    /// Waits until each hears the other.
+    ///
+    /// # Errors
+    /// If one ends, or they don't find each other within ten seconds.
+    pub fn wait_until_up(&mut self) -> Result<(), RelayError> {
         self.ingress.wait_for_peer(Duration::from_secs(10))?;
         self.egress.wait_for_peer(Duration::from_secs(10))
     }
@@ -375,7 +379,10 @@ fn make_keys(dwell: &Path, file: &Path) -> io::Result<String> {
 }
 
 /// A key of the lab's own: random enough for two namespaces on one machine.
-pub(crate) fn write_secret(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// If the file can't be written.
+pub fn write_secret(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt;
     let mut bytes = [0; 32];
