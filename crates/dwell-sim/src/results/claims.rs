@@ -1,6 +1,6 @@
 //! What papers say, beside what we found.
 
-use dwell_report::claims::{Claim, PaperValue as Stated};
+use dwell_figures::claims::{Claim, PaperValue as Stated};
 
 use crate::scenario::{Over, PaperValue, Scenario};
 
@@ -71,7 +71,7 @@ fn ends(summary: &Summary, over: Over) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_report::claims::Verdict;
+    use dwell_figures::claims::Verdict;
 
     use crate::results::fixture::{self, CODE, store};
 

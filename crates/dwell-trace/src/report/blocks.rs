@@ -1,8 +1,8 @@
 //! Ratio of blocks by how many packets they have, and which.
 
-use dwell_report::chart::{Axis, Chart, Series};
+use dwell_figures::chart::{Axis, Chart, Series};
+use dwell_figures::page::{Block, Section};
 use dwell_report::human;
-use dwell_report::page::{Block, Section};
 
 use super::{figure, table};
 use crate::analysis::{Analysis, BATCH_PACKETS, BlockSums, GROUPINGS, MS};

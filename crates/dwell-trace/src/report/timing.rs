@@ -1,8 +1,8 @@
 //! When packets come, and how long they would wait.
 
-use dwell_report::chart::{Axis, Chart, Series};
+use dwell_figures::chart::{Axis, Chart, Series};
+use dwell_figures::page::{Block, Section};
 use dwell_report::human;
-use dwell_report::page::{Block, Section};
 
 use super::{figure, table};
 use crate::analysis::{Analysis, FileRecord, Timing};

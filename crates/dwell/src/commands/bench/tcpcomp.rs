@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use dwell_base::{Instant, Rng};
 use dwell_codec::{CodecSpec, Compressor};
+use dwell_figures::chart::{Axis, Chart, Role, Series};
 use dwell_lab::corpus;
-use dwell_report::chart::{Axis, Chart, Role, Series};
 use dwell_stream::{Compressors, Config, Sender, SenderStats, Strategy};
 
 use super::stream::table_of_numbers;

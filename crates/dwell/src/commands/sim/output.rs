@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use dwell_report::claims;
-use dwell_report::page::Provenance;
+use dwell_figures::claims;
+use dwell_figures::page::Provenance;
 use dwell_sim::results::{self, Evaluation};
 
 use crate::commands::whole_file::replace;

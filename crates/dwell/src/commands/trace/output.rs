@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use dwell_report::page::Provenance;
+use dwell_figures::page::Provenance;
 use dwell_trace::verdict::{TrafficVerdict, judge_traffic};
 use dwell_trace::{Analysis, Lists, Summary, report};
 use serde::Serialize;

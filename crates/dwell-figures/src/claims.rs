@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::human::{self, NOTHING};
-use crate::table::{Column, Table};
+use dwell_report::human::{self, NOTHING};
+use dwell_report::table::{Column, Table};
 
 /// A number of a paper, and ours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

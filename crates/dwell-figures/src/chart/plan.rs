@@ -175,7 +175,7 @@ impl Axis {
         if let Some(name) = index.and_then(|index| self.categories.get(index)) {
             return name.clone();
         }
-        let number = crate::human::number(value);
+        let number = dwell_report::human::number(value);
         if self.unit.is_empty() { number } else { format!("{number} {}", self.unit) }
     }
 }

@@ -3,7 +3,7 @@
 use crate::chart::{Chart, SVG_STYLE};
 use crate::claims::{self, Claim};
 use crate::markup::Markup;
-use crate::table::Table;
+use dwell_report::table::Table;
 
 /// A page: what it is about, where it comes from, and sections.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -235,7 +235,37 @@ fn figure(out: &mut Markup, chart: &Chart) {
 /// A table that may be wider than the screen.
 fn wide(out: &mut Markup, caption: &str, table: &Table) {
     out.open("div", &[("class", &"wide")]);
-    table.write_html(out, caption);
+    write_table(out, caption, table);
+    out.close();
+}
+
+/// A table, with a caption if it is not empty.
+fn write_table(out: &mut Markup, caption: &str, table: &Table) {
+    out.open("table", &[]);
+    if !caption.is_empty() {
+        out.element("caption", &[], caption);
+    }
+    let lines = table.lines();
+    let last = lines.len() - 1;
+    for (at, row) in lines.into_iter().enumerate() {
+        let part = if at == 0 { "thead" } else { "tbody" };
+        if at < 2 {
+            out.open(part, &[]);
+        }
+        out.open("tr", &[]);
+        for (cell, column) in row.into_iter().zip(table.columns()) {
+            let tag = if at == 0 { "th" } else { "td" };
+            match column.is_right() {
+                true => out.element(tag, &[("class", &"r")], cell),
+                false => out.element(tag, &[], cell),
+            }
+        }
+        out.close();
+        if at == 0 || at == last {
+            out.close();
+        }
+        out.line();
+    }
     out.close();
 }
 
@@ -262,7 +292,7 @@ mod tests {
 
     use super::*;
     use crate::chart::{Axis, Series};
-    use crate::table::Column;
+    use dwell_report::table::Column;
 
     fn page(text: &str) -> Page {
         let mut table = Table::new([Column::left(text), Column::right("b")]);

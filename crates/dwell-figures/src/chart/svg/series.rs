@@ -6,8 +6,8 @@ use crate::chart::svg::geometry::{Frame, Place, thin};
 use crate::chart::svg::style::{Look, MarkAt, PAPER};
 use crate::chart::svg::{INSET, Px};
 use crate::chart::{Kind, Point, Series};
-use crate::human;
 use crate::markup::Markup;
+use dwell_report::human;
 
 /// With more points than these a line has no marks, and an area instead of error bars.
 const MARKS_MAX: usize = 60;

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::chart::{Axis, Chart, Point};
-use crate::human;
-use crate::table::{Column, Table};
+use dwell_report::human;
+use dwell_report::table::{Column, Table};
 
 /// A row: an x, and which one of several points with this x.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]

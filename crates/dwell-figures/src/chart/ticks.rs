@@ -1,6 +1,6 @@
 //! Where an axis has its ticks, and what stands beside them.
 
-use crate::human;
+use dwell_report::human;
 
 /// A tick; a minor one has no label.
 #[derive(Clone, Debug, PartialEq)]

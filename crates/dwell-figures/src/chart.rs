@@ -6,7 +6,7 @@
 //! mark of its own. The same chart gives the same bytes on every machine.
 //!
 //! ```
-//! use dwell_report::chart::{Axis, Chart, Role, Series};
+//! use dwell_figures::chart::{Axis, Chart, Role, Series};
 //!
 //! let chart = Chart::new("Loss", Axis::linear("load"), Axis::log("packet loss").floor(1e-5))
 //!     .series(Series::line("packet").point(0.5, 0.0).point_between(1.0, 2e-3, 1e-3, 4e-3))
@@ -15,7 +15,7 @@
 //! println!("{}", chart.to_text(80));
 //! ```
 
-use crate::table::Table;
+use dwell_report::table::Table;
 
 mod data;
 mod plan;
