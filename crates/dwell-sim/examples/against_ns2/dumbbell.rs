@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use dwell_sim::World;
-use dwell_sim::ns2::dumbbell::dumbbell;
 use dwell_sim::tcp::TcpConfig;
 
 use crate::Verdict;
+use crate::reference::dumbbell::dumbbell;
 
 /// How far the means may be apart, as a share of ns-2's.
 const DEVIATION_MAX: f64 = 0.02;

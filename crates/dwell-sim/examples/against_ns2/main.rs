@@ -18,6 +18,8 @@ use std::process::ExitCode;
 mod dumbbell;
 mod numbers;
 mod parking;
+#[path = "../../tests/ns2/reference/mod.rs"]
+mod reference;
 mod speed;
 
 /// Whether all is as it should be, or why that can't be said.

@@ -5,12 +5,15 @@
 //!     records=parking-4.txt
 //! ```
 
-use dwell_base::Rate;
-use dwell_sim::ns2::compare::{CompareError, compare};
-use dwell_sim::ns2::parking::Parking;
-use dwell_sim::ns2::records::{self, Fate};
+mod reference;
 
-const GOLDEN: &str = include_str!("golden/parking-4.txt");
+use dwell_base::Rate;
+
+use reference::compare::{CompareError, compare};
+use reference::parking::Parking;
+use reference::records::{self, Fate};
+
+const GOLDEN: &str = include_str!("../golden/parking-4.txt");
 
 fn parking() -> Parking {
     let peak = Rate::from_mbps(61);

@@ -3,8 +3,8 @@
 use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 
-use crate::plan::{DropTail, Flow, Group, Link, Plan, Queue, TcpStart, Traffic, Window};
-use crate::tcp::TcpConfig;
+use dwell_sim::plan::{DropTail, Flow, Group, Link, Plan, Queue, TcpStart, Traffic, Window};
+use dwell_sim::tcp::TcpConfig;
 
 /// How many edges there are on either side.
 const EDGES: usize = 3;

@@ -5,10 +5,10 @@ use thiserror::Error;
 
 use super::parking::Parking;
 use super::records::{Fate, Record};
-use crate::outcome::Bin;
-use crate::plan::{PlanError, Traffic};
-use crate::source::Source;
-use crate::world::World;
+use dwell_sim::outcome::Bin;
+use dwell_sim::plan::{PlanError, Traffic};
+use dwell_sim::source::Source;
+use dwell_sim::world::World;
 
 /// How one flow's packets fared here and there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -3,7 +3,9 @@
 use dwell_base::Rate;
 use dwell_base::time::SECOND_NS;
 
-use crate::plan::{DropTail, Flow, Group, Link, OnOff, Plan, Queue, RandomSource, Traffic, Window};
+use dwell_sim::plan::{
+    DropTail, Flow, Group, Link, OnOff, Plan, Queue, RandomSource, Traffic, Window,
+};
 
 /// Shimamura et al.'s parking lot (section 5.1, Fig. 2) with Table 2's traffic, drop-tail queues,
 /// and the random streams of ns-2.
