@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::lab_setup::{self, LINK, LinkArgs, RELAYS};
 use crate::logging::{self, Logging};
-use crate::terminal;
+use dwell_cli::{terminal, values};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -63,11 +63,11 @@ pub(crate) struct Lab {
     #[arg(long, help_heading = RELAYS)]
     relays: bool,
     /// The relays' scheme
-    #[arg(long, default_value = "packet", value_parser = lab_setup::schemes())]
+    #[arg(long, default_value = "packet", value_parser = values::schemes())]
     #[arg(requires = "relays", help_heading = RELAYS)]
     scheme: String,
     /// The codec and its level
-    #[arg(long, default_value = "zstd:1", value_parser = lab_setup::codec)]
+    #[arg(long, default_value = "zstd:1", value_parser = values::codec)]
     #[arg(requires = "relays", help_heading = RELAYS)]
     codec: String,
     /// The relays' setting of the link's rate: a rate, "auto" or "unlimited" [default:

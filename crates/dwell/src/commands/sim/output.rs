@@ -17,7 +17,7 @@ pub(super) fn write(
     code: &str,
 ) -> anyhow::Result<()> {
     replace(&folder.join("results.csv"), &results::csv(evaluations).to_csv())?;
-    let command = crate::terminal::command_line();
+    let command = dwell_cli::terminal::command_line();
     let provenance = Provenance { version: code.to_owned(), command, ..Provenance::default() };
     replace(&folder.join("report.html"), &results::page(evaluations, provenance).to_html())?;
     let figures = folder.join("figures");

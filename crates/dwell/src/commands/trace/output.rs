@@ -10,7 +10,7 @@ use dwell_trace::{Analysis, Lists, Summary, report};
 use serde::Serialize;
 
 use crate::commands::whole_file::{replace, replace_with};
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// Where to put what was found.
 #[derive(Debug, clap::Args)]

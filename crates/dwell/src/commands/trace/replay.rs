@@ -29,7 +29,7 @@ use super::survey::Survey;
 use super::write_config::Site;
 use crate::commands::interrupt::{self, INTERRUPTED};
 use crate::commands::whole_file::replace;
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// Far more than the longest list has.
 const EXCEPTIONS_BYTES_MAX: u64 = 1 << 20;
