@@ -1,5 +1,5 @@
 //! What goes wrong in the middle of the work: traffic resumes by itself, and nothing is altered.
-//! How long it takes is measured by `dwell bench faults`.
+//! How long it takes is measured by `./x bench faults`.
 
 use std::time::Duration;
 
