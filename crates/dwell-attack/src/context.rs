@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dwell_base::Instant;
+use dwell_lab::lab::Lab;
 use dwell_relay::io::clock::Clock;
 use dwell_relay::trust::RandomSource;
-use dwell_testkit::lab::Lab;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::row::Bound;

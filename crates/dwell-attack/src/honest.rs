@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use dwell_testkit::corpus;
-use dwell_testkit::lab::{Host, LabError};
+use dwell_lab::corpus;
+use dwell_lab::lab::{Host, LabError};
 use rustix::net::sockopt::set_socket_linger;
 
 /// Where the server takes what comes, ...

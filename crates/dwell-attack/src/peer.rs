@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use dwell_lab::lab::Host;
 use dwell_relay::config::Security;
 use dwell_relay::trust::TestPeer;
-use dwell_testkit::lab::Host;
 use dwell_wire::{Control, Record, Records};
 
 use crate::context::{now, random, unix_ns};

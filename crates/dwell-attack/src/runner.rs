@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use dwell_lab::lab::{self, Process};
 use dwell_report::human;
-use dwell_testkit::lab::{self, Process};
 
 use crate::attacks::Attack;
 use crate::context::Context;

@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use dwell_base::Rate;
+use dwell_lab::lab::{Host, Lab, Shape};
+use dwell_lab::relays::Relay;
 use dwell_relay::config::{PublicKey, Secret, Security, base64_of};
 use dwell_relay::trust::public_key;
-use dwell_testkit::lab::{Host, Lab, Shape};
-use dwell_testkit::relays::Relay;
 
 use crate::context::random_bytes;
 

@@ -36,7 +36,7 @@ pub fn between(low: Option<f64>, high: Option<f64>) -> String {
 }
 
 /// `12,345.6`: commas between the whole digits of a decimal number, if there are four or more.
-pub(crate) fn grouped(decimal: &str) -> String {
+pub fn grouped(decimal: &str) -> String {
     let start = decimal.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
     let end = decimal.find('.').unwrap_or(decimal.len()).max(start);
     let (sign, whole, rest) = (&decimal[..start], &decimal[start..end], &decimal[end..]);

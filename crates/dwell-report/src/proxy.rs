@@ -1,4 +1,4 @@
-//! The state of a proxy: what `dwell status` shows of it.
+//! The state of a proxy, as `dwell status` shows it.
 //!
 //! The rules are those of [`status`](crate::status): field names are the format, units are in
 //! the names, counters start with the process.
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::human;
 use crate::status::SCHEMA;
 
-/// What [`ProxyStatus::kind`] is: it tells a proxy's status from that of a relay, which has none.
+/// The value of [`ProxyStatus::kind`], which distinguishes a proxy's status from a relay's. A
+/// relay's status has none.
 pub const KIND: &str = "proxy";
 
 /// A proxy.
@@ -27,26 +28,26 @@ pub struct ProxyStatus {
     pub name: String,
     /// `"ingress"` or `"egress"`.
     pub role: String,
-    /// Where it listens, and for what.
+    /// The addresses at which it listens, and their purpose.
     pub listens: Vec<String>,
-    /// Where its egress is, if it is an ingress.
+    /// The address of its egress, if it is an ingress.
     pub egress: Option<String>,
-    /// How the connection to the other proxy is protected: `"psk"`, `"certificates"` or `"none"`.
+    /// The protection of the connection to the other proxy: `"psk"`, `"certificates"` or `"none"`.
     pub security: String,
-    /// How long it has been running.
+    /// The time since it was started.
     pub uptime_ns: u64,
     /// CPU time of the whole process, user and system.
     pub cpu_ns: u64,
-    /// Whether the kernel allows it only the system calls that it needs.
+    /// True if the kernel allows it only the system calls that it needs.
     #[serde(default)]
     pub seccomp: bool,
     /// The streams of programs.
     pub streams: StreamCounts,
     /// The connections between the two proxies.
     pub connections: ConnectionCounts,
-    /// What goes to the other proxy.
+    /// The traffic to the other proxy.
     pub tx: StreamTx,
-    /// What comes from the other proxy.
+    /// The traffic from the other proxy.
     pub rx: StreamRx,
 }
 
@@ -75,13 +76,13 @@ impl Default for ProxyStatus {
 /// The streams of programs. opened = open + finished + reset + idle + stalled + cut + damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamCounts {
-    /// As many may be open at once.
+    /// The most streams that may be open at once.
     pub max: u64,
     /// Open now.
     pub open: u64,
     /// Opened so far.
     pub opened: u64,
-    /// Ended in both directions, as they should.
+    /// Ended normally in both directions.
     pub finished: u64,
     /// Reset by one of the programs.
     pub reset: u64,
@@ -92,9 +93,9 @@ pub struct StreamCounts {
     pub stalled: u64,
     /// Ended because the connection between the proxies did.
     pub cut: u64,
-    /// Ended because what came from the other proxy was damaged, or no stream.
+    /// Ended because the data from the other proxy were damaged, or not a stream.
     pub damaged: u64,
-    /// Clients that did not say where to connect to: no SOCKS, wrong password.
+    /// Clients that did not name a destination: no SOCKS, wrong password.
     pub client_errors: u64,
     /// Streams that were not opened, by reason; every reason is there, if only with zero.
     pub refused: BTreeMap<String, u64>,
@@ -109,36 +110,37 @@ pub struct ConnectionCounts {
     pub warm: u64,
     /// Made so far.
     pub made: u64,
-    /// How often one was used again for another stream.
+    /// The number of times that one was used again for another stream.
     pub reused: u64,
     /// Attempts to connect that failed.
     pub failed: u64,
     /// Attempts to connect that were repeated for a stream.
     #[serde(default)]
     pub retried: u64,
-    /// Who connected and was sent away: no proxy, another key, another version, too slow.
+    /// Connections that were rejected: no proxy, another key, another version, too slow.
     pub unknown_peers: u64,
-    /// Who has connected now and has not shown the key yet.
+    /// Connections open now whose peer has not proved the key yet.
     #[serde(default)]
     pub handshakes: u64,
-    /// Of those that were sent away: who had to make room for others.
+    /// Of the rejected connections, those that had to make room for others.
     #[serde(default)]
     pub evicted: u64,
-    /// How often a connection had to wait because the process was out of file descriptors.
+    /// The number of times that a connection had to wait because the process was out of file
+    /// descriptors.
     #[serde(default)]
     pub no_descriptors: u64,
 }
 
-/// What goes to the other proxy.
+/// The traffic to the other proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamTx {
     /// Bytes of programs.
     pub bytes: u64,
-    /// What became of them on the connection, headers included, TLS not.
+    /// Their bytes on the connection, headers included, TLS not.
     pub link_bytes: u64,
-    /// Blocks that went as they are.
+    /// Blocks sent uncompressed.
     pub raw_blocks: u64,
-    /// Blocks that went compressed.
+    /// Blocks sent compressed.
     pub compressed_blocks: u64,
     /// Bytes in these.
     pub compressed_bytes: u64,
@@ -148,23 +150,23 @@ pub struct StreamTx {
     pub compress_ns: u64,
 }
 
-/// What comes from the other proxy.
+/// The traffic from the other proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamRx {
     /// Bytes for programs.
     pub bytes: u64,
-    /// What they were on the connection, headers included, TLS not.
+    /// Their bytes on the connection, headers included, TLS not.
     pub link_bytes: u64,
-    /// Blocks that came as they are.
+    /// Blocks received uncompressed.
     pub raw_blocks: u64,
-    /// Blocks that came compressed.
+    /// Blocks received compressed.
     pub compressed_blocks: u64,
 }
 
-/// What is said of a process that may make any system call.
+/// The line about a process that may make any system call.
 pub(crate) const UNFILTERED: &str = "system calls: not filtered\n";
 
-/// What a proxy does, in a few lines of plain text. Ends with a line end.
+/// Describes the state of a proxy in a few lines of plain text. Ends with a line end.
 pub fn proxy_text(status: &ProxyStatus) -> String {
     let ProxyStatus { name, version, role, streams, connections, tx, rx, .. } = status;
     let mut out = format!(
@@ -294,7 +296,7 @@ listens at 127.0.0.1:5432 to db:5432
 egress at hub:7734
 
 streams: 2 open of at most 1,000, 1,200 opened, 1,195 finished, 3 reset, 0 idle, 0 cut, 0 damaged
-connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 unknown_peers, security psk
+connections: 6 open, 4 warm, 10 made, 0 times reused, 0 failed, 0 unknown peers, security psk
 sent: 1.0 MB as 250.0 kB on the link (ratio 0.250), 75.0 % of the blocks compressed, 2.0 ms compressing
 received: 0 B as 0 B on the link (ratio -), - of the blocks compressed
 not opened: not_allowed 4

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::markup::Markup;
-
 /// A column: its name, its unit, and the alignment of its cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -28,6 +26,11 @@ impl Column {
         // Writing to a string can't fail.
         let _ = write!(self.header, " [{unit}]");
         self
+    }
+
+    /// True for a column of numbers.
+    pub fn is_right(&self) -> bool {
+        self.right
     }
 }
 
@@ -97,36 +100,13 @@ impl Table {
         out
     }
 
-    /// Writes the table in HTML, with a caption if it is not empty.
-    pub(crate) fn write_html(&self, out: &mut Markup, caption: &str) {
-        out.open("table", &[]);
-        if !caption.is_empty() {
-            out.element("caption", &[], caption);
-        }
-        for (at, row) in self.lines().into_iter().enumerate() {
-            let part = if at == 0 { "thead" } else { "tbody" };
-            if at < 2 {
-                out.open(part, &[]);
-            }
-            out.open("tr", &[]);
-            for (cell, column) in row.into_iter().zip(&self.columns) {
-                let tag = if at == 0 { "th" } else { "td" };
-                match column.right {
-                    true => out.element(tag, &[("class", &"r")], cell),
-                    false => out.element(tag, &[], cell),
-                }
-            }
-            out.close();
-            if at == 0 || at == self.rows.len() {
-                out.close();
-            }
-            out.line();
-        }
-        out.close();
+    /// Returns the columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
     /// Returns the header and the rows.
-    fn lines(&self) -> Vec<Vec<&str>> {
+    pub fn lines(&self) -> Vec<Vec<&str>> {
         let header = self.columns.iter().map(|column| column.header.as_str()).collect();
         let rows = self.rows.iter().map(|row| row.iter().map(String::as_str).collect());
         std::iter::once(header).chain(rows).collect()

@@ -1,6 +1,4 @@
-//! ns-2's random numbers and packet records, to compare with ns-2 packet by packet.
-//!
-//! # Random numbers
+//! ns-2's random numbers, for sources that send what ns-2's send.
 //!
 //! ns-2 (from 2.1b9 on) draws from MRG32k3a, the combined multiple recursive generator of
 //! L'Ecuyer, "Good Parameters and Implementations for Combined Multiple Recursive Random Number
@@ -20,16 +18,8 @@
 //! | `$rng next-random` | [`Stream::integer`] |
 //! | `RandomVariable/Exponential`, `Application/Traffic/Exponential` | [`Stream::exponential`] |
 //!
-//! # Records
-//!
-//! [`records`] reads what `validate/parking.tcl` wrote, [`parking`] is that network as a plan, and
-//! [`compare`] runs it with the same streams and says which packets fared differently. [`dumbbell`]
-//! is the network of `validate/dumbbell.tcl`, for means over seeds.
+//! The comparison with ns-2, packet by packet, is in `tests/ns2`.
 
-pub mod compare;
-pub mod dumbbell;
-pub mod parking;
-pub mod records;
 mod stream;
 
 pub use stream::Stream;

@@ -1,4 +1,4 @@
-//! The line of blocks between the application and the transport.
+//! The queue of blocks between the application and the transport.
 
 use std::collections::VecDeque;
 
@@ -6,6 +6,7 @@ use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, HISTORY_LEN_MAX};
 
+use crate::classify::{ContentClass, classify};
 use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::depth::Depth;
@@ -14,19 +15,18 @@ use crate::estimates::Choice;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
 use crate::hull::Offer;
-use crate::look::{Look, look};
 use crate::stats::SenderStats;
 use crate::steering::Steering;
 use crate::strategy::Strategy;
 
 /// The most blocks that wait, however short they are.
 const BLOCKS_MAX: usize = 1024;
-/// The most empty buffers that are kept to be used again.
+/// The most empty buffers that are kept for reuse.
 const SPARE_MAX: usize = 4;
 /// A block that is not full is compressed from this length on if the link is busy, in bytes.
 const OPEN_COMPRESS_MIN: usize = 2 << 10;
 
-/// The line of blocks of one sender.
+/// The queue of blocks of one sender.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     steering: Steering,
@@ -41,26 +41,27 @@ pub(crate) struct Blocks {
     out: Outgoing,
     /// Bytes of `open`, `queue` and `out`, without headers.
     held: usize,
-    /// Over all data accepted.
+    /// The hash of all data accepted.
     hasher: Hasher,
     next_index: u64,
-    /// Where in the stream the block that is not full begins.
+    /// The position in the stream at which the block that is not full begins.
     open_start: u64,
-    /// Whether the receiver was asked to expect a history.
+    /// True if the receiver was asked to expect a history.
     with_history: bool,
-    /// What later blocks can refer to.
+    /// The data that later blocks can refer to.
     history: History,
-    /// Since when the transport has what it was offered, as long as it has not said how much it takes.
+    /// The time since which the transport has what it was offered, until it reports how much it
+    /// took.
     offered_at: Option<Instant>,
     depth: Depth,
-    /// The application had more than there was room for, and it has not all gone since.
-    compressed: bool,
-    /// The link took no more, and nothing since.
+    /// True if the application had more than there was room for, and it has not all gone since.
+    write_blocked: bool,
+    /// True if the link took no more, and nothing since.
     busy: bool,
     finishing: bool,
     ended: bool,
     spare: Vec<Vec<u8>>,
-    /// An empty buffer for what a job refers to.
+    /// An empty buffer for the history of a job.
     spare_history: Vec<u8>,
     stats: SenderStats,
 }
@@ -72,17 +73,17 @@ struct Waiting {
     state: State,
 }
 
-/// Which part of the stream a block is.
+/// The position of a block in the stream.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     index: u64,
-    /// How many bytes come before it.
+    /// The number of bytes before it.
     start: u64,
     original_len: usize,
-    /// Of all data up to the end of this block.
+    /// The check sum of all data up to the end of this block.
     check: u32,
-    look: Look,
-    /// Whether later blocks may refer to it; decided when it is compressed or goes, in order.
+    class: ContentClass,
+    /// True if later blocks may refer to it; decided when it is compressed or sent, in order.
     kept: Option<bool>,
 }
 
@@ -90,25 +91,25 @@ struct Part {
 enum State {
     /// Could be compressed.
     Raw(Vec<u8>),
-    /// Goes as it is.
+    /// Sent uncompressed.
     Final(Vec<u8>),
-    /// A job has its bytes.
+    /// A job holds its bytes.
     Compressing,
-    /// With this codec, and whether it refers to earlier ones.
+    /// Compressed with this codec; true if it refers to earlier blocks.
     Compressed(CodecId, bool, Vec<u8>),
 }
 
-/// What the transport is taking.
+/// The bytes that the transport is taking.
 #[derive(Debug, Default)]
 struct Outgoing {
     bytes: Vec<u8>,
-    /// Where what is left begins.
+    /// The offset of the bytes that are left.
     at: usize,
-    /// Where it began.
+    /// The offset of the first byte.
     begin: usize,
     /// The bytes of `held` in it.
     held: usize,
-    /// The block, if it went as it was although it could have been compressed.
+    /// The block, if it was sent uncompressed although it could have been compressed.
     regret: Option<Part>,
     /// The preamble, if it is in it.
     preamble: Option<Preamble>,
@@ -151,7 +152,7 @@ impl Blocks {
             history: History::default(),
             offered_at: None,
             depth: Depth::new(config),
-            compressed: false,
+            write_blocked: false,
             busy: false,
             finishing: false,
             ended: false,
@@ -200,7 +201,7 @@ impl Blocks {
                 self.close();
             }
         }
-        self.compressed |= self.room() < self.block_len;
+        self.write_blocked |= self.room() < self.block_len;
         self.stats.accepted_bytes += taken as u64;
         taken
     }
@@ -208,7 +209,7 @@ impl Blocks {
     pub(crate) fn finish(&mut self) {
         if !self.finishing {
             self.finishing = true;
-            self.compressed = false;
+            self.write_blocked = false;
             self.close();
         }
     }
@@ -221,7 +222,7 @@ impl Blocks {
         self.ended = true;
         self.queue.clear();
         self.open = Vec::new();
-        // What has begun must be completed, or the reason could not be read.
+        // A block that has begun must be completed, or the receiver could not read the reason.
         if self.out.at == self.out.begin {
             self.preamble = self.preamble.or(self.out.preamble);
             self.out = Outgoing::default();
@@ -247,7 +248,7 @@ impl Blocks {
         if !self.out.rest().is_empty() && self.offered_at.is_none() {
             self.offered_at = Some(now);
             self.steering.link.offered(now);
-            self.steering.works(now, self.compressed);
+            self.steering.works(now, self.write_blocked);
         }
         self.out.rest()
     }
@@ -265,14 +266,14 @@ impl Blocks {
         self.out.at += len;
         self.steering.link.wrote(now, len);
         if let Some(part) = self.out.regret.take() {
-            self.steering.went_raw(part.look);
+            self.steering.went_raw(part.class);
         }
         if self.out.rest().is_empty() {
             self.held -= self.out.held;
             let out = std::mem::take(&mut self.out);
             self.keep(out.bytes);
             if self.held == 0 {
-                self.compressed = false;
+                self.write_blocked = false;
                 self.steering.link.starved(now);
                 // Many connections are idle most of the time.
                 self.spare = Vec::new();
@@ -302,7 +303,7 @@ impl Blocks {
         if self.queue.is_empty() && self.open.is_empty() && !self.finishing {
             (self.next_index, self.open_start) = (part.index, part.start);
             self.open = out.bytes;
-            self.steering.reopened(part.look);
+            self.steering.reopened(part.class);
         } else {
             let state = State::Raw(out.bytes);
             // It may have overtaken one that is being compressed.
@@ -326,42 +327,43 @@ impl Blocks {
     pub(crate) fn next_job(&mut self, now: Instant) -> Option<Job> {
         let job = self.choose_job(now);
         if job.is_some() {
-            self.steering.works(now, self.compressed);
+            self.steering.works(now, self.write_blocked);
         } else if self.busy && self.room() < self.block_len && self.all_compressed() {
             self.steering.waits(now);
         }
         job
     }
 
-    /// Whether all that waits is compressed: what can't be says nothing of how much time there is.
+    /// Returns true if all that waits is compressed: incompressible blocks say nothing of how much
+    /// time there is.
     fn all_compressed(&self) -> bool {
         self.queue.iter().all(|block| matches!(block.state, State::Compressed(..)))
     }
 
     fn choose_job(&mut self, now: Instant) -> Option<Job> {
         let first = self.queue.iter().position(|block| matches!(block.state, State::Raw(_)));
-        // Only if the application has left it so: if it is the buffer that is full, the block will
-        // be filled when there is room again.
+        // Only if the application has left it so: if the buffer is full, the block will be filled
+        // when there is room again.
         let missing = ROOM + self.block_len - self.open.len();
         let left_open = self.open.len() >= ROOM + OPEN_COMPRESS_MIN && self.room() >= missing;
         if first.is_none() && self.busy && left_open {
             self.close();
         }
-        // What the link will ask for next is left to it while it is free.
+        // While the link is free, the next block is left to it.
         let reserved = usize::from(self.in_order_with_thread && !self.busy);
         let mut waiting = self.queue.iter().enumerate().skip(reserved);
         let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
         let Choice { spec, refers } =
-            self.steering.codec(now, (block.part.original_len, block.part.look), self.busy)?;
+            self.steering.codec(now, (block.part.original_len, block.part.class), self.busy)?;
         let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };
         // The header of a compressed block is two bytes longer.
         let len_max = part.original_len.saturating_sub(3);
-        Some(Job { index: part.index, spec, block: bytes, look: part.look, history, len_max })
+        Some(Job { index: part.index, spec, block: bytes, class: part.class, history, len_max })
     }
 
-    /// What the block at this place of the queue may refer to.
+    /// Returns the history that the block at this place of the queue may refer to.
     fn history_for(&mut self, at: usize, refers: bool) -> Vec<u8> {
         let mut history = std::mem::take(&mut self.spare_history);
         history.clear();
@@ -378,12 +380,12 @@ impl Blocks {
         history
     }
 
-    /// Whether later blocks may refer to the one at this place of the queue: asked for all blocks in
-    /// order, as what is kept must not have gaps.
+    /// Decides if later blocks may refer to the one at this place of the queue. It is called for
+    /// all blocks in order, as the history must not have gaps.
     fn decide_to_keep(&mut self, at: usize) {
         let Waiting { part, state } = &mut self.queue[at];
         let (None, State::Raw(bytes) | State::Final(bytes)) = (part.kept, &*state) else { return };
-        // What is not even tried is not looked for either.
+        // Blocks that are not even tried don't look for repetitions either.
         let kept = self.steering.keeps_history() && matches!(state, State::Raw(_));
         part.kept = Some(kept);
         match kept {
@@ -393,12 +395,12 @@ impl Blocks {
     }
 
     pub(crate) fn done(&mut self, done: Done) {
-        let compressing = done.compressing();
+        let compression = done.compression();
         let Done { mut job, payload, took_ns } = done;
-        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
-        self.steering.compressed(&compressing, job.look);
-        self.stats.compressed_with(&compressing, took_ns);
-        // Gone if the stream was aborted meanwhile.
+        let used = compression.compressed_len.unwrap_or(compression.original_len);
+        self.steering.compressed(&compression, job.class);
+        self.stats.compressed_with(&compression, took_ns);
+        // The block is gone if the stream was aborted meanwhile.
         let refers = job.refers();
         self.spare_history = std::mem::take(&mut job.history);
         let waiting = self.queue.iter_mut().find(|block| block.part.index == job.index);
@@ -423,18 +425,22 @@ impl Blocks {
         }
         let bytes = std::mem::take(&mut self.open);
         let original_len = bytes.len() - ROOM;
-        let look = if self.steering.wants_looks() { look(&bytes[ROOM..]) } else { Look::Uneven };
-        let admitted = self.steering.admits(look);
+        let class = if self.steering.wants_classes() {
+            classify(&bytes[ROOM..])
+        } else {
+            ContentClass::Uneven
+        };
+        let admitted = self.steering.admits(class);
         let state = if admitted { State::Raw(bytes) } else { State::Final(bytes) };
         let check = self.hasher.clone().finalize();
         let start = self.open_start;
         self.open_start += original_len as u64;
-        let part = Part { index: self.next_index, start, original_len, check, look, kept: None };
+        let part = Part { index: self.next_index, start, original_len, check, class, kept: None };
         self.queue.push_back(Waiting { part, state });
         self.next_index += 1;
     }
 
-    /// Puts what comes next into `out`, if something may go.
+    /// Puts the next block or header into `out`, if something may be sent.
     fn next_out(&mut self, now: Instant) {
         if self.queue.is_empty() {
             self.close();
@@ -458,7 +464,7 @@ impl Blocks {
         }
     }
 
-    /// Where in the queue the block is that may go now.
+    /// Returns the place in the queue of the block that may be sent now.
     fn next_to_go(&self, now: Instant) -> Option<usize> {
         let oldest = self.queue.front()?.part.index;
         let reachable =
@@ -469,7 +475,7 @@ impl Blocks {
                 State::Raw(_) => {
                     let len = block.part.original_len;
                     let is_full = len >= self.block_len;
-                    let offer = Offer { len, is_full, more: self.compressed };
+                    let offer = Offer { len, is_full, more: self.write_blocked };
                     return self.steering.lets_raw_go(now, offer).then_some(at);
                 }
                 _ => return Some(at),
@@ -481,7 +487,7 @@ impl Blocks {
     /// Writes the header before a block.
     fn frame(&mut self, block: Waiting) {
         let Waiting { mut part, state } = block;
-        // The last one for now: neither end need hold what nothing refers to.
+        // The queue is empty for now: neither end need hold data that no block refers to.
         if part.kept == Some(true) && self.queue.is_empty() && self.open.is_empty() {
             part.kept = Some(false);
             self.history.forget();
@@ -525,7 +531,7 @@ impl Blocks {
         buffer
     }
 
-    /// Keeps a buffer to be used again, if it is one of full size.
+    /// Keeps a buffer for reuse, if it has the full size.
     fn keep(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < SPARE_MAX && buffer.capacity() >= self.block_len {
             self.spare.push(buffer);

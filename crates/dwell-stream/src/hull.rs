@@ -1,5 +1,5 @@
-//! Mixing on the hull: the codecs and shares that carry most, by the linear programme of
-//! [`Bound`] with what has been measured.
+//! Mixing on the hull: the codecs and shares that carry most, by the linear programme of [`Bound`]
+//! with the measured values.
 
 use dwell_base::Instant;
 
@@ -11,83 +11,87 @@ use crate::estimates::{Choice, Estimate, Estimates};
 use crate::link::Link;
 use crate::sending::Sending;
 
-/// What each byte costs besides compressing and writing: copies, the check sum. In nanoseconds.
+/// The cost of each byte besides compressing and writing: copies, the check sum. In nanoseconds.
 const OVERHEAD_NS: f64 = 0.4;
-/// One of so many blocks is compressed with a neighbour of the best codec, to know it better.
+/// One block in this many is compressed with a neighbour of the best codec, to measure it.
 const EXPLORE_EVERY: u32 = 24;
-/// Those that were never measured, or not for so many blocks, have their turn more often: one of so many;
-/// unless they should take this many times longer than the best, or leave so many times more.
+/// Codecs that were never measured, or not for STALE_AFTER blocks, are tried more often: for one
+/// block in EXPLORE_STALE_EVERY; unless they are expected to take this many times longer than the
+/// best, or to leave this many times more.
 const STALE_AFTER: u32 = 1000;
 const EXPLORE_STALE_EVERY: u32 = 8;
 const STALE_COST_MAX: f64 = 1.5;
 const STALE_RATIO_MAX: f64 = 1.2;
-/// After so many blocks that were not compressed, one is, to know how long it takes.
+/// After this many blocks that were not compressed, one is, to measure the time.
 const CURIOUS_AFTER: u32 = 200;
 /// A neighbour that costs more than this many times the best codec is not explored.
 const EXPLORE_COST_MAX: f64 = 6.0;
-/// Past counts are forgotten at this rate, so that shares follow changes.
+/// The rate at which past counts are forgotten, so that shares follow changes.
 const FORGET: f64 = 0.95;
-/// Past times are forgotten at this rate, block by block: some tens of blocks are a few turns of the
-/// system's scheduler.
+/// The rate at which past times are forgotten, block by block: some tens of blocks are a few time
+/// slices of the system's scheduler.
 const FORGET_TIMES: f64 = 0.98;
-/// Compressing is never taken to be slowed down more.
+/// The largest slowdown that is assumed for compression.
 const SLOWDOWN_MAX: f64 = 20.0;
-/// Below this share, raw blocks are not part of the plan.
+/// The share below which raw blocks are not part of the plan.
 const RAW_SHARE_MIN: f64 = 0.005;
-/// From this share of blocks that refer to others on, what goes is kept, and for so many blocks after a
-/// plan with less.
+/// The share of blocks that refer to others from which on sent blocks are kept as history, and the
+/// number of blocks for which they still are after a plan with less.
 const REFERRING_SHARE_MIN: f64 = 0.05;
 const KEPT_FOR: u32 = 64;
-/// Where the link would become idle otherwise, so many times more than planned may go as they are;
-/// and no more, as the transport holds more than is reckoned with: in flight and in queues below it.
+/// If the link would become idle otherwise, this many times more blocks than planned may be sent
+/// uncompressed; no more, as the transport holds more than is assumed: in flight and in queues
+/// below it.
 const RAW_EXCESS: f64 = 1.5;
 
 /// The steering of hull mixing.
 #[derive(Clone, Debug)]
 pub(crate) struct Hull {
     estimates: Estimates,
-    /// Blocks compressed with each codec, and those that went as they were; old ones count less.
+    /// The number of blocks compressed with each codec, and of those sent uncompressed; old ones
+    /// count less.
     counts: Vec<f64>,
     raw_count: f64,
     shares: Shares,
     pub(crate) balance: Balance,
     slowdown: Slowdown,
-    /// For so many more blocks, what goes is kept so that later blocks can refer to it.
+    /// The number of further blocks that are kept so that later blocks can refer to them.
     keeps_history_for: u32,
     since_explored: u32,
-    /// The same of codecs of which nothing is known, and where in the list the last one was.
+    /// The blocks since a stale codec was tried, and the place in the list of the last one.
     since_stale: u32,
     stale_at: usize,
     explore_heavier: bool,
-    /// Whether the probes of an incompressible stream try the cheapest codec next, or another.
+    /// True if the probes of an incompressible stream try the cheapest codec next, or false for
+    /// another.
     probe_cheapest: bool,
 }
 
-/// What could go as it is.
+/// A block that could be sent uncompressed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
-    /// In bytes.
+    /// The length in bytes.
     pub(crate) len: usize,
-    /// It is as long as a block may be.
+    /// True if it is as long as a block may be.
     pub(crate) is_full: bool,
-    /// The application has more than there is room for.
+    /// True if the application has more than there is room for.
     pub(crate) more: bool,
 }
 
-/// What is to be compressed.
+/// A block that is to be compressed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
-    /// In bytes.
+    /// The length in bytes.
     pub(crate) len: usize,
-    /// The trial after others have failed.
+    /// True if this is the trial after others have failed.
     pub(crate) probing: bool,
-    /// The link has enough to do.
+    /// True if the link has enough to do.
     pub(crate) busy: bool,
 }
 
-/// How many times longer compressing takes than the codecs need, because the thread is interrupted.
-/// The estimates leave interruptions out, as these say nothing of a codec; but the shares must fit
-/// into the time that there is.
+/// The factor by which compression takes longer than the codecs need, because the thread is
+/// interrupted. The estimates leave interruptions out, as these say nothing of a codec; but the
+/// shares must fit into the time that there is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slowdown {
     took_ns: f64,
@@ -100,8 +104,8 @@ impl Slowdown {
         self.estimated_ns = FORGET_TIMES * self.estimated_ns + estimated_ns;
     }
 
-    /// A block went by without being compressed: as long as nothing is measured, the last
-    /// interruption must not be believed in for ever.
+    /// Notes that a block was sent uncompressed: while nothing is measured, the last interruption
+    /// must not count for ever.
     fn passed_by(&mut self) {
         let excess_ns = self.took_ns - self.estimated_ns;
         self.took_ns = self.estimated_ns + FORGET_TIMES * excess_ns;
@@ -144,17 +148,18 @@ impl Hull {
         }
     }
 
-    /// The share of blocks that go as they are, as planned.
+    /// Returns the planned share of blocks that are sent uncompressed.
     pub(crate) fn raw_share(&self) -> f64 {
         self.shares.raw
     }
 
-    /// Whether later blocks are to refer to what goes now.
+    /// Returns true if later blocks are to refer to the blocks that are sent now.
     pub(crate) fn keeps_history(&self) -> bool {
         self.keeps_history_for > 0
     }
 
-    /// A block went as it was: as planned, or because the link would have become idle.
+    /// Notes that a block was sent uncompressed: as planned, or because the link would have become
+    /// idle.
     pub(crate) fn went_raw(&mut self) {
         self.forget_counts();
         self.raw_count += 1.0;
@@ -163,14 +168,15 @@ impl Hull {
         }
     }
 
-    /// Whether a block that could be compressed may go as it is. If that is part of the plan: if fewer
-    /// have gone than planned, or not many more and the link would become idle while a block is compressed.
-    /// Otherwise if the link would be through with it sooner than with what any codec makes of it.
+    /// Returns true if a block that could be compressed may be sent uncompressed. If that is part
+    /// of the plan: if fewer were sent so than planned, or not many more and the link would become
+    /// idle while a block is compressed. Otherwise if the link would finish it sooner than its
+    /// compressed form with any codec.
     pub(crate) fn lets_raw_go(&self, now: Instant, offer: Offer, link: &Link) -> bool {
         let Some(rate) = link.rate() else { return true };
         let drain_ns = link.drain_ns(now);
         let mixed = self.shares.raw > RAW_SHARE_MIN;
-        // What comes in small pieces over an idle link is not a matter of throughput.
+        // Small writes over an idle link are not a matter of throughput.
         if drain_ns == 0.0 && (!offer.is_full || (mixed && !offer.more)) {
             return true;
         }
@@ -189,8 +195,8 @@ impl Hull {
             .all(|codec| done_ns(codec, slowdown, len, drain_ns, rate) > raw_ns)
     }
 
-    /// With what a block is compressed. If the plan is to compress nothing, or nothing planned is done in
-    /// time: nothing while the link is busy, the cheapest otherwise.
+    /// Returns the codec for a block. If the plan is to compress nothing, or nothing planned is
+    /// done in time: none while the link is busy, the cheapest otherwise.
     pub(crate) fn codec(
         &mut self,
         now: Instant,
@@ -228,10 +234,10 @@ impl Hull {
         choice(self, at)
     }
 
-    /// Where the link is worth so much that the plan has raw blocks, it must not become idle while
-    /// a block is compressed: then this codec, or a cheaper one, or none of them.
+    /// Returns this codec, or a cheaper one, or none. If the plan has raw blocks, the link is worth
+    /// so much that it must not become idle while a block is compressed.
     ///
-    /// Otherwise a cheaper one is used, if the link would be through with that sooner.
+    /// Otherwise a cheaper one is used if the link would finish the block sooner with it.
     fn in_time(&self, planned: usize, now: Instant, link: &Link, len: usize) -> Option<usize> {
         let Some(rate) = link.rate() else { return Some(planned) };
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
@@ -251,20 +257,20 @@ impl Hull {
             .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
-    pub(crate) fn compressed(&mut self, compressing: &Compression) {
-        self.estimates.measured(compressing);
-        let choice = Choice { spec: compressing.codec, refers: compressing.refers };
+    pub(crate) fn compressed(&mut self, compression: &Compression) {
+        self.estimates.measured(compression);
+        let choice = Choice { spec: compression.codec, refers: compression.refers };
         if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == choice) {
-            let estimated_ns = codec.cost_ns * compressing.original_len as f64;
-            self.slowdown.measured(compressing.took_ns as f64, estimated_ns);
+            let estimated_ns = codec.cost_ns * compression.original_len as f64;
+            self.slowdown.measured(compression.took_ns as f64, estimated_ns);
         }
     }
 
-    /// Solves for the shares, by what is known now.
+    /// Solves for the shares, by the present estimates.
     pub(crate) fn plan(&mut self, link: &Link, sending: Sending) {
         let Some(rate) = link.rate() else { return };
         let slowdown = self.slowdown.factor();
-        // What is not compressed has to be written, and that takes the same processor.
+        // Uncompressed data have to be written too, and that takes the same processor.
         let with_all = |own: CodecPoint| {
             let compressing_ns = slowdown * (own.cost_ns + OVERHEAD_NS);
             CodecPoint::new(compressing_ns + own.ratio * sending.cost_ns(), own.ratio)
@@ -283,7 +289,7 @@ impl Hull {
         };
     }
 
-    /// Whether fewer blocks than this share have gone as they were.
+    /// Returns true if fewer blocks than this share were sent uncompressed.
     fn wants_raw(&self, share: f64) -> bool {
         let total = self.counts.iter().sum::<f64>() + self.raw_count;
         self.raw_count < share * (total + 1.0)
@@ -294,7 +300,7 @@ impl Hull {
         self.raw_count *= FORGET;
     }
 
-    /// The codec that has had the least of its share. If the plan is raw only, none.
+    /// Returns the codec that is furthest behind its share; none if the plan is raw blocks only.
     fn most_behind(&self) -> Option<usize> {
         let total: f64 = self.counts.iter().sum();
         let planned: f64 = self.shares.codecs.iter().sum();
@@ -304,8 +310,9 @@ impl Hull {
             .max_by(|&a, &b| behind(a).total_cmp(&behind(b)))
     }
 
-    /// From time to time a codec that may well be better and was never measured, or not for long; one
-    /// after the other. What would refer to earlier blocks has these kept first, if they are not.
+    /// Returns, from time to time, a codec that may be better and was never measured, or not for
+    /// long; one after the other. One that refers to earlier blocks has these kept first, if they
+    /// are not.
     fn stale(&mut self, planned: usize) -> Option<usize> {
         if self.since_stale < EXPLORE_STALE_EVERY {
             return None;
@@ -329,7 +336,7 @@ impl Hull {
         Some(at)
     }
 
-    /// From time to time the next cheaper or the next better codec.
+    /// Returns, from time to time, the next cheaper or the next better codec.
     fn neighbour(&mut self, planned: usize) -> Option<usize> {
         if self.since_explored < EXPLORE_EVERY {
             return None;
@@ -343,9 +350,9 @@ impl Hull {
     }
 }
 
-/// When the link would be through with a block of `len` bytes that is compressed now, in
-/// nanoseconds from when it is through with what it has: `drain_ns`. Compressing takes `slowdown`
-/// times as long as the codec needs.
+/// Returns the time at which the link would finish a block of `len` bytes that is compressed now,
+/// in nanoseconds from when it finishes what it has: `drain_ns`. Compression takes `slowdown` times
+/// as long as the codec needs.
 fn done_ns(codec: &Estimate, slowdown: f64, len: f64, drain_ns: f64, rate: f64) -> f64 {
     (slowdown * codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
 }

@@ -1,4 +1,4 @@
-//! What the transport's answers tell about the link.
+//! An estimate of the link's rate from the transport's answers.
 
 use dwell_base::Instant;
 
@@ -6,68 +6,69 @@ use dwell_base::Instant;
 const WINDOW_NS: u64 = 1_000_000;
 /// Fewest bytes over which a rate is measured.
 const WINDOW_BYTES: u64 = 16 << 10;
-/// So many are enough, however short the time.
+/// The bytes that are enough, however short the time.
 const WINDOW_BYTES_ENOUGH: u64 = 1 << 20;
-/// The same if the link may have been idle meanwhile: what the transport holds may have become more,
-/// as with TCP's window, and must not be taken for what the link has carried.
+/// The shortest time if the link may have been idle meanwhile: the transport may hold more than
+/// before, as with TCP's window, and that must not be taken for data that the link has carried.
 const BROKEN_WINDOW_NS: u64 = 5_000_000;
-/// Then a window has so many pieces as well, each taken after a refusal: one piece more or less must
+/// Such a window also has this many pieces, each taken after a refusal: one piece more or less must
 /// not matter.
 const BROKEN_WINDOW_PIECES: u32 = 8;
-/// ... or takes so long, in nanoseconds.
+/// ... or takes this long, in nanoseconds.
 const BROKEN_WINDOW_NS_ENOUGH: u64 = 40_000_000;
 const BROKEN_WINDOW_BYTES_ENOUGH: u64 = 4 << 20;
-/// If the link may have been idle in all windows for so long, its rate is not known any more.
+/// If the link may have been idle in all windows for this long, its rate is not known any more.
 const BROKEN_NS_MAX: u64 = 500_000_000;
 /// The same if it was a guess all the time.
 const GUESSED_NS_MAX: u64 = 100_000_000;
-/// If the transport took more than this share of its capacity between two refusals, it may have been
-/// empty meanwhile, and the link idle: then that says only what the link carries at least.
+/// If the transport took more than this share of its capacity between two refusals, it may have
+/// been empty meanwhile, and the link idle: then it only shows the least that the link carries.
 const GAP_MAX: f64 = 0.8;
-/// Whoever offers more so soon after everything was taken has only fetched it, in nanoseconds. After a
-/// longer pause what was seen before says nothing any more.
+/// A writer that offers more this soon after everything was taken has only fetched it, in
+/// nanoseconds. After a longer pause earlier observations are not used.
 const FETCH_NS: u64 = 1_000_000;
-/// How far a new measurement moves the estimate, if it took so long, in nanoseconds; shorter ones less.
+/// The weight of a new measurement in the estimate, if it took this long, in nanoseconds; shorter
+/// ones weigh less.
 const GAIN: f64 = 0.3;
 const GAIN_NS: f64 = 5e6;
-/// After so long, in nanoseconds, hardly anything is left of what was thought before.
+/// After this time, in nanoseconds, hardly anything is left of the earlier estimate.
 const GAIN_WHOLE_NS: f64 = 5e8;
-/// A link that never said no is taken to be this much faster than what it has taken.
+/// The factor by which a link that never refused is assumed to be faster than what it has taken.
 const GROWTH: f64 = 1.5;
-/// The same if its rate had been measured before, and that it was used to this share at least.
+/// The same if its rate had been measured before, and that rate was used at least to this share.
 const GROWTH_MEASURED: f64 = 1.1;
 const GROWTH_FROM: f64 = 0.92;
-/// The same without a refusal for so long means that the link has become faster, in nanoseconds.
+/// The time without a refusal that means that the link has become faster, in nanoseconds.
 const UNREFUSED_NS: u64 = 20_000_000;
 
-/// An estimate of the link's rate, and of what waits in the transport.
+/// An estimate of the link's rate, and of the data that wait in the transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     rate: Option<f64>,
-    /// The rate is what a refusal has shown, not a guess.
+    /// True if a refusal has shown the rate, and it is no guess.
     measured: bool,
-    /// How often it was measured.
+    /// The number of measurements.
     measurements: u64,
     written: u64,
     /// Bytes at the last refusal.
     refused_at: u64,
-    /// Time and bytes at a refusal, or when a window without one began.
+    /// Time and bytes at a refusal, or at the beginning of a window without one.
     mark: Option<Mark>,
     /// The same at the last refusal.
     unrefused: Option<Mark>,
-    /// When everything that there was had been taken.
+    /// The time at which all available data had been taken.
     starved_at: Option<Instant>,
-    /// For how long, since the rate was last measured, the link may have been idle in all windows; and
-    /// the most that it has carried in one of them.
+    /// The time, since the rate was last measured, for which the link may have been idle in all
+    /// windows; and the most that it has carried in one of them.
     broken_ns: u64,
     seen: f64,
-    /// What the windows have shown that the link carries at least, smoothed.
+    /// The rate that the link has at least, by the windows, smoothed.
     shown: f64,
-    /// What is thought to wait in the transport, in bytes, and when that was so.
+    /// The estimated bytes that wait in the transport, and the time of this estimate.
     level: f64,
     level_at: Instant,
-    /// What the transport was asked to hold before it takes no more, in bytes. It may hold more, as it
-    /// goes by what it has not sent; that does not matter here.
+    /// The bytes that the transport was asked to hold before it refuses. It may hold more, as it
+    /// counts only unsent bytes; that does not matter here.
     capacity: f64,
 }
 
@@ -75,16 +76,16 @@ pub(crate) struct Link {
 struct Mark {
     at: Instant,
     written: u64,
-    /// Whether the transport was full then.
+    /// True if the transport was full then.
     full: bool,
-    /// Whether it may have been empty since.
+    /// True if it may have been empty since.
     broken: bool,
-    /// How often something was taken since, after a refusal.
+    /// The number of times that something was taken since, after a refusal.
     pieces: u32,
 }
 
 impl Mark {
-    /// Whether what was written since, in this time, tells a rate.
+    /// Returns true if the bytes written since, in this time, allow a measurement.
     fn is_long_enough(self, bytes: u64, ns: u64, is_known: bool) -> bool {
         if ns == 0 {
             return false;
@@ -92,21 +93,21 @@ impl Mark {
         if !self.broken {
             return bytes >= WINDOW_BYTES_ENOUGH || (ns >= WINDOW_NS && bytes >= WINDOW_BYTES);
         }
-        // The first guess is wanted soon.
+        // The first guess is needed soon.
         let pieces = !is_known || self.pieces >= BROKEN_WINDOW_PIECES;
         let time = ns >= BROKEN_WINDOW_NS_ENOUGH || (ns >= BROKEN_WINDOW_NS && pieces);
         bytes >= BROKEN_WINDOW_BYTES_ENOUGH || (time && bytes >= WINDOW_BYTES)
     }
 }
 
-/// How far a window that took so long moves an estimate.
+/// Returns the weight of a window that took this long in an estimate.
 fn gain(ns: f64) -> f64 {
     let whole = 1.0 - (-ns / GAIN_WHOLE_NS).exp();
     whole.max(GAIN * (ns / GAIN_NS).min(1.0))
 }
 
 impl Link {
-    /// Of a transport that holds so many bytes before it refuses.
+    /// Makes the estimate for a transport that holds this many bytes before it refuses.
     pub(crate) fn new(capacity: u32) -> Self {
         Self {
             rate: None,
@@ -126,23 +127,24 @@ impl Link {
         }
     }
 
-    /// Bytes in a second; none as long as nothing is known.
+    /// Returns the rate in bytes a second; none while it is unknown.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.rate
     }
 
-    /// The rate that was found when the transport was kept full; none if it is only a guess.
+    /// Returns the rate that was found when the transport was kept full; none if it is only a
+    /// guess.
     pub(crate) fn measured_rate(&self) -> Option<f64> {
         self.rate.filter(|_| self.measured)
     }
 
-    /// How often the rate was measured.
+    /// Returns the number of measurements of the rate.
     pub(crate) fn measurements(&self) -> u64 {
         self.measurements
     }
 
-    /// What the link has been seen to carry lately, in bytes a second, smoothed: less than its rate if it
-    /// was idle meanwhile.
+    /// Returns the rate at which the link was recently seen to carry data, in bytes a second,
+    /// smoothed: less than its rate if it was idle meanwhile.
     pub(crate) fn shown_rate(&self) -> f64 {
         self.shown
     }
@@ -157,31 +159,32 @@ impl Link {
         }
     }
 
-    /// From now on the transport holds so many bytes before it refuses.
+    /// Sets the number of bytes that the transport holds before it refuses, from now on.
     pub(crate) fn holds(&mut self, capacity: u32) {
         let more = i64::from(capacity) - self.capacity as i64;
         self.capacity = capacity.into();
-        // What it takes more, or has to give first, does not count as carried.
+        // Bytes that it takes more, or has to send first, do not count as carried.
         self.refused_at = self.refused_at.saturating_add_signed(more);
         for mark in [&mut self.mark, &mut self.unrefused].into_iter().flatten() {
             mark.written = mark.written.saturating_add_signed(more);
         }
     }
 
-    /// How long what waits in the transport will keep the link busy, in nanoseconds.
+    /// Returns the time for which the data that wait in the transport keep the link busy, in
+    /// nanoseconds.
     pub(crate) fn drain_ns(&self, now: Instant) -> f64 {
         let Some(rate) = self.rate else { return 0.0 };
         self.level_now(now) / rate * 1e9
     }
 
-    /// For how long nothing has waited in the transport any more, in nanoseconds.
+    /// Returns the time since which nothing waits in the transport any more, in nanoseconds.
     pub(crate) fn drained_ns(&self, now: Instant) -> u64 {
         let Some(rate) = self.rate else { return u64::MAX };
         let drain_ns = self.level / rate * 1e9;
         (now.since_ns(self.level_at) as f64 - drain_ns).max(0.0) as u64
     }
 
-    /// The transport is offered something.
+    /// Notes that the transport is offered something.
     pub(crate) fn offered(&mut self, now: Instant) {
         let Some(starved_at) = self.starved_at.take() else { return };
         let (pause_ns, drain_ns) = (now.since_ns(starved_at), self.drain_ns(starved_at));
@@ -205,8 +208,9 @@ impl Link {
         let mark = *self.unrefused.get_or_insert(begin);
         let bytes = self.written.saturating_sub(mark.written);
         let ns = now.since_ns(mark.at);
-        // What was full has to take its whole capacity before that tells anything: on a slow link it
-        // takes what has drained in a long time, at once, and then says no, which is a measurement.
+        // A transport that was full has to take its whole capacity before that is a measurement: on
+        // a slow link it takes what has drained in a long time, at once, and then refuses, which is
+        // a measurement.
         let enough = match mark.full {
             true => WINDOW_BYTES.max(self.capacity as u64),
             false => WINDOW_BYTES,
@@ -214,8 +218,8 @@ impl Link {
         if ns < UNREFUSED_NS || bytes < enough {
             return;
         }
-        // It took that much and did not say no. If it was not always offered something, that is all
-        // that can be said, and no guess.
+        // It took that much and did not refuse. If it was not always offered something, this is
+        // only a lower bound, and no guess.
         let at_least = bytes as f64 * 1e9 / ns as f64;
         let guess = at_least * GROWTH;
         if self.rate.map_or(!mark.broken, |rate| rate < guess) {
@@ -224,11 +228,11 @@ impl Link {
         (self.mark, self.unrefused) = (Some(begin), Some(begin));
     }
 
-    /// The link may have been idle in a window, but has carried this much.
+    /// Notes that the link may have been idle in a window, but has carried this much.
     fn carried(&mut self, at_least: f64, ns: u64) {
         self.seen = self.seen.max(at_least);
         self.broken_ns += ns;
-        // What was measured is nearly right: a late look at the clock must not spoil it.
+        // A measured rate is nearly right: a late reading of the clock must not spoil it.
         let growth = if self.measured { 1.0 } else { GROWTH };
         let Some(rate) = self.rate.filter(|&rate| rate >= at_least) else {
             self.rate = Some(at_least * growth);
@@ -236,18 +240,18 @@ impl Link {
         };
         let patience_ns = if self.measured { BROKEN_NS_MAX } else { GUESSED_NS_MAX };
         if self.broken_ns > patience_ns {
-            // Whoever comes late again and again, as the processor is shared, would never learn that
-            // the link is slower than was thought.
+            // A writer that often comes late, as it shares the processor, would never learn that
+            // the link is slower than estimated.
             self.rate = Some(rate.min(self.seen * GROWTH));
             self.measured = false;
             (self.broken_ns, self.seen) = (0, 0.0);
         }
     }
 
-    /// The link has taken `at_least` bytes a second, and not said no.
+    /// Notes that the link has taken `at_least` bytes a second, and not refused.
     fn grow(&mut self, at_least: f64) {
         match self.rate {
-            // What was measured is left by small steps, and only if the link has had to do.
+            // A measured rate is changed by small steps, and only if the link was busy.
             Some(rate) if self.measured && at_least < GROWTH * rate => {
                 if at_least > GROWTH_FROM * rate {
                     self.rate = Some(at_least * GROWTH_MEASURED);
@@ -295,7 +299,7 @@ impl Link {
         (self.broken_ns, self.seen) = (0, 0.0);
     }
 
-    /// Nothing waits to be sent any more.
+    /// Notes that nothing waits to be sent any more.
     pub(crate) fn starved(&mut self, now: Instant) {
         self.starved_at = Some(now);
     }
@@ -373,7 +377,7 @@ mod tests {
         }
     }
 
-    /// A thread that shares its processor finds the transport empty each time that it looks.
+    /// A thread that shares its processor finds the transport empty each time that it runs.
     #[test]
     fn a_rate_that_nothing_confirms_is_given_up() {
         let mut link = Link::new(100_000);
@@ -392,8 +396,8 @@ mod tests {
         assert!(rate < 16e6 && link.measured_rate().is_none(), "{link:?}");
     }
 
-    /// TCP over a shaper: its window grows in bursts at first, then it takes two large segments each time
-    /// that two have left, and who asks between is refused.
+    /// TCP over a shaper: its window grows in bursts at first, then it takes two large segments
+    /// each time that two have left, and refuses in between.
     #[test]
     fn bursts_at_the_beginning_are_soon_forgotten() {
         let us = |us: u64| Instant::from_ns(us * 1_000);
@@ -414,7 +418,7 @@ mod tests {
         assert!((24e6..40e6).contains(&rate), "{link:?}");
     }
 
-    /// TCP wakes who writes when half of what may wait has drained, which takes a while here.
+    /// TCP wakes a writer when half of what may wait has drained, which takes a while here.
     #[test]
     fn a_link_that_becomes_slow_is_measured_although_it_seldom_asks() {
         let mut link = Link::new(131_072);
@@ -434,7 +438,7 @@ mod tests {
         assert!(link.measurements() > measurements + 30, "{link:?}");
     }
 
-    /// Nothing was known before either.
+    /// The same if nothing was known before.
     #[test]
     fn a_link_that_is_slow_from_the_beginning_is_measured() {
         let mut link = Link::new(131_072);
@@ -447,7 +451,8 @@ mod tests {
         assert!((link.measured_rate().unwrap() - 1.28e6).abs() < 1e3, "{link:?}");
     }
 
-    /// A writer whose every piece is taken at once, but for pauses of whoever reads at the other end.
+    /// A writer whose every piece is taken at once, except during pauses of the reader at the other
+    /// end.
     #[test]
     fn seldom_refusals_do_not_hide_how_fast_a_link_is() {
         let us = |us: u64| Instant::from_ns(us * 1_000);
@@ -467,7 +472,7 @@ mod tests {
         assert!((5e8..7e8).contains(&link.shown_rate()), "{link:?}");
     }
 
-    /// An application that gives little at a time does not show how fast the link is.
+    /// An application that writes little at a time does not show the speed of the link.
     #[test]
     fn a_trickle_is_no_slow_link() {
         let mut link = Link::new(131_072);
@@ -502,7 +507,7 @@ mod tests {
         assert!((2e6..2.3e6).contains(&rate), "{link:?}");
     }
 
-    /// Who stops reading for long and goes on slowly is not the fast link that it was.
+    /// A link that stops for long and continues slowly is not the fast link that it was.
     #[test]
     fn a_long_window_counts_for_more() {
         let mut link = Link::new(4 << 20);

@@ -9,8 +9,8 @@ use crate::error::{AbortReason, ConfigError};
 use crate::stats::SenderStats;
 use crate::units::Units;
 
-/// Takes bytes from an application, and gives bytes for a transport. The crate's first page tells
-/// how it is driven.
+/// Takes bytes from an application, and gives bytes for a transport. The crate's first page
+/// describes its use.
 #[derive(Debug)]
 pub struct Sender {
     line: Line,
@@ -23,7 +23,7 @@ enum Line {
     Units(Box<Units>),
 }
 
-/// The same call to either.
+/// Calls the same method of either.
 macro_rules! line {
     ($sender:expr, $line:ident => $call:expr) => {
         match &$sender.line {
@@ -40,10 +40,10 @@ macro_rules! line {
 }
 
 impl Sender {
-    /// A sender at the beginning of its stream.
+    /// Makes a sender at the beginning of its stream.
     ///
     /// # Errors
-    /// If the configuration asks for what is not possible.
+    /// If the configuration is not possible.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         config.check()?;
         let line = match config.strategy.is_segmented() {
@@ -53,33 +53,33 @@ impl Sender {
         Ok(Self { line })
     }
 
-    /// Takes as many of these bytes as there is room for, and says how many. None after
-    /// [`Sender::finish`] or [`Sender::abort`].
+    /// Takes as many of these bytes as there is room for, and returns their number. Takes none
+    /// after [`Sender::finish`] or [`Sender::abort`].
     pub fn accept(&mut self, bytes: &[u8]) -> usize {
         line!(mut self, line => line.accept(bytes))
     }
 
-    /// How many bytes [`Sender::accept`] would take.
+    /// Returns the number of bytes that [`Sender::accept`] would take.
     pub fn room(&self) -> usize {
         line!(self, line => line.room())
     }
 
-    /// The application has no more: after what waits, the end is announced. A half-close.
+    /// Announces the end after the data that wait: the application has no more. A half-close.
     pub fn finish(&mut self) {
         line!(mut self, line => line.finish());
     }
 
-    /// Drops what waits and tells the receiver that the stream is given up, and why; for instance
-    /// because the application's connection was reset. Then send what [`Sender::wire`] gives, and
-    /// close. Nothing after the end was announced.
+    /// Drops the data that wait and notifies the receiver that the stream is given up, and why; for
+    /// instance because the application's connection was reset. Then send what [`Sender::wire`]
+    /// gives, and close. It has no effect after the end was announced.
     pub fn abort(&mut self, reason: AbortReason) {
         line!(mut self, line => line.abort(reason));
     }
 
-    /// What the transport should be given next; empty if there is nothing, or if it must be
-    /// compressed first ([`Sender::compress`]). Ask only if the transport may take something, as what
-    /// is shown here was chosen to go. For strategies in segments it is one segment, to be written
-    /// in one call.
+    /// Returns the bytes to write to the transport next; empty if there are none, or if they must
+    /// be compressed first ([`Sender::compress`]). Call it only if the transport may take
+    /// something, as the bytes returned were chosen to be sent. For strategies in segments it is
+    /// one segment, to be written in one call.
     pub fn wire(&mut self, now: Instant) -> &[u8] {
         match &mut self.line {
             Line::Blocks(line) => line.wire(now),
@@ -87,7 +87,7 @@ impl Sender {
         }
     }
 
-    /// The transport has taken the first `len` bytes of [`Sender::wire`].
+    /// Notes that the transport has taken the first `len` bytes of [`Sender::wire`].
     ///
     /// # Panics
     /// If that is more than there was.
@@ -98,8 +98,8 @@ impl Sender {
         };
     }
 
-    /// The transport takes no more at present: the time to compress what waits. Tell it once each
-    /// time that a write was refused, or took less than it was given.
+    /// Notes that the transport takes no more at present: the time to compress the data that wait.
+    /// Call it once each time that a write was refused, or took less than it was given.
     pub fn blocked(&mut self, now: Instant) {
         match &mut self.line {
             Line::Blocks(line) => line.blocked(now),
@@ -107,28 +107,28 @@ impl Sender {
         };
     }
 
-    /// The transport takes bytes again. To be reported by a driver that waits for that: what could only
-    /// wait for a better moment while the transport was busy goes now, or is compressed now.
+    /// Notes that the transport takes bytes again, for a driver that waits for that: data that
+    /// could only wait for a better moment while the transport was busy are now sent or compressed.
     pub fn unblocked(&mut self) {
         if let Line::Blocks(line) = &mut self.line {
             line.unblocked();
         }
     }
 
-    /// Compresses one block, if that is of use now, and measures by `clock` how long it takes.
+    /// Compresses one block, if that is of use now, and measures the time by `clock`.
     pub fn compress(
         &mut self,
-        compress: &mut Compressors,
+        compressors: &mut Compressors,
         mut clock: impl FnMut() -> Instant,
     ) -> Option<Compression> {
         let job = self.next_job(clock())?;
-        let done = job.run(compress, clock);
-        let compressing = done.compressing();
+        let done = job.run(compressors, clock);
+        let compression = done.compression();
         self.done(done);
-        Some(compressing)
+        Some(compression)
     }
 
-    /// The same for another thread to do: what [`Sender::compress`] would compress, if anything.
+    /// Returns a job for another thread: what [`Sender::compress`] would compress, if anything.
     /// Several jobs may be under way at once. A job must be given back by [`Sender::done`].
     pub fn next_job(&mut self, now: Instant) -> Option<Job> {
         match &mut self.line {
@@ -142,35 +142,35 @@ impl Sender {
         line!(mut self, line => line.done(done));
     }
 
-    /// Whether everything that was accepted has been taken by the transport.
+    /// Returns true if the transport has taken everything that was accepted.
     pub fn is_idle(&self) -> bool {
         line!(self, line => line.is_idle())
     }
 
-    /// Whether the end of the stream, announced or given up, has been taken by the transport.
+    /// Returns true if the transport has taken the end of the stream, announced or given up.
     pub fn is_finished(&self) -> bool {
         line!(self, line => line.is_finished())
     }
 
-    /// The bytes that wait here, at most [`Config::buffer_len`].
+    /// Returns the bytes that wait here, at most [`Config::buffer_len`].
     pub fn held(&self) -> usize {
         line!(self, line => line.held())
     }
 
-    /// What the transport should hold at most of what it has not sent, in bytes; for
-    /// `TCP_NOTSENT_LOWAT`. At first [`Config::not_sent_len`]; from there it follows the link's rate by
-    /// powers of two, up to twice the buffer while much is compressed and to 4 MiB while hardly anything
-    /// is, so that a fast link does not run empty while the writer sleeps or compresses. With
+    /// Returns the most unsent bytes that the transport should hold, for `TCP_NOTSENT_LOWAT`. At
+    /// first [`Config::not_sent_len`]; from there it follows the link's rate by powers of two, up
+    /// to twice the buffer while much is compressed and to 4 MiB while hardly anything is, so that
+    /// a fast link does not run empty while the writer sleeps or compresses. With
     /// [`Strategy::Mix`](crate::Strategy::Mix) and its like, and in segments, it stays.
     ///
-    /// Look after each [`Sender::blocked`]. When it has changed, tell the transport, and then the sender
-    /// by [`Sender::transport_holds`].
+    /// Call it after each [`Sender::blocked`]. When it has changed, set it for the transport, and
+    /// then notify the sender by [`Sender::transport_holds`].
     pub fn not_sent_len(&self) -> u32 {
         line!(self, line => line.not_sent_len())
     }
 
-    /// The transport holds so many bytes now before it refuses. At first it is thought to be
-    /// [`Config::not_sent_len`]; if that is wrong, the link's rate is measured less well.
+    /// Sets the number of bytes that the transport holds before it refuses. At first it is assumed
+    /// to be [`Config::not_sent_len`]; if that is wrong, the link's rate is measured less well.
     pub fn transport_holds(&mut self, len: u32) {
         if let Line::Blocks(line) = &mut self.line {
             line.transport_holds(len);
@@ -196,7 +196,7 @@ impl Sender {
         }
     }
 
-    /// The account so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> &SenderStats {
         line!(self, line => line.stats())
     }

@@ -1,35 +1,36 @@
-//! What is compressed with what: the part in which the strategies of blocks differ.
+//! The decisions that differ between the strategies of blocks: which blocks are compressed, and
+//! how.
 
 use dwell_base::Instant;
 use dwell_codec::CodecSpec;
 
 use crate::backoff::Backoff;
+use crate::classify::ContentClass;
 use crate::compress::Compression;
 use crate::config::Config;
 use crate::estimates::Choice;
 use crate::hull::{Block, Hull, Offer};
 use crate::link::Link;
-use crate::look::Look;
 use crate::sending::Sending;
 use crate::strategy::Strategy;
 use crate::switching::Switching;
 
-/// A result above this share of the original counts as poor for the back-off.
+/// The ratio above which a result counts as poor for the back-off.
 const POOR_RATIO: f64 = 0.97;
-/// How far a single block moves the share of those that are not to be compressed.
+/// The weight of a single block in the share of those that are not to be compressed.
 const REFUSED_GAIN: f64 = 1.0 / 16.0;
 
-/// The decisions of a strategy, and what they rest on.
+/// The decisions of a strategy, and their state.
 #[derive(Debug)]
 pub(crate) struct Steering {
     rule: Rule,
-    /// For blocks that look uneven, and for those that look random: turns of one must not keep the
-    /// others from being tried.
+    /// The back-off for uneven blocks, and the one for random blocks: turns of one must not keep
+    /// the others from being tried.
     backoffs: [Backoff; 2],
     /// The share of blocks, lately, that were not to be compressed at all.
     refused_share: f64,
     pub(crate) link: Link,
-    /// What it takes to write to the transport.
+    /// The cost of writing to the transport.
     pub(crate) sending: Sending,
 }
 
@@ -62,25 +63,27 @@ impl Steering {
         }
     }
 
-    /// Whether a new block is to be compressed at all, if there is time. Asked once for each.
-    pub(crate) fn admits(&mut self, look: Look) -> bool {
+    /// Returns true if a new block is to be compressed at all, if there is time. Call it once for
+    /// each.
+    pub(crate) fn admits(&mut self, class: ContentClass) -> bool {
         let wanted = match &mut self.rule {
             Rule::Raw => false,
             Rule::Switch(switching) => switching.admits(&self.link),
             Rule::All(_) | Rule::Mix(_) | Rule::Hull(_) => true,
         };
-        let admitted = wanted && self.backoffs[look as usize].admits();
+        let admitted = wanted && self.backoffs[class as usize].admits();
         let refused = if admitted { 0.0 } else { 1.0 };
         self.refused_share += REFUSED_GAIN * (refused - self.refused_share);
         admitted
     }
 
-    /// Whether anything depends on what blocks look like.
-    pub(crate) fn wants_looks(&self) -> bool {
+    /// Returns true if any decision depends on the content class of blocks.
+    pub(crate) fn wants_classes(&self) -> bool {
         !matches!(self.rule, Rule::Raw)
     }
 
-    /// Whether an admitted block may nevertheless go as it is, now that the link could take it.
+    /// Returns true if an admitted block may be sent uncompressed nevertheless, now that the link
+    /// could take it.
     pub(crate) fn lets_raw_go(&self, now: Instant, offer: Offer) -> bool {
         match &self.rule {
             Rule::Raw | Rule::Mix(_) => true,
@@ -89,7 +92,7 @@ impl Steering {
         }
     }
 
-    /// Which share of the blocks is to go as it is.
+    /// Returns the share of blocks that are to be sent uncompressed.
     pub(crate) fn raw_share(&self) -> f64 {
         match &self.rule {
             Rule::Raw => 1.0,
@@ -99,36 +102,37 @@ impl Steering {
         }
     }
 
-    /// Whether later blocks are to refer to what goes now.
+    /// Returns true if later blocks are to refer to the blocks that are sent now.
     pub(crate) fn keeps_history(&self) -> bool {
         matches!(&self.rule, Rule::Hull(hull) if hull.keeps_history())
     }
 
-    /// An admitted block went as it was.
-    pub(crate) fn went_raw(&mut self, look: Look) {
-        self.backoffs[look as usize].passed_by();
+    /// Notes that an admitted block was sent uncompressed.
+    pub(crate) fn went_raw(&mut self, class: ContentClass) {
+        self.backoffs[class as usize].passed_by();
         if let Rule::Hull(hull) = &mut self.rule {
             hull.went_raw();
         }
     }
 
-    /// An admitted block is open again, and will be asked for again.
-    pub(crate) fn reopened(&mut self, look: Look) {
-        self.backoffs[look as usize].passed_by();
+    /// Notes that an admitted block is open again, and will be asked for again.
+    pub(crate) fn reopened(&mut self, class: ContentClass) {
+        self.backoffs[class as usize].passed_by();
     }
 
-    /// The link is busy, and there is nothing to do meanwhile although the buffer is full.
+    /// Notes that the link is busy, and there is nothing to do meanwhile although the buffer is
+    /// full.
     pub(crate) fn waits(&mut self, now: Instant) {
         if let Rule::Hull(hull) = &mut self.rule {
             hull.balance.waits(now);
         }
     }
 
-    /// Something is compressed, or offered to the transport. `compressed` if the application has more
-    /// than there is room for.
-    pub(crate) fn works(&mut self, now: Instant, compressed: bool) {
+    /// Notes that something is compressed, or offered to the transport. `write_blocked` if the
+    /// application has more than there is room for.
+    pub(crate) fn works(&mut self, now: Instant, write_blocked: bool) {
         if let Rule::Hull(hull) = &mut self.rule {
-            hull.balance.works(now, compressed, self.link.drained_ns(now));
+            hull.balance.works(now, write_blocked, self.link.drained_ns(now));
         }
     }
 
@@ -140,7 +144,7 @@ impl Steering {
         }
     }
 
-    /// The transport takes no more.
+    /// Notes that the transport takes no more.
     pub(crate) fn blocked(&mut self, now: Instant) {
         self.link.blocked(now);
         if let Rule::Hull(hull) = &mut self.rule {
@@ -148,12 +152,12 @@ impl Steering {
         }
     }
 
-    /// With what the next admitted block is to be compressed, if at all. While the link is not
-    /// busy there is always an answer, as a block may be waiting for it.
+    /// Returns the codec for the next admitted block, if it is to be compressed. While the link is
+    /// not busy there is always an answer, as a block may be waiting for it.
     pub(crate) fn codec(
         &mut self,
         now: Instant,
-        (len, look): (usize, Look),
+        (len, class): (usize, ContentClass),
         busy: bool,
     ) -> Option<Choice> {
         match &mut self.rule {
@@ -161,22 +165,22 @@ impl Steering {
             Rule::All(codec) | Rule::Mix(codec) => Some(Choice::alone(*codec)),
             Rule::Switch(switching) => Some(Choice::alone(switching.codec)),
             Rule::Hull(hull) => {
-                let probing = self.backoffs[look as usize].is_probing();
+                let probing = self.backoffs[class as usize].is_probing();
                 hull.codec(now, (&self.link, self.sending), Block { len, probing, busy })
             }
         }
     }
 
-    pub(crate) fn compressed(&mut self, compressing: &Compression, look: Look) {
-        let used = compressing.compressed_len.unwrap_or(compressing.original_len);
-        let poor = used as f64 > POOR_RATIO * compressing.original_len as f64;
-        self.backoffs[look as usize].tried(poor);
+    pub(crate) fn compressed(&mut self, compression: &Compression, class: ContentClass) {
+        let used = compression.compressed_len.unwrap_or(compression.original_len);
+        let poor = used as f64 > POOR_RATIO * compression.original_len as f64;
+        self.backoffs[class as usize].tried(poor);
         match &mut self.rule {
-            // That noise is noise says nothing of what else comes.
-            Rule::Hull(_) if poor && look == Look::Random => {}
+            // A poor result for a random block says nothing about other blocks.
+            Rule::Hull(_) if poor && class == ContentClass::Random => {}
             Rule::Raw | Rule::All(_) | Rule::Mix(_) => {}
-            Rule::Switch(switching) => switching.compressed(compressing),
-            Rule::Hull(hull) => hull.compressed(compressing),
+            Rule::Switch(switching) => switching.compressed(compression),
+            Rule::Hull(hull) => hull.compressed(compression),
         }
     }
 }

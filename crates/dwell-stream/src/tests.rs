@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::{Compressors, Config, Decompressors, Limits, Receiver, Sender, Strategy, StreamError};
 
-/// Sends `data` in pieces as the numbers say, through a transport with little room.
+/// Sends `data` in pieces of the given lengths, through a transport with little room.
 fn transfer(
     config: &Config,
     data: &[u8],
@@ -14,7 +14,7 @@ fn transfer(
     transfer_over(config, data, sizes, 1000)
 }
 
-/// The same, where each piece takes so long.
+/// Does the same, where each piece takes the given time.
 fn transfer_over(
     config: &Config,
     data: &[u8],
@@ -26,7 +26,7 @@ fn transfer_over(
         Strategy::Plain => Receiver::plain(Limits::default()),
         _ => Receiver::new(Limits::default()),
     };
-    let (mut compress, mut decompress) = (Compressors::new(), Decompressors::new());
+    let (mut compressors, mut decompressors) = (Compressors::new(), Decompressors::new());
     let mut sizes = sizes.iter().copied().cycle();
     let mut next = move || sizes.next().unwrap();
     let (mut rest, mut got) = (data, Vec::new());
@@ -45,10 +45,10 @@ fn transfer_over(
             sender.finish();
         }
         let wire = sender.wire(now);
-        // Now and then it takes nothing at all.
+        // From time to time it takes nothing at all.
         let refuses = round % 2 == 1 && next() % 2 == 0;
         let len = if refuses { 0 } else { wire.len().min(next()) };
-        let taken = receiver.feed(&wire[..len], &mut decompress)?;
+        let taken = receiver.feed(&wire[..len], &mut decompressors)?;
         let refused = taken < wire.len();
         sender.wrote(now, taken);
         if refused {
@@ -57,11 +57,11 @@ fn transfer_over(
         let consumed = receiver.data().len().min(next());
         got.extend_from_slice(&receiver.data()[..consumed]);
         receiver.consume(consumed);
-        // Two under way at once, done in the wrong order.
+        // Two jobs under way at once, finished in the wrong order.
         jobs.extend(sender.next_job(now));
         if jobs.len() == 2 || next() % 2 == 0 || sender.wire(now).is_empty() {
             for job in jobs.drain(..).rev() {
-                sender.done(job.run(&mut compress, || now));
+                sender.done(job.run(&mut compressors, || now));
             }
         }
     }
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// A stream on a slow link, where blocks refer to earlier ones.
+/// Returns the configuration of a stream on a slow link, in which blocks refer to earlier ones.
 fn referring() -> Config {
     let mut config = small(Strategy::Hull);
     config.codecs = vec!["zstd:1".parse().unwrap()];
@@ -116,8 +116,8 @@ fn referring() -> Config {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Data of all kinds in turns, so that some blocks are not kept, or not compressed, and others are
-    /// withdrawn.
+    /// Data of all kinds in turns, so that some blocks are not kept, or not compressed, and others
+    /// are withdrawn.
     #[test]
     fn any_split_of_what_refers_to_itself_gives_the_same_bytes(
         turns in prop::collection::vec((any::<bool>(), 1usize..80_000), 1..8),
@@ -138,8 +138,8 @@ proptest! {
     }
 }
 
-/// Random digits that come again 100 KB later: only blocks that refer to others make less than half of
-/// them.
+/// Random digits that are repeated 100 KB later: only blocks that refer to others make less than
+/// half of them.
 #[test]
 fn what_came_before_is_not_sent_again() {
     let mut rng = dwell_base::Rng::from_seed(2);
@@ -162,7 +162,7 @@ fn what_came_before_is_not_sent_again() {
     assert!(after > before + 45_000 && referring_blocks == 0, "{after}, {referring_blocks}");
 }
 
-/// A receiver that does not hold earlier blocks says so at once.
+/// A receiver that does not hold earlier blocks reports that at once.
 #[test]
 fn a_history_can_be_refused() {
     let wire = wire_of(&referring(), &text(10_000));
@@ -178,16 +178,16 @@ fn a_history_can_be_refused() {
     );
 }
 
-/// What overtakes a block that is being compressed, and is refused, is behind it again.
+/// A block that overtook one that is being compressed, and is refused, is behind it again.
 #[test]
 fn a_block_that_overtook_in_vain_has_its_place_again() {
     let data = text(5 * 4096);
     let mut sender = Sender::new(&small(Strategy::MixOutOfOrder)).unwrap();
-    let (mut compress, now) = (Compressors::new(), Instant::ZERO);
+    let (mut compressors, now) = (Compressors::new(), Instant::ZERO);
     let mut rest = &data[sender.accept(&data)..];
     let first = sender.next_job(now).unwrap();
     let mut receiver = Receiver::new(Limits::default());
-    let (mut decompress, mut got) = (Decompressors::new(), Vec::new());
+    let (mut decompressors, mut got) = (Decompressors::new(), Vec::new());
     assert!(!sender.wire(now).is_empty());
     sender.wrote(now, 0);
     sender.blocked(now);
@@ -195,27 +195,27 @@ fn a_block_that_overtook_in_vain_has_its_place_again() {
     sender.wire(now);
     sender.blocked(now);
     for job in [second, first] {
-        sender.done(job.run(&mut compress, || now));
+        sender.done(job.run(&mut compressors, || now));
     }
     while !sender.is_finished() {
         rest = &rest[sender.accept(rest)..];
         if rest.is_empty() {
             sender.finish();
         }
-        let taken = receiver.feed(sender.wire(now), &mut decompress).unwrap();
+        let taken = receiver.feed(sender.wire(now), &mut decompressors).unwrap();
         sender.wrote(now, taken);
         got.extend_from_slice(receiver.data());
         receiver.consume(receiver.data().len());
-        sender.compress(&mut compress, || now);
+        sender.compress(&mut compressors, || now);
     }
     assert_eq!(receiver.end(), Ok(()));
     assert!(got == data);
 }
 
-/// The whole wire of a stream over a transport that takes everything at once.
+/// Returns the whole wire of a stream over a transport that takes everything at once.
 pub(crate) fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
     let mut sender = Sender::new(config).unwrap();
-    let (mut compress, now) = (Compressors::new(), Instant::ZERO);
+    let (mut compressors, now) = (Compressors::new(), Instant::ZERO);
     let (mut rest, mut out) = (data, Vec::new());
     while !sender.is_finished() {
         rest = &rest[sender.accept(rest)..];
@@ -230,15 +230,15 @@ pub(crate) fn wire_of(config: &Config, data: &[u8]) -> Vec<u8> {
             out.extend_from_slice(&wire);
             sender.wrote(now, wire.len());
         }
-        sender.compress(&mut compress, || now);
+        sender.compress(&mut compressors, || now);
     }
     out
 }
 
-/// The wire of a stream over a slow link in which blocks refer to earlier ones.
+/// Returns the wire of a stream over a slow link in which blocks refer to earlier ones.
 fn referring_wire(data: &[u8]) -> Vec<u8> {
     let mut sender = Sender::new(&referring()).unwrap();
-    let (mut compress, mut now) = (Compressors::new(), Instant::ZERO);
+    let (mut compressors, mut now) = (Compressors::new(), Instant::ZERO);
     let (mut rest, mut out) = (data, Vec::new());
     while !sender.is_finished() {
         now = now + 1_000_000;
@@ -253,18 +253,18 @@ fn referring_wire(data: &[u8]) -> Vec<u8> {
         if refused {
             sender.blocked(now);
         }
-        sender.compress(&mut compress, || now);
+        sender.compress(&mut compressors, || now);
     }
     assert!(sender.stats().referring_blocks > 5, "{:?}", sender.stats());
     out
 }
 
-/// Feeds a wire, and says what came out before the error or the end.
+/// Feeds a wire, and returns the data that came out before the error or the end.
 fn receive(wire: &[u8]) -> (Vec<u8>, Result<(), StreamError>) {
     let mut receiver = Receiver::new(Limits::default());
-    let (mut decompress, mut got, mut at) = (Decompressors::new(), Vec::new(), 0);
+    let (mut decompressors, mut got, mut at) = (Decompressors::new(), Vec::new(), 0);
     while at < wire.len() {
-        match receiver.feed(&wire[at..], &mut decompress) {
+        match receiver.feed(&wire[at..], &mut decompressors) {
             Ok(taken) => at += taken,
             Err(error) => {
                 got.extend_from_slice(receiver.data());
@@ -279,12 +279,12 @@ fn receive(wire: &[u8]) -> (Vec<u8>, Result<(), StreamError>) {
     (got, end)
 }
 
-/// The strategies whose streams are framed, once each for what differs on the wire.
+/// The strategies whose streams are framed, one for each difference on the wire.
 const FRAMED: [Strategy; 4] =
     [Strategy::Raw, Strategy::All, Strategy::TcpComp, Strategy::KernelLevel];
 
 #[test]
-fn a_stream_that_is_cut_off_is_reported_from_one_that_ends() {
+fn a_stream_that_is_cut_off_is_distinguished_from_one_that_ends() {
     let data = text(20_000);
     for strategy in FRAMED {
         let wire = wire_of(&small(strategy), &data);
@@ -312,12 +312,12 @@ fn a_stream_with_a_history_that_is_cut_off_is_noticed() {
     }
 }
 
-/// After the last of what there was, the receiver need not hold anything.
+/// After the last data, the receiver need not hold anything.
 #[test]
 fn an_idle_stream_has_no_history() {
     let mut sender = Sender::new(&referring()).unwrap();
     let mut receiver = Receiver::new(Limits::default());
-    let (mut compress, mut decompress, mut now) =
+    let (mut compressors, mut decompressors, mut now) =
         (Compressors::new(), Decompressors::new(), Instant::ZERO);
     let data = text(200_000);
     let (mut rest, mut held_max) = (&data[..], 0);
@@ -326,14 +326,14 @@ fn an_idle_stream_has_no_history() {
         rest = &rest[sender.accept(rest)..];
         let wire = sender.wire(now);
         let (len, refused) = (wire.len().min(500), wire.len() > 500);
-        receiver.feed(&wire[..len], &mut decompress).unwrap();
+        receiver.feed(&wire[..len], &mut decompressors).unwrap();
         receiver.consume(receiver.data().len());
         held_max = held_max.max(receiver.history_len());
         sender.wrote(now, len);
         if refused {
             sender.blocked(now);
         }
-        sender.compress(&mut compress, || now);
+        sender.compress(&mut compressors, || now);
     }
     assert!(sender.stats().referring_blocks > 5 && held_max > 10_000, "{held_max}");
     assert_eq!(receiver.history_len(), 0);
@@ -396,11 +396,11 @@ fn a_receiver_takes_no_more_than_it_may_hold() {
     let data = vec![7; 10 << 20];
     let wire = wire_of(&Config::new(Strategy::All), &data);
     let mut receiver = Receiver::new(Limits::default());
-    let mut decompress = Decompressors::new();
-    let taken = receiver.feed(&wire, &mut decompress).unwrap();
+    let mut decompressors = Decompressors::new();
+    let taken = receiver.feed(&wire, &mut decompressors).unwrap();
     assert!(taken < wire.len() && !receiver.wants_more());
     assert!(receiver.data().len() <= (256 << 10) + (64 << 10));
-    assert_eq!(receiver.feed(&wire[taken..], &mut decompress), Ok(0));
+    assert_eq!(receiver.feed(&wire[taken..], &mut decompressors), Ok(0));
     receiver.consume(receiver.data().len());
     assert!(receiver.wants_more());
 }
@@ -431,8 +431,8 @@ proptest! {
         wire[at] ^= flip;
         let (got, result) = receive(&wire);
         prop_assert!(data.starts_with(&got), "wrong bytes were given out");
-        // Bits that a codec does not use make no difference, and all bytes of the preamble that still
-        // make sense are promises that hold nevertheless.
+        // Bits that a codec does not use make no difference, and neither do bytes of the preamble
+        // that are still valid.
         let is_harmless = got == data || at < crate::frame::PREAMBLE_LEN;
         prop_assert!(result.is_err() || is_harmless, "byte {at}");
     }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use crate::lab::topology::{Pair, THIN_DEVICE};
-use crate::lab::{Host, Lab, LabError};
-use crate::relays::{Relay, RelayError, Relays};
+use dwell_lab::lab::topology::{Pair, THIN_DEVICE};
+use dwell_lab::lab::{Host, Lab, LabError};
+use dwell_lab::relays::{Relay, RelayError, Relays};
 
 /// A fault, or a change under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -253,7 +253,7 @@ pub fn block_plain_paths(pair: &Pair) -> Result<(), LabError> {
         (&pair.egress, "10.1.0.0/24", "fd00:1::/64"),
     ] {
         host.output("ip", &["route", "add", "unreachable", v4, "metric", "1000"])?;
-        if crate::lab::has_ipv6() {
+        if dwell_lab::lab::has_ipv6() {
             host.output("ip", &["-6", "route", "add", "unreachable", v6, "metric", "1000"])?;
         }
     }

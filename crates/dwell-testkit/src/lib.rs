@@ -1,31 +1,23 @@
-//! The environments in which dwell is tested and demonstrated.
+//! The environments in which dwell is tested and measured, beside the lab of `dwell-lab`.
 //!
-//! * [`link`]: one direction of a link as a model without a clock;
-//! * [`virtual_net`]: whole networks of sans-IO nodes over such links, in virtual time;
-//! * [`lab`]: hosts as network namespaces that vanish with the process, joined by real
-//!   interfaces, and [`emulator`], which runs the model between two of them;
-//! * [`http`] and [`ping`]: minimal traffic for measurements;
-//! * [`relays`]: a relay at each end of a thin link, and their [`faults`];
+//! * [`virtual_net`]: whole networks of sans-IO nodes in virtual time, over the links that a lab
+//!   emulates;
+//! * [`sites`]: networks of many sites in a lab, and [`mesh`], the relays on their gateways;
+//! * [`faults`] that befall two relays;
 //! * [`stream`]: numbered datagrams, each checked and timed;
-//! * [`hostile`]: a peer that holds the key and follows no rules;
-//! * [`raw`]: captured packets, and packets with any source;
-//! * [`stalls`]: the time for which the machine itself stood still;
-//! * [`corpus`]: payloads of every degree of compressibility.
+//! * [`hostile`]: a peer that holds the key and keeps to no rules;
+//! * [`raw`]: packets as they are on a link, and in anybody's name;
+//! * [`stalls`]: how long the machine itself stood still meanwhile.
 
-pub mod corpus;
-pub mod emulator;
 pub mod faults;
 pub mod hostile;
-pub mod http;
-pub mod lab;
-pub mod link;
 pub mod mesh;
-pub mod ping;
 pub mod raw;
-pub mod relays;
+pub mod sites;
 pub mod stalls;
 pub mod stream;
-mod sys;
 pub mod virtual_net;
 
+// What virtual networks are made of.
+pub use dwell_lab::link;
 pub use link::{LinkModel, LinkSpec, LinkStats, QueueLimit};

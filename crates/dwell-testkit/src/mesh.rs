@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::lab::Lab;
-use crate::lab::sites::Sites;
-use crate::relays::{Relay, RelayError, RelaySettings, write_secret};
+use crate::sites::Sites;
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::{Relay, RelayError, RelaySettings, write_secret};
 
 /// The relays, in the order of the gateways.
 #[derive(Debug)]

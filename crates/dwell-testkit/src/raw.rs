@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 pub use crate::hostile::bodies::udp_packet;
-use crate::lab::{Host, LabError};
+use dwell_lab::lab::{Host, LabError};
 
 /// A UDP datagram that passed a host.
 #[derive(Clone, Debug)]

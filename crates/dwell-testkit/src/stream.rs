@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use dwell_base::Rng;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
-use crate::corpus;
-use crate::lab::{Host, LabError};
+use dwell_lab::corpus;
+use dwell_lab::lab::{Host, LabError};
 
 /// Number, time of sending in microseconds, check sum: 4 bytes each.
 pub const PAYLOAD_BYTES_MIN: usize = 12;

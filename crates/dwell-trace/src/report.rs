@@ -5,8 +5,8 @@ mod classes;
 mod timing;
 mod traffic;
 
-use dwell_report::chart::Chart;
-use dwell_report::page::{Block, Page, Provenance, Section};
+use dwell_figures::chart::Chart;
+use dwell_figures::page::{Block, Page, Provenance, Section};
 use dwell_report::{Column, Table, human};
 
 use crate::analysis::Analysis;

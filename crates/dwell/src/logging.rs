@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use dwell_relay::config::LogLevel;
 use tracing_subscriber::EnvFilter;
 
-use crate::terminal;
+use dwell_cli::terminal;
 use unblocking::Unblocking;
 
 /// The variable that goes before everything else: a level, or a filter such as

@@ -80,7 +80,6 @@ fn every_command_explains_itself() {
         "genpsk",
         "demo",
         "lab",
-        "bench",
         "sim",
         "sim list",
         "sim run",

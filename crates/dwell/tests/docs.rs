@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use dwell_testkit::lab::{self, Host, LabError, Process};
+use dwell_lab::lab::{self, Host, LabError, Process};
 
 const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
 const README: &str = include_str!("../../../README.md");

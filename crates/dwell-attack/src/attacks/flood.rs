@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use dwell_base::Rng;
-use dwell_testkit::lab::Host;
+use dwell_lab::lab::Host;
 use dwell_testkit::raw::{Injector, Sniffer, udp_packet};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, connect, sendmmsg};
 
@@ -156,7 +156,7 @@ fn listen(sniffer: &mut Sniffer) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(heard)
 }
 
-type Poured = thread::JoinHandle<Result<anyhow::Result<()>, dwell_testkit::lab::LabError>>;
+type Poured = thread::JoinHandle<Result<anyhow::Result<()>, dwell_lab::lab::LabError>>;
 
 /// Sends whole IPv4 packets to the hub, over and over, while the switch is on.
 pub(super) fn pour(

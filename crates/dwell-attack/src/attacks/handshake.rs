@@ -146,7 +146,7 @@ fn restart(tunnel: &mut Tunnel) -> anyhow::Result<f64> {
     Ok(begin.elapsed().as_secs_f64())
 }
 
-type Asking = thread::JoinHandle<Result<anyhow::Result<f64>, dwell_testkit::lab::LabError>>;
+type Asking = thread::JoinHandle<Result<anyhow::Result<f64>, dwell_lab::lab::LabError>>;
 
 /// Asks the hub from every address and port while the switch is on; the thread returns how many
 /// times a second it did.

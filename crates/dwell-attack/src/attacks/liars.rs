@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::time::SECOND_NS;
+use dwell_lab::corpus;
+use dwell_lab::relays::Relay;
 use dwell_report::human;
-use dwell_testkit::corpus;
-use dwell_testkit::relays::Relay;
 use dwell_wire::Report;
 
 use super::authenticated::{note_drops, spec};
@@ -132,7 +132,7 @@ fn turn_after_turn(
     }
 }
 
-type Thread = thread::JoinHandle<Result<(), dwell_testkit::lab::LabError>>;
+type Thread = thread::JoinHandle<Result<(), dwell_lab::lab::LabError>>;
 
 /// The server sends datagrams for the attacker's prefix.
 fn offer(site: &Site, payload: Vec<u8>, switch: &Switch) -> anyhow::Result<Thread> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use dwell_testkit::lab::Process;
+use dwell_lab::lab::Process;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::authenticated::{note_drops, spec};

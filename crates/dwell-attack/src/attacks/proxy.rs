@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use dwell_lab::corpus;
+use dwell_lab::lab::{Host, LabError, Process};
 use dwell_report::ProxyStatus;
-use dwell_testkit::corpus;
-use dwell_testkit::lab::{Host, LabError, Process};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

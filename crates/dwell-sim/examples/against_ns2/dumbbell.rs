@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use dwell_sim::World;
-use dwell_sim::ns2::dumbbell::dumbbell;
 use dwell_sim::tcp::TcpConfig;
 
 use crate::Agreement;
+use crate::reference::dumbbell::dumbbell;
 
 /// The largest accepted difference of the means, as a share of ns-2's.
 const DEVIATION_MAX: f64 = 0.02;

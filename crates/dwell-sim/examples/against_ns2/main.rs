@@ -18,6 +18,8 @@ use std::process::ExitCode;
 mod dumbbell;
 mod numbers;
 mod parking;
+#[path = "../../tests/ns2/reference/mod.rs"]
+mod reference;
 mod speed;
 
 /// True if everything agrees; an error if the two can't be compared.

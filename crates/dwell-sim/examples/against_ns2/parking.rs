@@ -2,11 +2,10 @@
 
 use std::fs;
 
-use dwell_sim::ns2::compare::{ROUNDING_NS, compare};
-use dwell_sim::ns2::parking::Parking;
-use dwell_sim::ns2::records;
-
 use crate::Agreement;
+use crate::reference::compare::{ROUNDING_NS, compare};
+use crate::reference::parking::Parking;
+use crate::reference::records;
 
 /// The largest accepted share of packets that fare differently. Two sources' packets come within a
 /// nanosecond of each other once in 80,000, and may then change places or fates.

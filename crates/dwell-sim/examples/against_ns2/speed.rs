@@ -4,8 +4,6 @@ use dwell_base::Rate;
 use dwell_base::time::SECOND_NS;
 use dwell_policy::{Estimate, Estimates, FrameCost, PortConfig, QueueLimit, Ratio, Scheme, Skip};
 use dwell_sim::World;
-use dwell_sim::ns2::dumbbell::dumbbell;
-use dwell_sim::ns2::parking::Parking;
 use dwell_sim::plan::{
     CompressionModel, Flow, Group, Link, OnOff, Plan, PortPlan, Queue, RandomSource, Traffic,
     Window,
@@ -13,6 +11,8 @@ use dwell_sim::plan::{
 use dwell_sim::tcp::TcpConfig;
 
 use crate::Agreement;
+use crate::reference::dumbbell::dumbbell;
+use crate::reference::parking::Parking;
 
 /// Runs it, and prints how many packets the sources sent.
 pub(crate) fn run(workload: &str, seed: &str) -> Agreement {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_report::chart::{self, Chart, Kind, Point as Dot, Series};
+use dwell_figures::chart::{self, Chart, Kind, Point as Dot, Series};
 
 use crate::scenario::{Axis, Bars, Figure, FigureKind, LABEL, Point};
 

@@ -1,6 +1,6 @@
 //! The papers' claims beside our results.
 
-use dwell_report::claims::{Claim, PaperValue as Stated};
+use dwell_figures::claims::{Claim, PaperValue as Stated};
 
 use crate::scenario::{Over, PaperValue, Scenario};
 
@@ -71,7 +71,7 @@ fn ends(summary: &Summary, over: Over) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_report::claims::Agreement;
+    use dwell_figures::claims::Agreement;
 
     use crate::results::fixture::{self, CODE, store};
 

@@ -1,6 +1,6 @@
 //! Results as a page: a section for each scenario.
 
-use dwell_report::page::{Block, Page, Provenance, Section};
+use dwell_figures::page::{Block, Page, Provenance, Section};
 
 use super::charts::chart;
 use super::claims::claims;

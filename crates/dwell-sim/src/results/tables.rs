@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dwell_report::csv::{Cell, Records};
+use dwell_figures::csv::{Cell, Records};
 use dwell_report::{Column, Table, human};
 
 use crate::scenario::numeric;

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use super::HostilePeer;
-use crate::lab::Host;
+use dwell_lab::lab::Host;
 
 /// A hostile peer that has a session with a relay, from a host of a lab.
 #[derive(Debug)]

@@ -323,7 +323,7 @@ fn a_report_is_shown_in_all_forms() {
     assert_eq!(csv.lines().count(), PRESETS.len() + 2);
     assert!(csv.starts_with("scheme,rate_bps,") && csv.contains("class_telemetry_late"), "{csv}");
     let verdict = crate::verdict::judge(&report, &crate::verdict::Question::default());
-    let page = view::page(&report, &verdict, dwell_report::page::Provenance::default()).to_html();
+    let page = view::page(&report, &verdict, dwell_figures::page::Provenance::default()).to_html();
     for title in ["Would dwell help?", "Deadlines", "Drops over time", "On the link over time"] {
         assert!(page.contains(title), "{title}");
     }

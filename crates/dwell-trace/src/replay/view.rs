@@ -1,10 +1,11 @@
 //! A replay's report for people and for spreadsheets.
 
+use dwell_figures::Records;
+use dwell_figures::chart::{Axis, Chart, Series};
+use dwell_figures::csv::Cell;
+use dwell_figures::page::{Block, Page, Provenance, Section};
 use dwell_policy::{Scheme, Trigger};
-use dwell_report::chart::{Axis, Chart, Series};
-use dwell_report::csv::Cell;
-use dwell_report::page::{Block, Page, Provenance, Section};
-use dwell_report::{Column, Records, Table, human};
+use dwell_report::{Column, Table, human};
 
 use super::report::{LaneReport, ReplayReport};
 use crate::sides::Rule;

@@ -1,8 +1,8 @@
 //! The ratio of blocks by number and grouping of their packets.
 
-use dwell_report::chart::{Axis, Chart, Series};
+use dwell_figures::chart::{Axis, Chart, Series};
+use dwell_figures::page::{Block, Section};
 use dwell_report::human;
-use dwell_report::page::{Block, Section};
 
 use super::{figure, table};
 use crate::analysis::{Analysis, BATCH_PACKETS, BlockSums, GROUPINGS, MS};

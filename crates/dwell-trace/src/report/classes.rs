@@ -1,8 +1,8 @@
 //! Ratio and time by codec and by class.
 
-use dwell_report::chart::{Axis, Chart, Series};
+use dwell_figures::chart::{Axis, Chart, Series};
+use dwell_figures::page::{Block, Section};
 use dwell_report::human;
-use dwell_report::page::{Block, Section};
 
 use super::{figure, nanoseconds, table};
 use crate::analysis::{Analysis, Over};

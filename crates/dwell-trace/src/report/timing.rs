@@ -1,8 +1,8 @@
 //! The times of packets, and their waiting times.
 
-use dwell_report::chart::{Axis, Chart, Series};
+use dwell_figures::chart::{Axis, Chart, Series};
+use dwell_figures::page::{Block, Section};
 use dwell_report::human;
-use dwell_report::page::{Block, Section};
 
 use super::{figure, table};
 use crate::analysis::{Analysis, FileRecord, Timing};

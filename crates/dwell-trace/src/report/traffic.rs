@@ -1,8 +1,8 @@
 //! The traffic by protocol and by size.
 
-use dwell_report::chart::{Axis, Chart, Series};
+use dwell_figures::chart::{Axis, Chart, Series};
+use dwell_figures::page::{Block, Section};
 use dwell_report::human;
-use dwell_report::page::{Block, Section};
 
 use super::{figure, table};
 use crate::analysis::{Analysis, SIZE_ENDS};

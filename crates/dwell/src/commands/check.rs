@@ -10,7 +10,7 @@ use dwell_relay::config::{
 use dwell_report::{Column, Table, human};
 use serde::Serialize;
 
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use dwell_base::ByteSize;
 use dwell_base::time::SECOND_NS;
-use dwell_testkit::corpus;
-use dwell_testkit::lab::{self, topology};
-use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
+use dwell_lab::corpus;
+use dwell_lab::lab::{self, topology};
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 
 use self::live::Live;
 use self::measure::{Payload, Stage};
 use self::summary::Summary;
 use super::lab_setup::{self, LinkArgs, RELAYS};
 use crate::logging::{self, Logging};
-use crate::terminal;
+use dwell_cli::{terminal, values};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -53,10 +53,10 @@ pub(crate) struct Demo {
     #[command(flatten)]
     link: LinkArgs,
     /// A scheme to show; may be repeated [default: none, all, packet and edge]
-    #[arg(long, value_parser = lab_setup::schemes(), help_heading = RELAYS)]
+    #[arg(long, value_parser = values::schemes(), help_heading = RELAYS)]
     scheme: Vec<String>,
     /// The codec and its level
-    #[arg(long, default_value = "zstd:1", value_parser = lab_setup::codec)]
+    #[arg(long, default_value = "zstd:1", value_parser = values::codec)]
     #[arg(help_heading = RELAYS)]
     codec: String,
     /// The relays' setting of the link's rate: "auto" lets them find it by back-pressure

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::terminal;
+use dwell_cli::terminal;
 
 const KEY_BYTES: usize = 32;
 

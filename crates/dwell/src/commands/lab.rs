@@ -16,17 +16,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use dwell_base::time::format_duration_ns;
+use dwell_lab::http::{self, Server};
+use dwell_lab::lab::topology::{self, Pair, PairSpec};
+use dwell_lab::lab::{self, Host, Process};
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
+use dwell_lab::{LinkSpec, corpus};
 use dwell_relay::config::NodeConfig;
-use dwell_testkit::http::{self, Server};
-use dwell_testkit::lab::topology::{self, Pair, PairSpec};
-use dwell_testkit::lab::{self, Host, Process};
-use dwell_testkit::relays::{RelayRate, RelaySettings, Relays};
-use dwell_testkit::{LinkSpec, corpus};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::lab_setup::{self, LINK, LinkArgs, RELAYS};
 use crate::logging::{self, Logging};
-use crate::terminal;
+use dwell_cli::{terminal, values};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -63,11 +63,11 @@ pub(crate) struct Lab {
     #[arg(long, help_heading = RELAYS)]
     relays: bool,
     /// The relays' scheme
-    #[arg(long, default_value = "packet", value_parser = lab_setup::schemes())]
+    #[arg(long, default_value = "packet", value_parser = values::schemes())]
     #[arg(requires = "relays", help_heading = RELAYS)]
     scheme: String,
     /// The codec and its level
-    #[arg(long, default_value = "zstd:1", value_parser = lab_setup::codec)]
+    #[arg(long, default_value = "zstd:1", value_parser = values::codec)]
     #[arg(requires = "relays", help_heading = RELAYS)]
     codec: String,
     /// The relays' setting of the link's rate: a rate, "auto" or "unlimited" [default:

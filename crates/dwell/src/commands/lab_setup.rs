@@ -1,15 +1,12 @@
 //! What `dwell demo` and `dwell lab` have in common: the thin link and the relays on it.
 
-use std::str::FromStr;
-
-use clap::builder::PossibleValuesParser;
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
-use dwell_codec::CodecSpec;
-use dwell_testkit::LinkSpec;
-use dwell_testkit::lab::Shape;
-use dwell_testkit::lab::topology::PairSpec;
-use dwell_testkit::relays::RelayRate;
+use dwell_cli::values::probability;
+use dwell_lab::LinkSpec;
+use dwell_lab::lab::Shape;
+use dwell_lab::lab::topology::PairSpec;
+use dwell_lab::relays::RelayRate;
 
 /// Headings in the help.
 pub(super) const LINK: &str = "The link";
@@ -45,16 +42,6 @@ impl LinkArgs {
     }
 }
 
-/// The schemes that a relay can run.
-pub(super) fn schemes() -> PossibleValuesParser {
-    PossibleValuesParser::new(dwell_relay::config::SCHEMES)
-}
-
-/// A codec as it is written in a configuration.
-pub(super) fn codec(text: &str) -> Result<String, String> {
-    CodecSpec::from_str(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
-}
-
 pub(super) fn relay_rate(text: &str) -> Result<RelayRate, String> {
     match text {
         "auto" => Ok(RelayRate::Auto),
@@ -78,27 +65,14 @@ pub(super) fn relay_rate_text(rate: RelayRate) -> String {
     }
 }
 
-pub(super) fn probability(text: &str) -> Result<f64, String> {
-    // The emulator's own reading of it, which takes the whole text as one word.
-    let word: String = text.split_whitespace().collect();
-    LinkSpec::from_str(&format!("loss {word}"))
-        .map(|spec| spec.loss)
-        .map_err(|error| error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_as_elsewhere() {
-        assert_eq!(probability("1%"), Ok(0.01));
-        assert_eq!(probability("0.25"), Ok(0.25));
-        assert!(probability("2").is_err());
+    fn rates_are_read_as_in_configurations() {
         assert_eq!(relay_rate("auto"), Ok(RelayRate::Auto));
         assert_eq!(relay_rate("2mbit"), Ok(RelayRate::Fixed(Rate::from_mbps(2))));
         assert!(relay_rate("fast").is_err_and(|why| why.contains("\"auto\"")));
-        assert_eq!(codec("zstd:1").as_deref(), Ok("zstd:1"));
-        assert!(codec("zip").is_err());
     }
 }

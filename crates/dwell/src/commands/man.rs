@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 
 use crate::cli::Cli;
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -3,7 +3,6 @@
 //! A new command is a file with a `clap::Args` struct that has `run(self)`, and here its
 //! `mod` line, its variant and its arm. Its help must have examples and exit codes.
 
-mod bench;
 mod check;
 mod demo;
 mod genkey;
@@ -13,7 +12,6 @@ mod key_file;
 mod lab;
 mod lab_setup;
 mod man;
-mod progress;
 mod proxy;
 mod pubkey;
 mod recv;
@@ -44,7 +42,6 @@ pub(crate) enum Command {
     Genpsk(genpsk::Genpsk),
     Demo(demo::Demo),
     Lab(lab::Lab),
-    Bench(bench::Bench),
     Sim(sim::Sim),
     Trace(trace::Trace),
     Man(man::Man),
@@ -71,7 +68,6 @@ impl Command {
             Self::Genpsk(command) => command.run(),
             Self::Demo(command) => command.run(logging),
             Self::Lab(command) => command.run(logging),
-            Self::Bench(command) => command.run(),
             Self::Sim(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Man(command) => command.run(),

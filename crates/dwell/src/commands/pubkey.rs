@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use dwell_relay::config::Secret;
 use dwell_relay::trust::public_key;
 
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -16,7 +16,7 @@ use dwell_report::human;
 
 use super::proxy::{Protection, duration};
 use super::transfer::{INTERRUPTED, Meter, done, hide, printable};
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

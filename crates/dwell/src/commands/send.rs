@@ -15,7 +15,7 @@ use dwell_proxy::{Compression, is_loopback};
 
 use super::proxy::{Protection, duration, strategy, target_with_port};
 use super::transfer::{INTERRUPTED, Meter, done, hide};
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

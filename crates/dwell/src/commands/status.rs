@@ -12,7 +12,7 @@ use dwell_report::status::SCHEMA;
 use dwell_report::{proxy, proxy_text, status_text};
 use serde_json::Value;
 
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use dwell_testkit::lab::{self, Lab, LabError, Process};
-use dwell_testkit::relays::RelayError;
+use dwell_lab::lab::{self, Lab, LabError, Process};
+use dwell_lab::relays::RelayError;
 
 use crate::checks;
 use leftovers::Outside;

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use dwell_base::Rate;
+use dwell_lab::emulator::EmulatedLink;
+use dwell_lab::lab::topology::{Pair, PairSpec, pair};
+use dwell_lab::lab::{Host, Lab, Process};
+use dwell_lab::link::LinkSpec;
+use dwell_lab::ping::PingSummary;
+use dwell_lab::relays::{Relay, RelayRate, RelaySettings, Relays};
 use dwell_report::Status;
 use dwell_report::status::{PeerState, PeerStatus};
-use dwell_testkit::emulator::EmulatedLink;
-use dwell_testkit::lab::topology::{Pair, PairSpec, pair};
-use dwell_testkit::lab::{Host, Lab, Process};
-use dwell_testkit::link::LinkSpec;
-use dwell_testkit::ping::PingSummary;
-use dwell_testkit::relays::{Relay, RelayRate, RelaySettings, Relays};
 use rustix::process::Signal;
 
 /// The program under test.

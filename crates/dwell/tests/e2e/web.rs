@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use dwell_testkit::corpus;
-use dwell_testkit::lab::{Host, Process};
+use dwell_lab::corpus;
+use dwell_lab::lab::{Host, Process};
 
 use crate::harness::{find, has_ipv6, require};
 use crate::site::{SERVERS, Site, wait_until};

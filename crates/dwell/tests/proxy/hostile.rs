@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use dwell_lab::corpus;
 use dwell_proxy::hello::{Hello, Purpose};
 use dwell_proxy::message::Message;
-use dwell_testkit::corpus;
 
 use crate::pair::{Folder, Pair, dwell, echo, exchange, patient, wait_until};
 

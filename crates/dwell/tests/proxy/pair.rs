@@ -242,8 +242,8 @@ pub(crate) fn reset(stream: TcpStream) {
 
 /// Text, numbers and noise.
 pub(crate) fn mixture(len: usize, seed: u64) -> Vec<u8> {
-    let text = dwell_testkit::corpus::text(len / 2, seed);
-    let noise = dwell_testkit::corpus::incompressible(len - text.len(), seed);
+    let text = dwell_lab::corpus::text(len / 2, seed);
+    let noise = dwell_lab::corpus::incompressible(len - text.len(), seed);
     let mut out = Vec::with_capacity(len);
     for (text, noise) in text.chunks(100_000).zip(noise.chunks(100_000)) {
         out.extend_from_slice(text);

@@ -56,7 +56,7 @@ fn arguments_of_egress<'a>(arguments: &'a [&'a str]) -> &'a [&'a str] {
 #[test]
 fn a_wish_is_granted() {
     let pair = Pair::new(echo(), &[], &["--wish", "all"]);
-    let text = dwell_testkit::corpus::text(3_000_000, 1);
+    let text = dwell_lab::corpus::text(3_000_000, 1);
     assert_same(&exchange(pair.connect(), &text).unwrap(), &text);
     let [_, egress] = pair.statuses();
     assert!(egress.tx.link_bytes < 2_000_000, "{egress:#?}");

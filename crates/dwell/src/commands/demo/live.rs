@@ -31,7 +31,7 @@ impl Live {
         if !self.is_terminal {
             let size = human::bytes(payload.body.len() as u64);
             let position = self.position(self.begun);
-            crate::terminal::note(&format!("{position}{run}: {}, {size}", payload.name));
+            dwell_cli::terminal::note(&format!("{position}{run}: {}, {size}", payload.name));
         }
     }
 

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_lab::http::{self, Server};
+use dwell_lab::lab::topology::{Pair, THIN_DEVICE};
+use dwell_lab::lab::{Lab, Process};
+use dwell_lab::ping::PingSummary;
+use dwell_lab::relays::Relays;
 use dwell_report::status::TxStatus;
 use dwell_report::{Status, human};
-use dwell_testkit::http::{self, Server};
-use dwell_testkit::lab::topology::{Pair, THIN_DEVICE};
-use dwell_testkit::lab::{Lab, Process};
-use dwell_testkit::ping::PingSummary;
-use dwell_testkit::relays::Relays;
 use rustix::process::Signal;
 use serde::Serialize;
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use dwell_base::ByteSize;
 use dwell_base::time::parse_duration_ns;
+use dwell_cli::terminal;
 use dwell_codec::CodecSpec;
 use dwell_confine::privilege::{self, User};
 use dwell_proxy::security::{Certificates, Security, read_psk};
 use dwell_proxy::{Bound, Common, Compression, ConfigError, Limits, default_status, is_framed};
 use dwell_stream::Strategy;
 
-use crate::{descriptors, terminal};
+use crate::descriptors;
 
 const SECURITY: &str = "Security";
 const COMPRESSION: &str = "Compression";

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use dwell_sim::results::{Dropped, RunRecord, Store, Task, line};
 
 use crate::commands::whole_file::replace;
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// The file in a folder of results.
 pub(super) const RESULTS: &str = "results.jsonl";

@@ -7,7 +7,7 @@ use dwell_sim::library;
 use dwell_sim::scenario::Options;
 
 use super::input;
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

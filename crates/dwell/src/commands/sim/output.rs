@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use dwell_report::claims;
-use dwell_report::page::Provenance;
+use dwell_figures::claims;
+use dwell_figures::page::Provenance;
 use dwell_sim::results::{self, Evaluation};
 
 use crate::commands::whole_file::replace;
@@ -17,7 +17,7 @@ pub(super) fn write(
     code: &str,
 ) -> anyhow::Result<()> {
     replace(&folder.join("results.csv"), &results::csv(evaluations).to_csv())?;
-    let command = crate::terminal::command_line();
+    let command = dwell_cli::terminal::command_line();
     let provenance = Provenance { version: code.to_owned(), command, ..Provenance::default() };
     replace(&folder.join("report.html"), &results::page(evaluations, provenance).to_html())?;
     let figures = folder.join("figures");

@@ -10,7 +10,7 @@ use dwell_sim::scenario::{Options, Scenario};
 
 use super::folder::{self, RESULTS};
 use super::output;
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -10,7 +10,7 @@ use super::folder::{Journal, RESULTS};
 use super::run::exit_code;
 use super::runner::{self, jobs_default};
 use super::{input, output};
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

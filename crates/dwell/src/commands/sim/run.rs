@@ -10,7 +10,7 @@ use super::folder::{Journal, RESULTS};
 use super::runner::{self, Ended, jobs_default};
 use super::{input, output};
 use crate::commands::whole_file::replace;
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

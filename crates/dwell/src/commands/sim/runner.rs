@@ -13,8 +13,8 @@ use dwell_sim::results::{Run, RunRecord, Store, Task};
 
 use super::folder::Journal;
 use crate::commands::interrupt::stop_flag;
-use crate::commands::progress::Progress;
-use crate::terminal;
+use dwell_cli::progress::Progress;
+use dwell_cli::terminal;
 
 /// How a number of runs ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::input::Source;
 use super::survey::Survey;
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// A progress says nothing before this has passed, and then speaks this often.
 const QUIET: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use super::input::STDIN;
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// Folders within folders that are looked into.
 const DEPTH_MAX: usize = 16;

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use dwell_trace::Analysis;
 
 use super::output::Output;
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

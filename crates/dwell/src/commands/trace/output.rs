@@ -4,13 +4,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use dwell_report::page::Provenance;
+use dwell_figures::page::Provenance;
 use dwell_trace::verdict::{TrafficVerdict, judge_traffic};
 use dwell_trace::{Analysis, Lists, Summary, report};
 use serde::Serialize;
 
 use crate::commands::whole_file::{replace, replace_with};
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// Where to put what was found.
 #[derive(Debug, clap::Args)]

@@ -10,10 +10,10 @@ use anyhow::{Context as _, anyhow};
 use dwell_base::time::{MILLI_NS, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
 use dwell_codec::{CodecSpec, DICTIONARY_FILE_LEN_MAX, Dictionary, DictionaryFile};
+use dwell_figures::page::Provenance;
 use dwell_policy::{ClassKey, LearnedConfig, PRESETS, QueueLimit, Ratio, Scheme};
 use dwell_relay::config::{BlockConfig, SCHEMES, parse_exceptions};
 use dwell_relay::io::clock::Clock;
-use dwell_report::page::Provenance;
 use dwell_trace::Sides;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
 use dwell_trace::replay::compress::{Cost, GivenCost};
@@ -29,7 +29,7 @@ use super::survey::Survey;
 use super::write_config::Site;
 use crate::commands::interrupt::{self, INTERRUPTED};
 use crate::commands::whole_file::replace;
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// Far more than the longest list has.
 const EXCEPTIONS_BYTES_MAX: u64 = 1 << 20;

@@ -13,7 +13,7 @@ use dwell_trace::{Accounts, Analysis, Analyzer, Batch, Capture, Clock, Settings}
 
 use super::input::Source;
 use super::survey::{Survey, Surveyed};
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// What came of some captures.
 pub(super) struct Done {

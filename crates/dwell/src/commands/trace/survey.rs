@@ -12,7 +12,7 @@ use dwell_trace::{Capture, Datagram, Fingerprint, Learner, Sides};
 
 use super::files;
 use super::input::STDIN;
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// So much of standard input is kept for a second look; what is behind it follows the rule that
 /// was found until there.

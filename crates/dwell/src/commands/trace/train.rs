@@ -16,7 +16,7 @@ use super::replay::Monotonic;
 use super::survey::Survey;
 use crate::commands::interrupt::{self, INTERRUPTED};
 use crate::commands::whole_file::replace;
-use crate::terminal;
+use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:

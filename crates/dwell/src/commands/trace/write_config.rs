@@ -13,7 +13,7 @@ use dwell_trace::replay::report::ReplayReport;
 use dwell_trace::verdict::Verdict;
 
 use crate::commands::whole_file::replace;
-use crate::terminal;
+use dwell_cli::terminal;
 
 /// No more exceptions than these are written.
 const EXCEPTIONS_MAX: usize = 32;

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::ensure;
+use dwell_lab::lab::{Host, Lab};
 use dwell_report::status::PeerState;
-use dwell_testkit::lab::{Host, Lab};
 use rustix::process::Signal;
 
 use super::life::come_together;

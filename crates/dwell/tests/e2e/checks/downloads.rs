@@ -1,8 +1,8 @@
 //! curl from nginx, over IPv4 and IPv6, of what shrinks and what does not.
 
 use anyhow::ensure;
-use dwell_testkit::lab::Lab;
-use dwell_testkit::relays::{RelayRate, RelaySettings};
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::{RelayRate, RelaySettings};
 
 use crate::site::{self, Site};
 use crate::web::Web;

@@ -8,16 +8,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use dwell_lab::corpus;
+use dwell_lab::http::{self, Contents};
+use dwell_lab::lab::Lab;
+use dwell_lab::lab::topology::PairSpec;
+use dwell_lab::ping::PingSummary;
+use dwell_lab::relays::RelaySettings;
 use dwell_report::status::PeerStatus;
-use dwell_testkit::corpus;
 use dwell_testkit::hostile::{HostileSocket, bodies};
-use dwell_testkit::http::{self, Contents};
-use dwell_testkit::lab::Lab;
-use dwell_testkit::lab::sites::{Layout, Sites, sites};
-use dwell_testkit::lab::topology::PairSpec;
 use dwell_testkit::mesh::Mesh;
-use dwell_testkit::ping::PingSummary;
-use dwell_testkit::relays::RelaySettings;
+use dwell_testkit::sites::{Layout, Sites, sites};
 use dwell_testkit::stalls::StallWatch;
 
 use crate::site::{self, DWELL, balanced};

@@ -1,12 +1,12 @@
 //! What goes wrong in the middle of the work: traffic resumes by itself, and nothing is altered.
-//! How long it takes is measured by `dwell bench faults`.
+//! How long it takes is measured by `./x bench faults`.
 
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::RelaySettings;
 use dwell_testkit::faults::{Fault, FaultTiming, Trap};
-use dwell_testkit::lab::Lab;
-use dwell_testkit::relays::RelaySettings;
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec};
 
 use crate::harness::has_ipv6;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use dwell_testkit::lab::Lab;
-use dwell_testkit::lab::topology::THIN_DEVICE;
+use dwell_lab::lab::Lab;
+use dwell_lab::lab::topology::THIN_DEVICE;
 
 use crate::site::{self, Site};
 use crate::web::servers;

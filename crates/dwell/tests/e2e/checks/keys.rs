@@ -4,10 +4,10 @@ use std::net::UdpSocket;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use dwell_lab::lab::{Lab, Process};
+use dwell_lab::relays::RelaySettings;
 use dwell_report::status::Problem;
-use dwell_testkit::lab::{Lab, Process};
 use dwell_testkit::raw::Sniffer;
-use dwell_testkit::relays::RelaySettings;
 
 use crate::site::{self, DWELL, EGRESS, INGRESS, Site, edit, is_up, kill, launch, wait_until};
 use crate::web::Web;

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::{RelaySettings, Relays};
 use dwell_report::status::PeerState;
-use dwell_testkit::lab::Lab;
-use dwell_testkit::relays::{RelaySettings, Relays};
 use rustix::process::Signal;
 
 use crate::site::{
@@ -43,7 +43,7 @@ pub(super) fn bad_config(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn has_tun(host: &dwell_testkit::lab::Host) -> bool {
+fn has_tun(host: &dwell_lab::lab::Host) -> bool {
     host.output("ip", &["link", "show", "dwell0"]).is_ok()
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use dwell_base::Rate;
+use dwell_lab::emulator::Direction;
+use dwell_lab::lab::{Lab, Process};
+use dwell_lab::link::LinkStats;
+use dwell_lab::relays::{RelayRate, RelaySettings};
 use dwell_report::status::{RecentLoss, RxStatus};
-use dwell_testkit::emulator::Direction;
-use dwell_testkit::lab::{Lab, Process};
-use dwell_testkit::link::LinkStats;
-use dwell_testkit::relays::{RelayRate, RelaySettings};
 
 use crate::site::{self, SERVERS, Site, balanced, wait_until};
 use crate::web::Web;
@@ -29,7 +29,7 @@ pub(super) fn bad_link(lab: &mut Lab, sealed: bool) -> anyhow::Result<()> {
     let site = Site::emulated(lab, HEALTHY, &settings)?;
     let web = Web::start(&site, 400_000, 400_000)?;
     for (direction, seed) in [(Direction::There, 1), (Direction::Back, 2)] {
-        site.link()?.set(direction, BAD.parse::<dwell_testkit::LinkSpec>()?.with_seed(seed));
+        site.link()?.set(direction, BAD.parse::<dwell_lab::LinkSpec>()?.with_seed(seed));
     }
     web.fetch_all(&site.pair.client)?;
     for direction in [Direction::There, Direction::Back] {
@@ -60,7 +60,7 @@ pub(super) fn loss(lab: &mut Lab) -> anyhow::Result<()> {
     };
     let site = Site::emulated(lab, "delay 5ms", &settings)?;
     for (direction, seed) in [(Direction::There, 1), (Direction::Back, 2)] {
-        site.link()?.set(direction, LOSSY.parse::<dwell_testkit::LinkSpec>()?.with_seed(seed));
+        site.link()?.set(direction, LOSSY.parse::<dwell_lab::LinkSpec>()?.with_seed(seed));
     }
     let mut pings = site.pair.client.command("ping");
     pings.args(["-n", "-q", "-i", "0.02", SERVERS[0]]).stdout(Stdio::null());

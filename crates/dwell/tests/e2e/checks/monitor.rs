@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
-use dwell_testkit::lab::{Lab, Process};
-use dwell_testkit::relays::RelaySettings;
+use dwell_lab::lab::{Lab, Process};
+use dwell_lab::relays::RelaySettings;
 
 use crate::site::{self, Site, wait_until};
 use crate::web::Web;

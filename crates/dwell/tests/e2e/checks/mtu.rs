@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use anyhow::ensure;
-use dwell_testkit::corpus;
-use dwell_testkit::lab::Lab;
+use dwell_lab::corpus;
+use dwell_lab::lab::Lab;
 use socket2::SockRef;
 
 use crate::site::{self, SERVERS, Site, edit, reload};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::chown;
 
 use anyhow::{Context, ensure};
-use dwell_testkit::lab::{Host, Lab, Process};
+use dwell_lab::lab::{Host, Lab, Process};
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 use socket2::{Domain, Socket, Type};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, bail, ensure};
-use dwell_testkit::corpus;
-use dwell_testkit::lab::{Host, Lab, Process};
+use dwell_lab::corpus;
+use dwell_lab::lab::{Host, Lab, Process};
 use serde_json::Value;
 
 use crate::harness::{Skip, find, require};

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use dwell_base::Rate;
+use dwell_lab::corpus;
+use dwell_lab::lab::topology::{Pair, PairSpec, pair};
+use dwell_lab::lab::{Host, Lab, Process};
 use dwell_report::ProxyStatus;
-use dwell_testkit::corpus;
-use dwell_testkit::lab::topology::{Pair, PairSpec, pair};
-use dwell_testkit::lab::{Host, Lab, Process};
 
 use super::programs::{compare, plant};
 use crate::harness::{Skip, find, require};

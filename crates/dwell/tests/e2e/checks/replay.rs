@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use dwell_base::{Rate, Rng};
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::{RelayRate, RelaySettings};
 use dwell_report::Status;
 use dwell_report::status::TxStatus;
-use dwell_testkit::lab::Lab;
 use dwell_testkit::raw::{Injector, udp_packet};
-use dwell_testkit::relays::{RelayRate, RelaySettings};
 use dwell_testkit::stalls::StallWatch;
 use serde_json::Value;
 

@@ -4,9 +4,9 @@
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use dwell_lab::lab::{Host, Lab};
+use dwell_lab::relays::Relay;
 use dwell_report::status::PeerState;
-use dwell_testkit::lab::{Host, Lab};
-use dwell_testkit::relays::Relay;
 
 use super::closed::{none_pass, refused};
 use crate::harness::has_ipv6;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use dwell_base::Rate;
+use dwell_lab::LinkSpec;
+use dwell_lab::emulator::Direction;
+use dwell_lab::lab::Lab;
+use dwell_lab::relays::{RelayRate, RelaySettings};
 use dwell_relay::config::SCHEMES;
-use dwell_testkit::LinkSpec;
-use dwell_testkit::emulator::Direction;
-use dwell_testkit::lab::Lab;
-use dwell_testkit::relays::{RelayRate, RelaySettings};
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec};
 
 use crate::harness::has_ipv6;

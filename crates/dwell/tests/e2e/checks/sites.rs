@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use dwell_base::Rate;
+use dwell_lab::corpus;
+use dwell_lab::http::{self, Contents};
+use dwell_lab::lab::Lab;
+use dwell_lab::lab::topology::PairSpec;
+use dwell_lab::relays::RelaySettings;
 use dwell_report::Status;
-use dwell_testkit::corpus;
-use dwell_testkit::http::{self, Contents};
-use dwell_testkit::lab::Lab;
-use dwell_testkit::lab::sites::{Layout, Sites, sites};
-use dwell_testkit::lab::topology::PairSpec;
 use dwell_testkit::mesh::Mesh;
-use dwell_testkit::relays::RelaySettings;
+use dwell_testkit::sites::{Layout, Sites, sites};
 
 use crate::harness::has_ipv6;
 use crate::site::{self, DWELL, balanced};

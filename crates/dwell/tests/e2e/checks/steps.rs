@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_lab::lab::{Lab, Shape};
+use dwell_lab::relays::{RelayRate, RelaySettings};
 use dwell_report::status::PeerStatus;
-use dwell_testkit::lab::{Lab, Shape};
-use dwell_testkit::relays::{RelayRate, RelaySettings};
 
 use crate::site::{self, SERVERS, Site, wait_until};
 use crate::web::Web;

@@ -4,8 +4,8 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use dwell_lab::lab::Lab;
 use dwell_report::status::{PeerStatus, Problem};
-use dwell_testkit::lab::Lab;
 
 use crate::harness::require;
 use crate::site::{self, DWELL, SERVERS, Site, is_up, kill, launch, wait_until};

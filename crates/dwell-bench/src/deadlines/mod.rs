@@ -1,0 +1,240 @@
+//! `./x bench deadlines`: packets that are held back to fill datagrams, and those that are too
+//! late. The tables of Sawabe et al., "Packet chunking with deadlines", from real relays.
+
+mod classes;
+mod run;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dwell_base::Rate;
+use dwell_lab::lab::{self, Lab};
+use serde::{Deserialize, Serialize};
+
+use self::classes::ClassSet;
+use self::run::{Measured, Trial};
+use super::Outcome;
+use super::bed::Bed;
+use super::link::seconds;
+use super::link_rate::LinkRate;
+use super::record::{Journal, Origin, unix_seconds};
+use dwell_cli::progress::Progress;
+use dwell_cli::terminal;
+use dwell_cli::values::schemes;
+
+const AFTER_HELP: &str = "\
+Examples:
+  ./x bench deadlines                                     a quarter of an hour
+  ./x bench deadlines --scheme chumq,chutq-dcf --load 0.8 --runs 1
+  ./x bench deadlines --mtu 9000 --rate 50mbit --json deadlines.jsonl
+  ./x bench deadlines --classes ten --scheme chumq+cea,chutq-dcf+cea --rate 5mbit --mtu 4000 --load 0.85
+
+Packets come at random moments. Unless set otherwise they are of three classes, each a third of the
+load in bytes: 40 bytes that may take 5 ms, 200 bytes that may take 20 ms, and 1400 bytes that may take
+100 ms. The sending relay is limited by --rate; a load above 1 begins in the middle of a load of 0.8, as in the paper, and
+only what is sent meanwhile counts.
+
+`datagrams` are those sent for a hundred packets. `after W` are packets that the relay sent later than
+W = max_wait - (X + D), for which it may hold them back: what the paper counts; `late` those that it
+sent later than that by more than a frame takes, which X has in reserve; `arrived late` those that took longer than
+max_wait from the source to the receiver, by the clock that both hosts share. `sources late`: how
+much later than due packets were sent on average; more than some 100 us mean that the machine had no
+time for them, nor for the relays, and that the run tells nothing. `stolen`: the share of the machine's
+time that a hypervisor gave to others although it was wanted here.
+
+Exit codes:
+  0    all runs are done
+  1    some are not
+  2    the command line is wrong
+  130  it was interrupted; what there is has been printed";
+
+/// Measure packets that are held back, and those that are too late
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Deadlines {
+    /// Schemes of dwell
+    #[arg(long, value_name = "SCHEME,...", value_delimiter = ',', value_parser = schemes())]
+    #[arg(
+        default_value = "none,basicq,chumq,chumq+cea,chutq-dcf,chutq-tpf,chutq-cef,chutq-dcf+cea"
+    )]
+    scheme: Vec<String>,
+    /// Which classes of packets there are
+    #[arg(long, value_name = "SET", default_value = "three")]
+    classes: ClassSet,
+    /// Bytes of packets per second, by what the link carries
+    #[arg(long, value_name = "LOAD,...", value_delimiter = ',', value_parser = load)]
+    #[arg(default_value = "0.5,0.8,1.2")]
+    load: Vec<f64>,
+    /// The MTU of the link between the relays
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
+    #[arg(default_value = "1500,4000", value_parser = clap::value_parser!(u32).range(1500..=9000))]
+    mtu: Vec<u32>,
+    /// How fast the link is
+    #[arg(long, default_value = "20mbit")]
+    rate: Rate,
+    /// What a datagram takes of the link below its IP header: as if it had so many bytes more.
+    /// 1000 make a link whose limit is its packets per second
+    #[arg(long, value_name = "BYTES", default_value = "14")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1000))]
+    overhead: u32,
+    /// Give the relays real-time priority, by chrt
+    #[arg(long)]
+    realtime: bool,
+    /// How many rounds
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// How long each run is watched, after a second of warm-up
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    seconds: f64,
+    /// Write each run to this file as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn load(text: &str) -> Result<f64, String> {
+    let is_sensible = |load: &f64| (0.01..=2.0).contains(load);
+    let read = text.parse().ok().filter(is_sensible);
+    read.ok_or_else(|| "use a number from 0.01 to 2".to_owned())
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct DeadlineRun {
+    at_unix_seconds: u64,
+    #[serde(flatten)]
+    origin: Origin,
+    rate_bps: u64,
+    overhead_bytes: u32,
+    #[serde(default)]
+    classes_of: ClassSet,
+    mtu: u32,
+    load: f64,
+    #[serde(default)]
+    realtime: bool,
+    scheme: String,
+    round: u32,
+    seconds: f64,
+    #[serde(flatten)]
+    measured: Measured,
+}
+
+/// Starting, warming up, draining and stopping.
+const AROUND: Duration = Duration::from_millis(3200);
+
+impl Deadlines {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut lab = lab::enter()?;
+        let (mut journal, _) = Journal::open::<DeadlineRun>(self.json.as_deref(), false)?;
+        let fields = self.mtu.len() * self.load.len();
+        let count = fields * self.scheme.len() * self.runs as usize;
+        let mut progress = Progress::new(count, self.takes() * count as u32);
+        let (mut runs, mut outcome) = (Vec::new(), Outcome::default());
+        for &mtu in &self.mtu {
+            if !outcome.is_interrupted {
+                self.with_mtu(
+                    &mut lab,
+                    mtu,
+                    &mut |run: DeadlineRun| {
+                        progress.done(self.takes(), &format!("{}: {}", run.what(), run.line()));
+                        journal.add(&run)?;
+                        runs.push(run);
+                        Ok(())
+                    },
+                    &mut outcome,
+                )?;
+            }
+        }
+        terminal::print(&table::report(&runs))?;
+        Ok(outcome.exit_code())
+    }
+
+    fn takes(&self) -> Duration {
+        AROUND + Duration::from_secs_f64(self.seconds)
+    }
+
+    fn with_mtu(
+        &self,
+        lab: &mut Lab,
+        mtu: u32,
+        add: &mut impl FnMut(DeadlineRun) -> anyhow::Result<()>,
+        outcome: &mut Outcome,
+    ) -> anyhow::Result<()> {
+        let bed = Bed::new(lab, LinkRate(None), 0)?;
+        for host in [&bed.pair.ingress, &bed.pair.egress] {
+            host.mtu(dwell_lab::lab::topology::THIN_DEVICE, mtu)?;
+        }
+        for round in 0..self.runs {
+            for &load in &self.load {
+                for at in 0..self.scheme.len() {
+                    let scheme = &self.scheme[(at + round as usize) % self.scheme.len()];
+                    let trial = Trial {
+                        classes: self.classes,
+                        scheme,
+                        load,
+                        rate: self.rate,
+                        overhead_bytes: self.overhead,
+                        realtime: self.realtime,
+                        window: Duration::from_secs_f64(self.seconds),
+                        seed: u64::from(round) + 1,
+                    };
+                    match trial.run(&bed) {
+                        Ok(measured) => add(self.record(mtu, load, scheme, round, measured))?,
+                        Err(error) => {
+                            let what = format!("{scheme}, load {load}, MTU {mtu}");
+                            let is_interrupted = bed.check().is_err();
+                            if !outcome.goes_on_after(&error, &what, is_interrupted) {
+                                return Ok(());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        mtu: u32,
+        load: f64,
+        scheme: &str,
+        round: u32,
+        measured: Measured,
+    ) -> DeadlineRun {
+        DeadlineRun {
+            at_unix_seconds: unix_seconds(),
+            origin: Origin::this(),
+            rate_bps: self.rate.as_bps(),
+            overhead_bytes: self.overhead,
+            classes_of: self.classes,
+            mtu,
+            load,
+            realtime: self.realtime,
+            scheme: scheme.to_owned(),
+            round,
+            seconds: self.seconds,
+            measured,
+        }
+    }
+}
+
+impl DeadlineRun {
+    fn what(&self) -> String {
+        let Self { mtu, load, scheme, round, .. } = self;
+        format!("MTU {mtu}, load {load}, {scheme}, round {}", round + 1)
+    }
+
+    fn line(&self) -> String {
+        let late: Vec<String> = self
+            .measured
+            .classes
+            .iter()
+            .map(|class| format!("{:.2}", class.late_percent()))
+            .collect();
+        let datagrams = self.measured.datagrams_per_hundred();
+        format!("{datagrams:.2} datagrams for 100 packets, {} % late", late.join(", "))
+    }
+}

@@ -1,0 +1,213 @@
+//! `./x bench faults`: how long it takes until traffic goes on after something went wrong.
+
+mod record;
+mod run;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dwell_base::Rate;
+use dwell_base::time::parse_duration_ns;
+use dwell_lab::corpus;
+use dwell_lab::lab::{self, Lab};
+use dwell_testkit::faults::{Fault, FaultTiming};
+
+use self::record::{Circumstances, FaultRun};
+use self::run::Scene;
+use super::Outcome;
+use super::contender::Security;
+use super::record::{Journal, Origin, unix_seconds};
+use dwell_cli::progress::Progress;
+use dwell_cli::terminal;
+use dwell_cli::values::{codec, schemes};
+
+const AFTER_HELP: &str = "\
+Examples:
+  ./x bench faults                                      all faults, keys and psk: 20 minutes
+  ./x bench faults --fault link-down --security keys    one of them
+  ./x bench faults --fault kill-egress,address --runs 1 --json faults.jsonl
+
+Two relays carry a TCP download whose every byte is compared, and 200 numbered datagrams a second
+each way, over an emulated link; no packet can go past the relays. Then one of these happens:
+
+  kill-ingress, kill-egress   kill -9 of a relay, which is started again after --restart
+  freeze                      a relay is stopped for --outage and goes on, like a machine asleep
+  link-down                   the link loses everything for --outage
+  address                     a relay's address changes
+  log-full                    the disk that a relay logs to is full
+  log-closed, log-unread      the pipe that it logs to is closed, or nobody reads it
+  reload                      both relays get another scheme and codec, four times
+
+`resumes` is the time from the moment when nothing is wrong any more (the relay is started again,
+the link carries, the address is there) until a datagram arrives that was sent after it; `silence`
+the longest time without an arrival since the beginning. Download and ingress are the clients'.
+
+Exit codes:
+  0    traffic went on after every fault, and nothing was altered
+  1    it did not
+  2    the command line is wrong
+  130  it was interrupted; what there is has been printed";
+
+/// Measure how soon traffic goes on after a fault
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Faults {
+    /// What happens
+    #[arg(long, value_name = "FAULT,...", value_delimiter = ',')]
+    #[arg(default_values_t = Fault::ALL)]
+    fault: Vec<Fault>,
+    /// How dwell protects datagrams
+    #[arg(long, value_name = "HOW,...", default_value = "keys,psk", value_delimiter = ',')]
+    security: Vec<Security>,
+    /// The relays' scheme
+    #[arg(long, default_value = "edge", value_parser = schemes())]
+    scheme: String,
+    /// The codec and its level
+    #[arg(long, default_value = "zstd:1", value_parser = codec)]
+    codec: String,
+    /// How fast the link is, each way
+    #[arg(long, default_value = "10mbit")]
+    rate: Rate,
+    /// How long a packet is on its way, each way
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration_ns)]
+    delay: u64,
+    /// From the end of a relay until it is started again
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration_ns)]
+    restart: u64,
+    /// How long the link is down, or a relay frozen
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration_ns)]
+    outage: u64,
+    /// How many rounds
+    #[arg(long, value_name = "COUNT", default_value = "3")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Write each run to this file as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Of a run, beside the fault itself.
+const AROUND: Duration = Duration::from_secs(9);
+/// What is downloaded, over and over.
+const BODY_BYTES: usize = 4 << 20;
+
+impl Faults {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut lab = lab::enter()?;
+        let (mut journal, _) = Journal::open::<FaultRun>(self.json.as_deref(), false)?;
+        let mut progress = Progress::new(self.count(), self.planned());
+        let (mut runs, mut outcome) = (Vec::new(), Outcome::default());
+        let body = std::sync::Arc::new(corpus::half_and_half(BODY_BYTES, 1));
+        'rounds: for round in 0..self.runs {
+            for (fault, security) in self.pairs() {
+                let what = format!("{fault}, {}, round {}", security.name(), round + 1);
+                let scene = self.scene(fault, security, &body);
+                match scene.play(&mut lab) {
+                    Ok(measured) => {
+                        progress.done(self.takes(fault), &format!("{what}: {}", measured.line()));
+                        let run = FaultRun {
+                            at_unix_seconds: unix_seconds(),
+                            origin: Origin::this(),
+                            circumstances: self.circumstances(),
+                            fault: fault.name().to_owned(),
+                            security,
+                            round,
+                            measured,
+                        };
+                        journal.add(&run)?;
+                        runs.push(run);
+                    }
+                    Err(error) => {
+                        let is_interrupted = interrupted(&lab);
+                        if !outcome.goes_on_after(&error, &what, is_interrupted) {
+                            break 'rounds;
+                        }
+                        progress.done(self.takes(fault), &format!("{what}: failed"));
+                    }
+                }
+            }
+        }
+        self.print(&runs)?;
+        Ok(outcome.exit_code())
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (Fault, Security)> {
+        let of = |&fault| self.security.iter().map(move |&security| (fault, security));
+        self.fault.iter().flat_map(of)
+    }
+
+    fn count(&self) -> usize {
+        self.pairs().count() * self.runs as usize
+    }
+
+    fn planned(&self) -> Duration {
+        self.pairs().map(|(fault, _)| self.takes(fault)).sum::<Duration>() * self.runs
+    }
+
+    /// About how long a run takes.
+    fn takes(&self, fault: Fault) -> Duration {
+        let timing = self.timing();
+        AROUND
+            + match fault {
+                Fault::KillIngress | Fault::KillEgress => timing.restart,
+                Fault::Freeze | Fault::LinkDown => timing.outage,
+                _ => Duration::from_secs(2),
+            }
+    }
+
+    fn timing(&self) -> FaultTiming {
+        let [restart, outage] = [self.restart, self.outage].map(Duration::from_nanos);
+        FaultTiming { restart, outage }
+    }
+
+    fn scene<'a>(
+        &'a self,
+        fault: Fault,
+        security: Security,
+        body: &'a std::sync::Arc<Vec<u8>>,
+    ) -> Scene<'a> {
+        Scene {
+            fault,
+            security,
+            timing: self.timing(),
+            scheme: &self.scheme,
+            codec: &self.codec,
+            rate: self.rate,
+            delay_ns: self.delay,
+            body,
+        }
+    }
+
+    fn circumstances(&self) -> Circumstances {
+        Circumstances {
+            scheme: self.scheme.clone(),
+            codec: self.codec.clone(),
+            rate_bps: self.rate.as_bps(),
+            delay_ns: self.delay,
+            restart_ns: self.restart,
+            outage_ns: self.outage,
+        }
+    }
+
+    fn print(&self, runs: &[FaultRun]) -> anyhow::Result<()> {
+        let origin = Origin::this();
+        let head = format!(
+            "\ndwell {} on {}\n{}/{}, {}, {} each way\n\n",
+            origin.version,
+            origin.machine.line(),
+            self.scheme,
+            self.codec,
+            self.rate,
+            dwell_base::time::format_duration_ns(self.delay),
+        );
+        terminal::print(&(head + &table::table(runs).to_text()))?;
+        Ok(())
+    }
+}
+
+/// Whether the user wants to stop.
+fn interrupted(lab: &Lab) -> bool {
+    lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
+}

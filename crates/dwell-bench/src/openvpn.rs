@@ -1,0 +1,144 @@
+//! OpenVPN from site to site: TLS with a certificate at each end, each knowing the other's
+//! fingerprint.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use dwell_lab::lab::{Host, Lab};
+
+use super::bed::Bed;
+use super::contender::{OpenVpnCompression, OpenVpnVariant};
+use super::tunnel::{Other, spawn_logged};
+
+/// Where distributions install it.
+const PROGRAM: &str = "/usr/sbin/openvpn";
+const DEVICE: &str = "ovpn0";
+
+/// Whether it is installed.
+pub(super) fn is_installed() -> bool {
+    Path::new(PROGRAM).exists()
+}
+
+/// Starts it at both ends.
+pub(super) fn start(bed: &Bed<'_>, variant: OpenVpnVariant) -> anyhow::Result<Other> {
+    let certificates = Certificates::of(bed.lab)?;
+    let [sender, receiver] = [&bed.pair.egress, &bed.pair.ingress];
+    let tls = |role: &str| vec![role.to_owned()];
+    let server = [tls("--tls-server"), words("--dh none --ifconfig 10.78.0.2 10.78.0.1")].concat();
+    let client = [
+        tls("--tls-client"),
+        words("--remote 10.0.0.2 --connect-retry 1 --ifconfig 10.78.0.1 10.78.0.2"),
+    ]
+    .concat();
+    let [(sender, sender_log), (receiver, receiver_log)] = [
+        run(sender, &certificates, 0, variant, &server)?,
+        run(receiver, &certificates, 1, variant, &client)?,
+    ];
+    Ok(Other { devices: [DEVICE; 2], sender, receiver, logs: [sender_log, receiver_log] })
+}
+
+fn run(
+    host: &Host,
+    certificates: &Certificates,
+    end: usize,
+    variant: OpenVpnVariant,
+    role: &[String],
+) -> anyhow::Result<(dwell_lab::lab::Process, PathBuf)> {
+    let own = &certificates.ends[end];
+    let other = &certificates.ends[1 - end];
+    let log = certificates.folder.join(format!("{end}.log"));
+    let mut arguments = words(
+        "--dev-type tun --proto udp --port 1194 --verb 3 --disable-dco --allow-compression yes",
+    );
+    arguments.extend([
+        "--dev".into(),
+        DEVICE.into(),
+        "--cert".into(),
+        own.certificate.clone(),
+        "--key".into(),
+        own.key.clone(),
+        "--peer-fingerprint".into(),
+        other.fingerprint.clone(),
+    ]);
+    arguments.extend(role.iter().cloned());
+    arguments.extend(options(variant));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let process = spawn_logged(host, Path::new(PROGRAM), &arguments, &log, &[])?;
+    Ok((process, log))
+}
+
+fn options(variant: OpenVpnVariant) -> Vec<String> {
+    let cipher = if variant.sealed {
+        "--data-ciphers AES-256-GCM --cipher AES-256-GCM"
+    } else {
+        "--data-ciphers none --cipher none --auth none"
+    };
+    let compression = match variant.compression {
+        OpenVpnCompression::None => "",
+        OpenVpnCompression::Lz4 => "--compress lz4-v2",
+        OpenVpnCompression::Lzo => "--comp-lzo yes",
+    };
+    [words(cipher), words(compression)].concat()
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The certificates of both ends; made once in a lab.
+struct Certificates {
+    folder: PathBuf,
+    ends: [End; 2],
+}
+
+struct End {
+    certificate: String,
+    key: String,
+    fingerprint: String,
+}
+
+impl Certificates {
+    fn of(lab: &Lab) -> anyhow::Result<Self> {
+        let folder = lab.directory().join("openvpn");
+        std::fs::create_dir_all(&folder).context("a folder for OpenVPN can't be made")?;
+        let ends = [End::of(&folder, "sender")?, End::of(&folder, "receiver")?];
+        Ok(Self { folder, ends })
+    }
+}
+
+impl End {
+    fn of(folder: &Path, name: &str) -> anyhow::Result<Self> {
+        let path = |ending: &str| folder.join(format!("{name}.{ending}"));
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let (certificate, key) = (text(path("crt")), text(path("key")));
+        if !path("crt").exists() {
+            let subject = format!("/CN={name}");
+            openssl(
+                &[
+                    &words("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes")[..],
+                    &words("-sha256 -days 30 -subj")[..],
+                    &[subject, "-keyout".into(), key.clone(), "-out".into(), certificate.clone()],
+                ]
+                .concat(),
+            )?;
+        }
+        let shown = openssl(
+            &[words("x509 -noout -fingerprint -sha256 -in"), vec![certificate.clone()]].concat(),
+        )?;
+        let shown = String::from_utf8_lossy(&shown);
+        let fingerprint = shown.trim().split_once('=').map(|(_, hex)| hex.to_owned());
+        let fingerprint = fingerprint.context("openssl shows no fingerprint")?;
+        Ok(Self { certificate, key, fingerprint })
+    }
+}
+
+/// What `openssl` prints.
+pub(super) fn openssl(arguments: &[String]) -> anyhow::Result<Vec<u8>> {
+    let output = std::process::Command::new("openssl")
+        .args(arguments)
+        .output()
+        .context("`openssl` can't be run; install it, for instance: sudo apt install openssl")?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "openssl failed: {}", complaint.trim());
+    Ok(output.stdout)
+}

@@ -1,0 +1,233 @@
+//! A contender that runs.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use dwell_lab::lab::{Host, Process};
+use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
+use dwell_report::Status;
+
+use super::bed::Bed;
+use super::contender::{Contender, Dwell, Security};
+use super::machine::cpu_ns;
+use super::pinger::SERVER;
+use super::{openvpn, program, wireguard};
+
+/// What the relays believe of the link.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Belief {
+    /// They find out by back-pressure, and from what the peer reports
+    Auto,
+    /// They find out by back-pressure only
+    Local,
+    /// The link's rate is in their configuration
+    Configured,
+}
+
+/// Which programs to run.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    /// The relay.
+    pub(super) dwell: PathBuf,
+    /// `wireguard-go`, where it takes part.
+    pub(super) wireguard_go: PathBuf,
+}
+
+impl Programs {
+    /// The program that is measured, and `wireguard-go` as it is found.
+    pub(super) fn usual() -> anyhow::Result<Self> {
+        Ok(Self { dwell: program::dwell()?, wireguard_go: "wireguard-go".into() })
+    }
+}
+
+/// A contender that carries what passes between client and server.
+#[derive(Debug)]
+pub(super) enum Tunnel {
+    Off,
+    Dwell(Box<Relays>),
+    Other(Other),
+}
+
+/// A tunnel of somebody else: a process at each end, and their logs.
+#[derive(Debug)]
+pub(super) struct Other {
+    /// The interfaces of sender and receiver.
+    pub(super) devices: [&'static str; 2],
+    pub(super) sender: Process,
+    pub(super) receiver: Process,
+    pub(super) logs: [PathBuf; 2],
+}
+
+/// How long a tunnel may take until packets get through.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Tunnel {
+    /// Starts it, and waits until it carries packets.
+    pub(super) fn start(
+        bed: &Bed<'_>,
+        contender: &Contender,
+        belief: Belief,
+        programs: &Programs,
+    ) -> anyhow::Result<Self> {
+        match contender {
+            Contender::Off => Ok(Self::Off),
+            Contender::Dwell(dwell) => {
+                let settings = relay_settings(bed, dwell, belief);
+                let relays = Relays::start(bed.lab, &bed.pair, &programs.dwell, &settings)?;
+                Ok(Self::Dwell(Box::new(relays)))
+            }
+            Contender::OpenVpn(variant) => {
+                Ok(Self::Other(openvpn::start(bed, *variant)?.ready(bed)?))
+            }
+            Contender::WireGuardGo => {
+                Ok(Self::Other(wireguard::start(bed, &programs.wireguard_go)?.ready(bed)?))
+            }
+        }
+    }
+
+    /// CPU time of the processes at the sending and at the receiving end, if there are any.
+    pub(super) fn cpu_ns(&mut self) -> anyhow::Result<Option<[u64; 2]>> {
+        let [sender, receiver] = match self {
+            Self::Off => return Ok(None),
+            Self::Dwell(relays) => [relays.egress.process().id(), relays.ingress.process().id()],
+            Self::Other(other) => [other.sender.id(), other.receiver.id()],
+        };
+        Ok(Some([cpu_ns(sender)?, cpu_ns(receiver)?]))
+    }
+
+    /// What the sending relay says of itself.
+    pub(super) fn status(&self) -> anyhow::Result<Option<Status>> {
+        match self {
+            Self::Dwell(relays) => Ok(Some(relays.egress.status()?)),
+            Self::Off | Self::Other(_) => Ok(None),
+        }
+    }
+
+    /// What the receiving relay says of itself.
+    pub(super) fn receiver_status(&self) -> anyhow::Result<Option<Status>> {
+        match self {
+            Self::Dwell(relays) => Ok(Some(relays.ingress.status()?)),
+            Self::Off | Self::Other(_) => Ok(None),
+        }
+    }
+
+    /// Bytes that the sender's end of it has carried; `None` where there is no tunnel.
+    pub(super) fn carried_bytes(&self, bed: &Bed<'_>) -> anyhow::Result<Option<u64>> {
+        match self {
+            Self::Off => Ok(None),
+            Self::Dwell(relays) => Ok(Some(relays.egress.status()?.tun.rx_bytes)),
+            Self::Other(other) => Ok(Some(bed.pair.egress.tx_bytes(other.devices[0])?)),
+        }
+    }
+
+    pub(super) fn stop(self) -> anyhow::Result<()> {
+        match self {
+            Self::Off => {}
+            Self::Dwell(mut relays) => relays.stop()?,
+            Self::Other(mut other) => {
+                other.sender.stop()?;
+                other.receiver.stop()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lines for the relays' configuration.
+fn more_lines(dwell: &Dwell) -> String {
+    let mut lines = String::new();
+    if let Some(packets) = dwell.block_packets {
+        lines.push_str(&format!("block_packets = {packets}\n"));
+    }
+    if !dwell.retransmit {
+        lines.push_str("retransmit = false\n");
+    }
+    lines
+}
+
+fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings {
+    let usual = RelaySettings::default();
+    let rate = match (belief, bed.rate.0) {
+        (Belief::Auto, _) => RelayRate::Auto,
+        (Belief::Local, _) => RelayRate::Local,
+        (Belief::Configured, Some(rate)) => RelayRate::Fixed(rate),
+        (Belief::Configured, None) => RelayRate::Unlimited,
+    };
+    RelaySettings {
+        scheme: dwell.scheme.clone(),
+        codec: dwell.codec.clone().unwrap_or(usual.codec),
+        sealed: dwell.security != Security::None,
+        keyed: dwell.security == Security::Keys,
+        rate,
+        extra: more_lines(dwell),
+        ..RelaySettings::default()
+    }
+}
+
+impl Other {
+    /// Sends both sites' traffic into it, and waits until it gets through.
+    fn ready(mut self, bed: &Bed<'_>) -> anyhow::Result<Self> {
+        let end = Instant::now() + PATIENCE;
+        let sides = [(&bed.pair.egress, "10.1.0.0/24"), (&bed.pair.ingress, "10.2.0.0/24")];
+        for ((host, prefix), device) in sides.into_iter().zip(self.devices) {
+            while route(host, prefix, device).is_err() {
+                self.still_hopeful(bed, end)?;
+            }
+        }
+        while bed.pair.client.output("ping", &["-c", "1", "-W", "1", SERVER]).is_err() {
+            self.still_hopeful(bed, end)?;
+        }
+        Ok(self)
+    }
+
+    fn still_hopeful(&mut self, bed: &Bed<'_>, end: Instant) -> anyhow::Result<()> {
+        bed.sleep(Duration::from_millis(20))?;
+        if let Some(exit) = self.sender.try_wait()?.or(self.receiver.try_wait()?) {
+            bail!("the tunnel ended with {exit}; its logs say:\n{}", self.tail_of_logs());
+        }
+        if Instant::now() >= end {
+            bail!("the tunnel carries nothing; its logs say:\n{}", self.tail_of_logs());
+        }
+        Ok(())
+    }
+
+    fn tail_of_logs(&self) -> String {
+        let tail = |path: &PathBuf| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(12)..].join("\n")
+        };
+        self.logs.iter().map(tail).collect::<Vec<_>>().join("\n--\n")
+    }
+}
+
+/// Prefers the device over the plain way; fails until the device is up.
+fn route(host: &Host, prefix: &str, device: &str) -> anyhow::Result<()> {
+    Ok(host.output("ip", &["route", "replace", prefix, "dev", device, "metric", "50"]).map(drop)?)
+}
+
+/// Starts a process on a host, its output going to a file.
+pub(super) fn spawn_logged(
+    host: &Host,
+    program: &Path,
+    arguments: &[&str],
+    log: &Path,
+    environment: &[(&str, &str)],
+) -> anyhow::Result<Process> {
+    let output = std::fs::File::create(log)
+        .with_context(|| format!("the log {} can't be written", log.display()))?;
+    let errors = output.try_clone().context("a log can't be written")?;
+    let mut command = host.command(program);
+    command.args(arguments).envs(environment.iter().copied()).stdout(output).stderr(errors);
+    Ok(Process::spawn(&mut command)?)
+}
+
+/// Where the server of a bed answers.
+pub(super) fn server(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 2, 0, 2], port))
+}

@@ -1,0 +1,125 @@
+//! `dwell trace replay` tells what relays do: real captures by tcpreplay through both, if this
+//! machine permits labs.
+
+// Nothing here is for others, and clippy takes a test's helpers for ordinary code.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// How far apart the two may be, ...
+const BOUND: f64 = 0.1;
+/// ... beside what single packets at the edge of a full queue come to.
+const SLACK: [(&str, f64); 3] =
+    [("dropped_packets", 20.0), ("saved_bytes", 3000.0), ("link_bytes", 3000.0)];
+const SECONDS: f64 = 5.0;
+/// A third of what is offered: by default the link carries seven tenths, which `edge` compresses to
+/// less than that, and what never drops says nothing about drops.
+const RATE: &str = "30kbit";
+/// If the machine stood still for longer, the bench is run again, so often at most. What the link
+/// could not carry meanwhile, in the last one, is allowed for; but not if it is more than the second.
+const STALLED_MS_MAX: f64 = 20.0;
+const JUDGED_MS_MAX: f64 = 500.0;
+const TRIES: u32 = 3;
+
+const BENCH: &str = env!("CARGO_BIN_EXE_dwell-bench");
+
+/// The program that is measured. It belongs to another package: tests of the whole workspace build
+/// it, and here it is built only if it is missing.
+fn dwell() -> &'static Path {
+    static DWELL: OnceLock<PathBuf> = OnceLock::new();
+    DWELL.get_or_init(|| {
+        let dwell = Path::new(BENCH).with_file_name("dwell");
+        let directory = dwell.parent().unwrap();
+        let profile = match directory.file_name().unwrap().to_str().unwrap() {
+            "debug" => "dev",
+            profile => profile,
+        };
+        if !dwell.exists() {
+            let mut build = Command::new(env!("CARGO"));
+            build.args(["build", "-q", "-p", "dwell", "--bin", "dwell", "--profile", profile]);
+            build.arg("--target-dir").arg(directory.parent().unwrap());
+            build.current_dir(env!("CARGO_MANIFEST_DIR"));
+            assert!(build.status().unwrap().success(), "dwell can't be built");
+        }
+        dwell
+    })
+}
+
+fn run(program: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove("DWELL_LOG").stdin(Stdio::null()).output().unwrap()
+}
+
+/// Whether this can be tried here; says why not.
+fn is_possible() -> bool {
+    let output = run(dwell(), &["lab", "--", "true"]);
+    if !output.status.success() {
+        println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
+        return false;
+    }
+    let is_missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
+    if let Some(program) = ["tcpreplay", "tcpdump"].iter().find(is_missing) {
+        println!("skipped: {program} is not installed");
+        return false;
+    }
+    true
+}
+
+/// What the bench says of each run.
+fn bench(arguments: &[&str]) -> Vec<Value> {
+    let dwell = dwell().to_str().unwrap();
+    let output = run(Path::new(BENCH), &[&["--dwell", dwell], arguments].concat());
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn captures_are_compressed_and_dropped_by_relays_as_the_replay_says() {
+    if !is_possible() {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures");
+    let names = ["ftp-ipv6.pcap", "mixed-vlan-mpls.pcap", "nfs-write.pcap", "redis-stream.pcap"];
+    let files = names.map(|name| folder.join(name).to_str().unwrap().to_owned());
+    let mut arguments = vec!["replay", "--json", "--runs", "1", "--rate", RATE];
+    arguments.extend(["--scheme", "none,packet,edge", "--shaken", "1"]);
+    arguments.extend(files.iter().map(String::as_str));
+    let seconds = SECONDS.to_string();
+    arguments.extend(["--seconds", &seconds]);
+    let stalled_ms = |run: &Value| run["stalled_ms"].as_f64().unwrap();
+    let mut runs = bench(&arguments);
+    for _ in 1..TRIES {
+        if runs.iter().all(|run| stalled_ms(run) <= STALLED_MS_MAX) {
+            break;
+        }
+        runs = bench(&arguments);
+    }
+    assert_eq!(runs.len(), 3);
+    let worst_ms = runs.iter().map(stalled_ms).fold(0.0, f64::max);
+    if worst_ms > JUDGED_MS_MAX {
+        println!("skipped: the machine stood still for {worst_ms:.0} ms of {SECONDS} s");
+        return;
+    }
+    for run in &runs {
+        let number = |side: &str, field: &str| run[side][field].as_f64().unwrap();
+        assert!(number("relayed", "dropped_packets") > 20.0, "the link carries it all: {run}");
+        let shaken = run["shaken"].as_array().unwrap();
+        assert_eq!(shaken.len(), 1);
+        assert_eq!(shaken[0]["arrived_packets"], run["replayed"]["arrived_packets"]);
+        // The link is busy nearly always.
+        let lost_share = stalled_ms(run) / 1e3 / SECONDS;
+        for (field, slack) in SLACK {
+            let (replayed, relayed) = (number("replayed", field), number("relayed", field));
+            let carried = if field == "dropped_packets" { "sent_packets" } else { field };
+            let room = BOUND * relayed + slack + lost_share * number("relayed", carried);
+            assert!((replayed - relayed).abs() <= room, "{field} more than {room} apart: {run}");
+        }
+    }
+    let saved = |run: &Value| run["relayed"]["saved_bytes"].as_u64().unwrap();
+    assert!(saved(&runs[0]) == 0 && saved(&runs[2]) > saved(&runs[1]), "{runs:?}");
+}

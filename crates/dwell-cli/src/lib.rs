@@ -1,0 +1,6 @@
+//! What dwell's programs have in common: text for people, progress, values of options, exit codes.
+
+pub mod failure;
+pub mod progress;
+pub mod terminal;
+pub mod values;
