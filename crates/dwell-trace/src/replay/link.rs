@@ -3,9 +3,7 @@
 use dwell_base::Rate;
 use dwell_policy::FrameCost;
 use dwell_wire::PacketInfo;
-use dwell_wire::header::{
-    COMPRESSED_HEADER_LEN, DATA_HEADER_LEN, RECORD_HEADER_LEN, SEAL_TAG_LEN,
-};
+use dwell_wire::header::{COMPRESSED_HEADER_LEN, DATA_HEADER_LEN, RECORD_HEADER_LEN, SEAL_TAG_LEN};
 use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 
 /// Bytes of UDP and IPv4 headers around a datagram.
