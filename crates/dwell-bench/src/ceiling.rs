@@ -14,13 +14,13 @@ use super::flood::{self, Flooded};
 use super::link::seconds;
 use super::link_rate::LinkRate;
 use super::others::Others;
-use super::record::{Measured, Origin};
+use super::record::{Journal, Measured, Origin};
 use super::report::{figure, percent};
+use super::runner::{Runner, turns};
 use super::statistics::Summary;
 use super::trial::{self, Timing};
 use super::tunnel::{Belief, Programs, Tunnel};
 use super::workload::{Content, Workload};
-use dwell_cli::progress::Progress;
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, schemes};
 
@@ -93,8 +93,7 @@ impl Ceiling {
         let programs = self.others.programs()?;
         let mut lab = lab::enter()?;
         let (runs, outcome) = self.rounds(&mut lab, &contenders, &programs)?;
-        let origin = Origin::this();
-        let head = format!("\ndwell {} on {}\n\n", origin.version, origin.machine.line());
+        let head = format!("\n{}\n\n", Origin::this().line());
         terminal::print(&(head + &table(&contenders, &runs).to_text()))?;
         Ok(outcome.exit_code())
     }
@@ -105,33 +104,27 @@ impl Ceiling {
         contenders: &[Contender],
         programs: &Programs,
     ) -> anyhow::Result<(Runs, Outcome)> {
-        let (mut runs, mut outcome) = (Runs::new(), Outcome::default());
+        let mut runs = Runs::new();
         let bed = Bed::new(lab, CABLE, 0)?;
         let timing = Timing::new(CABLE, self.seconds);
         let content = Content::new(Workload::Random, CABLE, timing.total(), 1);
         let step = Duration::from_secs_f64(self.seconds);
         let planned = timing.total() + step * (flood::STEPS_MAX - 2);
         let count = contenders.len() * self.runs as usize;
-        let mut progress = Progress::new(count, planned * count as u32);
+        let mut runner = Runner::new(count, planned * count as u32, Journal::none());
         for round in 0..self.runs {
-            for at in 0..contenders.len() {
-                let contender = &contenders[(at + round as usize) % contenders.len()];
+            for contender in turns(contenders, round) {
                 let what = format!("{contender}, round {}", round + 1);
-                match self.climb(&bed, contender, programs, &content, timing) {
-                    Ok(peak) => {
-                        progress.done(planned, &format!("{what}: {}", line(&peak)));
-                        runs.entry(contender.to_string()).or_default().push(peak);
-                    }
-                    Err(error) => {
-                        let is_interrupted = bed.check().is_err();
-                        if !outcome.goes_on_after(&error, &what, is_interrupted) {
-                            return Ok((runs, outcome));
-                        }
-                    }
+                let found = self.climb(&bed, contender, programs, &content, timing);
+                let run = (what.as_str(), planned);
+                if let Some(peak) = runner.take(run, found, || bed.check().is_err(), line) {
+                    runs.entry(contender.to_string()).or_default().push(peak);
+                } else if runner.is_over() {
+                    return Ok((runs, runner.outcome()));
                 }
             }
         }
-        Ok((runs, outcome))
+        Ok((runs, runner.outcome()))
     }
 
     fn climb(

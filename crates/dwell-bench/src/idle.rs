@@ -8,16 +8,15 @@ use dwell_base::time::parse_duration_ns;
 use dwell_lab::lab::{self, Lab};
 use dwell_report::{Column, Table, human};
 
-use super::Outcome;
 use super::bed::Bed;
 use super::contender::{Contender, Security, dwell_variants};
 use super::link_rate::LinkRate;
 use super::others::Others;
 use super::pinger::Pinger;
-use super::record::Origin;
+use super::record::{Journal, Origin};
+use super::runner::{Runner, turns};
 use super::statistics::Summary;
 use super::tunnel::{Belief, Programs, Tunnel};
-use dwell_cli::progress::Progress;
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, schemes};
 
@@ -96,16 +95,16 @@ impl Idle {
         let programs = self.others.programs()?;
         let mut lab = lab::enter()?;
         let count = self.rate.len() * contenders.len() * self.runs as usize;
-        let mut progress = Progress::new(count, self.planned() * count as u32);
-        let (mut runs, mut outcome) = (Runs::new(), Outcome::default());
+        let mut runner = Runner::new(count, self.planned() * count as u32, Journal::none());
+        let mut runs = Runs::new();
         for &rate in &self.rate {
-            if !outcome.is_interrupted {
+            if !runner.is_over() {
                 let plan = Plan { idle: &self, contenders: &contenders, programs: &programs, rate };
-                plan.run(&mut lab, &mut runs, &mut outcome, &mut progress)?;
+                plan.run(&mut lab, &mut runs, &mut runner)?;
             }
         }
         terminal::print(&self.report(&contenders, &runs))?;
-        Ok(outcome.exit_code())
+        Ok(runner.outcome().exit_code())
     }
 
     fn planned(&self) -> Duration {
@@ -113,8 +112,7 @@ impl Idle {
     }
 
     fn report(&self, contenders: &[Contender], runs: &Runs) -> String {
-        let machine = Origin::this();
-        let mut text = format!("\ndwell {} on {}\n", machine.version, machine.machine.line());
+        let mut text = format!("\n{}\n", Origin::this().line());
         for &rate in &self.rate {
             let table = table(contenders, rate, runs);
             text.push_str(&format!("\n{rate}, idle\n\n{}", table.to_text()));
@@ -132,30 +130,18 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    fn run(
-        &self,
-        lab: &mut Lab,
-        runs: &mut Runs,
-        outcome: &mut Outcome,
-        progress: &mut Progress,
-    ) -> anyhow::Result<()> {
+    fn run(&self, lab: &mut Lab, runs: &mut Runs, runner: &mut Runner) -> anyhow::Result<()> {
         let bed = Bed::new(lab, self.rate, self.idle.delay)?;
         for round in 0..self.idle.runs {
-            for at in 0..self.contenders.len() {
-                let contender = &self.contenders[(at + round as usize) % self.contenders.len()];
+            for contender in turns(self.contenders, round) {
                 let what = format!("{}, {contender}, round {}", self.rate, round + 1);
-                match self.ping(&bed, contender) {
-                    Ok(quiet) => {
-                        let median = human::duration(quiet.p50_ns);
-                        progress.done(self.idle.planned(), &format!("{what}: {median}"));
-                        runs.entry((self.rate, contender.to_string())).or_default().push(quiet);
-                    }
-                    Err(error) => {
-                        let is_interrupted = bed.check().is_err();
-                        if !outcome.goes_on_after(&error, &what, is_interrupted) {
-                            return Ok(());
-                        }
-                    }
+                let found = self.ping(&bed, contender);
+                let line = |quiet: &Quiet| human::duration(quiet.p50_ns);
+                let run = (what.as_str(), self.idle.planned());
+                if let Some(quiet) = runner.take(run, found, || bed.check().is_err(), line) {
+                    runs.entry((self.rate, contender.to_string())).or_default().push(quiet);
+                } else if runner.is_over() {
+                    return Ok(());
                 }
             }
         }

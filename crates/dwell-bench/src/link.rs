@@ -203,10 +203,9 @@ fn print(runs: &[LinkRun], failed: usize) -> anyhow::Result<()> {
     };
     let (origin, terms) = (&first.origin, &first.terms);
     let head = format!(
-        "\ndwell {} on {}\n{} each way up to {}, none beyond; relays' rate {:?}, \
+        "\n{}\n{} each way up to {}, none beyond; relays' rate {:?}, \
          security {:?}, TCP {}, seed {}\n",
-        origin.version,
-        origin.machine.line(),
+        origin.line(),
         dwell_base::time::format_duration_ns(terms.delay_ns),
         Rate::clamped_bps(terms.delay_max_bps),
         terms.belief,

@@ -11,7 +11,6 @@ use dwell_lab::lab::{self, Lab};
 use dwell_report::{Column, Table, human};
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
 use super::bed::Bed;
 use super::contender::{Contender, Security, dwell_variants, makes_blocks};
 use super::link::seconds;
@@ -19,11 +18,11 @@ use super::link_rate::LinkRate;
 use super::machine;
 use super::record::{Journal, Measured, Origin, RelayAccounts, Terms, unix_seconds};
 use super::report::{figure, percent};
+use super::runner::{Runner, turns};
 use super::statistics::Summary;
 use super::trial::{self, Timing};
 use super::tunnel::{Belief, Programs, Tunnel};
 use super::workload::{Content, Workload};
-use dwell_cli::progress::Progress;
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, probability, schemes};
 
@@ -111,29 +110,22 @@ impl Loss {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let contenders = self.contenders();
         let mut lab = lab::enter()?;
-        let (mut journal, _) = Journal::open::<LossRun>(self.json.as_deref(), false)?;
+        let (journal, _) = Journal::open::<LossRun>(self.json.as_deref(), false)?;
         let count = contenders.len() * self.loss.len() * self.runs as usize;
-        let mut progress = Progress::new(count, self.timing().total() * count as u32);
-        let (mut runs, mut outcome) = (Runs::new(), Outcome::default());
+        let mut runner = Runner::new(count, self.timing().total() * count as u32, journal);
+        let mut runs = Runs::new();
         for &loss in &self.loss {
-            if !outcome.is_interrupted {
-                let mut book = Book {
-                    runs: &mut runs,
-                    journal: &mut journal,
-                    outcome: &mut outcome,
-                    progress: &mut progress,
-                };
-                self.rounds(&mut lab, loss, &contenders, &mut book)?;
+            if !runner.is_over() {
+                self.rounds(&mut lab, loss, &contenders, (&mut runner, &mut runs))?;
             }
         }
-        let origin = Origin::this();
-        let mut text = format!("\ndwell {} on {}\n", origin.version, origin.machine.line());
+        let mut text = format!("\n{}\n", Origin::this().line());
         for &loss in &self.loss {
             let table = table(&contenders, loss, &runs);
             text.push_str(&format!("\n{}, {} lost\n\n{}", self.rate, shown(loss), table.to_text()));
         }
         terminal::print(&text)?;
-        Ok(outcome.exit_code())
+        Ok(runner.outcome().exit_code())
     }
 
     fn contenders(&self) -> Vec<Contender> {
@@ -166,7 +158,7 @@ impl Loss {
         lab: &mut Lab,
         loss: f64,
         contenders: &[Contender],
-        book: &mut Book<'_>,
+        (runner, runs): (&mut Runner, &mut Runs),
     ) -> anyhow::Result<()> {
         let rate = LinkRate(Some(self.rate));
         let mut bed = Bed::emulated(lab, rate, self.delay, loss)?;
@@ -174,24 +166,18 @@ impl Loss {
         let timing = self.timing();
         let content = Content::new(Workload::Text, rate, timing.total(), 1);
         for round in 0..self.runs {
-            for at in 0..contenders.len() {
-                let contender = &contenders[(at + round as usize) % contenders.len()];
+            for contender in turns(contenders, round) {
                 let what = format!("{} lost, {contender}, round {}", shown(loss), round + 1);
-                match self.measure(&bed, contender, &content, timing) {
-                    Ok(measured) => {
-                        let mbps = figure(measured.per_second() * 8e-6);
-                        book.progress.done(timing.total(), &format!("{what}: {mbps} Mbit/s"));
-                        book.journal.add(&self.record(loss, contender, round, &measured))?;
-                        let place = (loss.to_bits(), contender.to_string());
-                        book.runs.entry(place).or_default().push(measured);
-                    }
-                    Err(error) => {
-                        let is_interrupted = bed.check().is_err();
-                        if !book.outcome.goes_on_after(&error, &what, is_interrupted) {
-                            return Ok(());
-                        }
-                        book.progress.done(timing.total(), &format!("{what}: failed"));
-                    }
+                let found = self.measure(&bed, contender, &content, timing);
+                let line =
+                    |found: &Measured| format!("{} Mbit/s", figure(found.per_second() * 8e-6));
+                let run = (what.as_str(), timing.total());
+                if let Some(measured) = runner.take(run, found, || bed.check().is_err(), line) {
+                    runner.write(&self.record(loss, contender, round, &measured))?;
+                    let place = (loss.to_bits(), contender.to_string());
+                    runs.entry(place).or_default().push(measured);
+                } else if runner.is_over() {
+                    return Ok(());
                 }
             }
         }
@@ -232,14 +218,6 @@ impl Loss {
             measured: measured.clone(),
         }
     }
-}
-
-/// Where results go.
-struct Book<'a> {
-    runs: &'a mut Runs,
-    journal: &'a mut Journal,
-    outcome: &'a mut Outcome,
-    progress: &'a mut Progress,
 }
 
 /// `0.1 %`

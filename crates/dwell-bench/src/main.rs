@@ -26,6 +26,7 @@ mod record;
 mod replay;
 mod report;
 mod results;
+mod runner;
 mod statistics;
 mod steps;
 mod stream;

@@ -27,6 +27,11 @@ impl Origin {
     pub(super) fn this() -> Self {
         Self { version: env!("CARGO_PKG_VERSION").to_owned(), machine: Machine::this() }
     }
+
+    /// What stands above tables.
+    pub(super) fn line(&self) -> String {
+        format!("dwell {} on {}", self.version, self.machine.line())
+    }
 }
 
 /// How a run was done: runs may be compared if this is the same.
@@ -194,6 +199,11 @@ pub(super) fn unix_seconds() -> u64 {
 pub(super) struct Journal(Option<File>);
 
 impl Journal {
+    /// Keeps nothing.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
     /// Opens it. A file that exists is only added to, and only if asked to resume; the runs
     /// that are in it come along.
     pub(super) fn open<T: for<'de> Deserialize<'de>>(

@@ -22,11 +22,10 @@ use serde_json::Value;
 use self::account::{Account, Agreement, report};
 use self::scene::{Mac, Scene};
 use self::shake::shake;
-use super::Outcome;
 use super::bed::Bed;
 use super::link_rate::LinkRate;
-use super::record::Origin;
-use dwell_cli::progress::Progress;
+use super::record::{Journal, Origin};
+use super::runner::Runner;
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, schemes};
 
@@ -101,33 +100,30 @@ impl Replay {
         let bed = Bed::new(&mut lab, LinkRate(None), 0)?;
         let planned = Duration::from_secs(self.seconds.into()) + AROUND;
         let count = self.scheme.len() * self.runs as usize;
-        let mut progress = Progress::new(count, planned * count as u32);
-        let mut outcome = Outcome::default();
+        let mut runner = Runner::new(count, planned * count as u32, Journal::none());
         let mut agreements = Vec::new();
         'rounds: for round in 1..=self.runs {
             for scheme in &self.scheme {
                 let what = format!("{scheme}, round {round}");
                 let stage = Stage { bed: &bed, scene: &scene, asked: &self, rate, scheme };
-                match stage.run() {
-                    Ok(agreement) => {
-                        progress.done(planned, &format!("{what}: {}", agreement.in_a_word()));
-                        if self.json {
-                            terminal::print(&(serde_json::to_string(&agreement)? + "\n"))?;
-                        }
-                        agreements.push(agreement);
+                let found = stage.run();
+                let run = (what.as_str(), planned);
+                let is_interrupted = || bed.check().is_err();
+                let line = |agreement: &Agreement| agreement.in_a_word();
+                if let Some(agreement) = runner.take(run, found, is_interrupted, line) {
+                    if self.json {
+                        terminal::print(&(serde_json::to_string(&agreement)? + "\n"))?;
                     }
-                    Err(error) => {
-                        if !outcome.goes_on_after(&error, &what, bed.check().is_err()) {
-                            break 'rounds;
-                        }
-                    }
+                    agreements.push(agreement);
+                } else if runner.is_over() {
+                    break 'rounds;
                 }
             }
         }
         if !self.json {
             terminal::print(&self.text(&scene, rate, &agreements))?;
         }
-        Ok(outcome.exit_code())
+        Ok(runner.outcome().exit_code())
     }
 
     fn link_rate(&self, scene: &Scene) -> Rate {
@@ -142,8 +138,7 @@ impl Replay {
     }
 
     fn text(&self, scene: &Scene, rate: Rate, agreements: &[Agreement]) -> String {
-        let origin = Origin::this();
-        let mut text = format!("\ndwell {} on {}\n", origin.version, origin.machine.line());
+        let mut text = format!("\n{}\n", Origin::this().line());
         text.push_str(&format!(
             "{} packets of {} bytes in all ({} left out), {:.3} times as fast as captured, over a \
              link of {rate}\n\n",

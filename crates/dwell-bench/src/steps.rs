@@ -11,7 +11,6 @@ use dwell_report::status::PeerStatus;
 use dwell_report::{Column, Table, human};
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
 use super::bed::Bed;
 use super::contender::{Contender, Security, dwell_variants};
 use super::link::seconds;
@@ -19,9 +18,9 @@ use super::link_rate::LinkRate;
 use super::pinger::Pinger;
 use super::record::{Journal, Origin, unix_seconds};
 use super::report::{figure, percent};
+use super::runner::{Runner, turns};
 use super::tunnel::{Belief, Programs, Tunnel};
 use super::workload::{Content, Load, Workload};
-use dwell_cli::progress::Progress;
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, schemes};
 
@@ -132,39 +131,33 @@ impl Steps {
             runs.extend(self.relay_rate.iter().map(|&rate| (contender.clone(), Some(rate))));
         }
         let mut lab = lab::enter()?;
-        let (mut journal, _) = Journal::open::<Phase>(self.json.as_deref(), false)?;
+        let (journal, _) = Journal::open::<Phase>(self.json.as_deref(), false)?;
         let first = self.rate.first().copied().context("there is no rate")?;
         let mut bed = Bed::routed(&mut lab, first)?;
         bed.set_congestion_control(&self.congestion_control)?;
-        let (mut phases, mut outcome) = (Vec::new(), Outcome::default());
+        let mut phases = Vec::new();
         let planned = self.planned();
         let count = runs.len() * self.runs as usize;
-        let mut progress = Progress::new(count, planned * count as u32);
+        let mut runner = Runner::new(count, planned * count as u32, journal);
         'all: for round in 0..self.runs {
-            for at in 0..runs.len() {
-                let (contender, belief) = &runs[(at + round as usize) % runs.len()];
+            for (contender, belief) in turns(&runs, round) {
                 let what = named(contender, *belief);
-                match self.climb(&bed, contender, *belief, round) {
-                    Ok(found) => {
-                        progress.done(planned, &format!("{what}: {}", line(&found)));
-                        for phase in found {
-                            journal.add(&phase)?;
-                            phases.push(phase);
-                        }
+                let found = self.climb(&bed, contender, *belief, round);
+                let line = |found: &Vec<Phase>| line(found);
+                let run = (what.as_str(), planned);
+                if let Some(found) = runner.take(run, found, || bed.check().is_err(), line) {
+                    for phase in found {
+                        runner.write(&phase)?;
+                        phases.push(phase);
                     }
-                    Err(error) => {
-                        let is_interrupted = bed.check().is_err();
-                        if !outcome.goes_on_after(&error, &what, is_interrupted) {
-                            break 'all;
-                        }
-                    }
+                } else if runner.is_over() {
+                    break 'all;
                 }
             }
         }
-        let origin = Origin::this();
-        let head = format!("\ndwell {} on {}\n\n", origin.version, origin.machine.line());
+        let head = format!("\n{}\n\n", Origin::this().line());
         terminal::print(&(head + &table(&phases).to_text()))?;
-        Ok(outcome.exit_code())
+        Ok(runner.outcome().exit_code())
     }
 
     fn planned(&self) -> Duration {

@@ -21,10 +21,9 @@ use dwell_testkit::sites::{Layout, Sites, sites};
 
 use self::record::{ChainRun, Conditions, NodeCounts};
 use self::source::{Content, Flow, Way};
-use super::Outcome;
 use super::bed::Interrupted;
 use super::record::{Journal, Origin, unix_seconds};
-use dwell_cli::progress::Progress;
+use super::runner::Runner;
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, probability, schemes};
 
@@ -127,7 +126,7 @@ impl Chain {
             return Ok(ExitCode::SUCCESS);
         }
         let mut lab = lab::enter()?;
-        let (mut journal, mut runs) = Journal::open::<ChainRun>(self.json.as_deref(), self.resume)?;
+        let (journal, mut runs) = Journal::open::<ChainRun>(self.json.as_deref(), self.resume)?;
         let (origin, conditions) = (Origin::this(), self.conditions());
         for run in &runs {
             ensure!(
@@ -139,39 +138,36 @@ impl Chain {
         }
         let missing = self.missing(&runs);
         let each = WARM_UP + DRAIN + AROUND + Duration::from_secs_f64(self.seconds);
-        let mut progress = Progress::new(missing.len(), each * missing.len() as u32);
-        let mut outcome = Outcome::default();
+        let mut runner = Runner::new(missing.len(), each * missing.len() as u32, journal);
         let interrupted = lab.interrupted();
         for (round, transit) in missing {
             let what =
                 format!("round {}, {}", round + 1, if transit { "carried" } else { "opened" });
-            match self.measure(&mut lab, &interrupted, round, transit) {
-                Ok((nodes, flows)) => {
-                    let shares = nodes.iter().map(|node| format!("{:.1} %", node.share() * 100.0));
-                    let shares = shares.collect::<Vec<_>>().join(", ");
-                    let run = ChainRun {
-                        at_unix_seconds: unix_seconds(),
-                        origin: origin.clone(),
-                        conditions: conditions.clone(),
-                        transit,
-                        round,
-                        nodes,
-                        flows,
-                    };
-                    journal.add(&run)?;
-                    runs.push(run);
-                    progress.done(each, &format!("{what}: {shares}"));
-                }
-                Err(error) => {
-                    let is_interrupted = interrupted.load(Ordering::Relaxed);
-                    if !outcome.goes_on_after(&error, &what, is_interrupted) {
-                        break;
-                    }
-                }
+            let found = self.measure(&mut lab, &interrupted, round, transit);
+            let is_interrupted = || interrupted.load(Ordering::Relaxed);
+            let line = |(nodes, _): &(Vec<NodeCounts>, _)| {
+                let shares = nodes.iter().map(|node| format!("{:.1} %", node.share() * 100.0));
+                shares.collect::<Vec<_>>().join(", ")
+            };
+            let found = runner.take((what.as_str(), each), found, is_interrupted, line);
+            if let Some((nodes, flows)) = found {
+                let run = ChainRun {
+                    at_unix_seconds: unix_seconds(),
+                    origin: origin.clone(),
+                    conditions: conditions.clone(),
+                    transit,
+                    round,
+                    nodes,
+                    flows,
+                };
+                runner.write(&run)?;
+                runs.push(run);
+            } else if runner.is_over() {
+                break;
             }
         }
         terminal::print(&table::all(&runs))?;
-        Ok(outcome.exit_code())
+        Ok(runner.outcome().exit_code())
     }
 
     /// The runs that are not done yet, each by its round and whether relays carry on.

@@ -13,10 +13,9 @@ pub(super) fn all(runs: &[ChainRun]) -> String {
     let Some(first) = runs.first() else { return "there are no runs\n".to_owned() };
     let conditions = &first.conditions;
     let mut text = format!(
-        "\ndwell {} on {}\n{} relays, links of {}, load {}, packets of {} bytes with {:.0} % text, \
+        "\n{}\n{} relays, links of {}, load {}, packets of {} bytes with {:.0} % text, \
          {} with {}\n",
-        first.origin.version,
-        first.origin.machine.line(),
+        first.origin.line(),
         conditions.relays,
         conditions.rate,
         conditions.load,

@@ -15,12 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use self::classes::ClassSet;
 use self::run::{Measured, Trial};
-use super::Outcome;
 use super::bed::Bed;
 use super::link::seconds;
 use super::link_rate::LinkRate;
 use super::record::{Journal, Origin, unix_seconds};
-use dwell_cli::progress::Progress;
+use super::runner::{Runner, turns};
 use dwell_cli::terminal;
 use dwell_cli::values::schemes;
 
@@ -127,28 +126,18 @@ const AROUND: Duration = Duration::from_millis(3200);
 impl Deadlines {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut lab = lab::enter()?;
-        let (mut journal, _) = Journal::open::<DeadlineRun>(self.json.as_deref(), false)?;
+        let (journal, _) = Journal::open::<DeadlineRun>(self.json.as_deref(), false)?;
         let fields = self.mtu.len() * self.load.len();
         let count = fields * self.scheme.len() * self.runs as usize;
-        let mut progress = Progress::new(count, self.takes() * count as u32);
-        let (mut runs, mut outcome) = (Vec::new(), Outcome::default());
+        let mut runner = Runner::new(count, self.takes() * count as u32, journal);
+        let mut runs = Vec::new();
         for &mtu in &self.mtu {
-            if !outcome.is_interrupted {
-                self.with_mtu(
-                    &mut lab,
-                    mtu,
-                    &mut |run: DeadlineRun| {
-                        progress.done(self.takes(), &format!("{}: {}", run.what(), run.line()));
-                        journal.add(&run)?;
-                        runs.push(run);
-                        Ok(())
-                    },
-                    &mut outcome,
-                )?;
+            if !runner.is_over() {
+                self.with_mtu(&mut lab, mtu, &mut runner, &mut runs)?;
             }
         }
         terminal::print(&table::report(&runs))?;
-        Ok(outcome.exit_code())
+        Ok(runner.outcome().exit_code())
     }
 
     fn takes(&self) -> Duration {
@@ -159,8 +148,8 @@ impl Deadlines {
         &self,
         lab: &mut Lab,
         mtu: u32,
-        add: &mut impl FnMut(DeadlineRun) -> anyhow::Result<()>,
-        outcome: &mut Outcome,
+        runner: &mut Runner,
+        runs: &mut Vec<DeadlineRun>,
     ) -> anyhow::Result<()> {
         let bed = Bed::new(lab, LinkRate(None), 0)?;
         for host in [&bed.pair.ingress, &bed.pair.egress] {
@@ -168,8 +157,7 @@ impl Deadlines {
         }
         for round in 0..self.runs {
             for &load in &self.load {
-                for at in 0..self.scheme.len() {
-                    let scheme = &self.scheme[(at + round as usize) % self.scheme.len()];
+                for scheme in turns(&self.scheme, round) {
                     let trial = Trial {
                         classes: self.classes,
                         scheme,
@@ -180,15 +168,17 @@ impl Deadlines {
                         window: Duration::from_secs_f64(self.seconds),
                         seed: u64::from(round) + 1,
                     };
-                    match trial.run(&bed) {
-                        Ok(measured) => add(self.record(mtu, load, scheme, round, measured))?,
-                        Err(error) => {
-                            let what = format!("{scheme}, load {load}, MTU {mtu}");
-                            let is_interrupted = bed.check().is_err();
-                            if !outcome.goes_on_after(&error, &what, is_interrupted) {
-                                return Ok(());
-                            }
-                        }
+                    let found = trial.run(&bed);
+                    let found = found.map(|it| self.record(mtu, load, scheme, round, it));
+                    let what = format!("MTU {mtu}, load {load}, {scheme}, round {}", round + 1);
+                    let run = (what.as_str(), self.takes());
+                    let is_interrupted = || bed.check().is_err();
+                    let found = runner.take(run, found, is_interrupted, DeadlineRun::line);
+                    if let Some(run) = found {
+                        runner.write(&run)?;
+                        runs.push(run);
+                    } else if runner.is_over() {
+                        return Ok(());
                     }
                 }
             }
@@ -222,11 +212,6 @@ impl Deadlines {
 }
 
 impl DeadlineRun {
-    fn what(&self) -> String {
-        let Self { mtu, load, scheme, round, .. } = self;
-        format!("MTU {mtu}, load {load}, {scheme}, round {}", round + 1)
-    }
-
     fn line(&self) -> String {
         let late: Vec<String> = self
             .measured

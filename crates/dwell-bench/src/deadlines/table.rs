@@ -11,9 +11,8 @@ use super::run::{ClassResult, Measured};
 pub(super) fn report(runs: &[DeadlineRun]) -> String {
     let Some(first) = runs.first() else { return "There are no runs.\n".to_owned() };
     let mut text = format!(
-        "\ndwell {} on {}\nlink of {} Mbit/s, {} bytes beside each datagram{}\n",
-        first.origin.version,
-        first.origin.machine.line(),
+        "\n{}\nlink of {} Mbit/s, {} bytes beside each datagram{}\n",
+        first.origin.line(),
         first.rate_bps as f64 / 1e6,
         first.overhead_bytes,
         if first.realtime { "; relays with real-time priority" } else { "" },

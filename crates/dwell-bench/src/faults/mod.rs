@@ -14,12 +14,11 @@ use dwell_lab::corpus;
 use dwell_lab::lab::{self, Lab};
 use dwell_testkit::faults::{Fault, FaultTiming};
 
-use self::record::{Circumstances, FaultRun};
+use self::record::{Aftermath, Circumstances, FaultRun};
 use self::run::Scene;
-use super::Outcome;
 use super::contender::Security;
 use super::record::{Journal, Origin, unix_seconds};
-use dwell_cli::progress::Progress;
+use super::runner::Runner;
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, schemes};
 
@@ -96,41 +95,36 @@ const BODY_BYTES: usize = 4 << 20;
 impl Faults {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut lab = lab::enter()?;
-        let (mut journal, _) = Journal::open::<FaultRun>(self.json.as_deref(), false)?;
-        let mut progress = Progress::new(self.count(), self.planned());
-        let (mut runs, mut outcome) = (Vec::new(), Outcome::default());
+        let (journal, _) = Journal::open::<FaultRun>(self.json.as_deref(), false)?;
+        let mut runner = Runner::new(self.count(), self.planned(), journal);
+        let mut runs = Vec::new();
         let body = std::sync::Arc::new(corpus::half_and_half(BODY_BYTES, 1));
         'rounds: for round in 0..self.runs {
             for (fault, security) in self.pairs() {
                 let what = format!("{fault}, {}, round {}", security.name(), round + 1);
                 let scene = self.scene(fault, security, &body);
-                match scene.play(&mut lab) {
-                    Ok(measured) => {
-                        progress.done(self.takes(fault), &format!("{what}: {}", measured.line()));
-                        let run = FaultRun {
-                            at_unix_seconds: unix_seconds(),
-                            origin: Origin::this(),
-                            circumstances: self.circumstances(),
-                            fault: fault.name().to_owned(),
-                            security,
-                            round,
-                            measured,
-                        };
-                        journal.add(&run)?;
-                        runs.push(run);
-                    }
-                    Err(error) => {
-                        let is_interrupted = interrupted(&lab);
-                        if !outcome.goes_on_after(&error, &what, is_interrupted) {
-                            break 'rounds;
-                        }
-                        progress.done(self.takes(fault), &format!("{what}: failed"));
-                    }
+                let found = scene.play(&mut lab);
+                let run = (what.as_str(), self.takes(fault));
+                let found = runner.take(run, found, || interrupted(&lab), Aftermath::line);
+                if let Some(measured) = found {
+                    let run = FaultRun {
+                        at_unix_seconds: unix_seconds(),
+                        origin: Origin::this(),
+                        circumstances: self.circumstances(),
+                        fault: fault.name().to_owned(),
+                        security,
+                        round,
+                        measured,
+                    };
+                    runner.write(&run)?;
+                    runs.push(run);
+                } else if runner.is_over() {
+                    break 'rounds;
                 }
             }
         }
         self.print(&runs)?;
-        Ok(outcome.exit_code())
+        Ok(runner.outcome().exit_code())
     }
 
     fn pairs(&self) -> impl Iterator<Item = (Fault, Security)> {
@@ -194,9 +188,8 @@ impl Faults {
     fn print(&self, runs: &[FaultRun]) -> anyhow::Result<()> {
         let origin = Origin::this();
         let head = format!(
-            "\ndwell {} on {}\n{}/{}, {}, {} each way\n\n",
-            origin.version,
-            origin.machine.line(),
+            "\n{}\n{}/{}, {}, {} each way\n\n",
+            origin.line(),
             self.scheme,
             self.codec,
             self.rate,

@@ -13,9 +13,8 @@ use super::{overview, verdict};
 pub(super) fn all(runs: &[StreamRun]) -> String {
     let Some(first) = runs.first() else { return "There are no runs.\n".to_owned() };
     let mut text = format!(
-        "\ndwell {} on {}; each run watched for {} s\n",
-        first.origin.version,
-        first.origin.machine.line(),
+        "\n{}; each run watched for {} s\n",
+        first.origin.line(),
         first.conditions.seconds,
     );
     let fields = results::fields(runs);

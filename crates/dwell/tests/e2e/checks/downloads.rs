@@ -21,7 +21,7 @@ pub(super) fn run(lab: &mut Lab, scheme: &str, codec: &str, sealed: bool) -> any
     let compressed = tx.compressed.packets;
     match settings.scheme.as_str() {
         "none" => {
-            ensure!(compressed == 0 && tx.tried == 0, "compressed without being asked: {tx:#?}")
+            ensure!(compressed == 0 && tx.tried == 0, "compressed without being asked: {tx:#?}");
         }
         _ => ensure!(compressed > 0, "text was not compressed: {tx:#?}"),
     }
