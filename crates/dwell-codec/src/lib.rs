@@ -6,8 +6,8 @@
 //! wire beside the payload, together with the original length.
 //!
 //! # Promises
-//! * Nothing is allocated per packet: `new` allocates all state (`tests/no_alloc.rs`). The
-//! exception is
+//! * Nothing is allocated per packet: `new` allocates all state (`tests/no_alloc.rs`).
+//!   Blocks that refer to a history ([`Decompressor::decompress_after`]) are the exception.
 //! * The same input gives the same output, however often a compressor has been used. It may
 //!   differ between versions of the libraries below; only the round trip is stable.
 //! * [`Decompressor::decompress`] is the only decoder. It writes into the given buffer and

@@ -63,7 +63,7 @@ mod tests {
         loop {
             match merge.step() {
                 MergeStep::Packet(input) => {
-                    packets.push((input.at_ns.unwrap(), input.packet.to_vec()))
+                    packets.push((input.at_ns.unwrap(), input.packet.to_vec()));
                 }
                 MergeStep::Skipped => {}
                 MergeStep::End => return packets,

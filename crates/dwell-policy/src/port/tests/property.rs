@@ -231,7 +231,7 @@ impl Model {
     fn apply(&mut self, port: &mut Port, now: Instant, step: &Step) {
         match *step {
             Step::Arrive { bytes, flow, compressed } => {
-                self.arrive(port, now, (bytes, flow, compressed))
+                self.arrive(port, now, (bytes, flow, compressed));
             }
             Step::Compressed { keep_percent, took_ns } => {
                 if let Some((id, bytes)) = self.being_compressed.take() {

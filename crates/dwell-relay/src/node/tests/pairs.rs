@@ -418,7 +418,7 @@ fn a_record_that_claims_too_much_is_counted_and_nothing_more() {
     // 64 KiB from a few bytes, for each codec that there is and for some that there aren't.
     for codec in 0..16 {
         let datagram = plain_datagram(&mut net, |body| {
-            body.compressed(codec, 0, 65_535, &[0xff; 40]).unwrap()
+            body.compressed(codec, 0, 65_535, &[0xff; 40]).unwrap();
         });
         net.net.inject((net.ends[0], 0), &datagram);
     }

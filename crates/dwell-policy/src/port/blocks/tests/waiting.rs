@@ -192,7 +192,7 @@ fn small_packets_alone_say_nothing_of_blocks() {
             match action {
                 Action::Compress(id) => port.compressed(id, Outcome::NotSmaller, 20_000),
                 Action::CompressBlock => {
-                    port.compressed(port.block()[0], Outcome::NotSmaller, 20_000)
+                    port.compressed(port.block()[0], Outcome::NotSmaller, 20_000);
                 }
                 other => panic!("{other:?}"),
             }
