@@ -137,12 +137,14 @@ pub fn decode_after(bytes: &[u8]) {
 
     let mut decompressor = Decompressor::new();
     let first = decode_once_after(&mut decompressor, codec, &history, payload, room);
+    // Which of several faults is found first depends on whether zstd takes the history to be in the
+    // processor's cache; that it is refused does not.
     let second = decode_once_after(&mut decompressor, codec, &history, payload, room);
-    assert_eq!(first, second, "use has changed the decompressor");
+    assert_eq!(first.as_ref().ok(), second.as_ref().ok(), "use has changed the decompressor");
     // Only the end of a history counts, and the sender may know less of it than the receiver.
     let end = &history[history.len().saturating_sub(HISTORY_LEN_MAX)..];
     let of_end = decode_once_after(&mut decompressor, codec, end, payload, room);
-    assert_eq!(first, of_end, "what is too long ago made a difference");
+    assert_eq!(first.as_ref().ok(), of_end.as_ref().ok(), "what is too long ago made a difference");
     let longer = [b"before all that", end].concat();
     let of_longer = decode_once_after(&mut decompressor, codec, &longer, payload, room);
     if let Ok(data) = &first {
