@@ -403,8 +403,8 @@ mod tests {
         let text = summary().to_text();
         let expected = "\
 text     Mbit/s  gain  on link  ratio  change  compressed     ping     p99     CPU
-without    9.00     -   1.1 kB  1.050       -        -  50.0 ms  123 ms       -
-all       13.50  1.50    700 B  0.700   -33 %   90.0 %  50.0 ms  123 ms  0.12 s
+without    9.00     -   1.1 kB  1.050       -           -  50.0 ms  123 ms       -
+all       13.50  1.50    700 B  0.700   -33 %      90.0 %  50.0 ms  123 ms  0.12 s
 ";
         assert!(text.starts_with(expected), "{text}");
         let text = summary().introduction() + &text;
