@@ -306,7 +306,8 @@ fn who_does_not_read_makes_room() {
     assert_eq!(exchange(stream, b"hello").unwrap(), b"hello");
     let [ingress, egress] = pair.statuses();
     assert_eq!((egress.streams.stalled, egress.streams.refused["full"]), (1, 0), "{egress:#?}");
-    assert_eq!(ingress.streams.idle, 1, "{ingress:#?}");
+    // Why it ended may not get through: its connection is full.
+    assert_eq!(ingress.streams.idle + ingress.streams.cut, 1, "{ingress:#?}");
     assert!(pair.log("egress").contains("its program has not read for 1s"));
 }
 
