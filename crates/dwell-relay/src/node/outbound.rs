@@ -173,7 +173,7 @@ impl Node {
         }
     }
 
-    /// A worker is done with a [`CompressJob`](super::CompressJob) that was [`Compression::Pending`](super::Compressing::Pending): `result` is the
+    /// A worker is done with a [`CompressJob`](super::CompressJob) that was [`Compression::Pending`](super::Compression::Pending): `result` is the
     /// compressed packet, or nothing if it did not become smaller.
     pub fn compressed(&mut self, ticket: Ticket, result: Result<Option<&[u8]>, ()>, took_ns: u64) {
         let Ticket { peer, generation, id, codec } = ticket;
