@@ -137,7 +137,6 @@ impl Summary {
             Column::right("gain"),
             Column::right("on link"),
             Column::right("ratio"),
-            Column::right("change"),
             Column::right("compressed"),
             Column::right("ping"),
             Column::right("p99"),
@@ -224,8 +223,8 @@ impl Summary {
 const LEGEND: &str = "\
 gain: goodput / that without dwell. on link: what the server's end of the link
   sent, by its device's counter, all headers and pings included. ratio: that /
-  the file. change: on link, against without dwell. compressed: of all packets.
-  ping: median, and p99, during the download. CPU: of both relays together.
+  the file. compressed: of all packets. ping: median, and p99, during the
+  download. CPU: of both relays together.
 ";
 
 /// The unit of goodput: that of the link.
@@ -250,7 +249,7 @@ impl Run {
         self.scheme.as_deref().unwrap_or(PLAIN)
     }
 
-    fn cells(&self, unit: &Unit) -> [String; 10] {
+    fn cells(&self, unit: &Unit) -> [String; 9] {
         let Download { goodput_bps, link_data_bytes, link_ratio, ping, relays, .. } =
             &self.download;
         let nothing = || human::NOTHING.to_owned();
@@ -261,8 +260,6 @@ impl Run {
             with_dwell(self.goodput_relative).map_or_else(nothing, |gain| format!("{gain:.2}")),
             human::bytes(*link_data_bytes),
             human::ratio(Some(*link_ratio)),
-            with_dwell(self.link_relative)
-                .map_or_else(nothing, |part| format!("{:+.0} %", (part - 1.0) * 100.0)),
             relays.map_or_else(nothing, |cost| human::share(cost.compressed, cost.packets)),
             ping.p50_ns.map_or_else(nothing, milliseconds),
             ping.p99_ns.map_or_else(nothing, milliseconds),
@@ -402,9 +399,9 @@ mod tests {
     fn each_file_has_a_table_that_fits_a_terminal() {
         let text = summary().to_text();
         let expected = "\
-text     Mbit/s  gain  on link  ratio  change  compressed     ping     p99     CPU
-without    9.00     -   1.1 kB  1.050       -           -  50.0 ms  123 ms       -
-all       13.50  1.50    700 B  0.700   -33 %      90.0 %  50.0 ms  123 ms  0.12 s
+text     Mbit/s  gain  on link  ratio  compressed     ping     p99     CPU
+without    9.00     -   1.1 kB  1.050           -  50.0 ms  123 ms       -
+all       13.50  1.50    700 B  0.700      90.0 %  50.0 ms  123 ms  0.12 s
 ";
         assert!(text.starts_with(expected), "{text}");
         let text = summary().introduction() + &text;
