@@ -7,6 +7,7 @@
 // Nothing here is for others.
 #![allow(missing_docs)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -27,11 +28,12 @@ const SKIPPED: u8 = 77;
 
 type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
 
-const ALL: [Check; 5] = [
+const ALL: [Check; 6] = [
     ("every_link_leads_somewhere", links_lead_somewhere),
     ("every_page_is_linked", pages_are_linked),
     ("the_readme_shows_the_examples_as_they_are", readme_equals_examples),
     ("every_example_checks", examples_check),
+    ("monitoring_knows_what_there_is", monitoring_agrees),
     ("the_quick_start_works", quick_start_outside),
 ];
 
@@ -172,6 +174,47 @@ fn examples_check() -> anyhow::Result<ExitCode> {
     ensure!(names.len() >= 4, "examples are missing: {names:?}");
     for name in names {
         succeeds(Command::new(DWELL).arg("check").arg(folder.0.join(name)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names of metrics in a text, without what a histogram adds to its own.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let names = text.split(|c| !is_name(c)).filter(|word| word.starts_with("dwell_"));
+    names.map(|name| name.strip_suffix("_bucket").unwrap_or(name)).collect()
+}
+
+/// Alerts and dashboard ask for metrics that there are, all alerts are tested and documented, and no
+/// panel covers another.
+fn monitoring_agrees() -> anyhow::Result<ExitCode> {
+    let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).context(path.to_owned());
+    let (rules, tests) =
+        (read("monitoring/dwell.rules.yml")?, read("monitoring/dwell.rules.test.yml")?);
+    let (dashboard, page) =
+        (read("monitoring/grafana-dashboard.json")?, read("docs/monitoring.md")?);
+    let source = read("crates/dwell-report/src/metrics.rs")?;
+    let known = metrics(&source);
+    for (name, text) in [("the alerts", &rules), ("the dashboard", &dashboard)] {
+        let unknown: Vec<_> = metrics(text).difference(&known).copied().collect();
+        ensure!(unknown.is_empty(), "{name}: there are no metrics {unknown:?}");
+    }
+    for alert in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        ensure!(page.contains(&format!("| `{alert}` |")), "docs/monitoring.md: {alert} is missing");
+        let test = format!("alertname: {alert}\n        exp_alerts:");
+        ensure!(tests.contains(&test), "no test expects {alert}");
+    }
+    for metric in ["dwell_peer_problem", "dwell_problem", "dwell_loss_ratio"] {
+        ensure!(metrics(&dashboard).contains(metric), "the dashboard does not show {metric}");
+    }
+    let dashboard: serde_json::Value = serde_json::from_str(&dashboard)?;
+    let panels = dashboard["panels"].as_array().context("the dashboard has no panels")?;
+    let (mut ids, mut cells) = (BTreeSet::new(), BTreeSet::new());
+    for panel in panels {
+        let number = |at: &str| panel["gridPos"][at].as_u64().with_context(|| format!("no {at}"));
+        let (x, y, w, h) = (number("x")?, number("y")?, number("w")?, number("h")?);
+        let is_alone = (x..x + w).all(|x| (y..y + h).all(|y| x < 24 && cells.insert((x, y))));
+        ensure!(is_alone && ids.insert(panel["id"].as_u64()), "a panel is in the way: {panel}");
     }
     Ok(ExitCode::SUCCESS)
 }
