@@ -96,6 +96,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(common: Common, confined: bool) -> io::Result<Self> {
         mind_short_queues();
+        let stall_ns = u64::try_from(common.limits.stall.as_nanos()).unwrap_or(u64::MAX);
         let wish = common.compressing.wish.map_or("", |wish| wish.name());
         Ok(Self {
             metrics: Metrics::default(),
@@ -103,7 +104,7 @@ impl Engine {
             streams_max: common.limits.streams(),
             compress: CompressorPool::new()?,
             paths: Paths::default(),
-            stalls: Stalls::default(),
+            stalls: Stalls::new(stall_ns),
             started: clock::now(),
             confined,
             complained: Mutex::new(None),
@@ -164,9 +165,8 @@ impl Engine {
         }
         let permit = streams.acquire();
         let mut permit = std::pin::pin!(permit);
-        let patience_ns = u64::try_from(self.common.limits.stall.as_nanos()).unwrap_or(u64::MAX);
         loop {
-            self.stalls.make_room(clock::now(), patience_ns);
+            self.stalls.make_room(clock::now());
             let look = Instant::now() + ROOM_LOOK;
             let until = end.map_or(look, |end| end.min(look));
             if let Ok(permit) = tokio::time::timeout_at(until.into(), permit.as_mut()).await {
@@ -197,7 +197,9 @@ impl Engine {
             End::Stalled => {
                 self.complain(|| {
                     format!(
-                        "a stream of {from} is reset: its program has not read for {:?}, and                          others wait for room. Raise --memory-max or --streams-max if there are                          too many streams",
+                        "a stream of {from} is reset: its program has not read for {:?}, and \
+                         others wait for room. Raise --memory-max or --streams-max if there are \
+                         too many streams",
                         self.common.limits.stall
                     )
                 });

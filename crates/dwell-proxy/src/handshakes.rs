@@ -10,8 +10,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use crate::source::Source;
 
 /// A connection of a known source that has said nothing for so long may be pushed out. A proxy speaks
 /// as soon as it is connected.
@@ -23,22 +25,6 @@ const STALLED_TIME: Duration = Duration::from_secs(4);
 const KNOWN_TIME: Duration = Duration::from_secs(3600);
 /// So many of these are remembered.
 const KNOWN_MAX: usize = 1024;
-
-/// What one party has all of: an IPv4 address, or a network of IPv6 (64 bits).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source(IpAddr);
-
-impl Source {
-    fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V6(ip) => {
-                let prefix = u128::from(ip) >> 64 << 64;
-                Self(Ipv6Addr::from(prefix).into())
-            }
-            v4 => Self(v4),
-        }
-    }
-}
 
 /// Stands for a connection in the table.
 #[derive(Debug)]
@@ -260,7 +246,6 @@ mod tests {
         let other = table.arrive(start, ip("2001:db8:0:1::1"), 5).unwrap();
         assert_eq!(other.1, Some(0));
         assert_eq!(table.arrive(start, ip("2001:db8::ffff"), 6).unwrap().1, Some(1));
-        assert_eq!(Source::of(ip("::ffff:192.0.2.1")), Source::of(ip("192.0.2.1")));
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod pump;
 mod reception;
 pub mod security;
 pub mod socks;
+mod source;
 mod stalls;
 mod status;
 pub mod target;

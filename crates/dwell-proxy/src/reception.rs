@@ -61,6 +61,13 @@ impl Reception {
         }
     }
 
+    /// The same without waiting: if all others make progress there is no place.
+    pub(crate) fn try_admit(&self, peer: SocketAddr) -> Option<Admitted> {
+        let (alarm, evicted) = oneshot::channel();
+        let (ticket, _) = self.lock().arrive(Instant::now(), peer.ip(), alarm).ok()?;
+        Some(Admitted { ticket, evicted })
+    }
+
     /// Waits until a connection has shown the key, but no longer than `time`.
     pub(crate) async fn welcome(
         &self,
@@ -109,5 +116,36 @@ async fn first_byte(tcp: &TcpStream, time: Duration) -> Result<(), CarrierError>
         Ok(Ok(0)) => Err(CarrierError::Closed),
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(port: u16) -> SocketAddr {
+        ([192, 0, 2, 1], port).into()
+    }
+
+    /// Full of a source's connections that have just come, after it has shown the key.
+    fn full() -> (Reception, Vec<Admitted>) {
+        let reception = Reception::new(2);
+        let first = reception.try_admit(peer(1)).unwrap();
+        drop(Place { reception: &reception, ticket: first.ticket, has_key: true });
+        let admitted = [2, 3].map(|port| reception.try_admit(peer(port)).unwrap());
+        (reception, admitted.into())
+    }
+
+    #[test]
+    fn where_there_is_no_place_the_newcomer_is_refused_and_nobody_else() {
+        let (reception, mut admitted) = full();
+        assert!(reception.try_admit(peer(4)).is_none());
+        for Admitted { evicted, .. } in &mut admitted {
+            assert_eq!(evicted.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        }
+        assert_eq!(reception.len(), 2);
+        let Admitted { ticket, .. } = admitted.remove(0);
+        drop(Place { reception: &reception, ticket, has_key: false });
+        assert!(reception.try_admit(peer(4)).is_some());
     }
 }

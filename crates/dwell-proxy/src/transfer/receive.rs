@@ -10,7 +10,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{self, SHA256};
 use dwell_stream::{BLOCK_LEN_MAX, Decompressors, Limits, Receiver};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ use crate::carrier::{Carrier, CarrierError};
 use crate::engine::{self, RunError, reported_to_stop};
 use crate::hello::{Hello, Purpose};
 use crate::message::{Message, MessageError, Reason};
-use crate::reception::{Admitted, Reception};
+use crate::reception::Reception;
 use crate::security::{self, Security};
 
 /// What is waited for, and where it is to go.
@@ -135,8 +135,10 @@ async fn accept(
     let mut heard = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = admit(&reception, listener) => {
-                let (admitted, tcp, peer) = match accepted {
+            // Nothing is waited for once it is accepted: whatever else happens meanwhile, no
+            // connection is dropped that was accepted.
+            accepted = listener.accept() => {
+                let (tcp, peer) = match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         tracing::warn!("a connection can't be accepted: {error}");
@@ -144,6 +146,13 @@ async fn accept(
                         tokio::time::sleep(PAUSE).await;
                         continue;
                     }
+                };
+                let Some(admitted) = reception.try_admit(peer) else {
+                    tracing::warn!(
+                        "{peer} is sent away: {HANDSHAKES_MAX} others are about to show that they \
+                         know the key; it may try again"
+                    );
+                    continue;
                 };
                 let (reception, tls, time) = (Arc::clone(&reception), tls.clone(), job.handshake);
                 heard.spawn(async move {
@@ -160,14 +169,6 @@ async fn accept(
             },
         }
     }
-}
-
-async fn admit(
-    reception: &Reception,
-    listener: &TcpListener,
-) -> io::Result<(Admitted, TcpStream, SocketAddr)> {
-    let (tcp, peer) = listener.accept().await?;
-    Ok((reception.admit(peer).await, tcp, peer))
 }
 
 enum Failure {
