@@ -211,7 +211,8 @@ fn refusal(report: &ReplayReport) -> Option<Refusal> {
     None
 }
 
-/// Returns true if there are too few packets for a gain to show.
+/// Returns true if there are too few packets to judge by: neither a gain nor that there is none can be
+/// seen in them.
 fn is_few(report: &ReplayReport) -> bool {
     report.input.selected.packets < PACKETS_JUDGED_MIN
 }
@@ -219,7 +220,7 @@ fn is_few(report: &ReplayReport) -> bool {
 fn few_sentence(report: &ReplayReport) -> Option<String> {
     is_few(report).then(|| {
         format!(
-            "There are {} packets in this direction, which is too few to show a gain: capture at \
+            "There are {} packets in this direction, which is too few to judge by: capture at \
              least {PACKETS_MIN}, better for minutes and at the busiest time.",
             human::count(report.input.selected.packets)
         )
@@ -242,7 +243,7 @@ fn parts(report: &ReplayReport, best: &Change, state: State) -> [Part; 3] {
     let is_missing = missing_share(report) > MISSING_SHARE_MAX;
     let unless_unseen = |answer| match answer {
         PartAnswer::No if is_missing => PartAnswer::Unknown,
-        PartAnswer::Yes if is_few(report) => PartAnswer::Unknown,
+        _ if is_few(report) => PartAnswer::Unknown,
         other => other,
     };
     let (from, to) = best.link_bytes;
@@ -295,7 +296,7 @@ fn answer_of(
     let helps = best.saves() || (state == State::Congested && best.relieves());
     let is_missing = missing_share(report) > MISSING_SHARE_MAX;
     match (helps, best.harms().is_empty(), state) {
-        (true, ..) if is_few(report) => (Answer::Unknown, UNKNOWN),
+        _ if is_few(report) => (Answer::Unknown, UNKNOWN),
         (true, true, State::Idle) if question.cost_per_mb.is_none() => (
             Answer::Depends,
             "It depends: dwell would save bytes, and on this idle link nothing else.",

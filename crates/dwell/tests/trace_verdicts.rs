@@ -112,12 +112,12 @@ fn own(name: &str) -> String {
 }
 
 /// What is known of a capture at a rate: the answers on the whole, where bytes cost, and where the
-/// link is full. Nothing stands for any answer.
+/// link is full. Each has one right answer.
 type Known = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
 const KNOWN: [Known; 12] = [
     // Files over SMB, each like the other: there is much to save, but at 10 Mbit/s nothing waits.
-    ("smb2-small-files.pcap.gz", "64kbit", "yes", "", ""),
+    ("smb2-small-files.pcap.gz", "64kbit", "yes", "no", "yes"),
     ("smb2-small-files.pcap.gz", "10mbit", "depends", "yes", "does_not_apply"),
     // Whatever shrinks of these are handshakes and bare headers.
     ("tls-repeated-certificates.pcap", "64kbit", "no", "no", "no"),
@@ -127,11 +127,13 @@ const KNOWN: [Known; 12] = [
     // Encrypted requests, one after the other, on a link without a queue.
     ("redis-django.pcapng.gz", "10mbit", "no", "no", "does_not_apply"),
     ("pppoe-over-qinq.pcap", "10mbit", "no", "no", "no"),
-    // Too few packets for a gain that anybody could rely on.
-    ("redis-stream.pcap", "64kbit", "few", "", ""),
-    ("mysql-login.pcapng", "64kbit", "few", "", ""),
-    ("mixed-vlan-mpls.pcap", "64kbit", "few", "", ""),
-    ("vxlan-encapsulated-http.pcap", "64kbit", "few", "", ""),
+    // 8, 11, 17 and 12 packets in the direction that is judged. The first two gain nothing and the
+    // last two 38 and 55 %, but another dozen could turn each round: neither is known. That next to
+    // nothing is dropped can be seen.
+    ("redis-stream.pcap", "64kbit", "unknown", "unknown", "does_not_apply"),
+    ("mysql-login.pcapng", "64kbit", "unknown", "unknown", "does_not_apply"),
+    ("mixed-vlan-mpls.pcap", "64kbit", "unknown", "unknown", "does_not_apply"),
+    ("vxlan-encapsulated-http.pcap", "64kbit", "unknown", "unknown", "does_not_apply"),
 ];
 
 #[test]
@@ -141,15 +143,8 @@ fn captures_with_known_answers() {
         let file = own(name);
         let report = replay(&file, rate, &[]);
         let verdict = &report["verdict"];
-        let is = |found: &Value, known: &str| match known {
-            "" => true,
-            "few" => found == "unknown" || found == "no",
-            known => found == known,
-        };
         let parts = ["metered", "congested"].map(|part| &verdict[part]["answer"]);
-        let are_known =
-            is(&verdict["answer"], answer) && is(parts[0], metered) && is(parts[1], congested);
-        if !are_known {
+        if (&verdict["answer"], parts) != (&answer.into(), [&metered.into(), &congested.into()]) {
             wrong.push(format!("{name} at {rate}: {verdict:#}"));
         }
         let analysis = json(&["analyze", &file, "--codec=lz4", "--no-blocks"]);

@@ -106,20 +106,30 @@ fn an_idle_link_has_bytes_to_save_and_nothing_else() {
 fn a_few_packets_show_nothing() {
     let settings = Settings::new(Link::ethernet(Rate::from_mbps(2)));
     let cost = || Cost::Given(GivenCost { unit_ns: 3000, byte_ps: 3000 });
-    let verdict = |packets: u64| {
+    let verdict = |packets: u64, noise: bool| {
+        let mut rng = Rng::from_seed(1);
         let mut replay = Replay::new(settings.clone(), cost).unwrap();
         for n in 0..packets {
-            let packet = &tcp_v4(80, 5000, n as u32, &[b'x'; 1200]);
+            let mut body = [b'x'; 1200];
+            if noise {
+                rng.fill(&mut body);
+            }
+            let packet = &tcp_v4(80, 5000, n as u32, &body);
             let (at_ns, ends) = (Some(n * 1_000_000), Ends::default());
             replay.packet(Input { at_ns, packet, wire_len: None, ends });
         }
         asked(&replay.finish("test"))
     };
-    let few = verdict(20);
-    assert_eq!(few.answer, Answer::Unknown, "{}", few.to_text());
-    assert!([few.metered.answer, few.congested.answer].iter().all(|a| *a != PartAnswer::Yes));
-    assert!(few.to_text().contains("20 packets") && few.to_text().contains("too few"));
-    assert_eq!(verdict(2000).answer, Answer::Yes);
+    // Neither a gain, nor that there is none.
+    for noise in [false, true] {
+        let few = verdict(20, noise);
+        assert_eq!(few.answer, Answer::Unknown, "{}", few.to_text());
+        let parts = [few.metered.answer, few.congested.answer];
+        assert!(!parts.contains(&PartAnswer::Yes) && !parts.contains(&PartAnswer::No));
+        assert!(few.to_text().contains("20 packets") && few.to_text().contains("too few"));
+    }
+    assert_eq!(verdict(2000, false).answer, Answer::Yes);
+    assert_eq!(verdict(2000, true).answer, Answer::No);
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub const CLOSED_SHARE_MIN: f64 = 0.5;
 pub const SESSION_SHARE_MIN: f64 = 0.95;
 /// The largest step back of time stamps that is jitter between several queues of a network card.
 pub const BACK_NS_MAX: u64 = 1_000_000;
-/// The fewest packets in a direction that can show a gain.
+/// The fewest packets in a direction that can show a gain, or that there is none.
 pub const PACKETS_JUDGED_MIN: u64 = 100;
 /// The length below which a capture is a glimpse.
 pub(super) const SPAN_NS_MIN: u64 = 10_000_000_000;
