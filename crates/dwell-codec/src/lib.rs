@@ -48,6 +48,7 @@
 #[cfg(feature = "bzip2")]
 mod bzip2;
 mod compressor;
+pub mod content;
 mod decompressor;
 mod deflate;
 mod dictionary;

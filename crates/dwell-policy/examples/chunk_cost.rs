@@ -97,6 +97,7 @@ fn packet(id: usize, class: u8) -> Packet {
         flow: u64::from(class),
         group: 0,
         hold_ns,
+        looks_random: false,
         compressed: false,
     }
 }

@@ -66,6 +66,7 @@ fn step(port: &mut Port, id: u32, link: bool) {
         flow: u64::from(id % 64) << 32 | u64::from(id % 64),
         group: u64::from(id % 64),
         hold_ns: Packet::NEVER_HELD,
+        looks_random: false,
         compressed: false,
     };
     assert_eq!(black_box(port.arrive(now, packet)), Admission::Queued);

@@ -71,6 +71,9 @@ pub struct LearnedConfig {
     pub first_cost_ps_per_byte: u32,
     /// A result at or above this ratio is poor: not worth its CPU time.
     pub poor_ratio: Ratio,
+    /// The share of the time that may go to compressing what the rules advise against, in parts
+    /// per million: so that what is unknown becomes known, and what changed is noticed.
+    pub explore_ppm: u32,
 }
 
 impl Default for LearnedConfig {
@@ -79,6 +82,7 @@ impl Default for LearnedConfig {
             first_ratio: Ratio::from_ppm(900_000),
             first_cost_ps_per_byte: 5_000,
             poor_ratio: Ratio::from_ppm(980_000),
+            explore_ppm: 8_000,
         }
     }
 }
@@ -88,17 +92,22 @@ const FLOW_SLOTS: usize = 4096;
 const CLASS_SLOTS: usize = 512;
 /// New results count for 1/8, old ones fade: about the last 20 packets matter.
 const EWMA_SHIFT: u32 = 3;
+/// After this many results an estimate says more about the traffic than about the first guess.
+const KNOWN_RESULTS: u8 = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     tag: u32,
     ratio_ppm: u32,
     cost_ps_per_byte: u32,
+    /// The number of results; does not grow beyond [`KNOWN_RESULTS`].
+    results: u8,
     back_off: BackOff,
 }
 
 impl Slot {
     fn absorb(&mut self, ratio: Ratio, cost_ps_per_byte: u32) {
+        self.results = KNOWN_RESULTS.min(self.results + 1);
         self.ratio_ppm = ewma(self.ratio_ppm, ratio.ppm());
         // A compression that the scheduler interrupted says nothing about the codec: one sample
         // may at most quadruple what is believed, before it is weighted.
@@ -130,6 +139,7 @@ impl Learned {
             tag: u32::MAX,
             ratio_ppm: config.first_ratio.ppm(),
             cost_ps_per_byte: config.first_cost_ps_per_byte,
+            results: 0,
             back_off: BackOff::default(),
         };
         Self { config, flows: vec![empty; FLOW_SLOTS], classes: vec![empty; CLASS_SLOTS] }
@@ -150,6 +160,12 @@ impl Learned {
         let slot = self.flow(flow, class, back_off);
         let cost_ps = u64::from(slot.cost_ps_per_byte) * u64::from(bytes);
         Estimate { ratio: Ratio(slot.ratio_ppm.min(RATIO_ONE_PPM)), cost_ns: cost_ps / 1000 }
+    }
+
+    /// Returns true if enough was compressed of the flow, or of its class before it, for the
+    /// estimate to mean something.
+    pub(crate) fn is_known(&mut self, key: (u64, ClassKey), back_off: &BackOffConfig) -> bool {
+        self.flow(key.0, key.1, back_off).results >= KNOWN_RESULTS
     }
 
     /// Asks the flow's back-off whether this packet may be tried.
@@ -180,7 +196,7 @@ impl Learned {
     /// What is believed of a class: ratio, picoseconds per byte, backing off.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (ClassKey, Ratio, u32, bool)> {
         self.classes.iter().filter(|slot| slot.tag != u32::MAX).map(|slot| {
-            let class = ClassKey::new((slot.tag >> 16) as u8, slot.tag as u16);
+            let class = ClassKey::from_bits(slot.tag);
             let backing_off = slot.back_off.is_backing_off();
             (class, Ratio(slot.ratio_ppm), slot.cost_ps_per_byte, backing_off)
         })
@@ -193,6 +209,7 @@ impl Learned {
             *slot = Slot {
                 tag: class.bits(),
                 ratio_ppm: self.config.first_ratio.ppm(),
+                results: 0,
                 back_off: BackOff::default(),
                 // The time per byte belongs to the codec more than to the class.
                 cost_ps_per_byte: slot.cost_ps_per_byte,

@@ -28,6 +28,7 @@ mod action;
 mod backoff;
 mod config;
 mod estimate;
+mod explore;
 mod packet;
 mod port;
 mod scheme;

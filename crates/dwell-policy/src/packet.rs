@@ -26,13 +26,36 @@ impl ClassKey {
         self.0 as u16
     }
 
+    /// True for the part of a class whose packets look random: see [`Packet::looks_random`].
+    pub const fn is_random(self) -> bool {
+        self.0 & RANDOM != 0
+    }
+
+    /// The part of this class whose packets look random.
+    #[must_use]
+    const fn random(self) -> Self {
+        Self(self.0 | RANDOM)
+    }
+
     pub(crate) const fn bits(self) -> u32 {
         self.0
     }
+
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
 }
+
+/// Marks the part of a class whose packets look random; protocol and port take the other bits.
+const RANDOM: u32 = 1 << 31;
+/// Tells the random packets of a flow from the others.
+const RANDOM_FLOW: u64 = 0x5851_f42d_4c95_7f2d;
 
 impl fmt::Display for ClassKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_random() {
+            return write!(f, "{} (random)", Self(self.0 & !RANDOM));
+        }
         match self.protocol() {
             1 => write!(f, "icmp"),
             6 => write!(f, "tcp/{}", self.port()),
@@ -63,6 +86,10 @@ pub struct Packet {
     /// How long it may be held back to fill a frame, in nanoseconds: W of Sawabe et al.
     /// [`Packet::NEVER_HELD`] for a packet that goes at once.
     pub hold_ns: u64,
+    /// Its content looks random (encrypted or compressed). What is learned of such packets of a
+    /// flow or class is kept apart from what is learned of the others, so that turns of one do not
+    /// spoil the estimates of the other. False if nobody looked.
+    pub looks_random: bool,
     /// It is compressed already (by a node upstream) and must not be compressed again. It may be a block of
     /// several packets; here it counts as one.
     pub compressed: bool,
@@ -82,6 +109,11 @@ impl Packet {
     }
 }
 
+/// The flow and the class that the results of a packet are learned under.
+pub(crate) fn learned_as(flow: u64, class: ClassKey, looks_random: bool) -> (u64, ClassKey) {
+    if looks_random { (flow ^ RANDOM_FLOW, class.random()) } else { (flow, class) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +123,7 @@ mod tests {
         assert_eq!(ClassKey::new(6, 443).to_string(), "tcp/443");
         assert_eq!(ClassKey::new(17, 53).to_string(), "udp/53");
         assert_eq!(ClassKey::new(47, 0).to_string(), "ip47/0");
+        assert_eq!(ClassKey::new(6, 22).random().to_string(), "tcp/22 (random)");
         assert_eq!((ClassKey::new(6, 80).protocol(), ClassKey::new(6, 80).port()), (6, 80));
     }
 }

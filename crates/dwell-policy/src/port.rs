@@ -149,6 +149,14 @@ impl Port {
         self.common.burst_bytes = burst_bytes;
     }
 
+    /// What is ahead of all that waits here: bytes that the link was given and has not sent yet, as
+    /// it is believed, zero in the beginning. A link that `takes_all` at once leaves nothing waiting
+    /// here, so that only those count.
+    pub fn set_ahead(&mut self, bytes: u64, takes_all: bool) {
+        self.common.ahead_bytes = bytes;
+        self.common.link_takes_all = takes_all;
+    }
+
     /// Event: a packet arrived.
     #[inline]
     pub fn arrive(&mut self, now: Instant, packet: Packet) -> Admission {

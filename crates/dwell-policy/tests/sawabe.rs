@@ -130,6 +130,7 @@ impl World {
             flow,
             group: 0,
             hold_ns,
+            looks_random: false,
             compressed: false,
         };
         let admission = self.port.arrive(Instant::from_ns(now_ns), packet);

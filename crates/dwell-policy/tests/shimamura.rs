@@ -129,6 +129,7 @@ impl World {
             flow: 1,
             group: 0,
             hold_ns: Packet::NEVER_HELD,
+            looks_random: false,
             compressed: false,
         };
         let admission = self.port.arrive(Instant::from_ns(ns), packet);

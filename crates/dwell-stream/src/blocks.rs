@@ -6,7 +6,6 @@ use crc32fast::Hasher;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, HISTORY_LEN_MAX};
 
-use crate::classify::{ContentClass, classify};
 use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::depth::Depth;
@@ -18,6 +17,7 @@ use crate::hull::Offer;
 use crate::stats::SenderStats;
 use crate::steering::Steering;
 use crate::strategy::Strategy;
+use dwell_codec::content::{ContentClass, classify};
 
 /// The most blocks that wait, however short they are.
 const BLOCKS_MAX: usize = 1024;

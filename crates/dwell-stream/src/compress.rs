@@ -5,9 +5,9 @@ use std::fmt;
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
 
-use crate::classify::ContentClass;
 use crate::error::StreamError;
 use crate::frame::ROOM;
+use dwell_codec::content::ContentClass;
 
 /// The compressors of one thread. Each is made when it is first used, and serves any number of
 /// senders: no state of a stream stays in it.

@@ -88,7 +88,6 @@ mod backoff;
 mod balance;
 mod blocks;
 mod bound;
-mod classify;
 mod compress;
 mod config;
 mod depth;

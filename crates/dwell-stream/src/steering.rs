@@ -5,7 +5,6 @@ use dwell_base::Instant;
 use dwell_codec::CodecSpec;
 
 use crate::backoff::Backoff;
-use crate::classify::ContentClass;
 use crate::compress::Compression;
 use crate::config::Config;
 use crate::estimates::Choice;
@@ -14,6 +13,7 @@ use crate::link::Link;
 use crate::sending::Sending;
 use crate::strategy::Strategy;
 use crate::switching::Switching;
+use dwell_codec::content::ContentClass;
 
 /// The ratio above which a result counts as poor for the back-off.
 const POOR_RATIO: f64 = 0.97;

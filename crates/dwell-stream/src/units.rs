@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use crc32fast::Hasher;
 use dwell_codec::{CodecId, SRC_LEN_MAX};
 
-use crate::classify::ContentClass;
 use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::error::AbortReason;
@@ -14,6 +13,7 @@ use crate::frame::{Layout, Preamble, ROOM, UNIT_PAYLOAD_MAX, UnitForm, UnitHeade
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
 use crate::tcpcomp::{Decision, FactorFilter, TcpCompConfig};
+use dwell_codec::content::ContentClass;
 
 /// The most segments that are made in advance while the link is busy.
 const READY_MAX: usize = 16;

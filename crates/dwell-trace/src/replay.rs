@@ -30,6 +30,7 @@ pub mod view;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_codec::{CodecError, CodecSpec, Dictionary};
 use dwell_policy::{
     ClassKey, ClassTimers, ConfigError, Estimates, LearnedConfig, PRESETS, PortConfig, QueueLimit,
@@ -409,6 +410,7 @@ const FLOW_SEED: u64 = 0;
 
 fn arriving(packet: &[u8], info: &PacketInfo, classes: &[DeadlineClass]) -> Arriving {
     let class = classes.iter().position(|class| class.matches(info));
+    let payload = packet.get(usize::from(info.header_len)..).unwrap_or_default();
     Arriving {
         bytes: packet.into(),
         source: ClassKey::new(info.protocol, info.src_port),
@@ -420,6 +422,7 @@ fn arriving(packet: &[u8], info: &PacketInfo, classes: &[DeadlineClass]) -> Arri
         ]),
         hosts: hash(&[address_bits(info.src), address_bits(info.dst)]),
         class: class.map(|class| class as u8), // at most DEADLINE_CLASSES_MAX
+        looks_random: classify_packet(payload) == ContentClass::Random,
     }
 }
 

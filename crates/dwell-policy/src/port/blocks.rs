@@ -27,7 +27,7 @@ use super::common::{Common, Filling, Waiting};
 use super::{Outcome, PutBack};
 use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FramePacket, FrameUnit, SendCause};
-use crate::packet::{Packet, PacketId};
+use crate::packet::{Packet, PacketId, learned_as};
 use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Trigger, Unfinished};
 use gather::{Gatherer, Room};
 use queue::{NONE, Node, Queue, State};
@@ -125,12 +125,13 @@ impl Blocks {
 
     pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
         let class = packet.service();
+        let key = learned_as(packet.flow, class, packet.looks_random);
         let state = match common.fixed_bypass(packet) {
             // Together even small ones are worth it.
             Some(Bypass::TooSmall) if self.gather != Gather::Packet => State::Raw,
             Some(reason) => State::Exempt(reason),
             // Only who could become part of a block is asked: the back-off counts it.
-            None if self.queue.reaches_edge() && !common.may_try(packet.flow, class) => {
+            None if self.queue.reaches_edge() && !common.may_try(key.0, key.1) => {
                 State::Exempt(Bypass::BackOff)
             }
             None => State::Raw,
@@ -141,6 +142,7 @@ impl Blocks {
         let group = Some(self.queue.groups.join(key));
         let mut node = Node::new(packet.id, packet.bytes, now, state);
         (node.class, node.flow, node.group) = (class, packet.flow, group);
+        node.looks_random = packet.looks_random;
         node.is_fence = packet.group == Packet::ANY_GROUP;
         self.bytes += u64::from(packet.bytes);
         self.units_bytes += unit_bytes(common, &node);
@@ -218,7 +220,7 @@ impl Blocks {
             // No part is larger than the whole.
             let to_bytes = (bytes * to_total / total) as u32;
             let took_ns = took_ns.saturating_mul(bytes) / total;
-            common.learn((node.flow, node.class), (node.bytes, to_bytes), took_ns);
+            common.learn(node.learned_as(), (node.bytes, to_bytes), took_ns);
         }
     }
 
@@ -249,7 +251,7 @@ impl Blocks {
         if common.link_idle
             && let Some(at) = self.sendable()
         {
-            if self.gains_at_once(common, at) {
+            if self.gains_at_once(common, now, at) {
                 return Some(self.start(common));
             }
             self.fill_frame(common, now, at);
@@ -264,7 +266,7 @@ impl Blocks {
                 self.gatherer.gather(queue, rules.order, packets, members);
             }
             Rule::Count { .. } => (),
-            Rule::Waiting { room, lead_ns } => self.gather_due(common, room, lead_ns),
+            Rule::Waiting { room, lead_ns } => self.gather_due(common, now, room, lead_ns),
         }
         (!self.members.is_empty()).then(|| self.start(common))
     }
@@ -413,8 +415,8 @@ impl Blocks {
     pub(super) fn compress_cost_ns(&self, common: &mut Common) -> u64 {
         let Some(&first) = self.members.first() else { return 0 };
         let bytes = self.members.iter().map(|&at| self.queue.node(at).bytes).sum();
-        let first = self.queue.node(first);
-        common.estimate(first.flow, first.class, bytes).cost_ns
+        let (flow, class) = self.queue.node(first).learned_as();
+        common.estimate(flow, class, bytes).cost_ns
     }
 
     pub(super) fn is_compressing(&self) -> bool {

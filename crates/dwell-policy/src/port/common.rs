@@ -1,10 +1,13 @@
 //! What a port has whatever its scheme: configuration, estimates, accounts, and the frame.
 
+use dwell_base::Instant;
+
 use crate::account::{Accounts, Bypass, Count, DropReason};
 use crate::action::{Frame, FrameUnit, SendCause};
 use crate::backoff::BackOffConfig;
 use crate::config::{ConfigError, PortConfig};
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
+use crate::explore::Explorer;
 use crate::packet::{ClassKey, Packet};
 use crate::port::Outcome;
 use crate::scheme::Skip;
@@ -19,6 +22,13 @@ pub(super) struct Common {
     pub(super) link_idle: bool,
     /// What the link takes at once.
     pub(super) burst_bytes: u64,
+    /// What the link was given and has not sent yet.
+    pub(super) ahead_bytes: u64,
+    /// What is ready goes to the link at once.
+    pub(super) link_takes_all: bool,
+    explorer: Explorer,
+    /// What is being compressed is explored.
+    explores: bool,
     /// Those of the configuration, sorted.
     exceptions: Vec<ClassKey>,
     back_off: BackOffConfig,
@@ -47,6 +57,10 @@ impl Common {
             frame: Frame::default(),
             link_idle: true,
             burst_bytes: 0,
+            ahead_bytes: 0,
+            link_takes_all: false,
+            explorer: Explorer::new(0),
+            explores: false,
             exceptions: Vec::new(),
             back_off: BackOffConfig::default(),
         }
@@ -59,6 +73,10 @@ impl Common {
             (Estimates::Learned(l), Some(learned)) => learned.set_config(l),
             (Estimates::Learned(l), none) => *none = Some(Box::new(Learned::new(l))),
         }
+        self.explorer.set_share_ppm(match config.estimates {
+            Estimates::Fixed(_) => 0,
+            Estimates::Learned(learned) => learned.explore_ppm,
+        });
         self.exceptions.clone_from(&config.exceptions);
         self.exceptions.sort_unstable();
         self.back_off = match config.scheme.skip {
@@ -110,6 +128,15 @@ impl Common {
         }
     }
 
+    /// Returns true if what a rule refused is to be compressed all the same, to find out what comes
+    /// of it. Then it must be given to the compressor.
+    pub(super) fn explore(&mut self, now: Instant, (flow, class): (u64, ClassKey)) -> bool {
+        let Some(learned) = &mut self.learned else { return false };
+        let is_known = learned.is_known((flow, class), &self.back_off);
+        self.explores = self.explorer.may_explore(now, is_known);
+        self.explores
+    }
+
     pub(super) fn estimate(&mut self, flow: u64, class: ClassKey, bytes: u32) -> Estimate {
         match (&mut self.learned, self.config.estimates) {
             (Some(learned), _) => learned.estimate(flow, class, bytes, &self.back_off),
@@ -138,6 +165,9 @@ impl Common {
         took_ns: u64,
     ) -> Option<u32> {
         let gains = |to| self.config.frame.gains(to, (packets, bytes));
+        if std::mem::take(&mut self.explores) {
+            self.explorer.spend(took_ns);
+        }
         let compress = &mut self.accounts.compress;
         compress.compressions += 1;
         compress.took_ns += took_ns;
@@ -212,6 +242,13 @@ impl Common {
         }
         let frames = units_bytes.div_ceil(u64::from(frame.units_bytes_max));
         units_bytes + frames * u64::from(frame.frame_bytes)
+    }
+
+    /// What a packet with units of `units_bytes` before it has to wait for: W of Eq. (2) of Shimamura
+    /// et al., in bytes.
+    pub(super) fn wait_bytes(&self, units_bytes: u64) -> u64 {
+        let units_bytes = if self.link_takes_all { 0 } else { units_bytes };
+        self.ahead_bytes + self.backlog_bytes(units_bytes)
     }
 
     /// Begins a new frame in the storage of the last one.

@@ -13,7 +13,7 @@ use super::common::{Common, Waiting};
 use super::{Outcome, PutBack};
 use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FrameUnit, SendCause};
-use crate::packet::{ClassKey, Packet, PacketId};
+use crate::packet::{ClassKey, Packet, PacketId, learned_as};
 use crate::scheme::{CompressWhen, Passing};
 use crate::waiting_time::waiting_time_suffices;
 
@@ -98,12 +98,13 @@ impl Serial {
 
     #[inline]
     pub(super) fn arrive(&mut self, common: &mut Common, now: Instant, packet: &Packet) {
+        let (flow, class) = learned_as(packet.flow, packet.service(), packet.looks_random);
         let entry = Entry {
             id: packet.id,
             original_bytes: packet.bytes,
             bytes: packet.bytes,
-            class: packet.service(),
-            flow: packet.flow,
+            class,
+            flow,
             arrived: now,
             bypass: common.fixed_bypass(packet),
             compressed_here: false,
@@ -182,7 +183,7 @@ impl Serial {
             }
             let entry = self.queue.get_mut(self.ready)?;
             let (id, bytes) = (entry.id, entry.bytes);
-            let bypass = bypass(common, entry, self.ready_bytes);
+            let bypass = bypass(common, now, entry, self.ready_bytes);
             entry.bypass = bypass;
             self.cpu_bytes -= u64::from(bytes);
             if let Some(reason) = bypass {
@@ -315,7 +316,7 @@ impl Serial {
 }
 
 /// Why the packet at the head of the CPU queue is not to be compressed, if so.
-fn bypass(common: &mut Common, entry: &Entry, ready_bytes: u64) -> Option<Bypass> {
+fn bypass(common: &mut Common, now: Instant, entry: &Entry, ready_bytes: u64) -> Option<Bypass> {
     let compress = common.config.scheme.compress;
     if compress == CompressWhen::Never {
         return Some(Bypass::Scheme);
@@ -323,15 +324,20 @@ fn bypass(common: &mut Common, entry: &Entry, ready_bytes: u64) -> Option<Bypass
     if entry.bypass.is_some() {
         return entry.bypass;
     }
-    if compress == CompressWhen::WaitingTime && !has_time(common, entry, ready_bytes) {
-        return Some(Bypass::NoTime);
+    let key = (entry.flow, entry.class);
+    let needs_time = compress == CompressWhen::WaitingTime;
+    if needs_time && !has_time(common, entry, ready_bytes) {
+        // A link that is never busy has no use for smaller packets.
+        let explores = common.config.rate.is_some() && common.explore(now, key);
+        return (!explores).then_some(Bypass::NoTime);
     }
-    (!common.may_try(entry.flow, entry.class)).then_some(Bypass::BackOff)
+    // The back-off has rare tries of its own.
+    (!common.may_try(key.0, key.1)).then_some(Bypass::BackOff)
 }
 
 fn has_time(common: &mut Common, entry: &Entry, ready_bytes: u64) -> bool {
     let Some(rate) = common.config.rate else { return false };
     let estimate = common.estimate(entry.flow, entry.class, entry.bytes);
-    let backlog_bytes = common.backlog_bytes(ready_bytes);
+    let backlog_bytes = common.wait_bytes(ready_bytes);
     waiting_time_suffices(backlog_bytes, entry.bytes, estimate, rate)
 }

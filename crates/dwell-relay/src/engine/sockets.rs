@@ -187,7 +187,7 @@ impl Engine {
         }
         let unsent = wire.socket.as_ref().and_then(|socket| socket.outq_bytes().ok());
         if unsent == Some(0) {
-            self.node.link_ran_dry(peer);
+            self.node.link_ran_dry(Clock::now(), peer);
         }
         if wire.flush() {
             self.node.link_writable(peer);

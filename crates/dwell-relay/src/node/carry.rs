@@ -47,6 +47,7 @@ impl Node {
             flow: hasher.finish(),
             group: self.group_of_label(to, &carried.label),
             hold_ns: Packet::NEVER_HELD,
+            looks_random: false,
             compressed: true,
         };
         let peer = &mut self.peers[to];

@@ -1,7 +1,10 @@
 //! From the TUN to the link.
 
 use dwell_base::Instant;
-use dwell_policy::{Action, Admission, ClassKey, DropReason, Gather, Outcome, Packet, Trigger};
+use dwell_codec::content::{ContentClass, classify_packet};
+use dwell_policy::{
+    Action, Admission, ClassKey, CompressWhen, DropReason, Gather, Outcome, Packet, Scheme, Trigger,
+};
 use dwell_report::status::PeerState;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
@@ -86,6 +89,7 @@ impl Node {
             flow: info.flow_hash,
             group: group_of(gather, info, self.flow_seed, edge as u64),
             hold_ns: peer.deadlines.hold_ns(class),
+            looks_random: looks_random(&peer.port.config().scheme, packet, info),
             compressed: false,
         };
         if let Admission::Dropped(reason) = peer.port.arrive(env.now(), arrival) {
@@ -108,6 +112,7 @@ impl Node {
         }
         peer.port.set_rate(peer.pacer.rate());
         peer.port.set_burst_bytes(peer.pacer.at_once_bytes());
+        peer.pacer.begin();
         if !peer.again.is_empty() {
             let now = env.now();
             send_missing(peer, index, env, now);
@@ -118,6 +123,7 @@ impl Node {
         let link_first = paced || peer.port.config().scheme.trigger != Trigger::Immediate;
         loop {
             let now = env.now();
+            peer.port.set_ahead(peer.pacer.ahead_bytes(now), peer.pacer.takes_all());
             if link_first {
                 offer_link(peer, now);
             }
@@ -202,8 +208,8 @@ impl Node {
 
     /// The kernel has sent all that it was given before we gave it more: see
     /// [`Pacer::ran_dry`](super::Pacer::ran_dry).
-    pub fn link_ran_dry(&mut self, peer: usize) {
-        self.peers[peer].pacer.ran_dry();
+    pub fn link_ran_dry(&mut self, now: Instant, peer: usize) {
+        self.peers[peer].pacer.ran_dry(now);
     }
 
     /// Does what time asks for: hellos, probes, reports, and giving up on silent peers.
@@ -310,6 +316,15 @@ pub(super) fn clear(peer: &mut Peer, store: &mut Store) {
         classes.dropped(store.class(id), DropReason::Cleared);
         store.remove(id);
     });
+}
+
+/// Returns true if the payload looks random. Nobody asks if nothing is compressed.
+fn looks_random(scheme: &Scheme, packet: &[u8], info: &PacketInfo) -> bool {
+    if scheme.compress == CompressWhen::Never {
+        return false;
+    }
+    let payload = packet.get(usize::from(info.header_len)..).unwrap_or_default();
+    classify_packet(payload) == ContentClass::Random
 }
 
 fn treatment(classes: &[ClassConfig], class: Option<usize>) -> Treatment {

@@ -42,7 +42,10 @@ const DEBT_NS_MAX: u64 = SECOND_NS;
 const SAMPLE_NS: u64 = 40 * MILLI_NS;
 /// ... and over at least so many bytes.
 const SAMPLE_BYTES: u64 = 6_000;
-/// A link that refused nothing for so long is not the bottleneck: its rate is unknown again.
+/// What a link takes is compared with its measured rate over at least this long.
+const FLOW_NS: u64 = 100 * MILLI_NS;
+/// A link that refused nothing for so long pushes nobody back at present. Its rate stays what it
+/// was measured to be: a TCP that keeps queues short (BBR) fills a link without being refused.
 const FORGET_NS: u64 = 2 * SECOND_NS;
 /// The kernel may hold this much of the link's time, as long as that keeps the link busy, ...
 const BUFFER_NS_MIN: u64 = 2 * MILLI_NS;
@@ -64,6 +67,11 @@ pub struct Pacer {
     /// When the link will have sent what it was given, if its rate is configured or was found
     /// beyond the next hop.
     free_at: Instant,
+    /// Auto: when the local device will have sent what the kernel holds, if its rate is known.
+    drained_at: Instant,
+    /// The same when the relay last began to send. What it has added since goes at once, and says
+    /// nothing about how far the link is behind.
+    standing_until: Instant,
     /// Auto: the bottleneck beyond the next hop, if it is there.
     found: Option<Found>,
     /// Auto: the socket refused a datagram and has not become writable since.
@@ -71,6 +79,9 @@ pub struct Pacer {
     blocked_at: Option<Instant>,
     sample_start: Option<Instant>,
     sample_bytes: u64,
+    /// What was sent since a time, refused or not: the link is at least that fast.
+    flow_start: Instant,
+    flow_bytes: u64,
     measured: Option<Rate>,
     buffer_ns: u64,
     buffer_bytes: u64,
@@ -84,11 +95,15 @@ impl Pacer {
         Self {
             pacing,
             free_at: Instant::ZERO,
+            drained_at: Instant::ZERO,
+            standing_until: Instant::ZERO,
             found: None,
             blocked: false,
             blocked_at: None,
             sample_start: None,
             sample_bytes: 0,
+            flow_start: Instant::ZERO,
+            flow_bytes: 0,
             measured: None,
             buffer_ns: BUFFER_NS_MIN,
             buffer_bytes: BUFFER_BYTES_MIN,
@@ -166,7 +181,7 @@ impl Pacer {
         match self.pacing {
             Pacing::Fixed(rate) => Some(rate),
             Pacing::Auto => {
-                let local = self.measured.filter(|_| self.blocked_at.is_some());
+                let local = self.measured;
                 let beyond = self.found.map(|found| found.rate);
                 [local, beyond].into_iter().flatten().min()
             }
@@ -193,6 +208,27 @@ impl Pacer {
         }
     }
 
+    /// The bytes that the link was given and has not sent yet: what is sent now waits for them.
+    /// Nothing is believed to wait in a link whose rate is unknown.
+    pub fn ahead_bytes(&self, now: Instant) -> u64 {
+        let Some(rate) = self.rate() else { return 0 };
+        if self.is_paced() {
+            return rate.bytes_in_ns(self.free_at.since_ns(now));
+        }
+        let until = if self.blocked { self.drained_at } else { self.standing_until };
+        rate.bytes_in_ns(until.since_ns(now)).min(self.buffer_bytes)
+    }
+
+    /// The relay begins to send what has come.
+    pub(super) fn begin(&mut self) {
+        self.standing_until = self.drained_at;
+    }
+
+    /// True if the link takes whatever it is given: nothing of it waits at the relay.
+    pub(super) fn takes_all(&self) -> bool {
+        !self.blocked && !self.is_paced()
+    }
+
     /// How many bytes of packets the kernel's send buffer should hold, if the rate is found by
     /// back-pressure: little, because what waits there can't be compressed any more, but enough
     /// to keep the link busy until we are woken.
@@ -205,6 +241,10 @@ impl Pacer {
     /// packets that come to it one by one would never wait for each other.
     pub fn sent(&mut self, now: Instant, link_bytes: u64, waited_ns: u64) {
         self.sample_bytes += link_bytes;
+        if let Some(rate) = self.measured.filter(|_| self.pacing == Pacing::Auto) {
+            self.drained_at = self.drained_at.max(now) + rate.transmission_ns(link_bytes);
+            self.note_flow(now, link_bytes, rate);
+        }
         let pace = match self.pacing {
             Pacing::Fixed(rate) => Some(rate),
             Pacing::Auto => self.found.map(|found| found.pace),
@@ -223,6 +263,10 @@ impl Pacer {
     pub fn blocked(&mut self, now: Instant) {
         self.blocked = true;
         self.blocked_at = Some(now);
+        // Its buffer is full.
+        if let Some(rate) = self.measured {
+            self.drained_at = now + rate.transmission_ns(self.buffer_bytes);
+        }
         if self.pacing != Pacing::Auto {
             return;
         }
@@ -241,7 +285,8 @@ impl Pacer {
     /// The socket takes datagrams again, and the kernel had nothing left to send: we were woken
     /// too late, and the link idled. What was taken since says nothing about the link's rate,
     /// and the kernel needs more at a time.
-    pub fn ran_dry(&mut self) {
+    pub fn ran_dry(&mut self, now: Instant) {
+        self.drained_at = now;
         self.sample_start = None;
         self.buffer_ns = (self.buffer_ns * 2).min(BUFFER_NS_MAX);
         self.fit_buffer();
@@ -253,6 +298,22 @@ impl Pacer {
         if self.blocked_at.is_some_and(|at| now.since_ns(at) > FORGET_NS) {
             self.blocked_at = None;
         }
+    }
+
+    /// A link that takes more than it was measured to send, beyond what the kernel has room for, is
+    /// faster than that.
+    fn note_flow(&mut self, now: Instant, link_bytes: u64, measured: Rate) {
+        self.flow_bytes += link_bytes;
+        let took_ns = now.since_ns(self.flow_start);
+        if took_ns < FLOW_NS {
+            return;
+        }
+        let sent_bytes = self.flow_bytes.saturating_sub(self.buffer_bytes);
+        if took_ns < 2 * FLOW_NS && sent_bytes > measured.bytes_in_ns(took_ns) {
+            let bps = u128::from(sent_bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
+            self.measured = Some(Rate::clamped_bps(u64::try_from(bps).unwrap_or(u64::MAX)));
+        }
+        (self.flow_start, self.flow_bytes) = (now, 0);
     }
 
     /// Between two refusals the kernel took as much as the link sent: its own buffer is full
@@ -397,7 +458,7 @@ mod tests {
             let half = rate.transmission_ns(buffer / 2);
             now = drained_at.before_ns(half).max(now) + late_ns;
             if now >= drained_at {
-                pacer.ran_dry();
+                pacer.ran_dry(now);
             }
             pacer.writable();
         }
@@ -408,12 +469,22 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_refuses_nothing_has_no_rate() {
+    fn a_link_that_refuses_nothing_keeps_its_rate_until_it_takes_more() {
         let mut pacer = Pacer::new(Pacing::Auto);
         drive(&mut pacer, 10_000_000, 1);
-        assert!(pacer.rate().is_some());
-        pacer.idle(Instant::from_ns(10 * SECOND_NS));
-        assert_eq!(pacer.rate(), None);
+        let measured = pacer.rate();
+        assert!(measured.is_some());
+        let since = Instant::from_ns(10 * SECOND_NS);
+        pacer.idle(since);
         assert_eq!(pacer.burst_bytes(), BURST_BYTES_MAX);
+        let send = |pacer: &mut Pacer, from: Instant, bps: u64| {
+            for step in 0..1_000 {
+                pacer.sent(from + step * MILLI_NS, bps / 8 / 1_000, 0);
+            }
+            pacer.rate().expect("a rate").as_bps()
+        };
+        assert_eq!(Some(send(&mut pacer, since, 8_000_000)), measured.map(Rate::as_bps));
+        let more = send(&mut pacer, since + 2 * SECOND_NS, 100_000_000);
+        assert!(more.abs_diff(100_000_000) < 10_000_000, "{more}");
     }
 }

@@ -152,6 +152,7 @@ impl World {
             source: CLASS,
             destination: CLASS,
             flow: flow_hash(packet.flow),
+            looks_random: false,
             compressed: packet.compressor != UNCOMPRESSED,
             group: flow.gather_key(packet.back, packet.hop),
             hold_ns: flow.max_wait_ns,

@@ -32,6 +32,8 @@ pub struct Arriving {
     pub hosts: u64,
     /// Its class with a deadline, if it is of one.
     pub class: Option<u8>,
+    /// True if its payload looks random.
+    pub looks_random: bool,
 }
 
 /// The parts of a lane.
@@ -163,6 +165,7 @@ impl Lane {
                 _ => packet.flow,
             },
             hold_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
+            looks_random: packet.looks_random,
             compressed: false,
         };
         self.result.timeline.at(self.now_ns).arrived_bytes += u64::from(bytes);

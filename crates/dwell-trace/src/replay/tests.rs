@@ -295,6 +295,7 @@ fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], max_wait_ns:
             service: 7,
             hosts: 7,
             class: Some(0),
+            looks_random: false,
         };
         lane.arrive(at_ns, &arriving);
     }

@@ -2,7 +2,7 @@
 //!
 //! [`Trigger::Waiting`]: crate::Trigger::Waiting
 
-use dwell_base::Rate;
+use dwell_base::{Instant, Rate};
 
 use super::gather::{REACH_UNITS, Room};
 use super::queue::{NONE, Node, Queue, State};
@@ -25,17 +25,23 @@ enum Asked {
 impl Blocks {
     /// Gathers what waits with the packet that an idle link may take, if compressing it lets it
     /// leave the link earlier even so: Eq. (2) of Shimamura et al. with W = 0.
-    pub(super) fn gains_at_once(&mut self, common: &mut Common, at: u32) -> bool {
+    pub(super) fn gains_at_once(&mut self, common: &mut Common, now: Instant, at: u32) -> bool {
         let Rule::Waiting { room, .. } = self.rule else { return false };
         let Some(rate) = common.config.rate else { return false };
         let is_eligible = !self.is_compressing() && self.queue.node(at).state == State::Raw;
-        is_eligible && self.ask(common, (at, 0), room, rate) == Asked::Time
+        is_eligible && self.ask(common, now, (at, 0), (room, rate)) == Asked::Time
     }
 
     /// Gathers what waits with the first packet that the link is about to get to and that has
     /// time to be compressed. Those before it leave as they are: one without time must not keep
     /// others from it that wait longer, or nothing would ever be learned.
-    pub(super) fn gather_due(&mut self, common: &mut Common, room: Room, lead_ns: u64) {
+    pub(super) fn gather_due(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        room: Room,
+        lead_ns: u64,
+    ) {
         let Some(rate) = common.config.rate else { return };
         let frame_bytes = u64::from(common.config.frame.units_bytes_max).max(1);
         let lead_bytes = rate.bytes_in_ns(lead_ns).max(frame_bytes) + common.burst_bytes;
@@ -46,7 +52,7 @@ impl Blocks {
             if !place.find_raw(&self.queue, until_bytes, |node| unit_bytes(common, node)) {
                 return;
             }
-            match self.ask(common, (place.at, place.ahead_bytes), room, rate) {
+            match self.ask(common, now, (place.at, place.ahead_bytes), (room, rate)) {
                 Asked::Time => return,
                 Asked::TooSmall => (),
                 // Blocks behind may be smaller and need less, so not all the way.
@@ -63,9 +69,9 @@ impl Blocks {
     fn ask(
         &mut self,
         common: &mut Common,
+        now: Instant,
         (first, ahead_bytes): (u32, u64),
-        room: Room,
-        rate: Rate,
+        (room, rate): (Room, Rate),
     ) -> Asked {
         let Self { queue, members, gatherer, .. } = self;
         let bytes = gatherer.gather_waiting(queue, first, room, members);
@@ -76,8 +82,9 @@ impl Blocks {
             members.clear();
             return Asked::TooSmall;
         }
-        let estimate = common.estimate(node.flow, node.class, bytes);
-        let backlog_bytes = common.backlog_bytes(ahead_bytes);
+        let key = node.learned_as();
+        let estimate = common.estimate(key.0, key.1, bytes);
+        let backlog_bytes = common.wait_bytes(ahead_bytes);
         let missing_bytes = match backlog_needed_bytes(bytes, estimate, rate) {
             Some(needed_bytes) => {
                 self.needed_bytes = needed_bytes;
@@ -85,7 +92,7 @@ impl Blocks {
             }
             None => u64::MAX,
         };
-        if missing_bytes == 0 {
+        if missing_bytes == 0 || common.explore(now, key) {
             return Asked::Time;
         }
         self.members.clear();

@@ -10,7 +10,7 @@ use dwell_base::Instant;
 
 use super::groups::{GroupId, Groups};
 use crate::account::Bypass;
-use crate::packet::{ClassKey, PacketId};
+use crate::packet::{ClassKey, PacketId, learned_as};
 use crate::scheme::BlockSlots;
 
 /// The name of no node.
@@ -43,6 +43,8 @@ pub(super) struct Node {
     pub(super) arrived: Instant,
     pub(super) group: Option<GroupId>,
     pub(super) state: State,
+    /// Its content looks random.
+    pub(super) looks_random: bool,
     /// It may hold packets of any group.
     pub(super) is_fence: bool,
     /// It was put back.
@@ -69,6 +71,7 @@ impl Node {
             arrived,
             group: None,
             state,
+            looks_random: false,
             is_fence: false,
             returned: false,
             followers: 0,
@@ -77,6 +80,11 @@ impl Node {
             previous: NONE,
             next: NONE,
         }
+    }
+
+    /// The flow and the class that its results are learned under.
+    pub(super) fn learned_as(&self) -> (u64, ClassKey) {
+        learned_as(self.flow, self.class, self.looks_random)
     }
 
     /// It was compressed, here or upstream: what is in it can't be known.

@@ -48,6 +48,7 @@ fn packet(id: u32, group: u64) -> Packet {
         flow: group << 32,
         group,
         hold_ns: Packet::NEVER_HELD,
+        looks_random: false,
         compressed: false,
     }
 }

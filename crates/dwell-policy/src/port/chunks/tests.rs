@@ -500,6 +500,7 @@ fn packet(id: u32, bytes: u32, flow: usize) -> Packet {
         flow: flow as u64,
         group: 0,
         hold_ns: HOLDS_US[flow] * MICRO_NS,
+        looks_random: false,
         compressed: false,
     }
 }

@@ -46,7 +46,7 @@ fn the_paced_queue_is_ours() {
     let link = good_link().with_queue(dwell_testkit::QueueLimit::Bytes(6_000));
     let mut net = pair(true, "10mbit", "packet", &link, 2);
     net.run_to(100);
-    net.start_sources(100, 3_000, 300 * MICRO_NS);
+    net.start_sources(100, 4_500, 200 * MICRO_NS);
     net.run_to(3_000);
     assert_eq!(net.net.link_stats(net.links[0]).dropped_queue, 0);
     let tx = net.end(0).peer().tx;

@@ -1,8 +1,8 @@
-//! The content class of a block, before anything is tried.
+//! The content class of a block or packet, by a few of its bytes, before anything is tried.
 
-/// The content class of a block, by a few of its bytes.
+/// The content class of a block or packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContentClass {
+pub enum ContentClass {
     /// Some bytes are more frequent than others: nearly all compressible data.
     Uneven,
     /// All bytes are about as frequent: encrypted or compressed data. They may still contain
@@ -10,30 +10,46 @@ pub(crate) enum ContentClass {
     Random,
 }
 
-/// The number of bytes in the sample, in runs from everywhere in the block.
-const SAMPLE_LEN: usize = 512;
+/// The bytes of a sample come in runs of this length, from everywhere in the data.
 const RUN_LEN: usize = 16;
-/// The number of pairs of equal bytes in a sample of random bytes, ...
-const PAIRS_OF_RANDOM: u32 = (SAMPLE_LEN * (SAMPLE_LEN - 1) / 2 / 256) as u32;
-/// ... plus or minus 22. From this number on, it is no chance (one time in ten million).
-const PAIRS_MIN: u32 = PAIRS_OF_RANDOM + 5 * 22;
+/// The number of bytes in the sample of a block, and in that of a packet.
+const BLOCK_SAMPLE_LEN: usize = 512;
+const PACKET_SAMPLE_LEN: usize = 128;
 
-/// Classifies a block.
-pub(crate) fn classify(block: &[u8]) -> ContentClass {
-    if block.len() < SAMPLE_LEN {
+/// Classifies a block. One of fewer than 512 bytes is taken to be uneven.
+pub fn classify(block: &[u8]) -> ContentClass {
+    classify_by(block, BLOCK_SAMPLE_LEN)
+}
+
+/// Classifies the payload of a packet by fewer bytes. One of fewer than 128 bytes is taken to be
+/// uneven.
+pub fn classify_packet(payload: &[u8]) -> ContentClass {
+    classify_by(payload, PACKET_SAMPLE_LEN)
+}
+
+/// The number of pairs of equal bytes in a sample from which on they are no chance: with random
+/// bytes, one time in some millions. A sample of n bytes has n (n - 1) / 2 pairs, each equal with
+/// p = 1/256, and so a variance of n (n - 1) / 2 · p (1 - p); five standard deviations are added.
+const fn pairs_min(sample_len: usize) -> u32 {
+    let expected = (sample_len * (sample_len - 1) / 2 / 256) as u32;
+    expected + 5 * (expected.isqrt() + 1)
+}
+
+fn classify_by(data: &[u8], sample_len: usize) -> ContentClass {
+    if data.len() < sample_len {
         return ContentClass::Uneven;
     }
-    let mut counts = [0u32; 256];
+    let mut counts = [0u8; 256];
     let mut pairs = 0;
-    let step = block.len() / (SAMPLE_LEN / RUN_LEN);
-    for run in block.chunks_exact(step).take(SAMPLE_LEN / RUN_LEN) {
+    let runs = sample_len / RUN_LEN;
+    for run in data.chunks_exact(data.len() / runs).take(runs) {
         for &byte in &run[..RUN_LEN] {
             let count = &mut counts[usize::from(byte)];
-            pairs += *count;
-            *count += 1;
+            pairs += u32::from(*count);
+            *count = count.saturating_add(1);
         }
     }
-    if pairs >= PAIRS_MIN { ContentClass::Uneven } else { ContentClass::Random }
+    if pairs >= pairs_min(sample_len) { ContentClass::Uneven } else { ContentClass::Random }
 }
 
 #[cfg(test)]
@@ -48,6 +64,7 @@ mod tests {
             for _ in 0..200 {
                 rng.fill(&mut noise[..len]);
                 assert_eq!(classify(&noise[..len]), ContentClass::Random, "{len}");
+                assert_eq!(classify_packet(&noise[..len]), ContentClass::Random, "{len}");
             }
         }
         let film = include_bytes!("../../../data/media/elf.webm");
@@ -69,6 +86,9 @@ mod tests {
                     data.chunks_exact(len).all(|block| classify(block) == ContentClass::Uneven)
                 );
             }
+        }
+        for packet in book.chunks_exact(1400).chain(digits.chunks_exact(200)).take(500) {
+            assert_eq!(classify_packet(packet), ContentClass::Uneven);
         }
         assert_eq!(classify(b"short"), ContentClass::Uneven);
     }
