@@ -19,8 +19,8 @@ use crate::peer::Pace;
 const MESSAGE: &[u8] = b"is anybody there";
 const LISTEN_MAX: i32 = 4_096;
 const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// A slow client sends another byte after this long.
-const SLOW: Duration = Duration::from_secs(1);
+/// So many bytes a second a slow client sends.
+const SLOW_A_SECOND: f64 = 1.0;
 
 /// What became of connections.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +51,10 @@ struct Client {
 pub(crate) struct Crowd {
     clients: Vec<Client>,
     tally: Tally,
-    slow_at: Instant,
+    /// When slow clients send: each at its own moment of the second, as clients of different people do.
+    slow: Pace,
+    /// Which of them is next.
+    next: usize,
 }
 
 impl Crowd {
@@ -65,7 +68,8 @@ impl Crowd {
         per_second: f64,
         patience: Duration,
     ) -> io::Result<Self> {
-        let mut it = Self { clients: Vec::new(), tally: Tally::default(), slow_at: Instant::now() };
+        let slow = Pace::new(((count / 2).max(1)) as f64 * SLOW_A_SECOND);
+        let mut it = Self { clients: Vec::new(), tally: Tally::default(), slow, next: 0 };
         let mut pace = Pace::new(per_second);
         let begin = Instant::now();
         let mut end = begin + patience;
@@ -91,21 +95,21 @@ impl Crowd {
         self.tally
     }
 
-    /// Every second client that is there sends another byte, if it is time to.
-    pub(crate) fn linger(&mut self) -> io::Result<()> {
-        if self.slow_at.elapsed() > SLOW {
-            self.slow_at = Instant::now();
-            for client in self.clients.iter_mut().step_by(2) {
-                // Whoever is gone, or has no room, sends nothing.
-                let _ = client.stream.write(b"z");
-            }
+    /// Every second client sends another byte, if it is its time. Returns how many did.
+    pub(crate) fn linger(&mut self) -> u64 {
+        let mut sent = 0;
+        // What was missed, while the others connected above all, is not made up for.
+        for _ in 0..self.slow.due((self.clients.len() as u32).div_ceil(8)) {
+            self.next = (self.next + 2) % self.clients.len();
+            // Whoever is gone, or has no room, sends nothing.
+            sent += self.clients[self.next].stream.write(b"z").map_or(0, |len| len as u64);
         }
         let mut piece = [0; 64];
         for client in &mut self.clients {
             let _ = client.stream.read(&mut piece);
         }
-        thread::sleep(Duration::from_millis(100));
-        Ok(())
+        thread::sleep(Duration::from_millis(50));
+        sent
     }
 
     fn turn(&mut self, patience: Timespec) -> io::Result<()> {

@@ -83,6 +83,20 @@ impl Check {
 }
 
 impl Row {
+    /// Demands that the attack was one: an attacker that does too little harms nobody and proves nothing.
+    /// `what` is what it must do, in the plural: `resets a second`.
+    pub(crate) fn must_reach(&mut self, what: &str, measured: f64, least: Bound) {
+        let check = Check::new(what, measured, least);
+        if !check.passed {
+            self.notes.push(format!(
+                "this was no attack: {}. Whatever honest traffic kept says nothing; run it again on a \
+                 machine that does nothing else",
+                check.text()
+            ));
+        }
+        self.checks.push(check);
+    }
+
     /// Whether all holds that must.
     pub(crate) fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.passed)
@@ -140,6 +154,20 @@ mod tests {
             Check::new("goodput", 0.5, Bound::AtLeast(0.8)).text(),
             "goodput 0.5, at least 0.8"
         );
+    }
+
+    #[test]
+    fn an_attack_that_does_too_little_fails_in_a_sentence() {
+        let mut row = Row::default();
+        row.must_reach("resets a second", 600.0, Bound::AtLeast(500.0));
+        assert!(row.passed() && row.notes.is_empty());
+        for measured in [400.0, 0.0, f64::NAN] {
+            let mut row = row.clone();
+            row.must_reach("resets a second", measured, Bound::AtLeast(500.0));
+            assert!(!row.passed());
+            let said = "this was no attack: resets a second";
+            assert!(row.notes[0].starts_with(said) && row.notes[0].contains("at least 500"));
+        }
     }
 
     #[test]

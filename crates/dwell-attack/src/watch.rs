@@ -46,6 +46,16 @@ impl Watched {
     }
 }
 
+/// Processor time that the kernel of this machine has spent so far on what comes from networks and on
+/// the like, for whomever (softirq), in seconds.
+pub(crate) fn softirq_seconds() -> anyhow::Result<f64> {
+    let text = fs::read_to_string("/proc/stat")?;
+    // The word `cpu`, and times: user, nice, system, idle, waiting for I/O, interrupts, softirq.
+    let field = text.lines().next().and_then(|line| line.split_whitespace().nth(7));
+    let ticks: f64 = field.context("/proc has another form")?.parse()?;
+    Ok(ticks / TICKS_A_SECOND)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +67,6 @@ mod tests {
         let (resident, peak) = (this.resident_bytes().unwrap(), this.peak_bytes().unwrap());
         assert!(peak + (4 << 20) >= resident, "{peak} at most, {resident} now");
         assert!(resident > 100_000);
-        assert!(this.cpu_seconds().unwrap() >= 0.0);
+        assert!(this.cpu_seconds().unwrap() >= 0.0 && softirq_seconds().unwrap() >= 0.0);
     }
 }

@@ -3,6 +3,7 @@
 mod authenticated;
 mod flood;
 mod handshake;
+mod idle;
 mod liars;
 pub(crate) mod local;
 mod proxy;
@@ -129,7 +130,7 @@ pub(crate) const ALL: &[Attack] = &[
     Attack {
         name: "idle",
         about: "10,000 clients of the ingress proxy that send a byte a second, or nothing",
-        run: proxy::idle,
+        run: idle::idle,
         is_quick: false,
     },
     Attack {

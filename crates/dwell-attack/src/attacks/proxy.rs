@@ -5,28 +5,30 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use dwell_lab::corpus;
-use dwell_lab::lab::{Host, LabError, Process};
+use dwell_lab::lab::{Host, Process};
 use dwell_report::ProxyStatus;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::context::{Context, Timing};
+use crate::context::Context;
 use crate::crowd::{Crowd, Echo, begin_to_connect};
 use crate::honest::{PORTS, Pings, Traffic};
 use crate::peer::Pace;
-use crate::phases::{Ending, Limits, Switch, alternate, alternate_with};
+use crate::phases::{Ending, Limits, Switch, alternate};
 use crate::row::{Bound, Check, Row};
 use crate::site::{DOOR, HUB_PROXY, SERVER, Site, at};
 use crate::watch::Watched;
 
-const LINK_MBPS: u64 = 10;
+pub(super) const LINK_MBPS: u64 = 10;
 /// Where the server answers crowds, ...
-const CROWD_PORT: u16 = 9010;
+pub(super) const CROWD_PORT: u16 = 9010;
 /// ... takes slowly what it gets, ...
 const SLOW_PORT: u16 = 9011;
 /// ... and takes and gives all it can.
@@ -36,19 +38,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SILENT_A_SECOND: f64 = 300.0;
 /// Silent connections that are held at once.
 const SILENT_MAX: usize = 1_000;
-const IDLE_CLIENTS: usize = 10_000;
 const RESETS_A_SECOND: f64 = 1_000.0;
 const BOMBS: usize = 40;
 const MEMORY_MAX_MB: u64 = 96;
+/// The zeros are so many times the memory.
+const BOMBS_OF_MEMORY: u64 = 10;
 
 /// Two proxies.
-struct Proxies {
-    ingress: Process,
-    egress: Process,
+pub(super) struct Proxies {
+    pub(super) ingress: Process,
+    pub(super) egress: Process,
 }
 
 impl Proxies {
-    fn start(
+    pub(super) fn start(
         site: &Site,
         context: &Context,
         (ingress_more, egress_more): (&[&str], &[&str]),
@@ -92,7 +95,7 @@ fn wait_for(site: &Site, name: &str, process: &mut Process) -> anyhow::Result<()
     Ok(())
 }
 
-fn status(site: &Site, name: &str) -> anyhow::Result<ProxyStatus> {
+pub(super) fn status(site: &Site, name: &str) -> anyhow::Result<ProxyStatus> {
     let mut text = Vec::new();
     let mut stream = UnixStream::connect(site.file(&format!("{name}.sock")))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -101,7 +104,7 @@ fn status(site: &Site, name: &str) -> anyhow::Result<ProxyStatus> {
 }
 
 /// What both ends counted.
-fn note_counts(row: &mut Row, site: &Site) {
+pub(super) fn note_counts(row: &mut Row, site: &Site) {
     for name in ["ingress", "egress"] {
         match status(site, name) {
             Ok(status) => row.notes.push(format!(
@@ -117,7 +120,12 @@ fn note_counts(row: &mut Row, site: &Site) {
     }
 }
 
-fn traffic(site: &Site, pings: Pings) -> anyhow::Result<Traffic> {
+/// Demands that the attack reached half of what it means to do each second.
+pub(super) fn reach(row: &mut Row, context: &Context, what: &str, measured: f64, nominal: f64) {
+    row.must_reach(what, measured, context.rate(nominal / 2.0));
+}
+
+pub(super) fn traffic(site: &Site, pings: Pings) -> anyhow::Result<Traffic> {
     Traffic::start((&site.client, DOOR), (&site.server, SERVER), pings)
 }
 
@@ -138,8 +146,9 @@ pub(super) fn silent(context: &mut Context, name: &'static str) -> anyhow::Resul
                 held.clear();
             } else {
                 for _ in 0..due {
-                    held.extend(begin_to_connect(SocketAddr::from(HUB_PROXY)));
-                    attacker.done(1, 0);
+                    let begun = begin_to_connect(SocketAddr::from(HUB_PROXY));
+                    attacker.done(u64::from(begun.is_ok()), 0);
+                    held.extend(begun);
                 }
                 // Those that the egress has closed are in here too; the oldest go first.
                 while held.len() > SILENT_MAX {
@@ -155,6 +164,13 @@ pub(super) fn silent(context: &mut Context, name: &'static str) -> anyhow::Resul
     drop(traffic);
     let mut row = measured.row(name, "proxy", "connections");
     row.checks = measured.usual_checks(context, Limits::default());
+    reach(&mut row, context, "silent connections a second", measured.rate()[0], SILENT_A_SECOND);
+    // Each is pushed out, or has not spoken in time; some are there still.
+    let counted = status(&site, "egress").map_or(f64::NAN, |status| {
+        (status.connections.unknown_peers + status.connections.handshakes) as f64
+    });
+    let least = Bound::AtLeast(measured.total()[0] / 2.0);
+    row.must_reach("rejected by the egress", counted, least);
     note_counts(&mut row, &site);
     Ok(row)
 }
@@ -204,82 +220,6 @@ fn burst(context: &mut Context, name: &'static str, count: usize) -> anyhow::Res
     Ok(row)
 }
 
-type Lingering = thread::JoinHandle<Result<anyhow::Result<()>, LabError>>;
-
-/// Clients that say hardly anything, for as long as they like.
-pub(super) fn idle(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
-    let descriptors = raise_descriptors(3 * IDLE_CLIENTS as u64);
-    let site = Site::build(&mut context.lab, LINK_MBPS)?;
-    let limits = ["--streams-max", "12000", "--memory-max", "20GiB"];
-    let proxies = Proxies::start(&site, context, (&limits, &limits))?;
-    // All that both take, but for the honest streams. With a hard limit of 20,000 descriptors an
-    // egress takes 9,200: (20,000 - 512 for handshakes - 1,024 for connections without a stream - 64) / 2.
-    let room = status(&site, "ingress")?.streams.max.min(status(&site, "egress")?.streams.max);
-    let count = IDLE_CLIENTS.min(usize::try_from(room)?.saturating_sub(PORTS.len()));
-    let _echo = Echo::start(&site.server, SERVER, CROWD_PORT)?;
-    for host in [&site.client, &site.good, &site.hub] {
-        host.sysctl("net/ipv4/ip_local_port_range", "10000 65000")?;
-    }
-    let traffic = traffic(&site, Pings::Tcp)?;
-    let switch = Switch::default();
-    let _ending = Ending(&switch);
-    let mut held: Option<Lingering> = None;
-    let mut tally = None;
-    let timing = Timing { rounds: 1, ..context.timing() };
-    let measured =
-        alternate_with(timing, &traffic, Watched(proxies.ingress.id()), &switch, |on| {
-            if let Some(thread) = held.take() {
-                let joined = thread.join().map_err(|_| anyhow::anyhow!("the crowd panicked"))?;
-                joined.context("the crowd")??;
-            }
-            if on {
-                let open =
-                    || Crowd::open(at(DOOR, CROWD_PORT), count, 500.0, Duration::from_secs(30));
-                let mut crowd = site.client.run(open)??;
-                let opened = crowd.tally();
-                tally = Some(opened);
-                let switch = switch.clone();
-                held = Some(site.client.spawn_thread(move || {
-                    while switch.is_on() {
-                        crowd.linger()?;
-                        switch.done(opened.served / 20, 0);
-                    }
-                    Ok::<_, anyhow::Error>(())
-                })?);
-            }
-            Ok(())
-        })?;
-    switch.end();
-    drop(traffic);
-    let tally = tally.context("no crowd was opened")?;
-    let mut row = measured.row(name, "proxy", "bytes");
-    row.checks = measured.usual_checks(
-        context,
-        // The usual share of goodput can't be had on this link: 4,598 single bytes a second, each a record
-        // of 101 bytes with all headers, and some 2,400 acknowledgements of 66 a second (both counted on
-        // the link) are 5 of its 10 Mbit/s. Fair queueing leaves honest streams about a half.
-        // Some 30 kB for each: both sockets' state, and what a stream holds when nothing moves.
-        Limits { memory_mb: 1_000.0, ..Limits::default() },
-    );
-    row.checks.push(Check::new(
-        "clients served",
-        tally.served as f64,
-        Bound::AtLeast(count as f64),
-    ));
-    row.notes.push(format!(
-        "{count} clients, every second one of which sends a byte a second; {} were served, {} \
-         broken, after {:.1} s",
-        tally.served, tally.broken, tally.seconds
-    ));
-    if count < IDLE_CLIENTS {
-        row.notes.push(format!(
-            "this system allows {descriptors} descriptors, with which a proxy takes {room} streams"
-        ));
-    }
-    note_counts(&mut row, &site);
-    Ok(row)
-}
-
 /// Clients, and unknown peers at the egress, that reset their connections at once.
 pub(super) fn resets(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
     let site = Site::build(&mut context.lab, LINK_MBPS)?;
@@ -292,10 +232,10 @@ pub(super) fn resets(context: &mut Context, name: &'static str) -> anyhow::Resul
     let switch = Switch::default();
     let _ending = Ending(&switch);
     let mut threads = Vec::new();
-    for (host, to) in
-        [(&site.client, at(DOOR, CROWD_PORT)), (&site.evil, SocketAddr::from(HUB_PROXY))]
-    {
-        let attacker = switch.clone();
+    let at_egress = Arc::new(AtomicU64::new(0));
+    let egress = SocketAddr::from(HUB_PROXY);
+    for (host, to) in [(&site.client, at(DOOR, CROWD_PORT)), (&site.evil, egress)] {
+        let (attacker, at_egress) = (switch.clone(), Arc::clone(&at_egress));
         threads.push(host.spawn_thread(move || {
             let mut pace = Pace::new(RESETS_A_SECOND / 2.0);
             while !attacker.is_over() {
@@ -304,11 +244,13 @@ pub(super) fn resets(context: &mut Context, name: &'static str) -> anyhow::Resul
                         continue;
                     }
                     let stream = TcpStream::connect_timeout(&to, Duration::from_secs(1));
+                    // Whoever refuses it defends itself; it was tried all the same.
+                    attacker.done(1, 0);
                     let Ok(mut stream) = stream else { continue };
+                    at_egress.fetch_add(u64::from(to == egress), Relaxed);
                     let _ = stream.write_all(b"goodbye");
                     // Closing it resets it.
                     let _ = set_socket_linger(&stream, Some(Duration::ZERO));
-                    attacker.done(1, 0);
                 }
                 pace.wait(Duration::from_millis(20));
             }
@@ -324,6 +266,12 @@ pub(super) fn resets(context: &mut Context, name: &'static str) -> anyhow::Resul
     // Each of them is a stream with a connection of its own, on the honest ones' link.
     let limits = Limits { goodput: 0.4, ping: 6.0, ..Limits::default() };
     row.checks = measured.usual_checks(context, limits);
+    reach(&mut row, context, "resets a second", measured.rate()[0], RESETS_A_SECOND);
+    // The ingress counts no client that goes before its stream is open; the egress counts all.
+    let counted =
+        status(&site, "egress").map_or(f64::NAN, |status| status.connections.unknown_peers as f64);
+    let least = Bound::AtLeast((at_egress.load(Relaxed) as f64 / 2.0).max(1.0));
+    row.must_reach("rejected by the egress", counted, least);
     note_counts(&mut row, &site);
     Ok(row)
 }
@@ -339,6 +287,9 @@ pub(super) fn bombs(context: &mut Context, name: &'static str) -> anyhow::Result
     let switch = Switch::default();
     let _ending = Ending(&switch);
     let attacker = switch.clone();
+    // So many were there at once and took something.
+    let opened = Arc::new(AtomicU64::new(0));
+    let taken = Arc::clone(&opened);
     let thread = site.client.spawn_thread(move || {
         let zeros = vec![0; 256 << 10];
         let mut streams: Vec<TcpStream> = Vec::new();
@@ -349,11 +300,14 @@ pub(super) fn bombs(context: &mut Context, name: &'static str) -> anyhow::Result
                     streams.push(stream);
                     attacker.done(1, 0);
                 }
+                let mut written = 0;
                 for stream in &mut streams {
                     if let Ok(len) = stream.write(&zeros) {
                         attacker.done(0, len as u64);
+                        written += 1;
                     }
                 }
+                taken.fetch_max(written, Relaxed);
             } else {
                 streams.clear();
             }
@@ -369,6 +323,15 @@ pub(super) fn bombs(context: &mut Context, name: &'static str) -> anyhow::Result
     // What they fill first, buffers at the target's among it, takes time of the same threads.
     let limits = Limits { goodput: 0.4, memory_mb: MEMORY_MAX_MB as f64, ..Limits::default() };
     row.checks = measured.usual_checks(context, limits);
+    reach(&mut row, context, "streams of zeros", opened.load(Relaxed) as f64, BOMBS as f64);
+    // The egress takes no more of it than the target does, and the rest waits before the ingress: so what
+    // counts is what was offered.
+    let offered = measured.total()[1] / 1e6;
+    let nominal = (BOMBS_OF_MEMORY * MEMORY_MAX_MB) as f64;
+    reach(&mut row, context, "megabytes of zeros offered", offered, nominal);
+    let opened =
+        status(&site, "egress").map_or(f64::NAN, |status| status.streams.opened as f64);
+    row.must_reach("streams opened by the egress", opened, Bound::AtLeast(BOMBS as f64 / 2.0));
     row.notes.push(format!("{BOMBS} streams of zeros at once, --memory-max {memory}"));
     note_counts(&mut row, &site);
     Ok(row)
@@ -388,7 +351,7 @@ pub(super) fn greedy(context: &mut Context, name: &'static str) -> anyhow::Resul
     threads.push(site.server.spawn_thread(move || {
         while !server.is_over() {
             match listener.accept() {
-                Ok((stream, _)) => stuff(stream, &server),
+                Ok((stream, _)) => stuff(stream, &server, |len| [len, 0]),
                 Err(_) => thread::sleep(Duration::from_millis(10)),
             }
         }
@@ -401,7 +364,7 @@ pub(super) fn greedy(context: &mut Context, name: &'static str) -> anyhow::Resul
                 && let Ok(stream) =
                     TcpStream::connect_timeout(&at(DOOR, GREEDY_PORT), Duration::from_secs(1))
             {
-                stuff(stream, &client);
+                stuff(stream, &client, |len| [0, len]);
             }
         }
     })?);
@@ -412,16 +375,22 @@ pub(super) fn greedy(context: &mut Context, name: &'static str) -> anyhow::Resul
     }
     drop(traffic);
     let mut row = measured.row(name, "proxy", "bytes");
-    row.rate_per_second = measured.rate()[1];
+    let [there, back] = measured.rate();
+    row.rate_per_second = there + back;
+    row.rate_bps = Some((there + back) * 8.0);
     // One more stream each way beside one: a half is its due.
     let limits = Limits { goodput: 0.35, ..Limits::default() };
     row.checks = measured.usual_checks(context, limits);
+    let due = (LINK_MBPS * 1_000_000 / 8) as f64 / 2.0;
+    reach(&mut row, context, "bytes a second there", there, due);
+    reach(&mut row, context, "bytes a second back", back, due);
     note_counts(&mut row, &site);
     Ok(row)
 }
 
 /// Writes random bytes and reads what comes, as fast as both go, while the switch is on.
-fn stuff(mut stream: TcpStream, switch: &Switch) {
+/// What it reads counts as `count` says.
+fn stuff(mut stream: TcpStream, switch: &Switch, count: fn(u64) -> [u64; 2]) {
     let noise = corpus::incompressible(64 << 10, 7);
     let mut room = vec![0; 64 << 10];
     if stream.set_nonblocking(true).is_err() {
@@ -431,7 +400,8 @@ fn stuff(mut stream: TcpStream, switch: &Switch) {
     while switch.is_on() {
         let written = stream.write(&noise).unwrap_or(0);
         let read = stream.read(&mut room).unwrap_or(0);
-        switch.done(0, read as u64);
+        let [there, back] = count(read as u64);
+        switch.done(there, back);
         if written + read == 0 {
             thread::sleep(Duration::from_millis(2));
         }
@@ -440,7 +410,7 @@ fn stuff(mut stream: TcpStream, switch: &Switch) {
 
 /// Lets this process and its children open so many descriptors, if the system allows it; returns
 /// how many they may.
-fn raise_descriptors(wanted: u64) -> u64 {
+pub(super) fn raise_descriptors(wanted: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let most = maximum.unwrap_or(u64::MAX).max(wanted);
     for limit in [most, maximum.unwrap_or(u64::MAX)] {
