@@ -10,8 +10,8 @@
 //!   one function, and not the whole site.
 //!
 //! The list was made by reading what the programs and their libraries call, with what the C library's
-//! other versions use for the same; and by the kernel's log, which must name nothing during the
-//! end-to-end tests.
+//! other versions use for the same; and by the kernel's log: the end-to-end tests fail if it names a
+//! call of a relay or a proxy.
 
 use std::collections::BTreeMap;
 use std::io;

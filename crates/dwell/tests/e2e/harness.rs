@@ -1,5 +1,6 @@
 //! Runs the checks, each in a process and a lab of its own, and looks for what they leave.
 
+mod kernel_log;
 mod leftovers;
 
 use std::fmt;
@@ -13,6 +14,8 @@ use dwell_lab::lab::{self, Lab, LabError, Process};
 use dwell_lab::relays::RelayError;
 
 use crate::checks;
+use kernel_log::KernelLog;
+pub(crate) use kernel_log::make_refused_call;
 use leftovers::Outside;
 
 /// A check, and what it is called.
@@ -23,6 +26,9 @@ const TIME_MAX: Duration = Duration::from_secs(90);
 const SKIPPED: u8 = 77;
 /// The last check: it looks at what all the others left outside of their labs.
 const LEFTOVERS: &str = "nothing_is_left_behind";
+/// The first check: that it would be seen if a filter of system calls refused one. Each check fails if it
+/// is seen.
+const REFUSED_CALLS: &str = "refused_system_calls_are_seen";
 /// How a check tells which PID namespace its lab has.
 const NAMESPACE: &str = "lab in ";
 
@@ -66,18 +72,26 @@ pub(crate) fn run_all(arguments: &[String]) -> ExitCode {
     let is_wanted = |name: &str| {
         filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
     };
-    let names: Vec<&str> = checks::ALL.iter().map(|&(name, _)| name).chain([LEFTOVERS]).collect();
+    let known = checks::ALL.iter().map(|&(name, _)| name);
+    let names: Vec<&str> = [REFUSED_CALLS].into_iter().chain(known).chain([LEFTOVERS]).collect();
     let names: Vec<&str> = names.into_iter().filter(|name| is_wanted(name)).collect();
     if arguments.iter().any(|word| word == "--list") {
         names.iter().for_each(|name| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
     let mut outside = Outside::look();
+    let mut log = KernelLog::open();
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for name in names {
         let verdict = match name {
-            LEFTOVERS => outside.compare().map(Verdict::Passed),
-            name => start_in_lab(name, &mut outside),
+            LEFTOVERS => {
+                outside.compare().map(Verdict::Passed).map(|it| unless_refused(&mut log, it))
+            }
+            REFUSED_CALLS => match kernel_log::are_refused_calls_seen(log.as_mut()) {
+                Err(error) if error.is::<Skip>() => Ok(Verdict::Skipped(error.to_string())),
+                seen => seen.map(|()| Verdict::Passed(String::new())),
+            },
+            name => start_in_lab(name, &mut outside).map(|it| unless_refused(&mut log, it)),
         };
         let (count, said) = match verdict.unwrap_or_else(|e| Verdict::Failed(format!("{e:#}"))) {
             Verdict::Passed(said) if said.is_empty() => (&mut passed, "ok".to_owned()),
@@ -90,6 +104,15 @@ pub(crate) fn run_all(arguments: &[String]) -> ExitCode {
     }
     println!("\n{passed} passed, {failed} failed, {skipped} skipped");
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// What came of a check, if the kernel has not named a system call that a filter refused.
+fn unless_refused(log: &mut Option<KernelLog>, verdict: Verdict) -> Verdict {
+    match (log.as_mut().map_or(Ok(()), KernelLog::names_nothing), verdict) {
+        (Ok(()), verdict) => verdict,
+        (Err(named), Verdict::Failed(why)) => Verdict::Failed(format!("{named:#}\n{why}")),
+        (Err(named), _) => Verdict::Failed(format!("{named:#}")),
+    }
 }
 
 fn start_in_lab(name: &str, outside: &mut Outside) -> anyhow::Result<Verdict> {

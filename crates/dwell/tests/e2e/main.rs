@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--in-lab", name] => harness::run_in_lab(name),
+        ["--refused"] => harness::make_refused_call(),
         _ => harness::run_all(&arguments),
     }
 }
