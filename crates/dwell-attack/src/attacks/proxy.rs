@@ -329,8 +329,7 @@ pub(super) fn bombs(context: &mut Context, name: &'static str) -> anyhow::Result
     let offered = measured.total()[1] / 1e6;
     let nominal = (BOMBS_OF_MEMORY * MEMORY_MAX_MB) as f64;
     reach(&mut row, context, "megabytes of zeros offered", offered, nominal);
-    let opened =
-        status(&site, "egress").map_or(f64::NAN, |status| status.streams.opened as f64);
+    let opened = status(&site, "egress").map_or(f64::NAN, |status| status.streams.opened as f64);
     row.must_reach("streams opened by the egress", opened, Bound::AtLeast(BOMBS as f64 / 2.0));
     row.notes.push(format!("{BOMBS} streams of zeros at once, --memory-max {memory}"));
     note_counts(&mut row, &site);
