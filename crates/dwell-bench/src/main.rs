@@ -1,7 +1,7 @@
 //! `./x bench`: measures dwell against nothing at all and against others, in a lab.
 //!
 //! A [`contender`] becomes a [`tunnel`] in a [`bed`]; a [`trial`] sends a [`workload`] through
-//! it and tells what it measured as a [`record`]. [`results`] are what the [`report`] and the
+//! it and returns the measurements as a [`record`]. [`results`] are what the [`report`] and the
 //! [`verdict`] are made of.
 
 mod bed;
@@ -20,6 +20,7 @@ mod machine;
 mod messages;
 mod openvpn;
 mod others;
+mod picture;
 mod pinger;
 mod program;
 mod record;
@@ -50,7 +51,7 @@ Examples:
   ./x bench link --json runs.jsonl --resume             go on where it was interrupted
   ./x bench idle --openvpn                              what a tunnel adds to a ping
   ./x bench ceiling --openvpn                           how fast it is with nothing to compress
-  ./x bench replay site.pcap                            whether `dwell trace replay` tells the truth
+  ./x bench replay site.pcap                            whether `dwell trace replay` is right
   ./x bench steps --scheme packet,edge                  a link that changes, behind a router
   ./x bench stream --quick                              compressed TCP streams
   ./x bench loss                                        a link that loses packets
@@ -58,9 +59,10 @@ Examples:
   ./x bench deadlines                                   packets held back, and those too late
   ./x bench chain                                       which relay of a chain compresses how much
   ./x bench tcpcomp                                     segments that TCPComp saves
+  ./x bench picture                                     draw the documents' pictures again
 
 It needs neither root nor a network: both sites are namespaces of this machine. Measure on a
-machine that does nothing else. docs/benchmarks.md tells how it is done and how to read it.
+machine that does nothing else. docs/benchmarks.md says how it is done and how to read it.
 
 Exit codes:
   0    all runs are done
@@ -94,6 +96,7 @@ enum What {
     Chain(chain::Chain),
     #[command(name = "tcpcomp")]
     TcpComp(tcpcomp::TcpComp),
+    Picture(picture::Picture),
 }
 
 /// It was interrupted: 128 and the number of SIGINT, as shells have it.
@@ -120,11 +123,12 @@ impl Bench {
             What::Deadlines(command) => command.run(),
             What::Chain(command) => command.run(),
             What::TcpComp(command) => command.run(),
+            What::Picture(command) => command.run(),
         }
     }
 }
 
-/// How a series of runs ended.
+/// The end of a series of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Outcome {
     failed: usize,
