@@ -21,16 +21,18 @@ const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
 const README: &str = include_str!("../../../README.md");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
-/// Where the quick start keeps its files; in the test each site has a folder of its own.
-const FOLDER: &str = "/etc/dwell";
+/// The directory of the quick start's files; in the test each site has one of its own.
+const DIRECTORY: &str = "/etc/dwell";
 const PATIENCE: Duration = Duration::from_secs(10);
 const SKIPPED: u8 = 77;
 
 type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
 
-const ALL: [Check; 6] = [
+const ALL: [Check; 8] = [
     ("every_link_leads_somewhere", links_lead_somewhere),
     ("every_page_is_linked", pages_are_linked),
+    ("every_crate_has_a_page", crates_have_pages),
+    ("the_readme_is_short", readme_is_short),
     ("the_readme_shows_the_examples_as_they_are", readme_equals_examples),
     ("every_example_checks", examples_check),
     ("monitoring_knows_what_there_is", monitoring_agrees),
@@ -90,9 +92,11 @@ fn example(name: &str) -> anyhow::Result<String> {
 /// The pages of the project: their paths from its root, and their texts.
 fn pages() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let mut pages = Vec::new();
-    for folder in ["", "docs", "data", "fuzz"] {
-        for entry in fs::read_dir(Path::new(ROOT).join(folder))? {
-            let name = Path::new(folder).join(entry?.file_name());
+    let crates = crates()?;
+    let directories = ["", "docs", "data", "fuzz"].map(PathBuf::from);
+    for directory in directories.iter().chain(&crates) {
+        for entry in fs::read_dir(Path::new(ROOT).join(directory))? {
+            let name = Path::new(directory).join(entry?.file_name());
             if name.extension().is_some_and(|extension| extension == "md") {
                 let text = fs::read_to_string(Path::new(ROOT).join(&name))?;
                 pages.push((name, text));
@@ -103,14 +107,26 @@ fn pages() -> anyhow::Result<Vec<(PathBuf, String)>> {
     Ok(pages)
 }
 
-/// Where the links of a page lead within the project; anchors are left off.
+/// The directories of the crates, from the project's root.
+fn crates() -> anyhow::Result<Vec<PathBuf>> {
+    let mut crates = Vec::new();
+    for entry in fs::read_dir(Path::new(ROOT).join("crates"))? {
+        let entry = entry?;
+        if entry.path().join("Cargo.toml").exists() {
+            crates.push(Path::new("crates").join(entry.file_name()));
+        }
+    }
+    Ok(crates)
+}
+
+/// Returns the targets of a page's links within the project, without anchors.
 fn targets(page: &Path, text: &str) -> Vec<PathBuf> {
-    let folder = page.parent().unwrap_or(Path::new(""));
+    let directory = page.parent().unwrap_or(Path::new(""));
     let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     links
         .map(|(link, _)| link.split_once('#').map_or(link, |(file, _)| file))
         .filter(|file| !file.is_empty() && !file.contains("://"))
-        .map(|file| folder.join(file))
+        .map(|file| directory.join(file))
         .collect()
 }
 
@@ -142,28 +158,48 @@ fn pages_are_linked() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn readme_equals_examples() -> anyhow::Result<ExitCode> {
-    let shown = blocks(README, "toml");
-    ensure!(shown.len() == 2, "README.md has {} blocks of TOML, not 2", shown.len());
-    for (shown, name) in shown.into_iter().zip(["site-a.toml", "site-b.toml"]) {
-        let shown = shown.trim_end();
-        let file = example(name)?;
-        ensure!(shown == file.trim_end(), "README.md and docs/examples/{name} differ:\n{shown}");
+/// Each crate says what it is, what it is not, and where to begin.
+fn crates_have_pages() -> anyhow::Result<ExitCode> {
+    let crates = crates()?;
+    ensure!(crates.len() >= 15, "crates are missing: {}", crates.len());
+    for directory in crates {
+        let page = Path::new(ROOT).join(&directory).join("README.md");
+        let text = fs::read_to_string(&page).with_context(|| page.display().to_string())?;
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        ensure!(text.starts_with(&format!("# {name}\n")), "{} has another title", page.display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn readme_is_short() -> anyhow::Result<ExitCode> {
+    const LINES_MAX: usize = 160;
+    let lines = README.lines().count();
+    ensure!(lines <= LINES_MAX, "README.md has {lines} lines: move some to docs/");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn readme_equals_examples() -> anyhow::Result<ExitCode> {
+    let shown = blocks(README, "toml");
+    ensure!(shown.len() == 1, "README.md has {} blocks of TOML, not 1", shown.len());
+    let file = example("site-a.toml")?;
+    let shown = shown[0].trim_end();
+    ensure!(shown == file.trim_end(), "README.md and docs/examples/site-a.toml differ:\n{shown}");
+    // It leaves site B's to the reader as the mirror image, and links to it.
+    ensure!(README.contains("(docs/examples/site-b.toml)"), "README.md does not link site B's");
+    Ok(ExitCode::SUCCESS)
+}
+
 fn examples_check() -> anyhow::Result<ExitCode> {
-    let folder = Folder::new("examples")?;
+    let directory = Directory::new("examples")?;
     let mut names = Vec::new();
     for entry in fs::read_dir(EXAMPLES)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let text = example(&name)?;
-        fs::write(folder.0.join(&name), &text)?;
+        fs::write(directory.0.join(&name), &text)?;
         for (setting, maker) in [("psk_file", "genpsk"), ("private_key_file", "genkey")] {
             let values =
                 text.lines().filter_map(|line| line.strip_prefix(setting)?.split('"').nth(1));
-            for key in values.map(|name| folder.0.join(name)) {
+            for key in values.map(|name| directory.0.join(name)) {
                 if !key.exists() {
                     succeeds(Command::new(DWELL).arg(maker).arg("--out").arg(key))?;
                 }
@@ -173,7 +209,7 @@ fn examples_check() -> anyhow::Result<ExitCode> {
     }
     ensure!(names.len() >= 4, "examples are missing: {names:?}");
     for name in names {
-        succeeds(Command::new(DWELL).arg("check").arg(folder.0.join(name)))?;
+        succeeds(Command::new(DWELL).arg("check").arg(directory.0.join(name)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -243,17 +279,17 @@ fn quick_start_outside() -> anyhow::Result<ExitCode> {
 /// A site of the quick start: its router.
 struct Site {
     host: Host,
-    folder: PathBuf,
+    directory: PathBuf,
     relay: Option<Process>,
 }
 
 /// Runs the commands of README.md's quick start on two hosts with the addresses that it names.
 fn quick_start() -> anyhow::Result<ExitCode> {
     let mut lab = lab::enter()?;
-    let folder = Folder::new("quick-start")?;
+    let directory = Directory::new("quick-start")?;
     let mut sites = [lab.host("site-a")?, lab.host("site-b")?].map(|host| {
-        let folder = folder.0.join(host.name());
-        Site { host, folder, relay: None }
+        let directory = directory.0.join(host.name());
+        Site { host, directory, relay: None }
     });
     let [a, b] = &sites;
     lab.veth((&a.host, "wan"), (&b.host, "wan"))?;
@@ -261,9 +297,9 @@ fn quick_start() -> anyhow::Result<ExitCode> {
         (a, "203.0.113.10/32", "198.51.100.20", "10.1.0.1/24"),
         (b, "198.51.100.20/32", "203.0.113.10", "10.2.0.1/24"),
     ] {
-        fs::create_dir(&site.folder)?;
+        fs::create_dir(&site.directory)?;
         let name = format!("{}.toml", site.host.name());
-        fs::write(site.folder.join("relay.toml"), example(&name)?)?;
+        fs::write(site.directory.join("relay.toml"), example(&name)?)?;
         site.host.address("wan", own)?;
         site.host.output("ip", &["route", "add", other, "dev", "wan"])?;
         site.host.output("ip", &["address", "add", lan, "dev", "lo"])?;
@@ -281,7 +317,7 @@ fn quick_start() -> anyhow::Result<ExitCode> {
             // The step that the page leaves to the reader: the other site is given the key.
             if command.contains("pubkey") {
                 let own = usize::from(place == "site-b");
-                let key = sites[own].folder.join("private.key");
+                let key = sites[own].directory.join("private.key");
                 let public = succeeds(Command::new(DWELL).arg("pubkey").arg(key))?;
                 sites[1 - own].tell(public.trim())?;
             }
@@ -302,7 +338,7 @@ fn quick_start() -> anyhow::Result<ExitCode> {
 impl Site {
     /// Writes the other site's public key where the example has one.
     fn tell(&self, public: &str) -> anyhow::Result<()> {
-        let config = self.folder.join("relay.toml");
+        let config = self.directory.join("relay.toml");
         let text = fs::read_to_string(&config)?;
         let shown =
             text.lines().find_map(|line| line.strip_prefix("public_key = ")?.split('"').nth(1));
@@ -311,8 +347,8 @@ impl Site {
     }
 
     fn does(&mut self, line: &str) -> anyhow::Result<()> {
-        let folder = self.folder.to_str().context("a folder with a strange name")?;
-        let line = line.replace(FOLDER, folder);
+        let directory = self.directory.to_str().context("a directory with a strange name")?;
+        let line = line.replace(DIRECTORY, directory);
         let line = line.strip_prefix("sudo ").unwrap_or(&line);
         let mut words = line.split_whitespace();
         let program = match words.next() {
@@ -337,10 +373,10 @@ impl Site {
     }
 }
 
-/// A folder of the check's own, removed with it.
-struct Folder(PathBuf);
+/// A directory of the check's own, removed with it.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("dwell-docs-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -349,7 +385,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
