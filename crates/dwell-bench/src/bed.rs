@@ -1,4 +1,4 @@
-//! Where runs take place: a link between two sites, and the user's wish to stop.
+//! The bed of runs: a link between two sites, and the user's wish to stop.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -39,7 +39,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// How soon an interruption is noticed.
+/// The time in which an interruption is noticed.
 const GLANCE: Duration = Duration::from_millis(50);
 
 impl<'a> Bed<'a> {

@@ -55,17 +55,17 @@ pub(super) struct Ceiling {
     #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
-    /// How dwell protects datagrams
+    /// Protection of dwell's datagrams
     #[arg(long, value_name = "HOW,...", default_value = "psk,none", value_delimiter = ',')]
     security: Vec<Security>,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "5")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How long a stream and each step of a flood are watched
+    /// Seconds for which a stream and each step of a flood are measured
     #[arg(long, default_value = "2", value_parser = seconds)]
     seconds: f64,
-    /// What relays know of the link
+    /// Knowledge that relays have of the link
     #[arg(long, value_name = "HOW", default_value = "auto")]
     relay_rate: Belief,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Who takes part: no tunnel at all, dwell in its variants, and what others offer.
+//! The contenders: no tunnel at all, dwell in its variants, and other tunnels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,16 +23,16 @@ pub(super) struct Dwell {
     pub(super) scheme: String,
     /// The scheme `none` needs none.
     pub(super) codec: Option<String>,
-    /// How many packets a block has; as many as wait, without.
+    /// The number of packets in a block; without it, as many as wait.
     pub(super) block_packets: Option<u32>,
     pub(super) security: Security,
-    /// Whether its name says how it is protected, because others are otherwise.
+    /// True if its name says how it is protected, because others are otherwise.
     pub(super) tells_security: bool,
-    /// Whether lost blocks are sent again, as is usual.
+    /// True if lost blocks are sent again, as is usual.
     pub(super) retransmit: bool,
 }
 
-/// How datagrams are protected.
+/// The protection of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Security {
@@ -63,7 +63,7 @@ pub(super) struct OpenVpnVariant {
     pub(super) compression: OpenVpnCompression,
 }
 
-/// What OpenVPN compresses with.
+/// The codec of OpenVPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum OpenVpnCompression {
     None,
@@ -116,7 +116,7 @@ pub(super) fn dwell_variants(
     all
 }
 
-/// Every scheme of blocks also with blocks of so many packets, behind the one that takes as many as
+/// Every scheme of blocks also with blocks of a fixed number of packets, behind the one that takes as many as
 /// wait.
 pub(super) fn with_block_packets(contenders: Vec<Contender>, packets: &[u32]) -> Vec<Contender> {
     let mut all = Vec::new();
@@ -135,7 +135,7 @@ pub(super) fn with_block_packets(contenders: Vec<Contender>, packets: &[u32]) ->
     all
 }
 
-/// Whether a scheme compresses packets together.
+/// Returns true if a scheme compresses packets together.
 pub(super) fn makes_blocks(scheme: &str) -> bool {
     Scheme::preset(scheme).is_ok_and(|scheme| scheme.gather != Gather::Packet)
 }

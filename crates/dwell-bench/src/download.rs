@@ -15,11 +15,11 @@ use super::bed::Bed;
 use super::tunnel::server;
 
 const PORT: u16 = 8080;
-/// How soon everybody notices that it is over.
+/// The time in which everybody notices that it is over.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How often progress is looked for.
+/// The period in which progress is looked for.
 const LOOK: Duration = Duration::from_millis(2);
-/// What is written and read at once.
+/// The length of a write and of a read.
 const PIECE_BYTES: usize = 128 << 10;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
@@ -58,7 +58,7 @@ impl Downloads {
         Ok(Self { state, source, clients })
     }
 
-    /// Whether something has come from each.
+    /// Returns true if something has come from each.
     pub(super) fn have_started(&self) -> bool {
         self.state.started.load(Ordering::Relaxed) as usize == self.clients.len()
     }

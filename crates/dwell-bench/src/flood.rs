@@ -16,7 +16,7 @@ use super::tunnel::Tunnel;
 const PORT: u16 = 9001;
 /// Makes IPv4 packets of 64 bytes.
 const PAYLOAD_BYTES: usize = 64 - 28;
-/// What is offered per second, step by step.
+/// The packets offered per second, step by step.
 const STEPS: [u32; 6] = [12_500, 25_000, 50_000, 100_000, 200_000, 400_000];
 /// If no more is delivered than before, and less than this share of what is offered, the next
 /// step would bring less still.
@@ -24,11 +24,11 @@ const LEAST_DELIVERED: f64 = 0.7;
 /// The sender wakes up this often.
 const TICK: Duration = Duration::from_micros(200);
 const GLANCE: Duration = Duration::from_millis(50);
-/// How long a step settles before it counts.
+/// The time that a step settles before it counts.
 const SETTLE: Duration = Duration::from_millis(300);
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
-/// How many steps there are at most.
+/// The largest number of steps.
 pub(super) const STEPS_MAX: u32 = STEPS.len() as u32;
 
 /// The best step.
@@ -40,7 +40,7 @@ pub(super) struct Flooded {
     pub(super) cpu_ns_per_packet: Option<[f64; 2]>,
 }
 
-/// Offers more and more, and tells what was delivered at best.
+/// Offers more and more, and returns the best delivery.
 pub(super) fn climb(bed: &Bed<'_>, tunnel: &mut Tunnel, time: Duration) -> anyhow::Result<Flooded> {
     let mut best = Flooded::default();
     for offered in STEPS {

@@ -46,24 +46,24 @@ pub(super) struct Idle {
     #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
-    /// How fast the link is: rates, or `unlimited` for a plain cable
+    /// Rates of the link, or `unlimited` for a plain cable
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', default_value = "10mbit,100mbit")]
     rate: Vec<LinkRate>,
-    /// How long a packet is on its way, each way
+    /// Delay of the link, each way
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_duration_ns)]
     delay: u64,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "5")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How many pings in each
+    /// Number of pings in each
     #[arg(long, value_name = "COUNT", default_value = "300")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pings: u32,
-    /// What relays know of the link
+    /// Knowledge that relays have of the link
     #[arg(long, value_name = "HOW", default_value = "auto")]
     relay_rate: Belief,
-    /// How dwell protects datagrams
+    /// Protection of dwell's datagrams
     #[arg(long, value_name = "HOW", default_value = "psk")]
     security: Security,
     #[command(flatten)]

@@ -56,41 +56,41 @@ pub(super) struct Link {
     #[arg(long, value_name = "CODEC,...", default_value = "lz4,zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
-    /// Schemes of blocks also take part with so many packets in each block, beside as many as wait
+    /// Numbers of packets in each block, for schemes of blocks, beside as many as wait
     #[arg(long, value_name = "COUNT,...", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=64))]
     block_packets: Vec<u32>,
-    /// What is carried
+    /// Workloads to send
     #[arg(long, value_name = "WORKLOAD,...", default_value = "text,random,half,telemetry")]
     #[arg(value_delimiter = ',')]
     workload: Vec<Workload>,
-    /// How fast the link is: rates, or `unlimited` for a plain cable
+    /// Rates of the link, or `unlimited` for a plain cable
     #[arg(long, value_name = "RATE,...", value_delimiter = ',')]
     #[arg(default_value = "1mbit,5mbit,10mbit,50mbit,100mbit,500mbit,unlimited")]
     rate: Vec<LinkRate>,
-    /// How long a packet is on its way, each way
+    /// Delay of the link, each way
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration_ns)]
     delay: u64,
     /// Faster links have no delay: its emulator would be what limits them
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     delay_up_to: Rate,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "5")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How long each run is watched, after a warm-up; slow links need more
+    /// Seconds for which each run is measured, after a warm-up; slow links need more
     #[arg(long, default_value = "2", value_parser = seconds)]
     seconds: f64,
-    /// What relays know of the link
+    /// Knowledge that relays have of the link
     #[arg(long, value_name = "HOW", default_value = "auto")]
     relay_rate: Belief,
-    /// What the sender's TCP reacts to congestion with: cubic, bbr, reno; the machine's usual
+    /// Congestion control of the sender's TCP: cubic, bbr, reno; the machine's usual
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
-    /// How dwell protects datagrams
+    /// Protection of dwell's datagrams
     #[arg(long, value_name = "HOW", default_value = "psk")]
     security: Security,
-    /// What texts, random bytes and messages are made from
+    /// Seed of texts, random bytes and messages
     #[arg(long, default_value = "1")]
     seed: u64,
     #[command(flatten)]
@@ -265,7 +265,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Who has still to run in which round, in the order of running.
+    /// Returns the contenders that have still to run, with their rounds, in the order of running.
     fn missing(
         &self,
         rate: LinkRate,
@@ -354,7 +354,7 @@ fn place(rate: LinkRate, workload: Workload, contender: &Contender, round: u32) 
     Place { rate, workload, contender: contender.to_string(), round }
 }
 
-/// What a run is called.
+/// Returns the name of a run.
 fn what(Place { rate, workload, contender, round }: &Place) -> String {
     format!("{rate}, {}, {contender}, round {}", workload.name(), round + 1)
 }

@@ -1,4 +1,4 @@
-//! How fast a link is, if it is limited at all.
+//! The rate of a link, if it is limited at all.
 
 use std::fmt;
 use std::str::FromStr;

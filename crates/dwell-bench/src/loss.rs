@@ -59,26 +59,26 @@ pub(super) struct Loss {
     #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
-    /// How fast the link is
+    /// Rate of the link
     #[arg(long, default_value = "10mbit")]
     rate: Rate,
-    /// How long a packet is on its way, each way
+    /// Delay of the link, each way
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration_ns)]
     delay: u64,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "5")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How long each run is watched, after a warm-up
+    /// Seconds for which each run is measured, after a warm-up
     #[arg(long, default_value = "5", value_parser = seconds)]
     seconds: f64,
-    /// What relays know of the link
+    /// Knowledge that relays have of the link
     #[arg(long, value_name = "HOW", default_value = "auto")]
     relay_rate: Belief,
-    /// What the sender's TCP reacts to congestion with: cubic, bbr, reno; the machine's usual
+    /// Congestion control of the sender's TCP: cubic, bbr, reno; the machine's usual
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
-    /// How dwell protects datagrams
+    /// Protection of dwell's datagrams
     #[arg(long, value_name = "HOW", default_value = "keys")]
     security: Security,
     /// Write each run to this file as a line of JSON

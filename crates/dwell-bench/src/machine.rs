@@ -1,4 +1,4 @@
-//! What a result holds for, and what processes cost.
+//! The machine that a result holds for, and the cost of processes.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Machine {
     }
 }
 
-/// What TCP reacts to congestion with, unless set otherwise.
+/// Returns the machine's default congestion control of TCP.
 pub(super) fn congestion_control() -> String {
     read("/proc/sys/net/ipv4/tcp_congestion_control")
 }
@@ -44,7 +44,7 @@ fn read(path: &str) -> String {
 }
 
 /// CPU time of all cores that a hypervisor gave to others although it was wanted here, since the
-/// machine's start; zero where nobody tells.
+/// machine's start; zero if it is unknown.
 pub(super) fn stolen_ns() -> u64 {
     let ticks = parse_stolen(&read("/proc/stat")).unwrap_or(0);
     ns(ticks)
@@ -91,7 +91,7 @@ fn family_ticks(processes: &[u32], stats: &[(u32, Stat)]) -> u64 {
     members.map(|(_, stat)| stat.own_ticks + stat.children_ticks).sum()
 }
 
-/// What a process' `stat` says of its CPU time.
+/// The CPU time in a process' `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,

@@ -19,7 +19,7 @@ use super::statistics::rank;
 const PORT: u16 = 9000;
 /// Nothing more is sent in a second, however fast the link is.
 const PER_SECOND_MAX: f64 = 150_000.0;
-/// How many times the link's capacity is sent.
+/// The offered load, in capacities of the link.
 const OVERLOAD: f64 = 3.0;
 /// A message of the usual length with its UDP, IP and Ethernet headers.
 const ON_LINK_BITS: f64 = (94.0 + 8.0 + 20.0 + 14.0) * 8.0;
@@ -28,13 +28,13 @@ const TICK: Duration = Duration::from_micros(500);
 const GLANCE: Duration = Duration::from_millis(50);
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
-/// How many messages a second are sent over such a link.
+/// Returns the number of messages a second that are sent over such a link.
 pub(super) fn per_second(rate: LinkRate) -> f64 {
     let capacity = rate.bps().map_or(f64::INFINITY, |bps| bps as f64 / ON_LINK_BITS);
     (OVERLOAD * capacity).min(PER_SECOND_MAX)
 }
 
-/// What is sent, made beforehand; a message names its place, so that it can be compared.
+/// The messages, made beforehand; each names its place, so that it can be compared.
 #[derive(Debug)]
 pub(super) struct Script {
     messages: Vec<Vec<u8>>,
@@ -92,10 +92,10 @@ struct Arrival {
     delay_ns: u64,
 }
 
-/// How messages fared.
+/// The delivery of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delivery {
-    /// Whether all that arrived had been sent so, and came once.
+    /// True if all that arrived had been sent so, and came once.
     pub(super) is_verified: bool,
     /// One-way delays of what arrived in the window.
     pub(super) delay_p50_ns: Option<u64>,
@@ -135,7 +135,7 @@ impl Messages {
         self.state.received_bytes.load(Ordering::Relaxed)
     }
 
-    /// Ends it, and tells about what arrived between these two moments.
+    /// Ends it, and returns what arrived between these two moments.
     pub(super) fn finish(self, window: [Instant; 2]) -> anyhow::Result<Delivery> {
         self.state.stop.store(true, Ordering::Relaxed);
         let panicked = |_| anyhow::anyhow!("a thread for messages panicked");

@@ -10,11 +10,11 @@ use super::bed::Bed;
 use super::contender::{OpenVpnCompression, OpenVpnVariant};
 use super::tunnel::{Other, spawn_logged};
 
-/// Where distributions install it.
+/// The path at which distributions install it.
 const PROGRAM: &str = "/usr/sbin/openvpn";
 const DEVICE: &str = "ovpn0";
 
-/// Whether it is installed.
+/// Returns true if it is installed.
 pub(super) fn is_installed() -> bool {
     Path::new(PROGRAM).exists()
 }
@@ -46,7 +46,7 @@ fn run(
 ) -> anyhow::Result<(dwell_lab::lab::Process, PathBuf)> {
     let own = &certificates.ends[end];
     let other = &certificates.ends[1 - end];
-    let log = certificates.folder.join(format!("{end}.log"));
+    let log = certificates.directory.join(format!("{end}.log"));
     let mut arguments = words(
         "--dev-type tun --proto udp --port 1194 --verb 3 --disable-dco --allow-compression yes",
     );
@@ -87,7 +87,7 @@ fn words(line: &str) -> Vec<String> {
 
 /// The certificates of both ends; made once in a lab.
 struct Certificates {
-    folder: PathBuf,
+    directory: PathBuf,
     ends: [End; 2],
 }
 
@@ -99,16 +99,16 @@ struct End {
 
 impl Certificates {
     fn of(lab: &Lab) -> anyhow::Result<Self> {
-        let folder = lab.directory().join("openvpn");
-        std::fs::create_dir_all(&folder).context("a folder for OpenVPN can't be made")?;
-        let ends = [End::of(&folder, "sender")?, End::of(&folder, "receiver")?];
-        Ok(Self { folder, ends })
+        let directory = lab.directory().join("openvpn");
+        std::fs::create_dir_all(&directory).context("a directory for OpenVPN can't be made")?;
+        let ends = [End::of(&directory, "sender")?, End::of(&directory, "receiver")?];
+        Ok(Self { directory, ends })
     }
 }
 
 impl End {
-    fn of(folder: &Path, name: &str) -> anyhow::Result<Self> {
-        let path = |ending: &str| folder.join(format!("{name}.{ending}"));
+    fn of(directory: &Path, name: &str) -> anyhow::Result<Self> {
+        let path = |ending: &str| directory.join(format!("{name}.{ending}"));
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let (certificate, key) = (text(path("crt")), text(path("key")));
         if !path("crt").exists() {
@@ -132,7 +132,7 @@ impl End {
     }
 }
 
-/// What `openssl` prints.
+/// Runs `openssl` and returns its output.
 pub(super) fn openssl(arguments: &[String]) -> anyhow::Result<Vec<u8>> {
     let output = std::process::Command::new("openssl")
         .args(arguments)

@@ -21,7 +21,7 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Who takes part; `usual` are the variants of OpenVPN if none are named.
+    /// Returns the contenders; `usual` are the variants of OpenVPN if none are named.
     pub(super) fn contenders(&self, usual: &[&str]) -> anyhow::Result<Vec<Contender>> {
         let mut all = Vec::new();
         if let Some(variants) = &self.openvpn {

@@ -18,7 +18,7 @@ pub(super) struct Pinger {
     process: Process,
 }
 
-/// How long `ping` may take to end when asked to.
+/// The time in which `ping` must end when asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Pinger {
@@ -29,7 +29,7 @@ impl Pinger {
         Ok(Self { process: Process::spawn(&mut command)? })
     }
 
-    /// Ends it, and tells what it saw.
+    /// Ends it, and returns what it saw.
     pub(super) fn stop(mut self) -> anyhow::Result<PingSummary> {
         self.process.signal(Signal::INT)?;
         if self.process.wait_timeout(GRACE)?.is_none() {

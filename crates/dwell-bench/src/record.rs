@@ -1,4 +1,4 @@
-//! What a run found, as a line of JSON.
+//! The record of a run, a line of JSON.
 //!
 //! Field names are the format, with units in them, as in the status of a relay.
 
@@ -16,7 +16,7 @@ use super::machine::Machine;
 use super::tunnel::Belief;
 use super::workload::Workload;
 
-/// What a result holds for.
+/// The program and machine that a result holds for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Origin {
     pub(super) version: String,
@@ -28,13 +28,13 @@ impl Origin {
         Self { version: env!("CARGO_PKG_VERSION").to_owned(), machine: Machine::this() }
     }
 
-    /// What stands above tables.
+    /// Returns the line above tables.
     pub(super) fn line(&self) -> String {
         format!("dwell {} on {}", self.version, self.machine.line())
     }
 }
 
-/// How a run was done: runs may be compared if this is the same.
+/// The conditions of a run: runs may be compared if these are the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Terms {
     /// The link's delay each way.
@@ -42,7 +42,7 @@ pub(super) struct Terms {
     /// Links faster than this have none.
     pub(super) delay_max_bps: u64,
     pub(super) belief: Belief,
-    /// What the sender's TCP reacts to congestion with.
+    /// The congestion control of the sender's TCP.
     pub(super) congestion_control: String,
     pub(super) security: Security,
     pub(super) seconds: f64,
@@ -75,7 +75,7 @@ pub(super) struct LinkRun {
     pub(super) measured: Measured,
 }
 
-/// What was measured between two moments of a run.
+/// The measurements between two moments of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) window_ns: u64,
@@ -83,9 +83,9 @@ pub(super) struct Measured {
     pub(super) count: u64,
     /// Bytes that arrived for the application.
     pub(super) application_bytes: u64,
-    /// What the sender put on the link, Ethernet headers included.
+    /// The bytes that the sender put on the link, Ethernet headers included.
     pub(super) link_bytes: u64,
-    /// Whether everything that arrived was what had been sent, in order and once. If not, the
+    /// True if everything that arrived was what had been sent, in order and once. If not, the
     /// run has failed; early versions recorded such runs too.
     pub(super) verified: bool,
     pub(super) ping_p50_ns: Option<u64>,
@@ -101,7 +101,7 @@ pub(super) struct Measured {
     pub(super) cpu_ns: Option<[u64; 2]>,
     /// CPU time of this program, which sends and receives, and emulates delay.
     pub(super) own_cpu_ns: u64,
-    /// What the sending relay says of itself.
+    /// The sending relay's accounts.
     pub(super) relay: Option<RelayAccounts>,
 }
 
@@ -156,7 +156,7 @@ impl Measured {
         self.count as f64 * 1e9 / self.window_ns.max(1) as f64
     }
 
-    /// What the link carried for a byte of the application.
+    /// Returns the bytes on the link for a byte of the application.
     pub(super) fn link_bytes_per_byte(&self) -> Option<f64> {
         ratio(self.link_bytes, self.application_bytes)
     }

@@ -1,4 +1,4 @@
-//! `./x bench replay`: whether `dwell trace replay` tells the truth. The same capture goes by
+//! `./x bench replay`: whether `dwell trace replay` is right. The same capture goes by
 //! tcpreplay through two relays in a lab, and through the replay.
 
 mod account;
@@ -62,17 +62,17 @@ pub(super) struct Replay {
     /// The codec
     #[arg(long, default_value = "zstd:1", value_parser = codec)]
     codec: String,
-    /// How fast the link is; without it, so fast that it carries 70 % of the packets' bytes
+    /// Rate of the link; without it, one that carries 70 % of the packets' bytes
     #[arg(long)]
     rate: Option<Rate>,
-    /// How long the packets are sent
+    /// Seconds for which the packets are sent
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How many replays with moved packets there are for each run
+    /// Number of replays with moved packets for each run
     #[arg(long, value_name = "COUNT", default_value = "10")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1000))]
     shaken: u32,
@@ -81,7 +81,7 @@ pub(super) struct Replay {
     json: bool,
 }
 
-/// Of what is offered, this much goes over the link unless set otherwise.
+/// The share of the offered bytes that the link carries by default.
 const CARRIED: f64 = 0.7;
 /// Starting and stopping relays and programs.
 const AROUND: Duration = Duration::from_secs(5);
@@ -132,7 +132,7 @@ impl Replay {
         self.rate.unwrap_or(carried)
     }
 
-    /// How many times faster than it was captured.
+    /// Returns the factor by which it is faster than it was captured.
     fn speed(&self, scene: &Scene) -> f64 {
         scene.span_ns() as f64 / 1e9 / f64::from(self.seconds)
     }
@@ -180,9 +180,9 @@ impl Stage<'_> {
     }
 
     fn with(&self, relays: &Relays, program: &Path) -> anyhow::Result<Agreement> {
-        let folder = self.bed.lab.directory();
-        let sent = folder.join("sent.pcap");
-        let arrived = folder.join("arrived.pcap");
+        let directory = self.bed.lab.directory();
+        let sent = directory.join("sent.pcap");
+        let arrived = directory.join("arrived.pcap");
         self.scene.write(&sent, macs(&self.bed.pair.client)?)?;
         let recorder = Recorder::start(relays.ingress.host(), &arrived)?;
         let before = self.settled(relays)?;

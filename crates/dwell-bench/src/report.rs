@@ -1,4 +1,4 @@
-//! What people read of the runs over links: a table for each rate and workload, then verdicts.
+//! The report on runs over links: a table for each rate and workload, then verdicts.
 
 use std::fmt::Write as _;
 

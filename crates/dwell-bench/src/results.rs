@@ -69,7 +69,7 @@ impl<'a> Results<'a> {
             .collect()
     }
 
-    /// What it carried per second.
+    /// Returns the goodput.
     pub(super) fn goodput(
         &self,
         rate: LinkRate,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Outcome;
 use super::record::Journal;
 
-/// How far a bench is with its runs.
+/// A bench's progress with its runs.
 #[derive(Debug)]
 pub(super) struct Runner {
     progress: Progress,
@@ -17,7 +17,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// So many runs are to be done, which are thought to take so long together.
+    /// Starts with the number of runs to be done and the time planned for all of them.
     pub(super) fn new(runs: usize, planned: Duration, journal: Journal) -> Self {
         Self { progress: Progress::new(runs, planned), journal, outcome: Outcome::default() }
     }
@@ -50,12 +50,12 @@ impl Runner {
         self.journal.add(record)
     }
 
-    /// Whether the user wants no more runs.
+    /// Returns true if the user wants no more runs.
     pub(super) fn is_over(&self) -> bool {
         self.outcome.is_interrupted
     }
 
-    /// How it ended.
+    /// Returns how the series ended.
     pub(super) fn outcome(&self) -> Outcome {
         self.outcome
     }

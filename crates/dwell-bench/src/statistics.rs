@@ -1,9 +1,9 @@
 //! Medians and what lies around them.
 
-/// What several runs of the same say together.
+/// The summary of several runs of the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Summary {
-    /// How many runs.
+    /// The number of runs.
     pub(super) runs: usize,
     pub(super) min: f64,
     /// A quarter of the runs is at most this.

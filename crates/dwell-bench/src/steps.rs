@@ -32,7 +32,7 @@ Examples:
 
 Between the relays is a router that shapes what it passes on to the first rate, then to the second
 and so on, under the load of one download; the relays' own devices are fast. With the rate `auto`
-they hear from each other what arrives, and when; with `local` they know only what their own device
+they report to each other what arrives, and when; with `local` they know only what their own device
 does. `found` is the rate that the sending relay believes in, `ping` a ping beside the download,
 `beyond` the queue on the way as the sending relay sees it. `off` is no tunnel at all.
 
@@ -54,34 +54,34 @@ pub(super) struct Steps {
     #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     codec: Vec<String>,
-    /// How the relays find the rate out
+    /// Ways in which the relays find the rate
     #[arg(long, value_name = "HOW,...", default_value = "local,auto", value_delimiter = ',')]
     relay_rate: Vec<Belief>,
     /// The link's rates, one after the other
     #[arg(long, value_name = "RATE,...", default_value = "20mbit,5mbit,12mbit")]
     #[arg(value_delimiter = ',')]
     rate: Vec<Rate>,
-    /// What is carried
+    /// Workload to send
     #[arg(long, value_name = "WORKLOAD", default_value = "text")]
     workload: Workload,
     /// After each change of the rate this passes before it counts
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
     settle: f64,
-    /// How long each rate is then watched
+    /// Seconds for which each rate is then measured
     #[arg(long, default_value = "4", value_parser = seconds)]
     seconds: f64,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// What the sender's TCP reacts to congestion with; one that keeps queues short (bbr) may leave none
+    /// Congestion control of the sender's TCP; one that keeps queues short (bbr) may leave none
     /// that could be found
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion_control: String,
-    /// How dwell protects datagrams
+    /// Protection of dwell's datagrams
     #[arg(long, value_name = "HOW", default_value = "psk")]
     security: Security,
-    /// What is carried is made from this
+    /// Seed of the traffic
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Write each phase to this file as a line of JSON
@@ -89,7 +89,7 @@ pub(super) struct Steps {
     json: Option<PathBuf>,
 }
 
-/// What was measured while the link had one rate.
+/// The measurements while the link had one rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Phase {
     at_unix_seconds: u64,
@@ -97,7 +97,7 @@ struct Phase {
     origin: Origin,
     contender: String,
     congestion_control: String,
-    /// How the relays find the rate; none without relays.
+    /// The way in which the relays find the rate; none without relays.
     relay_rate: Option<Belief>,
     round: u32,
     /// Of the phases of a run, from 0.
@@ -105,13 +105,13 @@ struct Phase {
     link_bps: u64,
     window_ns: u64,
     settle_ns: u64,
-    /// What arrived for the application.
+    /// The rate of arrival for the application.
     goodput_bps: f64,
-    /// What the router passed on towards the receiver, all headers included.
+    /// The rate that the router forwarded towards the receiver, all headers included.
     carried_bps: f64,
     ping_p50_ns: Option<u64>,
     ping_p99_ns: Option<u64>,
-    /// What the sending relay believed, at the end.
+    /// The sending relay's estimate at the end.
     found_bps: Option<u64>,
     beyond_ns: Option<u64>,
     /// Packets that were sent, and that were compressed, in the window.
@@ -212,7 +212,7 @@ impl Steps {
         Ok(router.shape(&Shape::new(rate))?)
     }
 
-    /// What is seen while the link has one rate.
+    /// Measures while the link has one rate.
     fn watch(&self, bed: &Bed<'_>, tunnel: &Tunnel, load: &Load) -> anyhow::Result<Phase> {
         bed.sleep(Duration::from_secs_f64(self.settle))?;
         let router = bed.pair.router.as_ref().context("there is no router")?;

@@ -1,4 +1,4 @@
-//! `./x bench tcpcomp`: what TCPComp does to streams, as far as it needs no network and no clock.
+//! `./x bench tcpcomp`: what TCPComp does to streams, without a network and a clock.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,7 +21,7 @@ Examples:
   ./x bench tcpcomp --output tcpcomp    also each table as CSV, and charts as SVG
   ./x bench tcpcomp --codec zstd:3
 
-It sends nothing: what time it takes over a link tells `./x bench stream --part units`.";
+It sends nothing: `./x bench stream --part units` measures the time over a link.";
 
 /// Show what TCPComp makes of texts and films: segments, efficiency, failures, estimates
 ///
@@ -35,8 +35,8 @@ pub(super) struct TcpComp {
     /// A file to look at as well
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Write CSV files and charts into this folder, which is made if need be
-    #[arg(long, value_name = "FOLDER")]
+    /// Write CSV files and charts into this directory, which is made if need be
+    #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
 }
 
@@ -44,15 +44,15 @@ pub(super) struct TcpComp {
 const UNIT_BYTES: usize = 1446;
 /// Units that table 1 is made of, at most.
 const TABLE_1_UNITS: usize = 10_000;
-/// What the paper's table 1 says of texts, films and sound.
+/// The paper's table 1 on texts, films and sound.
 const TABLE_1_PAPER: &str = "1.57 to 2.43 for three texts, 0.997 to 1.262 for three films, 0.987 to 1.038 for \
 three sounds";
-/// How much of what is made is looked at.
+/// The length of the content that is measured.
 const MADE_BYTES: usize = 1 << 20;
-/// Where the mixture of text and film changes.
+/// The length of a turn in the mixture of text and film.
 const TURN_BYTES: usize = 128 << 10;
 
-/// A film of so many times the one that is here is long enough for the back-off.
+/// Repetitions of the film that is here: long enough for the back-off.
 const FILM_REPEATS: usize = 4;
 /// As much as blocks have at most.
 const WHOLE_BYTES: usize = 64 << 10;
@@ -61,14 +61,14 @@ const WHOLE_BYTES: usize = 64 << 10;
 struct Data {
     name: String,
     bytes: Vec<u8>,
-    /// How many times the same they are: more tell nothing new.
+    /// The number of times the same content is repeated: more show nothing new.
     repeats: usize,
 }
 
 /// A unit that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Unit {
-    /// Where in the stream it began.
+    /// Its place in the stream.
     at: u64,
     /// original / compressed as it was estimated, from the unit's length, and as it was; 1 if
     /// compressing failed.
@@ -76,14 +76,14 @@ struct Unit {
     was: f64,
 }
 
-/// What is written of a table or a figure.
+/// A file with a table or a figure.
 struct Sheet {
     name: &'static str,
     heading: String,
     header: Vec<String>,
     rows: Vec<Vec<String>>,
     chart: Option<Chart>,
-    /// Whether it is too long for a terminal.
+    /// True if it is too long for a terminal.
     long: bool,
 }
 
@@ -104,8 +104,8 @@ impl TcpComp {
         ];
         for sheet in &sheets {
             terminal::print(&sheet.text())?;
-            if let Some(folder) = &self.output {
-                sheet.write(folder)?;
+            if let Some(directory) = &self.output {
+                sheet.write(directory)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -389,12 +389,13 @@ impl Sheet {
         text
     }
 
-    fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        let reported = || format!("{} can't be written into", folder.display());
-        fs::create_dir_all(folder).with_context(reported)?;
-        fs::write(folder.join(format!("{}.csv", self.name)), self.csv()).with_context(reported)?;
+    fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        let reported = || format!("{} can't be written into", directory.display());
+        fs::create_dir_all(directory).with_context(reported)?;
+        fs::write(directory.join(format!("{}.csv", self.name)), self.csv())
+            .with_context(reported)?;
         if let Some(chart) = &self.chart {
-            let path = folder.join(format!("{}.svg", self.name));
+            let path = directory.join(format!("{}.svg", self.name));
             fs::write(path, chart.to_svg()).with_context(reported)?;
         }
         Ok(())

@@ -15,7 +15,7 @@ use super::record::{Measured, RelayAccounts};
 use super::tunnel::Tunnel;
 use super::workload::{Content, Load};
 
-/// How long the parts of a run take.
+/// The lengths of the parts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timing {
     /// From the first byte to the window.
@@ -190,7 +190,7 @@ fn accounts(from: &Status, first_second: &Status, to: &Status) -> Option<RelayAc
     })
 }
 
-/// What the receiver saw of losses, between two moments.
+/// Adds the losses that the receiver saw between two moments.
 fn with_losses(
     accounts: RelayAccounts,
     from: Option<&Status>,

@@ -15,7 +15,7 @@ use super::machine::cpu_ns;
 use super::pinger::SERVER;
 use super::{openvpn, program, wireguard};
 
-/// What the relays believe of the link.
+/// The knowledge that relays have of the link.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
 )]
@@ -63,7 +63,7 @@ pub(super) struct Other {
     pub(super) logs: [PathBuf; 2],
 }
 
-/// How long a tunnel may take until packets get through.
+/// The time in which packets must get through a new tunnel.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Tunnel {
@@ -100,7 +100,7 @@ impl Tunnel {
         Ok(Some([cpu_ns(sender)?, cpu_ns(receiver)?]))
     }
 
-    /// What the sending relay says of itself.
+    /// Returns the sending relay's status.
     pub(super) fn status(&self) -> anyhow::Result<Option<Status>> {
         match self {
             Self::Dwell(relays) => Ok(Some(relays.egress.status()?)),
@@ -108,7 +108,7 @@ impl Tunnel {
         }
     }
 
-    /// What the receiving relay says of itself.
+    /// Returns the receiving relay's status.
     pub(super) fn receiver_status(&self) -> anyhow::Result<Option<Status>> {
         match self {
             Self::Dwell(relays) => Ok(Some(relays.ingress.status()?)),
@@ -227,7 +227,7 @@ pub(super) fn spawn_logged(
     Ok(Process::spawn(&mut command)?)
 }
 
-/// Where the server of a bed answers.
+/// Returns the address of a bed's server.
 pub(super) fn server(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 2, 0, 2], port))
 }

@@ -1,4 +1,4 @@
-//! Whether the promises are kept: never slower than doing nothing, near the bound on text,
+//! Checks of the promises: never slower than doing nothing, near the bound on text,
 //! restrained where there is nothing to gain.
 
 use super::link_rate::LinkRate;
@@ -29,13 +29,13 @@ impl Shortfall {
         self.packet.median / self.better.median
     }
 
-    /// Whether the middle halves of the runs overlap, so that it may be chance.
+    /// Returns true if the middle halves of the runs overlap, so that it may be chance.
     pub(super) fn may_be_chance(&self) -> bool {
         self.packet.high >= self.better.low
     }
 }
 
-/// How many comparisons there are, and which fall short.
+/// Returns the number of comparisons, and those that fall short.
 pub(super) fn shortfalls(results: &Results<'_>) -> (usize, Vec<Shortfall>) {
     let (mut compared, mut found) = (0, Vec::new());
     for (rate, workload) in results.fields() {
@@ -54,7 +54,7 @@ pub(super) fn shortfalls(results: &Results<'_>) -> (usize, Vec<Shortfall>) {
     (compared, found)
 }
 
-/// How near `packet` comes to what its own ratio would allow.
+/// The share that `packet` reaches of what its own ratio would allow.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Attainment {
     pub(super) codec: String,
@@ -98,7 +98,7 @@ pub(super) fn attainments(results: &Results<'_>, rate: LinkRate) -> Vec<Attainme
     results.codecs(rate, text, SCHEME).into_iter().filter_map(attainment).collect()
 }
 
-/// How `packet` behaves where there is nothing to gain.
+/// The behaviour of `packet` where there is nothing to gain.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Restraint {
     pub(super) codec: String,

@@ -15,24 +15,24 @@ use super::openvpn::openssl;
 use super::tunnel::{Other, spawn_logged};
 
 /// Of sender and receiver. They differ because the sockets are named after them, and both
-/// ends share the folder.
+/// ends share the directory.
 const DEVICES: [&str; 2] = ["wg0", "wg1"];
-/// Where `wireguard-go` puts its sockets.
+/// The directory of `wireguard-go`'s sockets.
 const SOCKETS: &str = "/var/run/wireguard";
 const PORT: u16 = 51820;
 
 /// Starts it at both ends.
 pub(super) fn start(bed: &Bed<'_>, program: &Path) -> anyhow::Result<Other> {
-    let folder = bed.lab.directory().join("wireguard");
-    std::fs::create_dir_all(&folder).context("a folder for wireguard-go can't be made")?;
-    let keys = [Keys::make(&folder, "sender")?, Keys::make(&folder, "receiver")?];
+    let directory = bed.lab.directory().join("wireguard");
+    std::fs::create_dir_all(&directory).context("a directory for wireguard-go can't be made")?;
+    let keys = [Keys::make(&directory, "sender")?, Keys::make(&directory, "receiver")?];
     let ends = [
         (&bed.pair.egress, "10.0.0.1", ["10.1.0.0/24", "10.79.0.1/32"], "10.79.0.2/30"),
         (&bed.pair.ingress, "10.0.0.2", ["10.2.0.0/24", "10.79.0.2/32"], "10.79.0.1/30"),
     ];
     let mut started = Vec::new();
     for (end, (host, endpoint, prefixes, address)) in ends.into_iter().enumerate() {
-        let log = folder.join(format!("{end}.log"));
+        let log = directory.join(format!("{end}.log"));
         let device = DEVICES[end];
         let process = run(host, program, device, &log)?;
         configure(device, &keys[end], &keys[1 - end], endpoint, &prefixes)?;
@@ -101,8 +101,8 @@ struct Keys {
 }
 
 impl Keys {
-    fn make(folder: &Path, name: &str) -> anyhow::Result<Self> {
-        let file = folder.join(format!("{name}.key")).to_string_lossy().into_owned();
+    fn make(directory: &Path, name: &str) -> anyhow::Result<Self> {
+        let file = directory.join(format!("{name}.key")).to_string_lossy().into_owned();
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         openssl(&[words("genpkey -algorithm X25519 -out"), vec![file.clone()]].concat())?;
         let key = |more: &[String]| {

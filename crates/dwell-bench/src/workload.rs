@@ -1,4 +1,4 @@
-//! What is carried, and how it is counted.
+//! Workloads, and how they are counted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::download::Downloads;
 use super::link_rate::LinkRate;
 use super::messages::{Delivery, Messages, Script};
 
-/// What is carried.
+/// The traffic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Workload {
@@ -39,7 +39,7 @@ impl Workload {
         }
     }
 
-    /// What [`Load::count`] is per second, in tables: its unit and how many make one.
+    /// Returns the unit of [`Load::count`] per second in tables, and the counts that make one.
     pub(super) fn unit(self) -> (&'static str, f64) {
         match self {
             Self::Telemetry => ("messages/s", 1.0),
@@ -48,13 +48,13 @@ impl Workload {
     }
 }
 
-/// How much of a download is made before it begins again.
+/// The length of a download before it begins again.
 const BODY_BYTES: usize = 4 << 20;
 /// Of many downloads: how many, and how much of each is made.
 const MANY: u64 = 20;
 const MANY_BODY_BYTES: usize = 1 << 20;
 
-/// What a workload carries, made once for all runs.
+/// The content of a workload, made once for all runs.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Bodies(Vec<Arc<Vec<u8>>>),
@@ -86,7 +86,7 @@ pub(super) enum Load {
     Messages(Messages),
 }
 
-/// How long the first byte may take.
+/// The time in which the first byte must come.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 impl Load {

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// How far apart the two may be, ...
+/// The largest difference between the two, ...
 const BOUND: f64 = 0.1;
 /// ... beside what single packets at the edge of a full queue come to.
 const SLACK: [(&str, f64); 3] =
@@ -54,7 +54,7 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
     command.args(arguments).env_remove("DWELL_LOG").stdin(Stdio::null()).output().unwrap()
 }
 
-/// Whether this can be tried here; says why not.
+/// Returns true if this can be tried here; prints why not.
 fn is_possible() -> bool {
     let output = run(dwell(), &["lab", "--", "true"]);
     if !output.status.success() {
@@ -69,7 +69,7 @@ fn is_possible() -> bool {
     true
 }
 
-/// What the bench says of each run.
+/// Runs the bench, and returns its record of each run.
 fn bench(arguments: &[&str]) -> Vec<Value> {
     let dwell = dwell().to_str().unwrap();
     let output = run(Path::new(BENCH), &[&["--dwell", dwell], arguments].concat());
@@ -83,9 +83,9 @@ fn captures_are_compressed_and_dropped_by_relays_as_the_replay_says() {
     if !is_possible() {
         return;
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures");
     let names = ["ftp-ipv6.pcap", "mixed-vlan-mpls.pcap", "nfs-write.pcap", "redis-stream.pcap"];
-    let files = names.map(|name| folder.join(name).to_str().unwrap().to_owned());
+    let files = names.map(|name| directory.join(name).to_str().unwrap().to_owned());
     let mut arguments = vec!["replay", "--json", "--runs", "1", "--rate", RATE];
     arguments.extend(["--scheme", "none,packet,edge", "--shaken", "1"]);
     arguments.extend(files.iter().map(String::as_str));

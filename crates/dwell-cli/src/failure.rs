@@ -1,4 +1,4 @@
-//! How a program ends if its job failed.
+//! The end of a program whose job failed: its message and exit code.
 
 use std::io;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! What dwell's programs have in common: text for people, progress, values of options, exit codes.
+//! The parts that dwell's programs share: text for people, progress, values of options, exit codes.
 
 pub mod failure;
 pub mod progress;

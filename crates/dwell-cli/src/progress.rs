@@ -1,4 +1,4 @@
-//! How far it is, and how long it will take.
+//! Progress of a job of many runs, and the time that is left.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// So many runs, which are thought to take so long.
+    /// Starts `runs` runs that are planned to take `planned` in all, and says so.
     pub fn new(runs: usize, planned: Duration) -> Self {
         terminal::note(&format!("{runs} runs, about {}", shown(planned)));
         Self { spoke: None, ..Self::quiet(runs, planned) }
@@ -52,7 +52,7 @@ impl Progress {
     }
 }
 
-/// What is left of the plan, at the speed of what is done.
+/// Returns the time that the rest of the plan takes at the speed so far.
 fn left(elapsed: Duration, planned_done: Duration, planned: Duration) -> Duration {
     let rest = planned.saturating_sub(planned_done);
     if planned_done.is_zero() {

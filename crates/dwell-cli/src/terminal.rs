@@ -19,7 +19,7 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Writes `who: message` to standard error, with `who` in colour if colours are wanted.
 pub fn complain(who: &str, message: &str) {
     let mut err = io::stderr().lock();
-    // If nobody hears complaints, there is nobody to complain to about that.
+    // If standard error is closed, there is nobody to complain to about that.
     let _ = if wants_colours(&err) {
         writeln!(err, "\x1b[1;31m{who}:\x1b[0m {message}")
     } else {

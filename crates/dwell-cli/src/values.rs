@@ -14,7 +14,7 @@ pub fn schemes() -> PossibleValuesParser {
 /// A codec as it is written in a configuration.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Parses a codec and its level, and returns the text; an error is a sentence.
 pub fn codec(text: &str) -> Result<String, String> {
     CodecSpec::from_str(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
@@ -22,7 +22,7 @@ pub fn codec(text: &str) -> Result<String, String> {
 /// A share, as the emulator reads it: `0.01` or `1%`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Parses a probability: a share or percents. An error is a sentence.
 pub fn probability(text: &str) -> Result<f64, String> {
     // The emulator's own reading of it, which takes the whole text as one word.
     let word: String = text.split_whitespace().collect();

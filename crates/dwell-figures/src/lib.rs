@@ -1,4 +1,4 @@
-//! What the simulator and the analyser show: [`chart`]s, [`claims`] (a paper's numbers beside ours),
+//! The output of the simulator and the analyser: [`chart`]s, [`claims`] (a paper's numbers beside ours),
 //! put together to a [`page`]; [`csv`] is for other programs.
 //!
 //! Numbers come in, text and pictures go out; tables and numbers as people read them are

@@ -164,7 +164,7 @@ impl Relays {
         Ok(relays)
     }
 
-    /// Waits until each hears the other.
+    /// Waits until each receives something from the other.
     ///
     /// # Errors
     /// If one ends, or they don't find each other within ten seconds.

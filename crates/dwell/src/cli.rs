@@ -8,7 +8,7 @@ use crate::logging::Logging;
 const ABOUT: &str = "Compress packets while they wait
 
 dwell relays packets over slow links. While a packet waits for the link, it is compressed, \
-but only as far as its waiting time allows: nothing waits longer than it would have anyway.";
+but only if its waiting time suffices: nothing waits longer than it would have anyway.";
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -44,7 +44,7 @@ mod tests {
             let name = command.get_name();
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "{name} has no examples");
-            assert!(help.contains("Exit codes:"), "{name} does not tell its exit codes");
+            assert!(help.contains("Exit codes:"), "{name} does not list its exit codes");
             assert!(command.get_about().is_some(), "{name} does not say what it is for");
             for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
                 let id = argument.get_id();

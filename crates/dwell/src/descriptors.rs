@@ -1,4 +1,4 @@
-//! How many files and sockets this process may have open.
+//! The limit of files and sockets that this process may have open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,4 +1,4 @@
-//! What is logged: to standard error, as much as `DWELL_LOG`, `-v` or a configuration asks for.
+//! Logging to standard error, at the level of `DWELL_LOG`, `-v` or the configuration.
 
 mod unblocking;
 
@@ -16,12 +16,12 @@ use unblocking::Unblocking;
 /// `dwell_relay=debug,info`.
 const VARIABLE: &str = "DWELL_LOG";
 
-/// What is logged by commands that have no configuration.
+/// The level of commands that have no configuration.
 pub(crate) const DEFAULT: LogLevel = LogLevel::Warn;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Logging {
-    /// Log more to standard error; twice for still more (the variable DWELL_LOG goes before it)
+    /// Log more to standard error; twice for still more (the variable DWELL_LOG takes precedence)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }
@@ -45,7 +45,7 @@ impl Logging {
     }
 }
 
-/// `level` and so many steps more.
+/// `level`, raised by a number of steps.
 fn raised(level: LogLevel, steps: u8) -> LogLevel {
     let at = LogLevel::ALL.iter().position(|&other| other == level).unwrap_or_default();
     LogLevel::ALL[(at + usize::from(steps)).min(LogLevel::ALL.len() - 1)]

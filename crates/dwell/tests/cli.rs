@@ -39,10 +39,10 @@ fn assert_fails(arguments: &[&str], expected: &str) {
     assert!(!err(&output).contains('\x1b'), "colours without a terminal: {output:?}");
 }
 
-/// A folder of the test's own, removed with it.
-struct Folder(PathBuf);
+/// A directory of the test's own, removed with it.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("dwell-cli-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -60,7 +60,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -120,13 +120,13 @@ fn a_wrong_command_line_is_2() {
 
 #[test]
 fn the_sample_checks_once_its_key_is_made() {
-    let folder = Folder::new("sample");
+    let directory = Directory::new("sample");
     let sample = run(&["check", "--sample"]);
     let sample = out(&sample).replace("/etc/dwell/private.key", "private.key");
-    let file = folder.write("site-a.toml", &sample);
+    let file = directory.write("site-a.toml", &sample);
     assert_fails(&["check", &file], "site-a.toml:");
     assert_fails(&["check", &file], "dwell: ");
-    let key = folder.path("private.key");
+    let key = directory.path("private.key");
     assert_fails(&["check", &file], &format!("make it with `dwell genkey --out {key}`"));
 
     assert_eq!(run(&["genkey", "--out", &key]).status.code(), Some(0));
@@ -142,8 +142,8 @@ const WITHOUT_KEY: &str = "[[peer]]\nname = \"hub\"\nendpoint = \"10.1.1.1:7733\
 
 #[test]
 fn warnings_do_not_fail_a_check() {
-    let folder = Folder::new("warnings");
-    let file = folder.write("a.toml", WITHOUT_KEY);
+    let directory = Directory::new("warnings");
+    let file = directory.write("a.toml", WITHOUT_KEY);
     let checked = run(&["check", &file]);
     assert_eq!(checked.status.code(), Some(0));
     assert!(err(&checked).contains("warning: 10.1.1.1, the endpoint of \"hub\", is in 10.0.0.0/8"));
@@ -152,15 +152,15 @@ fn warnings_do_not_fail_a_check() {
 
 #[test]
 fn a_check_speaks_json() {
-    let folder = Folder::new("json");
-    let file = folder.write("a.toml", WITHOUT_KEY);
+    let directory = Directory::new("json");
+    let file = directory.write("a.toml", WITHOUT_KEY);
     let checked = run(&["check", "--json", &file]);
     let json: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
     assert_eq!(json["valid"], true);
     assert_eq!(json["peers"][0]["encrypted"], false);
     assert_eq!(json["warnings"].as_array().unwrap().len(), 2);
 
-    let file = folder.write("b.toml", &WITHOUT_KEY.replace("prefixes", "prefixen"));
+    let file = directory.write("b.toml", &WITHOUT_KEY.replace("prefixes", "prefixen"));
     let checked = run(&["check", "--json", &file]);
     assert_eq!(checked.status.code(), Some(1));
     let json: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
@@ -171,21 +171,24 @@ fn a_check_speaks_json() {
 
 #[test]
 fn a_relay_does_not_start_with_errors() {
-    let folder = Folder::new("relay");
-    let file = folder.write("a.toml", "[node]\nmtu = 1\n");
+    let directory = Directory::new("relay");
+    let file = directory.write("a.toml", "[node]\nmtu = 1\n");
     assert_fails(&["relay", "--config", &file], "a.toml:2: [node], `mtu`: must be a whole number");
     assert_fails(&["relay", "--config", &file], "a.toml has 2 errors");
-    assert_fails(&["relay", "--config", &folder.path("none")], "`dwell check --sample` prints one");
+    assert_fails(
+        &["relay", "--config", &directory.path("none")],
+        "`dwell check --sample` prints one",
+    );
 }
 
 #[test]
 fn keys_are_random_and_for_their_owner_only() {
-    let folder = Folder::new("genpsk");
+    let directory = Directory::new("genpsk");
     let [a, b] = [0, 1].map(|_| out(&run(&["genpsk"])).to_owned());
     assert!(a.len() == 65 && a.trim_end().bytes().all(|byte| byte.is_ascii_hexdigit()), "{a}");
     assert_ne!(a, b);
 
-    let file = folder.path("hub.psk");
+    let file = directory.path("hub.psk");
     let made = run(&["genpsk", "--out", &file]);
     assert_eq!((made.status.code(), out(&made)), (Some(0), ""));
     let key = fs::read_to_string(&file).unwrap();
@@ -194,13 +197,13 @@ fn keys_are_random_and_for_their_owner_only() {
 
     assert_fails(&["genpsk", "--out", &file], "hub.psk exists and is left as it is");
     assert_eq!(fs::read_to_string(&file).unwrap(), key);
-    assert_fails(&["genpsk", "--out", &folder.path("no/hub.psk")], "No such file or directory");
+    assert_fails(&["genpsk", "--out", &directory.path("no/hub.psk")], "No such file or directory");
 }
 
 #[test]
 fn a_private_key_has_a_public_one() {
-    let folder = Folder::new("genkey");
-    let file = folder.path("private.key");
+    let directory = Directory::new("genkey");
+    let file = directory.path("private.key");
     let made = run(&["genkey", "--out", &file]);
     assert_eq!((made.status.code(), out(&made)), (Some(0), ""));
     assert!(err(&made).contains(&format!("`dwell pubkey {file}`")), "{made:?}");
@@ -210,18 +213,18 @@ fn a_private_key_has_a_public_one() {
     let public = run(&["pubkey", &file]);
     assert_eq!((public.status.code(), out(&public).len()), (Some(0), 45), "{public:?}");
     assert_eq!(out(&public), out(&run(&["pubkey", &file])));
-    let other = folder.write("other.key", out(&run(&["genkey"])));
+    let other = directory.write("other.key", out(&run(&["genkey"])));
     assert_ne!(out(&public), out(&run(&["pubkey", &other])));
     // X25519 of the base point, as in WireGuard's keys.
-    let known = folder.write("known.key", "SjrL/bFj3sZR36MZTezmdtQ3ApxipAi0xeqRFCRuSJM=\n");
+    let known = directory.write("known.key", "SjrL/bFj3sZR36MZTezmdtQ3ApxipAi0xeqRFCRuSJM=\n");
     assert_eq!(out(&run(&["pubkey", &known])), "MeAwP9ZBjS+MDni5HyLoyu0Pvkhlbc9HZ+SDT3Abj2I=\n");
-    let wrong = folder.write("wrong.key", "no key\n");
+    let wrong = directory.write("wrong.key", "no key\n");
     assert_fails(&["pubkey", &wrong], "holds no private key: there must be 32 bytes");
-    let empty = folder.path("empty");
+    let empty = directory.path("empty");
     std::fs::write(&empty, "").unwrap();
     assert_fails(&["pubkey", &empty], "is empty: there must be 32 bytes");
     assert_fails(&["pubkey", &empty], "`dwell genkey` makes a key");
-    assert_fails(&["pubkey", &folder.path("none")], "can't be read");
+    assert_fails(&["pubkey", &directory.path("none")], "can't be read");
 }
 
 /// A node that answers each of `answers` once, and is then gone.
@@ -248,8 +251,8 @@ fn status_json() -> String {
 
 #[test]
 fn a_status_is_shown() {
-    let folder = Folder::new("status");
-    let socket = folder.path("a.sock");
+    let directory = Directory::new("status");
+    let socket = directory.path("a.sock");
     let later = status_json().replace("\"peers\"", "\"news\":1,\"peers\"");
     let answering = node(&socket, vec![status_json(), later]);
     let status = run(&["status", "--socket", &socket]);
@@ -266,8 +269,8 @@ fn a_status_is_shown() {
 
 #[test]
 fn a_status_is_watched_until_the_node_is_gone() {
-    let folder = Folder::new("watch");
-    let socket = folder.path("a.sock");
+    let directory = Directory::new("watch");
+    let socket = directory.path("a.sock");
     let answering = node(&socket, vec![status_json(), status_json()]);
     let watched = run(&["status", "--json", "--watch=0.1", "--socket", &socket]);
     assert_eq!(watched.status.code(), Some(1));
@@ -278,8 +281,8 @@ fn a_status_is_watched_until_the_node_is_gone() {
 
 #[test]
 fn a_node_that_does_not_answer_is_reported() {
-    let folder = Folder::new("no-status");
-    let socket = folder.path("a.sock");
+    let directory = Directory::new("no-status");
+    let socket = directory.path("a.sock");
     assert_fails(&["status", "--socket", &socket], "is `dwell relay` running, with its status");
     assert_fails(&["status", "no-such-node"], "/run/dwell/no-such-node.sock");
 
@@ -315,8 +318,8 @@ fn a_wrong_log_level_is_reported() {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let folder = Folder::new("man");
-    let written = run(&["man", "--out", &folder.path("man1")]);
+    let directory = Directory::new("man");
+    let written = run(&["man", "--out", &directory.path("man1")]);
     assert_eq!(written.status.code(), Some(0), "{written:?}");
     for page in [
         "dwell",
@@ -337,9 +340,9 @@ fn every_command_has_a_manual_page() {
         "dwell-sim-reproduce",
         "dwell-sim-report",
     ] {
-        let text = fs::read_to_string(Path::new(&folder.path("man1")).join(format!("{page}.1")));
+        let text = fs::read_to_string(Path::new(&directory.path("man1")).join(format!("{page}.1")));
         assert!(text.unwrap().contains("Exit codes:"), "{page}");
     }
-    let file = folder.write("file", "");
+    let file = directory.write("file", "");
     assert_fails(&["man", "--out", &file], "can't be made");
 }

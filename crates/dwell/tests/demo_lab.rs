@@ -19,7 +19,7 @@ fn run(arguments: &[&str]) -> Output {
     dwell(arguments).output().unwrap()
 }
 
-/// Whether there can be labs here; says why not.
+/// Returns true if there can be labs here; prints why not.
 fn labs_are_permitted() -> bool {
     let output = run(&["lab", "--", "true"]);
     let why = String::from_utf8_lossy(&output.stderr);
@@ -33,7 +33,7 @@ fn labs_are_permitted() -> bool {
     true
 }
 
-/// Whether a process has this among its arguments; one that is about to end may take a moment.
+/// Returns true if a process has this among its arguments; one that is about to end may take a moment.
 fn is_anyone_left_with(argument: &str) -> bool {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {

@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What identifies a run: scenario, values of its point, seed and packets of the sources.
+/// The identity of a run: scenario, values of its point, seed and packets of the sources.
 type Run = String;
 /// The numbers of a run as JSON writes them, with every digit.
 type Numbers = BTreeSet<String>;

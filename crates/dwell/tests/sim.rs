@@ -55,10 +55,10 @@ metric = "target.delay_mean_s"
 value = 1
 "#;
 
-/// A folder that is gone at the end.
-struct Folder(PathBuf);
+/// A directory that is gone at the end.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("dwell-sim-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -76,7 +76,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -88,88 +88,89 @@ fn reported(output: &Output) -> String {
 
 #[test]
 fn results_are_the_same_with_any_number_of_jobs() {
-    let folder = Folder::new("jobs");
+    let directory = Directory::new("jobs");
     for jobs in ["1", "4"] {
-        let output = folder.sim(&["run", "x.toml", "--jobs", jobs, "--out", &format!("out{jobs}")]);
+        let output =
+            directory.sim(&["run", "x.toml", "--jobs", jobs, "--out", &format!("out{jobs}")]);
         assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
     }
     for file in ["results.jsonl", "results.csv", "figures/x-a.svg"] {
         let (one, four) =
-            (folder.read(&format!("out1/{file}")), folder.read(&format!("out4/{file}")));
+            (directory.read(&format!("out1/{file}")), directory.read(&format!("out4/{file}")));
         assert!(!one.is_empty() && one == four, "{file} depends on the number of jobs");
     }
-    assert!(folder.read("out1/report.html").contains("A short one"));
+    assert!(directory.read("out1/report.html").contains("A short one"));
 }
 
 #[test]
 fn an_interrupted_sweep_goes_on() {
-    let folder = Folder::new("resume");
+    let directory = Directory::new("resume");
     let run = ["run", "x.toml", "--out", "runs.jsonl"];
-    assert_eq!(folder.sim(&run).status.code(), Some(0));
-    let whole = folder.read("runs.jsonl");
+    assert_eq!(directory.sim(&run).status.code(), Some(0));
+    let whole = directory.read("runs.jsonl");
     assert_eq!(whole.lines().count(), 6);
     let cut = &whole[..whole.len() / 2];
-    fs::write(folder.0.join("runs.jsonl"), cut).unwrap();
-    let output = folder.sim(&run);
+    fs::write(directory.0.join("runs.jsonl"), cut).unwrap();
+    let output = directory.sim(&run);
     assert!(reported(&output).contains("half written"), "{}", reported(&output));
     let known = format!("{} of 6 runs are done already", cut.matches('\n').count());
     assert!(reported(&output).contains(&known), "{}", reported(&output));
-    assert_eq!(folder.read("runs.jsonl"), whole);
+    assert_eq!(directory.read("runs.jsonl"), whole);
 }
 
 #[test]
 fn what_is_no_result_is_not_overwritten() {
-    let folder = Folder::new("foreign");
+    let directory = Directory::new("foreign");
     let run = ["run", "x.toml", "--out", "runs.jsonl"];
     let foreign = "something else\nof somebody\n";
-    fs::write(folder.0.join("runs.jsonl"), foreign).unwrap();
-    let output = folder.sim(&run);
+    fs::write(directory.0.join("runs.jsonl"), foreign).unwrap();
+    let output = directory.sim(&run);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         reported(&output).contains("it is no file of results; name another"),
         "{}",
         reported(&output)
     );
-    assert_eq!(folder.read("runs.jsonl"), foreign);
+    assert_eq!(directory.read("runs.jsonl"), foreign);
 
-    fs::remove_file(folder.0.join("runs.jsonl")).unwrap();
-    assert_eq!(folder.sim(&run).status.code(), Some(0));
-    let whole = folder.read("runs.jsonl");
-    fs::write(folder.0.join("runs.jsonl"), format!("{foreign}{whole}")).unwrap();
-    let output = folder.sim(&run);
+    fs::remove_file(directory.0.join("runs.jsonl")).unwrap();
+    assert_eq!(directory.sim(&run).status.code(), Some(0));
+    let whole = directory.read("runs.jsonl");
+    fs::write(directory.0.join("runs.jsonl"), format!("{foreign}{whole}")).unwrap();
+    let output = directory.sim(&run);
     assert!(reported(&output).contains("2 lines are no runs"), "{}", reported(&output));
     assert!(reported(&output).contains("moved to runs.jsonl.dropped"), "{}", reported(&output));
-    assert_eq!(folder.read("runs.jsonl.dropped"), foreign);
-    assert_eq!(folder.read("runs.jsonl"), whole);
+    assert_eq!(directory.read("runs.jsonl.dropped"), foreign);
+    assert_eq!(directory.read("runs.jsonl"), whole);
 }
 
 #[test]
 fn runs_that_come_to_the_same_are_run_once_and_counted_once() {
-    let folder = Folder::new("shared");
+    let directory = Directory::new("shared");
     // The ratio makes no difference to what never compresses.
     let run = ["run", "x.toml", "--set", "scheme.preset=none", "--out", "runs.jsonl"];
-    let output = folder.sim(&run);
+    let output = directory.sim(&run);
     assert_eq!((output.status.code(), reported(&output).as_str()), (Some(0), ""));
-    assert_eq!(folder.read("runs.jsonl").lines().count(), 3);
-    let again = folder.sim(&run);
+    assert_eq!(directory.read("runs.jsonl").lines().count(), 3);
+    let again = directory.sim(&run);
     assert!(reported(&again).contains("3 of 3 runs are done already"), "{}", reported(&again));
 }
 
 #[test]
 fn a_run_tells_what_the_figures_of_each_of_its_scenarios_want() {
-    let folder = Folder::new("figures");
+    let directory = Directory::new("figures");
     // Only the second one draws a distribution, of a run that both have.
     let both = ["sawabe/fig-9", "sawabe/fig-10"];
-    let output = folder.sim(&[&["reproduce", "--quick", "--out", "out"][..], &both].concat());
+    let output = directory.sim(&[&["reproduce", "--quick", "--out", "out"][..], &both].concat());
     assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
-    let again = folder.sim(&["reproduce", "--quick", "--out", "out", "sawabe/fig-10"]);
+    let again = directory.sim(&["reproduce", "--quick", "--out", "out", "sawabe/fig-10"]);
     assert!(reported(&again).contains("runs are done already"), "{}", reported(&again));
-    assert!(folder.read("out/results.jsonl").contains("\"file.excess_s\":[["));
+    assert!(directory.read("out/results.jsonl").contains("\"file.excess_s\":[["));
 }
 
 #[test]
 fn mistakes_name_the_key_and_the_remedy() {
-    let folder = Folder::new("mistakes");
+    let directory = Directory::new("mistakes");
     for (arguments, code, words) in [
         (&["run", "x.toml", "--set", "compress.ratoi=0.5"][..], 1, "did you mean `ratio`?"),
         (&["run", "x.toml", "--set", "topology.rate=0mbit"], 1, "--set topology.rate: a rate must"),
@@ -180,7 +181,7 @@ fn mistakes_name_the_key_and_the_remedy() {
         (&["reproduce", "nobody"], 1, "no scenario or paper \"nobody\""),
         (&["report", "."], 1, "there are no runs in"),
     ] {
-        let output = folder.sim(arguments);
+        let output = directory.sim(arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", reported(&output));
         assert!(reported(&output).contains(words), "{arguments:?}: {}", reported(&output));
     }
@@ -188,11 +189,11 @@ fn mistakes_name_the_key_and_the_remedy() {
 
 #[test]
 fn a_scenario_can_be_shown_and_run_from_a_file() {
-    let folder = Folder::new("show");
-    let shown = folder.sim(&["list", "--show", "shimamura/eq-3"]);
-    fs::write(folder.0.join("mine.toml"), &shown.stdout).unwrap();
+    let directory = Directory::new("show");
+    let shown = directory.sim(&["list", "--show", "shimamura/eq-3"]);
+    fs::write(directory.0.join("mine.toml"), &shown.stdout).unwrap();
     let output =
-        folder.sim(&["run", "mine.toml", "--quick", "--set", "run.measure=10ms", "--json"]);
+        directory.sim(&["run", "mine.toml", "--quick", "--set", "run.measure=10ms", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
     let lines = String::from_utf8(output.stdout).unwrap();
     let run: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();

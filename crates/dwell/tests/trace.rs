@@ -1,6 +1,6 @@
 //! `dwell trace` against Wireshark's tools: both must see the same in the same captures.
 //!
-//! Another folder than `data/captures` is looked at too if `DWELL_CAPTURES` names it:
+//! Another directory than `data/captures` is looked at too if `DWELL_CAPTURES` names it:
 //! `DWELL_CAPTURES=/srv/captures cargo test -p dwell --test trace`.
 
 // Nothing here is for others, and clippy takes a test's helpers for ordinary code.
@@ -22,14 +22,14 @@ fn captures() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/captures");
     let other = std::env::var_os("DWELL_CAPTURES").map(PathBuf::from);
     let mut found = Vec::new();
-    std::iter::once(own).chain(other).for_each(|folder| find(&folder, &mut found));
+    std::iter::once(own).chain(other).for_each(|directory| find(&directory, &mut found));
     found.sort();
     assert!(found.len() >= 8, "{found:?}");
     found
 }
 
-fn find(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn find(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             find(&path, found);
@@ -126,10 +126,10 @@ fn protocols_are_those_of_tshark() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// A folder of the test's own, removed with it.
-struct Folder(PathBuf);
+/// A directory of the test's own, removed with it.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("dwell-trace-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -142,7 +142,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -154,8 +154,8 @@ fn own(name: &str) -> String {
 
 #[test]
 fn an_analysis_says_it_in_text_json_and_on_a_page() {
-    let folder = Folder::new("analyze");
-    let (json, html) = (folder.path("a.json"), folder.path("a.html"));
+    let directory = Directory::new("analyze");
+    let (json, html) = (directory.path("a.json"), directory.path("a.html"));
     let capture = own("redis-django.pcapng.gz");
     let output = dwell(&["trace", "analyze", &capture, "--out", &json, "--html", &html]);
     assert!(output.status.success(), "{output:?}");
@@ -171,9 +171,9 @@ fn an_analysis_says_it_in_text_json_and_on_a_page() {
 
 #[test]
 fn parts_merge_to_the_whole() {
-    let folder = Folder::new("merge");
+    let directory = Directory::new("merge");
     let captures = ["nfs-write.pcap", "redis-stream.pcap"].map(own);
-    let parts = ["0.json", "1.json", "whole.json", "merged.json"].map(|name| folder.path(name));
+    let parts = ["0.json", "1.json", "whole.json", "merged.json"].map(|name| directory.path(name));
     let analyze = |files: &[&str], out: &str| {
         let mut arguments = vec!["trace", "analyze", "--out", out];
         arguments.extend(files);
@@ -197,7 +197,7 @@ fn parts_merge_to_the_whole() {
     assert_eq!(merged["directions"], whole["directions"]);
     assert!(merged == whole, "something else differs");
 
-    let other = folder.path("other.json");
+    let other = directory.path("other.json");
     let output = dwell(&["trace", "analyze", &captures[1], "--no-codecs", "--out", &other]);
     assert!(output.status.success());
     let output = dwell(&["trace", "merge", &parts[0], &other]);
@@ -208,10 +208,10 @@ fn parts_merge_to_the_whole() {
 /// Two halves of a capture have the same sides, so that directions add up, too.
 #[test]
 fn halves_merge_to_the_whole_with_its_directions() {
-    let folder = Folder::new("halves");
+    let directory = Directory::new("halves");
     let (first, second) = halves(&fs::read(own("nfs-write.pcap")).unwrap());
     let names = ["0.pcap", "1.pcap", "0.json", "1.json", "whole.json", "merged.json"];
-    let [at, beyond, left, right, whole, merged] = names.map(|name| folder.path(name));
+    let [at, beyond, left, right, whole, merged] = names.map(|name| directory.path(name));
     fs::write(&at, first).unwrap();
     fs::write(&beyond, second).unwrap();
     for arguments in [
@@ -267,9 +267,9 @@ fn forget_times(value: &mut Value) {
 
 #[test]
 fn a_relay_reads_the_exceptions_that_are_written() {
-    let folder = Folder::new("exceptions");
+    let directory = Directory::new("exceptions");
     let (list, config, psk) =
-        (folder.path("list.toml"), folder.path("site.toml"), folder.path("key"));
+        (directory.path("list.toml"), directory.path("site.toml"), directory.path("key"));
     let capture = own("redis-django.pcapng.gz");
     let output = dwell(&["trace", "analyze", &capture, "--exceptions", &list]);
     assert!(output.status.success(), "{output:?}");
@@ -288,10 +288,10 @@ fn a_relay_reads_the_exceptions_that_are_written() {
 
 #[test]
 fn what_is_no_capture_is_reported_and_the_others_are_read() {
-    let folder = Folder::new("broken");
-    let text = folder.path("text.pcap");
+    let directory = Directory::new("broken");
+    let text = directory.path("text.pcap");
     fs::write(&text, "this is no capture").unwrap();
-    let cut = folder.path("cut.pcap");
+    let cut = directory.path("cut.pcap");
     let whole = fs::read(own("nfs-write.pcap")).unwrap();
     fs::write(&cut, &whole[..20_000]).unwrap();
     let output = dwell(&["trace", "analyze", "--json", "--no-codecs", &text, &cut]);
@@ -306,17 +306,17 @@ fn what_is_no_capture_is_reported_and_the_others_are_read() {
 #[test]
 fn names_that_are_no_text_and_damaged_parts_are_no_panic() {
     use std::os::unix::ffi::OsStrExt as _;
-    let folder = Folder::new("odd");
-    let odd = folder.0.join(std::ffi::OsStr::from_bytes(b"odd-\xff.pcap"));
+    let directory = Directory::new("odd");
+    let odd = directory.0.join(std::ffi::OsStr::from_bytes(b"odd-\xff.pcap"));
     fs::copy(own("nfs-write.pcap"), &odd).unwrap();
-    let json = folder.path("a.json");
+    let json = directory.path("a.json");
     let command = |what: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
         command.arg("trace").args(what).arg(&odd).output().unwrap()
     };
     let output = command(&["analyze", "--json", "--codec=lz4", "--out", &json]);
     assert!(output.status.success(), "{output:?}");
-    let html = folder.path("a.html");
+    let html = directory.path("a.html");
     let output = command(&["replay", "--rate=1mbit", "--scheme=none", "--html", &html]);
     assert!(output.status.success(), "{output:?}");
     let mut value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();

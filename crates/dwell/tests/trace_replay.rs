@@ -12,14 +12,14 @@ use dwell_base::Rng;
 use dwell_report::Status;
 use serde_json::Value;
 
-/// A folder that goes with the test.
-struct Folder(PathBuf);
+/// A directory that goes with the test.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a new folder");
+        fs::create_dir_all(&path).expect("a new directory");
         Self(path)
     }
 
@@ -30,7 +30,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -97,10 +97,10 @@ fn message(n: u64) -> (u16, Vec<u8>) {
 
 #[test]
 fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
-    let folder = Folder::new("replay-yes");
-    let capture = folder.file("text.pcap", &pcap(text));
-    let config = folder.0.join("relay.toml");
-    let (page, csv) = (folder.0.join("page.html"), folder.0.join("lanes.csv"));
+    let directory = Directory::new("replay-yes");
+    let capture = directory.file("text.pcap", &pcap(text));
+    let config = directory.0.join("relay.toml");
+    let (page, csv) = (directory.0.join("page.html"), directory.0.join("lanes.csv"));
     let arguments = [
         "replay",
         capture.to_str().unwrap(),
@@ -142,8 +142,8 @@ fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
 
 #[test]
 fn ciphers_are_a_no_that_says_why() {
-    let folder = Folder::new("replay-no");
-    let capture = folder.file("noise.pcap", &pcap(noise()));
+    let directory = Directory::new("replay-no");
+    let capture = directory.file("noise.pcap", &pcap(noise()));
     let output = dwell(&["replay", capture.to_str().unwrap(), "--rate=2mbit", "--scheme=relay"]);
     let said = reported(&output);
     assert!(output.status.success() && said.contains("No: dwell would not help"), "{said}");
@@ -152,8 +152,8 @@ fn ciphers_are_a_no_that_says_why() {
 
 #[test]
 fn late_packets_of_a_class_are_counted() {
-    let folder = Folder::new("replay-class");
-    let capture = folder.file("text.pcap", &pcap(text));
+    let directory = Directory::new("replay-class");
+    let capture = directory.file("text.pcap", &pcap(text));
     let capture = capture.to_str().unwrap();
     let class = "--class=bulk:udp/8080:20ms";
     let output = dwell(&["replay", capture, "--rate=1mbit", "--scheme=none,chutq-dcf", class]);
@@ -168,12 +168,12 @@ fn late_packets_of_a_class_are_counted() {
 
 #[test]
 fn listed_classes_are_not_compressed() {
-    let folder = Folder::new("replay-exceptions");
-    let capture = folder.file("text.pcap", &pcap(text));
+    let directory = Directory::new("replay-exceptions");
+    let capture = directory.file("text.pcap", &pcap(text));
     let capture = capture.to_str().unwrap();
     let head = "schema = \"dwell-exceptions/1\"\n";
     let list = format!("{head}[[exception]]\nprotocol = \"udp\"\nport = 8080\n");
-    let list = folder.file("list.toml", list.as_bytes());
+    let list = directory.file("list.toml", list.as_bytes());
     let compressed = |more: &[&str]| {
         let base = ["replay", capture, "--rate=1mbit", "--scheme=all", "--json"];
         let output = dwell(&[&base[..], more].concat());
@@ -191,10 +191,10 @@ fn listed_classes_are_not_compressed() {
 
 #[test]
 fn a_dictionary_serves_the_packets_that_come_later() {
-    let folder = Folder::new("replay-train");
-    let capture = folder.file("messages.pcap", &pcap(message));
+    let directory = Directory::new("replay-train");
+    let capture = directory.file("messages.pcap", &pcap(message));
     let capture = capture.to_str().unwrap();
-    let out = folder.0.join("dictionaries");
+    let out = directory.0.join("dictionaries");
     let output = dwell(&["train", capture, "--json", "--out", out.to_str().unwrap()]);
     assert!(output.status.success(), "{}", reported(&output));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -219,7 +219,7 @@ fn a_dictionary_serves_the_packets_that_come_later() {
     // A damaged one is refused.
     let mut bytes = fs::read(&file).unwrap();
     bytes[40] ^= 1;
-    let bad = folder.file("bad.dict", &bytes);
+    let bad = directory.file("bad.dict", &bytes);
     let output = dwell(&["replay", capture, "--rate=1mbit", "--dictionary", bad.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(reported(&output).contains("damaged"), "{}", reported(&output));
@@ -227,8 +227,8 @@ fn a_dictionary_serves_the_packets_that_come_later() {
 
 #[test]
 fn wrong_command_lines_are_reported() {
-    let folder = Folder::new("replay-bad");
-    let capture = folder.file("text.pcap", &pcap(text));
+    let directory = Directory::new("replay-bad");
+    let capture = directory.file("text.pcap", &pcap(text));
     let capture = capture.to_str().unwrap();
     let fails = |arguments: &[&str], code: i32, words: &str| {
         let output = dwell(arguments);
@@ -249,24 +249,24 @@ fn wrong_command_lines_are_reported() {
     fails(&["replay", capture, "--rate=5mbit", "--speed=0"], 1, "the speed must be");
     fails(&["replay", "/nowhere.pcap", "--rate=5mbit"], 1, "/nowhere.pcap can't be read");
     fails(&["replay", "-", "-", "--rate=5mbit"], 1, "only once");
-    let folder_path = folder.0.join("empty");
-    fs::create_dir(&folder_path).unwrap();
-    let empty = folder_path.to_str().unwrap();
-    fails(&["replay", empty, "--rate=5mbit"], 1, "there is no capture in the folder");
+    let directory_path = directory.0.join("empty");
+    fs::create_dir(&directory_path).unwrap();
+    let empty = directory_path.to_str().unwrap();
+    fails(&["replay", empty, "--rate=5mbit"], 1, "there is no capture in the directory");
     let both = ["replay", capture, "--rate=5mbit", "--inside=10.0.0.0/8", "--source=10.0.0.1/32"];
     fails(&both, 2, "cannot be used with");
     fails(&["train", capture, "--codec=deflate"], 1, "dictionar");
     fails(&["train", capture, "--min=900", "--max=100"], 1, "don't exist");
-    let junk = folder.file("junk", b"no capture at all");
+    let junk = directory.file("junk", b"no capture at all");
     fails(&["replay", junk.to_str().unwrap(), "--rate=5mbit"], 1, "it is no capture");
 }
 
 #[test]
 fn the_good_part_of_a_broken_capture_counts() {
-    let folder = Folder::new("replay-broken");
+    let directory = Directory::new("replay-broken");
     let mut bytes = pcap(text);
     bytes.truncate(bytes.len() / 2);
-    let capture = folder.file("cut.pcap", &bytes);
+    let capture = directory.file("cut.pcap", &bytes);
     let output = dwell(&["replay", capture.to_str().unwrap(), "--rate=5mbit", "--scheme=none"]);
     let said = reported(&output);
     assert!(output.status.success() && said.contains("what is before it counts"), "{said}");

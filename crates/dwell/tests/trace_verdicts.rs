@@ -10,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 use dwell_base::Rng;
 use serde_json::Value;
 
-/// A folder of the test's own, removed with it.
-struct Folder(PathBuf);
+/// A directory of the test's own, removed with it.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&path);
@@ -32,7 +32,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -111,7 +111,7 @@ fn own(name: &str) -> String {
     format!("{}/../../data/captures/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What is known of a capture at a rate: the answers on the whole, where bytes cost, and where the
+/// The known answers for a capture at a rate: on the whole, where bytes cost, and where the
 /// link is full. Each has one right answer.
 type Known = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
@@ -159,8 +159,8 @@ fn captures_with_known_answers() {
 
 #[test]
 fn the_busier_direction_decides_and_the_other_is_reported() {
-    let folder = Folder::new("verdict-directions");
-    let file = folder.file("text.pcap", &pcap(&both_ways(3000, 1200, 300)));
+    let directory = Directory::new("verdict-directions");
+    let file = directory.file("text.pcap", &pcap(&both_ways(3000, 1200, 300)));
     let report = replay(&file, "1mbit", &[]);
     assert_eq!(report["direction"]["rule"], "frames");
     assert_eq!(report["direction"]["from"], "10.0.0.1");
@@ -168,7 +168,7 @@ fn the_busier_direction_decides_and_the_other_is_reported() {
         (&report["verdict"]["answer"], &report["other_verdict"]["answer"]),
         (&"yes".into(), &"no".into())
     );
-    let file = folder.file("noise.pcap", &pcap(&both_ways(3000, 300, 1200)));
+    let file = directory.file("noise.pcap", &pcap(&both_ways(3000, 300, 1200)));
     let report = replay(&file, "1mbit", &[]);
     assert_eq!(
         (&report["direction"]["from"], &report["verdict"]["answer"]),
@@ -199,8 +199,8 @@ fn the_busier_direction_decides_and_the_other_is_reported() {
 
 #[test]
 fn an_analysis_is_about_the_data() {
-    let folder = Folder::new("verdict-data");
-    let file = folder.file("text.pcap", &pcap(&both_ways(3000, 1200, 300)));
+    let directory = Directory::new("verdict-data");
+    let file = directory.file("text.pcap", &pcap(&both_ways(3000, 1200, 300)));
     let output = trace(&["analyze", &file, "--codec=zstd:1"]);
     let text = said(&output);
     assert!(text.contains("could go, if packets wait") && !text.contains("Yes"), "{text}");
@@ -223,10 +223,10 @@ fn an_analysis_is_about_the_data() {
 
 #[test]
 fn time_stamps_that_go_back_are_not_judged() {
-    let folder = Folder::new("verdict-back");
+    let directory = Directory::new("verdict-back");
     let mut packets = both_ways(2000, 1200, 300);
     packets.rotate_left(2000);
-    let file = folder.file("back.pcap", &pcap(&packets));
+    let file = directory.file("back.pcap", &pcap(&packets));
     let report = replay(&file, "1mbit", &[]);
     assert_eq!(report["verdict"]["answer"], "unknown");
     let text = said(&trace(&["replay", &file, "--rate=1mbit", "--scheme=relay"]));
@@ -236,22 +236,22 @@ fn time_stamps_that_go_back_are_not_judged() {
     // As captures of their own they are merged by time.
     let halves = packets.split_at(2000);
     let halves = [("1.pcap", halves.0), ("2.pcap", halves.1)];
-    let files = halves.map(|(name, packets)| folder.file(name, &pcap(packets)));
+    let files = halves.map(|(name, packets)| directory.file(name, &pcap(packets)));
     let report = json(&["replay", &files[0], &files[1], "--rate=1mbit", "--scheme=relay"]);
     assert_eq!(report["verdict"]["answer"], "yes");
 }
 
 #[test]
-fn folders_rotated_parts_and_many_captures_are_taken() {
-    let folder = Folder::new("verdict-folder");
+fn directories_rotated_parts_and_many_captures_are_taken() {
+    let directory = Directory::new("verdict-directory");
     let packets = both_ways(1200, 200, 100);
-    let parts = Folder::new("verdict-parts");
+    let parts = Directory::new("verdict-parts");
     for (n, part) in packets.chunks(4).enumerate() {
         let name = if n == 0 { "out.pcap".to_owned() } else { format!("out.pcap{n}") };
         parts.file(&name, &pcap(part));
     }
     parts.file("README", b"no capture");
-    let whole = folder.file("whole.pcap", &pcap(&packets));
+    let whole = directory.file("whole.pcap", &pcap(&packets));
     let report = |arguments: &[&str]| {
         let cost = ["--rate=500kbit", COMPRESS_COST, "--scheme=none,edge"];
         let mut value = json(&[&["replay"], arguments, &cost].concat());
@@ -272,9 +272,9 @@ fn folders_rotated_parts_and_many_captures_are_taken() {
 
 #[test]
 fn a_capture_that_is_there_twice_is_read_once() {
-    let folder = Folder::new("verdict-twice");
+    let directory = Directory::new("verdict-twice");
     let bytes = pcap(&both_ways(300, 200, 100));
-    let (one, copy) = (folder.file("a.pcap", &bytes), folder.file("b.pcap", &bytes));
+    let (one, copy) = (directory.file("a.pcap", &bytes), directory.file("b.pcap", &bytes));
     for again in [&one, &copy] {
         let output = trace(&["analyze", &one, again, "--codec=lz4", "--json"]);
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -284,7 +284,8 @@ fn a_capture_that_is_there_twice_is_read_once() {
         assert_eq!(report["input"]["packets"], 600);
     }
     // A part of an analysis, too.
-    let parts = ["a.json", "b.json"].map(|name| folder.0.join(name).to_str().unwrap().to_owned());
+    let parts =
+        ["a.json", "b.json"].map(|name| directory.0.join(name).to_str().unwrap().to_owned());
     for (file, part) in [(&one, &parts[0]), (&copy, &parts[1])] {
         assert!(trace(&["analyze", file, "--codec=lz4", "--out", part]).status.success());
     }

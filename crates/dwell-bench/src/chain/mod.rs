@@ -50,14 +50,14 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Chain {
-    /// How many relays are in the row; all but the last can compress
+    /// Number of relays in the row; all but the last can compress
     #[arg(long, value_name = "COUNT", default_value = "4")]
     #[arg(value_parser = clap::value_parser!(u8).range(3..=10))]
     relays: u8,
-    /// How fast the links are
+    /// Rate of the links
     #[arg(long, default_value = "10mbit")]
     rate: Rate,
-    /// What is sent into each link, of what it carries
+    /// Load of each link, as a share of what it carries
     #[arg(long, value_name = "LOAD", default_value = "1.0", value_parser = load)]
     load: f64,
     /// Bytes of a packet, its IP header included
@@ -70,21 +70,21 @@ pub(super) struct Chain {
     /// The scheme of all relays
     #[arg(long, default_value = "packet", value_parser = schemes())]
     scheme: String,
-    /// What they compress with; a slow one, as the paper's takes five times as long as a packet on the
+    /// Codec of the relays; a slow one, as the paper's takes five times as long as a packet on the
     /// link, so that it is worth asking which packets to compress
     #[arg(long, default_value = "zstd:19", value_parser = codec)]
     codec: String,
     /// Also runs in which each relay opens what came compressed, as without `transit`
     #[arg(long)]
     opened: bool,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How long each run is watched, after two seconds of warm-up
+    /// Seconds for which each run is measured, after two seconds of warm-up
     #[arg(long, default_value = "20", value_parser = super::link::seconds)]
     seconds: f64,
-    /// What traffic is made from
+    /// Seed of the traffic
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Write each run to this file as a line of JSON
@@ -100,7 +100,7 @@ pub(super) struct Chain {
 
 /// Before a run is watched: the relays learn what compressing takes and gives.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// What is still on its way at the end gets there.
+/// The time in which packets that are on their way at the end arrive.
 const DRAIN: Duration = Duration::from_millis(500);
 /// Starting and stopping, for the plan.
 const AROUND: Duration = Duration::from_secs(2);
@@ -170,7 +170,7 @@ impl Chain {
         Ok(runner.outcome().exit_code())
     }
 
-    /// The runs that are not done yet, each by its round and whether relays carry on.
+    /// The runs that are not done yet, each by its round and whether relays forward without decompression.
     fn missing(&self, runs: &[ChainRun]) -> Vec<(u32, bool)> {
         let ways: &[bool] = if self.opened { &[true, false] } else { &[true] };
         let is_done = |(round, transit): &(u32, bool)| {
@@ -252,7 +252,7 @@ impl Chain {
     }
 }
 
-/// What relays say of the links to their next ones.
+/// Returns the relays' counts of the links to their next ones.
 fn counts(relays: &[Relay]) -> anyhow::Result<Vec<NodeCounts>> {
     let mut all = Vec::new();
     for (at, relay) in relays.iter().enumerate().take(relays.len() - 1) {

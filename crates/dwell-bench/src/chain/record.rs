@@ -1,17 +1,17 @@
-//! What a run along a chain found, as a line of JSON. Field names are the format, with units in them.
+//! The record of a run along a chain, a line of JSON. Field names are the format, with units in them.
 
 use dwell_base::Rate;
 use serde::{Deserialize, Serialize};
 
 use super::super::record::Origin;
 
-/// How a run was done: runs may be compared if this is the same.
+/// The conditions of a run: runs may be compared if these are the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Conditions {
     pub(super) relays: usize,
     #[serde(rename = "rate_bps")]
     pub(super) rate: Rate,
-    /// What is sent into each link, of what it carries.
+    /// The load of each link, as a share of what it carries.
     pub(super) load: f64,
     /// Of IP packets.
     pub(super) packet_bytes: usize,
@@ -31,7 +31,7 @@ pub(super) struct ChainRun {
     pub(super) origin: Origin,
     #[serde(flatten)]
     pub(super) conditions: Conditions,
-    /// Whether relays between others carry on what came compressed.
+    /// True if relays between others forward what came compressed without decompression.
     pub(super) transit: bool,
     pub(super) round: u32,
     /// The relays that have a link further on, in their order.
@@ -40,7 +40,7 @@ pub(super) struct ChainRun {
     pub(super) flows: Vec<FlowCounts>,
 }
 
-/// What a relay did in the window, on the link to the next.
+/// The counts of a relay in the window, on the link to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct NodeCounts {
     /// Packets that came to the queue.
@@ -53,14 +53,14 @@ pub(super) struct NodeCounts {
     pub(super) compressed_to_bytes: u64,
     pub(super) compress_ns: u64,
     pub(super) dropped: u64,
-    /// What the link carried.
+    /// The bytes on the link.
     pub(super) link_bytes: u64,
     /// Packets from the relay before that were opened here: those for this relay's site, and, without
     /// transit, all others that came compressed.
     pub(super) opened: u64,
 }
 
-/// How the packets of a flow fared in the whole run.
+/// The counts of a flow's packets in the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct FlowCounts {
     pub(super) flow: String,

@@ -36,7 +36,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const POOL_BYTES: usize = 1 << 20;
 
-/// What packets are made of.
+/// The content of packets.
 #[derive(Debug)]
 pub(super) struct Content {
     text: Vec<u8>,
@@ -47,7 +47,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Payloads of so many bytes, the given share of them text.
+    /// Payloads of a number of bytes, the given share of them text.
     pub(super) fn new(payload_bytes: usize, text_share: f64, seed: u64) -> Self {
         Self {
             text: corpus::text(POOL_BYTES, seed),
@@ -57,7 +57,7 @@ impl Content {
         }
     }
 
-    /// What follows the header of the `n`th packet of a flow.
+    /// Writes the body of the `n`th packet of a flow.
     fn body(&self, flow: usize, n: u64, out: &mut Vec<u8>) {
         // Far apart, so that no two packets near each other are alike.
         let step = (n.wrapping_mul(7919) + flow as u64 * 100_003) as usize;
@@ -106,7 +106,7 @@ struct State {
     late: AtomicU64,
 }
 
-/// Where a flow goes, by the numbers of the sites.
+/// The path of a flow, by the numbers of the sites.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) from: usize,

@@ -24,7 +24,9 @@ pub(super) fn all(runs: &[ChainRun]) -> String {
         conditions.scheme,
         conditions.codec,
     );
-    for (transit, what) in [(true, "carried on unopened"), (false, "opened and compressed again")] {
+    for (transit, what) in
+        [(true, "forwarded without decompression"), (false, "decompressed and compressed again")]
+    {
         let runs: Vec<_> = runs.iter().filter(|run| run.transit == transit).collect();
         if runs.is_empty() {
             continue;
@@ -38,7 +40,7 @@ pub(super) fn all(runs: &[ChainRun]) -> String {
     text
 }
 
-/// What the nodes compressed, in medians of the runs.
+/// Returns the nodes' compression, in medians of the runs.
 fn nodes(runs: &[&ChainRun]) -> Table {
     let mut table = Table::new([
         Column::left("node"),
@@ -85,7 +87,7 @@ fn shares(runs: &[&ChainRun], at: usize) -> Option<Summary> {
     Summary::of(runs.iter().filter_map(|run| run.nodes.get(at)).map(NodeCounts::share))
 }
 
-/// Whether the share falls from node to node, as in the paper.
+/// Returns a sentence on whether the share falls from node to node, as in the paper.
 fn verdict(runs: &[&ChainRun]) -> String {
     let medians: Vec<f64> = (0..).map_while(|at| shares(runs, at)).map(|it| it.median).collect();
     let falls = medians.first() > medians.last();
@@ -100,7 +102,7 @@ fn verdict(runs: &[&ChainRun]) -> String {
     }
 }
 
-/// How the packets fared, in medians of the runs.
+/// Returns the delivery of packets, in medians of the runs.
 fn flows(runs: &[&ChainRun]) -> Table {
     let mut table = Table::new([
         Column::left("flow"),

@@ -40,7 +40,7 @@ W = max_wait - (X + D), for which it may hold them back: what the paper counts; 
 sent later than that by more than a frame takes, which X has in reserve; `arrived late` those that took longer than
 max_wait from the source to the receiver, by the clock that both hosts share. `sources late`: how
 much later than due packets were sent on average; more than some 100 us mean that the machine had no
-time for them, nor for the relays, and that the run tells nothing. `stolen`: the share of the machine's
+time for them, nor for the relays, and that the run says nothing. `stolen`: the share of the machine's
 time that a hypervisor gave to others although it was wanted here.
 
 Exit codes:
@@ -70,10 +70,10 @@ pub(super) struct Deadlines {
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     #[arg(default_value = "1500,4000", value_parser = clap::value_parser!(u32).range(1500..=9000))]
     mtu: Vec<u32>,
-    /// How fast the link is
+    /// Rate of the link
     #[arg(long, default_value = "20mbit")]
     rate: Rate,
-    /// What a datagram takes of the link below its IP header: as if it had so many bytes more.
+    /// Bytes that a datagram takes of the link below its IP header.
     /// 1000 make a link whose limit is its packets per second
     #[arg(long, value_name = "BYTES", default_value = "14")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1000))]
@@ -81,11 +81,11 @@ pub(super) struct Deadlines {
     /// Give the relays real-time priority, by chrt
     #[arg(long)]
     realtime: bool,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How long each run is watched, after a second of warm-up
+    /// Seconds for which each run is measured, after a second of warm-up
     #[arg(long, default_value = "3", value_parser = seconds)]
     seconds: f64,
     /// Write each run to this file as a line of JSON

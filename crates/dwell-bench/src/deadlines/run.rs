@@ -16,7 +16,7 @@ use super::super::machine;
 use super::super::program;
 use super::classes::{Class, ClassSet, HEADER_BYTES};
 
-/// What a run is about.
+/// The subject of a run.
 pub(super) struct Trial<'a> {
     pub(super) classes: ClassSet,
     pub(super) scheme: &'a str,
@@ -28,16 +28,16 @@ pub(super) struct Trial<'a> {
     pub(super) seed: u64,
 }
 
-/// What was found.
+/// The measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
-    /// What the relay sent in the window.
+    /// The packets that the relay sent in the window.
     pub(super) sent_packets: u64,
     pub(super) datagrams: u64,
     pub(super) dropped_packets: u64,
-    /// What it takes the way to its peer for.
+    /// The relay's estimate of the one-way delay to its peer.
     pub(super) one_way_ns: Option<u64>,
-    /// How much later than due the sources sent, on average.
+    /// The mean lateness of the sources.
     pub(super) sources_late_ns: u64,
     /// CPU time in the window that a hypervisor gave to others.
     #[serde(default)]
@@ -45,7 +45,7 @@ pub(super) struct Measured {
     pub(super) classes: Vec<ClassResult>,
 }
 
-/// What became of a class.
+/// The counts of a class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ClassResult {
     pub(super) name: String,
@@ -125,7 +125,7 @@ impl Trial<'_> {
         if self.load > 1.0 { CALM_LOAD } else { self.load }
     }
 
-    /// How long what was sent may still come. What an overload leaves in queues takes longer: what
+    /// Returns the time in which packets may still arrive. Those that an overload leaves in queues take longer: what
     /// did not come by then would not be counted as received at all.
     fn grace(&self) -> Duration {
         GRACE + self.window.mul_f64((self.load - 1.0).max(0.0))
@@ -180,7 +180,7 @@ impl Trial<'_> {
 
 type Source = (&'static Class, Stream);
 
-/// What the window showed.
+/// The observations in the window.
 struct Watched {
     moments: [Instant; 2],
     statuses: [Status; 2],

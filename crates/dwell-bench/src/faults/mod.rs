@@ -53,11 +53,11 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Faults {
-    /// What happens
+    /// Faults to cause
     #[arg(long, value_name = "FAULT,...", value_delimiter = ',')]
     #[arg(default_values_t = Fault::ALL)]
     fault: Vec<Fault>,
-    /// How dwell protects datagrams
+    /// Protection of dwell's datagrams
     #[arg(long, value_name = "HOW,...", default_value = "keys,psk", value_delimiter = ',')]
     security: Vec<Security>,
     /// The relays' scheme
@@ -66,19 +66,19 @@ pub(super) struct Faults {
     /// The codec and its level
     #[arg(long, default_value = "zstd:1", value_parser = codec)]
     codec: String,
-    /// How fast the link is, each way
+    /// Rate of the link, each way
     #[arg(long, default_value = "10mbit")]
     rate: Rate,
-    /// How long a packet is on its way, each way
+    /// Delay of the link, each way
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration_ns)]
     delay: u64,
     /// From the end of a relay until it is started again
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration_ns)]
     restart: u64,
-    /// How long the link is down, or a relay frozen
+    /// Time that the link is down, or a relay frozen
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration_ns)]
     outage: u64,
-    /// How many rounds
+    /// Number of rounds
     #[arg(long, value_name = "COUNT", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -89,7 +89,7 @@ pub(super) struct Faults {
 
 /// Of a run, beside the fault itself.
 const AROUND: Duration = Duration::from_secs(9);
-/// What is downloaded, over and over.
+/// The length of the file that is downloaded over and over.
 const BODY_BYTES: usize = 4 << 20;
 
 impl Faults {
@@ -200,7 +200,7 @@ impl Faults {
     }
 }
 
-/// Whether the user wants to stop.
+/// Returns true if the user wants to stop.
 fn interrupted(lab: &Lab) -> bool {
     lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
 }

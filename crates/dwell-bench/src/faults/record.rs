@@ -1,4 +1,4 @@
-//! What a run found, as a line of JSON.
+//! The record of a run, a line of JSON.
 
 use dwell_report::human;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::super::contender::Security;
 use super::super::record::Origin;
 
-/// How a run was done.
+/// The conditions of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Circumstances {
     pub(super) scheme: String,
@@ -15,7 +15,7 @@ pub(super) struct Circumstances {
     pub(super) delay_ns: u64,
     /// From a relay's end to its new start.
     pub(super) restart_ns: u64,
-    /// How long the link was down, or a relay frozen.
+    /// The time that the link was down, or a relay frozen.
     pub(super) outage_ns: u64,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct FaultRun {
     pub(super) measured: Aftermath,
 }
 
-/// What became of the traffic.
+/// The effect on the traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Aftermath {
     /// From the client to the server.

@@ -19,7 +19,7 @@ use super::super::link_rate::LinkRate;
 use super::super::program;
 use super::record::{Aftermath, OneWay};
 
-/// What a run is about.
+/// The subject of a run.
 pub(super) struct Scene<'a> {
     pub(super) fault: Fault,
     pub(super) security: Security,

@@ -1,4 +1,4 @@
-//! What a relay did with packets, and what the replay says that it does.
+//! The accounts of packets, by a relay and by the replay.
 
 use anyhow::Context as _;
 use dwell_report::status::TxStatus;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::statistics::median;
 
-/// What became of the packets that arrived.
+/// The account of the packets that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Account {
     pub(super) arrived_packets: u64,
@@ -28,7 +28,7 @@ impl Account {
         }
     }
 
-    /// What was added between two states of a relay with one peer.
+    /// Returns the difference of two states of a relay with one peer.
     pub(super) fn between(before: &Status, after: &Status) -> anyhow::Result<Self> {
         let of = |status: &Status| Some(Self::of(&status.peers.first()?.tx));
         let (before, after) = of(before).zip(of(after)).context("the relay has no peer")?;
@@ -123,7 +123,7 @@ fn range(values: impl Iterator<Item = u64> + Clone) -> Option<String> {
     Some(format!("{}..{}", values.clone().min()?, values.max()?))
 }
 
-/// How far the mean of replays is from the mean of runs.
+/// Returns the distance of the mean of replays from the mean of runs.
 fn apart(replayed: impl Iterator<Item = u64>, relayed: impl Iterator<Item = u64>) -> String {
     match mean(replayed).zip(mean(relayed)) {
         Some((replayed, relayed)) => difference(replayed, relayed),
@@ -136,7 +136,7 @@ fn mean(values: impl Iterator<Item = u64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<u64>() as f64 / values.len() as f64)
 }
 
-/// How far the replay is from the relay.
+/// Returns the distance of the replay from the relay.
 fn difference(replayed: f64, relayed: f64) -> String {
     if relayed <= 0.0 {
         return if replayed <= 0.0 { human::NOTHING.to_owned() } else { "all".to_owned() };

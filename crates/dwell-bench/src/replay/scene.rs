@@ -16,7 +16,7 @@ use dwell_wire::checksum::{checksum, transport_checksum};
 
 /// Longer packets are cut as their senders would cut them: less than any tunnel takes here.
 const PACKET_BYTES_MAX: usize = 1300;
-/// What tcpreplay is asked to send is kept in memory.
+/// The largest number of bytes for tcpreplay, which are kept in memory.
 const BYTES_MAX: usize = 256 << 20;
 /// A longer silence is made so short: captures that were put together have years in them.
 const GAP_NS_MAX: u64 = 10 * SECOND_NS;
@@ -25,7 +25,7 @@ const TTL: u8 = 64;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP_V6: u8 = 58;
-/// Where packets go from and to.
+/// The source and destination of packets.
 const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 0, 2), Ipv4Addr::new(10, 2, 0, 2)];
 const V6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2), Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 2)];
@@ -33,7 +33,7 @@ const V6: [Ipv6Addr; 2] =
 /// An Ethernet address.
 pub(super) type Mac = [u8; 6];
 
-/// What is sent: packets and when, in nanoseconds from the first.
+/// The packets and their times, in nanoseconds from the first.
 #[derive(Debug, Default)]
 pub(super) struct Scene {
     packets: Vec<(u64, Vec<u8>)>,

@@ -15,7 +15,7 @@ use dwell_base::time::MICRO_NS;
 use dwell_trace::Capture;
 use dwell_trace::replay::merge::{Merge, MergeStep};
 
-/// How far a packet is moved, at the most.
+/// The largest distance by which a packet is moved.
 const MOVED_NS_MAX: u64 = 200 * MICRO_NS;
 /// Of pcap with nanoseconds.
 const MAGIC: u32 = 0xa1b2_3c4d;

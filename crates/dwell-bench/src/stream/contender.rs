@@ -1,4 +1,4 @@
-//! Who takes part: our strategies, and what others offer.
+//! The contenders: our strategies, and other programs.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is sent: bytes made here, so that everybody can measure with the same, and files.
+//! The contents that are sent: bytes made here, so that everybody can measure with the same, and files.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,7 +12,7 @@ use dwell_lab::corpus;
 
 use super::fresh::FreshText;
 
-/// What is sent, made here.
+/// A content that is made here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Workload {
     /// English prose
@@ -47,11 +47,11 @@ pub(super) struct Content {
     pub(super) period_bytes: u64,
 }
 
-/// How much of a workload there is before it begins again, and how much is read of a file.
+/// The length of a workload before it begins again, and the part of a file that is read.
 const BODY_BYTES: usize = 16 << 20;
-/// What is the same everywhere need only be cut where blocks end.
+/// The period of content that is the same everywhere: it is cut where blocks end.
 const PERIOD_BYTES: u64 = 64 << 10;
-/// How much prose, and how much noise, in turns.
+/// The length of a turn of prose, and of noise.
 const TURN_BYTES: usize = 512 << 10;
 
 impl Workload {
@@ -113,7 +113,7 @@ impl Content {
     }
 }
 
-/// What a file is called as a workload.
+/// Returns the name of a file as a workload.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -38,7 +38,7 @@ impl FreshText {
         Self { originals: SOURCES.concat().into_bytes() }
     }
 
-    /// So many bytes; the same for the same seed.
+    /// Returns `len` bytes, the same for the same seed.
     pub(super) fn bytes(&self, len: usize, seed: u64) -> Vec<u8> {
         let mut rng = Rng::from_seed(seed);
         let mut out = Vec::with_capacity(len);

@@ -27,7 +27,7 @@ pub(super) struct Matrix {
     pub(super) outcome: Outcome,
 }
 
-/// What contents there are, made when they are needed, and what codecs do with them.
+/// The contents, made when they are needed, and the codecs' speeds with them.
 #[derive(Default)]
 struct Known {
     /// The last one only: they are long.
@@ -89,7 +89,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Who has still to run in which round, in the order of running.
+    /// Returns the contenders that have still to run, with their rounds, in the order of running.
     fn missing(&self, field: &Field) -> Vec<(u32, Contender)> {
         let (count, workload) = (field.contenders.len(), field.workload.name());
         let is_done = |round: u32, contender: &Contender| {
@@ -118,7 +118,7 @@ impl Matrix {
         if missing.is_empty() {
             return Ok(());
         }
-        let folder = lab.directory();
+        let directory = lab.directory();
         let bed = Bed::new(lab, field.rate, field.setting.delay_ns)?;
         let content = known.content(&field.workload, self.conditions.seed)?;
         let speeds = known.speeds(field, &content);
@@ -128,7 +128,7 @@ impl Matrix {
             let run = || -> anyhow::Result<_> {
                 bed.check()?;
                 let rival = rival(&bed, field)?;
-                let measured = transfer::run(&bed, &contender, &content, &folder, times);
+                let measured = transfer::run(&bed, &contender, &content, &directory, times);
                 let measured = measured?;
                 rival.map_or(Ok(()), rival::Rival::finish)?;
                 Ok(measured)
@@ -173,7 +173,7 @@ fn shown(field: &Field) -> String {
     format!("{}{shares}, {}, {block}/{buffer} KiB", field.rate, field.workload.name())
 }
 
-/// Who takes half of the link, if somebody is to.
+/// Starts the rival that takes half of the link, if there is to be one.
 fn rival(bed: &Bed<'_>, field: &Field) -> anyhow::Result<Option<rival::Rival>> {
     let half = field.rate.bps().filter(|_| field.setting.competing).map(|bps| bps / 2);
     half.map(|bps| rival::Rival::start(bed, Rate::clamped_bps(bps))).transpose()

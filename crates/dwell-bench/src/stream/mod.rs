@@ -68,23 +68,23 @@ pub(super) struct Stream {
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["strategy", "codec", "delay", "competing", "block", "buffer"])]
     part: Vec<Part>,
-    /// Strategies; docs/streams.md tells what they are [default: all, switch, mix, mix-2in,
+    /// Strategies; docs/streams.md describes them [default: all, switch, mix, mix-2in,
     /// mix-2out, hull]
     #[arg(long, value_name = "STRATEGY,...", value_delimiter = ',')]
     strategy: Option<Vec<Strategy>>,
     /// Codecs, for the strategies that have one [default: lz4, zstd:1, deflate:6]
     #[arg(long, value_name = "CODEC,...", value_delimiter = ',')]
     codec: Option<Vec<CodecSpec>>,
-    /// What is sent, made here
+    /// Contents to send, made here
     #[arg(long, value_name = "WORKLOAD,...", value_delimiter = ',')]
     workload: Option<Vec<Workload>>,
     /// Files to be sent, over and over, as further workloads
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// How fast the link is: rates, or `unlimited` for a plain cable
+    /// Rates of the link, or `unlimited` for a plain cable
     #[arg(long, value_name = "RATE,...", value_delimiter = ',')]
     rate: Option<Vec<LinkRate>>,
-    /// How long a packet is on its way, each way
+    /// Delay of the link, each way
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     delay: Option<u64>,
     /// Another stream takes half of the link
@@ -99,13 +99,13 @@ pub(super) struct Stream {
     /// Bytes that wait in the sender at most [default: 262144]
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     buffer: Option<Vec<usize>>,
-    /// How many rounds [default: 3]
+    /// Number of rounds [default: 3]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
-    /// How long each run is watched at least, after a warm-up [default: 1]
+    /// Seconds for which each run is measured at least, after a warm-up [default: 1]
     #[arg(long, value_parser = super::link::seconds)]
     seconds: Option<f64>,
-    /// What texts and random bytes are made from
+    /// Seed of texts and random bytes
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Fewer of everything, one round of half a second
@@ -148,7 +148,7 @@ impl Stream {
         Ok(matrix.outcome.exit_code())
     }
 
-    /// What is to be done, in this order.
+    /// Returns the fields to be measured, in this order.
     fn fields(&self) -> anyhow::Result<Vec<Field>> {
         let mut shapes = if self.chooses() {
             vec![self.own_shape()]
@@ -179,7 +179,7 @@ impl Stream {
         Ok(plan::merge(fields))
     }
 
-    /// Whether something is to be measured that is not one of the parts.
+    /// Returns true if something is to be measured that is not one of the parts.
     fn chooses(&self) -> bool {
         let matters = self.strategy.is_some() || self.codec.is_some() || self.delay.is_some();
         let sizes = self.block.is_some() || self.buffer.is_some();
@@ -187,7 +187,7 @@ impl Stream {
         matters || sizes || self.competing || (what && self.part.is_empty())
     }
 
-    /// What the options say, and otherwise the usual.
+    /// Returns the shape that the options choose, and otherwise the usual one.
     fn own_shape(&self) -> Shape {
         let usual = Setting::default();
         let delay_ns = self.delay.unwrap_or(0);

@@ -10,18 +10,18 @@ use super::table::numbers;
 /// An axis of the measurement.
 struct Axis {
     title: &'static str,
-    /// What a field's place on the axis is called.
+    /// The name of a field's place on the axis.
     name: fn(&Results<'_>) -> String,
-    /// What must be the same for all fields of a table.
+    /// The properties that all fields of a table share.
     key: fn(&Results<'_>) -> String,
-    /// What is shown.
+    /// The figures that are shown.
     figures: &'static [Figure],
 }
 
 #[derive(Clone, Copy)]
 enum Figure {
     Goodput,
-    /// How full the sender's buffer is, in percent.
+    /// The fill of the sender's buffer, in percent.
     Fill,
 }
 

@@ -1,4 +1,4 @@
-//! What people use today: `zstd --adapt` and `ssh -C`, each between two pipes.
+//! The tools that people use today: `zstd --adapt` and `ssh -C`, each between two pipes.
 
 use std::fs;
 use std::io::Write as _;
@@ -64,12 +64,12 @@ pub(super) fn complaints() -> Vec<String> {
     Pipe::ALL.into_iter().filter_map(sentence).collect()
 }
 
-/// Where a program is, also where only root looks.
+/// Returns the path of a program, also where only root looks.
 fn find(name: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
-        .map(|folder| folder.join(name))
+        .map(|directory| directory.join(name))
         .find(|program| program.is_file())
 }
 
@@ -92,7 +92,7 @@ impl Running {
     /// Ends all of them; call it before the output is dropped.
     pub(super) fn stop(&mut self) {
         for child in &mut self.children {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -113,11 +113,11 @@ pub(super) fn start(
     pipe: Pipe,
     bed: &Bed<'_>,
     body: &std::sync::Arc<Vec<u8>>,
-    folder: &Path,
+    directory: &Path,
 ) -> anyhow::Result<Running> {
     match pipe {
         Pipe::ZstdAdapt => zstd(bed, std::sync::Arc::clone(body)),
-        Pipe::Ssh => ssh(bed, body, folder),
+        Pipe::Ssh => ssh(bed, body, directory),
     }
 }
 
@@ -140,8 +140,8 @@ fn zstd(bed: &Bed<'_>, body: std::sync::Arc<Vec<u8>>) -> anyhow::Result<Running>
     Ok(Running { children: vec![encoder, decoder], output, feeder: Some(feeder) })
 }
 
-fn ssh(bed: &Bed<'_>, body: &[u8], folder: &Path) -> anyhow::Result<Running> {
-    let file = |name: &str| folder.join(format!("ssh-{name}"));
+fn ssh(bed: &Bed<'_>, body: &[u8], directory: &Path) -> anyhow::Result<Running> {
+    let file = |name: &str| directory.join(format!("ssh-{name}"));
     fs::write(file("body"), body)?;
     for name in ["host", "user"] {
         if !file(name).exists() {

@@ -1,4 +1,4 @@
-//! What is to be measured: fields, in each of which contenders take turns over the same link.
+//! The plan: fields, in each of which contenders take turns over the same link.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) struct Field {
     pub(super) contenders: Vec<Contender>,
 }
 
-/// Where the bytes come from.
+/// The source of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Made(Workload),
@@ -53,7 +53,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// What it is called in records.
+    /// Returns its name in records.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Made(workload) => workload.name().to_owned(),
@@ -94,7 +94,7 @@ impl Part {
         Self::Units,
     ];
 
-    /// What belongs to it; in a hurry, one or two points of each axis.
+    /// Returns the fields of the part; if `quick`, one or two points of each axis.
     pub(super) fn shape(self, quick: bool) -> Shape {
         let text = vec![Source::Made(Workload::Text)];
         let all_rates = || full_rates(quick);
@@ -205,7 +205,7 @@ impl Shape {
     /// Its fields, the slowest link first.
     ///
     /// # Errors
-    /// What can't be.
+    /// Returns the fields of the shape, or an error for what can't be measured.
     pub(super) fn fields(&self) -> anyhow::Result<Vec<Field>> {
         let mut fields = Vec::new();
         for source in &self.sources {
@@ -270,7 +270,7 @@ pub(super) fn merge(fields: impl IntoIterator<Item = Field>) -> Vec<Field> {
 }
 
 impl Field {
-    /// How long a run takes that is to be watched for so many seconds.
+    /// Returns the times of a run that is to be measured for `seconds`.
     pub(super) fn times(&self, seconds: f64) -> Times {
         let bps = self.rate.bps().unwrap_or(UNLIMITED_BPS).max(1);
         let buffer = Duration::from_secs_f64(self.setting.buffer_bytes as f64 * 8.0 / bps as f64);
@@ -282,7 +282,7 @@ impl Field {
         Times { warm_up, watched }
     }
 
-    /// How long a run takes in all.
+    /// Returns the time that a run takes in all.
     pub(super) fn run_time(&self, seconds: f64) -> Duration {
         let Times { warm_up, watched } = self.times(seconds);
         warm_up + watched + AROUND
@@ -297,7 +297,7 @@ mod tests {
         merge(parts.iter().flat_map(|part| part.shape(quick).fields().unwrap()))
     }
 
-    /// What a comparison needs must be there.
+    /// Each field has the contenders that a comparison needs.
     #[test]
     fn every_field_has_what_others_are_compared_with() {
         for quick in [true, false] {
@@ -334,7 +334,7 @@ mod tests {
         assert!(quick < 300, "{quick}");
     }
 
-    /// docs/streams.md tells how many runs each part adds to those before it.
+    /// docs/streams.md says how many runs each part adds to those before it.
     #[test]
     fn the_documentation_counts_right() {
         if ["lzo", "bzip2"].into_iter().any(|name| name.parse::<CodecSpec>().is_ok()) {

@@ -16,11 +16,11 @@ use socket2::SockRef;
 
 use super::record::StreamAccounts;
 
-/// How soon it notices that it is over.
+/// The time in which it notices that it is over.
 const GLANCE: Duration = Duration::from_millis(50);
-/// What plain TCP is given at once.
+/// The length of a write to plain TCP.
 const WRITE_BYTES: usize = 64 << 10;
-/// How often the sender's fill is looked at, as in the paper.
+/// The period in which the sender's fill is sampled, as in the paper.
 const FILL_EVERY: Duration = Duration::from_millis(100);
 
 /// The clock that senders are given.
@@ -33,7 +33,7 @@ impl Clock {
     }
 }
 
-/// What sends.
+/// The sending side of a transfer.
 #[derive(Debug)]
 pub(super) struct Pump {
     stream: TcpStream,
@@ -48,7 +48,7 @@ pub(super) struct Pump {
     looked: Instant,
 }
 
-/// How it went with the socket.
+/// The result of a write to the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     /// It takes no more.
@@ -245,7 +245,7 @@ fn worker(clock: Clock) -> anyhow::Result<(Worker, Arc<OwnedFd>)> {
     Ok((Worker::start(move || clock.now(), wake)?, bell))
 }
 
-/// What this thread has used.
+/// Returns the CPU time that this thread has used.
 fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64

@@ -1,4 +1,4 @@
-//! What a run found, as a line of JSON. Field names are the format, with units in them.
+//! The record of a run, a line of JSON. Field names are the format, with units in them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use super::super::link_rate::LinkRate;
 use super::super::record::Origin;
 use super::speed::Speed;
 
-/// How all runs of a file were done: runs may be compared if this is the same.
+/// The conditions of all runs of a file: runs may be compared if these are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Conditions {
-    /// How long a run is watched, at least.
+    /// The least time for which a run is measured.
     pub(super) seconds: f64,
     pub(super) seed: u64,
 }
 
-/// What is set at both ends and on the way, besides the rate.
+/// The settings at both ends and on the path, besides the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Setting {
     /// The link's delay each way.
     pub(super) delay_ns: u64,
-    /// Whether another stream takes half of the link.
+    /// True if another stream takes half of the link.
     pub(super) competing: bool,
     pub(super) block_bytes: usize,
     pub(super) buffer_bytes: usize,
@@ -64,19 +64,19 @@ pub(super) struct StreamRun {
     /// The one codec that the contender has.
     pub(super) codec: Option<String>,
     pub(super) round: u32,
-    /// What codecs take and give on these data.
+    /// The speeds and ratios of codecs on these data.
     pub(super) speeds: Vec<Speed>,
     #[serde(flatten)]
     pub(super) measured: Measured,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) window_ns: u64,
     /// Bytes that arrived for the application in the window, each compared with what was sent.
     pub(super) application_bytes: u64,
-    /// What the sender's host put on the link in the window, Ethernet headers included.
+    /// The bytes that the sender's host put on the link in the window, Ethernet headers included.
     pub(super) link_bytes: u64,
     /// CPU time in the window of everything that sends and receives.
     pub(super) cpu_ns: u64,
@@ -84,7 +84,7 @@ pub(super) struct Measured {
     pub(super) stream: Option<StreamAccounts>,
 }
 
-/// What a sender of ours says of itself.
+/// The accounts of a sender of ours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct StreamAccounts {
     pub(super) framed_bytes: u64,
@@ -98,7 +98,7 @@ pub(super) struct StreamAccounts {
     pub(super) segments: u64,
     pub(super) failures: u64,
     pub(super) efficiency: f64,
-    /// What waited in the sender on average, of its buffer.
+    /// The mean share of the sender's buffer that was full.
     pub(super) fill: f64,
     /// Original bytes by codec.
     pub(super) by_codec: Vec<(String, u64)>,

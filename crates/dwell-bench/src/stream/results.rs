@@ -1,4 +1,4 @@
-//! What the runs of one field say together.
+//! The results of the runs of one field.
 
 use dwell_stream::{Bound, CodecPoint};
 
@@ -15,13 +15,13 @@ pub(super) struct Results<'a> {
     runs: Vec<&'a StreamRun>,
 }
 
-/// Whether a contender of this name compresses nothing, everything, or mixes with one codec in one
+/// Returns true if a contender of this name compresses nothing, everything, or mixes with one codec in one
 /// thread: what hull mixing must not fall behind.
 fn is_simple(contender: &str) -> bool {
     ["plain", "raw"].contains(&contender) || contender.starts_with("all/") || is_mixing(contender)
 }
 
-/// Whether it mixes with one codec in one thread.
+/// Returns true if it mixes with one codec in one thread.
 pub(super) fn is_mixing(contender: &str) -> bool {
     contender.starts_with("mix/")
 }
@@ -61,7 +61,7 @@ impl<'a> Results<'a> {
         names
     }
 
-    /// What codecs take and give on these data.
+    /// Returns the speeds and ratios of codecs on these data.
     pub(super) fn speeds(&self) -> impl Iterator<Item = (&'a str, CodecPoint)> {
         // Those of the run that knows most: fields may have been run in parts.
         let most = self.runs.iter().max_by_key(|run| run.speeds.len());

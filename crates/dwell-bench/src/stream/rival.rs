@@ -15,12 +15,12 @@ use socket2::SockRef;
 use super::super::bed::Bed;
 
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 2], 9001);
-/// How often it sends.
+/// The period in which it sends.
 const TICK: Duration = Duration::from_millis(5);
 
 /// Less of what it should send than this, and it was no rival.
 const SHARE_MIN: f64 = 0.8;
-/// How long a connection may take.
+/// The time in which a connection must be made.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Plain TCP at a steady rate until it is dropped.
@@ -31,7 +31,7 @@ pub(super) struct Rival {
     received: Option<JoinHandle<Result<io::Result<()>, LabError>>>,
 }
 
-/// What it has sent, and what it should have, in bytes.
+/// The bytes that it has sent, and those that it should have.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     bytes: u64,

@@ -1,4 +1,4 @@
-//! What codecs take and give on this machine: what the bounds are made of.
+//! The speeds and ratios of codecs on this machine, from which the bounds are calculated.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ pub(super) struct Speed {
     pub(super) point: CodecPoint,
 }
 
-/// How much of the data is compressed at most.
+/// The largest part of the data that is compressed.
 const SAMPLE_BYTES: usize = 4 << 20;
 /// It is made of pieces that no block is longer than.
 const PIECE_BYTES: usize = 64 << 10;
-/// How long a codec is watched at least; the best of several passes counts.
+/// The least time for which a codec is measured; the best of several passes counts.
 const WATCH: Duration = Duration::from_millis(300);
 
 /// Measures the codecs of these contenders, and those of hull mixing, each once; not those that are

@@ -1,4 +1,4 @@
-//! What people read of the runs: what they come to, and a table for each field.
+//! The report on the runs: a verdict, and a table for each field.
 
 use std::fmt::Write as _;
 
@@ -41,12 +41,12 @@ pub(crate) fn numbers<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Tabl
     Table::new(names.into_iter().enumerate().map(column))
 }
 
-/// What it was, as far as it is not as usual.
+/// Returns the heading of a field, with the settings that are not as usual.
 pub(super) fn heading(field: &Results<'_>) -> String {
     format!("{}, {}{}", field.workload, field.rate, unusual(field.setting))
 }
 
-/// What is not as usual.
+/// Returns the settings that are not as usual.
 pub(super) fn unusual(setting: Setting) -> String {
     let usual = Setting::default();
     let mut text = String::new();
@@ -64,7 +64,7 @@ pub(super) fn unusual(setting: Setting) -> String {
     text
 }
 
-/// What the codecs take and give.
+/// Returns a table of the codecs' speeds and ratios.
 fn speeds(field: &Results<'_>) -> String {
     let mut table = numbers(["codec", "Mbit/s in", "ratio", "full at Mbit/s"]);
     for (codec, point) in field.speeds() {

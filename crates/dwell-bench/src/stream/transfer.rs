@@ -22,12 +22,12 @@ use super::pump::{self, Pump};
 use super::record::{Measured, StreamAccounts};
 
 const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 2], 9000);
-/// How soon everybody notices that it is over.
+/// The time in which everybody notices that it is over.
 const GLANCE: Duration = Duration::from_millis(50);
-/// How long the first byte may take.
+/// The time in which the first byte must come.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a run takes.
+/// The times of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Times {
     pub(super) warm_up: Duration,
@@ -78,7 +78,7 @@ pub(super) fn run(
     bed: &Bed<'_>,
     contender: &Contender,
     content: &Content,
-    folder: &Path,
+    directory: &Path,
     times: Times,
 ) -> anyhow::Result<Measured> {
     match contender {
@@ -92,7 +92,7 @@ pub(super) fn run(
         }
         Contender::Tcp(_) => stream(bed, true, content, times, pump::send_as_it_is),
         Contender::Pipe(pipe) => {
-            let mut running = pipes::start(*pipe, bed, &content.body, folder)?;
+            let mut running = pipes::start(*pipe, bed, &content.body, directory)?;
             let state = Arc::new(State::new(content.period_bytes));
             let (watching, body) = (Arc::clone(&state), Arc::clone(&content.body));
             std::thread::scope(|scope| {
@@ -151,9 +151,9 @@ fn stream(
     Ok(measured)
 }
 
-/// What has been used and carried at a moment.
+/// The CPU time and bytes up to a moment.
 struct Reading {
-    /// What had arrived, at the end of a period, and when that was.
+    /// The bytes that had arrived at the end of a period, and its time.
     arrived: Arrival,
     link_bytes: u64,
     cpu_ns: u64,

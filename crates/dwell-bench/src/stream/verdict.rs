@@ -1,4 +1,4 @@
-//! What the runs come to, measured by what is promised and by what the papers say.
+//! The verdict on the runs, against what is promised and what the papers say.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ const OF_BEST_MIN: f64 = 0.98;
 const OF_BOUND_MIN: f64 = 0.9;
 /// Mixing in one thread stays within 6 % of the Estimated Maximum.
 const OF_ESTIMATE_MIN: f64 = 0.94;
-/// So many of the worst are named.
+/// The number of the worst that are named.
 const NAMED: usize = 8;
 
-/// How much of something is reached in a field.
+/// The share of something that is reached in a field.
 struct Share {
     share: f64,
     what: String,
@@ -46,7 +46,7 @@ pub(super) fn all(fields: &[Results<'_>]) -> String {
     text
 }
 
-/// How many reach what is promised, and which ones miss it most.
+/// Returns how many reach what is promised, and which ones miss it most.
 fn reported(title: &str, min: f64, mut shares: Vec<Share>) -> String {
     if shares.is_empty() {
         return String::new();
@@ -147,7 +147,7 @@ fn blocks(fields: &[Results<'_>]) -> String {
     if text.is_empty() { text } else { format!("\nthe best block length\n{text}") }
 }
 
-/// What TCPComp saves.
+/// Returns the savings of TCPComp.
 fn units(fields: &[Results<'_>]) -> String {
     let mut text = String::new();
     for field in fields {

@@ -1,4 +1,4 @@
-//! `dwell check`: reads a configuration and tells what is wrong with it.
+//! `dwell check`: reads a configuration and reports what is wrong with it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use dwell_cli::terminal;
 const AFTER_HELP: &str = "\
 Examples:
   dwell check --sample > site-a.toml   a configuration to begin with
-  dwell check site-a.toml              what it says, and what is wrong with it
+  dwell check site-a.toml              its values, and what is wrong with it
   dwell check --json site-a.toml       the same for programs
   dwell check --no-routes site-a.toml  on another machine than the relay's
 
@@ -24,10 +24,10 @@ Exit codes:
   1  it is not, or a file could not be read
   2  the command line is wrong";
 
-/// Read a configuration and tell what is wrong with it
+/// Read a configuration and report what is wrong with it
 ///
 /// Secrets that the configuration names are read too, so that their permissions are checked. The
-/// routes of this machine are looked at, for those that would lead packets past the tunnel.
+/// routes of this machine are checked for those that would lead packets past the tunnel.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Check {
@@ -37,7 +37,7 @@ pub(crate) struct Check {
     /// Print the result as JSON
     #[arg(long, conflicts_with = "sample")]
     json: bool,
-    /// Do not look at the routes of this machine: the configuration is for another one
+    /// Do not check the routes of this machine: the configuration is for another one
     #[arg(long, conflicts_with = "sample")]
     no_routes: bool,
     /// Print a commented configuration with every key and its default value
@@ -62,7 +62,7 @@ impl Check {
             terminal::print(&json)?;
         } else {
             match &result {
-                Ok(config) => tell(&file.display().to_string(), config, &warnings)?,
+                Ok(config) => report(&file.display().to_string(), config, &warnings)?,
                 Err(errors) => complain(errors),
             }
         }
@@ -83,7 +83,7 @@ pub(super) fn complain(errors: &ConfigErrors) {
     );
 }
 
-fn tell(file: &str, config: &Config, warnings: &[String]) -> anyhow::Result<()> {
+fn report(file: &str, config: &Config, warnings: &[String]) -> anyhow::Result<()> {
     terminal::print(&summary(file, config))?;
     for warning in warnings {
         terminal::complain("warning", warning);
@@ -155,7 +155,7 @@ fn rate(rate: RateConfig) -> String {
     }
 }
 
-/// What `--json` prints.
+/// The document that `--json` prints.
 #[derive(Serialize)]
 struct Report {
     valid: bool,

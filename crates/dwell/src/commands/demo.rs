@@ -30,7 +30,7 @@ Examples:
   dwell demo --loss 1%                        a link that loses packets
   dwell demo --json | jq '.runs[] | [.scheme, .file, .goodput_bps]'
 
-It needs no rights: its hosts are network namespaces of an ordinary user, made of the
+It needs no privileges: its hosts are network namespaces of an ordinary user, made of the
 programs ip and tc (iproute2) and ping, and vanish with it. Ctrl-C shows what there is so far.
 
 Exit codes:
@@ -39,11 +39,11 @@ Exit codes:
   2  the command line is wrong
   130  it was interrupted by Ctrl-C (143 by SIGTERM): what there is so far is shown";
 
-/// What is shown if nothing else is asked for: nothing, everything, and the two that operators choose
+/// The default schemes: nothing, everything, and the two that operators choose
 /// between.
 const SCHEMES: [&str; 4] = ["none", "all", "packet", "edge"];
 
-/// Show on this machine what dwell does for a thin link
+/// Show on this machine what dwell does for a slow link
 ///
 /// Real downloads, of English prose and of random bytes, cross an emulated thin link with a
 /// ping beside them: first without dwell, then between two relays with each scheme.
@@ -63,7 +63,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "RATE", default_value = "auto", value_parser = lab_setup::relay_rate)]
     #[arg(help_heading = RELAYS)]
     relay_rate: RelayRate,
-    /// How long each download should take without dwell; decides on the size of the files
+    /// Time that each download should take without dwell; decides on the size of the files
     #[arg(long, default_value = "4", value_parser = seconds)]
     seconds: f64,
     /// The size of the files instead, such as 5MB
@@ -186,8 +186,8 @@ impl Demo {
         for payload in &stage.payloads {
             live.begin(name, payload);
             let relays = relays.map(|(_, relays)| relays);
-            let tell = |progress| live.progress(name, payload, progress);
-            let Some(download) = stage.download(payload, relays, tell)? else { return Ok(()) };
+            let report = |progress| live.progress(name, payload, progress);
+            let Some(download) = stage.download(payload, relays, report)? else { return Ok(()) };
             summary.add(scheme.clone(), payload.name, download);
         }
         Ok(())

@@ -13,7 +13,7 @@ Examples:
   dwell pubkey /etc/dwell/private.key         what the peers write as public_key
   (umask 077; dwell genkey | tee private.key | dwell pubkey)
 
-Each node needs one key, and keeps it for itself.
+Each node needs one key, and keeps it secret.
 
 Exit codes:
   0  the key is made

@@ -1,4 +1,4 @@
-//! What happens when the user wants a job to end.
+//! Interruption of a job by the user.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

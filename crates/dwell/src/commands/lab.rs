@@ -38,7 +38,7 @@ Examples:
 
 Inside, `on HOST COMMAND...` runs a command on another host, and so does
 `ip netns exec HOST COMMAND...`. With relays, `dwell status egress` shows what they do.
-It needs no rights: its hosts are network namespaces of an ordinary user, made of the
+It needs no privileges: its hosts are network namespaces of an ordinary user, made of the
 programs ip and tc (iproute2). All of it is gone when the shell or the command ends.
 
 Exit codes:
@@ -46,7 +46,7 @@ Exit codes:
   1  the lab could not be built, or the command could not be started
   2  the command line is wrong";
 
-/// Keep a thin link between two sites to try things on
+/// Open a shell beside a thin link between two sites
 ///
 /// Four hosts in a row, with a thin link in the middle: client, ingress, egress, server.
 #[derive(Debug, clap::Args)]
@@ -84,7 +84,7 @@ pub(crate) struct Lab {
     command: Vec<String>,
 }
 
-/// How long the files are that the server has.
+/// The length of the server's files.
 const FILE_BYTES: usize = 10_000_000;
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 2, 0, 2)), 80);
 
@@ -203,14 +203,14 @@ fn serve(pair: &Pair) -> anyhow::Result<Server> {
     http::serve(listener, Arc::new(contents)).context("no HTTP server")
 }
 
-/// What makes life in the lab easier: commands, a prompt, sockets where they are looked for.
+/// Conveniences in the lab: commands, a prompt, sockets where programs look for them.
 struct Tools {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Tools {
     fn create(lab: &Path, dwell: &Path, with_relays: bool) -> anyhow::Result<Self> {
-        let tools = Self { folder: lab.join("bin") };
+        let tools = Self { directory: lab.join("bin") };
         tools.write(dwell).context("the lab's own commands can't be written")?;
         if with_relays {
             link_status(&lab.join("relays")).context("the relays' sockets can't be linked")?;
@@ -219,12 +219,12 @@ impl Tools {
     }
 
     fn write(&self, dwell: &Path) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
-        symlink(dwell, self.folder.join("dwell"))?;
-        let on = self.folder.join("on");
+        fs::create_dir_all(&self.directory)?;
+        symlink(dwell, self.directory.join("dwell"))?;
+        let on = self.directory.join("on");
         fs::write(&on, ON)?;
         fs::set_permissions(&on, fs::Permissions::from_mode(0o755))?;
-        fs::write(self.folder.join("../bashrc"), BASHRC)
+        fs::write(self.directory.join("../bashrc"), BASHRC)
     }
 
     /// An interactive shell, the user's own.
@@ -232,14 +232,14 @@ impl Tools {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
         let mut command = host.command(&shell);
         if Path::new(&shell).file_name().is_some_and(|name| name == "bash") {
-            let prompt = self.folder.join("../bashrc").canonicalize().context("no prompt")?;
+            let prompt = self.directory.join("../bashrc").canonicalize().context("no prompt")?;
             command.arg("--rcfile").arg(prompt);
         }
         Ok(command)
     }
 
     fn prepare(&self, command: &mut Command, host: &Host) -> anyhow::Result<()> {
-        let mut path = self.folder.clone().into_os_string();
+        let mut path = self.directory.clone().into_os_string();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
         command.env("PATH", path).env("DWELL_LAB_HOST", host.name());

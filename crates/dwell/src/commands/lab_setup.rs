@@ -1,4 +1,4 @@
-//! What `dwell demo` and `dwell lab` have in common: the thin link and the relays on it.
+//! The parts that `dwell demo` and `dwell lab` share: the thin link and the relays on it.
 
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
@@ -15,14 +15,14 @@ pub(super) const RELAYS: &str = "The relays";
 /// The thin link, as seen by its plainest properties.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct LinkArgs {
-    /// How fast it is, each way
+    /// Rate, each way
     #[arg(long, default_value = "10mbit", help_heading = LINK)]
     pub(super) rate: Rate,
-    /// How long a packet is on its way, each way
+    /// Delay, each way
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration_ns)]
     #[arg(help_heading = LINK)]
     pub(super) delay: u64,
-    /// How many packets it loses, each way: 0.01 or 1%
+    /// Share of packets that the link loses, each way: 0.01 or 1%
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = probability)]
     #[arg(help_heading = LINK)]
     pub(super) loss: f64,
@@ -49,7 +49,7 @@ pub(super) fn relay_rate(text: &str) -> Result<RelayRate, String> {
         "unlimited" => Ok(RelayRate::Unlimited),
         rate => rate.parse().map(RelayRate::Fixed).map_err(|error| {
             format!(
-                "{error}, or \"auto\" for what back-pressure and the peer tell, \"local\" for \
+                "{error}, or \"auto\" to find it by back-pressure and the peer's reports, \"local\" for \
                  back-pressure only, or \"unlimited\""
             )
         }),

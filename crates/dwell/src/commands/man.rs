@@ -23,7 +23,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Man {
-    /// The folder to write them to; it is made if need be
+    /// The directory to write them to; it is made if need be
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }

@@ -48,7 +48,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Does the job. An error is a job that failed; a command that has reported by itself what
+    /// Does the job. An error is a job that failed; a command that has already reported what
     /// went wrong returns [`ExitCode::FAILURE`].
     pub(crate) fn run(self, logging: &Logging) -> anyhow::Result<ExitCode> {
         // How much the relay logs is for its configuration to say, and a lab is to be entered

@@ -20,7 +20,7 @@ use dwell_cli::terminal;
 
 const AFTER_HELP: &str = "\
 Examples:
-  dwell recv                        into this folder, under the name that the sender has for it
+  dwell recv                        into this directory, under the name that the sender has for it
   dwell recv backup.img             into this file
   dwell recv - | tar x              to a pipe
   dwell recv --psk transfer.psk --listen 7000 --force backup.img
@@ -29,7 +29,7 @@ It prints the command to type on the other machine, with a key for this one tran
 addresses of this machine, if it has several: use one that the other machine can reach. What comes
 is written under another name and gets its own when it is complete and verified; otherwise nothing
 is left of it. What a receiver leaves behind that was killed, the next one for the same place
-removes. To a pipe it goes as it comes: there only the exit code tells whether it was all.
+removes. To a pipe it goes as it comes: there only the exit code says whether it was all.
 
 Exit codes:
   0    all of it is there, and it is what was sent
@@ -42,10 +42,10 @@ Exit codes:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Recv {
     /// The file to write, or - for standard output [default: the name that the sender has for it,
-    /// in this folder]
+    /// in this directory]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Where to listen: ADDRESS:PORT, ADDRESS or PORT [default: port 7735 of all addresses]
+    /// Address and port to listen at: ADDRESS:PORT, ADDRESS or PORT [default: port 7735 of all addresses]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen)]
     listen: Option<SocketAddr>,
     /// Replace a file that is there
@@ -145,7 +145,7 @@ impl Recv {
         }
     }
 
-    /// How it is protected, and what the sender must say to that.
+    /// Returns the security that is used, and the options that the sender needs to match it.
     fn security(&self, listen: SocketAddr) -> anyhow::Result<(Security, String)> {
         if self.protection.is_chosen() {
             let place = format!("who connects to {listen}");
@@ -162,7 +162,7 @@ fn place_is_file(place: &Place) -> bool {
     matches!(place, Place::File(_))
 }
 
-/// What to type on the other machine, if this one has an address that others can reach.
+/// Returns the command for the other machine, if this one has an address that others can reach.
 fn invitation(host: Option<IpAddr>, at: SocketAddr, key: &str) -> String {
     let loopback = || match at {
         SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -172,7 +172,7 @@ fn invitation(host: Option<IpAddr>, at: SocketAddr, key: &str) -> String {
     format!("on the other machine: dwell send FILE {shown} {key}")
 }
 
-/// What else must be said of the addresses of this machine.
+/// Returns a remark on this machine's other addresses, if there are any.
 fn other_hosts(hosts: &[IpAddr], at: SocketAddr) -> Option<String> {
     const SHOWN_MAX: usize = 8;
     match hosts {

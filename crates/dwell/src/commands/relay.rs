@@ -23,7 +23,7 @@ Exit codes:
   1  it could not start, or had to give up
   2  the command line is wrong";
 
-/// Run a relay as a configuration file says
+/// Run a relay with a configuration file
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Relay {

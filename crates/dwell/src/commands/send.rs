@@ -33,16 +33,16 @@ Exit codes:
   2    the command line is wrong
   130  it was interrupted";
 
-/// Send a file, or what comes through a pipe, to a `dwell recv`
+/// Send a file or a pipe to a `dwell recv`
 ///
-/// It is compressed as far as CPU and link allow, encrypted, and verified at the end.
+/// It is compressed where that is faster, encrypted, and verified at the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct SendCommand {
     /// The file, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Where `dwell recv` waits [default port: 7735]
+    /// Address of the waiting `dwell recv` [default port: 7735]
     #[arg(value_name = "HOST[:PORT]", value_parser = receiver)]
     to: Target,
     /// The key that `dwell recv` has printed [also: the variable DWELL_KEY]
@@ -53,7 +53,7 @@ pub(crate) struct SendCommand {
     /// The name that the receiver's certificate must bear [default: its host]
     #[arg(long, value_name = "NAME", requires = "cert")]
     receiver_name: Option<String>,
-    /// How to compress: raw, all, switch, mix, mix-2in or hull (mix-2out is taken for mix-2in)
+    /// Strategy: raw, all, switch, mix, mix-2in or hull (mix-2out is taken for mix-2in)
     /// [default: hull]
     #[arg(long, value_parser = strategy)]
     strategy: Option<dwell_stream::Strategy>,
@@ -149,7 +149,7 @@ fn open(file: &Path) -> anyhow::Result<(Box<dyn Read + std::marker::Send>, Optio
     let metadata = source.metadata().with_context(|| format!("{shown} can't be read"))?;
     ensure!(
         !metadata.is_dir(),
-        "{shown} is a folder: send it as an archive, `tar c {shown} | dwell send - HOST`"
+        "{shown} is a directory: send it as an archive, `tar c {shown} | dwell send - HOST`"
     );
     let bytes = metadata.is_file().then_some(metadata.len());
     Ok((Box::new(source), bytes))

@@ -34,20 +34,20 @@ Exit codes:
   1  it did not
   2  the command line is wrong";
 
-/// Ask a running node what it does
+/// Show the state of a running node
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Status {
     /// The node's name; may be left out if only one node runs here
     #[arg(conflicts_with = "socket")]
     name: Option<String>,
-    /// The node's status socket, if it is not where nodes have it by default
+    /// The node's status socket, if it is not at the default path
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Print JSON, as the node tells it; with --watch, one line each time
+    /// Print JSON, as the node reports it; with --watch, one line each time
     #[arg(long)]
     json: bool,
-    /// Ask again every so many seconds, until interrupted
+    /// Ask again every SECONDS, until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
@@ -121,16 +121,16 @@ fn named(name: &str) -> PathBuf {
     dwell_proxy::default_status(name).filter(|path| path.exists()).unwrap_or(relay)
 }
 
-/// The sockets in a folder, which need not exist. One whose process has ended is none.
-fn sockets_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    match std::fs::read_dir(folder) {
+/// The sockets in a directory, which need not exist. One whose process has ended is none.
+fn sockets_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(directory) {
         Ok(entries) => Ok(entries
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
             .filter(|path| !is_abandoned(path))
             .collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error).with_context(|| format!("{} can't be read", folder.display())),
+        Err(error) => Err(error).with_context(|| format!("{} can't be read", directory.display())),
     }
 }
 
@@ -142,9 +142,9 @@ fn is_abandoned(path: &Path) -> bool {
 /// The socket of the one node, or proxy of this user, that has it where it is by default.
 fn the_only_node() -> anyhow::Result<PathBuf> {
     let example = NodeConfig::default_status("NAME");
-    let folder = example.parent().unwrap_or(Path::new("/"));
-    let mut sockets = sockets_in(folder)?;
-    if let Some(own) = dwell_proxy::status_folder().filter(|own| own != folder) {
+    let directory = example.parent().unwrap_or(Path::new("/"));
+    let mut sockets = sockets_in(directory)?;
+    if let Some(own) = dwell_proxy::status_folder().filter(|own| own != directory) {
         sockets.extend(sockets_in(&own)?);
     }
     match &sockets[..] {
@@ -152,7 +152,7 @@ fn the_only_node() -> anyhow::Result<PathBuf> {
         [] => bail!(
             "no node has a status socket in {}: is `dwell relay` or `dwell proxy` running? If its \
              socket is elsewhere, add --socket PATH",
-            folder.display()
+            directory.display()
         ),
         several => {
             let mut names: Vec<_> = several

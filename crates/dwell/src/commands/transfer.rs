@@ -1,4 +1,4 @@
-//! What `dwell send` and `dwell recv` show.
+//! The progress and summary that `dwell send` and `dwell recv` show.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn line(progress: &Progress) -> String {
     format!("{so_far}, {}, ratio {}{left}", rate(bytes, elapsed), ratio(progress))
 }
 
-/// What has been transferred, in a line.
+/// Returns a line on what has been transferred.
 pub(super) fn done(summary: &Summary) -> String {
     let progress = &summary.progress;
     let elapsed = u64::try_from(progress.elapsed.as_nanos()).unwrap_or(u64::MAX);

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 /// not read can hold up the line that fills it. Services log to pipes, sockets and files.
 const PIECE_BYTES: usize = 4096;
 
-/// Writes lines to a descriptor as far as it takes them at once. Writing never fails.
+/// Writes lines to a descriptor if it takes them at once. Writing never fails.
 #[derive(Debug)]
 pub(super) struct Unblocking<W> {
     out: W,

@@ -29,7 +29,7 @@ const LEFTOVERS: &str = "nothing_is_left_behind";
 /// The first check: that it would be seen if a filter of system calls refused one. Each check fails if it
 /// is seen.
 const REFUSED_CALLS: &str = "refused_system_calls_are_seen";
-/// How a check tells which PID namespace its lab has.
+/// The prefix of the line by which a check reports the PID namespace of its lab.
 const NAMESPACE: &str = "lab in ";
 
 /// Why a check can't run here.
@@ -52,12 +52,16 @@ pub(crate) fn require(programs: &[&str]) -> Result<(), Skip> {
     }
 }
 
-/// Where a program is.
+/// Returns the path of a program.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    folders.into_iter().chain(more).map(|folder| folder.join(program)).find(|path| path.is_file())
+    directories
+        .into_iter()
+        .chain(more)
+        .map(|directory| directory.join(program))
+        .find(|path| path.is_file())
 }
 
 enum Verdict {
@@ -106,7 +110,7 @@ pub(crate) fn run_all(arguments: &[String]) -> ExitCode {
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// What came of a check, if the kernel has not named a system call that a filter refused.
+/// Returns the verdict on a check, if the kernel has not named a system call that a filter refused.
 fn unless_refused(log: &mut Option<KernelLog>, verdict: Verdict) -> Verdict {
     match (log.as_mut().map_or(Ok(()), KernelLog::names_nothing), verdict) {
         (Ok(()), verdict) => verdict,
@@ -183,7 +187,7 @@ fn is_not_permitted(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Whether this kernel speaks IPv6.
+/// Returns true if this kernel speaks IPv6.
 pub(crate) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }

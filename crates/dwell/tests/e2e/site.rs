@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Site {
     pub(crate) relays: Relays,
     pub(crate) pair: Pair,
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 /// Relays that know their link: 10 Mbit/s, unless a check says otherwise.
@@ -70,7 +70,7 @@ impl Site {
     fn new(lab: &mut Lab, spec: PairSpec, settings: &RelaySettings) -> anyhow::Result<Self> {
         let pair = pair(lab, spec)?;
         let relays = Relays::start(lab, &pair, Path::new(DWELL), settings)?;
-        Ok(Self { relays, pair, folder: lab.directory() })
+        Ok(Self { relays, pair, directory: lab.directory() })
     }
 
     pub(crate) fn link(&self) -> anyhow::Result<&EmulatedLink> {
@@ -133,7 +133,7 @@ impl Site {
         Ok((PingSummary::parse(&said), said))
     }
 
-    /// Whether the client reaches the server.
+    /// Returns true if the client reaches the server.
     pub(crate) fn is_connected(&self) -> anyhow::Result<bool> {
         let (summary, _) = self.ping(&["-c", "1", "-W", "1", SERVERS[0]])?;
         Ok(!summary.replies.is_empty())
@@ -229,7 +229,7 @@ pub(crate) fn tunnel_routes(host: &Host) -> anyhow::Result<Vec<String>> {
     Ok(prefixes)
 }
 
-/// Whether the server is reached through the tunnel, for IPv4.
+/// Returns true if the server is reached through the tunnel, for IPv4.
 pub(crate) fn is_tunnelled(host: &Host, prefix: &str) -> anyhow::Result<bool> {
     Ok(tunnel_routes(host)?.iter().any(|route| route == prefix))
 }

@@ -22,16 +22,16 @@ impl Web {
     /// nginx on the server host, with `text` and `random` of these sizes in bytes.
     pub(crate) fn start(site: &Site, text: usize, random: usize) -> anyhow::Result<Self> {
         require(&["nginx", "curl"])?;
-        let root = site.folder.join("web");
+        let root = site.directory.join("web");
         fs::create_dir_all(&root)?;
         fs::write(root.join("text"), corpus::text(text, 1))?;
         fs::write(root.join("random"), corpus::incompressible(random, 1))?;
-        let config = site.folder.join("nginx.conf");
-        fs::write(&config, configuration(&site.folder))?;
+        let config = site.directory.join("nginx.conf");
+        fs::write(&config, configuration(&site.directory))?;
         let nginx = find("nginx").unwrap_or_default();
-        let log = site.folder.join("nginx.log");
+        let log = site.directory.join("nginx.log");
         let mut command = site.pair.server.command(nginx);
-        command.arg("-p").arg(&site.folder).arg("-e").arg(&log).arg("-c").arg(&config);
+        command.arg("-p").arg(&site.directory).arg("-e").arg(&log).arg("-c").arg(&config);
         let mut process = Process::spawn(&mut command)?;
         wait_until("nginx listens", || {
             if let Some(status) = process.try_wait()? {
@@ -124,16 +124,16 @@ impl Download {
 
 /// One process that stays in the foreground and does not change its user: in the lab of an
 /// ordinary user there is no other.
-fn configuration(folder: &Path) -> String {
-    let folder = folder.display();
+fn configuration(directory: &Path) -> String {
+    let directory = directory.display();
     let listen = if has_ipv6() { "listen 80; listen [::]:80;" } else { "listen 80;" };
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|what| format!("{what}_temp_path {folder}/{what};\n"))
+        .map(|what| format!("{what}_temp_path {directory}/{what};\n"))
         .concat();
     format!(
-        "user root root;\ndaemon off;\nmaster_process off;\npid {folder}/nginx.pid;\n\
+        "user root root;\ndaemon off;\nmaster_process off;\npid {directory}/nginx.pid;\n\
          events {{ worker_connections 64; }}\n\
          http {{\naccess_log off;\n{temporary}\
-         server {{ {listen} root {folder}/web; }}\n}}\n"
+         server {{ {listen} root {directory}/web; }}\n}}\n"
     )
 }

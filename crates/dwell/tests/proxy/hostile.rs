@@ -1,4 +1,4 @@
-//! Who writes to the egress' port without being an ingress.
+//! Clients that write to the egress' port without being an ingress.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,9 +7,9 @@ use dwell_lab::corpus;
 use dwell_proxy::hello::{Hello, Purpose};
 use dwell_proxy::message::Message;
 
-use crate::pair::{Folder, Pair, dwell, echo, exchange, patient, wait_until};
+use crate::pair::{Directory, Pair, dwell, echo, exchange, patient, wait_until};
 
-/// What comes back before the egress closes the connection.
+/// Returns what comes back before the egress closes the connection.
 fn answer(to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = patient(TcpStream::connect(to).unwrap());
     // It may close before all is written.
@@ -55,7 +55,7 @@ fn without_the_key_nobody_gets_anywhere() {
 #[test]
 fn without_protection_the_parsers_hold() {
     let target = echo();
-    let pair = Pair::in_folder(Folder::new(), target, &[], &[]);
+    let pair = Pair::in_folder(Directory::new(), target, &[], &[]);
     let before = pair.egress.resident_bytes();
     let noise = corpus::incompressible(1 << 20, 1);
     let start = [hello(), open(target)].concat();
@@ -100,7 +100,7 @@ fn who_says_nothing_is_sent_away() {
 
 #[test]
 fn another_version_is_reported_why() {
-    let pair = Pair::in_folder(Folder::new(), echo(), &[], &[]);
+    let pair = Pair::in_folder(Directory::new(), echo(), &[], &[]);
     let later = Hello { versions: (9, 9), ..Hello::new(Purpose::Streams, 1 << 16, "") };
     let (hello, _) = Hello::decode(&answer(pair.egress_at, &later.encode())).unwrap().unwrap();
     assert_eq!(hello.versions, (0, 0));
@@ -109,13 +109,13 @@ fn another_version_is_reported_why() {
 
 #[test]
 fn another_key_is_named_at_both_ends() {
-    let folder = Folder::new();
-    let keys = ["one", "other"].map(|name| folder.path(name));
+    let directory = Directory::new();
+    let keys = ["one", "other"].map(|name| directory.path(name));
     for key in &keys {
         assert!(dwell().args(["genpsk", "--out"]).arg(key).status().unwrap().success());
     }
     let [one, other] = keys.each_ref().map(|key| key.to_str().unwrap());
-    let pair = Pair::in_folder(Folder::new(), echo(), &["--psk", one], &["--psk", other]);
+    let pair = Pair::in_folder(Directory::new(), echo(), &["--psk", one], &["--psk", other]);
     assert!(exchange(pair.connect(), b"hello").is_err());
     for name in ["ingress", "egress"] {
         wait_until("it is said", || pair.log(name).contains("the keys of the two ends differ"));
@@ -128,11 +128,11 @@ fn another_key_is_named_at_both_ends() {
 
 #[test]
 fn who_has_no_key_where_one_is_wanted_is_named() {
-    let folder = Folder::new();
-    let key = folder.path("psk");
+    let directory = Directory::new();
+    let key = directory.path("psk");
     assert!(dwell().args(["genpsk", "--out"]).arg(&key).status().unwrap().success());
     let key = key.to_str().unwrap();
-    let pair = Pair::in_folder(Folder::new(), echo(), &["--psk", key], &[]);
+    let pair = Pair::in_folder(Directory::new(), echo(), &["--psk", key], &[]);
     wait_until("it is said", || pair.log("egress").contains("does not speak TLS"));
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
-use crate::pair::{Folder, Pair, Process, dwell, echo, exchange, free_port, serve, wait_until};
+use crate::pair::{Directory, Pair, Process, dwell, echo, exchange, free_port, serve, wait_until};
 
 /// Raises this process' limit of descriptors; whether so many are allowed.
 fn may_open(descriptors: u64) -> bool {
@@ -179,12 +179,12 @@ fn an_egress_that_cuts_off_is_asked_again() {
     let door = free_port();
     let mut command = dwell();
     command.args(["proxy", "ingress", "--pool", "0", "--egress", &front.to_string(), "--psk"]);
-    command.arg(pair.folder.path("psk"));
+    command.arg(pair.directory.path("psk"));
     // The egress allows this target only.
     let status = pair.statuses();
     let target = status[0].listens[0].split(" to ").nth(1).unwrap().to_owned();
     command.args(["--forward", &format!("{door}={target}")]);
-    let socket = pair.folder.path("again.sock");
+    let socket = pair.directory.path("again.sock");
     command.arg("--status").arg(&socket);
     let _ingress = Process(command.spawn().unwrap());
     wait_until("it listens", || socket.exists());
@@ -201,12 +201,12 @@ fn an_egress_that_cuts_off_is_asked_again() {
 fn who_goes_away_before_the_stream_is_open_leaves_its_room() {
     // It never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (folder, door) = (Folder::new(), free_port());
+    let (directory, door) = (Directory::new(), free_port());
     let mut command = dwell();
     let egress = silent.local_addr().unwrap().to_string();
     command.args(["proxy", "ingress", "--pool", "0", "--streams-max", "1", "--egress", &egress]);
     command.args(["--forward", &format!("{door}=db:1"), "--handshake-time", "1h", "--status"]);
-    let socket = folder.path("status.sock");
+    let socket = directory.path("status.sock");
     let _ingress = Process(command.arg(&socket).spawn().unwrap());
     wait_until("it listens", || socket.exists());
     let (reached, reaches) = std::sync::mpsc::channel();
@@ -235,8 +235,8 @@ fn descriptors_bound_streams_and_it_is_said() {
         ("ulimit -Sn 1024", 1170, None),
         ("ulimit -n 1024", 352, Some("at most 352 streams at once: this process may have 1024")),
     ] {
-        let folder = Folder::new();
-        let (socket, log) = (folder.path("status.sock"), folder.path("log"));
+        let directory = Directory::new();
+        let (socket, log) = (directory.path("status.sock"), directory.path("log"));
         let listen = free_port().to_string();
         let mut command = Command::new("sh");
         command.args([

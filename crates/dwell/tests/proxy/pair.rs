@@ -24,10 +24,10 @@ pub(crate) fn dwell() -> Command {
     command
 }
 
-/// A folder of the test's own, removed with it.
-pub(crate) struct Folder(pub(crate) PathBuf);
+/// A directory of the test's own, removed with it.
+pub(crate) struct Directory(pub(crate) PathBuf);
 
-impl Folder {
+impl Directory {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -109,7 +109,7 @@ pub(crate) struct Pair {
     pub(crate) egress_at: SocketAddr,
     pub(crate) door: SocketAddr,
     pub(crate) socks: SocketAddr,
-    pub(crate) folder: Folder,
+    pub(crate) directory: Directory,
 }
 
 /// A port that was free a moment ago.
@@ -128,19 +128,19 @@ pub(crate) fn free_port() -> SocketAddr {
 impl Pair {
     /// With a shared key.
     pub(crate) fn new(target: SocketAddr, egress: &[&str], ingress: &[&str]) -> Self {
-        let folder = Folder::new();
-        let psk = folder.path("psk");
+        let directory = Directory::new();
+        let psk = directory.path("psk");
         assert!(dwell().args(["genpsk", "--out"]).arg(&psk).status().unwrap().success());
         let psk = psk.to_str().unwrap();
         let egress: Vec<&str> = ["--psk", psk].into_iter().chain(egress.iter().copied()).collect();
         let ingress: Vec<&str> =
             ["--psk", psk].into_iter().chain(ingress.iter().copied()).collect();
-        Self::in_folder(folder, target, &egress, &ingress)
+        Self::in_folder(directory, target, &egress, &ingress)
     }
 
     /// Protected as the arguments say.
     pub(crate) fn in_folder(
-        folder: Folder,
+        directory: Directory,
         target: SocketAddr,
         egress: &[&str],
         ingress: &[&str],
@@ -148,17 +148,17 @@ impl Pair {
         let [egress_at, door, socks] = [(); 3].map(|()| free_port());
         let mut command = dwell();
         command.args(["proxy", "egress", "--listen", &egress_at.to_string()]);
-        command.arg("--status").arg(folder.path("egress.sock")).args(egress);
+        command.arg("--status").arg(directory.path("egress.sock")).args(egress);
         if !egress.contains(&"--allow") {
             command.args(["--allow", &target.to_string()]);
         }
-        let egress = start(command, &folder, "egress");
+        let egress = start(command, &directory, "egress");
         let mut command = dwell();
         command.args(["proxy", "ingress", "--egress", &egress_at.to_string()]);
         command.args(["--forward", &format!("{door}={target}"), "--socks", &socks.to_string()]);
-        command.arg("--status").arg(folder.path("ingress.sock")).args(ingress);
-        let ingress = start(command, &folder, "ingress");
-        Self { egress, ingress, egress_at, door, socks, folder }
+        command.arg("--status").arg(directory.path("ingress.sock")).args(ingress);
+        let ingress = start(command, &directory, "ingress");
+        Self { egress, ingress, egress_at, door, socks, directory }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -167,30 +167,30 @@ impl Pair {
 
     /// The states of ingress and egress.
     pub(crate) fn statuses(&self) -> [ProxyStatus; 2] {
-        ["ingress", "egress"].map(|name| status(&self.folder, name).unwrap())
+        ["ingress", "egress"].map(|name| status(&self.directory, name).unwrap())
     }
 
     pub(crate) fn log(&self, name: &str) -> String {
-        fs::read_to_string(self.folder.path(&format!("{name}.log"))).unwrap()
+        fs::read_to_string(self.directory.path(&format!("{name}.log"))).unwrap()
     }
 }
 
-fn start(mut command: Command, folder: &Folder, name: &str) -> Process {
-    let log = folder.path(&format!("{name}.log"));
+fn start(mut command: Command, directory: &Directory, name: &str) -> Process {
+    let log = directory.path(&format!("{name}.log"));
     command.stderr(fs::File::create(&log).unwrap());
     let mut process = Process(command.spawn().unwrap());
     wait_until("it listens", || {
         if let Some(status) = process.0.try_wait().unwrap() {
             panic!("{name} ended with {status}: {}", fs::read_to_string(&log).unwrap());
         }
-        status(folder, name).is_ok()
+        status(directory, name).is_ok()
     });
     process
 }
 
-fn status(folder: &Folder, name: &str) -> io::Result<ProxyStatus> {
+fn status(directory: &Directory, name: &str) -> io::Result<ProxyStatus> {
     let mut answer = Vec::new();
-    UnixStream::connect(folder.path(&format!("{name}.sock")))?.read_to_end(&mut answer)?;
+    UnixStream::connect(directory.path(&format!("{name}.sock")))?.read_to_end(&mut answer)?;
     Ok(serde_json::from_slice(&answer)?)
 }
 
@@ -276,9 +276,9 @@ pub(crate) fn assert_same(got: &[u8], expected: &[u8]) {
     assert_eq!(differs, None);
 }
 
-/// Whether a program is installed.
+/// Returns true if a program is installed.
 pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
     found || Path::new("/usr/sbin").join(program).is_file()
 }

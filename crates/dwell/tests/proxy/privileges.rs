@@ -1,4 +1,4 @@
-//! What a proxy may do once it runs.
+//! The privileges of a proxy once it runs.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -34,7 +34,7 @@ fn carries(pair: &Pair) {
     assert_eq!(&got, b"through both");
 }
 
-/// Whether a proxy that this process starts becomes somebody else.
+/// Returns true if a proxy that this process starts becomes somebody else.
 fn changes_user() -> bool {
     privilege::is_root() && privilege::can_become(User { uid: 65_534, gid: 65_534 })
 }

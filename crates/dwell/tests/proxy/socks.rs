@@ -71,7 +71,7 @@ fn refusals_have_reasons() {
 #[test]
 fn passwords_are_asked_for() {
     let target = echo();
-    let users = crate::pair::Folder::new();
+    let users = crate::pair::Directory::new();
     let file = users.path("users");
     std::fs::write(&file, "ann:secret\n").unwrap();
     let mut mode = std::fs::metadata(&file).unwrap().permissions();
@@ -116,7 +116,7 @@ fn other_protocols_are_turned_away() {
     assert!(pair.log("ingress").contains("another protocol than SOCKS version 5"));
 }
 
-/// Where there is room for one stream only, each door has it in turn.
+/// Listeners have the room for a single stream in turn.
 #[test]
 fn no_door_keeps_room_from_another() {
     let target = echo();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::pair::{
-    Folder, PATIENCE, Pair, assert_same, dwell, echo, exchange, free_port, has, mixture, reset,
+    Directory, PATIENCE, Pair, assert_same, dwell, echo, exchange, free_port, has, mixture, reset,
     serve, wait_until,
 };
 
@@ -312,7 +312,7 @@ fn a_status_is_reported() {
     let bytes = mixture(100_000, 1);
     assert_same(&exchange(pair.connect(), &bytes).unwrap(), &bytes);
     for name in ["ingress", "egress"] {
-        let socket = pair.folder.path(&format!("{name}.sock"));
+        let socket = pair.directory.path(&format!("{name}.sock"));
         let output = dwell().args(["status", "--socket"]).arg(&socket).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(
@@ -334,7 +334,7 @@ fn an_egress_that_comes_back_is_found_again() {
     assert_eq!(pair.egress.wait(), 0);
     assert!(exchange(pair.connect(), b"lost").is_err());
     let mut command = dwell();
-    command.args(["proxy", "egress", "--no-status", "--psk"]).arg(pair.folder.path("psk"));
+    command.args(["proxy", "egress", "--no-status", "--psk"]).arg(pair.directory.path("psk"));
     command.args(["--listen", &pair.egress_at.to_string(), "--allow", &target.to_string()]);
     pair.egress = crate::pair::Process(command.spawn().unwrap());
     wait_until("it is found", || exchange(pair.connect(), b"two").is_ok_and(|got| got == b"two"));
@@ -346,10 +346,10 @@ fn certificates_let_in() {
         println!("skipped: openssl is not installed");
         return;
     }
-    let folder = Folder::new();
+    let directory = Directory::new();
     let openssl = |arguments: &str| {
         let mut command = Command::new("openssl");
-        command.current_dir(&folder.0).args(arguments.split(' '));
+        command.current_dir(&directory.0).args(arguments.split(' '));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{arguments}: {output:?}");
     };
@@ -357,7 +357,8 @@ fn certificates_let_in() {
     for ca in ["ca", "other"] {
         openssl(&format!("req -x509 {new} -keyout {ca}.key -out {ca}.pem -subj /CN={ca} -days 9"));
     }
-    std::fs::write(folder.path("san"), "subjectAltName=DNS:egress.example,IP:127.0.0.1\n").unwrap();
+    std::fs::write(directory.path("san"), "subjectAltName=DNS:egress.example,IP:127.0.0.1\n")
+        .unwrap();
     for (name, ca) in [("egress", "ca"), ("ingress", "ca"), ("unknown_peer", "other")] {
         openssl(&format!("req {new} -keyout {name}.key -out {name}.csr -subj /CN={name}"));
         openssl(&format!(
@@ -365,7 +366,7 @@ fn certificates_let_in() {
              -days 9 -extfile san"
         ));
     }
-    let path = |name: &str| folder.path(name).to_str().unwrap().to_owned();
+    let path = |name: &str| directory.path(name).to_str().unwrap().to_owned();
     let [ca, other] = ["ca.pem", "other.pem"].map(path);
     let identity = |name: &str| [path(&format!("{name}.pem")), path(&format!("{name}.key"))];
     let [cert, key] = identity("egress");
@@ -379,7 +380,7 @@ fn certificates_let_in() {
         let [cert, key] = identity(name);
         let ingress =
             ["--cert", &cert, "--cert-key", &key, "--ca", trusted, "--egress-name", egress_name];
-        let pair = Pair::in_folder(Folder::new(), echo(), &egress, &ingress);
+        let pair = Pair::in_folder(Directory::new(), echo(), &egress, &ingress);
         let got = exchange(pair.connect(), b"hello");
         assert_eq!(got.is_ok_and(|got| got == b"hello"), gets_in, "{name} {}", pair.log("ingress"));
         if !gets_in {
@@ -391,12 +392,12 @@ fn certificates_let_in() {
 #[test]
 fn an_ingress_without_an_egress_says_why() {
     let nobody = free_port();
-    let folder = Folder::new();
+    let directory = Directory::new();
     let mut command = dwell();
     let door = free_port();
     command.args(["proxy", "ingress", "--egress", &nobody.to_string(), "--no-status"]);
     command.args(["--forward", &format!("{door}=db:1")]);
-    let log = folder.path("log");
+    let log = directory.path("log");
     let process = command.stderr(std::fs::File::create(&log).unwrap()).spawn().unwrap();
     let _process = crate::pair::Process(process);
     wait_until("it says it", || {

@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::pair::{Folder, Process, assert_same, dwell, free_port, mixture, wait_until};
+use crate::pair::{Directory, Process, assert_same, dwell, free_port, mixture, wait_until};
 
 /// A receiver, and the words after `dwell send FILE` that it asked to say.
 struct Receiver {
     process: Process,
     words: Vec<String>,
-    /// What else it says, read by a thread.
+    /// The rest of its output, read by a thread.
     said: Option<thread::JoinHandle<String>>,
 }
 
 impl Receiver {
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
+    fn start(directory: &Path, arguments: &[&str]) -> Self {
         let mut command = dwell();
         command.args(["recv", "--listen", &free_port().to_string()]).args(arguments);
-        command.current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::piped());
+        command.current_dir(directory).stderr(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process(command.spawn().unwrap());
         let mut stderr = BufReader::new(process.0.stderr.take().unwrap());
         let mut line = String::new();
@@ -56,7 +56,7 @@ impl Receiver {
 
 #[test]
 fn a_file_comes_across() {
-    let (here, there) = (Folder::new(), Folder::new());
+    let (here, there) = (Directory::new(), Directory::new());
     let bytes = mixture(5_000_000, 1);
     fs::write(here.path("data.bin"), &bytes).unwrap();
     let mut receiver = Receiver::start(&there.0, &[]);
@@ -75,9 +75,9 @@ fn a_file_comes_across() {
 
 #[test]
 fn a_pipe_comes_across() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let bytes = mixture(3_000_000, 2);
-    let mut receiver = Receiver::start(&folder.0, &["-"]);
+    let mut receiver = Receiver::start(&directory.0, &["-"]);
     let mut out = receiver.process.0.stdout.take().unwrap();
     let reading = thread::spawn(move || {
         let mut got = Vec::new();
@@ -93,16 +93,16 @@ fn a_pipe_comes_across() {
 
 #[test]
 fn an_empty_file_comes_across() {
-    let folder = Folder::new();
-    let mut receiver = Receiver::start(&folder.0, &["empty"]);
+    let directory = Directory::new();
+    let mut receiver = Receiver::start(&directory.0, &["empty"]);
     assert!(receiver.sender("/dev/null").output().unwrap().status.success());
     assert_eq!(receiver.end().0, 0);
-    assert_eq!(fs::read(folder.path("empty")).unwrap(), b"");
+    assert_eq!(fs::read(directory.path("empty")).unwrap(), b"");
 }
 
 #[test]
 fn a_kept_key_serves_as_well() {
-    let (here, there) = (Folder::new(), Folder::new());
+    let (here, there) = (Directory::new(), Directory::new());
     let psk = here.path("psk");
     assert!(dwell().args(["genpsk", "--out"]).arg(&psk).status().unwrap().success());
     let mut receiver = Receiver::start(&there.0, &["--psk", psk.to_str().unwrap(), "copy"]);
@@ -116,8 +116,8 @@ fn a_kept_key_serves_as_well() {
 
 #[test]
 fn a_wrong_key_is_of_no_use() {
-    let folder = Folder::new();
-    let mut receiver = Receiver::start(&folder.0, &["file"]);
+    let directory = Directory::new();
+    let mut receiver = Receiver::start(&directory.0, &["file"]);
     let mut command = dwell();
     let wrong = "0".repeat(26);
     command.args(["send", "/dev/null", &receiver.words[0], "--key", &wrong]);
@@ -125,7 +125,7 @@ fn a_wrong_key_is_of_no_use() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("has another key") && !said.contains("certificate"), "{said}");
-    assert!(folder.names().is_empty());
+    assert!(directory.names().is_empty());
     // The right one still is.
     let mut command = dwell();
     command.args(["send", "/dev/null", &receiver.words[0]]).env("DWELL_KEY", &receiver.words[2]);
@@ -138,8 +138,8 @@ fn a_wrong_key_is_of_no_use() {
 /// Unknown peers may be patient, and many.
 #[test]
 fn who_says_nothing_keeps_no_sender_waiting() {
-    let folder = Folder::new();
-    let mut receiver = Receiver::start(&folder.0, &["file", "--handshake-time", "1h"]);
+    let directory = Directory::new();
+    let mut receiver = Receiver::start(&directory.0, &["file", "--handshake-time", "1h"]);
     let silent: Vec<TcpStream> =
         (0..70).map(|_| TcpStream::connect(&receiver.words[0]).unwrap()).collect();
     let sent = receiver.sender("/dev/null").output().unwrap();
@@ -151,108 +151,110 @@ fn who_says_nothing_keeps_no_sender_waiting() {
 
 #[test]
 fn files_are_not_replaced_unasked() {
-    let folder = Folder::new();
-    fs::write(folder.path("precious"), "mine").unwrap();
-    let output = dwell().args(["recv", "precious"]).current_dir(&folder.0).output().unwrap();
+    let directory = Directory::new();
+    fs::write(directory.path("precious"), "mine").unwrap();
+    let output = dwell().args(["recv", "precious"]).current_dir(&directory.0).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--force"));
 
     // The sender names it: both are informed.
-    let here = Folder::new();
+    let here = Directory::new();
     fs::write(here.path("precious"), "yours").unwrap();
-    let mut receiver = Receiver::start(&folder.0, &[]);
+    let mut receiver = Receiver::start(&directory.0, &[]);
     let output = receiver.sender("precious").current_dir(&here.0).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("precious exists"), "{said}");
     let (code, reported) = receiver.end();
     assert!(code == 1 && reported.contains("precious exists"), "{reported}");
-    assert_eq!(fs::read(folder.path("precious")).unwrap(), b"mine");
+    assert_eq!(fs::read(directory.path("precious")).unwrap(), b"mine");
 
-    let mut receiver = Receiver::start(&folder.0, &["--force"]);
+    let mut receiver = Receiver::start(&directory.0, &["--force"]);
     let sent = receiver.sender("precious").current_dir(&here.0).output().unwrap();
     assert!(sent.status.success());
     assert_eq!(receiver.end().0, 0);
-    assert_eq!(fs::read(folder.path("precious")).unwrap(), b"yours");
-    assert_eq!(folder.names(), ["precious"]);
+    assert_eq!(fs::read(directory.path("precious")).unwrap(), b"yours");
+    assert_eq!(directory.names(), ["precious"]);
 }
 
 /// A transfer that has begun and does not end: its sender waits for its standard input.
-fn begun(folder: &Folder) -> (Receiver, Process) {
-    let receiver = Receiver::start(&folder.0, &["file"]);
+fn begun(directory: &Directory) -> (Receiver, Process) {
+    let receiver = Receiver::start(&directory.0, &["file"]);
     let mut sender =
         Process(receiver.sender("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     sender.0.stdin.as_mut().unwrap().write_all(&mixture(1_000_000, 3)).unwrap();
-    wait_until("it has begun", || folder.names().len() == 1);
-    assert!(folder.names()[0].contains("dwell-part"));
+    wait_until("it has begun", || directory.names().len() == 1);
+    assert!(directory.names()[0].contains("dwell-part"));
     (receiver, sender)
 }
 
 #[test]
 fn an_interrupted_receiver_leaves_nothing() {
     for signal in [Signal::INT, Signal::TERM] {
-        let folder = Folder::new();
-        let (mut receiver, mut sender) = begun(&folder);
+        let directory = Directory::new();
+        let (mut receiver, mut sender) = begun(&directory);
         receiver.process.signal(signal);
         assert_eq!(receiver.end().0, 130);
-        assert!(folder.names().is_empty());
+        assert!(directory.names().is_empty());
         assert_eq!(sender.wait(), 1);
     }
 }
 
-/// What a killed receiver leaves behind is removed by the next one for the same place, but not what
+/// The next receiver for the same place removes what a killed one left behind, but not what
 /// another one still writes.
 #[test]
 fn what_a_killed_receiver_left_is_removed() {
-    let folder = Folder::new();
-    let (mut receiver, mut sender) = begun(&folder);
+    let directory = Directory::new();
+    let (mut receiver, mut sender) = begun(&directory);
     receiver.process.signal(Signal::KILL);
     assert_eq!(receiver.end().0, -1);
     assert_eq!(sender.wait(), 1);
-    let left = folder.names();
+    let left = directory.names();
     assert_eq!(left.len(), 1);
     // One for another file does not touch it.
-    let other =
-        dwell().args(["recv", "--listen", "192.0.2.1:1", "other"]).current_dir(&folder.0).output();
-    assert_eq!((other.unwrap().status.code(), folder.names()), (Some(1), left.clone()));
+    let other = dwell()
+        .args(["recv", "--listen", "192.0.2.1:1", "other"])
+        .current_dir(&directory.0)
+        .output();
+    assert_eq!((other.unwrap().status.code(), directory.names()), (Some(1), left.clone()));
 
     let mut command = dwell();
-    command.args(["recv", "--listen", &free_port().to_string(), "file"]).current_dir(&folder.0);
+    command.args(["recv", "--listen", &free_port().to_string(), "file"]).current_dir(&directory.0);
     let mut process = Process(command.stderr(Stdio::piped()).spawn().unwrap());
     let mut said = BufReader::new(process.0.stderr.take().unwrap()).lines();
     let line = said.next().unwrap().unwrap();
     assert!(line.contains(&left[0]) && line.contains("was killed"), "{line}");
     assert!(said.next().unwrap().unwrap().contains("dwell send FILE"));
-    assert!(folder.names().is_empty());
+    assert!(directory.names().is_empty());
     process.signal(Signal::TERM);
     assert_eq!(process.wait(), 130);
 }
 
 #[test]
 fn what_another_receiver_writes_is_left_alone() {
-    let folder = Folder::new();
-    let (mut receiver, mut sender) = begun(&folder);
-    let before = folder.names();
-    let mut second = Receiver::start(&folder.0, &[]);
-    assert_eq!(folder.names(), before);
+    let directory = Directory::new();
+    let (mut receiver, mut sender) = begun(&directory);
+    let before = directory.names();
+    let mut second = Receiver::start(&directory.0, &[]);
+    assert_eq!(directory.names(), before);
     second.process.signal(Signal::TERM);
     assert_eq!(second.end().0, 130);
-    assert_eq!(folder.names(), before);
+    assert_eq!(directory.names(), before);
     drop(sender.0.stdin.take());
     assert_eq!((sender.wait(), receiver.end().0), (0, 0));
-    assert_eq!(folder.names(), ["file"]);
+    assert_eq!(directory.names(), ["file"]);
 }
 
 #[test]
 fn an_interrupted_sender_leaves_nothing() {
     for (signal, code) in [(Signal::INT, 130), (Signal::KILL, -1)] {
-        let folder = Folder::new();
-        let (mut receiver, mut sender) = begun(&folder);
+        let directory = Directory::new();
+        let (mut receiver, mut sender) = begun(&directory);
         sender.signal(signal);
         assert_eq!(sender.wait(), code);
         let (code, said) = receiver.end();
         assert!(code == 1 && said.contains("went away before the end"), "{said}");
-        assert!(folder.names().is_empty());
+        assert!(directory.names().is_empty());
     }
 }
 
@@ -262,11 +264,11 @@ fn a_full_disk_is_reported_to_both() {
         println!("skipped: this system has no /dev/full");
         return;
     }
-    let folder = Folder::new();
+    let directory = Directory::new();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = dwell();
     command.args(["recv", "--listen", &free_port().to_string(), "-"]).stdout(full);
-    command.stderr(Stdio::piped()).current_dir(&folder.0);
+    command.stderr(Stdio::piped()).current_dir(&directory.0);
     let mut process = Process(command.spawn().unwrap());
     let mut stderr = BufReader::new(process.0.stderr.take().unwrap());
     let mut line = String::new();
@@ -297,14 +299,14 @@ fn a_full_disk_is_reported_to_both() {
 
 #[test]
 fn what_cannot_be_sent_is_said() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let said = |arguments: &[&str]| {
         let output = dwell().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
     let key = ["--key", "00000000000000000000000000"];
-    let dir = folder.0.to_str().unwrap();
+    let dir = directory.0.to_str().unwrap();
     assert!(said(&["send", dir, "127.0.0.1", key[0], key[1]]).contains("tar c"));
     assert!(said(&["send", "/no/file", "127.0.0.1", key[0], key[1]]).contains("/no/file"));
     assert!(said(&["send", "/dev/null", "127.0.0.1"]).contains("--key"));

@@ -23,13 +23,13 @@ use serde::Serialize;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 const HTTP_PORT: u16 = 80;
-/// How often progress is reported and an interruption noticed.
+/// The period in which progress is reported and an interruption noticed.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What is downloaded.
+/// A file that is downloaded.
 #[derive(Clone, Debug)]
 pub(super) struct Payload {
-    /// What it is called in tables.
+    /// The name in tables.
     pub(super) name: &'static str,
     pub(super) body: Arc<Vec<u8>>,
 }
@@ -40,20 +40,20 @@ impl Payload {
     }
 }
 
-/// How a download went, and what it cost.
+/// The result of a download, and its cost.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Download {
     /// Bytes of the file that arrived.
     pub(super) bytes: u64,
-    /// Whether they are the bytes that were sent.
+    /// True if they are the bytes that were sent.
     pub(super) equal: bool,
     pub(super) duration_ns: u64,
     pub(super) first_byte_ns: u64,
     pub(super) goodput_bps: u64,
-    /// What the device at the server's end of the link sent meanwhile, Ethernet headers and
+    /// The bytes that the device at the server's end of the link sent meanwhile, Ethernet headers and
     /// pings included.
     pub(super) link_data_bytes: u64,
-    /// What came back: acknowledgements and pings.
+    /// The bytes that came back: acknowledgements and pings.
     pub(super) link_back_bytes: u64,
     /// `link_data_bytes` / `bytes`.
     pub(super) link_ratio: f64,
@@ -62,18 +62,18 @@ pub(super) struct Download {
     pub(super) relays: Option<RelayCost>,
 }
 
-/// What the relays did for a download.
+/// The relays' work for a download.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct RelayCost {
     /// Packets from the server to the client, pings included.
     pub(super) packets: u64,
     /// Their bytes, as they were before any compressing.
     pub(super) bytes: u64,
-    /// What the other relay gave out of them: as many bytes, unless something was lost.
+    /// The bytes that the other relay restored of them: the same number, unless something was lost.
     pub(super) restored_bytes: u64,
-    /// How many of them went through the compressor.
+    /// The number of them that went through the compressor.
     pub(super) tried: u64,
-    /// How many of them became smaller and were sent so.
+    /// The number of them that became smaller and were sent so.
     pub(super) compressed: u64,
     /// CPU time of both relays.
     pub(super) cpu_ns: u64,
@@ -103,7 +103,7 @@ impl From<&PingSummary> for Ping {
     }
 }
 
-/// How far a download is.
+/// The progress of a download.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     pub(super) bytes: u64,
@@ -225,7 +225,7 @@ fn ping_pause(rate: Rate) -> String {
     format!("{:.3}", seconds.clamp(0.02, 1.0))
 }
 
-/// What the link and the relays have done so far.
+/// The counters of the link and the relays, so far.
 struct Counters {
     link_data_bytes: u64,
     link_back_bytes: u64,

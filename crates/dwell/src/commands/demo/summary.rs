@@ -1,4 +1,4 @@
-//! What the demo says at its end: a table, some sentences, or a JSON document.
+//! The demo's result: a table and some sentences, or a JSON document.
 
 use std::fmt::Write as _;
 
@@ -62,7 +62,7 @@ impl Summary {
         self.runs.push(Run { scheme, file, link_relative, goodput_relative, download });
     }
 
-    /// Whether all was done, and every byte arrived.
+    /// Returns true if all was done, and every byte arrived.
     pub(super) fn is_good(&self) -> bool {
         self.complete && self.all_equal()
     }
@@ -148,7 +148,7 @@ impl Summary {
         table
     }
 
-    /// What the figures say, for better or worse.
+    /// Returns the meaning of the figures in sentences, for better or worse.
     fn sentences(&self) -> Vec<String> {
         let each = self.files().into_iter().filter_map(|file| self.about(file));
         each.chain(self.about_ping()).chain([self.about_equality()]).collect()
@@ -290,7 +290,7 @@ fn capitalised(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What fits most terminals.
+/// The width that fits most terminals.
 const WIDTH: usize = 80;
 
 /// In lines that fit most terminals; all but the first are indented.

@@ -22,11 +22,11 @@ Exit codes:
   1  it could not start, or had to give up
   2  the command line is wrong";
 
-/// Take connections of ingresses in, and connect onward to allowed targets
+/// Accept connections of ingresses, and connect onward to allowed targets
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Egress {
-    /// Where to listen: ADDRESS:PORT, ADDRESS or PORT [default: port 7734 of all addresses, IPv4
+    /// Address and port to listen at: ADDRESS:PORT, ADDRESS or PORT [default: port 7734 of all addresses, IPv4
     /// and IPv6]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen)]
     listen: Option<SocketAddr>,

@@ -27,11 +27,11 @@ Exit codes:
   1  it could not start, or had to give up
   2  the command line is wrong";
 
-/// Take programs' connections in, and carry them to the egress
+/// Accept programs' connections, and forward them to the egress
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Ingress {
-    /// Where the egress is [default port: 7734]
+    /// Address of the egress [default port: 7734]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = egress)]
     egress: Target,
     /// Listen at a port, and carry what connects there to a target; may be repeated
@@ -40,7 +40,7 @@ pub(super) struct Ingress {
     /// Listen for SOCKS5 clients, which name the target themselves; may be repeated
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen)]
     socks: Vec<SocketAddr>,
-    /// Who may use SOCKS: lines of NAME:PASSWORD in a file that only its owner may read
+    /// Users of SOCKS: lines of NAME:PASSWORD in a file that only its owner may read
     #[arg(long, value_name = "FILE", requires = "socks")]
     socks_users: Option<PathBuf>,
     /// Take what TPROXY sends there, to wherever it was going; needs CAP_NET_ADMIN

@@ -26,7 +26,7 @@ Examples:
 
   dwell status ingress                    what it has done
 
-Neither needs privileges, but for transparent doors. docs/proxy.md tells the rest.
+Neither needs privileges, except for transparent listeners. docs/proxy.md has the rest.
 
 Exit codes:
   0  it ran until it was asked to stop
@@ -36,7 +36,7 @@ Exit codes:
 /// Run one end of a pair of proxies that compress TCP streams
 ///
 /// Programs connect to the ingress, the egress connects onward. What waits between the two is
-/// compressed as far as CPU and link allow, and what could leave at once is not held up.
+/// compressed where that is faster, and bytes that could leave at once are not held up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Proxy {

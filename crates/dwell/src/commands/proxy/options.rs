@@ -19,7 +19,7 @@ const SECURITY: &str = "Security";
 const COMPRESSION: &str = "Compression";
 const LIMITS: &str = "Limits";
 
-/// How the connection between two ends is protected.
+/// The protection of the connection between two ends.
 #[derive(Debug, clap::Args)]
 pub(in crate::commands) struct Protection {
     /// The key that both ends share, in a file that only its owner may read (`dwell genpsk`)
@@ -41,12 +41,12 @@ pub(in crate::commands) struct Protection {
 }
 
 impl Protection {
-    /// Whether any of it was said.
+    /// Returns true if any of it was chosen.
     pub(in crate::commands) const fn is_chosen(&self) -> bool {
         self.psk.is_some() || self.cert.is_some() || self.insecure
     }
 
-    /// What the other end is to say that it matches.
+    /// Returns the options that the other end needs to match.
     pub(in crate::commands) fn like_this(&self) -> String {
         match (&self.psk, &self.cert) {
             (Some(_), _) => "--psk KEYFILE".to_owned(),
@@ -55,7 +55,7 @@ impl Protection {
         }
     }
 
-    /// What was asked for; nothing if the other end can only be on this machine. `name` is what
+    /// Returns the security that was asked for; none if the other end can only be on this machine. `name` is what
     /// the other end's certificate must bear.
     pub(in crate::commands) fn security(
         &self,
@@ -84,7 +84,7 @@ impl Protection {
     }
 }
 
-/// What both ends of a pair have.
+/// The options that both ends of a pair have.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub(super) struct Options {
     /// The name for `dwell status` [default: ingress, or egress]
     #[arg(long)]
     name: Option<String>,
-    /// Where the status socket is to be [default: where `dwell status` looks]
+    /// Path of the status socket [default: where `dwell status` looks]
     #[arg(long, value_name = "PATH", conflicts_with = "no_status")]
     status: Option<PathBuf>,
     /// Have no status socket
@@ -105,11 +105,11 @@ pub(super) struct Options {
     /// Do not limit the process to the system calls that it needs
     #[arg(long, help_heading = SECURITY)]
     no_seccomp: bool,
-    /// How this end compresses: raw, all, switch, mix, mix-2in or hull (mix-2out is taken for
+    /// Strategy of this end: raw, all, switch, mix, mix-2in or hull (mix-2out is taken for
     /// mix-2in) [default: what the other end wishes, or hull]
     #[arg(long, value_parser = strategy, help_heading = COMPRESSION)]
     strategy: Option<Strategy>,
-    /// How the other end is wished to compress, if it does not know better
+    /// Strategy proposed to the other end, which uses it unless it has one of its own
     #[arg(long, value_name = "STRATEGY", value_parser = strategy, help_heading = COMPRESSION)]
     wish: Option<Strategy>,
     /// The codecs that this end may use, as lz4,zstd:3 [default: lz4, zstd from -5 to 9, deflate]
@@ -119,7 +119,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "COUNT", help_heading = LIMITS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     streams_max: Option<u32>,
-    /// What all streams together may hold; about 1.4 MB each at most
+    /// Memory that all streams together may hold; about 1.4 MB each at most
     #[arg(long, value_name = "SIZE", default_value = "1536MiB", help_heading = LIMITS)]
     memory_max: ByteSize,
     /// A stream on which nothing has moved for so long is given up
@@ -169,7 +169,7 @@ pub(super) fn listening(places: &[String]) {
     places.iter().for_each(|place| terminal::note(&format!("listening at {place}")));
 }
 
-/// Who a proxy becomes if nothing else is said, and the numbers of that user everywhere.
+/// The user that a proxy becomes by default, and the numbers of that user everywhere.
 const NOBODY: (&str, User) = ("nobody", User { uid: 65_534, gid: 65_534 });
 
 /// The user to become; none to remain who started it.
@@ -201,7 +201,7 @@ fn user(
 }
 
 impl Options {
-    /// For the end `role`, which is protected so, and needs so many of this many file descriptors for
+    /// For the end `role`, which is protected so, and needs some of this many file descriptors for
     /// something else than streams.
     pub(super) fn common(
         self,
@@ -245,7 +245,7 @@ impl Options {
     }
 }
 
-/// What must be said if there may be fewer streams than was asked for, or than memory allows.
+/// Returns a warning if there may be fewer streams than was asked for, or than memory allows.
 fn shortage(limits: &Limits, wanted: Option<usize>) -> Option<String> {
     let (bound, streams) = limits.bound();
     let most = wanted.map_or_else(String::new, |wanted| format!(", not {wanted}"));

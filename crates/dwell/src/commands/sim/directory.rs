@@ -1,4 +1,4 @@
-//! Where results are kept: a file of JSON lines, which an interrupted sweep goes on with.
+//! The directory of results: a file of JSON lines, with which an interrupted sweep goes on.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use dwell_sim::results::{Dropped, RunRecord, Store, Task, line};
 use crate::commands::whole_file::replace;
 use dwell_cli::terminal;
 
-/// The file in a folder of results.
+/// The file in a directory of results.
 pub(super) const RESULTS: &str = "results.jsonl";
 
 /// A file that runs are appended to; or none, if nobody wants to keep them.
@@ -28,9 +28,10 @@ impl Journal {
     /// Opens a file of results, with what is in it.
     pub(super) fn open(path: &Path) -> anyhow::Result<(Self, Store)> {
         let shown = path.display();
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let made = fs::create_dir_all(folder);
-            made.with_context(|| format!("{} can't be made", folder.display()))?;
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty())
+        {
+            let made = fs::create_dir_all(directory);
+            made.with_context(|| format!("{} can't be made", directory.display()))?;
         }
         let (store, dropped) = read(path)?;
         if !dropped.is_empty() {
@@ -82,7 +83,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<(Store, Vec<Dropped>)> {
     }
 }
 
-/// How many lines are no runs, and what is wrong with the first:
+/// Returns a sentence on the lines that are no runs, and what is wrong with the first:
 /// `1 line is no run: line 3 is only half written`.
 pub(super) fn reported(dropped: &[Dropped]) -> String {
     let count = match dropped.len() {

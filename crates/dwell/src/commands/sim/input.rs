@@ -22,10 +22,10 @@ pub(super) fn scenario(name: &str, options: &Options) -> anyhow::Result<Scenario
         bail!("{}", unknown(name));
     }
     let text = read(path).with_context(|| {
-        format!("{name} can't be read (`dwell sim list` tells the scenarios that need no file)")
+        format!("{name} can't be read (`dwell sim list` lists the scenarios that need no file)")
     })?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let file = |name: &str| read(&folder.join(name)).map_err(|error| format!("{error:#}"));
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let file = |name: &str| read(&directory.join(name)).map_err(|error| format!("{error:#}"));
     let id = path.file_stem().unwrap_or_default().to_string_lossy();
     Scenario::parse(&text, name, &id, options, &file).map_err(|errors| reported(&errors))
 }
@@ -51,12 +51,12 @@ fn is_file_name(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "toml")
 }
 
-/// What to say of a word that is no scenario.
+/// Returns the message for a word that is no scenario.
 pub(super) fn unknown(word: &str) -> String {
     let ids: Vec<&str> = library::ENTRIES.iter().map(|entry| entry.id).collect();
     let hint = match nearest(word, &ids) {
         Some(id) => format!("did you mean {id}?"),
-        None => "`dwell sim list` tells all".to_owned(),
+        None => "`dwell sim list` lists all".to_owned(),
     };
     format!("there is no scenario or paper \"{word}\": {hint}")
 }

@@ -1,9 +1,9 @@
 //! `dwell sim`: simulates networks with the relay's own decision core.
 //!
-//! [`library`](input) finds scenarios, the [`runner`] runs them on all cores, the [`folder`]
+//! [`library`](input) finds scenarios, the [`runner`] runs them on all cores, the [`directory`]
 //! keeps results so that nothing runs twice, and [`output`] shows them.
 
-mod folder;
+mod directory;
 mod input;
 mod list;
 mod output;
@@ -25,7 +25,7 @@ Examples:
   dwell sim reproduce                              all figures and tables of all papers
   dwell sim report dwell-results                   their report once more
 
-docs/simulator.md tells what is modelled, docs/scenarios.md how scenarios are written.
+docs/simulator.md says what is modelled, docs/scenarios.md how scenarios are written.
 
 Exit codes:
   0    the job is done

@@ -1,4 +1,4 @@
-//! Showing results: files in a folder, and text for terminals.
+//! Showing results: files in a directory, and text for terminals.
 
 use std::fs;
 use std::path::Path;
@@ -10,17 +10,17 @@ use dwell_sim::results::{self, Evaluation};
 
 use crate::commands::whole_file::replace;
 
-/// Writes `results.csv`, `report.html` and `figures/*.svg` to a folder.
+/// Writes `results.csv`, `report.html` and `figures/*.svg` to a directory.
 pub(super) fn write(
-    folder: &Path,
+    directory: &Path,
     evaluations: &[Evaluation<'_>],
     code: &str,
 ) -> anyhow::Result<()> {
-    replace(&folder.join("results.csv"), &results::csv(evaluations).to_csv())?;
+    replace(&directory.join("results.csv"), &results::csv(evaluations).to_csv())?;
     let command = dwell_cli::terminal::command_line();
     let provenance = Provenance { version: code.to_owned(), command, ..Provenance::default() };
-    replace(&folder.join("report.html"), &results::page(evaluations, provenance).to_html())?;
-    let figures = folder.join("figures");
+    replace(&directory.join("report.html"), &results::page(evaluations, provenance).to_html())?;
+    let figures = directory.join("figures");
     fs::create_dir_all(&figures).with_context(|| format!("{} can't be made", figures.display()))?;
     for evaluation in evaluations {
         let scenario = evaluation.scenario;

@@ -8,7 +8,7 @@ use dwell_sim::library;
 use dwell_sim::results::Evaluation;
 use dwell_sim::scenario::{Options, Scenario};
 
-use super::folder::{self, RESULTS};
+use super::directory::{self, RESULTS};
 use super::output;
 use dwell_cli::terminal;
 
@@ -17,7 +17,7 @@ Examples:
   dwell sim report dwell-results
   dwell sim report dwell-results --json | jq '.[] | select(.verdict == \"off\")'
 
-It draws the scenarios that dwell carries with it, as far as there are runs of them. Of several
+It draws those of dwell's own scenarios of which there are runs. Of several
 versions of dwell, those runs count that were written last.
 
 Exit codes:
@@ -29,9 +29,9 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Report {
-    /// The folder with results.jsonl
+    /// The directory with results.jsonl
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    directory: PathBuf,
     /// Print the papers' numbers and ours as JSON
     #[arg(long)]
     json: bool,
@@ -39,10 +39,10 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let path = self.folder.join(RESULTS);
-        let (store, dropped) = folder::read(&path)?;
+        let path = self.directory.join(RESULTS);
+        let (store, dropped) = directory::read(&path)?;
         if !dropped.is_empty() {
-            terminal::note(&format!("{}: {}", path.display(), folder::reported(&dropped)));
+            terminal::note(&format!("{}: {}", path.display(), directory::reported(&dropped)));
         }
         let Some(code) = store.last_code() else {
             bail!("there are no runs in {}: `dwell sim reproduce` makes some", path.display());
@@ -64,7 +64,7 @@ impl Report {
         }
         let evaluations: Vec<Evaluation<'_>> =
             scenarios.iter().map(|scenario| Evaluation::new(scenario, &store, &code)).collect();
-        output::write(&self.folder, &evaluations, &code)?;
+        output::write(&self.directory, &evaluations, &code)?;
         let text = match self.json {
             true => output::claims_json(&evaluations)?,
             false => output::claims_text(&evaluations),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use dwell_sim::results::{Evaluation, Task};
 use dwell_sim::scenario::Options;
 
-use super::folder::{Journal, RESULTS};
+use super::directory::{Journal, RESULTS};
 use super::run::exit_code;
 use super::runner::{self, jobs_default};
 use super::{input, output};
@@ -19,7 +19,7 @@ Examples:
   dwell sim reproduce shimamura                  one paper
   dwell sim reproduce shimamura/fig-8 --jobs 1   one figure, on one core
 
-The folder gets results.jsonl and results.csv (all runs), report.html (figures and tables beside
+The directory gets results.jsonl and results.csv (all runs), report.html (figures and tables beside
 the papers' numbers) and figures/*.svg. A run that is in results.jsonl already is not run again:
 to go on after an interruption, give the same command again.
 
@@ -39,10 +39,10 @@ pub(super) struct Reproduce {
     /// Fewer, shorter runs
     #[arg(long)]
     quick: bool,
-    /// Run so many at once; without it, one for each core
+    /// Number of runs at once; without it, one for each core
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// The folder for results
+    /// The directory for results
     #[arg(long, value_name = "DIR", default_value = "dwell-results")]
     out: PathBuf,
     /// Print the papers' numbers and ours as JSON

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use dwell_sim::results::{self, Evaluation, Store, Task, line};
 use dwell_sim::scenario::{Options, Scenario, Setting, Value};
 
-use super::folder::{Journal, RESULTS};
+use super::directory::{Journal, RESULTS};
 use super::runner::{self, Ended, jobs_default};
 use super::{input, output};
 use crate::commands::whole_file::replace;
@@ -17,11 +17,11 @@ Examples:
   dwell sim run shimamura/fig-8                              all of its points
   dwell sim run shimamura/fig-8 --set compress.ratio=0.8        one value instead of those swept
   dwell sim run shimamura/fig-8 --set compress.ratio=[0.6,0.8]  others
-  dwell sim run mine.toml --out mine                         a folder with report and figures
+  dwell sim run mine.toml --out mine                         a directory with report and figures
   dwell sim run mine.toml --out mine.jsonl                   only the runs; `.csv` works too
   dwell sim run mine.toml --json | jq .metrics               each run as a line of JSON
 
-A run that the folder (or the file of JSON lines) has already is not run again. To go on after an
+A run that the directory (or the file of JSON lines) has already is not run again. To go on after an
 interruption, give the same command again.
 
 Exit codes:
@@ -40,16 +40,16 @@ pub(super) struct Run {
     /// Set a value of the scenario, by the dotted path of its key
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Setting>,
-    /// Run so many at once; without it, one for each core
+    /// Number of runs at once; without it, one for each core
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// The first seed
     #[arg(long, value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
     seed: Option<u64>,
-    /// How many runs each point has
+    /// Number of runs of each point
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     replications: Option<u32>,
-    /// Keep the results here: a folder, or a file that ends in .jsonl or .csv
+    /// Keep the results here: a directory, or a file that ends in .jsonl or .csv
     #[arg(long, value_name = "DIR|FILE")]
     out: Option<PathBuf>,
     /// Print each run as a line of JSON
@@ -94,15 +94,15 @@ impl Run {
         self.out.as_deref().filter(|out| out.extension().is_some_and(|e| e == extension))
     }
 
-    /// The folder, if it is to be one.
-    fn folder(&self) -> Option<&Path> {
+    /// The directory, if it is to be one.
+    fn directory(&self) -> Option<&Path> {
         let is_file = self.ends_in("jsonl").or(self.ends_in("csv")).is_some();
         self.out.as_deref().filter(|_| !is_file)
     }
 
     fn journal_path(&self) -> Option<PathBuf> {
         let file = self.ends_in("jsonl").map(Path::to_owned);
-        file.or_else(|| Some(self.folder()?.join(RESULTS)))
+        file.or_else(|| Some(self.directory()?.join(RESULTS)))
     }
 
     fn show(
@@ -111,9 +111,9 @@ impl Run {
         evaluations: &[Evaluation<'_>; 1],
         code: &str,
     ) -> anyhow::Result<()> {
-        if let Some(folder) = self.folder() {
-            output::write(folder, evaluations, code)?;
-            terminal::note(&format!("wrote report and figures to {}", folder.display()));
+        if let Some(directory) = self.directory() {
+            output::write(directory, evaluations, code)?;
+            terminal::note(&format!("wrote report and figures to {}", directory.display()));
         }
         if let Some(file) = self.ends_in("csv") {
             replace(file, &results::csv(evaluations).to_csv())?;
@@ -135,7 +135,7 @@ impl Run {
     }
 }
 
-/// How the program ends after these runs.
+/// Returns the exit code after these runs.
 pub(super) fn exit_code(ended: Ended) -> ExitCode {
     if ended.is_interrupted {
         terminal::note("interrupted: give the same command again to go on");

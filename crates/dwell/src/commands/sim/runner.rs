@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use dwell_sim::results::{Run, RunRecord, Store, Task};
 
-use super::folder::Journal;
+use super::directory::Journal;
 use crate::commands::interrupt::stop_flag;
 use dwell_cli::progress::Progress;
 use dwell_cli::terminal;
 
-/// How a number of runs ended.
+/// The end of a number of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ended {
     /// Runs that failed.
@@ -25,7 +25,7 @@ pub(super) struct Ended {
     pub(super) is_interrupted: bool,
 }
 
-/// How many jobs there are if nothing is said.
+/// Returns the default number of jobs: that of the processors.
 pub(super) fn jobs_default() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
@@ -118,7 +118,7 @@ fn run_one(run: &Run<'_>, stop: &AtomicBool) -> Option<Result> {
     }
 }
 
-/// What a run is, for people.
+/// Returns a run's name for people.
 fn what(task: &Task<'_>) -> String {
     let values: Vec<String> =
         task.point.values.iter().map(|(key, value)| format!("{key}={}", value.shown())).collect();

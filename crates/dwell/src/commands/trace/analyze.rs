@@ -20,13 +20,13 @@ Examples:
   dwell trace analyze big.pcap.zst --no-codecs               who sends what, and when: fast
   dwell trace analyze office.pcap --rate 2mbit --rate 5mbit  waiting times for these links
   dwell trace analyze office.pcap --exceptions office.toml   what a relay should leave alone
-  dwell trace analyze /srv/captures                          all captures in a folder
+  dwell trace analyze /srv/captures                          all captures in a directory
   ssh gateway tcpdump -w - | dwell trace analyze -           from standard input
 
 pcap and pcapng are read, plain or compressed with gzip, zstd, bzip2 or xz.
 
 Exit codes:
-  0    all captures were read; broken ones as far as they go
+  0    all captures were read; broken ones up to the damage
   1    it failed, or some could not be read at all
   2    the command line is wrong
   130  it was interrupted; what was read is shown";
@@ -35,7 +35,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Analyze {
-    /// Captures, or folders of them; `-` is standard input
+    /// Captures, or directories of them; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The codecs to measure, with levels, separated by commas; the first one decides which
@@ -51,16 +51,16 @@ pub(super) struct Analyze {
     /// Compress nothing: only count
     #[arg(long, conflicts_with_all = ["codec", "exceptions", "inside"])]
     no_codecs: bool,
-    /// What is compressed of a packet: all of it, or what is behind its headers
+    /// Part of a packet that is compressed: all of it, or what is behind its headers
     #[arg(long, value_name = "packet|payload", default_value_t = Over::Packet)]
     over: Over,
-    /// Rates of links for which to tell how long packets would wait
+    /// Rates of links for which to compute how long packets would wait
     #[arg(long, value_name = "RATE", default_values = ["1mbit", "10mbit", "100mbit"])]
     rate: Vec<Rate>,
-    /// What is on the near side of the link; without it, the capture tells
+    /// Prefixes on the near side of the link; without them, found from the capture
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     inside: Vec<IpNet>,
-    /// Compress with so many threads; without it, one for each core
+    /// Number of threads that compress; without it, one for each core
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     #[command(flatten)]

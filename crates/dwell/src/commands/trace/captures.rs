@@ -104,7 +104,7 @@ impl Captures {
     }
 }
 
-/// Lets so many captures be open at once, as far as the system allows it.
+/// Raises the limit of open files for a number of captures, if the system allows it.
 fn allow_descriptors(captures: usize) {
     let wanted = captures.min(OVERLAPPING_MAX) as u64 + DESCRIPTORS_BESIDE;
     let mut limit = getrlimit(Resource::Nofile);
@@ -157,7 +157,7 @@ impl Progress {
     }
 }
 
-/// What the rest takes, at the speed so far.
+/// Returns the time that the rest takes at the speed so far.
 fn left(elapsed: Duration, read: u64, total: u64) -> Duration {
     let rest = total.saturating_sub(read) as f64;
     elapsed.mul_f64(rest / read.max(1) as f64)

@@ -1,4 +1,4 @@
-//! Which captures are meant: folders, parts of rotated ones in their order, none of them twice.
+//! The captures of a command line: directories, parts of rotated ones in their order, none of them twice.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use anyhow::{Context as _, bail};
 use super::input::STDIN;
 use dwell_cli::terminal;
 
-/// Folders within folders that are looked into.
+/// The largest depth of directories that are searched.
 const DEPTH_MAX: usize = 16;
 
-/// The captures that are meant by what stands on the command line, those of folders and of rotated
+/// Returns the captures that the command line names, those of directories and of rotated
 /// captures in the order of the numbers in their names. A file that is there twice is taken once,
 /// and that is said.
 pub(super) fn find(arguments: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
@@ -25,7 +25,7 @@ pub(super) fn find(arguments: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for path in arguments {
         match path.as_os_str() != STDIN && path.is_dir() {
-            true => folder(path, &mut found)?,
+            true => directory(path, &mut found)?,
             false => found.push(path.clone()),
         }
     }
@@ -33,12 +33,12 @@ pub(super) fn find(arguments: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(once(found))
 }
 
-/// The captures in a folder and in those within it.
-fn folder(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+/// The captures in a directory and in those within it.
+fn directory(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let (before, mut others) = (found.len(), 0);
     walk(path, DEPTH_MAX, found, &mut others)?;
     if found.len() == before {
-        bail!("there is no capture in the folder {}", path.display());
+        bail!("there is no capture in the directory {}", path.display());
     }
     if others > 0 {
         let (path, files) = (path.display(), if others == 1 { "file" } else { "files" });
@@ -53,7 +53,7 @@ fn walk(
     found: &mut Vec<PathBuf>,
     others: &mut usize,
 ) -> anyhow::Result<()> {
-    let reported = || format!("the folder {} can't be read", path.display());
+    let reported = || format!("the directory {} can't be read", path.display());
     let entries = fs::read_dir(path).with_context(reported)?;
     let mut entries = entries.collect::<Result<Vec<_>, _>>().with_context(reported)?;
     entries.sort_by(|a, b| {
@@ -61,7 +61,7 @@ fn walk(
     });
     for entry in entries {
         let path = entry.path();
-        // A link to a folder could lead in a circle.
+        // A link to a directory could lead in a circle.
         let kind = entry.file_type().with_context(reported)?;
         if kind.is_dir() {
             if depth > 0 {
@@ -77,7 +77,7 @@ fn walk(
     Ok(())
 }
 
-/// Whether a file begins like a capture, or is packed and has a capture's name.
+/// Returns true if a file begins like a capture, or is packed and has a capture's name.
 fn is_capture(path: &Path) -> bool {
     const CAPTURES: [&[u8]; 7] = [
         &[0x0a, 0x0d, 0x0d, 0x0a],
@@ -113,7 +113,7 @@ fn in_order(paths: &mut [PathBuf]) {
     }
 }
 
-/// What the names of a series have in common: `day_00001_20260101.pcap.gz` is `day_#_#.pcap.gz`,
+/// Returns the part that the names of a series share: `day_00001_20260101.pcap.gz` is `day_#_#.pcap.gz`,
 /// and the first part of `tcpdump -C`, which has no number, belongs to those that have.
 fn stem(name: &str) -> String {
     let mut stem = String::new();

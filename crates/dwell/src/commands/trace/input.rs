@@ -1,4 +1,4 @@
-//! How far captures are read.
+//! Readers of captures that count how much has been read.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::survey::Surveyed;
 /// The name that stands for standard input.
 pub(super) const STDIN: &str = "-";
 
-/// What is read, counted while it is packed still.
+/// A reader that counts bytes before they are unpacked.
 pub(super) struct Source {
     inner: Box<dyn Read + Send>,
     read_bytes: Arc<AtomicU64>,

@@ -28,7 +28,7 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Merge {
-    /// What `dwell trace analyze --out` has written
+    /// Files that `dwell trace analyze --out` has written
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]

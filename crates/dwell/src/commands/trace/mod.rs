@@ -30,7 +30,7 @@ Examples:
   dwell trace replay site.pcap --rate 5mbit              what each scheme would make of it
   dwell trace train site.pcap --out dictionaries         dictionaries for small packets
 
-docs/trace.md and docs/replay.md tell how the figures come about, and what is not modelled.
+docs/trace.md and docs/replay.md explain how the figures come about, and what is not modelled.
 
 Exit codes:
   0    the job is done
@@ -38,7 +38,7 @@ Exit codes:
   2    the command line is wrong
   130  it was interrupted; what was read until then is shown";
 
-/// Find out from captures whether dwell would help a link
+/// Analyse captures: would dwell help a link?
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Trace {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::commands::whole_file::{replace, replace_with};
 use dwell_cli::terminal;
 
-/// Where to put what was found.
+/// The options that say where results are written.
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
     /// Print JSON instead of text
@@ -28,12 +28,12 @@ pub(super) struct Output {
     /// exceptions_file
     #[arg(long, value_name = "FILE")]
     exceptions: Option<PathBuf>,
-    /// How many classes to show, those with the most bytes first
+    /// Number of classes to show, those with the most bytes first
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     top: usize,
 }
 
-/// What programs read: the sums, and what they come to.
+/// The result for programs: the sums, and the figures that follow from them.
 #[derive(Serialize)]
 struct Json<'a> {
     verdict: &'a TrafficVerdict,
@@ -43,7 +43,7 @@ struct Json<'a> {
 }
 
 impl Json<'_> {
-    /// Writes a line, bit by bit: as text it can be longer than all that it tells of.
+    /// Writes a line, bit by bit: as text it can be longer than all that it is about.
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut *to, self)?;
         to.write_all(b"\n")?;

@@ -49,8 +49,8 @@ Examples:
   dwell trace replay site.pcap --rate 5mbit --cost-per-mb 0.08 --write-config relay.toml
       what it saves, and a configuration that does it
 
-A capture has both directions, and a link a queue for each: both are judged, and the verdict is that
-of the busier one. docs/replay.md tells how they are distinguished, what is modelled and what is not.
+A capture has both directions, and a link a queue for each: both are assessed, and the verdict is that
+of the busier one. docs/replay.md explains how they are distinguished, what is modelled and what is not.
 
 Exit codes:
   0    the capture was replayed
@@ -58,35 +58,35 @@ Exit codes:
   2    the command line is wrong
   130  it was interrupted; what was read until then is shown";
 
-/// Replay captures over a link, with each scheme, and tell whether dwell would help
+/// Replay captures over a link, with each scheme, and say whether dwell would help
 ///
 /// The decision core of the relay runs in virtual time, and compresses the real packets with real
 /// codecs. Sources don't react: what TCP would have done about drops is not replayed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Replay {
-    /// Captures (pcap, pcapng; plain or compressed), or folders of them, merged by time; "-" is
+    /// Captures (pcap, pcapng; plain or compressed), or directories of them, merged by time; "-" is
     /// standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How fast the link is
+    /// Rate of the link
     #[arg(long)]
     rate: Rate,
     /// The schemes, separated by commas; "all" for every one, "relay" for those that relays can
     /// run (in a list, "all" is the scheme of that name)
     #[arg(long, value_name = "NAMES", default_value = "all", value_parser = schemes)]
     scheme: Schemes,
-    /// What packets are compressed with
+    /// Codec that compresses packets
     #[arg(long, default_value = "zstd:1")]
     codec: CodecSpec,
-    /// What compressing takes, in nanoseconds: for a packet, and for each of its bytes; without
+    /// Time to compress, in nanoseconds: for a packet, and for each of its bytes; without
     /// it, it is measured here
     #[arg(long, value_name = "NS,NS")]
     compress_cost: Option<GivenCost>,
     /// Packets arrive this many times faster than they were captured
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     speed: f64,
-    /// What is on the near side of the link; without it, the capture tells
+    /// Prefixes on the near side of the link; without them, found from the capture
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', conflicts_with_all = ["source", "destination"])]
     inside: Vec<IpNet>,
     /// One direction only: packets from these prefixes
@@ -115,7 +115,7 @@ pub(super) struct Replay {
     port: PortArgs,
     #[command(flatten)]
     path: PathArgs,
-    /// What a megabyte on the link costs, in any currency
+    /// Price of a megabyte on the link, in any currency
     #[arg(long, value_name = "AMOUNT", value_parser = amount)]
     cost_per_mb: Option<f64>,
     #[command(flatten)]
@@ -124,23 +124,23 @@ pub(super) struct Replay {
     site: Site,
 }
 
-/// What may wait, and what is compressed.
+/// Limits of the queue, and the choice of packets to compress.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The port")]
 struct PortArgs {
-    /// How much may wait, as time on the link
+    /// Time on the link that the queue may hold
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns)]
     queue_time: Option<u64>,
-    /// How many packets may wait
+    /// Number of packets that the queue may hold
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     queue_packets: Option<u32>,
-    /// How many bytes may wait
+    /// Number of bytes that the queue may hold
     #[arg(long, value_name = "SIZE")]
     queue_bytes: Option<ByteSize>,
     /// The most bytes of packets in a block
     #[arg(long, value_name = "BYTES", default_value_t = BlockConfig::default().bytes, value_parser = clap::value_parser!(u32).range(1_500..=60_000))]
     block_bytes: u32,
-    /// So many packets in each block, in place of as many as wait
+    /// Number of packets in each block, in place of as many as wait
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=64))]
     block_packets: Option<u32>,
     /// Leave the headers of a block's packets as they are (`columnar = false` of a relay)
@@ -154,7 +154,7 @@ struct PortArgs {
     poor_ratio: Option<Ratio>,
 }
 
-/// What datagrams cost on the way.
+/// The cost of a datagram on the path.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "The path")]
 struct PathArgs {
@@ -172,7 +172,7 @@ struct PathArgs {
     ipv6: bool,
 }
 
-/// What is written, and where to.
+/// The options that say what is written, and where.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 struct OutArgs {
@@ -226,7 +226,7 @@ impl dwell_trace::Clock for Monotonic {
     }
 }
 
-/// What `--json` prints.
+/// The document that `--json` prints.
 #[derive(Serialize)]
 struct Output<'a> {
     #[serde(flatten)]
@@ -288,7 +288,7 @@ impl Replay {
         Ok(if is_any_left_out { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// The sides of the link, as far as the command line states them.
+    /// The sides of the link, if the command line states them.
     fn sides(&self) -> Option<Sides> {
         match (self.inside.is_empty(), self.source.is_empty() && self.destination.is_empty()) {
             (false, _) => Some(Sides::inside(self.inside.clone())),

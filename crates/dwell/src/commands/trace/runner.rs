@@ -15,7 +15,7 @@ use super::input::Source;
 use super::survey::{Survey, Surveyed};
 use dwell_cli::terminal;
 
-/// What came of some captures.
+/// The analysis of some captures, and what could not be read.
 pub(super) struct Done {
     pub(super) analysis: Analysis,
     /// Captures that could not be read at all.
@@ -29,7 +29,7 @@ const WAITING_PER_JOB: usize = 2;
 /// With more threads, no more batches wait: one reader fills them one after the other.
 const JOBS_WAITED_FOR_MAX: usize = 8;
 
-/// Analyses captures, with so many threads that compress.
+/// Analyses captures, with a number of threads that compress.
 pub(super) fn run(
     survey: Survey,
     settings: &Settings,
@@ -110,7 +110,7 @@ struct Reader<'s> {
 }
 
 impl Reader<'_> {
-    /// Reads a capture by `read`, which tells whether it came to the end; one that can't be read
+    /// Reads a capture by `read`, which returns whether it came to the end; one that can't be read
     /// is reported, and the others go on.
     fn read(
         &mut self,

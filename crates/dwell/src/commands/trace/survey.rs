@@ -85,7 +85,7 @@ impl Survey {
         Ok(this)
     }
 
-    /// How many bytes there are to read, if that is known: standard input and pipes have no length.
+    /// Returns the number of bytes to read, if it is known: standard input and pipes have no length.
     pub(super) fn bytes(&self) -> Option<u64> {
         let bytes = |capture: &Surveyed| {
             let metadata = std::fs::metadata(&capture.path).ok()?;
@@ -106,7 +106,7 @@ impl Surveyed {
         })
     }
 
-    /// What reports call it.
+    /// Returns the name of the capture in reports.
     pub(super) fn name(&self) -> String {
         match self.path.as_os_str() == STDIN {
             true => "standard input".to_owned(),

@@ -34,29 +34,29 @@ Exit codes:
   2    the command line is wrong
   130  it was interrupted; nothing was written";
 
-/// Train dictionaries for small packets, and tell what they gain
+/// Train dictionaries for small packets, and measure what they gain
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Train {
-    /// Captures (pcap, pcapng), or folders of them, merged by time; "-" is standard input
+    /// Captures (pcap, pcapng), or directories of them, merged by time; "-" is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What the dictionaries are for: lz4 or zstd, with a level
+    /// Codec that the dictionaries are for: lz4 or zstd, with a level
     #[arg(long, default_value = "zstd:1")]
     codec: CodecSpec,
     /// The most bytes of a dictionary
     #[arg(long, value_name = "SIZE", default_value = "16KiB")]
     size: ByteSize,
-    /// Only packets of at least so many bytes
+    /// Shortest packets to train with, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     min: u16,
-    /// Only packets of at most so many bytes
+    /// Longest packets to train with, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     max: u16,
     /// The share of packets, from the first on, that is trained on
     #[arg(long, value_name = "SHARE", default_value_t = 0.7)]
     share: f64,
-    /// Write the dictionaries to this folder
+    /// Write the dictionaries to this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the result as JSON
@@ -64,7 +64,7 @@ pub(super) struct Train {
     json: bool,
 }
 
-/// What `--json` prints.
+/// The document that `--json` prints.
 #[derive(Serialize)]
 struct Output<'a> {
     codec: CodecSpec,
@@ -94,7 +94,7 @@ impl Train {
         }
         let trained = trainer.finish(&mut Monotonic)?;
         let files = match &self.out {
-            Some(folder) => write(folder, &trained.dictionaries)?,
+            Some(directory) => write(directory, &trained.dictionaries)?,
             None => Vec::new(),
         };
         if self.json {
@@ -142,11 +142,12 @@ impl Train {
 }
 
 /// Writes each dictionary to `CLASS.dict`.
-fn write(folder: &Path, dictionaries: &[DictionaryFile]) -> anyhow::Result<Vec<String>> {
-    fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
+fn write(directory: &Path, dictionaries: &[DictionaryFile]) -> anyhow::Result<Vec<String>> {
+    fs::create_dir_all(directory)
+        .with_context(|| format!("{} can't be made", directory.display()))?;
     let mut files = Vec::new();
     for dictionary in dictionaries {
-        let path = folder.join(format!("{}.dict", dictionary.class.replace('/', "-")));
+        let path = directory.join(format!("{}.dict", dictionary.class.replace('/', "-")));
         replace(&path, &dictionary.to_bytes()?)?;
         files.push(path.display().to_string());
     }

@@ -192,7 +192,7 @@ fn deadline(text: &mut String, class: &DeadlineClass) {
     let _ = writeln!(text, "max_wait = \"{}ns\"", class.wait_ns_max);
 }
 
-/// What was asked for, and the services that turned out to be poor.
+/// Writes the exceptions: those that were asked for, and the services that turned out to be poor.
 fn exceptions(text: &mut String, settings: &Settings, report: &ReplayReport) {
     let poor = settings.poor_ratio.as_f64();
     let mut classes: Vec<(ClassKey, Option<f64>)> =

@@ -20,7 +20,7 @@ const MORE: &str = "10.99.0.0/16";
 /// A datagram crosses the lab in less.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Whether the server's host gets a datagram of the client, over IPv4 and IPv6. A datagram needs
+/// Returns whether the server's host gets a datagram of the client, over IPv4 and IPv6. A datagram needs
 /// no answer, so that nothing but the way there counts.
 fn passes(site: &Site) -> anyhow::Result<Vec<bool>> {
     let servers: &[&str] =
@@ -73,7 +73,7 @@ pub(super) fn while_connecting(lab: &mut Lab) -> anyhow::Result<()> {
     site.relays.stop()?;
     ensure!(passes(&site)?.iter().all(|passed| *passed), "there is no plain way to close");
     let config = site.relays.ingress.config().to_owned();
-    let _ingress = launch(&site.pair.ingress, &config, &site.folder.join("alone.log"))?;
+    let _ingress = launch(&site.pair.ingress, &config, &site.directory.join("alone.log"))?;
     wait_until("the relay starts", || {
         Ok(site.relays.ingress.status().is_ok() && is_tunnelled(&site.pair.ingress, TO_SERVER)?)
     })?;
@@ -82,7 +82,7 @@ pub(super) fn while_connecting(lab: &mut Lab) -> anyhow::Result<()> {
     ensure!(peer.state != PeerState::Up, "up without a peer");
     ensure!(peer.tx.send_errors["unconnected"] > 0, "nothing came to the relay: {peer:#?}");
     let config = site.relays.egress.config().to_owned();
-    let _egress = launch(&site.pair.egress, &config, &site.folder.join("late.log"))?;
+    let _egress = launch(&site.pair.egress, &config, &site.directory.join("late.log"))?;
     come_together(&site)?;
     wait_until("the tunnel works", || Ok(passes(&site)?.iter().all(|passed| *passed)))
 }
@@ -103,7 +103,7 @@ pub(super) fn while_dead(lab: &mut Lab) -> anyhow::Result<()> {
     // What the next run does not have any more is removed by it.
     edit(&site.relays.ingress, &[(&format!("\"{MORE}\", "), "")])?;
     let config = site.relays.ingress.config().to_owned();
-    let log = site.folder.join("again.log");
+    let log = site.directory.join("again.log");
     let mut again = launch(&host, &config, &log)?;
     come_together(&site)?;
     let said = std::fs::read_to_string(&log)?;

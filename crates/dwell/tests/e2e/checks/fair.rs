@@ -31,7 +31,7 @@ const FILE_BYTES: usize = 3_000_000;
 /// take.
 const GOODPUT_MIN: f64 = 0.8;
 const PING_MAX: u64 = 3;
-/// What the machine does by itself is measured again, so often.
+/// The number of times that the machine's own behaviour is measured again.
 const TRIES: u32 = 3;
 /// A machine that stood still for less is no reason: a hundredth of the pings takes three times as long
 /// only if something else holds them up.
@@ -45,7 +45,7 @@ struct Star {
     _server: http::Server,
 }
 
-/// What an honest peer has of the hub.
+/// The service that an honest peer gets from the hub.
 struct Service {
     goodput_bps: f64,
     ping_p99_ns: u64,

@@ -1,5 +1,5 @@
-//! What goes wrong in the middle of the work: traffic resumes by itself, and nothing is altered.
-//! How long it takes is measured by `./x bench faults`.
+//! Faults in the middle of the work: traffic resumes without help, and nothing is altered.
+//! `./x bench faults` measures how long it takes.
 
 use std::time::Duration;
 

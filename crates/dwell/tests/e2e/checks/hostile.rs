@@ -25,7 +25,7 @@ use crate::web::Web;
 
 /// No limit, so that the attackers need not queue either.
 const FAST: &str = "delay 1ms";
-/// What a relay may have grown by after an attack: buffers that are filled for the first time.
+/// The growth of a relay that an attack may cause: buffers that are filled for the first time.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
 /// A neighbour on the thin link who is nobody's peer.
 const UNKNOWN_PEER: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10, 0, 0, 77), 4444);
@@ -33,14 +33,14 @@ const UNKNOWN_PEER: SocketAddrV4 = SocketAddrV4::new(std::net::Ipv4Addr::new(10,
 pub(super) fn wrong_key(lab: &mut Lab) -> anyhow::Result<()> {
     let mut site = Site::emulated(lab, FAST, &site::settings())?;
     site.kill_both()?;
-    let (right, wrong) = (site.folder.join("relays/pair.psk"), site.folder.join("wrong.psk"));
+    let (right, wrong) = (site.directory.join("relays/pair.psk"), site.directory.join("wrong.psk"));
     let made = Command::new(DWELL).arg("genpsk").arg("--out").arg(&wrong).output()?;
     ensure!(made.status.success(), "{made:?}");
     // It waits to be contacted: what it sends can only be answers.
     let (endpoint, right) = (format!("endpoint = \"{INGRESS}\"\n"), right.display().to_string());
     edit(&site.relays.egress, &[(&endpoint, ""), (&right, &wrong.display().to_string())])?;
     let mut sniffer = Sniffer::on(&site.pair.ingress)?;
-    let log = |name: &str| site.folder.join(name);
+    let log = |name: &str| site.directory.join(name);
     let (ingress, egress) = (&site.relays.ingress, &site.relays.egress);
     let _egress = launch(&site.pair.egress, egress.config(), &log("egress.log"))?;
     let _ingress = launch(&site.pair.ingress, ingress.config(), &log("ingress.log"))?;
@@ -144,7 +144,7 @@ pub(super) fn replayed_hellos(lab: &mut Lab) -> anyhow::Result<()> {
     let mut sniffer = Sniffer::on(&site.pair.ingress)?;
     kill(site.relays.ingress.process())?;
     let config = site.relays.ingress.config().to_owned();
-    let _ingress = launch(&site.pair.ingress, &config, &site.folder.join("again.log"))?;
+    let _ingress = launch(&site.pair.ingress, &config, &site.directory.join("again.log"))?;
     wait_until("the relays find each other again", || {
         Ok(site.relays.ingress.status().is_ok()
             && is_up(&site.relays.ingress)?
@@ -286,7 +286,7 @@ fn lz4_of_megabytes() -> Vec<u8> {
 pub(super) fn no_descriptors(lab: &mut Lab) -> anyhow::Result<()> {
     const WATCHED: Duration = Duration::from_secs(2);
     let mut site = Site::thin(lab, &site::settings())?;
-    let socket = site.folder.join("relays/ingress.sock");
+    let socket = site.directory.join("relays/ingress.sock");
     let pid = Pid::from_raw(site.relays.ingress.process().id().cast_signed());
     let limit = |limit: Rlimit| prlimit(pid, Resource::Nofile, limit);
     let before = site.relays.ingress.status()?;
@@ -309,7 +309,7 @@ pub(super) fn no_descriptors(lab: &mut Lab) -> anyhow::Result<()> {
 /// Readers of the status who never read hold nobody up.
 pub(super) fn readers(lab: &mut Lab) -> anyhow::Result<()> {
     let site = Site::thin(lab, &site::settings())?;
-    let socket = site.folder.join("relays/ingress.sock");
+    let socket = site.directory.join("relays/ingress.sock");
     let mut readers = Vec::new();
     for _ in 0..300 {
         readers.push(UnixStream::connect(&socket)?);

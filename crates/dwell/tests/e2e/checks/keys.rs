@@ -30,13 +30,13 @@ pub(super) fn wrong_key(lab: &mut Lab) -> anyhow::Result<()> {
     site.kill_both()?;
     // The ingress has got another key, and the egress, which waits to be contacted, has not been
     // reported: what it sends can only be answers.
-    let key = site.folder.join("relays/ingress.key");
+    let key = site.directory.join("relays/ingress.key");
     std::fs::remove_file(&key)?;
     let made = Command::new(DWELL).arg("genkey").arg("--out").arg(&key).output()?;
     ensure!(made.status.success(), "{made:?}");
     edit(&site.relays.egress, &[(&format!("endpoint = \"{INGRESS}\"\n"), "")])?;
     let mut sniffer = Sniffer::on(&site.pair.ingress)?;
-    let log = |name: &str| site.folder.join(name);
+    let log = |name: &str| site.directory.join(name);
     let (ingress, egress) = (&site.relays.ingress, &site.relays.egress);
     let _egress = launch(&site.pair.egress, egress.config(), &log("egress.log"))?;
     let _ingress = launch(&site.pair.ingress, ingress.config(), &log("ingress.log"))?;
@@ -66,12 +66,12 @@ fn line<'t>(status: &'t str, key: &str) -> anyhow::Result<&'t str> {
 fn launch_with_silent_resolver(site: &Site) -> anyhow::Result<Process> {
     const SCRIPT: &str =
         "mount --bind \"$1\" /etc/resolv.conf && exec \"$2\" relay --config \"$3\"";
-    let resolver = site.folder.join("resolv.conf");
+    let resolver = site.directory.join("resolv.conf");
     std::fs::write(&resolver, "nameserver 127.0.0.1\noptions timeout:30 attempts:2\n")?;
     let mut command = site.pair.egress.command("unshare");
     command.args(["--mount", "sh", "-c", SCRIPT, "sh"]).arg(&resolver).arg(DWELL);
     command.arg(site.relays.egress.config());
-    command.stderr(std::fs::File::create(site.folder.join("nobody.log"))?);
+    command.stderr(std::fs::File::create(site.directory.join("nobody.log"))?);
     Ok(Process::spawn(&mut command)?)
 }
 
@@ -84,7 +84,7 @@ pub(super) fn privileges(lab: &mut Lab) -> anyhow::Result<()> {
     // One of them becomes somebody else.
     kill(site.relays.egress.process())?;
     for key in ["egress.key", "egress.toml"] {
-        let file = site.folder.join("relays").join(key);
+        let file = site.directory.join("relays").join(key);
         std::os::unix::fs::chown(file, Some(65_534), Some(65_534))?;
     }
     edit(&site.relays.egress, &[("[node]\n", "[node]\nuser = \"nobody\"\n")])?;

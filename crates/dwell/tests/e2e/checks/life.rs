@@ -31,7 +31,7 @@ pub(super) fn bad_config(lab: &mut Lab) -> anyhow::Result<()> {
         ("offload = true", "ofload = true", "ofload"),
     ] {
         ensure!(good.contains(change), "{change} is not in {good}");
-        let path = site.folder.join("bad.toml");
+        let path = site.directory.join("bad.toml");
         fs::write(&path, good.replace(change, to))?;
         let mut command = site.pair.ingress.command(DWELL);
         let output = command.arg("relay").arg("--config").arg(&path).output()?;
@@ -58,7 +58,7 @@ pub(super) fn unreachable_peer(lab: &mut Lab) -> anyhow::Result<()> {
     let web = Web::start(&site, 200_000, 100_000)?;
     site.kill_both()?;
     let config = site.relays.ingress.config().to_owned();
-    let mut ingress = launch(&site.pair.ingress, &config, &site.folder.join("alone.log"))?;
+    let mut ingress = launch(&site.pair.ingress, &config, &site.directory.join("alone.log"))?;
     wait_until("the relay starts", || Ok(site.relays.ingress.status().is_ok()))?;
     web.fetch_all(&site.pair.client)?;
     let peer = &site.relays.ingress.status()?.peers[0];
@@ -67,7 +67,7 @@ pub(super) fn unreachable_peer(lab: &mut Lab) -> anyhow::Result<()> {
     ensure!(tunnel_routes(&site.pair.ingress)?.is_empty(), "routes to nobody");
     ensure!(ingress.try_wait()?.is_none(), "the relay ended");
     let config = site.relays.egress.config().to_owned();
-    let _egress = launch(&site.pair.egress, &config, &site.folder.join("late.log"))?;
+    let _egress = launch(&site.pair.egress, &config, &site.directory.join("late.log"))?;
     come_together(&site)?;
     web.fetch_all(&site.pair.client)?;
     let tx = &site.relays.ingress.status()?.peers[0].tx;
@@ -134,7 +134,7 @@ pub(super) fn stop_under_load(lab: &mut Lab) -> anyhow::Result<()> {
     let web = Web::start(&site, 1_000, 2_000_000)?;
     let mut download = web.begin(&site.pair.client, SERVERS[0], "random")?;
     download.reach(300_000)?;
-    let socket = site.folder.join("relays/egress.sock");
+    let socket = site.directory.join("relays/egress.sock");
     ensure!(socket.exists(), "no status socket");
     // The end that has a full queue.
     let relay = site.relays.egress.process();
@@ -176,7 +176,7 @@ pub(super) fn fail_open(lab: &mut Lab) -> anyhow::Result<()> {
     balanced(&site.relays.ingress.status()?)?;
 
     let config = site.relays.egress.config().to_owned();
-    let _egress = launch(&site.pair.egress, &config, &site.folder.join("again.log"))?;
+    let _egress = launch(&site.pair.egress, &config, &site.directory.join("again.log"))?;
     come_together(&site)?;
     let sent = || Ok::<_, anyhow::Error>(site.relays.egress.status()?.peers[0].tx.sent.packets);
     let before = sent()?;
@@ -202,7 +202,7 @@ pub(super) fn fail_closed(lab: &mut Lab) -> anyhow::Result<()> {
     let refused = status.peers[0].tx.send_errors["unconnected"];
     ensure!(refused > 0, "packets to nobody are not counted: {status:#?}");
     let config = site.relays.egress.config().to_owned();
-    let _egress = launch(&site.pair.egress, &config, &site.folder.join("again.log"))?;
+    let _egress = launch(&site.pair.egress, &config, &site.directory.join("again.log"))?;
     come_together(&site)?;
     wait_until("the tunnel works again", || site.is_connected())
 }
@@ -251,7 +251,7 @@ pub(super) fn tun_deleted(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What an operator sees of two relays that work.
+/// Checks what an operator sees of two relays that work.
 pub(super) fn commands(lab: &mut Lab) -> anyhow::Result<()> {
     let mut site = Site::thin(lab, &site::settings())?;
     let run = |arguments: &[&str]| -> anyhow::Result<String> {
@@ -259,7 +259,7 @@ pub(super) fn commands(lab: &mut Lab) -> anyhow::Result<()> {
         ensure!(output.status.success(), "dwell {arguments:?}: {output:?}");
         Ok(String::from_utf8(output.stdout)?)
     };
-    let socket = site.folder.join("relays/ingress.sock").display().to_string();
+    let socket = site.directory.join("relays/ingress.sock").display().to_string();
     let config = site.relays.ingress.config().display().to_string();
     ensure!(
         run(&["status", "--socket", &socket])?.contains("other"),

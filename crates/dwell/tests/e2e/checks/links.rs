@@ -17,7 +17,7 @@ use crate::web::Web;
 /// Faster than the relays send, so that nothing is lost for lack of room.
 const HEALTHY: &str = "rate 30mbit delay 3ms queue 500ms";
 const BAD: &str = "rate 30mbit delay 3ms queue 500ms loss 1% reorder 2% duplicate 1% corrupt 0.5%";
-/// What has not come is lost after 4 s.
+/// The time after which a datagram is lost: 4 s, and some more.
 const LOST_AFTER: Duration = Duration::from_millis(4_500);
 /// Loses four in ten, and nothing else.
 const LOSSY: &str = "delay 5ms loss 40%";

@@ -47,7 +47,7 @@ pub(super) fn prometheus(lab: &mut Lab) -> anyhow::Result<()> {
     )?;
     let tests = monitoring.join("dwell.rules.test.yml");
     succeeds(Command::new("promtool").args(["test", "rules"]).arg(tests))?;
-    let page = site.folder.join("metrics.txt");
+    let page = site.directory.join("metrics.txt");
     std::fs::write(&page, &text)?;
     let mut check = Command::new("promtool");
     check.args(["check", "metrics"]).stdin(std::fs::File::open(&page)?);
@@ -59,16 +59,16 @@ pub(super) fn prometheus(lab: &mut Lab) -> anyhow::Result<()> {
 /// Prometheus finds the relay with the configuration that we give away.
 fn scraped(site: &Site, monitoring: &Path) -> anyhow::Result<()> {
     let host = &site.pair.egress;
-    let config = site.folder.join("prometheus.yml");
+    let config = site.directory.join("prometheus.yml");
     let text = std::fs::read_to_string(monitoring.join("prometheus.yml"))?;
     let rules = monitoring.join("dwell.rules.yml").display().to_string();
     let text = text.replace("interval: 15s", "interval: 1s").replace("dwell.rules.yml", &rules);
     std::fs::write(&config, text)?;
-    let log = std::fs::File::create(site.folder.join("prometheus.log"))?;
+    let log = std::fs::File::create(site.directory.join("prometheus.log"))?;
     let mut command = host.command("prometheus");
     command
         .arg(format!("--config.file={}", config.display()))
-        .arg(format!("--storage.tsdb.path={}", site.folder.join("tsdb").display()))
+        .arg(format!("--storage.tsdb.path={}", site.directory.join("tsdb").display()))
         .arg("--web.listen-address=127.0.0.1:9090")
         .stderr(log);
     let mut prometheus = Process::spawn(&mut command)?;

@@ -51,7 +51,7 @@ pub(super) fn ping_sizes(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the relay itself does with a packet that is too long for the path: the TUN is asked to
+/// Checks what the relay itself does with a packet that is too long for the path: the TUN is asked to
 /// take more than that.
 pub(super) fn too_big(lab: &mut Lab) -> anyhow::Result<()> {
     let mut site = Site::thin(lab, &site::settings())?;

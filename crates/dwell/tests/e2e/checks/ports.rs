@@ -22,10 +22,10 @@ const SOMEBODY: u32 = 12_345;
 fn with_nobody(site: &mut Site) -> anyhow::Result<Process> {
     kill(site.relays.egress.process())?;
     for file in ["pair.psk", "egress.toml"] {
-        chown(site.folder.join("relays").join(file), Some(NOBODY), Some(NOBODY))?;
+        chown(site.directory.join("relays").join(file), Some(NOBODY), Some(NOBODY))?;
     }
     edit(&site.relays.egress, &[("[node]\n", "[node]\nuser = \"nobody\"\n")])?;
-    let log = site.folder.join("nobody.log");
+    let log = site.directory.join("nobody.log");
     let nobody = launch(&site.pair.egress, site.relays.egress.config(), &log)?;
     wait_until("the relay of another user is up", || {
         let both = site.relays.egress.status().is_ok();
@@ -98,7 +98,7 @@ pub(super) fn are_shared_after_roaming(lab: &mut Lab) -> anyhow::Result<()> {
         let status = site.relays.egress.status()?;
         Ok(status.peers[0].endpoint.as_deref() == Some("10.0.0.9:7733"))
     })?;
-    let log = || fs::read_to_string(site.folder.join("nobody.log")).unwrap_or_default();
+    let log = || fs::read_to_string(site.directory.join("nobody.log")).unwrap_or_default();
     wait_until("both hear each other there", || {
         Ok(is_up(&site.relays.ingress)? && is_up(&site.relays.egress)?)
     })

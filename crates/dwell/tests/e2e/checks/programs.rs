@@ -38,7 +38,7 @@ pub(super) fn iperf3(lab: &mut Lab) -> anyhow::Result<()> {
 
 fn iperf3_once(site: &Site, server: &str, arguments: &str) -> anyhow::Result<Value> {
     let port = ["-p", "5201"];
-    let log = site.folder.join("iperf3.log");
+    let log = site.directory.join("iperf3.log");
     let mut command = site.pair.server.command("iperf3");
     command.args(["-s", "-1", "--forceflush"]).args(port).stdout(fs::File::create(&log)?);
     let mut service = Process::spawn(&mut command)?;
@@ -58,21 +58,21 @@ fn iperf3_once(site: &Site, server: &str, arguments: &str) -> anyhow::Result<Val
 pub(super) fn rsync(lab: &mut Lab) -> anyhow::Result<()> {
     require(&["rsync"])?;
     let site = Site::thin(lab, &site::settings())?;
-    let (from, to) = (site.folder.join("tree"), site.folder.join("copy"));
+    let (from, to) = (site.directory.join("tree"), site.directory.join("copy"));
     plant(&from)?;
-    let config = site.folder.join("rsyncd.conf");
-    let folder = site.folder.display();
+    let config = site.directory.join("rsyncd.conf");
+    let directory = site.directory.display();
     // Nobody in a lab answers for names, and only root can become somebody else.
     let ids = if ids_outside()?.is_none() { "uid = 0\ngid = 0\n" } else { "" };
     let text = format!(
-        "use chroot = no\nreverse lookup = no\npid file = {folder}/rsyncd.pid\n\
-         lock file = {folder}/rsyncd.lock\n{ids}[tree]\npath = {folder}/tree\n"
+        "use chroot = no\nreverse lookup = no\npid file = {directory}/rsyncd.pid\n\
+         lock file = {directory}/rsyncd.lock\n{ids}[tree]\npath = {directory}/tree\n"
     );
     fs::write(&config, text)?;
     let mut command = as_nobody_else(&site.pair.server, "rsync")?;
     // As an ordinary user it may not have a low port.
     command.args(["--daemon", "--no-detach", "--port", "8730", "--log-file"]);
-    let log = site.folder.join("rsyncd.log");
+    let log = site.directory.join("rsyncd.log");
     let mut service = Process::spawn(command.arg(&log).arg("--config").arg(&config))?;
     listens(&site, &mut service, 8730, &log)?;
     for server in servers() {
@@ -93,13 +93,13 @@ pub(super) fn rsync(lab: &mut Lab) -> anyhow::Result<()> {
 pub(super) fn ssh(lab: &mut Lab) -> anyhow::Result<()> {
     require(&["ssh", "sshd", "ssh-keygen", "tar"])?;
     let site = Site::thin(lab, &site::settings())?;
-    let (from, to) = (site.folder.join("tree"), site.folder.join("copy"));
+    let (from, to) = (site.directory.join("tree"), site.directory.join("copy"));
     plant(&from)?;
     fs::create_dir_all(&to)?;
     let user = user()?;
-    let folder = site.folder.join("ssh");
-    let key = |name: &str| folder.join(name);
-    fs::create_dir_all(&folder)?;
+    let directory = site.directory.join("ssh");
+    let key = |name: &str| directory.join(name);
+    fs::create_dir_all(&directory)?;
     // Where sshd's unprivileged half would live; /run is the lab's own.
     let _ = fs::create_dir_all("/run/sshd");
     for name in ["host", "user"] {
@@ -140,7 +140,7 @@ pub(super) fn ssh(lab: &mut Lab) -> anyhow::Result<()> {
     let output = client.output()?;
     let logged = || fs::read_to_string(&log).unwrap_or_default();
     ensure!(output.status.success(), "ssh: {}\n{}", reported(&output), logged());
-    let archive = site.folder.join("tree.tar");
+    let archive = site.directory.join("tree.tar");
     fs::write(&archive, output.stdout)?;
     let unpacked = Command::new("tar")
         .arg("--no-same-owner")
@@ -166,7 +166,7 @@ fn as_nobody_else(host: &Host, program: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Who the lab's root is outside, unless it is root.
+/// Returns the ids of the lab's root outside, unless it is root.
 fn ids_outside() -> anyhow::Result<Option<(u32, u32)>> {
     let outside = |file: &str| -> anyhow::Result<u32> {
         let map = fs::read_to_string(file)?;
@@ -208,10 +208,10 @@ fn reported(output: &Output) -> String {
 /// A tree of files of many kinds.
 pub(super) fn plant(root: &Path) -> anyhow::Result<()> {
     for (at, len) in [0, 1, 63, 1448, 5_000, 20_000, 150_000].into_iter().enumerate() {
-        let folder = root.join(format!("folder {at}/below"));
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join("prose"), corpus::text(len, at as u64))?;
-        fs::write(folder.join("noise"), corpus::incompressible(len / 3, at as u64))?;
+        let directory = root.join(format!("directory {at}/below"));
+        fs::create_dir_all(&directory)?;
+        fs::write(directory.join("prose"), corpus::text(len, at as u64))?;
+        fs::write(directory.join("noise"), corpus::incompressible(len / 3, at as u64))?;
     }
     Ok(())
 }
@@ -228,12 +228,12 @@ pub(super) fn compare(a: &Path, b: &Path) -> anyhow::Result<()> {
 
 fn read_tree(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut files = BTreeMap::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory)? {
             let path = entry?.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else {
                 files.insert(path.strip_prefix(root)?.to_owned(), fs::read(&path)?);
             }

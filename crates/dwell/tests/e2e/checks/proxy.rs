@@ -28,33 +28,33 @@ struct Proxies {
     ingress: Process,
     egress: Process,
     pair: Pair,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Proxies {
     /// With a door for each of these ports of the server, one for SOCKS, and `more`.
     fn start(lab: &mut Lab, mbps: u64, ports: &[u16], more: &[&str]) -> anyhow::Result<Self> {
         let pair = pair(lab, PairSpec::thin(Rate::from_mbps(mbps), 0))?;
-        let folder = lab.directory();
-        let psk = folder.join("proxy.psk");
+        let directory = lab.directory();
+        let psk = directory.join("proxy.psk");
         let made = Command::new(DWELL).args(["genpsk", "--out"]).arg(&psk).status()?;
         ensure!(made.success(), "no key");
         let mut command = pair.egress.command(DWELL);
         command.args(["proxy", "egress", "--allow", &format!("{SERVER}:*"), "--psk"]).arg(&psk);
-        let egress = launch(command, &folder, "egress")?;
+        let egress = launch(command, &directory, "egress")?;
         let mut command = pair.ingress.command(DWELL);
         command.args(["proxy", "ingress", "--egress", "10.0.0.2", "--psk"]).arg(&psk);
         command.args(["--socks", &format!("{INGRESS}:{SOCKS_PORT}")]).args(more);
         for port in ports {
             command.arg("--forward").arg(format!("{INGRESS}:{port}={SERVER}:{port}"));
         }
-        let ingress = launch(command, &folder, "ingress")?;
-        Ok(Self { ingress, egress, pair, folder })
+        let ingress = launch(command, &directory, "ingress")?;
+        Ok(Self { ingress, egress, pair, directory })
     }
 
     /// A server on the server's host, once it listens.
     fn serve(&self, mut command: Command, port: u16) -> anyhow::Result<Process> {
-        let log = self.folder.join(format!("server-{port}.log"));
+        let log = self.directory.join(format!("server-{port}.log"));
         let file = fs::File::create(&log)?;
         command.stdout(file.try_clone()?).stderr(file).stdin(Stdio::null());
         let mut service = Process::spawn(&mut command)?;
@@ -88,8 +88,8 @@ impl Proxies {
     }
 }
 
-fn launch(mut command: Command, folder: &Path, name: &str) -> anyhow::Result<Process> {
-    let log = folder.join(format!("{name}.log"));
+fn launch(mut command: Command, directory: &Path, name: &str) -> anyhow::Result<Process> {
+    let log = directory.join(format!("{name}.log"));
     command.stderr(fs::File::create(&log)?);
     let mut process = Process::spawn(&mut command)?;
     wait_until("a proxy listens", || {
@@ -101,7 +101,7 @@ fn launch(mut command: Command, folder: &Path, name: &str) -> anyhow::Result<Pro
     Ok(process)
 }
 
-/// What a proxy says of itself, by the command that operators use.
+/// Returns what a proxy says of itself, by the command that operators use.
 fn status(name: &str) -> anyhow::Result<ProxyStatus> {
     let output = Command::new(DWELL).args(["status", "--json", name]).output()?;
     ensure!(output.status.success(), "{}", reported(&output));
@@ -131,23 +131,23 @@ fn as_somebody(host: &Host, program: &Path) -> anyhow::Result<Command> {
 pub(super) fn curl(lab: &mut Lab) -> anyhow::Result<()> {
     require(&["nginx", "curl"])?;
     let site = Proxies::start(lab, 50, &[8080], &[])?;
-    let (root, folder) = (site.folder.join("web"), site.folder.display());
+    let (root, directory) = (site.directory.join("web"), site.directory.display());
     fs::create_dir_all(&root)?;
     fs::write(root.join("text"), corpus::text(3_000_000, 1))?;
     fs::write(root.join("noise"), corpus::incompressible(1_000_000, 1))?;
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|what| format!("{what}_temp_path {folder}/{what};\n"))
+        .map(|what| format!("{what}_temp_path {directory}/{what};\n"))
         .concat();
-    let config = site.folder.join("nginx.conf");
+    let config = site.directory.join("nginx.conf");
     let text = format!(
-        "user root root;\ndaemon off;\nmaster_process off;\npid {folder}/nginx.pid;\n\
+        "user root root;\ndaemon off;\nmaster_process off;\npid {directory}/nginx.pid;\n\
          events {{ worker_connections 256; }}\nhttp {{\naccess_log off;\n{temporary}\
-         server {{ listen 8080 http2; root {folder}/web; }}\n\
-         server {{ listen 8081; root {folder}/web; }}\n}}\n"
+         server {{ listen 8080 http2; root {directory}/web; }}\n\
+         server {{ listen 8081; root {directory}/web; }}\n}}\n"
     );
     fs::write(&config, text)?;
     let mut command = site.pair.server.command(find("nginx").unwrap_or_default());
-    command.arg("-p").arg(&site.folder).arg("-c").arg(&config);
+    command.arg("-p").arg(&site.directory).arg("-c").arg(&config);
     let _nginx = site.serve(command, 8081)?;
     let socks = format!("socks5h://{INGRESS}:{SOCKS_PORT}");
     for arguments in [
@@ -162,7 +162,7 @@ pub(super) fn curl(lab: &mut Lab) -> anyhow::Result<()> {
     ] {
         let (base, options) = arguments.split_last().context("a base")?;
         for file in ["text", "noise"] {
-            let to = site.folder.join("fetched");
+            let to = site.directory.join("fetched");
             let mut command = site.pair.client.command("curl");
             command.args(["-sS", "--fail", "--max-time", "20", "-o"]).arg(&to).args(options);
             succeeds(command.arg(format!("{base}/{file}")))
@@ -179,13 +179,13 @@ pub(super) fn curl(lab: &mut Lab) -> anyhow::Result<()> {
 pub(super) fn rsync(lab: &mut Lab) -> anyhow::Result<()> {
     require(&["rsync"])?;
     let site = Proxies::start(lab, 50, &[8730], &[])?;
-    let (from, to) = (site.folder.join("tree"), site.folder.join("copy"));
+    let (from, to) = (site.directory.join("tree"), site.directory.join("copy"));
     plant(&from)?;
-    let config = site.folder.join("rsyncd.conf");
-    let folder = site.folder.display();
+    let config = site.directory.join("rsyncd.conf");
+    let directory = site.directory.display();
     let text = format!(
-        "use chroot = no\nreverse lookup = no\npid file = {folder}/rsyncd.pid\n\
-         lock file = {folder}/rsyncd.lock\n[tree]\npath = {folder}/tree\n"
+        "use chroot = no\nreverse lookup = no\npid file = {directory}/rsyncd.pid\n\
+         lock file = {directory}/rsyncd.lock\n[tree]\npath = {directory}/tree\n"
     );
     fs::write(&config, text)?;
     let mut command = as_somebody(&site.pair.server, Path::new("rsync"))?;
@@ -204,10 +204,10 @@ pub(super) fn redis(lab: &mut Lab) -> anyhow::Result<()> {
     let site = Proxies::start(lab, 50, &[6379], &[])?;
     let mut command = site.pair.server.command("redis-server");
     command.args(["--port", "6379", "--bind", SERVER, "--save", "", "--protected-mode", "no"]);
-    command.arg("--dir").arg(&site.folder);
+    command.arg("--dir").arg(&site.directory);
     let _service = site.serve(command, 6379)?;
     let value = corpus::text(200_000, 1);
-    let file = site.folder.join("value");
+    let file = site.directory.join("value");
     fs::write(&file, &value)?;
     let cli = |arguments: &[&str]| {
         let mut command = site.pair.client.command("redis-cli");
@@ -231,14 +231,14 @@ pub(super) fn redis(lab: &mut Lab) -> anyhow::Result<()> {
 pub(super) fn postgres(lab: &mut Lab) -> anyhow::Result<()> {
     let bin = postgres_programs()?;
     let site = Proxies::start(lab, 50, &[5432], &[])?;
-    let data = site.folder.join("pgdata");
+    let data = site.directory.join("pgdata");
     let mut command = as_somebody(&site.pair.server, &bin.join("initdb"))?;
     command.args(["-A", "trust", "-U", "dwell", "--no-sync", "--no-locale", "-D"]).arg(&data);
     succeeds(&mut command)?;
     let all = "host all all 0.0.0.0/0 trust\n";
     fs::write(data.join("pg_hba.conf"), all)?;
     let mut command = as_somebody(&site.pair.server, &bin.join("postgres"))?;
-    command.arg("-D").arg(&data).arg("-k").arg(&site.folder);
+    command.arg("-D").arg(&data).arg("-k").arg(&site.directory);
     command.args(["-c", &format!("listen_addresses={SERVER}"), "-c", "fsync=off"]);
     let _service = site.serve(command, 5432)?;
     let client = |program: &str, arguments: &[&str]| {
@@ -261,9 +261,9 @@ pub(super) fn postgres(lab: &mut Lab) -> anyhow::Result<()> {
     let first = dump("bench")?;
     ensure!(first.len() > 200_000, "only {} lines", first.len());
     client("createdb", &["copy"])?;
-    let file = site.folder.join("dump.sql");
+    let file = site.directory.join("dump.sql");
     fs::write(&file, first.join("\n") + "\n")?;
-    let file = file.to_str().context("a folder with a strange name")?;
+    let file = file.to_str().context("a directory with a strange name")?;
     client("psql", &["-q", "-v", "ON_ERROR_STOP=1", "-f", file, "copy"])?;
     ensure!(first == dump("copy")?, "the copy's dump differs");
     let [ingress, egress] = site.stop()?;
@@ -273,14 +273,15 @@ pub(super) fn postgres(lab: &mut Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where PostgreSQL's own programs are: Debian has them in a folder for each version.
+/// Returns the directory of PostgreSQL's own programs: Debian has one for each version.
 fn postgres_programs() -> anyhow::Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
-    folders.extend(find("initdb").and_then(|path| Some(path.parent()?.to_owned())));
+    let mut directories: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
+    directories.extend(find("initdb").and_then(|path| Some(path.parent()?.to_owned())));
     let wanted = ["initdb", "postgres", "pgbench", "pg_dump", "psql", "createdb", "pg_isready"];
-    let complete = |folder: &PathBuf| wanted.iter().all(|program| folder.join(program).exists());
-    let found = folders.into_iter().rfind(complete);
+    let complete =
+        |directory: &PathBuf| wanted.iter().all(|program| directory.join(program).exists());
+    let found = directories.into_iter().rfind(complete);
     Ok(found.ok_or_else(|| Skip("PostgreSQL (initdb, pgbench) is not installed".to_owned()))?)
 }
 
@@ -291,21 +292,21 @@ pub(super) fn transparent(lab: &mut Lab) -> anyhow::Result<()> {
     let router = &site.pair.ingress;
     router.output("ip", &["rule", "add", "fwmark", "1", "lookup", "100"])?;
     router.output("ip", &["route", "add", "local", "default", "dev", "lo", "table", "100"])?;
-    let rules = site.folder.join("rules.nft");
+    let rules = site.directory.join("rules.nft");
     fs::write(&rules, RULES)?;
     let loaded = router.command("nft").arg("-f").arg(&rules).output()?;
     if !loaded.status.success() {
         return Err(Skip(format!("this kernel has no TPROXY: {}", reported(&loaded).trim())).into());
     }
     let text = corpus::text(1_000_000, 1);
-    let folder = site.folder.join("web");
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("text"), &text)?;
+    let directory = site.directory.join("web");
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("text"), &text)?;
     let mut command = site.pair.server.command("python3");
-    command.args(["-m", "http.server", "80", "--directory"]).arg(&folder);
+    command.args(["-m", "http.server", "80", "--directory"]).arg(&directory);
     require(&["python3"])?;
     let _service = site.serve(command, 80)?;
-    let to = site.folder.join("fetched");
+    let to = site.directory.join("fetched");
     let mut command = site.pair.client.command("curl");
     command.args(["-sS", "--fail", "--max-time", "30", "-o"]).arg(&to);
     succeeds(command.arg(format!("http://{SERVER}/text")))?;
@@ -327,11 +328,11 @@ const RULES: &str = "table ip dwell {
 /// A receiver without a default route names an address all the same, and it leads there.
 pub(super) fn receive(lab: &mut Lab) -> anyhow::Result<()> {
     let pair = pair(lab, PairSpec::thin(Rate::from_mbps(50), 0))?;
-    let folder = lab.directory();
+    let directory = lab.directory();
     let text = corpus::text(100_000, 1);
-    fs::write(folder.join("sent"), &text)?;
+    fs::write(directory.join("sent"), &text)?;
     let mut command = pair.egress.command(DWELL);
-    command.args(["recv", "received"]).current_dir(&folder).stderr(Stdio::piped());
+    command.args(["recv", "received"]).current_dir(&directory).stderr(Stdio::piped());
     let mut receiver = Process::spawn(&mut command)?;
     let said = receiver.child().stderr.take().context("a pipe")?;
     let mut lines = BufReader::new(said).lines();
@@ -343,10 +344,10 @@ pub(super) fn receive(lab: &mut Lab) -> anyhow::Result<()> {
     ensure!(others.contains("10.0.0.2:7735") || words.starts_with("10.0.0.2:7735"), "{others}");
     ensure!(!others.contains("127.0.0.1") && !others.contains("[fe80"), "{others}");
     let mut command = pair.client.command(DWELL);
-    succeeds(command.args(["send", "sent"]).args(words.split(' ')).current_dir(&folder))?;
+    succeeds(command.args(["send", "sent"]).args(words.split(' ')).current_dir(&directory))?;
     let exit = receiver.wait_timeout(Duration::from_secs(30))?;
     ensure!(exit.is_some_and(|exit| exit.success()), "the receiver ended with {exit:?}");
-    ensure!(fs::read(folder.join("received"))? == text, "the text differs");
+    ensure!(fs::read(directory.join("received"))? == text, "the text differs");
     Ok(())
 }
 
@@ -356,10 +357,10 @@ pub(super) fn documented(lab: &mut Lab) -> anyhow::Result<()> {
     require(&["python3", "curl"])?;
     ensure!(PAGE.contains(RULES), "docs/proxy.md has other rules for TPROXY");
     let pair = pair(lab, PairSpec::thin(Rate::from_mbps(50), 0))?;
-    let folder = lab.directory().join("documented");
-    fs::create_dir_all(&folder)?;
+    let directory = lab.directory().join("documented");
+    fs::create_dir_all(&directory)?;
     let mut command = pair.egress.command("python3");
-    command.args(["-m", "http.server", "8000", "--bind", "127.0.0.1"]).current_dir(&folder);
+    command.args(["-m", "http.server", "8000", "--bind", "127.0.0.1"]).current_dir(&directory);
     let _server = Process::spawn(command.stderr(Stdio::null()).stdout(Stdio::null()))?;
     let listens = || pair.egress.run(|| TcpStream::connect("127.0.0.1:8000").is_ok());
     wait_until("a server listens", || Ok(listens()?))?;
@@ -374,9 +375,9 @@ pub(super) fn documented(lab: &mut Lab) -> anyhow::Result<()> {
         let mut words = line.split_whitespace();
         let program = words.next().context("a command")?;
         let mut command = host.command(if program == "dwell" { DWELL } else { program });
-        command.args(words).current_dir(&folder).stdout(Stdio::null());
+        command.args(words).current_dir(&directory).stdout(Stdio::null());
         match line.strip_prefix("dwell proxy ").and_then(|rest| rest.split(' ').next()) {
-            Some(role) => proxies.push(launch(command, &folder, role)?),
+            Some(role) => proxies.push(launch(command, &directory, role)?),
             None => drop(succeeds(&mut command)?),
         }
         done += 1;

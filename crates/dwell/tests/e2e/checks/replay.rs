@@ -22,10 +22,10 @@ use crate::site::{DWELL, Site};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
-/// What the relays take the link for; the real one is faster, so that it never limits.
+/// The rate that the relays are given; the real link is faster, so that it never limits.
 const RATE_MBPS: u64 = 2;
 const SPAN: Duration = Duration::from_secs(4);
-/// How far apart the two may be.
+/// The largest difference between the two.
 const BOUND: f64 = 0.1;
 /// A machine that stood still for longer than this is tried again, ...
 const STALLED_MAX: Duration = Duration::from_millis(20);
@@ -57,7 +57,7 @@ pub(super) fn agrees(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
         let (ms, of) = (pair.stalled.as_millis(), SPAN.as_millis());
         return Err(Skip(format!("the machine stood still for {ms} of {of} ms")).into());
     }
-    let file = site.folder.join("sent.pcap");
+    let file = site.directory.join("sent.pcap");
     fs::write(&file, pcap(&pair.packets))?;
     pair.replayed = replay(&file, scheme)?;
     println!("the machine stood still for {} ms", pair.stalled.as_millis());
@@ -70,7 +70,7 @@ pub(super) fn agrees(lab: &mut Lab, scheme: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What became of the packets.
+/// The accounts of the packets, by the relay and by the replay.
 struct Pair {
     /// At the times at which they were really sent.
     packets: Vec<Sent>,
@@ -177,7 +177,7 @@ fn replay(file: &Path, scheme: &str) -> anyhow::Result<TxStatus> {
 }
 
 impl Pair {
-    /// Whether the two agree in what `of` tells. A link that is paced by the clock loses the time in
+    /// Returns an error unless the two agree in `of`. A link that is paced by the clock loses the time in
     /// which the machine stands still, and with it so much of what it would have `carried`.
     fn compare(
         &self,

@@ -1,4 +1,4 @@
-//! What others do to a relay's routes: those that are removed come back, and those that lead past
+//! Others change a relay's routes: those that are removed come back, and those that lead past
 //! the tunnel are named.
 
 use std::process::Command;
@@ -89,7 +89,7 @@ fn replaced(site: &Site, back: &dyn Fn(&str) -> anyhow::Result<()>) -> anyhow::R
     back("another program's refusal")
 }
 
-/// What a relay says of the way of its peer's packets; it is up all the time.
+/// Returns what a relay says of the path of its peer's packets; it is up all the time.
 fn detours(relay: &Relay) -> anyhow::Result<String> {
     let status = relay.status()?;
     let peer = &status.peers[0];
@@ -98,7 +98,7 @@ fn detours(relay: &Relay) -> anyhow::Result<String> {
     Ok(bypassed.map(|problem| format!("{} {}\n", problem.why, problem.remedy)).collect())
 }
 
-/// What `dwell check` says to the relay's configuration on its host.
+/// Returns what `dwell check` says to the relay's configuration on its host.
 fn check(host: &Host, relay: &Relay) -> anyhow::Result<String> {
     let mut command: Command = host.command(DWELL);
     let output = command.arg("check").arg(relay.config()).output()?;
@@ -133,7 +133,7 @@ pub(super) fn are_named_if_they_win(lab: &mut Lab) -> anyhow::Result<()> {
     mistaken_prefixes(&mut site, &host)
 }
 
-/// What the configuration has wrong, beside the good prefixes.
+/// Checks the mistakes of a configuration that stand beside good prefixes.
 fn mistaken_prefixes(site: &mut Site, host: &Host) -> anyhow::Result<()> {
     ip(host, "route add default via 10.0.0.2");
     let mut present = "prefixes = [".to_owned();

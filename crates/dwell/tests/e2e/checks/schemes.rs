@@ -18,7 +18,7 @@ use crate::web::Web;
 /// Faster than the relays send, so that nothing is lost for lack of room.
 const HEALTHY: &str = "rate 30mbit delay 3ms queue 500ms";
 const BAD: &str = "rate 30mbit delay 3ms queue 500ms loss 1% reorder 2% duplicate 1% corrupt 0.5%";
-/// What may be held back; other schemes don't look at it.
+/// The classes whose packets may be held back; other schemes don't look at them.
 const CLASSES: &str = "\n\n[[class]]\nname = \"patient\"\nports = [\"udp/9000-9004\"]\n\
     max_wait = \"100ms\"\n\n[[class]]\nname = \"urgent\"\nports = [\"udp/9005-9009\"]\n\
     max_wait = \"30ms\"";

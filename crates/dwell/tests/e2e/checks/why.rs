@@ -1,4 +1,4 @@
-//! What a relay says of a peer that does not answer, and of a path that swallows packets.
+//! The reasons that a relay gives for a peer that does not answer, and for a path that swallows packets.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use dwell_report::status::{PeerStatus, Problem};
 use crate::harness::require;
 use crate::site::{self, DWELL, SERVERS, Site, is_up, kill, launch, wait_until};
 
-/// Whether a peer has this problem.
+/// Returns true if a peer has this problem.
 fn has(peer: &PeerStatus, problem: Problem) -> bool {
     peer.problems.iter().any(|found| found.is(problem))
 }
@@ -19,7 +19,7 @@ fn has(peer: &PeerStatus, problem: Problem) -> bool {
 pub(super) fn closed_port(lab: &mut Lab) -> anyhow::Result<()> {
     let mut site = Site::thin(lab, &site::settings())?;
     site.kill_both()?;
-    let log = site.folder.join("alone.log");
+    let log = site.directory.join("alone.log");
     let _ingress = launch(&site.pair.ingress, site.relays.ingress.config(), &log)?;
     let ingress = &site.relays.ingress;
     wait_until("the relay starts", || Ok(ingress.status().is_ok()))?;
@@ -27,13 +27,13 @@ pub(super) fn closed_port(lab: &mut Lab) -> anyhow::Result<()> {
         Ok(has(&ingress.status()?.peers[0], Problem::PortClosed))
     })
     .with_context(|| format!("{:#?}", ingress.status()))?;
-    let socket = site.folder.join("relays/ingress.sock");
+    let socket = site.directory.join("relays/ingress.sock");
     let shown = Command::new(DWELL).args(["status", "--socket"]).arg(&socket).output()?;
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     for part in ["port_closed for", "10.0.0.2:7733", "Start the relay there"] {
         ensure!(shown.contains(part), "{part} is not in {shown}");
     }
-    let late = site.folder.join("late.log");
+    let late = site.directory.join("late.log");
     let _egress = launch(&site.pair.egress, site.relays.egress.config(), &late)?;
     wait_until("the relays find each other", || is_up(ingress))?;
     ensure!(ingress.status()?.peers[0].problems.is_empty(), "{:#?}", ingress.status()?.peers);
@@ -48,14 +48,14 @@ pub(super) fn closed_port(lab: &mut Lab) -> anyhow::Result<()> {
 pub(super) fn black_hole(lab: &mut Lab) -> anyhow::Result<()> {
     require(&["nft"])?;
     let mut site = Site::thin(lab, &site::settings())?;
-    let rules = site.folder.join("rules.nft");
+    let rules = site.directory.join("rules.nft");
     let text = "table inet swallow {\n chain arriving {\n  type filter hook prerouting priority raw;\n  \
                 udp dport 7733 meta length > 1400 drop\n }\n}\n";
     fs::write(&rules, text)?;
     let loaded = site.pair.egress.command("nft").arg("-f").arg(&rules).output()?;
     ensure!(loaded.status.success(), "nft: {loaded:?}");
     kill(site.relays.ingress.process())?;
-    let log = site.folder.join("again.log");
+    let log = site.directory.join("again.log");
     let _again = launch(&site.pair.ingress, site.relays.ingress.config(), &log)?;
     let ingress = &site.relays.ingress;
     wait_until("the relay starts", || Ok(ingress.status().is_ok()))?;

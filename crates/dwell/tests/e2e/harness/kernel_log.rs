@@ -19,9 +19,9 @@ use crate::site::DWELL;
 
 /// The longest record that the kernel hands out.
 const RECORD_BYTES_MAX: usize = 8 << 10;
-/// How the kernel names a call that a filter refused, ...
+/// The mark of a call that a filter refused, ...
 const REFUSED: &str = "type=1326";
-/// ... and that it has named enough for the moment.
+/// ... and of calls that the kernel left out.
 const TOO_MANY: &str = "printk limit exceeded";
 
 /// The kernel writes its log when it has time to.
@@ -40,7 +40,7 @@ impl KernelLog {
         Some(Self(file))
     }
 
-    /// What was logged since the last time about calls of this program that were refused.
+    /// Returns the lines since the last time about refused calls of this program.
     fn refused(&mut self, program: &str) -> Vec<String> {
         let of_program = format!("exe=\"{program}\"");
         let is_meant = |line: &str| line.contains(REFUSED) && line.contains(&of_program);

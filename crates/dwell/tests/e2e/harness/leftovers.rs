@@ -1,4 +1,4 @@
-//! What labs could leave outside: processes, namespaces, interfaces, mounts, sockets' files.
+//! The things that labs could leave outside: processes, namespaces, interfaces, mounts, sockets' files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::ensure;
 use rustix::process::{getpid, set_child_subreaper};
 
-/// What the machine looked like before the checks.
+/// The state of the machine before the checks.
 pub(super) struct Outside {
     interfaces: BTreeSet<String>,
     mounts: BTreeSet<String>,
@@ -56,8 +56,8 @@ fn mounts() -> BTreeSet<String> {
 
 /// The places where relays and labs put files.
 fn files() -> BTreeSet<String> {
-    let list = |folder: &str| {
-        let entries = fs::read_dir(Path::new(folder)).into_iter().flatten().flatten();
+    let list = |directory: &str| {
+        let entries = fs::read_dir(Path::new(directory)).into_iter().flatten().flatten();
         entries.map(|entry| entry.path().display().to_string()).collect::<Vec<_>>()
     };
     ["/run/dwell", "/run/dwell-lab", "/run/netns"].into_iter().flat_map(list).collect()
