@@ -37,5 +37,7 @@ pub(super) fn dwell() -> anyhow::Result<PathBuf> {
 }
 
 fn beside() -> anyhow::Result<PathBuf> {
-    Ok(std::env::current_exe().context("where is this program?")?.with_file_name("dwell"))
+    Ok(std::env::current_exe()
+        .context("the path of this program can't be found")?
+        .with_file_name("dwell"))
 }

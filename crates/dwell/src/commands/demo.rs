@@ -104,7 +104,7 @@ impl Demo {
         let mut lab = lab::enter()?;
         logging.start(logging::DEFAULT)?;
         let interrupted = lab.interrupted();
-        let dwell = std::env::current_exe().context("where is this program?")?;
+        let dwell = std::env::current_exe().context("the path of this program can't be found")?;
         let pair = topology::pair(&mut lab, self.link.pair_spec())?;
         let payloads = payloads(size);
         let stage = Stage::new(lab, pair, payloads, self.link.rate, interrupted)?;

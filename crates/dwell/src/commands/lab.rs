@@ -96,7 +96,7 @@ impl Lab {
         let end = EndSignals::watch(&lab)?;
         let pair = topology::pair(&mut lab, self.pair_spec())?;
         let _server = serve(&pair)?;
-        let dwell = std::env::current_exe().context("where is this program?")?;
+        let dwell = std::env::current_exe().context("the path of this program can't be found")?;
         let relays = self.start_relays(&lab, &pair, &dwell)?;
         let tools = Tools::create(&lab.directory(), &dwell, relays.is_some())?;
         let is_shell = self.command.is_empty();
@@ -195,12 +195,15 @@ impl Lab {
 }
 
 fn serve(pair: &Pair) -> anyhow::Result<Server> {
-    let listener = pair.server.run(|| TcpListener::bind(SERVER))?.context("no HTTP server")?;
+    let listener = pair
+        .server
+        .run(|| TcpListener::bind(SERVER))?
+        .context("the HTTP server can't be started")?;
     let contents = HashMap::from([
         ("/text".to_owned(), Arc::new(corpus::text(FILE_BYTES, 1))),
         ("/random".to_owned(), Arc::new(corpus::incompressible(FILE_BYTES, 1))),
     ]);
-    http::serve(listener, Arc::new(contents)).context("no HTTP server")
+    http::serve(listener, Arc::new(contents)).context("the HTTP server can't be started")
 }
 
 /// Conveniences in the lab: commands, a prompt, sockets where programs look for them.
@@ -232,7 +235,11 @@ impl Tools {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
         let mut command = host.command(&shell);
         if Path::new(&shell).file_name().is_some_and(|name| name == "bash") {
-            let prompt = self.directory.join("../bashrc").canonicalize().context("no prompt")?;
+            let prompt = self
+                .directory
+                .join("../bashrc")
+                .canonicalize()
+                .context("the shell's settings can't be found")?;
             command.arg("--rcfile").arg(prompt);
         }
         Ok(command)

@@ -125,7 +125,9 @@ impl SendCommand {
             return Ok(Security::Psk(key.secret()));
         }
         if !self.protection.is_chosen() {
-            bail!("who is to receive it? Add --key with what `dwell recv` has printed there");
+            bail!(
+                "the receiver's key is missing: add --key with what `dwell recv` has printed there"
+            );
         }
         let host = match &self.to.host {
             Host::Ip(ip) => ip.to_string(),

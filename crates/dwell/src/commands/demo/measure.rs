@@ -134,10 +134,14 @@ impl Stage {
             host.sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
         }
         let address = SocketAddr::from((SERVER, HTTP_PORT));
-        let listener = pair.server.run(|| TcpListener::bind(address))?.context("no HTTP server")?;
+        let listener = pair
+            .server
+            .run(|| TcpListener::bind(address))?
+            .context("the HTTP server can't be started")?;
         let contents: HashMap<_, _> =
             payloads.iter().map(|file| (file.path(), Arc::clone(&file.body))).collect();
-        let server = http::serve(listener, Arc::new(contents)).context("no HTTP server")?;
+        let server = http::serve(listener, Arc::new(contents))
+            .context("the HTTP server can't be started")?;
         let ping_pause = ping_pause(rate);
         Ok(Self { lab, pair, payloads, interrupted, ping_pause, _server: server })
     }
@@ -295,7 +299,7 @@ struct BusyPing {
 impl BusyPing {
     fn start(stage: &Stage) -> anyhow::Result<Self> {
         let output = stage.lab.directory().join("ping.txt");
-        let file = fs::File::create(&output).context("the ping has nowhere to write to")?;
+        let file = fs::File::create(&output).context("the file for ping's output can't be made")?;
         let mut command = stage.pair.client.command("ping");
         command.args(["-n", "-i", &stage.ping_pause, &SERVER.to_string()]);
         command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null());
@@ -308,7 +312,8 @@ impl BusyPing {
         if self.process.wait_timeout(Duration::from_secs(1))?.is_none() {
             self.process.stop()?;
         }
-        let output = fs::read_to_string(&self.output).context("the ping left nothing")?;
+        let output =
+            fs::read_to_string(&self.output).context("the output of ping can't be read")?;
         Ok(Ping::from(&PingSummary::parse(&output)))
     }
 }

@@ -68,7 +68,7 @@ impl Reproduce {
             false => output::claims_text(&evaluations),
         };
         terminal::print(&text)?;
-        terminal::note(&format!("{} has it all", self.out.join("report.html").display()));
+        terminal::note(&format!("the report is {}", self.out.join("report.html").display()));
         Ok(exit_code(ended))
     }
 }

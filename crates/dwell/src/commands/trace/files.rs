@@ -20,7 +20,7 @@ const DEPTH_MAX: usize = 16;
 /// and that is said.
 pub(super) fn find(arguments: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     if arguments.iter().filter(|path| path.as_os_str() == STDIN).count() > 1 {
-        bail!("\"-\" is there twice, and standard input can be read only once");
+        bail!("\"-\" is given twice, and standard input can be read only once");
     }
     let mut found = Vec::new();
     for path in arguments {

@@ -56,7 +56,7 @@ impl Output {
         let summary = Summary::of(analysis);
         if let Some(path) = &self.exceptions {
             let lists = Lists::of(analysis, &summary)
-                .context("without codecs there are no exceptions: leave --no-codecs away")?;
+                .context("without codecs there are no exceptions: leave out --no-codecs")?;
             replace(path, &lists.to_toml()?)?;
         }
         let command = terminal::command_line();

@@ -76,7 +76,7 @@ pub(super) fn run(
         let parts = threads
             .into_iter()
             .map(|thread| {
-                thread.join().map_err(|_| anyhow!("a thread broke off: a bug in dwell"))?
+                thread.join().map_err(|_| anyhow!("a thread panicked: this is a bug in dwell"))?
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
         read?;
