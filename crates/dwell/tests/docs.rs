@@ -28,8 +28,9 @@ const SKIPPED: u8 = 77;
 
 type Check = (&'static str, fn() -> anyhow::Result<ExitCode>);
 
-const ALL: [Check; 8] = [
+const ALL: [Check; 9] = [
     ("every_link_leads_somewhere", links_lead_somewhere),
+    ("every_anchor_is_a_heading", anchors_are_headings),
     ("every_page_is_linked", pages_are_linked),
     ("every_crate_has_a_page", crates_have_pages),
     ("the_readme_is_short", readme_is_short),
@@ -141,6 +142,40 @@ fn links_lead_somewhere() -> anyhow::Result<ExitCode> {
     }
     ensure!(links > 30, "only {links} links were found");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Links into a page name a heading of it, as GitHub makes anchors of headings.
+fn anchors_are_headings() -> anyhow::Result<ExitCode> {
+    let mut anchors = 0;
+    for (page, text) in pages()? {
+        for (link, _) in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+            let Some((file, anchor)) = link.split_once('#') else { continue };
+            let elsewhere = link.contains("://") || !(file.is_empty() || file.ends_with(".md"));
+            if elsewhere {
+                continue;
+            }
+            let target = match file {
+                "" => Path::new(ROOT).join(&page),
+                file => Path::new(ROOT).join(&page).with_file_name("").join(file),
+            };
+            let there =
+                fs::read_to_string(&target).with_context(|| target.display().to_string())?;
+            let found = there
+                .lines()
+                .filter(|line| line.starts_with('#'))
+                .any(|line| anchor_of(line.trim_start_matches('#').trim()) == anchor);
+            ensure!(found, "{} links to {link}, which is no heading there", page.display());
+            anchors += 1;
+        }
+    }
+    ensure!(anchors > 20, "only {anchors} anchors were found");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the anchor of a heading: small letters, digits, hyphens for spaces.
+fn anchor_of(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 /// A reader finds each page of docs/ from the two where reading begins.
