@@ -137,7 +137,7 @@ pub(super) fn with_block_packets(contenders: Vec<Contender>, packets: &[u32]) ->
 
 /// Returns true if a scheme compresses packets together.
 pub(super) fn makes_blocks(scheme: &str) -> bool {
-    Scheme::preset(scheme).is_ok_and(|scheme| scheme.gather != Gather::Packet)
+    Scheme::preset(scheme).is_ok_and(|scheme| scheme.gather() != Gather::Packet)
 }
 
 impl fmt::Display for Contender {

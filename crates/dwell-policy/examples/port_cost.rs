@@ -8,8 +8,8 @@ use std::time::Instant as Clock;
 
 use dwell_base::{Instant, Rate};
 use dwell_policy::{
-    Action, Admission, ClassKey, Estimate, Estimates, LearnedConfig, Outcome, Packet, PacketId,
-    Port, PortConfig, QueueLimit, Ratio, Scheme, Trigger,
+    Action, ClassKey, Estimate, Estimates, Event, LearnedConfig, Outcome, Packet, PacketId, Port,
+    PortConfig, QueueLimit, Ratio, Scheme,
 };
 
 const PACKETS: u32 = 2_000_000;
@@ -20,7 +20,7 @@ fn main() {
     println!("{:<9} {:<8} {:>14} {:>12}", "scheme", "beliefs", "ns per packet", "spread");
     for (name, estimates) in [("fixed", fixed), ("learned", learned)] {
         for scheme in dwell_policy::PRESETS {
-            if matches!(preset(scheme).trigger, Trigger::Chunk { .. }) {
+            if preset(scheme).fills_frames() {
                 continue; // see chunk_cost
             }
             let mut costs: Vec<f64> = (0..5).map(|_| cost_ns(scheme, estimates)).collect();
@@ -44,7 +44,7 @@ fn cost_ns(scheme: &str, estimates: Estimates) -> f64 {
         ..PortConfig::default()
     })
     .expect("a possible configuration");
-    port.link_busy();
+    port.handle(Instant::ZERO, Event::LinkBusy);
     for id in 0..10 {
         step(&mut port, id, false);
     }
@@ -65,22 +65,24 @@ fn step(port: &mut Port, id: u32, link: bool) {
         destination: class,
         flow: u64::from(id % 64) << 32 | u64::from(id % 64),
         group: u64::from(id % 64),
-        hold_ns: Packet::NEVER_HELD,
+        max_wait_ns: Packet::NEVER_HELD,
         looks_random: false,
         compressed: false,
     };
-    assert_eq!(black_box(port.arrive(now, packet)), Admission::Queued);
+    port.handle(now, Event::Arrive(black_box(packet)));
     if link {
-        port.link_ready();
+        port.handle(now, Event::LinkReady);
     }
     while let Some(action) = port.poll(now) {
         match action {
-            Action::Compress(id) => port.compressed(id, Outcome::Smaller(350), 3_000),
-            Action::CompressBlock => {
-                let (first, bytes) = (port.block()[0], 300 * port.block().len() as u32);
-                port.compressed(first, Outcome::Smaller(bytes), 15_000);
+            Action::Compress(job) => {
+                let (bytes, took_ns) =
+                    if job.packets == 1 { (350, 3_000) } else { (300 * job.packets, 15_000) };
+                let outcome = Outcome::Smaller(bytes);
+                port.handle(now, Event::Compressed { job: job.id, outcome, took_ns });
             }
-            Action::Send | Action::Drop(..) => (),
+            Action::Send => (),
+            Action::Drop(..) => panic!("there is room"),
         }
     }
 }

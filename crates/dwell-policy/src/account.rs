@@ -167,7 +167,7 @@ pub struct Accounts {
     /// Bytes put on the link, all overhead included.
     pub link_bytes: u64,
     /// Packets that left too late, for schemes that hold packets back: those with a
-    /// [`hold_ns`](crate::Packet::hold_ns) that were in the port for longer than that.
+    /// [`max_wait_ns`](crate::Packet::max_wait_ns) that were in the port for longer than that.
     pub late: Late,
     /// What the compressor did.
     pub compress: CompressionAccounts,

@@ -6,17 +6,33 @@ use crate::packet::PacketId;
 /// Something for the driver to do, from [`Port::poll`](crate::Port::poll).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Compress this packet and report by [`Port::compressed`](crate::Port::compressed). A port has at
-    /// most one thing being compressed at any time.
-    Compress(PacketId),
-    /// Compress the packets of [`Port::block`](crate::Port::block) together, as one unit, and
-    /// report by [`Port::compressed`](crate::Port::compressed) with the first of them.
-    CompressBlock,
+    /// Compress the packets of [`Port::batch`](crate::Port::batch) together, as one unit, and report
+    /// by [`Event::Compressed`](crate::Event::Compressed). A port has at most one job under way.
+    Compress(Job),
     /// Put the units in [`Port::frame`](crate::Port::frame) on the link as one datagram, and
-    /// call [`Port::link_ready`](crate::Port::link_ready) when the link can take the next.
+    /// report [`Event::LinkReady`](crate::Event::LinkReady) when the link can take the next.
     Send,
     /// Forget this packet: it was dropped for the reason given.
     Drop(PacketId, DropReason),
+}
+
+/// The name of a job of the compressor, new for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+/// A job for the compressor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its name.
+    pub id: JobId,
+    /// The number of its packets, at least one.
+    pub packets: u32,
+    /// The bytes of its packets.
+    pub bytes: u32,
+    /// The time that it is expected to take, in nanoseconds.
+    pub cost_ns: u64,
+    /// True if the link waits for it: nobody else may do it.
+    pub is_urgent: bool,
 }
 
 /// Why a frame is sent now.

@@ -6,9 +6,7 @@ use thiserror::Error;
 
 use crate::estimate::{Estimates, LearnedConfig};
 use crate::packet::ClassKey;
-use crate::scheme::{
-    BlockOrder, BlockPlace, BlockRules, CompressWhen, Gather, PRESETS, Queues, Scheme, Trigger,
-};
+use crate::scheme::{Gather, PRESETS, Release, Scheme, Select};
 
 /// How much may wait in a port. A packet that would go beyond any limit is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +139,7 @@ impl Default for PortConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// There is no preset of this name.
-    #[error("there is no scheme \"{0}\": use one of {names}", names = PRESETS.join(", "))]
+    #[error("there is no scheme \"{0}\": use one of {names}, or edge(m,n) and the like", names = PRESETS.join(", "))]
     UnknownScheme(String),
     /// A queue that can't hold a packet.
     #[error("a queue must hold at least one packet: set its limit to 2 packets or more")]
@@ -165,8 +163,8 @@ pub enum ConfigError {
     #[error("blocks that keep their order can't move to the tail: use loose order, or the front")]
     BlockOrder,
     /// Values on the scheme's axes that contradict each other.
-    #[error("the scheme's trigger, queues and way of compressing don't go together")]
-    Combination,
+    #[error("this scheme makes no sense: {0}")]
+    Combination(&'static str),
     /// What waits was queued by the rules of another kind of scheme.
     #[error("this change of scheme needs an empty port: clear it first, or let it run dry")]
     Occupied,
@@ -184,63 +182,35 @@ impl PortConfig {
         if self.frame.units_max == 0 {
             return Err(ConfigError::EmptyFrame);
         }
-        if let Trigger::Chunk { bytes_max } = self.scheme.trigger
+        if let Release::Full { bytes_max, .. } = self.scheme.release
             && (bytes_max.min(self.frame.units_bytes_max) == 0 || self.frame.units_max < 2)
         {
             return Err(ConfigError::NoRoomForChunks);
         }
-        LineKind::of(&self.scheme).map(|_| ())
+        self.scheme.check()
     }
 }
 
-/// The kinds of queues that a port can have: each serves a part of the design space. What one
-/// has queued, another can't go on with.
+/// The stores that a port can have. What waits in one can't go on in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LineKind {
+pub(crate) enum StoreKind {
+    /// Packets in the order in which they come to the CPU and the link.
     Serial,
-    Blocks(Gather),
-    Chunks,
+    /// Packets that may become batches where they stand.
+    Batches(Gather),
+    /// Packets that wait for a full frame.
+    Frames,
 }
 
-impl LineKind {
-    pub(crate) fn of(scheme: &Scheme) -> Result<Self, ConfigError> {
-        match (scheme.trigger, scheme.queues, scheme.compress) {
-            (
-                Trigger::Immediate,
-                Queues::One,
-                CompressWhen::Never | CompressWhen::Always | CompressWhen::WaitingTime,
-            ) if scheme.gather == Gather::Packet => Ok(Self::Serial),
-            (Trigger::Backlog { packets, .. }, Queues::One, CompressWhen::Threshold) => {
-                if packets == 0 || (scheme.gather == Gather::Packet && packets > 1) {
-                    return Err(ConfigError::BlockPackets);
-                }
-                let rules = &scheme.blocks;
-                if rules.order == BlockOrder::Strict && rules.place == BlockPlace::Tail {
-                    return Err(ConfigError::BlockOrder);
-                }
-                Ok(Self::Blocks(scheme.gather))
+impl StoreKind {
+    /// The store of a scheme that makes sense.
+    pub(crate) fn of(scheme: &Scheme) -> Self {
+        match (scheme.release, scheme.select) {
+            (Release::Full { .. }, _) => Self::Frames,
+            (Release::Now(_), Select::Backlog { gather, .. } | Select::Waiting { gather, .. }) => {
+                Self::Batches(gather)
             }
-            (
-                Trigger::Waiting { bytes_max, packets_max, .. },
-                Queues::One,
-                CompressWhen::WaitingTime,
-            ) => {
-                if packets_max == 0 || (scheme.gather == Gather::Packet && packets_max > 1) {
-                    return Err(ConfigError::BlockPackets);
-                }
-                if bytes_max == 0 {
-                    return Err(ConfigError::BlockBytes);
-                }
-                let BlockRules { order, place, .. } = scheme.blocks;
-                if order != BlockOrder::Strict || place != BlockPlace::Front {
-                    return Err(ConfigError::BlockOrder);
-                }
-                Ok(Self::Blocks(scheme.gather))
-            }
-            (Trigger::Chunk { .. }, _, CompressWhen::Never) if scheme.gather == Gather::Packet => {
-                Ok(Self::Chunks)
-            }
-            _ => Err(ConfigError::Combination),
+            (Release::Now(_), Select::Nothing | Select::Each(_) | Select::Frame) => Self::Serial,
         }
     }
 }
@@ -248,6 +218,7 @@ impl LineKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::{BlockOrder, BlockPlace, BlockRules, ClassTimers, PullPolicy, Queue, When};
 
     #[test]
     fn impossible_limits_are_reported() {
@@ -258,30 +229,76 @@ mod tests {
     }
 
     #[test]
-    fn axes_that_contradict_each_other_are_reported() {
+    fn every_combination_is_taken_or_refused_with_a_reason() {
+        let timers = ClassTimers::TABLE_II;
+        let queues = [
+            Queue::One,
+            Queue::CpuAndLink,
+            Queue::PerClass(timers),
+            Queue::Tandem(timers, PullPolicy::Dcf.lazy()),
+        ];
+        let edge = Gather::Edge;
+        let selects = [
+            Select::Nothing,
+            Select::Each(When::Always),
+            Select::Each(When::WaitingTime),
+            Scheme::backlog(edge, 5, 5).select,
+            Scheme::waiting(edge, 8192).select,
+            Select::Frame,
+        ];
+        let strict = Scheme::waiting(edge, 8192).release;
+        let releases =
+            [strict, Scheme::basicq(9000).release, Scheme::basicq(9000).with_cea().release];
+        let frame = FrameCost::FREE_CHUNKS;
+        let mut taken = 0;
+        for (queue, select, release) in combinations(&queues, &selects, &releases) {
+            let scheme = Scheme { queue, select, release, ..Scheme::packet() };
+            let check = PortConfig { scheme, frame, ..PortConfig::default() }.check();
+            match check {
+                Ok(()) => {
+                    taken += 1;
+                    let port = crate::Port::new(PortConfig { scheme, frame, ..Default::default() });
+                    port.unwrap().assert_invariants();
+                }
+                Err(error) => assert!(matches!(error, ConfigError::Combination(_)), "{error}"),
+            }
+        }
+        // One queue at once: five ways of selecting; CPU and link: three; frames that are filled,
+        // with and without CEA, from three kinds of queues, compressed or not.
+        assert_eq!(taken, 5 + 3 + 2 * 3 * 2);
+    }
+
+    fn combinations(
+        queues: &[Queue],
+        selects: &[Select],
+        releases: &[Release],
+    ) -> Vec<(Queue, Select, Release)> {
+        let mut all = Vec::new();
+        for &queue in queues {
+            for &select in selects {
+                all.extend(releases.iter().map(|&release| (queue, select, release)));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn impossible_batches_are_reported() {
         let frame = FrameCost::FREE_CHUNKS;
         let check = |scheme| PortConfig { scheme, frame, ..PortConfig::default() }.check();
         for name in PRESETS {
             assert_eq!(check(Scheme::preset(name).unwrap()), Ok(()), "{name}");
         }
-        let threshold = Scheme { compress: CompressWhen::Threshold, ..Scheme::none() };
-        assert_eq!(check(threshold), Err(ConfigError::Combination));
-        let empty = Scheme::blocks(Gather::Flow, 0, 5);
-        assert_eq!(check(empty), Err(ConfigError::BlockPackets));
-        let by_nothing = Scheme::blocks(Gather::Packet, 2, 5);
-        assert_eq!(check(by_nothing), Err(ConfigError::BlockPackets));
-        let mut tail = Scheme::blocks(Gather::Flow, 5, 5);
-        tail.blocks.place = BlockPlace::Tail;
+        assert_eq!(check(Scheme::backlog(Gather::Flow, 0, 5)), Err(ConfigError::BlockPackets));
+        assert_eq!(check(Scheme::backlog(Gather::Packet, 2, 5)), Err(ConfigError::BlockPackets));
+        let rules = BlockRules { place: BlockPlace::Tail, ..BlockRules::PAPER };
+        let tail = Scheme::backlog(Gather::Flow, 5, 5).with_rules(rules);
         assert_eq!(check(tail), Ok(()));
-        tail.blocks.order = BlockOrder::Strict;
-        assert_eq!(check(tail), Err(ConfigError::BlockOrder));
-        let waiting = Scheme::waiting(Gather::Edge, 8192);
-        assert_eq!(check(waiting), Ok(()));
-        let loose = Scheme { blocks: BlockRules::PAPER, ..waiting };
+        let strict = tail.with_rules(BlockRules { order: BlockOrder::Strict, ..rules });
+        assert_eq!(check(strict), Err(ConfigError::BlockOrder));
+        let loose = Scheme::waiting(Gather::Edge, 8192).with_rules(BlockRules::PAPER);
         assert_eq!(check(loose), Err(ConfigError::BlockOrder));
         assert_eq!(check(Scheme::waiting(Gather::Flow, 0)), Err(ConfigError::BlockBytes));
-        let compressed_chunks = Scheme { compress: CompressWhen::Always, ..Scheme::basicq(9000) };
-        assert_eq!(check(compressed_chunks), Err(ConfigError::Combination));
     }
 
     #[test]

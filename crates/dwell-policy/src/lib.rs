@@ -1,10 +1,10 @@
 //! The decision core: which packets are compressed, when, and what the link sends next.
 //!
 //! A [`Port`] is one output port of a node: the queues in front of one link. It is free of
-//! I/O. Events go in with the time at which they happened ([`Port::arrive`],
-//! [`Port::compressed`], [`Port::link_ready`], [`Port::put_back`]); after each of them, and at
-//! [`Port::next_deadline`], the driver drains [`Port::poll`] for [`Action`]s. Compressing is an action too: the driver does it (inline, on
-//! a worker, or as a modelled cost) and reports the size and the time that it took.
+//! I/O. [`Event`]s go in with the time at which they happened ([`Port::handle`]); after each of them,
+//! and at [`Port::next_deadline`], the driver drains [`Port::poll`] for [`Action`]s. Compressing is an
+//! action too: the driver does it (inline, on a worker, or as a modelled cost) and reports the size
+//! and the time that it took.
 //!
 //! The core sees identifiers, lengths, classes and times. It knows nothing about bytes,
 //! codecs, sockets, clocks or threads; the relay, the simulator and the tests drive the very
@@ -28,6 +28,7 @@ mod action;
 mod backoff;
 mod config;
 mod estimate;
+mod event;
 mod explore;
 mod packet;
 mod port;
@@ -35,14 +36,15 @@ mod scheme;
 mod waiting_time;
 
 pub use account::{Accounts, Bypass, CompressionAccounts, Count, DropReason, Late};
-pub use action::{Action, Frame, FramePacket, FrameUnit, SendCause};
+pub use action::{Action, Frame, FramePacket, FrameUnit, Job, JobId, SendCause};
 pub use backoff::{BackOff, BackOffConfig};
 pub use config::{ConfigError, FrameCost, PortConfig, QueueLimit};
 pub use estimate::{Estimate, Estimates, LearnedConfig, Ratio};
+pub use event::{Event, LinkState, LostBatch, Outcome};
 pub use packet::{ClassKey, Packet, PacketId};
-pub use port::{Admission, Outcome, Port, PutBack};
+pub use port::Port;
 pub use scheme::{
-    BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, CompressWhen, Gather,
-    PRESETS, Passing, Pull, PullPolicy, Queues, Scheme, Skip, Trigger, Unfinished,
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, Gather, Method,
+    PRESETS, Pull, PullPolicy, Queue, Release, Scheme, Select, Unfinished, When,
 };
 pub use waiting_time::waiting_time_suffices;

@@ -85,7 +85,7 @@ pub struct Packet {
     pub group: u64,
     /// How long it may be held back to fill a frame, in nanoseconds: W of Sawabe et al.
     /// [`Packet::NEVER_HELD`] for a packet that goes at once.
-    pub hold_ns: u64,
+    pub max_wait_ns: u64,
     /// Its content looks random (encrypted or compressed). What is learned of such packets of a
     /// flow or class is kept apart from what is learned of the others, so that turns of one do not
     /// spoil the estimates of the other. False if nobody looked.
@@ -96,7 +96,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// The [`hold_ns`](Self::hold_ns) of a packet that is not held back.
+    /// The [`max_wait_ns`](Self::max_wait_ns) of a packet that is not held back.
     pub const NEVER_HELD: u64 = 0;
 
     /// The [`group`](Self::group) of what may hold packets of any group: where blocks keep their order,

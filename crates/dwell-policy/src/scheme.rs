@@ -22,54 +22,95 @@ pub enum Gather {
     Edge,
 }
 
-/// What must happen before a gathered unit is closed.
+/// Who waits, and in what order: the first axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Trigger {
-    /// Nothing: a unit is complete at once and no packet is ever held back.
-    Immediate,
-    /// Enough packets wait for one to be compressed in their shadow (Yoshino et al., section
-    /// III.A): the queue is longer than `lead` + `packets`, and `packets` of one group are
-    /// among those beyond the first `lead`.
+pub enum Queue {
+    /// One queue, first in, first out.
+    One,
+    /// A queue for the CPU and one for the link, each with the limit for itself: a packet that was
+    /// compressed upstream goes straight to the latter, past those that wait for the CPU. Order is
+    /// kept among compressed packets, and among the others, but not between them. A reading of
+    /// Shimamura et al. that fits their Fig. 7.
+    CpuAndLink,
+    /// A queue for each class of deadlines, each with a timer (ChuMQ of Sawabe et al.).
+    PerClass(ClassTimers),
+    /// A queue for each class of deadlines, and a chunking buffer behind them that pulls from
+    /// them (ChuTQ of Sawabe et al.).
+    Tandem(ClassTimers, Pull),
+}
+
+/// Which packets become one batch that is compressed together, and when: the second axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Select {
+    /// None: nothing is compressed.
+    Nothing,
+    /// Each packet alone, one after another, while others wait for the link (Shimamura et al.).
+    Each(When),
+    /// Packets of one group, as soon as enough of them wait to be compressed in their shadow (Yoshino
+    /// et al., section III.A): the queue is longer than `lead` + `packets`, and `packets` of the group
+    /// are among those beyond the first `lead`. The threshold stands for the waiting time.
     Backlog {
-        /// The number of packets of a block, m.
+        /// What is compressed together.
+        gather: Gather,
+        /// The number of packets of a batch, m.
         packets: u32,
-        /// How many packets the link sends while a block is being compressed, n.
+        /// The number of packets that the link sends while a batch is being compressed, n.
         lead: u32,
     },
-    /// The link is about to get to a packet that is not compressed: then so much of its group as
-    /// waits is compressed with it, if its waiting time suffices. So blocks are as large as the
+    /// The link is about to get to a packet that is not compressed: then as much of its group as
+    /// waits is compressed with it, if its waiting time suffices. So batches are as large as the
     /// queue allows, and nothing is held back. Ours, of Eq. (2) of Shimamura et al. and the
     /// groups of Yoshino et al.
     Waiting {
-        /// The most bytes of packets in a block.
+        /// What is compressed together.
+        gather: Gather,
+        /// The most bytes of packets in a batch.
         bytes_max: u32,
-        /// The most packets in a block.
+        /// The most packets in a batch.
         packets_max: u32,
         /// The link is about to get to a packet if it needs less than this to send what is
         /// ahead, in nanoseconds; or if that is less than a frame.
         lead_ns: u64,
     },
-    /// Packets are held back until they fill a frame or one of them has no time left (Sawabe
-    /// et al.).
-    Chunk {
+    /// The packets of a frame, when it is due, if Eq. (2) of Shimamura et al. says that the frame
+    /// leaves the link no later for it. For [`Release::Full`].
+    Frame,
+}
+
+/// When a packet that is to be compressed alone is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Whatever it costs (the all-compression scheme of Shimamura et al.).
+    Always,
+    /// If its waiting time suffices: Eq. (2) of Shimamura et al.
+    WaitingTime,
+}
+
+/// How batches are compressed: the third axis. Codec and level are the driver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Method {
+    /// Leaves traffic alone that was learned to be incompressible, with rare tries; `None` tries all
+    /// but the exceptions. Needs [`Estimates::Learned`](crate::Estimates::Learned): with fixed
+    /// estimates there is nothing to learn.
+    pub back_off: Option<BackOffConfig>,
+}
+
+/// When a frame goes, and what fills it: the fourth axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Release {
+    /// When the link is free, with what waits.
+    Now(BlockRules),
+    /// When it is full or one of its packets has no time left (Sawabe et al.).
+    Full {
         /// The most bytes of packets, with the headers of their units, in a frame: the paper's
         /// MTU. What a frame takes ([`FrameCost`](crate::FrameCost)) limits them as well.
         bytes_max: u32,
+        /// Fill the room that is left in a frame from other classes (CEA of Sawabe et al.).
+        fill: bool,
     },
-}
-
-/// How waiting packets are ordered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Queues {
-    /// One queue, first in, first out.
-    One,
-    /// A buffer for each class of deadlines, each with a timer (ChuMQ of Sawabe et al.).
-    PerClass(ClassTimers),
-    /// A queue for each class of deadlines, and a chunking buffer behind them that pulls from
-    /// them (ChuTQ of Sawabe et al.).
-    Tandem(ClassTimers, Pull),
 }
 
 /// The most classes of deadlines.
@@ -124,7 +165,7 @@ pub enum PullPolicy {
 
 impl PullPolicy {
     /// By this policy, as the presets do: while the link is free, α as the paper defines it,
-    /// and the chunk held open where that is asked for ([`Scheme::fill`]).
+    /// and the chunk held open where that is asked for ([`Release::Full`]).
     pub const fn lazy(self) -> Pull {
         Pull { policy: self, eager: false, clamp_ns: 0, hold: true }
     }
@@ -141,54 +182,12 @@ pub struct Pull {
     /// The least time left that the policy tells apart, in nanoseconds: below it, all heads
     /// are equally urgent. Zero is the paper's rule; other values are ours.
     pub clamp_ns: u64,
-    /// With [`Scheme::fill`] (CEA), after a packet that does not fit: keep the chunk open for
+    /// With CEA ([`Release::Full`]), after a packet that does not fit: keep the chunk open for
     /// others that do, instead of closing it with those that wait already.
     pub hold: bool,
 }
 
-/// When a unit is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CompressWhen {
-    /// Never.
-    Never,
-    /// Whenever it is not compressed yet.
-    Always,
-    /// When its waiting time suffices: Eq. (2) of Shimamura et al. With [`Trigger::Immediate`]
-    /// and [`Trigger::Waiting`].
-    WaitingTime,
-    /// When [`Trigger::Backlog`] says so: the threshold on the queue stands for the waiting
-    /// time.
-    Threshold,
-}
-
-/// Which traffic is left alone because compressing it brings nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Skip {
-    /// None but the exception list.
-    None,
-    /// What was learned to be incompressible, with rare retries. Needs
-    /// [`Estimates::Learned`](crate::Estimates::Learned); with fixed estimates there is
-    /// nothing to learn.
-    BackOff(BackOffConfig),
-}
-
-/// Whether packets that need no compressing wait behind those that do. Shimamura et al. draw two
-/// buffers and leave open what they mean for a packet that was compressed upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
-    /// They do: every packet goes through the CPU queue, and all keep their order. Both queues
-    /// share one limit.
-    InOrder,
-    /// A packet that was compressed upstream goes straight to the relay queue, past those that
-    /// wait for the CPU: order is kept among compressed packets, and among the others, but not
-    /// between them. Each queue has the limit for itself, and what finds the relay queue full
-    /// is dropped there. Fits the paper's Fig. 7.
-    CompressedPass,
-}
-
-/// The points of [`Trigger::Backlog`] that Yoshino et al. leave open. The default is what
+/// The points of [`Select::Backlog`] that Yoshino et al. leave open. The default is what
 /// fits their figures best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRules {
@@ -213,7 +212,7 @@ pub enum BlockOrder {
     /// packets that become a block; and those of a block placed at the tail.
     Loose,
     /// Packets of a group leave in the order in which they arrived; what was put back excepted.
-    /// (With [`Trigger::Waiting`], packets of a flow do: a block may pass packets that are left
+    /// (With [`Select::Waiting`], packets of a flow do: a block may pass packets that are left
     /// alone of other flows.) The link passes an unfinished block with packets of other groups only, and a block is
     /// made of packets with nothing else of their group between them.
     Strict,
@@ -261,23 +260,14 @@ impl BlockRules {
 /// A scheme: one value on each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
-    /// What is compressed together.
-    pub gather: Gather,
-    /// When a gathered unit is closed.
-    pub trigger: Trigger,
-    /// How waiting packets are ordered.
-    pub queues: Queues,
-    /// When a unit is compressed.
-    pub compress: CompressWhen,
-    /// What is left alone.
-    pub skip: Skip,
-    /// Whether compressed packets pass those that wait for the CPU; for [`Trigger::Immediate`].
-    pub passing: Passing,
-    /// How blocks move in the queue; for [`Trigger::Backlog`] and [`Trigger::Waiting`].
-    pub blocks: BlockRules,
-    /// Fill the room that is left in a frame from other classes (CEA of Sawabe et al.); for
-    /// [`Trigger::Chunk`].
-    pub fill: bool,
+    /// Who waits, and in what order.
+    pub queue: Queue,
+    /// Which packets become one batch, and when.
+    pub select: Select,
+    /// How batches are compressed.
+    pub method: Method,
+    /// When a frame goes, and what fills it.
+    pub release: Release,
 }
 
 /// The names of the presets, in the order in which tables show them.
@@ -300,11 +290,9 @@ pub const PRESETS: [&str; 16] = [
     "chutq-cef+cea",
 ];
 
-/// m and n of most figures of Yoshino et al.
-const BLOCK_PACKETS: u32 = 5;
-const BLOCK_LEAD: u32 = 5;
-
-/// Blocks of small packets end here.
+/// The most bytes of a batch of the presets.
+const BATCH_BYTES_MAX: u32 = 8192;
+/// Batches of small packets end here.
 const WAITING_PACKETS_MAX: u32 = 128;
 /// Who drives the port may come a little late.
 const WAITING_LEAD_NS: u64 = 2_000_000;
@@ -314,14 +302,10 @@ const CHUNK_BYTES_MAX: u32 = 9000;
 
 impl Scheme {
     const BASE: Self = Self {
-        gather: Gather::Packet,
-        trigger: Trigger::Immediate,
-        queues: Queues::One,
-        compress: CompressWhen::Never,
-        skip: Skip::None,
-        passing: Passing::InOrder,
-        blocks: BlockRules::PAPER,
-        fill: false,
+        queue: Queue::One,
+        select: Select::Nothing,
+        method: Method { back_off: None },
+        release: Release::Now(BlockRules::PAPER),
     };
 
     /// Relay only, compress nothing.
@@ -331,104 +315,177 @@ impl Scheme {
 
     /// Compress every packet, at whatever cost (the all-compression scheme of Shimamura et al.).
     pub const fn all() -> Self {
-        Self { compress: CompressWhen::Always, ..Self::BASE }
+        Self { select: Select::Each(When::Always), ..Self::BASE }
     }
 
     /// Compress a packet if its waiting time suffices (the scheme that Shimamura et al. propose),
     /// and leave alone what turned out to be incompressible.
     pub fn packet() -> Self {
         Self {
-            compress: CompressWhen::WaitingTime,
-            skip: Skip::BackOff(BackOffConfig::default()),
+            select: Select::Each(When::WaitingTime),
+            method: Method::backing_off(),
             ..Self::BASE
         }
     }
 
-    /// Compress blocks of `packets` packets of one group of `gather` while the link sends `lead`
+    /// Compress batches of `packets` packets of one group of `gather` while the link sends `lead`
     /// others (Yoshino et al., section III). With [`Gather::Packet`] and `packets` = 1, the
     /// packet scheme that they compare with.
-    pub fn blocks(gather: Gather, packets: u32, lead: u32) -> Self {
+    pub fn backlog(gather: Gather, packets: u32, lead: u32) -> Self {
         Self {
-            gather,
-            trigger: Trigger::Backlog { packets, lead },
-            compress: CompressWhen::Threshold,
-            skip: Skip::BackOff(BackOffConfig::default()),
+            select: Select::Backlog { gather, packets, lead },
+            method: Method::backing_off(),
             ..Self::BASE
         }
     }
 
-    /// Compress what waits of one group of `gather` when the link is about to get to it, in blocks
+    /// Compress what waits of one group of `gather` when the link is about to get to it, in batches
     /// of at most `bytes_max`. Order is kept within each flow.
     pub fn waiting(gather: Gather, bytes_max: u32) -> Self {
         let packets_max = if matches!(gather, Gather::Packet) { 1 } else { WAITING_PACKETS_MAX };
         Self {
-            gather,
-            trigger: Trigger::Waiting { bytes_max, packets_max, lead_ns: WAITING_LEAD_NS },
-            compress: CompressWhen::WaitingTime,
-            skip: Skip::BackOff(BackOffConfig::default()),
-            blocks: BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER },
+            select: Select::Waiting { gather, bytes_max, packets_max, lead_ns: WAITING_LEAD_NS },
+            method: Method::backing_off(),
+            release: Release::Now(BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER }),
             ..Self::BASE
         }
     }
 
     /// BasiCQ: one queue, frames of at most `bytes_max` (Sawabe et al., section 4.1).
     pub const fn basicq(bytes_max: u32) -> Self {
-        Self { trigger: Trigger::Chunk { bytes_max }, ..Self::BASE }
+        Self { release: Release::Full { bytes_max, fill: false }, ..Self::BASE }
     }
 
     /// ChuMQ: a buffer for each class of deadlines (Sawabe et al., section 4.2).
     pub const fn chumq(timers: ClassTimers, bytes_max: u32) -> Self {
-        Self { queues: Queues::PerClass(timers), ..Self::basicq(bytes_max) }
+        Self { queue: Queue::PerClass(timers), ..Self::basicq(bytes_max) }
     }
 
     /// ChuTQ: a queue for each class, and a chunking buffer (Sawabe et al., section 4.3).
     pub const fn chutq(timers: ClassTimers, pull: Pull, bytes_max: u32) -> Self {
-        Self { queues: Queues::Tandem(timers, pull), ..Self::basicq(bytes_max) }
+        Self { queue: Queue::Tandem(timers, pull), ..Self::basicq(bytes_max) }
     }
 
-    /// The same with CEA: frames are filled from other classes (Sawabe et al., section 4.4).
+    /// Returns the scheme with CEA: frames are filled from other classes (Sawabe et al., section
+    /// 4.4).
     #[must_use]
     pub const fn with_cea(self) -> Self {
-        Self { fill: true, ..self }
-    }
-
-    /// The same with frames of at most `bytes_max`, if it fills frames.
-    #[must_use]
-    pub const fn with_chunk_bytes_max(self, bytes_max: u32) -> Self {
-        match self.trigger {
-            Trigger::Chunk { .. } => Self { trigger: Trigger::Chunk { bytes_max }, ..self },
-            _ => self,
+        match self.release {
+            Release::Full { bytes_max, .. } => {
+                Self { release: Release::Full { bytes_max, fill: true }, ..self }
+            }
+            Release::Now(_) => self,
         }
     }
 
-    /// The same with these classes of deadlines, if it tells classes apart.
+    /// Returns the scheme with frames of at most `bytes_max`, if it fills frames.
     #[must_use]
-    pub const fn with_class_timers(self, timers: ClassTimers) -> Self {
-        let queues = match self.queues {
-            Queues::One => Queues::One,
-            Queues::PerClass(_) => Queues::PerClass(timers),
-            Queues::Tandem(_, pull) => Queues::Tandem(timers, pull),
-        };
-        Self { queues, ..self }
+    pub const fn with_frame_bytes_max(self, bytes_max: u32) -> Self {
+        match self.release {
+            Release::Full { fill, .. } => {
+                Self { release: Release::Full { bytes_max, fill }, ..self }
+            }
+            Release::Now(_) => self,
+        }
     }
 
-    /// The preset of this name, one of [`PRESETS`].
+    /// Returns the scheme with frames compressed as a whole, if it fills frames.
+    #[must_use]
+    pub fn with_compressed_frames(self) -> Self {
+        if !self.fills_frames() {
+            return self;
+        }
+        Self { select: Select::Frame, method: Method::backing_off(), ..self }
+    }
+
+    /// Returns the scheme with these classes of deadlines, if it tells classes apart.
+    #[must_use]
+    pub const fn with_class_timers(self, timers: ClassTimers) -> Self {
+        let queue = match self.queue {
+            Queue::PerClass(_) => Queue::PerClass(timers),
+            Queue::Tandem(_, pull) => Queue::Tandem(timers, pull),
+            Queue::One | Queue::CpuAndLink => self.queue,
+        };
+        Self { queue, ..self }
+    }
+
+    /// Returns the scheme with these rules of batches, if it releases frames at once.
+    #[must_use]
+    pub const fn with_rules(self, rules: BlockRules) -> Self {
+        match self.release {
+            Release::Now(_) => Self { release: Release::Now(rules), ..self },
+            Release::Full { .. } => self,
+        }
+    }
+
+    /// True if it may compress anything.
+    pub const fn compresses(&self) -> bool {
+        !matches!(self.select, Select::Nothing)
+    }
+
+    /// True if it holds packets back to fill frames.
+    pub const fn fills_frames(&self) -> bool {
+        matches!(self.release, Release::Full { .. })
+    }
+
+    /// What is compressed together.
+    pub const fn gather(&self) -> Gather {
+        match self.select {
+            Select::Backlog { gather, .. } | Select::Waiting { gather, .. } => gather,
+            Select::Nothing | Select::Each(_) | Select::Frame => Gather::Packet,
+        }
+    }
+
+    /// Refuses combinations of values that make no sense, and says why.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |reason| Err(ConfigError::Combination(reason));
+        match (self.queue, self.select, self.release) {
+            (Queue::PerClass(_) | Queue::Tandem(..), _, Release::Now(_)) => {
+                refuse("queues for classes of deadlines need frames that wait to be filled")
+            }
+            (Queue::CpuAndLink, _, Release::Full { .. }) => {
+                refuse("frames that wait to be filled leave nothing to a queue for the CPU")
+            }
+            (Queue::CpuAndLink, Select::Backlog { .. } | Select::Waiting { .. }, _) => {
+                refuse("batches are made of one queue, in which their packets keep their places")
+            }
+            (_, Select::Frame, Release::Now(_)) => {
+                refuse("frames are compressed as a whole only if they wait to be filled")
+            }
+            (_, select, Release::Full { .. })
+                if !matches!(select, Select::Nothing | Select::Frame) =>
+            {
+                refuse("frames that wait to be filled are compressed as a whole or not at all")
+            }
+            (_, select, Release::Now(rules)) => check_batches(select, rules),
+            (_, _, Release::Full { .. }) => Ok(()),
+        }
+    }
+
+    /// The scheme of this name: one of [`PRESETS`], or `flow(m,n)`, `service(m,n)`, `host-pair(m,n)`
+    /// or `edge(m,n)` with two numbers for the rule of Yoshino et al. ([`Scheme::backlog`]).
     ///
     /// # Errors
     /// If there is none of this name.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        if let Some(scheme) = by_backlog(name) {
+            return Ok(scheme);
+        }
         let tandem =
             |policy: PullPolicy| Self::chutq(ClassTimers::TABLE_II, policy.lazy(), CHUNK_BYTES_MAX);
         let chumq = Self::chumq(ClassTimers::TABLE_II, CHUNK_BYTES_MAX);
-        let blocks = |gather| Self::blocks(gather, BLOCK_PACKETS, BLOCK_LEAD);
+        let waiting = |gather| Self::waiting(gather, BATCH_BYTES_MAX);
         Ok(match name {
             "none" => Self::none(),
             "all" => Self::all(),
             "packet" => Self::packet(),
-            "flow" => blocks(Gather::Flow),
-            "service" => blocks(Gather::Service),
-            "host-pair" => blocks(Gather::HostPair),
-            "edge" => blocks(Gather::Edge),
+            "flow" => waiting(Gather::Flow),
+            "service" => waiting(Gather::Service),
+            "host-pair" => waiting(Gather::HostPair),
+            "edge" => waiting(Gather::Edge),
             "basicq" => Self::basicq(CHUNK_BYTES_MAX),
             "chumq" => chumq,
             "chumq+cea" => chumq.with_cea(),
@@ -443,6 +500,57 @@ impl Scheme {
     }
 }
 
+impl Method {
+    /// Leaves alone what turned out to be incompressible, with rare tries.
+    pub fn backing_off() -> Self {
+        Self { back_off: Some(BackOffConfig::default()) }
+    }
+}
+
+/// The scheme of a name like `edge(5,5)`.
+fn by_backlog(name: &str) -> Option<Scheme> {
+    let (gather, numbers) = name.strip_suffix(')')?.split_once('(')?;
+    let (packets, lead) = numbers.split_once(',')?;
+    let gather = match gather {
+        "packet" => Gather::Packet,
+        "flow" => Gather::Flow,
+        "service" => Gather::Service,
+        "host-pair" => Gather::HostPair,
+        "edge" => Gather::Edge,
+        _ => return None,
+    };
+    Some(Scheme::backlog(gather, packets.trim().parse().ok()?, lead.trim().parse().ok()?))
+}
+
+/// Refuses batches that can't be made or would break the order that is promised.
+fn check_batches(select: Select, rules: BlockRules) -> Result<(), ConfigError> {
+    let is_count_possible =
+        |gather, packets| packets > 0 && (gather != Gather::Packet || packets == 1);
+    match select {
+        Select::Backlog { gather, packets, .. } => {
+            if !is_count_possible(gather, packets) {
+                return Err(ConfigError::BlockPackets);
+            }
+            if rules.order == BlockOrder::Strict && rules.place == BlockPlace::Tail {
+                return Err(ConfigError::BlockOrder);
+            }
+        }
+        Select::Waiting { gather, bytes_max, packets_max, .. } => {
+            if !is_count_possible(gather, packets_max) {
+                return Err(ConfigError::BlockPackets);
+            }
+            if bytes_max == 0 {
+                return Err(ConfigError::BlockBytes);
+            }
+            if rules.order != BlockOrder::Strict || rules.place != BlockPlace::Front {
+                return Err(ConfigError::BlockOrder);
+            }
+        }
+        Select::Nothing | Select::Each(_) | Select::Frame => (),
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -452,7 +560,10 @@ mod tests {
         for name in PRESETS {
             assert!(Scheme::preset(name).is_ok());
         }
-        assert!(Scheme::preset("None").is_err());
+        assert_eq!(Scheme::preset("edge(5, 7)"), Ok(Scheme::backlog(Gather::Edge, 5, 7)));
+        for bad in ["None", "edge(5)", "edge(5,x)", "basicq(1,2)", "edge(5,5", "(1,1)"] {
+            assert!(Scheme::preset(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use dwell_base::time::{MICRO_NS, MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
 use dwell_policy::{
-    Action, Admission, ClassKey, ClassTimers, FrameCost, Packet, PacketId, Port, PortConfig, Pull,
+    Action, ClassKey, ClassTimers, Event, FrameCost, Packet, PacketId, Port, PortConfig, Pull,
     PullPolicy, QueueLimit, Scheme,
 };
 
@@ -103,7 +103,7 @@ impl World {
             // A transmission's end and a timer go before an arrival.
             if wake_ns == Some(now_ns) {
                 if self.free_at_ns.take().is_some() {
-                    self.port.link_ready();
+                    self.port.handle(Instant::from_ns(now_ns), Event::LinkReady);
                 }
             } else {
                 self.arrive(class, now_ns);
@@ -118,7 +118,7 @@ impl World {
     }
 
     fn arrive(&mut self, class: usize, now_ns: u64) {
-        let (bytes, hold_ns) = CLASSES[class];
+        let (bytes, max_wait_ns) = CLASSES[class];
         let id = PacketId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         let (source, flow) = (ClassKey::new(17, 9), class as u64);
@@ -129,12 +129,11 @@ impl World {
             destination: source,
             flow,
             group: 0,
-            hold_ns,
+            max_wait_ns,
             looks_random: false,
             compressed: false,
         };
-        let admission = self.port.arrive(Instant::from_ns(now_ns), packet);
-        assert_eq!(admission, Admission::Queued);
+        self.port.handle(Instant::from_ns(now_ns), Event::Arrive(packet));
         let inside = self.window_ns.contains(&now_ns);
         self.inside += u64::from(inside);
         self.sources[class].advance(class, if inside { self.load.1 } else { self.load.0 });

@@ -10,8 +10,8 @@ use std::collections::BinaryHeap;
 use dwell_base::time::{MICRO_NS, SECOND_NS};
 use dwell_base::{Instant, Rate, Rng};
 use dwell_policy::{
-    Action, Admission, ClassKey, Estimate, Estimates, Outcome, Packet, PacketId, Port, PortConfig,
-    QueueLimit, Ratio, Scheme,
+    Action, ClassKey, Estimate, Estimates, Event as PortEvent, JobId, Outcome, Packet, PacketId,
+    Port, PortConfig, QueueLimit, Ratio, Scheme,
 };
 
 const PACKET_BYTES: u32 = 500;
@@ -48,7 +48,7 @@ impl OnOff {
 enum Event {
     // The order breaks ties: a transmission's end goes before an arrival.
     LinkFree,
-    Compressed(u32),
+    Compressed(u64),
     Arrival(usize),
 }
 
@@ -102,10 +102,12 @@ impl World {
                 break;
             }
             match event {
-                Event::LinkFree => self.port.link_ready(),
-                Event::Compressed(id) => {
+                Event::LinkFree => self.port.handle(Instant::from_ns(ns), PortEvent::LinkReady),
+                Event::Compressed(job) => {
                     let to = (f64::from(PACKET_BYTES) * self.ratio) as u32;
-                    self.port.compressed(PacketId(id), Outcome::Smaller(to), self.cost_ns);
+                    let (outcome, took_ns) = (Outcome::Smaller(to), self.cost_ns);
+                    let event = PortEvent::Compressed { job: JobId(job), outcome, took_ns };
+                    self.port.handle(Instant::from_ns(ns), event);
                 }
                 Event::Arrival(n) => {
                     self.arrive(ns);
@@ -128,26 +130,22 @@ impl World {
             destination: class,
             flow: 1,
             group: 0,
-            hold_ns: Packet::NEVER_HELD,
+            max_wait_ns: Packet::NEVER_HELD,
             looks_random: false,
             compressed: false,
         };
-        let admission = self.port.arrive(Instant::from_ns(ns), packet);
+        self.port.handle(Instant::from_ns(ns), PortEvent::Arrive(packet));
         self.results.arrived += u64::from(Self::in_window(ns));
-        let dropped = admission != Admission::Queued && Self::in_window(ns);
-        self.results.dropped += u64::from(dropped);
     }
 
     fn drain(&mut self, ns: u64) {
         while let Some(action) = self.port.poll(Instant::from_ns(ns)) {
             match action {
-                Action::Compress(id) => {
-                    self.events.push(Reverse((ns + self.cost_ns, Event::Compressed(id.0))));
+                Action::Compress(job) => {
+                    self.events.push(Reverse((ns + self.cost_ns, Event::Compressed(job.id.0))));
                 }
                 Action::Send => self.send(ns),
-                Action::CompressBlock | Action::Drop(..) => {
-                    unreachable!("these schemes drop on arrival only")
-                }
+                Action::Drop(..) => self.results.dropped += u64::from(Self::in_window(ns)),
             }
         }
         if cfg!(debug_assertions) && self.arrived_ns.len().is_multiple_of(1024) {

@@ -475,7 +475,7 @@ impl Engine {
         while let Some(job) = self.world.worker.finished() {
             if let Some(ticket) = job.ticket {
                 let result = job.result.map(|len| len.map(|len| &job.out[..len]));
-                self.node.compressed(ticket, result, job.took_ns);
+                self.node.compressed(Clock::now(), ticket, result, job.took_ns);
                 self.touch(ticket.peer);
             }
             self.world.worker.recycle(job);

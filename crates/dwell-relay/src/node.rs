@@ -351,7 +351,7 @@ impl Node {
         let peer = &mut self.peers[index];
         outbound::clear(peer, &mut self.store);
         // A result may still come; it knows only the first packet of its block.
-        for &id in peer.port.block().iter().skip(1) {
+        for &id in peer.port.batch().iter().skip(1) {
             self.store.remove(id);
         }
         peer.handshake.forget();

@@ -12,7 +12,7 @@
 //! nothing can happen to a packet any more, its time of arrival is computed at once.
 
 use dwell_base::Rng;
-use dwell_policy::{Accounts, PacketId};
+use dwell_policy::Accounts;
 
 use crate::agenda::{Agenda, NEVER_NS};
 use crate::outcome::Outcome;
@@ -54,8 +54,6 @@ pub struct World {
     ahead: Vec<u32>,
     /// The time that [`World::follow`] has reached.
     now_ahead_ns: u64,
-    /// The packets of a unit; kept for its storage.
-    block: Vec<PacketId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +100,6 @@ impl World {
             events: 0,
             ahead: Vec::new(),
             now_ahead_ns: 0,
-            block: Vec::new(),
         };
         world.start();
         Ok(world)

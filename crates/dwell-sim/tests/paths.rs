@@ -27,7 +27,7 @@ fn cbr(name: &str, to: &str, rate: &str) -> String {
     format!("[flow.{name}]\n{source}\nrate = \"{rate}\"\nfrom = \"s\"\nto = \"{to}\"\n")
 }
 
-const BLOCKS: &str = "[scheme]\npreset = \"edge\"\nm = 3\nn = 3\n\
+const BLOCKS: &str = "[scheme]\npreset = \"edge(m,n)\"\nm = 3\nn = 3\n\
                       [compress]\nratio = 0.5\ntime = \"1ms\"\n";
 const PORT: &str = "rate = \"10mbit\"\nqueue = \"port\"\nbuffer_packets = 50";
 
@@ -94,7 +94,7 @@ fn a_flow_that_comes_to_a_link_twice_meets_itself_there() {
 fn schemes_compress_together_what_flows_have_in_common() {
     let compressions = |preset: &str, keys: [&str; 2]| {
         let scheme = BLOCKS.replace("m = 3", "m = 40");
-        let mut text = scheme.replace("\"edge\"", &format!("\"{preset}\""));
+        let mut text = scheme.replace("\"edge(m,n)\"", &format!("\"{preset}\""));
         text += &link("sa", "s", "r", "rate = \"100mbit\"");
         text += &link("port", "r", "c", PORT);
         for (name, key) in ["a", "b"].into_iter().zip(keys) {
@@ -102,11 +102,11 @@ fn schemes_compress_together_what_flows_have_in_common() {
         }
         metrics(&text)["compressions"]
     };
-    for (preset, key) in [("service", "service"), ("host-pair", "hosts")] {
+    for (preset, key) in [("service(m,n)", "service"), ("host-pair(m,n)", "hosts")] {
         let common = [format!("{key} = 7"), format!("{key} = 7")];
         let common = common.each_ref().map(String::as_str);
         assert!(compressions(preset, common) > 10.0, "{preset}");
-        assert_eq!(compressions("flow", common), 0.0, "{key} is nothing to flows");
+        assert_eq!(compressions("flow(m,n)", common), 0.0, "{key} is nothing to flows");
         assert_eq!(compressions(preset, ["", ""]), 0.0, "{preset}: each flow has its own");
         let first = format!("{key} = 1");
         assert_eq!(compressions(preset, ["", &first]), 0.0, "{preset}: no number is taken");
@@ -161,4 +161,23 @@ fn many_flows_over_many_links_are_no_trouble() {
         write!(text, "{}", flow.replace("\"s\"", &format!("\"s{n}\""))).unwrap();
     }
     assert!(metrics(&text)["f0.delivered"] >= 1.0);
+}
+
+/// The rule of relays, and frames that are compressed as a whole, are rules of scenarios too.
+#[test]
+fn what_relays_do_can_be_simulated() {
+    for (scheme, compresses) in [
+        ("preset = \"edge\"\nblock_bytes = 4000", true),
+        ("preset = \"basicq\"\nmtu = 4000\nchunk_compress = true", true),
+        ("preset = \"basicq\"\nmtu = 4000", false),
+    ] {
+        let mut text = format!("[scheme]\n{scheme}\n[compress]\nratio = 0.5\ntime = \"1ms\"\n");
+        text += &link("sa", "s", "r", "rate = \"100mbit\"");
+        text += &link("port", "r", "c", PORT);
+        text += &cbr("f", "c", "14mbit");
+        let m = metrics(&text);
+        assert_eq!(m["compressions"] > 100.0, compresses, "{scheme}: {}", m["compressions"]);
+        let carried = m["f.delivered"] / m["f.sent"];
+        assert_eq!(carried > 0.8, compresses, "{scheme}: {carried}");
+    }
 }

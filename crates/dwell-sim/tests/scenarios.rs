@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use dwell_policy::{Accounts, CompressWhen, Trigger};
+use dwell_policy::{Accounts, Scheme};
 use dwell_sim::plan::{Plan, Queue, Traffic, Window};
 use dwell_sim::scenario::Options;
 use dwell_sim::{World, library};
@@ -36,9 +36,9 @@ fn done(world: &World) -> (u64, u64) {
     world.accounts().fold((0, 0), sum)
 }
 
-fn has_port(plan: &Plan, wanted: impl Fn(CompressWhen, Trigger) -> bool) -> bool {
+fn has_port(plan: &Plan, wanted: impl Fn(&Scheme) -> bool) -> bool {
     plan.links.iter().any(|link| match &link.queue {
-        Queue::Port(port) => wanted(port.config.scheme.compress, port.config.scheme.trigger),
+        Queue::Port(port) => wanted(&port.config.scheme),
         _ => false,
     })
 }
@@ -53,7 +53,7 @@ fn step_through(plan: &Plan, name: &str) -> u64 {
     let events = (0..EVENTS).take_while(|_| world.step()).count();
     assert_eq!(events, EVENTS, "{name}: nothing happens");
     let after = done(&world);
-    if has_port(plan, |_, trigger| matches!(trigger, Trigger::Chunk { .. })) {
+    if has_port(plan, Scheme::fills_frames) {
         assert!(after.1 > before.1, "{name}: no chunk was sent");
     }
     after.0 - before.0
@@ -76,7 +76,7 @@ fn invariants_hold_after_every_event_of_every_scenario() {
             plan.bin_ns = None;
             let step = || step_through(&plan, entry.id);
             units += *compressed.entry(format!("{plan:?}")).or_insert_with(step);
-            compressions |= has_port(&plan, |compress, _| compress != CompressWhen::Never);
+            compressions |= has_port(&plan, Scheme::compresses);
         }
         assert!(!compressions || units > 0, "{}: nothing was compressed", entry.id);
     }

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use dwell_base::Rate;
-use dwell_policy::{Estimate, Estimates, PortConfig, QueueLimit, Ratio, Scheme, Skip};
+use dwell_policy::{Estimate, Estimates, Method, PortConfig, QueueLimit, Ratio, Scheme};
 use dwell_sim::plan::{
     CompressionModel, Flow, Group, Link, OnOff, Plan, PortPlan, Queue, RandomSource, Traffic,
     Window,
@@ -38,7 +38,7 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
     let estimate = Estimate { ratio: Ratio::from_ppm((ratio * 1e6) as u32), cost_ns: COMPRESS_NS };
     let port = PortPlan {
         config: PortConfig {
-            scheme: Scheme { skip: Skip::None, ..scheme },
+            scheme: Scheme { method: Method { back_off: None }, ..scheme },
             rate: Some(rate),
             limit: QueueLimit::packets(1000),
             estimates: Estimates::Fixed(estimate),

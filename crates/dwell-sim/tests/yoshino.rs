@@ -117,7 +117,7 @@ fn without_compression_tcp_fills_what_it_fills_in_ns2() {
 
 /// 198 flows whose edges gather blocks, compressed to a share of `ratio`.
 fn with_blocks(gather: Gather, m: u32, ratio: f64) -> Plan {
-    dumbbell(198, Some((Scheme::blocks(gather, m, 5), ratio)))
+    dumbbell(198, Some((Scheme::backlog(gather, m, 5), ratio)))
 }
 
 /// The means of metrics over three seeds.

@@ -34,7 +34,7 @@ use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_codec::{CodecError, CodecSpec, Dictionary};
 use dwell_policy::{
     ClassKey, ClassTimers, ConfigError, Estimates, LearnedConfig, PRESETS, PortConfig, QueueLimit,
-    Ratio, Scheme, Trigger,
+    Ratio, Scheme,
 };
 use dwell_wire::PacketInfo;
 use ipnet::IpNet;
@@ -147,7 +147,7 @@ impl Settings {
             scheme,
             rate: Some(self.link.rate),
             limit: self.limit,
-            frame: self.link.relay_frames(matches!(scheme.trigger, Trigger::Chunk { .. })),
+            frame: self.link.relay_frames(scheme.fills_frames()),
             estimates: Estimates::Learned(learned),
             compress_bytes_min: self.compress_bytes_min,
             exceptions: self.exceptions.clone(),
@@ -240,9 +240,7 @@ impl Lanes {
         for (name, scheme) in &settings.schemes {
             let port = settings.port(settings.timed(*scheme)?);
             relayed.lanes.push((name.clone(), lane(port.clone(), false)?));
-            if !settings.dictionaries.is_empty()
-                && scheme.compress != dwell_policy::CompressWhen::Never
-            {
+            if !settings.dictionaries.is_empty() && scheme.compresses() {
                 relayed.lanes.push((format!("{name}{WITH_DICTIONARIES}"), lane(port, true)?));
             }
         }

@@ -8,7 +8,7 @@
 //!
 //! What the paper leaves open is a matter of [`BlockRules`](crate::BlockRules).
 //!
-//! [`Trigger::Waiting`] is a rule of ours for the same queue: a block is made at the latest
+//! [`Select::Waiting`] is a rule of ours for the same queue: a block is made at the latest
 //! moment, of as much as waits then, and only if Eq. (2) of Shimamura et al. grants the time. If
 //! it doesn't to the packets that are next, they leave raw, and the first that has time begins
 //! the block. On an idle link the same rule holds with W = 0, so that a packet is compressed first
@@ -24,11 +24,11 @@ mod tests;
 use dwell_base::Instant;
 
 use super::common::{Common, Filling, Waiting};
-use super::{Outcome, PutBack};
 use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FramePacket, FrameUnit, SendCause};
+use crate::event::{LostBatch, Outcome};
 use crate::packet::{Packet, PacketId, learned_as};
-use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Trigger, Unfinished};
+use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Release, Select, Unfinished};
 use gather::{Gatherer, Room};
 use queue::{NONE, Node, Queue, State};
 
@@ -38,9 +38,9 @@ const TELLING_BYTES_MIN: u64 = 1_000;
 /// Which packets become a block, and when.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// [`Trigger::Backlog`]: m and n.
+    /// [`Select::Backlog`]: m and n.
     Count { packets: usize, lead: usize },
-    /// [`Trigger::Waiting`].
+    /// [`Select::Waiting`].
     Waiting { room: Room, lead_ns: u64 },
 }
 
@@ -59,9 +59,9 @@ impl Rule {
 pub(super) struct Blocks {
     gather: Gather,
     queue: Queue,
-    /// What is being compressed: its packets, by their names here and there.
+    /// What is being compressed, or is about to be.
     members: Vec<u32>,
-    ids: Vec<PacketId>,
+    is_compressing: bool,
     /// Bytes of all that waits, as it would be sent now.
     bytes: u64,
     /// Bytes of all that is not being compressed, headers of units included.
@@ -81,7 +81,7 @@ impl Blocks {
             gather,
             queue: Queue::new(),
             members: Vec::new(),
-            ids: Vec::new(),
+            is_compressing: false,
             bytes: 0,
             units_bytes: 0,
             returned: 0,
@@ -100,19 +100,20 @@ impl Blocks {
     /// The configuration changed.
     pub(super) fn recount(&mut self, common: &Common) {
         let scheme = &common.config.scheme;
-        match scheme.trigger {
-            Trigger::Backlog { packets, lead } => {
-                self.queue.configure(packets, lead, scheme.blocks.slots);
+        let Release::Now(rules) = scheme.release else { return };
+        match scheme.select {
+            Select::Backlog { packets, lead, .. } => {
+                self.queue.configure(packets, lead, rules.slots);
                 self.rule = Rule::Count { packets: packets as usize, lead: lead as usize };
             }
-            Trigger::Waiting { bytes_max, packets_max, lead_ns } => {
-                self.queue.configure(1, 0, scheme.blocks.slots);
+            Select::Waiting { bytes_max, packets_max, lead_ns, .. } => {
+                self.queue.configure(1, 0, rules.slots);
                 let room = Room { bytes: bytes_max, packets: packets_max as usize };
                 self.rule = Rule::Waiting { room, lead_ns };
             }
-            Trigger::Immediate | Trigger::Chunk { .. } => (),
+            Select::Nothing | Select::Each(_) | Select::Frame => (),
         }
-        self.rules = scheme.blocks;
+        self.rules = rules;
         let units = self.queue.iter().map(|at| self.queue.node(at));
         let waiting = units.filter(|node| node.state != State::Compressing);
         self.units_bytes = waiting.map(|node| unit_bytes(common, node)).sum();
@@ -151,7 +152,7 @@ impl Blocks {
     }
 
     /// Puts a unit back, if there is room.
-    pub(super) fn put_back(&mut self, common: &Common, now: Instant, unit: &PutBack<'_>) -> bool {
+    pub(super) fn put_back(&mut self, common: &Common, now: Instant, unit: &LostBatch<'_>) -> bool {
         let room = common.config.limit.packets as usize;
         let Some((first, followers)) = unit.packets.split_first() else { return false };
         if self.returned + unit.packets.len() > room {
@@ -180,17 +181,8 @@ impl Blocks {
         true
     }
 
-    /// False if `id` is not being compressed.
-    pub(super) fn compressed(
-        &mut self,
-        common: &mut Common,
-        id: PacketId,
-        outcome: Outcome,
-        took_ns: u64,
-    ) -> bool {
-        if self.ids.first() != Some(&id) {
-            return false;
-        }
+    /// The members came out of the compressor.
+    pub(super) fn compressed(&mut self, common: &mut Common, outcome: Outcome, took_ns: u64) {
         let members = std::mem::take(&mut self.members);
         let bytes = members.iter().map(|&at| self.queue.node(at).bytes).sum();
         let to_bytes = common.book_compress(outcome, (members.len() as u32, bytes), took_ns);
@@ -201,8 +193,7 @@ impl Blocks {
         }
         self.members = members;
         self.members.clear();
-        self.ids.clear();
-        true
+        self.is_compressing = false;
     }
 
     /// Every packet of a block is taken to have shrunk as the whole did.
@@ -257,7 +248,7 @@ impl Blocks {
             self.fill_frame(common, now, at);
             return Some(Action::Send);
         }
-        if self.is_compressing() {
+        if self.is_compressing {
             return None;
         }
         match self.rule {
@@ -279,17 +270,17 @@ impl Blocks {
 
     /// Gives the gathered packets to the compressor.
     fn start(&mut self, common: &mut Common) -> Action {
-        common.accounts.compress.tried += self.members.len() as u64;
+        let mut bytes = 0;
         for &at in &self.members {
             self.queue.set_state(at, State::Compressing);
             let node = self.queue.node(at);
             self.units_bytes -= unit_bytes(common, node);
-            self.ids.push(node.id);
+            bytes += node.bytes;
+            common.batch.push(node.id);
         }
-        match self.ids[..] {
-            [id] => Action::Compress(id),
-            _ => Action::CompressBlock,
-        }
+        self.is_compressing = true;
+        let key = self.members.first().map(|&first| self.queue.node(first).learned_as());
+        common.begin_job(bytes, key.unwrap_or_default())
     }
 
     /// True if there is a unit that the link may take next.
@@ -411,23 +402,6 @@ impl Blocks {
         self.units_bytes = 0;
     }
 
-    /// What the block being compressed is believed to take.
-    pub(super) fn compress_cost_ns(&self, common: &mut Common) -> u64 {
-        let Some(&first) = self.members.first() else { return 0 };
-        let bytes = self.members.iter().map(|&at| self.queue.node(at).bytes).sum();
-        let (flow, class) = self.queue.node(first).learned_as();
-        common.estimate(flow, class, bytes).cost_ns
-    }
-
-    pub(super) fn is_compressing(&self) -> bool {
-        !self.ids.is_empty()
-    }
-
-    /// The packets being compressed.
-    pub(super) fn being_compressed(&self) -> &[PacketId] {
-        &self.ids
-    }
-
     /// Nothing waits for the CPU; units waiting for the link.
     pub(super) fn waiting(&self) -> (usize, usize) {
         (0, self.queue.units() - self.members.len())
@@ -463,7 +437,7 @@ impl Blocks {
         assert_eq!((being_compressed, returned), (self.members.len(), self.returned), "miscounted");
         self.queue.assert_counts();
         assert!(!common.link_idle || self.sendable().is_none(), "the link idles for nothing");
-        let idle = !self.is_compressing() && self.has_backlog();
+        let idle = !self.is_compressing && self.has_backlog();
         let loose = self.rules.order == BlockOrder::Loose;
         assert!(!(idle && loose), "the CPU idles");
         held

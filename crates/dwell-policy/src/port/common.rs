@@ -1,18 +1,19 @@
 //! What a port has whatever its scheme: configuration, estimates, accounts, and the frame.
 
+use std::collections::VecDeque;
+
 use dwell_base::Instant;
 
 use crate::account::{Accounts, Bypass, Count, DropReason};
-use crate::action::{Frame, FrameUnit, SendCause};
+use crate::action::{Action, Frame, FrameUnit, Job, JobId, SendCause};
 use crate::backoff::BackOffConfig;
-use crate::config::{ConfigError, PortConfig};
+use crate::config::PortConfig;
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
+use crate::event::{LinkState, Outcome};
 use crate::explore::Explorer;
-use crate::packet::{ClassKey, Packet};
-use crate::port::Outcome;
-use crate::scheme::Skip;
+use crate::packet::{ClassKey, Packet, PacketId};
 
-/// The part of a port that its line works with.
+/// The part of a port that its store works with.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     pub(super) config: PortConfig,
@@ -20,12 +21,13 @@ pub(super) struct Common {
     pub(super) accounts: Accounts,
     pub(super) frame: Frame,
     pub(super) link_idle: bool,
-    /// What the link takes at once.
-    pub(super) burst_bytes: u64,
-    /// What the link was given and has not sent yet.
-    pub(super) ahead_bytes: u64,
-    /// What is ready goes to the link at once.
-    pub(super) link_takes_all: bool,
+    pub(super) link: LinkState,
+    /// What was dropped, and not reported yet.
+    pub(super) dropped: VecDeque<(PacketId, DropReason)>,
+    /// The job under way, and its packets.
+    pub(super) job: Option<JobId>,
+    pub(super) batch: Vec<PacketId>,
+    jobs: u64,
     explorer: Explorer,
     /// What is being compressed is explored.
     explores: bool,
@@ -56,9 +58,11 @@ impl Common {
             accounts: Accounts::default(),
             frame: Frame::default(),
             link_idle: true,
-            burst_bytes: 0,
-            ahead_bytes: 0,
-            link_takes_all: false,
+            link: LinkState::default(),
+            dropped: VecDeque::new(),
+            job: None,
+            batch: Vec::new(),
+            jobs: 0,
             explorer: Explorer::new(0),
             explores: false,
             exceptions: Vec::new(),
@@ -66,8 +70,8 @@ impl Common {
         }
     }
 
-    pub(super) fn configure(&mut self, config: PortConfig) -> Result<(), ConfigError> {
-        config.check()?;
+    /// Takes a configuration that makes sense.
+    pub(super) fn configure(&mut self, config: PortConfig) {
         match (config.estimates, &mut self.learned) {
             (Estimates::Fixed(_), learned) => *learned = None,
             (Estimates::Learned(l), Some(learned)) => learned.set_config(l),
@@ -79,12 +83,42 @@ impl Common {
         });
         self.exceptions.clone_from(&config.exceptions);
         self.exceptions.sort_unstable();
-        self.back_off = match config.scheme.skip {
-            Skip::BackOff(config) => config,
-            Skip::None => BackOffConfig::default(),
-        };
+        self.back_off = config.scheme.method.back_off.unwrap_or_default();
+        self.link.rate = config.rate;
         self.config = config;
-        Ok(())
+    }
+
+    /// The next report of something that was dropped.
+    #[inline]
+    pub(super) fn next_drop(&mut self) -> Option<Action> {
+        if self.dropped.is_empty() {
+            return None;
+        }
+        self.dropped.pop_front().map(|(id, reason)| Action::Drop(id, reason))
+    }
+
+    /// Begins the job of compressing the packets of `batch`, of so many bytes, which are believed to
+    /// compress like those of this flow and class.
+    #[inline]
+    pub(super) fn begin_job(&mut self, bytes: u32, key: (u64, ClassKey)) -> Action {
+        let packets = self.batch.len() as u32;
+        self.accounts.compress.tried += u64::from(packets);
+        let id = JobId(self.jobs);
+        self.jobs += 1;
+        self.job = Some(id);
+        let cost_ns = self.estimate(key.0, key.1, bytes).cost_ns;
+        Action::Compress(Job { id, packets, bytes, cost_ns, is_urgent: false })
+    }
+
+    /// The job came out of the compressor; false if it is not the one under way.
+    #[inline]
+    pub(super) fn end_job(&mut self, job: JobId) -> bool {
+        let known = self.job == Some(job);
+        if known {
+            self.job = None;
+            self.batch.clear();
+        }
+        known
     }
 
     /// Whether a packet of `bytes` finds no room beside what waits.
@@ -122,8 +156,8 @@ impl Common {
 
     /// Asks the back-off of a flow whether its next packet may be compressed.
     pub(super) fn may_try(&mut self, flow: u64, class: ClassKey) -> bool {
-        match (self.config.scheme.skip, &mut self.learned) {
-            (Skip::BackOff(_), Some(learned)) => learned.may_try(flow, class, &self.back_off),
+        match (self.config.scheme.method.back_off, &mut self.learned) {
+            (Some(_), Some(learned)) => learned.may_try(flow, class, &self.back_off),
             _ => true,
         }
     }
@@ -192,23 +226,6 @@ impl Common {
     /// What is learned of frames that are compressed as a whole is learned under this name.
     pub(super) const FRAMES: (u64, ClassKey) = (0, ClassKey::new(0, 0));
 
-    /// Books that the frame was compressed as a whole.
-    pub(super) fn frame_compressed(&mut self, outcome: Outcome, took_ns: u64) {
-        let packets = self.frame.units.len() as u32;
-        let bytes: u32 = self.frame.units.iter().map(|unit| unit.bytes).sum();
-        let compress = &mut self.accounts.compress;
-        compress.tried += u64::from(packets);
-        compress.bypassed[Bypass::Scheme as usize] -= u64::from(packets);
-        self.frame.units.iter_mut().for_each(|unit| unit.bypass = None);
-        let to_bytes = self.book_compress(outcome, (packets, bytes), took_ns);
-        self.learn(Self::FRAMES, (bytes, to_bytes.unwrap_or(bytes)), took_ns);
-        let Some(to_bytes) = to_bytes else { return };
-        let raw = u64::from(bytes) + u64::from(packets * self.config.frame.raw_unit_bytes);
-        let saved = raw - self.unit_bytes(to_bytes, true);
-        self.frame.link_bytes -= saved;
-        self.accounts.link_bytes -= saved;
-    }
-
     /// A packet that was held is dropped.
     pub(super) fn drop_held(&mut self, reason: DropReason, original_bytes: u32) {
         self.accounts.held.remove(original_bytes);
@@ -247,8 +264,8 @@ impl Common {
     /// What a packet with units of `units_bytes` before it has to wait for: W of Eq. (2) of Shimamura
     /// et al., in bytes.
     pub(super) fn wait_bytes(&self, units_bytes: u64) -> u64 {
-        let units_bytes = if self.link_takes_all { 0 } else { units_bytes };
-        self.ahead_bytes + self.backlog_bytes(units_bytes)
+        let units_bytes = if self.link.takes_all { 0 } else { units_bytes };
+        self.link.ahead_bytes + self.backlog_bytes(units_bytes)
     }
 
     /// Begins a new frame in the storage of the last one.

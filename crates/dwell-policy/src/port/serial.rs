@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use dwell_base::Instant;
 
 use super::common::{Common, Waiting};
-use super::{Outcome, PutBack};
 use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FrameUnit, SendCause};
+use crate::event::{LostBatch, Outcome};
 use crate::packet::{ClassKey, Packet, PacketId, learned_as};
-use crate::scheme::{CompressWhen, Passing};
+use crate::scheme::{Queue, Select, When};
 use crate::waiting_time::waiting_time_suffices;
 
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +62,6 @@ pub(super) struct Serial {
     cpu_bytes: u64,
     /// Bytes waiting in the relay queue, headers of units included.
     ready_bytes: u64,
-    /// A packet came out of the compressor and found the relay queue full.
-    dropped: Option<PacketId>,
 }
 
 impl Serial {
@@ -74,7 +72,6 @@ impl Serial {
             compressing: false,
             cpu_bytes: 0,
             ready_bytes: 0,
-            dropped: None,
         }
     }
 
@@ -85,7 +82,7 @@ impl Serial {
     }
 
     pub(super) fn over_limit(&self, common: &Common, packet: &Packet) -> Option<DropReason> {
-        let waiting = if common.config.scheme.passing == Passing::InOrder {
+        let waiting = if common.config.scheme.queue == Queue::One {
             let bytes = self.cpu_bytes + self.ready_bytes;
             Waiting { packets: self.cpu_len() + self.ready, bytes }
         } else if packet.compressed {
@@ -110,7 +107,7 @@ impl Serial {
             compressed_here: false,
             compressed_before: packet.compressed,
         };
-        if packet.compressed && common.config.scheme.passing == Passing::CompressedPass {
+        if packet.compressed && common.config.scheme.queue == Queue::CpuAndLink {
             common.accounts.bypass(entry.bypass.unwrap_or(Bypass::AlreadyCompressed));
             self.ready_bytes += common.unit_bytes(entry.bytes, true);
             self.queue.insert(self.ready, entry);
@@ -122,7 +119,7 @@ impl Serial {
     }
 
     /// Puts a unit at the head, if it is a single packet: there are no blocks here.
-    pub(super) fn put_back(&mut self, common: &Common, now: Instant, unit: &PutBack<'_>) -> bool {
+    pub(super) fn put_back(&mut self, common: &Common, now: Instant, unit: &LostBatch<'_>) -> bool {
         let [packet] = unit.packets else { return false };
         let waiting = Waiting { packets: self.ready, bytes: self.ready_bytes };
         if common.over_limit(waiting, unit.bytes).is_some() {
@@ -144,33 +141,23 @@ impl Serial {
         true
     }
 
-    /// False if `id` is not being compressed.
-    pub(super) fn compressed(
-        &mut self,
-        common: &mut Common,
-        id: PacketId,
-        outcome: Outcome,
-        took_ns: u64,
-    ) -> bool {
-        let Some(entry) = self.queue.get_mut(self.ready).filter(|e| self.compressing && e.id == id)
-        else {
-            return false;
-        };
+    /// The packet behind the relay queue came out of the compressor.
+    pub(super) fn compressed(&mut self, common: &mut Common, outcome: Outcome, took_ns: u64) {
+        let Some(entry) = self.queue.get_mut(self.ready) else { return };
         let smaller = common.book_compress(outcome, (1, entry.bytes), took_ns);
         let to_bytes = smaller.unwrap_or(entry.bytes);
         common.learn((entry.flow, entry.class), (entry.bytes, to_bytes), took_ns);
         entry.bytes = to_bytes;
         entry.compressed_here = smaller.is_some();
         self.compressing = false;
-        self.dropped = self.move_to_relay(common);
-        true
+        self.move_to_relay(common);
     }
 
     #[inline]
     pub(super) fn poll(&mut self, common: &mut Common, now: Instant) -> Option<Action> {
         loop {
-            if let Some(id) = self.dropped.take() {
-                return Some(Action::Drop(id, DropReason::QueuePackets));
+            if let Some(drop) = common.next_drop() {
+                return Some(drop);
             }
             // The link first: what it takes now is on the wire, and no longer ahead of the
             // packets that the compressor decides about.
@@ -188,30 +175,31 @@ impl Serial {
             self.cpu_bytes -= u64::from(bytes);
             if let Some(reason) = bypass {
                 common.accounts.bypass(reason);
-                self.dropped = self.move_to_relay(common);
+                self.move_to_relay(common);
             } else {
-                common.accounts.compress.tried += 1;
                 self.compressing = true;
-                return Some(Action::Compress(id));
+                let key = (entry.flow, entry.class);
+                common.batch.push(id);
+                return Some(common.begin_job(bytes, key));
             }
         }
     }
 
-    /// Moves the first entry behind the relay queue into it. If each queue has a limit for
-    /// itself and there is no room, the packet is dropped and its name returned.
+    /// Moves the first entry behind the relay queue into it, or drops it if each queue has a limit
+    /// for itself and there is no room.
     #[inline]
-    fn move_to_relay(&mut self, common: &mut Common) -> Option<PacketId> {
-        let entry = self.queue.get(self.ready)?;
-        let own_limit = common.config.scheme.passing == Passing::CompressedPass;
+    fn move_to_relay(&mut self, common: &mut Common) {
+        let Some(entry) = self.queue.get(self.ready) else { return };
+        let own_limit = common.config.scheme.queue == Queue::CpuAndLink;
         let limit = common.config.limit.packets as usize;
         if own_limit && self.ready > 0 && self.ready + 1 >= limit {
-            let entry = self.queue.remove(self.ready)?;
+            let Some(entry) = self.queue.remove(self.ready) else { return };
             common.drop_held(DropReason::QueuePackets, entry.original_bytes);
-            return Some(entry.id);
+            common.dropped.push_back((entry.id, DropReason::QueuePackets));
+            return;
         }
         self.ready_bytes += common.unit_bytes(entry.bytes, entry.is_compressed());
         self.ready += 1;
-        None
     }
 
     #[inline]
@@ -256,20 +244,6 @@ impl Serial {
         (self.ready, self.cpu_bytes, self.ready_bytes) = (0, 0, 0);
     }
 
-    /// What the packet being compressed is believed to take.
-    pub(super) fn compress_cost_ns(&self, common: &mut Common) -> u64 {
-        match self.queue.get(self.ready) {
-            Some(entry) if self.compressing => {
-                common.estimate(entry.flow, entry.class, entry.bytes).cost_ns
-            }
-            _ => 0,
-        }
-    }
-
-    pub(super) fn is_compressing(&self) -> bool {
-        self.compressing
-    }
-
     /// Packets waiting for the CPU, and for the link.
     #[inline]
     pub(super) fn waiting(&self) -> (usize, usize) {
@@ -307,26 +281,19 @@ impl Serial {
 
     /// The most packets that may wait.
     pub(super) fn packets_max(&self, common: &Common) -> usize {
-        let queues = match common.config.scheme.passing {
-            Passing::InOrder => 1,
-            Passing::CompressedPass => 2,
-        };
+        let queues = if common.config.scheme.queue == Queue::CpuAndLink { 2 } else { 1 };
         common.config.limit.packets as usize * queues
     }
 }
 
 /// Why the packet at the head of the CPU queue is not to be compressed, if so.
 fn bypass(common: &mut Common, now: Instant, entry: &Entry, ready_bytes: u64) -> Option<Bypass> {
-    let compress = common.config.scheme.compress;
-    if compress == CompressWhen::Never {
-        return Some(Bypass::Scheme);
-    }
+    let Select::Each(when) = common.config.scheme.select else { return Some(Bypass::Scheme) };
     if entry.bypass.is_some() {
         return entry.bypass;
     }
     let key = (entry.flow, entry.class);
-    let needs_time = compress == CompressWhen::WaitingTime;
-    if needs_time && !has_time(common, entry, ready_bytes) {
+    if when == When::WaitingTime && !has_time(common, entry, ready_bytes) {
         // A link that is never busy has no use for smaller packets.
         let explores = common.config.rate.is_some() && common.explore(now, key);
         return (!explores).then_some(Bypass::NoTime);

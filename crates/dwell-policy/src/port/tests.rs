@@ -1,10 +1,14 @@
 use dwell_base::time::MICRO_NS;
 
+use super::shorthand::{Admission, Wanted};
 use super::*;
 use crate::account::Bypass;
+use crate::action::FramePacket;
 use crate::config::{FrameCost, QueueLimit};
 use crate::estimate::LearnedConfig;
-use crate::scheme::{Passing, Scheme};
+use crate::event::Outcome;
+use crate::scheme::{Queue, Scheme};
+use dwell_base::Rate;
 
 /// Random events, and what must hold after each of them.
 mod property;
@@ -35,18 +39,18 @@ fn packet(id: u32) -> Packet {
         destination: TCP_HIGH,
         flow: 7 << 40,
         group: 0,
-        hold_ns: Packet::NEVER_HELD,
+        max_wait_ns: Packet::NEVER_HELD,
         looks_random: false,
         compressed: false,
     }
 }
 
 fn arrive(port: &mut Port, id: u32) {
-    assert_eq!(port.arrive(Instant::ZERO, packet(id)), Admission::Queued);
+    assert_eq!(port.arrive_one(Instant::ZERO, packet(id)), Admission::Queued);
 }
 
-fn actions(port: &mut Port) -> Vec<Action> {
-    let actions = std::iter::from_fn(|| port.poll(Instant::ZERO)).collect();
+fn actions(port: &mut Port) -> Vec<Wanted> {
+    let actions = std::iter::from_fn(|| port.ask(Instant::ZERO)).collect();
     port.assert_invariants();
     actions
 }
@@ -55,7 +59,7 @@ fn actions(port: &mut Port) -> Vec<Action> {
 fn the_first_packet_goes_straight_to_an_idle_link() {
     let mut port = paper(Scheme::packet(), 700_000);
     arrive(&mut port, 1);
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     assert_eq!(port.frame().units[0].id, PacketId(1));
     assert_eq!(port.accounts().compress.bypassed[Bypass::NoTime as usize], 1);
 }
@@ -67,26 +71,26 @@ fn eq_2_compresses_the_first_packet_with_five_ahead_of_it() {
     for id in 0..6 {
         arrive(&mut port, id);
         let asked = actions(&mut port);
-        assert!(!asked.contains(&Action::Compress(PacketId(id))), "{id}");
+        assert!(!asked.contains(&Wanted::Compress(PacketId(id))), "{id}");
     }
     arrive(&mut port, 6); // one on the wire, five waiting
-    assert_eq!(actions(&mut port), [Action::Compress(PacketId(6))]);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(6))]);
     // While it is being compressed, followers wait behind it, even though they have no time.
     arrive(&mut port, 7);
     assert_eq!(actions(&mut port), []);
     assert_eq!(port.waiting(), (1, 5));
     port.compressed(PacketId(6), Outcome::Smaller(350), 200 * MICRO_NS);
     // 5.7 packets ahead: number 7 has time as well.
-    assert_eq!(actions(&mut port), [Action::Compress(PacketId(7))]);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(7))]);
 }
 
 #[test]
 fn all_compresses_even_on_an_idle_link() {
     let mut port = paper(Scheme::all(), 700_000);
     arrive(&mut port, 1);
-    assert_eq!(actions(&mut port), [Action::Compress(PacketId(1))]);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(1))]);
     port.compressed(PacketId(1), Outcome::Smaller(350), 200 * MICRO_NS);
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     assert_eq!(port.frame().units[0].bytes, 350);
     assert_eq!(port.frame().units[0].original_bytes, 500);
 }
@@ -95,34 +99,34 @@ fn all_compresses_even_on_an_idle_link() {
 fn a_packet_compressed_upstream_is_not_compressed_again() {
     let mut port = paper(Scheme::all(), 700_000);
     let upstream = Packet { compressed: true, bytes: 350, ..packet(1) };
-    assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(port.arrive_one(Instant::ZERO, upstream), Admission::Queued);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     assert!(!port.frame().units[0].compressed_here);
     assert_eq!(port.accounts().compress.bypassed[Bypass::AlreadyCompressed as usize], 1);
 }
 
 #[test]
 fn a_packet_compressed_upstream_can_pass_those_that_wait_for_the_cpu() {
-    let mut port = paper(Scheme { passing: Passing::CompressedPass, ..Scheme::all() }, 700_000);
+    let mut port = paper(Scheme { queue: Queue::CpuAndLink, ..Scheme::all() }, 700_000);
     port.link_busy();
     for id in 0..3 {
         arrive(&mut port, id);
     }
-    assert_eq!(actions(&mut port), [Action::Compress(PacketId(0))]);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(0))]);
     let upstream = Packet { compressed: true, bytes: 350, ..packet(3) };
-    assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
+    assert_eq!(port.arrive_one(Instant::ZERO, upstream), Admission::Queued);
     assert_eq!(port.waiting(), (2, 1));
     port.link_ready();
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     assert_eq!(port.frame().units[0].id, PacketId(3));
     port.compressed(PacketId(0), Outcome::Smaller(350), 1);
-    assert_eq!(actions(&mut port), [Action::Compress(PacketId(1))]);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(1))]);
     assert_eq!(port.waiting(), (1, 1));
 }
 
 #[test]
 fn with_passing_each_queue_has_its_own_limit() {
-    let mut port = paper(Scheme { passing: Passing::CompressedPass, ..Scheme::all() }, 700_000);
+    let mut port = paper(Scheme { queue: Queue::CpuAndLink, ..Scheme::all() }, 700_000);
     port.configure(PortConfig { limit: QueueLimit::packets(4), ..port.config().clone() }).unwrap();
     port.link_busy();
     for id in 0..4 {
@@ -130,16 +134,16 @@ fn with_passing_each_queue_has_its_own_limit() {
         actions(&mut port);
     }
     let full = Admission::Dropped(DropReason::QueuePackets);
-    assert_eq!(port.arrive(Instant::ZERO, packet(4)), full);
+    assert_eq!(port.arrive_one(Instant::ZERO, packet(4)), full);
     for id in 5..8 {
         let upstream = Packet { compressed: true, ..packet(id) };
-        assert_eq!(port.arrive(Instant::ZERO, upstream), Admission::Queued);
+        assert_eq!(port.arrive_one(Instant::ZERO, upstream), Admission::Queued);
     }
-    assert_eq!(port.arrive(Instant::ZERO, Packet { compressed: true, ..packet(8) }), full);
+    assert_eq!(port.arrive_one(Instant::ZERO, Packet { compressed: true, ..packet(8) }), full);
     // The relay queue is full: what comes out of the compressor has no room.
     port.compressed(PacketId(0), Outcome::Smaller(350), 1);
-    let drop = Action::Drop(PacketId(0), DropReason::QueuePackets);
-    assert_eq!(actions(&mut port), [drop, Action::Compress(PacketId(1))]);
+    let drop = Wanted::Drop(PacketId(0), DropReason::QueuePackets);
+    assert_eq!(actions(&mut port), [drop, Wanted::Compress(PacketId(1))]);
 }
 
 #[test]
@@ -148,22 +152,22 @@ fn a_unit_that_was_lost_goes_before_all_others() {
     arrive(&mut port, 1);
     actions(&mut port);
     port.compressed(PacketId(1), Outcome::Smaller(350), 1);
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     arrive(&mut port, 2);
     actions(&mut port);
     port.compressed(PacketId(2), Outcome::Smaller(350), 1);
     let packet = FramePacket { id: PacketId(1), original_bytes: 500, sojourn_ns: 7_000 };
-    let unit = PutBack { packets: &[packet], bytes: 350 };
-    assert_eq!(port.put_back(Instant::from_ns(9_000), unit), Admission::Queued);
+    let unit = LostBatch { packets: &[packet], bytes: 350 };
+    assert_eq!(port.lose(Instant::from_ns(9_000), unit), Admission::Queued);
     port.link_ready();
-    assert_eq!(port.poll(Instant::from_ns(9_000)), Some(Action::Send));
+    assert_eq!(port.ask(Instant::from_ns(9_000)), Some(Wanted::Send));
     let unit = port.frame().units[0];
     assert_eq!((unit.id, unit.bytes, unit.sojourn_ns), (PacketId(1), 350, 7_000));
     assert_eq!(port.accounts().sent.packets, 2);
     assert_eq!(port.accounts().put_back.packets, 1);
     // There is no block here to put back.
-    let unit = PutBack { packets: &[packet, packet], bytes: 350 };
-    assert_eq!(port.put_back(Instant::ZERO, unit), Admission::Dropped(DropReason::PutBack));
+    let unit = LostBatch { packets: &[packet, packet], bytes: 350 };
+    assert_eq!(port.lose(Instant::ZERO, unit), Admission::Dropped(DropReason::PutBack));
     port.assert_invariants();
 }
 
@@ -174,7 +178,7 @@ fn a_result_that_is_not_smaller_is_sent_raw() {
         arrive(&mut port, 1);
         actions(&mut port);
         port.compressed(PacketId(1), outcome, 1);
-        assert_eq!(actions(&mut port), [Action::Send]);
+        assert_eq!(actions(&mut port), [Wanted::Send]);
         assert_eq!(port.frame().units[0].bytes, 500);
         assert!(!port.frame().units[0].compressed_here);
     }
@@ -187,7 +191,7 @@ fn the_1000th_slot_is_never_filled() {
         arrive(&mut port, id); // 1 on the wire and 999 waiting
         actions(&mut port);
     }
-    let dropped = port.arrive(Instant::ZERO, packet(1000));
+    let dropped = port.arrive_one(Instant::ZERO, packet(1000));
     assert_eq!(dropped, Admission::Dropped(DropReason::QueuePackets));
     port.assert_invariants();
 }
@@ -214,7 +218,9 @@ fn the_limit_of_time_follows_the_rate_and_leaves_room_for_a_burst() {
     let mut port = paper(Scheme::none(), 1);
     port.configure(PortConfig { limit, ..port.config().clone() }).unwrap();
     let fill = |port: &mut Port| {
-        (0..).take_while(|&id| port.arrive(Instant::ZERO, packet(id)) == Admission::Queued).count()
+        (0..)
+            .take_while(|&id| port.arrive_one(Instant::ZERO, packet(id)) == Admission::Queued)
+            .count()
     };
     assert_eq!(fill(&mut port), 25); // 1 ms at 100 Mbit/s
     port.clear(|_| ());
@@ -244,10 +250,10 @@ fn waiting_packets_share_a_frame() {
     actions(&mut port);
     assert_eq!(port.backlog_bytes(), 3 * 502 + 2 * 48);
     port.link_ready();
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     assert_eq!((port.frame().units.len(), port.frame().link_bytes), (2, 48 + 2 * 502));
     port.link_ready();
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     assert_eq!(port.frame().units.len(), 1);
 }
 
@@ -266,11 +272,11 @@ fn a_unit_whose_length_has_no_name_ends_its_frame() {
     port.link_busy();
     for (id, bytes) in [(0, 300), (1, 500), (2, 300)] {
         let small = Packet { bytes, ..packet(id) };
-        assert_eq!(port.arrive(Instant::ZERO, small), Admission::Queued);
+        assert_eq!(port.arrive_one(Instant::ZERO, small), Admission::Queued);
     }
     actions(&mut port);
     port.link_ready();
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     assert_eq!(port.frame().units.len(), 2);
 }
 
@@ -280,7 +286,7 @@ fn exceptions_match_either_port() {
     port.configure(PortConfig { exceptions: vec![TCP_HIGH, TCP_80], ..port.config().clone() })
         .unwrap();
     arrive(&mut port, 1);
-    assert_eq!(actions(&mut port), [Action::Send]);
+    assert_eq!(actions(&mut port), [Wanted::Send]);
     assert_eq!(port.accounts().compress.bypassed[Bypass::Exception as usize], 1);
 }
 
@@ -292,7 +298,7 @@ fn an_incompressible_flow_is_soon_left_alone() {
     port.link_busy();
     for id in 0..900 {
         arrive(&mut port, id);
-        if let [Action::Compress(id)] = actions(&mut port)[..] {
+        if let [Wanted::Compress(id)] = actions(&mut port)[..] {
             port.compressed(id, Outcome::NotSmaller, 5_000);
             actions(&mut port);
         }
@@ -315,9 +321,9 @@ fn compressed_on_an_idle_link(scheme: Scheme, explore_ppm: u32) -> u64 {
     for id in 0..1_000 {
         let now = Instant::from_ns(u64::from(id) * 50 * MICRO_NS);
         let arrival = Packet { bytes: 1_400, ..packet(id) };
-        assert_eq!(port.arrive(now, arrival), Admission::Queued);
-        while let Some(action) = port.poll(now) {
-            if let Action::Compress(id) = action {
+        assert_eq!(port.arrive_one(now, arrival), Admission::Queued);
+        while let Some(action) = port.ask(now) {
+            if let Wanted::Compress(id) = action {
                 port.compressed(id, Outcome::Smaller(700), 5 * MICRO_NS);
             } else {
                 port.link_ready();
@@ -346,9 +352,9 @@ fn a_known_refusal_is_checked_again_within_the_share() {
     let (mut tried, mut at_first) = (0, 0);
     for id in 0..40_000 {
         let now = Instant::from_ns(u64::from(id) * 50 * MICRO_NS);
-        assert_eq!(port.arrive(now, packet(id)), Admission::Queued);
-        while let Some(action) = port.poll(now) {
-            if let Action::Compress(id) = action {
+        assert_eq!(port.arrive_one(now, packet(id)), Admission::Queued);
+        while let Some(action) = port.ask(now) {
+            if let Wanted::Compress(id) = action {
                 port.compressed(id, Outcome::Smaller(250), 20 * MICRO_NS);
                 tried += 1;
             } else {
@@ -367,7 +373,7 @@ fn what_the_link_was_given_counts_as_waiting_time() {
     // As with five packets ahead in the port.
     port.set_ahead(2_500, false);
     arrive(&mut port, 1);
-    assert_eq!(actions(&mut port), [Action::Compress(PacketId(1))]);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(1))]);
     // A link that takes all at once leaves nothing waiting in the port.
     let mut port = paper(Scheme::packet(), 700_000);
     port.link_busy();
@@ -378,7 +384,7 @@ fn what_the_link_was_given_counts_as_waiting_time() {
     }
     port.set_ahead(0, false);
     arrive(&mut port, 20);
-    assert_eq!(actions(&mut port), [Action::Compress(PacketId(20))]);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(20))]);
 }
 
 #[test]
@@ -389,13 +395,13 @@ fn turns_of_noise_in_a_flow_do_not_hide_its_text() {
         port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
         port.link_busy();
         port.set_ahead(1 << 20, false);
-        let is_noise = |id: u32| id / 200 % 2 == 0;
+        let is_noise = |id: u32| (id / 200).is_multiple_of(2);
         for id in 0..4_000 {
             port.link_ready();
             let arrival = Packet { looks_random: looks_random(id), ..packet(id) };
-            assert_eq!(port.arrive(Instant::ZERO, arrival), Admission::Queued);
-            while let Some(action) = port.poll(Instant::ZERO) {
-                if let Action::Compress(id) = action {
+            assert_eq!(port.arrive_one(Instant::ZERO, arrival), Admission::Queued);
+            while let Some(action) = port.ask(Instant::ZERO) {
+                if let Wanted::Compress(id) = action {
                     let text = Outcome::Smaller(250);
                     let outcome = if is_noise(id.0) { Outcome::NotSmaller } else { text };
                     port.compressed(id, outcome, 5_000);
@@ -404,7 +410,7 @@ fn turns_of_noise_in_a_flow_do_not_hide_its_text() {
         }
         port.accounts().compress.compressed.packets
     };
-    let (blind, seeing) = (run(|_| false), run(|id| id / 200 % 2 == 0));
+    let (blind, seeing) = (run(|_| false), run(|id| (id / 200).is_multiple_of(2)));
     assert_eq!(seeing, 2_000, "all of its text is compressed");
     assert!(blind < 1_800, "{blind}");
 }
@@ -413,7 +419,7 @@ impl Port {
     /// For tests that fill a port without draining its actions.
     fn assert_invariants_except_idle(&self) {
         let mut port = self.clone();
-        while port.poll(Instant::ZERO).is_some() {}
+        while port.ask(Instant::ZERO).is_some() {}
         port.assert_invariants();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_policy::{CompressWhen, Trigger};
+use dwell_policy::{Select, When};
 use ipnet::IpNet;
 
 use super::error::Errors;
@@ -149,7 +149,7 @@ impl Config {
             );
         }
         let deadline = self.classes.iter().find(|class| class.max_wait_ns.is_some());
-        let holds = |peer: &PeerConfig| matches!(peer.scheme.trigger, Trigger::Chunk { .. });
+        let holds = |peer: &PeerConfig| peer.scheme.fills_frames();
         match (deadline, self.peers.iter().find(|peer| holds(peer))) {
             (Some(class), None) => warnings.push(format!(
                 "the class \"{}\" has a max_wait, but no peer has a scheme that holds packets \
@@ -260,7 +260,9 @@ fn past_the_tunnel(peer: &PeerConfig) -> Option<String> {
 }
 
 fn never_waits(peer: &PeerConfig) -> Option<String> {
-    (peer.rate == RateConfig::Unlimited && peer.scheme.compress == CompressWhen::WaitingTime).then(|| {
+    (peer.rate == RateConfig::Unlimited
+        && matches!(peer.scheme.select, Select::Each(When::WaitingTime) | Select::Waiting { .. }))
+    .then(|| {
         format!(
             "the rate to \"{}\" is \"unlimited\", so that nothing waits there and nothing will be \
              compressed: give the link's rate, or write scheme = \"none\" or \"all\"",

@@ -29,7 +29,8 @@ use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{
-    BlockOrder, ClassKey, CompressWhen, Gather, LearnedConfig, QueueLimit, Ratio, Scheme, Trigger,
+    BlockOrder, BlockRules, ClassKey, Gather, LearnedConfig, QueueLimit, Ratio, Scheme, Select,
+    When,
 };
 use ipnet::IpNet;
 
@@ -238,27 +239,31 @@ impl Default for BlockConfig {
     }
 }
 
+/// The most packets of a block.
+pub(crate) const PACKETS_MAX: u32 = 64;
+/// The paper's rule lets packets of a flow overtake each other. In relays it does not.
+const STRICT: BlockRules = BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER };
+
 impl BlockConfig {
     /// The scheme of this name, with blocks like these; `None` if there is none, or if single
     /// packets are to be in blocks of several.
     pub fn scheme(&self, name: &str) -> Option<Scheme> {
         let scheme = Scheme::preset(name).ok()?;
-        let gather = match (scheme.trigger, scheme.compress, self.packets) {
-            (Trigger::Backlog { .. }, _, _) => scheme.gather,
+        let gather = match (scheme.select, self.packets) {
+            // Numbers in the name come before others.
+            (Select::Backlog { packets, .. }, _) => {
+                return (packets <= PACKETS_MAX).then(|| scheme.with_rules(STRICT));
+            }
+            (Select::Waiting { gather, .. }, _) => gather,
             // Single packets, not by their waiting time but by the length of the queue.
-            (_, CompressWhen::WaitingTime, Some(1)) => Gather::Packet,
-            (_, CompressWhen::WaitingTime, Some(_)) => return None,
+            (Select::Each(When::WaitingTime), Some(1)) => Gather::Packet,
+            (Select::Each(When::WaitingTime), Some(_)) => return None,
             // Frames are as large as the path takes them.
-            _ => return Some(scheme.with_chunk_bytes_max(u32::MAX)),
+            _ => return Some(scheme.with_frame_bytes_max(u32::MAX)),
         };
         Some(match self.packets {
             None => Scheme::waiting(gather, self.bytes),
-            Some(packets) => {
-                let mut scheme = Scheme::blocks(gather, packets, self.lead);
-                // The paper's rule lets packets of a flow overtake each other.
-                scheme.blocks.order = BlockOrder::Strict;
-                scheme
-            }
+            Some(packets) => Scheme::backlog(gather, packets, self.lead).with_rules(STRICT),
         })
     }
 }

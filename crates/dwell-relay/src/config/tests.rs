@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use dwell_policy::Release;
 
 const MINIMAL: &str = "[[peer]]\nname = \"hub\"\nprefixes = [\"10.0.0.0/8\"]\npsk_file = \"hub\"\n";
 
@@ -683,9 +684,14 @@ fn blocks_are_as_configured() {
     let bytes = scheme("scheme = \"service\"\nblock_bytes = \"4KiB\"");
     assert_eq!(bytes, Scheme::waiting(Gather::Service, 4096));
     let fixed = scheme("scheme = \"flow\"\nblock_packets = 7\nblock_lead = 2");
-    assert_eq!(fixed.trigger, Trigger::Backlog { packets: 7, lead: 2 });
-    assert_eq!((fixed.gather, fixed.blocks.order), (Gather::Flow, BlockOrder::Strict));
+    assert_eq!(fixed.select, Select::Backlog { gather: Gather::Flow, packets: 7, lead: 2 });
+    let Release::Now(rules) = fixed.release else { panic!("{fixed:?}") };
+    assert_eq!(rules.order, BlockOrder::Strict);
+    let blocks = BlockConfig { lead: 2, ..BlockConfig::default() };
+    assert_eq!(blocks.scheme("flow(7,2)"), Some(fixed));
+    assert_eq!(blocks.scheme("flow(65,2)"), None);
     let threshold = scheme("scheme = \"packet\"\nblock_packets = 1");
-    assert_eq!(threshold.trigger, Trigger::Backlog { packets: 1, lead: 5 });
+    let gather = Gather::Packet;
+    assert_eq!(threshold.select, Select::Backlog { gather, packets: 1, lead: 5 });
     assert_eq!(scheme("scheme = \"none\"\nblock_packets = 1"), Scheme::none());
 }

@@ -6,7 +6,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use dwell_policy::{Admission, ClassKey, Gather, Packet};
+use dwell_policy::{ClassKey, Event, Gather, Packet};
 use dwell_report::status::Count;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::record::carried_record_len;
@@ -35,7 +35,7 @@ impl Node {
         let (data, _) = carried.data();
         let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));
         // Nobody knows its classes: it is compressed already, and may be sent again.
-        let treatment = Treatment { exempt: true, ..Treatment::default() };
+        let treatment = Treatment::default();
         let id = self.store.insert_compressed(data, compressed_of(carried, onward), treatment);
         let mut hasher = DefaultHasher::new();
         (self.flow_seed, carried.label).hash(&mut hasher);
@@ -46,16 +46,14 @@ impl Node {
             destination: ClassKey::default(),
             flow: hasher.finish(),
             group: self.group_of_label(to, &carried.label),
-            hold_ns: Packet::NEVER_HELD,
+            max_wait_ns: Packet::NEVER_HELD,
             looks_random: false,
             compressed: true,
         };
         let peer = &mut self.peers[to];
         add(&mut peer.extra.carried, record_bytes);
-        match peer.port.arrive(env.now(), arrival) {
-            Admission::Queued => self.handed_to(to),
-            Admission::Dropped(_) => self.store.remove(id),
-        }
+        peer.port.handle(env.now(), Event::Arrive(arrival));
+        self.handed_to(to);
         true
     }
 
@@ -76,9 +74,8 @@ impl Node {
             return false;
         }
         add(&mut self.peers[from].rx.forwarded, packet.len() as u64);
-        if self.enqueue(env, to, packet, info) {
-            self.handed_to(to);
-        }
+        self.enqueue(env, to, packet, info);
+        self.handed_to(to);
         true
     }
 
@@ -94,7 +91,7 @@ impl Node {
     /// [`group_of`](super::compress::group_of).
     fn group_of_label(&self, to: usize, label: &Label) -> u64 {
         let peer = &self.peers[to];
-        match (peer.port.config().scheme.gather, peer.carries()) {
+        match (peer.port.config().scheme.gather(), peer.carries()) {
             (Gather::Edge, false) => 0,
             (Gather::Edge, true) => {
                 let entry = self.outbound.entry_of_all(label);
@@ -139,7 +136,6 @@ fn compressed_of(carried: &Carried<'_>, onward: Option<Onward>) -> Compressed {
             original_len: compressed.original_len,
             is_block: false,
             is_columnar: false,
-            is_frame: false,
             onward,
         },
         Unit::Block(block) => Compressed {
@@ -148,7 +144,6 @@ fn compressed_of(carried: &Carried<'_>, onward: Option<Onward>) -> Compressed {
             original_len: block.original_len,
             is_block: true,
             is_columnar: block.is_columnar(),
-            is_frame: false,
             onward,
         },
     }

@@ -3,8 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
+use dwell_base::Instant;
 use dwell_codec::CodecId;
-use dwell_policy::{Gather, Outcome, PacketId};
+use dwell_policy::{Event, Gather, Job, JobId, Outcome, PacketId};
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::columnar::{columnar, grown_bytes_max};
 use dwell_wire::header::COMPRESSED_HEADER_LEN;
@@ -17,7 +18,7 @@ use super::peer::Peer;
 use super::store::{Compressed, Onward, Store};
 
 /// Buffers that the compressor works with.
-pub(super) struct Bench<'a> {
+pub(super) struct Scratch<'a> {
     /// Room for a result.
     pub(super) out: &'a mut [u8],
     /// The packets of a block, one after another.
@@ -48,36 +49,30 @@ pub(super) fn group_of(gather: Gather, info: &PacketInfo, seed: u64, edge: u64) 
 }
 
 /// Performs [`Action::Compress`](dwell_policy::Action::Compress).
-pub(super) fn compress_packet(
+pub(super) fn compress(
     peer: &mut Peer,
     index: usize,
-    id: PacketId,
+    job: Job,
     store: &mut Store,
-    bench: &mut Bench<'_>,
+    scratch: &mut Scratch<'_>,
     env: &mut impl Env,
 ) {
-    let (packet, _) = store.get(id);
-    let reply = give(peer, (index, id), packet, bench.out, env);
-    report(peer, id, store, bench.out, reply);
-}
-
-/// Performs [`Action::CompressBlock`](dwell_policy::Action::CompressBlock).
-pub(super) fn compress_block(
-    peer: &mut Peer,
-    index: usize,
-    store: &mut Store,
-    bench: &mut Bench<'_>,
-    env: &mut impl Env,
-) {
-    let Some(&first) = peer.port.block().first() else {
-        debug_assert!(false, "there is a block being compressed");
+    let Some(&first) = peer.port.batch().first() else {
+        debug_assert!(false, "a job has packets");
         return;
     };
-    let packets = peer.port.block().iter().map(|&id| store.get(id).0);
-    let is_columnar = gather(packets, peer.config.columnar, bench.block);
-    peer.columnar_len = if is_columnar { u16::try_from(bench.block.len()).ok() } else { None };
-    let reply = give(peer, (index, first), bench.block, bench.out, env);
-    report(peer, first, store, bench.out, reply);
+    peer.columnar_len = None;
+    let bytes = if job.packets == 1 {
+        store.get(first).0
+    } else {
+        let packets = peer.port.batch().iter().map(|&id| store.get(id).0);
+        if gather(packets, peer.config.columnar, scratch.block) {
+            peer.columnar_len = u16::try_from(scratch.block.len()).ok();
+        }
+        &scratch.block[..]
+    };
+    let reply = give(peer, (index, first), job, bytes, scratch.out, env);
+    report(peer, (first, job.id), store, scratch.out, (reply, env.now()));
 }
 
 /// Puts the packets of a block into `block`; true if they are rearranged there.
@@ -121,8 +116,9 @@ fn extra_bytes(onward: Option<Onward>) -> u32 {
 }
 
 fn give(
-    peer: &mut Peer,
+    peer: &Peer,
     (index, id): (usize, PacketId),
+    job: Job,
     bytes: &[u8],
     out: &mut [u8],
     env: &mut impl Env,
@@ -137,16 +133,24 @@ fn give(
             peer: index,
             generation: peer.generation,
             id,
+            job: job.id,
             codec: peer.config.codec.id,
         },
         codec: peer.config.codec,
         packet: bytes,
         out: &mut out[..room],
-        cost_ns: peer.port.compress_cost_ns(),
+        // While the link waits nobody else may do it.
+        cost_ns: if job.is_urgent { 0 } else { job.cost_ns },
     })
 }
 
-fn report(peer: &mut Peer, id: PacketId, store: &mut Store, out: &[u8], reply: Compression) {
+fn report(
+    peer: &mut Peer,
+    (id, job): (PacketId, JobId),
+    store: &mut Store,
+    out: &[u8],
+    (reply, now): (Compression, Instant),
+) {
     let (outcome, took_ns) = match reply {
         Compression::Pending => return,
         Compression::Done { len: Some(len), took_ns } => {
@@ -155,7 +159,7 @@ fn report(peer: &mut Peer, id: PacketId, store: &mut Store, out: &[u8], reply: C
         Compression::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
         Compression::Failed => (Outcome::Failed, 0),
     };
-    peer.port.compressed(id, outcome, took_ns);
+    peer.port.handle(now, Event::Compressed { job, outcome, took_ns });
 }
 
 /// Puts a compression result into the first packet's place, if it is smaller with its header, and the
@@ -169,17 +173,11 @@ pub(super) fn keep_compressed(
     if !peer.decodes(codec) {
         return Outcome::NotSmaller;
     }
-    let block = peer.port.block();
-    let packets = block.len().max(1);
-    let original_len = match block {
-        [] => store.get(id).0.len(),
-        all => all.iter().map(|&id| store.get(id).0.len()).sum(),
-    };
+    let batch = peer.port.batch();
+    let packets = batch.len();
+    let original_len: usize = batch.iter().map(|&id| store.get(id).0.len()).sum();
     let Ok(declared) = u16::try_from(original_len) else { return Outcome::NotSmaller };
-    let onward = match block {
-        [] => onward(peer, std::iter::once(store.get(id).0)),
-        all => onward(peer, all.iter().map(|&id| store.get(id).0)),
-    };
+    let onward = onward(peer, batch.iter().map(|&id| store.get(id).0));
     let len = bytes.len() as u32 + extra_bytes(onward);
     let gains = peer.port.config().frame.gains(len, (packets as u32, u32::from(declared)));
     let is_block = packets > 1;
@@ -196,80 +194,8 @@ pub(super) fn keep_compressed(
     }
     let codec = codec as u8;
     let is_columnar = columnar_len.is_some();
-    let compressed = Compressed {
-        codec,
-        epoch: 0,
-        original_len: declared,
-        is_block,
-        is_columnar,
-        is_frame: false,
-        onward,
-    };
+    let compressed =
+        Compressed { codec, epoch: 0, original_len: declared, is_block, is_columnar, onward };
     store.compress(id, compressed, bytes);
     Outcome::Smaller(len)
-}
-
-/// Compresses a frame that was filled with packets, as a whole, if that saves time. The result
-/// stands in the place of the first packet.
-pub(super) fn compress_frame(
-    peer: &mut Peer,
-    index: usize,
-    store: &mut Store,
-    bench: &mut Bench<'_>,
-    env: &mut impl Env,
-) {
-    let wanted = peer.is_chunked() && peer.config.chunk_compress && peer.codec_accepted();
-    if !wanted || !peer.port.frame_compress_suffices() {
-        return;
-    }
-    let units = &peer.port.frame().units;
-    if units.len() > BLOCK_PACKETS_MAX {
-        return;
-    }
-    let Some(first) = units.first().map(|unit| unit.id) else { return };
-    if units.iter().any(|unit| store.treatment(unit.id).exempt) {
-        return;
-    }
-    let bytes = units.iter().map(|unit| unit.bytes).sum();
-    let packets = units.iter().map(|unit| store.get(unit.id).0);
-    let is_columnar = gather(packets, peer.config.columnar, bench.block);
-    let Ok(original_len) = u16::try_from(bench.block.len()) else { return };
-    let packets = units.len() as u32;
-    let room = bench.block.len().saturating_sub(COMPRESSED_HEADER_LEN + 1);
-    let reply = env.compress(CompressJob {
-        ticket: Ticket {
-            peer: index,
-            generation: peer.generation,
-            id: first,
-            codec: peer.config.codec.id,
-        },
-        codec: peer.config.codec,
-        packet: bench.block,
-        out: &mut bench.out[..room],
-        // The link waits: nobody else may do it.
-        cost_ns: 0,
-    });
-    let (outcome, took_ns) = match reply {
-        Compression::Done { len: Some(len), took_ns } => {
-            let onward = onward(peer, units.iter().map(|unit| store.get(unit.id).0));
-            let unit_len = len as u32 + extra_bytes(onward);
-            let gains = peer.port.config().frame.gains(unit_len, (packets, bytes));
-            if gains {
-                let compressed = Compressed {
-                    codec: peer.config.codec.id as u8,
-                    epoch: 0,
-                    original_len,
-                    is_block: true,
-                    is_columnar,
-                    is_frame: true,
-                    onward,
-                };
-                store.compress(first, compressed, &bench.out[..len]);
-            }
-            (if gains { Outcome::Smaller(unit_len) } else { Outcome::NotSmaller }, took_ns)
-        }
-        Compression::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
-        Compression::Failed | Compression::Pending => (Outcome::Failed, 0),
-    };
-    peer.port.frame_compressed(outcome, took_ns);
 }

@@ -26,7 +26,7 @@ struct Class {
     name: String,
     max_wait_ns: u64,
     /// W; zero if a packet can't be held back at all.
-    hold_ns: u64,
+    wait_ns_max: u64,
     packets: u64,
     past_hold: u64,
     late: u64,
@@ -55,7 +55,7 @@ impl Deadlines {
             let fresh = Class {
                 name: class.name.clone(),
                 max_wait_ns,
-                hold_ns: 0,
+                wait_ns_max: 0,
                 packets: 0,
                 past_hold: 0,
                 late: 0,
@@ -99,10 +99,10 @@ impl Deadlines {
         self.reserve_ns = frame_ns;
         let mut changed = false;
         for class in self.classes.iter_mut().flatten() {
-            let hold_ns = class.max_wait_ns.saturating_sub(taken_ns);
-            let gone = (hold_ns == 0) != (class.hold_ns == 0);
-            if gone || hold_ns.abs_diff(class.hold_ns) > STEP_NS {
-                class.hold_ns = hold_ns;
+            let wait_ns_max = class.max_wait_ns.saturating_sub(taken_ns);
+            let gone = (wait_ns_max == 0) != (class.wait_ns_max == 0);
+            if gone || wait_ns_max.abs_diff(class.wait_ns_max) > STEP_NS {
+                class.wait_ns_max = wait_ns_max;
                 changed = true;
             }
         }
@@ -110,20 +110,25 @@ impl Deadlines {
     }
 
     /// W of a class.
-    pub(crate) fn hold_ns(&self, class: Option<usize>) -> u64 {
+    pub(crate) fn wait_ns_max(&self, class: Option<usize>) -> u64 {
         let found = class.and_then(|class| self.classes.get(class)?.as_ref());
-        found.map_or(0, |class| class.hold_ns)
+        found.map_or(0, |class| class.wait_ns_max)
     }
 
     /// The shortest W of all that are held back at all.
     pub(crate) fn hold_min_ns(&self) -> Option<u64> {
-        self.classes.iter().flatten().map(|class| class.hold_ns).filter(|&ns| ns > 0).min()
+        self.classes.iter().flatten().map(|class| class.wait_ns_max).filter(|&ns| ns > 0).min()
     }
 
     /// The timers of queues that tell classes apart; none if no packet is held back.
     pub(crate) fn timers(&self) -> Option<ClassTimers> {
-        let mut timers: Vec<u64> =
-            self.classes.iter().flatten().map(|class| class.hold_ns).filter(|&ns| ns > 0).collect();
+        let mut timers: Vec<u64> = self
+            .classes
+            .iter()
+            .flatten()
+            .map(|class| class.wait_ns_max)
+            .filter(|&ns| ns > 0)
+            .collect();
         timers.sort_unstable();
         timers.dedup();
         timers.truncate(CLASSES_MAX);
@@ -136,11 +141,11 @@ impl Deadlines {
         let Some(class) = found else { return };
         class.packets += 1;
         // What is not held back at all can't be late by being held back.
-        if class.hold_ns == 0 || sojourn_ns <= class.hold_ns {
+        if class.wait_ns_max == 0 || sojourn_ns <= class.wait_ns_max {
             return;
         }
         class.past_hold += 1;
-        let excess_ns = (sojourn_ns - class.hold_ns).saturating_sub(self.reserve_ns);
+        let excess_ns = (sojourn_ns - class.wait_ns_max).saturating_sub(self.reserve_ns);
         if excess_ns > 0 {
             class.late += 1;
             class.excess_sum_ns += excess_ns;
@@ -153,7 +158,7 @@ impl Deadlines {
         let status = |class: &Class| DeadlineStatus {
             class: class.name.clone(),
             max_wait_ns: class.max_wait_ns,
-            hold_ns: class.hold_ns,
+            hold_ns: class.wait_ns_max,
             packets: class.packets,
             past_hold: class.past_hold,
             late: class.late,
@@ -188,14 +193,14 @@ mod tests {
         let mut deadlines = Deadlines::default();
         deadlines.configure(&[class("a", Some(5)), class("b", None), class("c", Some(20))]);
         deadlines.refresh(None, MILLI_NS);
-        assert_eq!((deadlines.hold_ns(Some(2)), deadlines.timers()), (0, None), "D is unknown");
+        assert_eq!((deadlines.wait_ns_max(Some(2)), deadlines.timers()), (0, None), "D is unknown");
         deadlines.measured(10 * MILLI_NS);
         assert!(deadlines.refresh(None, MILLI_NS));
         // 5 ms are less than 5 + 2 + 0.1.
-        assert_eq!(deadlines.hold_ns(Some(0)), 0);
-        assert_eq!(deadlines.hold_ns(Some(1)), 0);
-        assert_eq!(deadlines.hold_ns(Some(2)), 12_900_000);
-        assert_eq!(deadlines.hold_ns(None), 0);
+        assert_eq!(deadlines.wait_ns_max(Some(0)), 0);
+        assert_eq!(deadlines.wait_ns_max(Some(1)), 0);
+        assert_eq!(deadlines.wait_ns_max(Some(2)), 12_900_000);
+        assert_eq!(deadlines.wait_ns_max(None), 0);
         assert_eq!(deadlines.hold_min_ns(), Some(12_900_000));
         assert!(!deadlines.refresh(None, MILLI_NS + 1_000), "too little to tell");
         assert!(deadlines.refresh(Some(MILLI_NS), MILLI_NS));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec};
-use dwell_policy::PacketId;
+use dwell_policy::{JobId, PacketId};
 use dwell_report::status::Problem;
 
 use super::diagnosis::Parting;
@@ -17,8 +17,9 @@ pub struct Ticket {
     pub peer: usize,
     /// Which of the peers that had this index: a configuration may have put another there.
     pub(super) generation: u64,
-    /// Its name in the port of that peer.
+    /// Its first packet, and its name in the port of that peer.
     pub(super) id: PacketId,
+    pub(super) job: JobId,
     /// With what it is compressed: until it is done, the configuration may name another codec.
     pub(super) codec: CodecId,
 }

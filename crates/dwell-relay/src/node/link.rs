@@ -1,7 +1,7 @@
 //! What goes on the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::{Frame, FrameUnit, PacketId, SendCause};
+use dwell_policy::{Event, Frame, FrameUnit, PacketId, SendCause};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::carried::carried_extra_len;
 use dwell_wire::control::Numbers;
@@ -29,9 +29,9 @@ struct OnLink {
 pub(super) fn offer_link(peer: &mut Peer, now: Instant) {
     // Without a session there is nobody to send to; what came out of the compressor meanwhile waits.
     if peer.handshake.current().is_some() && peer.pacer.ready(now) {
-        peer.port.link_ready();
+        peer.port.handle(now, Event::LinkReady);
     } else {
-        peer.port.link_busy();
+        peer.port.handle(now, Event::LinkBusy);
     }
 }
 
@@ -81,10 +81,7 @@ pub(super) fn send_frame(
     let waited_ns = waited_ns(peer, store);
     peer.pacer.sent(now, peer.port.frame().link_bytes, waited_ns);
     let units = std::mem::take(&mut peer.frame_units);
-    let mut units = peer.copy_units(units);
-    if store.get(units[0]).1.is_some_and(|compressed| compressed.is_frame) {
-        units.truncate(1); // the frame was compressed as a whole
-    }
+    let units = peer.copy_units(units);
     send_units(peer, index, (store, &units), scratch, env, now);
     peer.frame_units = units;
     let Peer { port, sojourn, deadlines, classes, .. } = peer;
@@ -106,7 +103,7 @@ pub(super) fn send_frame(
 fn waited_ns(peer: &Peer, store: &Store) -> u64 {
     let frame = peer.port.frame();
     let held_ns = |id| match frame.cause {
-        SendCause::Timer => peer.deadlines.hold_ns(store.treatment(id).class.map(usize::from)),
+        SendCause::Timer => peer.deadlines.wait_ns_max(store.treatment(id).class.map(usize::from)),
         SendCause::Ready | SendCause::Full => 0,
     };
     let waited = |unit: &FrameUnit| unit.sojourn_ns.saturating_sub(held_ns(unit.id));
@@ -116,13 +113,10 @@ fn waited_ns(peer: &Peer, store: &Store) -> u64 {
 /// A block's packets stand behind its unit, one after another.
 fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
     let mut followers = frame.followers.iter();
-    // A frame that was filled and then compressed as a whole stands in its first unit's place.
-    let stored = |id| store.get(id).1.is_some_and(|compressed| compressed.is_frame);
-    let is_frame = frame.units.first().is_some_and(|unit| stored(unit.id));
     for unit in &frame.units {
         let mut first_bytes = unit.original_bytes;
         let form = match unit.bypass {
-            _ if unit.compressed_here || is_frame => Form::Compressed,
+            _ if unit.compressed_here => Form::Compressed,
             Some(reason) => Form::Bypassed(reason),
             None => Form::Tried,
         };
@@ -242,7 +236,6 @@ fn packets_of(peer: &Peer, store: &Store, (at, id): (usize, PacketId)) -> usize 
     let frame = peer.port.frame();
     let known = 1 + frame.units.get(at).map_or(0, |unit| unit.followers as usize);
     match store.get(id).1 {
-        Some(compressed) if compressed.is_frame => frame.units.len(),
         // Made elsewhere, and not opened here.
         Some(compressed) if compressed.is_block && known == 1 => BLOCK_PACKETS_MAX,
         _ => known,

@@ -3,19 +3,18 @@
 use dwell_base::Instant;
 use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_policy::{
-    Action, Admission, ClassKey, CompressWhen, DropReason, Gather, Outcome, Packet, Scheme, Trigger,
+    Action, ClassKey, DropReason, Event, Gather, LinkState, Outcome, Packet, Scheme, Select,
 };
 use dwell_report::status::PeerState;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
-use super::compress::{
-    Bench, compress_block, compress_frame, compress_packet, group_of, keep_compressed,
-};
+use super::compress::{Scratch, compress, group_of, keep_compressed};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame, send_missing};
+use super::pacer::Pacer;
 use super::peer::{NEVER_COMPRESSED, Peer};
 use super::store::{Store, Treatment};
 use super::{Node, enter};
@@ -50,23 +49,23 @@ impl Node {
             refuse_too_big(env, packet, &info, packet_max);
             return None;
         }
-        self.enqueue(env, index, packet, &info).then_some(index)
+        self.enqueue(env, index, packet, &info);
+        Some(index)
     }
 
-    /// Puts a packet into a peer's port; false if it finds no room there. It fits a datagram to the
-    /// peer, which is connected.
+    /// Puts a packet into a peer's port. It fits a datagram to the peer, which is connected.
     pub(super) fn enqueue(
         &mut self,
         env: &mut impl Env,
         index: usize,
         packet: &mut [u8],
         info: &PacketInfo,
-    ) -> bool {
+    ) {
         let peer = &self.peers[index];
         if info.tcp_syn {
             clamp(packet, self.tun_mtu.min(peer.packet_max()));
         }
-        let gather = peer.port.config().scheme.gather;
+        let gather = peer.port.config().scheme.gather();
         // A node that carries blocks on can do so only if all of one go the same way from there.
         let by_prefix = gather == Gather::Edge && peer.carries();
         let edge = self.outbound.entry_of(info.dst).filter(|_| by_prefix).unwrap_or_default();
@@ -74,30 +73,22 @@ impl Node {
         let class = class_of(&self.classes, info);
         let source = ClassKey::new(info.protocol, info.src_port);
         let destination = ClassKey::new(info.protocol, info.dst_port);
-        let mut treatment = treatment(&self.classes, class);
-        // The port knows its exceptions itself, but not when datagrams are filled and compressed as
-        // a whole.
-        let by_class = treatment.exempt;
-        treatment.exempt |= peer.is_exception(source, destination);
+        let treatment = treatment(&self.classes, class);
+        let is_exempt = class.is_some_and(|class| !self.classes[class].compress);
         peer.classes.arrived(class, packet.len());
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
             bytes: packet.len() as u32,
-            source: if by_class { NEVER_COMPRESSED } else { source },
+            source: if is_exempt { NEVER_COMPRESSED } else { source },
             destination,
             flow: info.flow_hash,
             group: group_of(gather, info, self.flow_seed, edge as u64),
-            hold_ns: peer.deadlines.hold_ns(class),
+            max_wait_ns: peer.deadlines.wait_ns_max(class),
             looks_random: looks_random(&peer.port.config().scheme, packet, info),
             compressed: false,
         };
-        if let Admission::Dropped(reason) = peer.port.arrive(env.now(), arrival) {
-            peer.classes.dropped(class, reason);
-            self.store.remove(id);
-            return false;
-        }
-        true
+        peer.port.handle(env.now(), Event::Arrive(arrival));
     }
 
     /// Lets a peer's port compress and send what it can.
@@ -110,8 +101,6 @@ impl Node {
         if peer.pacer.found().is_some() {
             peer.forget_old_bottleneck(env.now());
         }
-        peer.port.set_rate(peer.pacer.rate());
-        peer.port.set_burst_bytes(peer.pacer.at_once_bytes());
         peer.pacer.begin();
         if !peer.again.is_empty() {
             let now = env.now();
@@ -120,10 +109,11 @@ impl Node {
         // Without pacing, single packets that are not to be compressed are moved before the link is
         // offered: they came in one batch, and the small ones share datagrams.
         let paced = peer.pacer.is_paced();
-        let link_first = paced || peer.port.config().scheme.trigger != Trigger::Immediate;
+        let link_first =
+            paced || !matches!(peer.port.config().scheme.select, Select::Nothing | Select::Each(_));
         loop {
             let now = env.now();
-            peer.port.set_ahead(peer.pacer.ahead_bytes(now), peer.pacer.takes_all());
+            peer.port.handle(now, Event::Link(link_state(&peer.pacer, now)));
             if link_first {
                 offer_link(peer, now);
             }
@@ -134,25 +124,15 @@ impl Node {
                     send_frame(peer, index, store, scratch, env, now);
                     offer_link(peer, now);
                 }
-                peer.port.link_busy();
+                peer.port.handle(now, Event::LinkBusy);
             }
             match action.take() {
                 Some(Action::Send) => {
-                    compress_frame(peer, index, store, &mut Bench { out: scratch, block }, env);
                     send_frame(peer, index, store, scratch, env, now);
                 }
-                Some(Action::Compress(id)) => {
-                    compress_packet(
-                        peer,
-                        index,
-                        id,
-                        store,
-                        &mut Bench { out: scratch, block },
-                        env,
-                    );
-                }
-                Some(Action::CompressBlock) => {
-                    compress_block(peer, index, store, &mut Bench { out: scratch, block }, env);
+                Some(Action::Compress(job)) => {
+                    let mut scratch = Scratch { out: scratch, block };
+                    compress(peer, index, job, store, &mut scratch, env);
                 }
                 Some(Action::Drop(id, reason)) => {
                     peer.classes.dropped(store.class(id), reason);
@@ -168,7 +148,7 @@ impl Node {
             }
         }
         peer.hold_until = peer.port.next_deadline();
-        peer.port.link_busy();
+        peer.port.handle(env.now(), Event::LinkBusy);
     }
 
     /// [`Node::pump`] for every peer.
@@ -181,8 +161,14 @@ impl Node {
 
     /// A worker is done with a [`CompressJob`](super::CompressJob) that was [`Compression::Pending`](super::Compression::Pending): `result` is the
     /// compressed packet, or nothing if it did not become smaller.
-    pub fn compressed(&mut self, ticket: Ticket, result: Result<Option<&[u8]>, ()>, took_ns: u64) {
-        let Ticket { peer, generation, id, codec } = ticket;
+    pub fn compressed(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        result: Result<Option<&[u8]>, ()>,
+        took_ns: u64,
+    ) {
+        let Ticket { peer, generation, id, job, codec } = ticket;
         let peer = &mut self.peers[peer];
         if peer.removed || peer.generation != generation {
             self.store.remove(id); // the port that waited for it is gone
@@ -193,7 +179,7 @@ impl Node {
             Ok(None) => Outcome::NotSmaller,
             Err(()) => Outcome::Failed,
         };
-        peer.port.compressed(id, outcome, took_ns);
+        peer.port.handle(now, Event::Compressed { job, outcome, took_ns });
     }
 
     /// The socket refused a datagram that was flushed after [`Env::commit`].
@@ -318,9 +304,19 @@ pub(super) fn clear(peer: &mut Peer, store: &mut Store) {
     });
 }
 
+/// Returns what the core has to know of the link.
+fn link_state(pacer: &Pacer, now: Instant) -> LinkState {
+    LinkState {
+        rate: pacer.rate(),
+        burst_bytes: pacer.at_once_bytes(),
+        ahead_bytes: pacer.ahead_bytes(now),
+        takes_all: pacer.takes_all(),
+    }
+}
+
 /// Returns true if the payload looks random. Nobody asks if nothing is compressed.
 fn looks_random(scheme: &Scheme, packet: &[u8], info: &PacketInfo) -> bool {
-    if scheme.compress == CompressWhen::Never {
+    if !scheme.compresses() {
         return false;
     }
     let payload = packet.get(usize::from(info.header_len)..).unwrap_or_default();
@@ -331,7 +327,6 @@ fn treatment(classes: &[ClassConfig], class: Option<usize>) -> Treatment {
     let found = class.and_then(|class| classes.get(class));
     Treatment {
         class: class.and_then(|class| u8::try_from(class).ok()),
-        exempt: found.is_some_and(|class| !class.compress),
         once: found.is_some_and(|class| !class.retransmit),
     }
 }

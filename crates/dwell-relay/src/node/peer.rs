@@ -7,8 +7,8 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::{CodecId, supported_bitmap};
 use dwell_policy::{
-    ClassKey, ConfigError, Estimates, FrameCost, LearnedConfig, PacketId, Port, PortConfig, Queues,
-    Scheme, Trigger,
+    ClassKey, ConfigError, Estimates, Event, FrameCost, LearnedConfig, PacketId, Port, PortConfig,
+    Queue, Scheme, Select,
 };
 use dwell_report::Histogram;
 use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
@@ -219,7 +219,7 @@ impl Peer {
         peer.classes.configure(classes);
         peer.refresh_deadlines();
         peer.configure_port()?;
-        peer.port.link_busy();
+        peer.port.handle(Instant::ZERO, Event::LinkBusy);
         Ok(peer)
     }
 
@@ -252,8 +252,11 @@ impl Peer {
             // Filling datagrams needs no codec.
             let timers = self.deadlines.timers();
             scheme = timers.map_or(config.scheme, |timers| config.scheme.with_class_timers(timers));
+            if config.chunk_compress && self.codec_accepted() {
+                scheme = scheme.with_compressed_frames();
+            }
         }
-        if let Trigger::Waiting { bytes_max, .. } = &mut scheme.trigger {
+        if let Select::Waiting { bytes_max, .. } = &mut scheme.select {
             // Compressing what may not fit through the path would be for nothing.
             *bytes_max = (*bytes_max).min(u32::try_from(cut_bytes_max).unwrap_or(u32::MAX));
         }
@@ -300,12 +303,12 @@ impl Peer {
     /// Whether packets are held back to fill datagrams, now; after a reload the port goes on
     /// with the scheme before until it is empty.
     pub(crate) fn is_chunked(&self) -> bool {
-        matches!(self.port.config().scheme.trigger, Trigger::Chunk { .. })
+        self.port.config().scheme.fills_frames()
     }
 
     /// Whether they are to be, by the configuration.
     fn is_to_chunk(&self) -> bool {
-        matches!(self.config.scheme.trigger, Trigger::Chunk { .. })
+        self.config.scheme.fills_frames()
     }
 
     /// The way to the peer takes another time than was believed, or the link.
@@ -412,19 +415,12 @@ impl Peer {
         // Where some packets are held back longer than others, nobody knows for how long these may.
         let is_sorted = self.is_chunked()
             && self.deadlines.any()
-            && self.port.config().scheme.queues != Queues::One;
+            && self.port.config().scheme.queue != Queue::One;
         let decodes = self.hello.is_some_and(|hello| hello.decodes(codec));
         let len = carried_record_len(carried);
         let fits =
             len <= self.units_bytes_max() || len.div_ceil(self.part_bytes_max()) <= FRAGMENTS_MAX;
         self.is_connected() && decodes && is_known && !is_sorted && fits
-    }
-
-    /// True if packets from or to such a port must not be compressed.
-    pub(crate) fn is_exception(&self, source: ClassKey, destination: ClassKey) -> bool {
-        let exceptions = &self.config.exceptions; // sorted when they were taken
-        let listed = |class| exceptions.binary_search(class).is_ok();
-        !exceptions.is_empty() && (listed(&source) || listed(&destination))
     }
 
     /// Whether datagrams with blocks are kept to be sent again.

@@ -17,8 +17,6 @@ struct Place {
 pub(crate) struct Treatment {
     /// The class's index.
     pub(crate) class: Option<u8>,
-    /// It must not be compressed.
-    pub(crate) exempt: bool,
     /// It is not sent again if it is lost.
     pub(crate) once: bool,
 }
@@ -33,8 +31,6 @@ pub(crate) struct Compressed {
     pub(crate) is_block: bool,
     /// What was compressed is not these packets as they were, but rearranged.
     pub(crate) is_columnar: bool,
-    /// It is all packets of a frame, the others of which have places too.
-    pub(crate) is_frame: bool,
     /// Where it goes beyond the next node, if that node can carry it on.
     pub(crate) onward: Option<Onward>,
 }
@@ -138,7 +134,7 @@ mod tests {
     #[test]
     fn what_waits_keeps_its_class_when_others_take_its_index() {
         let mut store = Store::default();
-        let of = |class| Treatment { class, once: true, ..Treatment::default() };
+        let of = |class| Treatment { class, once: true };
         let ids = [Some(0), Some(1), Some(2), None].map(|class| store.insert(&[1], of(class)));
         // The first is gone, the other two changed places.
         store.reclass(&[None, Some(1), Some(0)]);

@@ -1,5 +1,5 @@
 use dwell_base::{Instant, Rate};
-use dwell_policy::{FrameCost, Packet, PacketId, Port, PortConfig, QueueLimit, Scheme};
+use dwell_policy::{Event, FrameCost, Packet, PacketId, Port, PortConfig, QueueLimit, Scheme};
 
 use super::*;
 
@@ -475,10 +475,11 @@ fn a_ports_accounts_become_a_record_that_balances() {
             destination: class,
             flow: 0,
             group: 0,
-            hold_ns: Packet::NEVER_HELD,
+            max_wait_ns: Packet::NEVER_HELD,
+            looks_random: false,
             compressed: false,
         };
-        let _ = port.arrive(Instant::ZERO, packet);
+        port.handle(Instant::ZERO, Event::Arrive(packet));
         while port.poll(Instant::ZERO).is_some() {}
     }
     let tx = TxStatus::from(port.accounts());

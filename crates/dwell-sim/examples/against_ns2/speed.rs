@@ -2,7 +2,7 @@
 
 use dwell_base::Rate;
 use dwell_base::time::SECOND_NS;
-use dwell_policy::{Estimate, Estimates, FrameCost, PortConfig, QueueLimit, Ratio, Scheme, Skip};
+use dwell_policy::{Estimate, Estimates, FrameCost, Method, PortConfig, QueueLimit, Ratio, Scheme};
 use dwell_sim::World;
 use dwell_sim::plan::{
     CompressionModel, Flow, Group, Link, OnOff, Plan, PortPlan, Queue, RandomSource, Traffic,
@@ -41,7 +41,7 @@ fn port(scheme: Scheme) -> Queue {
     let estimate = Estimate { ratio: Ratio::from_ppm((ratio * 1e6) as u32), cost_ns: time_ns };
     Queue::Port(Box::new(PortPlan {
         config: PortConfig {
-            scheme: Scheme { skip: Skip::None, ..scheme },
+            scheme: Scheme { method: Method { back_off: None }, ..scheme },
             rate: Some(Rate::from_mbps(100)),
             limit: QueueLimit::packets(1000),
             estimates: Estimates::Fixed(estimate),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_policy::{Queues, Trigger};
+use dwell_policy::{Queue as CoreQueue, Release};
 
 use crate::analysis::{ChuMq, Class, Reading};
 use crate::plan::{Plan, Queue, Traffic};
@@ -21,11 +21,12 @@ fn chumq(plan: &Plan) -> Option<BTreeMap<String, f64>> {
     let [link] = &plan.links[..] else { return None };
     let Queue::Port(port) = &link.queue else { return None };
     let scheme = port.config.scheme;
-    let (Trigger::Chunk { bytes_max }, Queues::PerClass(timers)) = (scheme.trigger, scheme.queues)
+    let (Release::Full { bytes_max, fill }, CoreQueue::PerClass(timers)) =
+        (scheme.release, scheme.queue)
     else {
         return None;
     };
-    if scheme.fill || timers.as_slice().len() != plan.flows.len() {
+    if fill || scheme.compresses() || timers.as_slice().len() != plan.flows.len() {
         return None;
     }
     let link_bps = link.rate.as_bps() as f64;

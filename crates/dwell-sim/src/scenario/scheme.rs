@@ -4,15 +4,16 @@
 //! |---|---|
 //! | `none` | |
 //! | `all`, `packet` (Shimamura et al.) | `compressed_pass` |
-//! | `packet-blocks`, `flow`, `service`, `host-pair`, `edge` (Yoshino et al.) | `m`, `n`, `slots`, `place`, `unfinished`, `put_back`, `order` |
-//! | `basicq`, `chumq`, `chutq-dcf`, `chutq-tpf`, `chutq-cef` (Sawabe et al.), with `+cea` | `mtu`, `timers`, `eager`, `clamp` |
+//! | `flow`, `service`, `host-pair`, `edge` (as in relays) | `block_bytes` |
+//! | `packet(m,n)`, `flow(m,n)`, `service(m,n)`, `host-pair(m,n)`, `edge(m,n)` (Yoshino et al.) | `m`, `n`, `slots`, `place`, `unfinished`, `put_back`, `order` |
+//! | `basicq`, `chumq`, `chutq-dcf`, `chutq-tpf`, `chutq-cef` (Sawabe et al.), with `+cea` | `mtu`, `timers`, `eager`, `clamp`, `chunk_compress` |
 //!
 //! A parameter that the preset does not have is left alone, so that a sweep can go through
 //! presets of different kinds; one that no preset has is an error.
 
 use dwell_policy::{
-    BlockOrder, BlockPlace, BlockRules, BlockSlots, ClassTimers, FrameCost, Gather, Passing, Pull,
-    PullPolicy, Scheme, Unfinished,
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, ClassTimers, FrameCost, Gather, Pull,
+    PullPolicy, Queue, Scheme, Unfinished,
 };
 
 use super::error::Errors;
@@ -20,7 +21,7 @@ use super::section::Section;
 use super::tree::{Table, Value};
 use super::value;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 16] = [
     "preset",
     "compressed_pass",
     "m",
@@ -35,10 +36,15 @@ const KEYS: [&str; 14] = [
     "eager",
     "clamp",
     "hold",
+    "block_bytes",
+    "chunk_compress",
 ];
 
 /// A jumbo frame, as in Sawabe et al.
 const MTU_BYTES: u32 = 9000;
+
+/// The most bytes of a block of what waits, as in relays.
+const BLOCK_BYTES: u32 = 8192;
 
 /// The kinds of schemes, each with what only it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,21 +52,33 @@ enum Kind {
     None,
     All,
     Packet,
-    Blocks(Gather),
+    /// What waits, as in relays.
+    Waiting(Gather),
+    /// By the length of the queue.
+    Backlog(Gather),
     BasiCq,
-    ChuMq { fill: bool },
-    ChuTq { policy: PullPolicy, fill: bool },
+    ChuMq {
+        fill: bool,
+    },
+    ChuTq {
+        policy: PullPolicy,
+        fill: bool,
+    },
 }
 
-const PRESETS: [(&str, Kind); 17] = [
+const PRESETS: [(&str, Kind); 21] = [
     ("none", Kind::None),
     ("all", Kind::All),
     ("packet", Kind::Packet),
-    ("packet-blocks", Kind::Blocks(Gather::Packet)),
-    ("flow", Kind::Blocks(Gather::Flow)),
-    ("service", Kind::Blocks(Gather::Service)),
-    ("host-pair", Kind::Blocks(Gather::HostPair)),
-    ("edge", Kind::Blocks(Gather::Edge)),
+    ("flow", Kind::Waiting(Gather::Flow)),
+    ("service", Kind::Waiting(Gather::Service)),
+    ("host-pair", Kind::Waiting(Gather::HostPair)),
+    ("edge", Kind::Waiting(Gather::Edge)),
+    ("packet(m,n)", Kind::Backlog(Gather::Packet)),
+    ("flow(m,n)", Kind::Backlog(Gather::Flow)),
+    ("service(m,n)", Kind::Backlog(Gather::Service)),
+    ("host-pair(m,n)", Kind::Backlog(Gather::HostPair)),
+    ("edge(m,n)", Kind::Backlog(Gather::Edge)),
     ("basicq", Kind::BasiCq),
     ("chumq", Kind::ChuMq { fill: false }),
     ("chumq+cea", Kind::ChuMq { fill: true }),
@@ -76,7 +94,9 @@ const PRESETS: [(&str, Kind); 17] = [
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SchemePart {
     kind: Kind,
-    passing: Passing,
+    compressed_pass: bool,
+    block_bytes: u32,
+    chunk_compress: bool,
     block_packets: u32,
     lead_packets: u32,
     blocks: BlockRules,
@@ -92,7 +112,9 @@ impl Default for SchemePart {
     fn default() -> Self {
         Self {
             kind: Kind::None,
-            passing: Passing::InOrder,
+            compressed_pass: false,
+            block_bytes: BLOCK_BYTES,
+            chunk_compress: false,
             block_packets: 1,
             lead_packets: 5,
             blocks: BlockRules::PAPER,
@@ -115,8 +137,9 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
     section.refuse_unknown(&KEYS, errors);
     part.kind =
         section.need("preset", "\"packet\"", errors, |found| value::one_of(found, &PRESETS))?;
-    let pass = section.or("compressed_pass", false, errors, value::truth);
-    part.passing = if pass { Passing::CompressedPass } else { Passing::InOrder };
+    part.compressed_pass = section.or("compressed_pass", false, errors, value::truth);
+    part.block_bytes = section.or("block_bytes", BLOCK_BYTES, errors, value::packet_bytes);
+    part.chunk_compress = section.or("chunk_compress", false, errors, value::truth);
     part.block_packets = section.or("m", 1, errors, |v| value::whole32(v, 1..=10_000));
     part.lead_packets = section.or("n", 5, errors, |v| value::whole32(v, 0..=1_000_000));
     part.blocks = block_rules(&section, errors);
@@ -160,43 +183,48 @@ fn timers(section: &Section<'_>, errors: &mut Errors) -> Option<Vec<u64>> {
 impl SchemePart {
     /// Returns true if it ever compresses anything.
     pub(super) fn compresses(&self) -> bool {
-        matches!(self.kind, Kind::All | Kind::Packet | Kind::Blocks(_))
+        match self.kind {
+            Kind::None => false,
+            Kind::All | Kind::Packet | Kind::Waiting(_) | Kind::Backlog(_) => true,
+            Kind::BasiCq | Kind::ChuMq { .. } | Kind::ChuTq { .. } => self.chunk_compress,
+        }
     }
 
     /// Returns the number of packets that the link sends while a block is being compressed, for
-    /// block schemes.
+    /// schemes that go by the length of the queue.
     pub(super) fn lead(&self) -> Option<u32> {
-        matches!(self.kind, Kind::Blocks(_)).then_some(self.lead_packets)
+        matches!(self.kind, Kind::Backlog(_)).then_some(self.lead_packets)
     }
 
     /// Returns the scheme, for flows that can be held back for these times. They are the classes'
     /// timers, unless the scenario gives others.
     pub(super) fn scheme(&self, max_waits_ns: &[u64], errors: &mut Errors) -> Option<Scheme> {
-        Some(match self.kind {
+        let queue = if self.compressed_pass { Queue::CpuAndLink } else { Queue::One };
+        let scheme = match self.kind {
             Kind::None => Scheme::none(),
-            Kind::All => Scheme { passing: self.passing, ..Scheme::all() },
-            Kind::Packet => Scheme { passing: self.passing, ..Scheme::packet() },
+            Kind::All => Scheme { queue, ..Scheme::all() },
+            Kind::Packet => Scheme { queue, ..Scheme::packet() },
+            Kind::Waiting(gather) => Scheme::waiting(gather, self.block_bytes),
             // A single packet is a block of one, whatever the blocks of other schemes are.
-            Kind::Blocks(Gather::Packet) => Scheme {
-                blocks: self.blocks,
-                ..Scheme::blocks(Gather::Packet, 1, self.lead_packets)
-            },
-            Kind::Blocks(gather) => Scheme {
-                blocks: self.blocks,
-                ..Scheme::blocks(gather, self.block_packets, self.lead_packets)
-            },
+            Kind::Backlog(Gather::Packet) => {
+                Scheme::backlog(Gather::Packet, 1, self.lead_packets).with_rules(self.blocks)
+            }
+            Kind::Backlog(gather) => Scheme::backlog(gather, self.block_packets, self.lead_packets)
+                .with_rules(self.blocks),
             Kind::BasiCq => Scheme::basicq(self.mtu_bytes),
-            Kind::ChuMq { fill } => Scheme {
-                fill,
-                ..Scheme::chumq(self.classes(max_waits_ns, errors)?, self.mtu_bytes)
-            },
+            Kind::ChuMq { fill } => {
+                let chumq = Scheme::chumq(self.classes(max_waits_ns, errors)?, self.mtu_bytes);
+                if fill { chumq.with_cea() } else { chumq }
+            }
             Kind::ChuTq { policy, fill } => {
                 let hold = self.hold.unwrap_or(fill);
                 let pull = Pull { policy, eager: self.eager, clamp_ns: self.clamp_ns, hold };
                 let timers = self.classes(max_waits_ns, errors)?;
-                Scheme { fill, ..Scheme::chutq(timers, pull, self.mtu_bytes) }
+                let chutq = Scheme::chutq(timers, pull, self.mtu_bytes);
+                if fill { chutq.with_cea() } else { chutq }
             }
-        })
+        };
+        Some(if self.chunk_compress { scheme.with_compressed_frames() } else { scheme })
     }
 
     fn classes(&self, max_waits_ns: &[u64], errors: &mut Errors) -> Option<ClassTimers> {
@@ -219,7 +247,9 @@ impl SchemePart {
     /// Returns the overhead of frames: one unit each, but for chunks.
     pub(super) fn frame(&self) -> FrameCost {
         match self.kind {
-            Kind::None | Kind::All | Kind::Packet | Kind::Blocks(_) => FrameCost::FREE,
+            Kind::None | Kind::All | Kind::Packet | Kind::Waiting(_) | Kind::Backlog(_) => {
+                FrameCost::FREE
+            }
             Kind::BasiCq | Kind::ChuMq { .. } | Kind::ChuTq { .. } => FrameCost {
                 units_bytes_max: self.mtu_bytes,
                 units_max: u32::MAX,

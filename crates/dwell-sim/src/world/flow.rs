@@ -132,7 +132,7 @@ impl<'p> GatherKeys<'p> {
             let opened = behind.iter().position(|&next| plan.links[next].restored);
             let together = &behind[..opened.unwrap_or(behind.len())];
             let flow = &plan.flows[n];
-            let of = match port.config.scheme.gather {
+            let of = match port.config.scheme.gather() {
                 Gather::Service => Gathered::Service(flow.service),
                 Gather::HostPair => Gathered::Hosts(flow.hosts),
                 Gather::Edge => Gathered::Edge(flow.edge),

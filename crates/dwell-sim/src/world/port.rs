@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use dwell_base::{Instant, Rng};
 use dwell_policy::{
-    Action, Admission, ClassKey, ConfigError, FramePacket, FrameUnit, Outcome as Compressed,
-    Packet as Arrival, PacketId, Port, PutBack, Trigger,
+    Action, ClassKey, ConfigError, DropReason, Event, FramePacket, FrameUnit, Job, JobId,
+    LostBatch, Outcome as Compressed, Packet as Arrival, PacketId, Port,
 };
 
 use crate::agenda::NEVER_NS;
@@ -23,8 +23,8 @@ pub(crate) struct PortState {
     pub(crate) port: Port,
     model: CompressionModel,
     resend_after_ns: Option<u64>,
-    /// The unit being compressed: its first packet, the size it will have, and the time it takes.
-    compressing: Option<(u32, Compressed, u64)>,
+    /// The job under way, its result, and the time it takes.
+    compressing: Option<(JobId, Compressed, u64)>,
     /// Units on the wire: the times at which they arrive at the other end, and their first packets.
     pub(crate) in_flight: VecDeque<(u64, u32)>,
     /// Lost units: the times at which they come back, and their first packets.
@@ -55,7 +55,7 @@ impl PortState {
             compress_actor: 0,
             timer_actor: 0,
             resend_actor: 0,
-            holds: matches!(plan.config.scheme.trigger, Trigger::Chunk { .. }),
+            holds: plan.config.scheme.fills_frames(),
             timer_ns: NEVER_NS,
             waiting_since_ns: 0,
             waiting: 0,
@@ -155,18 +155,12 @@ impl World {
             looks_random: false,
             compressed: packet.compressor != UNCOMPRESSED,
             group: flow.gather_key(packet.back, packet.hop),
-            hold_ns: flow.max_wait_ns,
+            max_wait_ns: flow.max_wait_ns,
         };
         let (group, sent_ns) = (flow.group, packet.sent_ns);
         let counts = self.statistics.in_window(sent_ns);
         state.outcome.arrived[group] += u64::from(counts);
-        match state.port.arrive(Instant::from_ns(now_ns), arrival) {
-            Admission::Queued => {}
-            Admission::Dropped(_) => {
-                state.outcome.dropped[group] += u64::from(counts);
-                self.lose(id); // what was compressed further up may come back
-            }
-        }
+        state.port.handle(Instant::from_ns(now_ns), Event::Arrive(arrival));
         self.pump(n);
     }
 
@@ -174,7 +168,7 @@ impl World {
     pub(super) fn transmitted(&mut self, n: u32) {
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
         let actor = state.transmitter_actor;
-        state.port.link_ready();
+        state.port.handle(Instant::from_ns(self.now_ns), Event::LinkReady);
         if !self.pump(n) {
             self.agenda.set(actor, NEVER_NS);
         }
@@ -184,9 +178,10 @@ impl World {
     pub(super) fn compressed(&mut self, n: u32) {
         if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
             self.agenda.set(state.compress_actor, NEVER_NS);
-            if let Some((id, outcome, took_ns)) = state.compressing.take() {
-                state.port.compressed(PacketId(id), outcome, took_ns);
+            if let Some((job, outcome, took_ns)) = state.compressing.take() {
                 let now_ns = self.now_ns;
+                let event = Event::Compressed { job, outcome, took_ns };
+                state.port.handle(Instant::from_ns(now_ns), event);
                 if matches!(outcome, Compressed::Smaller(_)) && self.statistics.in_window(now_ns) {
                     state.outcome.compressions += 1;
                 }
@@ -203,19 +198,12 @@ impl World {
             let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return false };
             let Some(action) = state.port.poll(now) else { break };
             match action {
-                Action::Compress(id) => self.compress(n, &[id]),
-                Action::CompressBlock => {
-                    let mut block = std::mem::take(&mut self.block);
-                    block.clear();
-                    block.extend_from_slice(state.port.block());
-                    self.compress(n, &block);
-                    self.block = block;
-                }
+                Action::Compress(job) => self.compress(n, job),
                 Action::Send => {
                     self.send(n);
                     has_sent = true;
                 }
-                Action::Drop(id, _) => self.lose(id.0),
+                Action::Drop(id, reason) => self.dropped(n, id.0, reason),
             }
         }
         self.settle(n);
@@ -239,16 +227,28 @@ impl World {
         }
     }
 
-    fn compress(&mut self, n: u32, block: &[PacketId]) {
-        let Some(&PacketId(first)) = block.first() else { return };
-        let bytes: u32 = block.iter().map(|id| self.packets[id.0].bytes).sum();
-        let group = self.flows[self.packets[first].flow as usize].group;
+    fn dropped(&mut self, n: u32, id: u32, reason: DropReason) {
+        if reason == DropReason::PutBack {
+            return self.drop_unit(id);
+        }
+        let packet = &self.packets[id];
+        let group = self.flows[packet.flow as usize].group;
+        let counts = self.statistics.in_window(packet.sent_ns);
+        if let LinkKind::Port(state) = &mut self.links[n as usize].kind {
+            state.outcome.dropped[group] += u64::from(counts);
+        }
+        self.lose(id); // what was compressed further up may come back
+    }
+
+    fn compress(&mut self, n: u32, job: Job) {
         let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
+        let Some(&PacketId(first)) = state.port.batch().first() else { return };
+        let (group, bytes) = (self.flows[self.packets[first].flow as usize].group, job.bytes);
         let (ratio, took_ns) = cost(&state.model, group, bytes, &mut self.rng);
         let to_bytes = compressed_bytes(bytes, ratio);
         let outcome =
             if to_bytes < bytes { Compressed::Smaller(to_bytes) } else { Compressed::NotSmaller };
-        state.compressing = Some((first, outcome, took_ns));
+        state.compressing = Some((job.id, outcome, took_ns));
         self.agenda.set(state.compress_actor, self.now_ns + took_ns);
     }
 
@@ -344,10 +344,8 @@ impl World {
             unit.push(FramePacket { id: PacketId(id), original_bytes, sojourn_ns: 0 });
             id = std::mem::replace(&mut packet.next, NONE);
         }
-        let unit_back = PutBack { packets: &unit, bytes };
-        if state.port.put_back(Instant::from_ns(now_ns), unit_back) != Admission::Queued {
-            unit.iter().for_each(|packet| self.drop_unit(packet.id.0));
-        }
+        let lost = LostBatch { packets: &unit, bytes };
+        state.port.handle(Instant::from_ns(now_ns), Event::Lost(lost));
         self.pump(n);
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use dwell_base::{Instant, Rate};
 use dwell_policy::{
-    Action, Admission, ClassKey, ConfigError, FrameUnit, Gather, Outcome, Packet, PacketId, Port,
-    PortConfig, Trigger,
+    Action, ClassKey, ConfigError, Event, FrameUnit, Gather, Job as PortJob, JobId, Outcome,
+    Packet, PacketId, Port, PortConfig,
 };
 use dwell_report::Histogram;
 use dwell_wire::columnar::grown_bytes_max;
@@ -82,10 +82,9 @@ pub struct Lane {
     transmitter_ns: u64,
     compress_ns: u64,
     timer_ns: u64,
-    compressing: Option<(PacketId, Outcome, u64)>,
+    compressing: Option<(JobId, Outcome, u64)>,
     packets: Packets,
     block: Vec<u8>,
-    ids: Vec<PacketId>,
     result: LaneResult,
 }
 
@@ -118,9 +117,9 @@ impl Lane {
             port: Port::new(setup.port)?,
             compress: setup.compress,
             rate: setup.rate,
-            gather: scheme.gather,
-            holds: matches!(scheme.trigger, Trigger::Chunk { .. }),
-            keeps_bytes: scheme.compress != dwell_policy::CompressWhen::Never,
+            gather: scheme.gather(),
+            holds: scheme.fills_frames(),
+            keeps_bytes: scheme.compresses(),
             columnar: setup.columnar,
             waits_ns_max: setup.waits_ns_max,
             now_ns: 0,
@@ -130,7 +129,6 @@ impl Lane {
             compressing: None,
             packets: Packets::default(),
             block: Vec::new(),
-            ids: Vec::new(),
             result: LaneResult { classes, ..LaneResult::default() },
         })
     }
@@ -164,7 +162,7 @@ impl Lane {
                 Gather::Edge => 0, // the link leads to one peer
                 _ => packet.flow,
             },
-            hold_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
+            max_wait_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
             looks_random: packet.looks_random,
             compressed: false,
         };
@@ -172,9 +170,7 @@ impl Lane {
         if let Some(class) = class {
             self.result.classes[usize::from(class)].arrived += 1;
         }
-        if let Admission::Dropped(_) = self.port.arrive(self.now(), arrival) {
-            self.drop_packet(id);
-        }
+        self.port.handle(self.now(), Event::Arrive(arrival));
         self.pump();
     }
 
@@ -188,12 +184,12 @@ impl Lane {
             self.now_ns = self.now_ns.max(next_ns);
             if self.transmitter_ns == next_ns {
                 self.transmitter_ns = NEVER_NS;
-                self.port.link_ready();
+                self.port.handle(self.now(), Event::LinkReady);
                 self.pump();
             } else if self.compress_ns == next_ns {
                 self.compress_ns = NEVER_NS;
-                if let Some((id, outcome, took_ns)) = self.compressing.take() {
-                    self.port.compressed(id, outcome, took_ns);
+                if let Some((job, outcome, took_ns)) = self.compressing.take() {
+                    self.port.handle(self.now(), Event::Compressed { job, outcome, took_ns });
                 }
                 self.pump();
             } else {
@@ -218,16 +214,7 @@ impl Lane {
     fn pump(&mut self) {
         while let Some(action) = self.port.poll(self.now()) {
             match action {
-                Action::Compress(id) => {
-                    self.ids.clear();
-                    self.ids.push(id);
-                    self.compress(false);
-                }
-                Action::CompressBlock => {
-                    self.ids.clear();
-                    self.ids.extend_from_slice(self.port.block());
-                    self.compress(self.columnar);
-                }
+                Action::Compress(job) => self.compress(job),
                 Action::Send => self.send(),
                 Action::Drop(id, _) => self.drop_packet(id),
             }
@@ -239,13 +226,14 @@ impl Lane {
         self.port.assert_invariants();
     }
 
-    /// Puts the packets in `ids` into `block`, and returns their number of bytes.
+    /// Puts the packets of the job into `block`, and returns their number of bytes.
     fn gather(&mut self, columnar: bool) -> usize {
         let bytes = |id: &PacketId| self.packets.get(*id).bytes.as_deref().unwrap_or_default();
-        let raw = self.ids.iter().map(|id| bytes(id).len()).sum();
+        let ids = self.port.batch();
+        let raw = ids.iter().map(|id| bytes(id).len()).sum();
         self.block.clear();
         if columnar {
-            let packets: Vec<&[u8]> = self.ids.iter().map(bytes).collect();
+            let packets: Vec<&[u8]> = ids.iter().map(bytes).collect();
             self.block.resize(raw + grown_bytes_max(packets.len()), 0);
             let fits = |&len: &usize| len <= usize::from(u16::MAX);
             if let Some(len) =
@@ -256,18 +244,18 @@ impl Lane {
             }
             self.block.clear();
         }
-        for id in &self.ids {
+        for id in ids {
             self.block.extend_from_slice(bytes(id));
         }
         raw
     }
 
-    /// Compresses the packets in `ids` together.
-    fn compress(&mut self, columnar: bool) {
-        let Some(&first) = self.ids.first() else { return };
-        let raw = self.gather(columnar);
+    /// Compresses the packets of the job together.
+    fn compress(&mut self, job: PortJob) {
+        let Some(&first) = self.port.batch().first() else { return };
+        let raw = self.gather(self.columnar && job.packets > 1);
         let frame = &self.port.config().frame;
-        let packets = self.ids.len() as u32;
+        let packets = job.packets;
         // One byte less than the packets, with a header: a result that doesn't fit is not smaller.
         let header = frame.compressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
         let room = self.block.len().saturating_sub(header + 1);
@@ -279,7 +267,7 @@ impl Lane {
             Ok(_) => Outcome::NotSmaller,
             Err(_) => Outcome::Failed,
         };
-        self.compressing = Some((first, outcome, compressed.took_ns));
+        self.compressing = Some((job.id, outcome, compressed.took_ns));
         self.compress_ns = self.now_ns.saturating_add(compressed.took_ns);
     }
 

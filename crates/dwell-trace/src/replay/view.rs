@@ -4,7 +4,7 @@ use dwell_figures::Records;
 use dwell_figures::chart::{Axis, Chart, Series};
 use dwell_figures::csv::Cell;
 use dwell_figures::page::{Block, Page, Provenance, Section};
-use dwell_policy::{Scheme, Trigger};
+use dwell_policy::Scheme;
 use dwell_report::{Column, Table, human};
 
 use super::report::{LaneReport, ReplayReport};
@@ -83,8 +83,7 @@ pub fn alike(report: &ReplayReport) -> Vec<String> {
         let others = report.lanes[n + 1..].iter().filter(|other| first_alike(report, other) == n);
         let others: Vec<&str> = others.map(|other| other.name.as_str()).collect();
         if first_alike(report, lane) == n && !others.is_empty() {
-            let chunks = Scheme::preset(others[0])
-                .is_ok_and(|scheme| matches!(scheme.trigger, Trigger::Chunk { .. }));
+            let chunks = Scheme::preset(others[0]).is_ok_and(|scheme| scheme.fills_frames());
             let why = match chunks && lane.classes.is_empty() {
                 true => " (they hold back packets of classes with a deadline, and there are none)",
                 false => "",

@@ -1,6 +1,6 @@
-//! Which packets have time to be compressed: the rule of [`Trigger::Waiting`].
+//! Which packets have time to be compressed: the rule of [`Select::Waiting`].
 //!
-//! [`Trigger::Waiting`]: crate::Trigger::Waiting
+//! [`Select::Waiting`]: crate::Select::Waiting
 
 use dwell_base::{Instant, Rate};
 
@@ -28,7 +28,7 @@ impl Blocks {
     pub(super) fn gains_at_once(&mut self, common: &mut Common, now: Instant, at: u32) -> bool {
         let Rule::Waiting { room, .. } = self.rule else { return false };
         let Some(rate) = common.config.rate else { return false };
-        let is_eligible = !self.is_compressing() && self.queue.node(at).state == State::Raw;
+        let is_eligible = !self.is_compressing && self.queue.node(at).state == State::Raw;
         is_eligible && self.ask(common, now, (at, 0), (room, rate)) == Asked::Time
     }
 
@@ -44,7 +44,7 @@ impl Blocks {
     ) {
         let Some(rate) = common.config.rate else { return };
         let frame_bytes = u64::from(common.config.frame.units_bytes_max).max(1);
-        let lead_bytes = rate.bytes_in_ns(lead_ns).max(frame_bytes) + common.burst_bytes;
+        let lead_bytes = rate.bytes_in_ns(lead_ns).max(frame_bytes) + common.link.burst_bytes;
         let mut place = Place::head(&self.queue);
         loop {
             // Whatever needs time has to be asked so much earlier.

@@ -2,11 +2,13 @@ use dwell_base::Rate;
 use proptest::prelude::*;
 
 use crate::account::{Bypass, DropReason};
-use crate::action::{Action, FramePacket};
+use crate::action::FramePacket;
 use crate::config::{ConfigError, PortConfig, QueueLimit};
 use crate::estimate::{Estimate, Estimates, Ratio};
+use crate::event::{LostBatch, Outcome};
 use crate::packet::{ClassKey, Packet, PacketId};
-use crate::port::{Admission, Outcome, Port, PutBack};
+use crate::port::Port;
+use crate::port::shorthand::{Admission, Wanted};
 use crate::scheme::{BlockOrder, BlockPlace, BlockRules, BlockSlots, Gather, Scheme, Unfinished};
 use dwell_base::Instant;
 
@@ -31,11 +33,11 @@ fn port_of(scheme: Scheme) -> Port {
 
 /// The paper's rules, with m and n.
 fn port(packets: u32, lead: u32) -> Port {
-    port_of(Scheme::blocks(Gather::Edge, packets, lead))
+    port_of(Scheme::backlog(Gather::Edge, packets, lead))
 }
 
 fn with(packets: u32, lead: u32, rules: BlockRules) -> Port {
-    port_of(Scheme { blocks: rules, ..Scheme::blocks(Gather::Edge, packets, lead) })
+    port_of(Scheme::backlog(Gather::Edge, packets, lead).with_rules(rules))
 }
 
 fn packet(id: u32, group: u64) -> Packet {
@@ -47,37 +49,37 @@ fn packet(id: u32, group: u64) -> Packet {
         destination: class,
         flow: group << 32,
         group,
-        hold_ns: Packet::NEVER_HELD,
+        max_wait_ns: Packet::NEVER_HELD,
         looks_random: false,
         compressed: false,
     }
 }
 
-fn actions(port: &mut Port) -> Vec<Action> {
-    let actions = std::iter::from_fn(|| port.poll(NOW)).collect();
+fn actions(port: &mut Port) -> Vec<Wanted> {
+    let actions = std::iter::from_fn(|| port.ask(NOW)).collect();
     port.assert_invariants();
     actions
 }
 
 /// Packets arrive one by one, the first with this id, of these groups.
-fn arrive(port: &mut Port, first: u32, groups: &[u64]) -> Vec<Action> {
+fn arrive(port: &mut Port, first: u32, groups: &[u64]) -> Vec<Wanted> {
     let mut asked = Vec::new();
     for (id, &group) in (first..).zip(groups) {
-        assert_eq!(port.arrive(NOW, packet(id, group)), Admission::Queued);
+        assert_eq!(port.arrive_one(NOW, packet(id, group)), Admission::Queued);
         asked.extend(actions(port));
     }
     asked
 }
 
 fn ids(port: &Port) -> Vec<u32> {
-    port.block().iter().map(|id| id.0).collect()
+    port.batch().iter().map(|id| id.0).collect()
 }
 
 /// What the link takes next: the packets of one unit.
 fn sent(port: &mut Port) -> Vec<u32> {
     port.link_ready();
-    match port.poll(NOW) {
-        Some(Action::Send) => frame_ids(port),
+    match port.ask(NOW) {
+        Some(Wanted::Send) => frame_ids(port),
         other => panic!("{other:?} instead of a frame"),
     }
 }
@@ -89,8 +91,8 @@ fn frame_ids(port: &Port) -> Vec<u32> {
     first.chain(frame.followers.iter().map(|packet| packet.id.0)).collect()
 }
 
-fn finish(port: &mut Port, outcome: Outcome) -> Vec<Action> {
-    let first = port.block()[0];
+fn finish(port: &mut Port, outcome: Outcome) -> Vec<Wanted> {
+    let first = port.batch()[0];
     port.compressed(first, outcome, 600_000);
     actions(port)
 }
@@ -99,7 +101,7 @@ fn finish(port: &mut Port, outcome: Outcome) -> Vec<Action> {
 fn a_block_is_compressed_when_more_than_n_and_m_wait() {
     let mut port = port(5, 5);
     assert_eq!(arrive(&mut port, 0, &[1; 10]), []);
-    assert_eq!(arrive(&mut port, 10, &[1]), [Action::CompressBlock]);
+    assert_eq!(arrive(&mut port, 10, &[1]), [Wanted::CompressBatch]);
     assert_eq!(ids(&port), [5, 6, 7, 8, 9]);
     assert_eq!(port.waiting(), (0, 6));
 }
@@ -109,14 +111,14 @@ fn the_head_most_group_that_has_enough_beyond_the_lead_is_taken() {
     let mut port = port(2, 1);
     // Group 1 has two packets, but one of them is in the lead.
     assert_eq!(arrive(&mut port, 0, &[1, 2, 1, 3]), []);
-    assert_eq!(arrive(&mut port, 4, &[3]), [Action::CompressBlock]);
+    assert_eq!(arrive(&mut port, 4, &[3]), [Wanted::CompressBatch]);
     assert_eq!(ids(&port), [3, 4]);
 }
 
 #[test]
 fn a_block_stands_where_its_first_packet_stood() {
     let mut port = port(2, 1);
-    assert_eq!(arrive(&mut port, 0, &[1, 2, 1, 2]), [Action::CompressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 2, 1, 2]), [Wanted::CompressBatch]);
     assert_eq!(ids(&port), [1, 3]);
     assert_eq!(finish(&mut port, Outcome::Smaller(1800)), []);
     assert_eq!(sent(&mut port), [0]);
@@ -134,15 +136,15 @@ fn a_block_stands_where_its_first_packet_stood() {
 #[test]
 fn packets_in_the_compress_keep_their_places_in_the_count() {
     let mut port = port(2, 0);
-    assert_eq!(arrive(&mut port, 0, &[1; 3]), [Action::CompressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1; 3]), [Wanted::CompressBatch]);
     // 3 of 49 places are taken, two of them by what is being compressed.
     assert_eq!(arrive(&mut port, 3, &[1; 46]), []);
     let full = Admission::Dropped(DropReason::QueuePackets);
-    assert_eq!(port.arrive(NOW, packet(49, 1)), full);
+    assert_eq!(port.arrive_one(NOW, packet(49, 1)), full);
     // Two packets have become one unit, and two others are being compressed.
-    assert_eq!(finish(&mut port, Outcome::Smaller(1800)), [Action::CompressBlock]);
+    assert_eq!(finish(&mut port, Outcome::Smaller(1800)), [Wanted::CompressBatch]);
     assert_eq!(arrive(&mut port, 50, &[1]), []);
-    assert_eq!(port.arrive(NOW, packet(51, 1)), full);
+    assert_eq!(port.arrive_one(NOW, packet(51, 1)), full);
 }
 
 #[test]
@@ -151,44 +153,44 @@ fn a_block_can_count_for_all_its_packets() {
     arrive(&mut port, 0, &[1; 49]);
     finish(&mut port, Outcome::Smaller(1800));
     let full = Admission::Dropped(DropReason::QueuePackets);
-    assert_eq!(port.arrive(NOW, packet(49, 1)), full);
+    assert_eq!(port.arrive_one(NOW, packet(49, 1)), full);
 }
 
 #[test]
 fn the_link_passes_over_what_is_still_in_the_compress() {
     let mut port = port(2, 0);
-    assert_eq!(arrive(&mut port, 0, &[1, 1, 1]), [Action::CompressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 1, 1]), [Wanted::CompressBatch]);
     assert_eq!(sent(&mut port), [2]);
     port.link_ready();
     assert_eq!(actions(&mut port), []);
-    assert_eq!(finish(&mut port, Outcome::Smaller(1800)), [Action::Send]);
+    assert_eq!(finish(&mut port, Outcome::Smaller(1800)), [Wanted::Send]);
     assert_eq!(frame_ids(&port), [0, 1]);
 }
 
 #[test]
 fn in_strict_order_the_link_passes_with_other_groups_only() {
     let mut port = with(2, 0, BlockRules { order: BlockOrder::Strict, ..BlockRules::PAPER });
-    assert_eq!(arrive(&mut port, 0, &[1, 1, 1, 2]), [Action::CompressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 1, 1, 2]), [Wanted::CompressBatch]);
     assert_eq!(sent(&mut port), [3]);
     port.link_ready();
     assert_eq!(actions(&mut port), []);
-    assert_eq!(finish(&mut port, Outcome::Smaller(1800)), [Action::Send]);
+    assert_eq!(finish(&mut port, Outcome::Smaller(1800)), [Wanted::Send]);
     assert_eq!(sent(&mut port), [2]);
 }
 
 #[test]
 fn the_link_can_wait_for_a_block() {
     let mut port = with(2, 0, BlockRules { unfinished: Unfinished::Wait, ..BlockRules::PAPER });
-    assert_eq!(arrive(&mut port, 0, &[1, 1, 1, 2]), [Action::CompressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 1, 1, 2]), [Wanted::CompressBatch]);
     port.link_ready();
     assert_eq!(actions(&mut port), []);
-    assert_eq!(finish(&mut port, Outcome::NotSmaller), [Action::Send]);
+    assert_eq!(finish(&mut port, Outcome::NotSmaller), [Wanted::Send]);
 }
 
 #[test]
 fn a_block_can_move_to_the_tail() {
     let mut port = with(2, 0, BlockRules { place: BlockPlace::Tail, ..BlockRules::PAPER });
-    assert_eq!(arrive(&mut port, 0, &[1, 1, 2]), [Action::CompressBlock]);
+    assert_eq!(arrive(&mut port, 0, &[1, 1, 2]), [Wanted::CompressBatch]);
     finish(&mut port, Outcome::Smaller(1800));
     assert_eq!(sent(&mut port), [2]);
     assert_eq!(sent(&mut port), [0, 1]);
@@ -198,9 +200,9 @@ fn a_block_can_move_to_the_tail() {
 fn what_did_not_become_smaller_stays_and_is_not_tried_again() {
     for outcome in [Outcome::NotSmaller, Outcome::Failed, Outcome::Smaller(3000)] {
         let mut port = port(2, 0);
-        assert_eq!(arrive(&mut port, 0, &[1, 1, 1]), [Action::CompressBlock]);
+        assert_eq!(arrive(&mut port, 0, &[1, 1, 1]), [Wanted::CompressBatch]);
         assert_eq!(finish(&mut port, outcome), []);
-        assert_eq!(arrive(&mut port, 3, &[1]), [Action::CompressBlock]);
+        assert_eq!(arrive(&mut port, 3, &[1]), [Wanted::CompressBatch]);
         assert_eq!(ids(&port), [2, 3]);
         for id in 0..2 {
             assert_eq!(sent(&mut port), [id]);
@@ -215,19 +217,19 @@ fn a_block_in_strict_order_has_nothing_of_its_group_between() {
         let mut port = with(2, 0, BlockRules { order, ..BlockRules::PAPER });
         arrive(&mut port, 0, &[1]);
         let upstream = Packet { compressed: true, ..packet(1, 1) };
-        assert_eq!(port.arrive(NOW, upstream), Admission::Queued);
+        assert_eq!(port.arrive_one(NOW, upstream), Admission::Queued);
         let asked = arrive(&mut port, 2, &[1, 1]);
-        assert_eq!(asked, [Action::CompressBlock], "{order:?}");
+        assert_eq!(asked, [Wanted::CompressBatch], "{order:?}");
         assert_eq!(ids(&port), expected, "{order:?}");
     }
 }
 
 #[test]
 fn single_packets_are_compressed_from_beyond_the_lead() {
-    let mut port = port_of(Scheme::blocks(Gather::Packet, 1, 2));
+    let mut port = port_of(Scheme::backlog(Gather::Packet, 1, 2));
     assert_eq!(arrive(&mut port, 0, &[1, 2, 3]), []);
-    assert_eq!(arrive(&mut port, 3, &[4]), [Action::Compress(PacketId(2))]);
-    assert_eq!(finish(&mut port, Outcome::Smaller(1400)), [Action::Compress(PacketId(3))]);
+    assert_eq!(arrive(&mut port, 3, &[4]), [Wanted::Compress(PacketId(2))]);
+    assert_eq!(finish(&mut port, Outcome::Smaller(1400)), [Wanted::Compress(PacketId(3))]);
     assert_eq!(port.frame().units.len(), 0);
 }
 
@@ -242,8 +244,8 @@ fn a_lost_block_comes_back_to_the_head_or_the_tail() {
         let mut port = with(2, 5, BlockRules { put_back, ..BlockRules::PAPER });
         arrive(&mut port, 0, &[1]);
         let packets = lost(&[7, 8]);
-        let unit = PutBack { packets: &packets, bytes: 1800 };
-        assert_eq!(port.put_back(NOW, unit), Admission::Queued);
+        let unit = LostBatch { packets: &packets, bytes: 1800 };
+        assert_eq!(port.lose(NOW, unit), Admission::Queued);
         port.assert_invariants();
         assert_eq!([sent(&mut port)[0], sent(&mut port)[0]], expected);
         assert_eq!(port.accounts().sent.packets, 3);
@@ -257,11 +259,11 @@ fn what_is_put_back_has_bounds() {
     arrive(&mut port, 0, &[1; 49]);
     let packets = lost(&[50, 51]);
     for _ in 0..25 {
-        assert_eq!(port.put_back(NOW, PutBack { packets: &packets, bytes: 1 }), Admission::Queued);
+        assert_eq!(port.lose(NOW, LostBatch { packets: &packets, bytes: 1 }), Admission::Queued);
     }
     let refused = Admission::Dropped(DropReason::PutBack);
-    assert_eq!(port.put_back(NOW, PutBack { packets: &packets, bytes: 1 }), refused);
-    assert_eq!(port.put_back(NOW, PutBack { packets: &[], bytes: 1 }), refused);
+    assert_eq!(port.lose(NOW, LostBatch { packets: &packets, bytes: 1 }), refused);
+    assert_eq!(port.lose(NOW, LostBatch { packets: &[], bytes: 1 }), refused);
     actions(&mut port);
 }
 
@@ -283,10 +285,10 @@ fn m_and_n_can_change_while_packets_wait_but_not_the_groups() {
     let mut port = port(5, 5);
     assert_eq!(arrive(&mut port, 0, &[1; 8]), []);
     let config = |scheme| PortConfig { scheme, ..port_of(Scheme::none()).config().clone() };
-    port.configure(config(Scheme::blocks(Gather::Edge, 3, 2))).unwrap();
-    assert_eq!(actions(&mut port), [Action::CompressBlock]);
+    port.configure(config(Scheme::backlog(Gather::Edge, 3, 2))).unwrap();
+    assert_eq!(actions(&mut port), [Wanted::CompressBatch]);
     assert_eq!(ids(&port), [2, 3, 4]);
-    for other in [Scheme::blocks(Gather::Flow, 3, 2), Scheme::none()] {
+    for other in [Scheme::backlog(Gather::Flow, 3, 2), Scheme::none()] {
         assert_eq!(port.configure(config(other)), Err(ConfigError::Occupied));
     }
     port.assert_invariants();
@@ -296,7 +298,7 @@ fn m_and_n_can_change_while_packets_wait_but_not_the_groups() {
 fn groups_that_are_gone_are_forgotten() {
     let mut port = port(2, 0);
     for id in 0..5_000 {
-        assert_eq!(port.arrive(NOW, packet(id, u64::from(id))), Admission::Queued);
+        assert_eq!(port.arrive_one(NOW, packet(id, u64::from(id))), Admission::Queued);
         sent(&mut port);
     }
     port.assert_invariants();
@@ -329,7 +331,7 @@ enum PlainState {
 #[derive(Debug, PartialEq)]
 enum Asked {
     Send(Vec<u32>),
-    CompressWhen(Vec<u32>),
+    Compress(Vec<u32>),
 }
 
 impl Plain {
@@ -354,7 +356,7 @@ impl Plain {
         for at in members {
             self.units[at].state = PlainState::Compressing;
         }
-        Some(Asked::CompressWhen(ids))
+        Some(Asked::Compress(ids))
     }
 
     fn sendable(&self) -> Option<usize> {
@@ -456,7 +458,7 @@ fn apply(port: &mut Port, plain: &mut Plain, step: &Step, next_id: &mut u32) {
         Step::Arrive { group, compressed } => {
             let arrival = Packet { compressed, ..packet(*next_id, group) };
             let full = !plain.units.is_empty() && plain.slots(&plain.units) + 1 >= 50;
-            let queued = port.arrive(NOW, arrival) == Admission::Queued;
+            let queued = port.arrive_one(NOW, arrival) == Admission::Queued;
             assert_eq!(queued, !full);
             if queued {
                 let state = if compressed { PlainState::Fixed } else { PlainState::Raw };
@@ -466,7 +468,7 @@ fn apply(port: &mut Port, plain: &mut Plain, step: &Step, next_id: &mut u32) {
             *next_id += 1;
         }
         Step::Compressed { smaller } => {
-            if let Some(&first) = port.block().first() {
+            if let Some(&first) = port.batch().first() {
                 let outcome = if smaller { Outcome::Smaller(900) } else { Outcome::NotSmaller };
                 port.compressed(first, outcome, 600_000);
                 plain.finish(smaller);
@@ -480,7 +482,7 @@ fn apply(port: &mut Port, plain: &mut Plain, step: &Step, next_id: &mut u32) {
             let ids: Vec<u32> = (*next_id..*next_id + packets).collect();
             *next_id += packets;
             let packets = lost(&ids);
-            if port.put_back(NOW, PutBack { packets: &packets, bytes: 900 }) == Admission::Queued {
+            if port.lose(NOW, LostBatch { packets: &packets, bytes: 900 }) == Admission::Queued {
                 let unit = PlainUnit { ids, group: None, state: PlainState::Fixed };
                 match plain.rules().put_back {
                     BlockPlace::Front => plain.units.insert(0, unit),
@@ -511,12 +513,12 @@ proptest! {
         let mut next_id = 0;
         for step in &steps {
             apply(&mut port, &mut plain, step, &mut next_id);
-            while let Some(action) = port.poll(NOW) {
+            while let Some(action) = port.ask(NOW) {
                 let asked = match action {
-                    Action::Send => Asked::Send(frame_ids(&port)),
-                    Action::Compress(id) => Asked::CompressWhen(vec![id.0]),
-                    Action::CompressBlock => Asked::CompressWhen(ids(&port)),
-                    Action::Drop(..) => panic!("blocks are not dropped"),
+                    Wanted::Send => Asked::Send(frame_ids(&port)),
+                    Wanted::Compress(id) => Asked::Compress(vec![id.0]),
+                    Wanted::CompressBatch => Asked::Compress(ids(&port)),
+                    Wanted::Drop(..) => panic!("blocks are not dropped"),
                 };
                 prop_assert_eq!(Some(asked), plain.poll());
             }
@@ -561,18 +563,18 @@ proptest! {
                     if compressed {
                         fences.push(id);
                     }
-                    let _ = port.arrive(NOW, Packet { compressed, ..packet(id, group) });
+                    let _ = port.arrive_one(NOW, Packet { compressed, ..packet(id, group) });
                 }
                 Step::Compressed { smaller } => {
-                    if let Some(&first) = port.block().first() {
+                    if let Some(&first) = port.batch().first() {
                         let smaller = if smaller { Outcome::Smaller(900) } else { Outcome::NotSmaller };
                         port.compressed(first, smaller, 600_000);
                     }
                 }
                 Step::LinkReady | Step::PutBack { .. } => port.link_ready(),
             }
-            while let Some(action) = port.poll(NOW) {
-                if action == Action::Send {
+            while let Some(action) = port.ask(NOW) {
+                if action == Wanted::Send {
                     sent.extend(frame_ids(&port));
                 }
             }

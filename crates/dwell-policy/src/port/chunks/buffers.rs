@@ -71,13 +71,13 @@ impl Classes {
     }
 
     /// The queue of a packet with this W.
-    pub(super) fn of(&self, hold_ns: u64) -> usize {
+    pub(super) fn of(&self, max_wait_ns: u64) -> usize {
         let timers_ns = self.0.as_slice();
-        if hold_ns == 0 {
+        if max_wait_ns == 0 {
             return timers_ns.len();
         }
         // They ascend. Counted to the end, because a branch here is taken at random.
-        let not_longer: usize = timers_ns.iter().map(|&ns| usize::from(ns <= hold_ns)).sum();
+        let not_longer: usize = timers_ns.iter().map(|&ns| usize::from(ns <= max_wait_ns)).sum();
         not_longer.max(1) - 1
     }
 }
@@ -89,12 +89,12 @@ impl Buffers {
         Self { classes, buffers, over: 0, earliest: Instant::FAR_FUTURE, limits, fill }
     }
 
-    pub(super) fn packets_before(&self, hold_ns: u64) -> usize {
-        self.buffers[self.classes.of(hold_ns)].fifo.len()
+    pub(super) fn packets_before(&self, max_wait_ns: u64) -> usize {
+        self.buffers[self.classes.of(max_wait_ns)].fifo.len()
     }
 
     pub(super) fn arrive(&mut self, entry: Entry) {
-        let at = self.classes.of(entry.hold_ns());
+        let at = self.classes.of(entry.max_wait_ns());
         let buffer = &mut self.buffers[at];
         if buffer.fifo.len() == 0 {
             buffer.expires = entry.arrived + buffer.timer_ns;

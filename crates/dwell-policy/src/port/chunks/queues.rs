@@ -7,7 +7,7 @@ use super::buffers::Buffers;
 use super::fifo::{Chunk, Limits};
 use super::single::Single;
 use super::tandem::Tandem;
-use crate::scheme::Queues;
+use crate::scheme::Queue;
 
 /// The queues of a chunking scheme, of whichever kind.
 #[derive(Clone, Debug)]
@@ -25,11 +25,11 @@ enum Kind {
 }
 
 impl ChunkQueues {
-    pub(super) fn new(queues: &Queues, limits: Limits, fill: bool) -> Self {
+    pub(super) fn new(queues: &Queue, limits: Limits, fill: bool) -> Self {
         let queues = match queues {
-            Queues::One => Kind::Single(Single::new(limits)),
-            Queues::PerClass(timers) => Kind::Buffers(Buffers::new(timers, limits, fill)),
-            Queues::Tandem(timers, pull) => {
+            Queue::One | Queue::CpuAndLink => Kind::Single(Single::new(limits)),
+            Queue::PerClass(timers) => Kind::Buffers(Buffers::new(timers, limits, fill)),
+            Queue::Tandem(timers, pull) => {
                 Kind::Tandem(Box::new(Tandem::new(timers, *pull, limits, fill)))
             }
         };
@@ -48,11 +48,11 @@ impl ChunkQueues {
 
     /// How many packets wait in the queue that a packet with this W would go to: what tail drop
     /// counts.
-    pub(super) fn packets_before(&self, hold_ns: u64) -> usize {
+    pub(super) fn packets_before(&self, max_wait_ns: u64) -> usize {
         match &self.queues {
             Kind::Single(single) => single.packets(),
-            Kind::Buffers(buffers) => buffers.packets_before(hold_ns),
-            Kind::Tandem(tandem) => tandem.packets_before(hold_ns),
+            Kind::Buffers(buffers) => buffers.packets_before(max_wait_ns),
+            Kind::Tandem(tandem) => tandem.packets_before(max_wait_ns),
         }
     }
 

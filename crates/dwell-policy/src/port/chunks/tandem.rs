@@ -70,12 +70,12 @@ impl Tandem {
         }
     }
 
-    pub(super) fn packets_before(&self, hold_ns: u64) -> usize {
-        self.queues[self.classes.of(hold_ns)].len()
+    pub(super) fn packets_before(&self, max_wait_ns: u64) -> usize {
+        self.queues[self.classes.of(max_wait_ns)].len()
     }
 
     pub(super) fn arrive(&mut self, now: Instant, entry: Entry) {
-        let at = self.classes.of(entry.hold_ns());
+        let at = self.classes.of(entry.max_wait_ns());
         self.behind_bytes += u64::from(entry.unit_bytes);
         self.queues[at].push(entry);
         self.filled |= 1 << at;

@@ -1,13 +1,17 @@
 use std::collections::HashMap;
 
+use dwell_base::Rate;
 use dwell_base::time::MICRO_NS;
 use proptest::prelude::*;
 
 use super::*;
-use crate::action::SendCause;
+use crate::account::Bypass;
+use crate::action::{Action, SendCause};
 use crate::config::{FrameCost, QueueLimit};
+use crate::estimate::{Estimate, Estimates, Ratio};
 use crate::packet::ClassKey;
-use crate::port::{Admission, Port};
+use crate::port::Port;
+use crate::port::shorthand::{Admission, Wanted};
 use crate::scheme::{ClassTimers, Pull, PullPolicy, Scheme};
 
 /// Section 5 of the paper: frames of 9000 bytes, classes of Table II.
@@ -31,34 +35,42 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(queues: Queues, fill: bool) -> Self {
+    fn new(queues: Queue, fill: bool) -> Self {
         let chunks = ChunkQueues::new(&queues, LIMITS, fill);
         Self { chunks, chunk: Chunk::new(LIMITS), next_id: 0 }
     }
 
     fn basicq() -> Self {
-        Self::new(Queues::One, false)
+        Self::new(Queue::One, false)
     }
 
     fn chumq(fill: bool) -> Self {
-        Self::new(Queues::PerClass(timers()), fill)
+        Self::new(Queue::PerClass(timers()), fill)
     }
 
     fn chutq(pull: Pull, fill: bool) -> Self {
-        Self::new(Queues::Tandem(timers(), pull), fill)
+        Self::new(Queue::Tandem(timers(), pull), fill)
     }
 
     /// So many packets of this size and W arrive; the names of the first and the last.
     fn arrive(&mut self, us: u64, packets: u32, bytes: u32, hold_us: u64) -> (u32, u32) {
         let first = self.next_id;
         for _ in 0..packets {
-            let (arrived, hold_ns) = (at_us(us), hold_us * MICRO_NS);
+            let (arrived, max_wait_ns) = (at_us(us), hold_us * MICRO_NS);
             let id = PacketId(self.next_id);
-            let deadline = arrived + hold_ns;
+            let deadline = arrived + max_wait_ns;
             self.next_id += 1;
             self.chunks.arrive(
                 arrived,
-                Entry { id, bytes, unit_bytes: bytes, compressed: false, arrived, deadline },
+                Entry {
+                    id,
+                    bytes,
+                    unit_bytes: bytes,
+                    compressed: false,
+                    bypass: None,
+                    arrived,
+                    deadline,
+                },
             );
         }
         self.chunks.assert_invariants();
@@ -78,16 +90,16 @@ impl Bench {
     }
 }
 
-fn every() -> Vec<(Queues, bool)> {
-    let mut all = vec![(Queues::One, false)];
+fn every() -> Vec<(Queue, bool)> {
+    let mut all = vec![(Queue::One, false)];
     for fill in [false, true] {
-        all.push((Queues::PerClass(timers()), fill));
+        all.push((Queue::PerClass(timers()), fill));
         for policy in [PullPolicy::Dcf, PullPolicy::Tpf, PullPolicy::Cef] {
             for (eager, clamp_ns, hold) in
                 [(false, 0, false), (true, 0, false), (false, 10_000, true), (true, 0, true)]
             {
                 let pull = Pull { policy, eager, clamp_ns, hold };
-                all.push((Queues::Tandem(timers(), pull), fill));
+                all.push((Queue::Tandem(timers(), pull), fill));
             }
         }
     }
@@ -112,8 +124,8 @@ fn exactly_a_frame_waits_for_the_timer_and_one_byte_more_goes() {
     }
 }
 
-fn bench_buffer(queues: &Queues) -> u8 {
-    if matches!(queues, Queues::PerClass(_)) { 2 } else { 0 }
+fn bench_buffer(queues: &Queue) -> u8 {
+    if matches!(queues, Queue::PerClass(_)) { 2 } else { 0 }
 }
 
 #[test]
@@ -391,6 +403,7 @@ impl Model {
                 bytes,
                 unit_bytes: bytes + 2,
                 compressed: false,
+                bypass: None,
                 arrived: self.now,
                 deadline: self.now + HOLDS_US[flow] * MICRO_NS,
             },
@@ -458,7 +471,7 @@ proptest! {
     fn chunks_of_an_idle_link_are_never_late(
         gaps_ns in prop::collection::vec(0u64..30_000, 1..200),
     ) {
-        for queues in [Queues::One, Queues::PerClass(timers())] {
+        for queues in [Queue::One, Queue::PerClass(timers())] {
             let mut chunks = ChunkQueues::new(&queues, LIMITS, false);
             let mut chunk = Chunk::new(LIMITS);
             let mut model = Model::default();
@@ -482,7 +495,7 @@ proptest! {
 /// The chunking schemes among the presets.
 fn presets() -> Vec<Scheme> {
     let all = crate::PRESETS.map(|name| Scheme::preset(name).unwrap());
-    all.into_iter().filter(|scheme| matches!(scheme.trigger, Trigger::Chunk { .. })).collect()
+    all.into_iter().filter(|scheme| scheme.fills_frames()).collect()
 }
 
 fn port(scheme: Scheme) -> Port {
@@ -499,7 +512,7 @@ fn packet(id: u32, bytes: u32, flow: usize) -> Packet {
         destination: class,
         flow: flow as u64,
         group: 0,
-        hold_ns: HOLDS_US[flow] * MICRO_NS,
+        max_wait_ns: HOLDS_US[flow] * MICRO_NS,
         looks_random: false,
         compressed: false,
     }
@@ -510,14 +523,14 @@ fn a_port_says_when_to_ask_again_only_while_its_link_is_free() {
     for scheme in presets() {
         let mut port = port(scheme);
         assert_eq!(port.next_deadline(), None);
-        assert_eq!(port.arrive(at_us(7), packet(0, 40, 2)), Admission::Queued);
-        assert_eq!(port.poll(at_us(7)), None);
+        assert_eq!(port.arrive_one(at_us(7), packet(0, 40, 2)), Admission::Queued);
+        assert_eq!(port.ask(at_us(7)), None);
         assert_eq!(port.next_deadline(), Some(at_us(57)));
         port.link_busy();
         assert_eq!(port.next_deadline(), None);
-        assert_eq!(port.poll(at_us(57)), None);
+        assert_eq!(port.ask(at_us(57)), None);
         port.link_ready();
-        assert_eq!(port.poll(at_us(60)), Some(Action::Send));
+        assert_eq!(port.ask(at_us(60)), Some(Wanted::Send));
         assert_eq!(
             (port.frame().cause, port.frame().units[0].sojourn_ns),
             (SendCause::Timer, 53_000)
@@ -537,10 +550,12 @@ fn each_queue_drops_its_own_tail() {
         port.link_busy();
         let mut queued = |flow| {
             (0..6)
-                .filter(|&id| port.arrive(Instant::ZERO, packet(id, 40, flow)) == Admission::Queued)
+                .filter(|&id| {
+                    port.arrive_one(Instant::ZERO, packet(id, 40, flow)) == Admission::Queued
+                })
                 .count()
         };
-        let others = if scheme.queues == Queues::One { 0 } else { 3 };
+        let others = if scheme.queue == Queue::One { 0 } else { 3 };
         assert_eq!((queued(2), queued(3), queued(0)), (3, others, others), "{scheme:?}");
         port.assert_invariants();
     }
@@ -577,8 +592,8 @@ fn book(model: &mut Model, id: PacketId) {
 }
 
 fn drain(port: &mut Port, model: &mut Model) {
-    while let Some(action) = port.poll(model.now) {
-        assert_eq!(action, Action::Send);
+    while let Some(action) = port.ask(model.now) {
+        assert_eq!(action, Wanted::Send);
         let frame = port.frame();
         let limits = port.config().frame;
         assert!(frame.units.len() <= limits.units_max as usize);
@@ -621,7 +636,7 @@ proptest! {
                     let id = model.next_id;
                     model.next_id += 1;
                     let arrival = Packet { compressed, ..packet(id, bytes, flow) };
-                    if port.arrive(model.now, arrival) == Admission::Queued {
+                    if port.arrive_one(model.now, arrival) == Admission::Queued {
                         model.waiting.insert(id, (flow, bytes));
                     }
                 }
@@ -640,4 +655,88 @@ proptest! {
             prop_assert_eq!(port.accounts().held.packets, model.waiting.len() as u64);
         }
     }
+}
+
+/// Two sensor packets of 400 bytes in frames of 1,000, on a link of 1 Mbit/s.
+fn frames_compressed(preset: &str) -> Port {
+    let estimate = Estimate { ratio: Ratio::from_ppm(500_000), cost_ns: 10 * MICRO_NS };
+    let scheme = Scheme::preset(preset).unwrap().with_frame_bytes_max(1_000);
+    let mut port = Port::new(PortConfig {
+        scheme: scheme.with_compressed_frames(),
+        rate: Some(Rate::from_mbps(1)),
+        frame: FrameCost::FREE_CHUNKS,
+        estimates: Estimates::Fixed(estimate),
+        ..PortConfig::default()
+    })
+    .unwrap();
+    for id in 0..2 {
+        assert_eq!(port.arrive_one(at_us(0), packet(id, 400, 2)), Admission::Queued);
+    }
+    port
+}
+
+#[test]
+fn a_due_frame_is_compressed_as_a_whole_if_it_leaves_earlier() {
+    for preset in ["basicq", "chumq", "chutq-dcf+cea"] {
+        let mut port = frames_compressed(preset);
+        assert_eq!(port.ask(at_us(0)), None);
+        let action = port.poll(at_us(50));
+        let Some(Action::Compress(job)) = action else { panic!("{action:?}") };
+        assert_eq!((job.packets, job.bytes, job.is_urgent), (2, 800, true));
+        assert_eq!(port.batch(), [PacketId(0), PacketId(1)]);
+        // The link waits for it, and so does whatever comes now.
+        assert_eq!(port.arrive_one(at_us(55), packet(2, 40, 0)), Admission::Queued);
+        assert_eq!((port.ask(at_us(55)), port.next_deadline()), (None, None));
+        port.assert_invariants();
+        port.compressed(PacketId(0), Outcome::Smaller(300), 10_000);
+        assert_eq!(port.ask(at_us(60)), Some(Wanted::Send));
+        let frame = port.frame();
+        let [unit] = frame.units[..] else { panic!("{frame:?}") };
+        assert_eq!((unit.bytes, unit.original_bytes, unit.followers), (300, 800, 1));
+        assert!(unit.compressed_here && unit.bypass.is_none());
+        assert_eq!((frame.link_bytes, frame.followers[0].sojourn_ns), (300, 60_000));
+        let compress = port.accounts().compress;
+        assert_eq!((compress.compressions, compress.compressed.packets), (1, 2));
+        port.assert_invariants();
+    }
+}
+
+#[test]
+fn a_frame_that_does_not_gain_leaves_as_it_was() {
+    let mut port = frames_compressed("chumq");
+    assert_eq!(port.ask(at_us(50)), Some(Wanted::CompressBatch));
+    port.compressed(PacketId(0), Outcome::NotSmaller, 10_000);
+    assert_eq!(port.ask(at_us(60)), Some(Wanted::Send));
+    assert!(port.frame().units.iter().all(|unit| unit.bypass.is_none() && unit.bytes == 400));
+    assert_eq!(port.accounts().compress.not_smaller, 2);
+    // On a link that is faster than the compressor it is not tried.
+    let mut port = frames_compressed("chumq");
+    port.set_rate(Some(Rate::from_mbps(1_000)));
+    assert_eq!(port.ask(at_us(50)), Some(Wanted::Send));
+    assert_eq!(port.accounts().compress.bypassed[Bypass::NoTime as usize], 2);
+    // Nor is one with a packet that must not be compressed, or alone.
+    let mut port = frames_compressed("chumq");
+    let exceptions = vec![ClassKey::new(17, 9)];
+    port.configure(PortConfig { exceptions, ..port.config().clone() }).unwrap();
+    let _ = port.arrive_one(at_us(1), packet(2, 40, 2));
+    assert_eq!(port.ask(at_us(50)), Some(Wanted::Send));
+    let bypassed = port.accounts().compress.bypassed;
+    assert_eq!(bypassed[Bypass::Exception as usize] + bypassed[Bypass::NoBlock as usize], 3);
+    port.assert_invariants();
+}
+
+#[test]
+fn clearing_leaves_the_frame_in_the_compressor() {
+    let mut port = frames_compressed("basicq");
+    assert_eq!(port.ask(at_us(50)), Some(Wanted::CompressBatch));
+    assert_eq!(port.arrive_one(at_us(51), packet(2, 40, 2)), Admission::Queued);
+    let mut freed = Vec::new();
+    port.clear(|id| freed.push(id));
+    assert_eq!(freed, [PacketId(2)]);
+    port.assert_invariants();
+    port.compressed(PacketId(0), Outcome::Smaller(300), 10_000);
+    port.clear(|id| freed.push(id));
+    assert_eq!(freed, [PacketId(2), PacketId(0), PacketId(1)]);
+    assert!(port.is_empty());
+    port.assert_invariants();
 }

@@ -5,14 +5,16 @@ use proptest::prelude::*;
 
 use super::packet;
 use crate::account::DropReason;
-use crate::action::{Action, FramePacket};
+use crate::action::FramePacket;
 use crate::config::{ConfigError, FrameCost, PortConfig, QueueLimit};
 use crate::estimate::{Estimate, Estimates, LearnedConfig, Ratio};
+use crate::event::{LostBatch, Outcome};
 use crate::packet::{Packet, PacketId};
-use crate::port::{Admission, Outcome, Port, PutBack};
+use crate::port::Port;
+use crate::port::shorthand::{Admission, Wanted};
 use crate::scheme::{
-    BlockOrder, BlockPlace, BlockRules, BlockSlots, CompressWhen, Gather, PRESETS, Passing, Scheme,
-    Trigger, Unfinished,
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, Gather, PRESETS, Queue, Scheme, Select,
+    Unfinished,
 };
 
 #[derive(Clone, Debug)]
@@ -52,7 +54,7 @@ struct Setting {
     order: BlockOrder,
     unfinished: Unfinished,
     slots: BlockSlots,
-    passing: Passing,
+    two_queues: bool,
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
@@ -64,70 +66,69 @@ fn setting() -> impl Strategy<Value = Setting> {
             order: if strict { BlockOrder::Strict } else { BlockOrder::Loose },
             unfinished: if wait { Unfinished::Wait } else { Unfinished::Pass },
             slots: if heavy { BlockSlots::PerPacket } else { BlockSlots::One },
-            passing: if pass { Passing::CompressedPass } else { Passing::InOrder },
+            two_queues: pass,
         },
     )
 }
 
-/// The presets, and three others.
-const SCHEMES: usize = PRESETS.len() + 3;
+/// The presets, and others.
+const SCHEMES: usize = PRESETS.len() + 8;
 
 impl Setting {
-    /// The presets, and after them single packets by threshold, and blocks of what waits.
+    /// The presets, and after them batches by threshold, batches of what waits, and frames that are
+    /// compressed as a whole.
     fn scheme(&self, n: usize) -> Scheme {
-        if n > PRESETS.len() {
-            let gather = if n.is_multiple_of(2) { Gather::Edge } else { Gather::Packet };
-            return Scheme::waiting(gather, self.packets * 1500);
-        }
-        let single = Scheme::blocks(Gather::Packet, 1, self.lead);
-        let mut scheme = PRESETS.get(n).map_or(single, |name| Scheme::preset(name).unwrap());
-        if let Trigger::Backlog { packets, lead } = &mut scheme.trigger {
-            *lead = self.lead;
-            *packets = if scheme.gather == Gather::Packet { 1 } else { self.packets };
-        }
-        scheme.passing = self.passing;
-        scheme.blocks = BlockRules {
-            order: self.order,
-            unfinished: self.unfinished,
-            slots: self.slots,
-            place: match self.order {
-                BlockOrder::Strict => BlockPlace::Front,
-                BlockOrder::Loose => BlockPlace::Tail,
-            },
-            ..BlockRules::PAPER
+        let preset = |name: &str| Scheme::preset(name).unwrap();
+        let scheme = match n.checked_sub(PRESETS.len()) {
+            None => preset(PRESETS[n]),
+            Some(0) => Scheme::backlog(Gather::Packet, 1, self.lead),
+            Some(1) => Scheme::backlog(Gather::Edge, self.packets, self.lead),
+            Some(2) => Scheme::backlog(Gather::Flow, self.packets, self.lead),
+            Some(3) => return Scheme::waiting(Gather::Edge, self.packets * 1500),
+            Some(4) => return Scheme::waiting(Gather::Packet, self.packets * 1500),
+            Some(5) => preset("basicq").with_compressed_frames(),
+            Some(6) => preset("chumq+cea").with_compressed_frames(),
+            Some(_) => preset("chutq-dcf+cea").with_compressed_frames(),
         };
-        scheme
+        match scheme.select {
+            Select::Nothing | Select::Each(_) if self.two_queues && !scheme.fills_frames() => {
+                Scheme { queue: Queue::CpuAndLink, ..scheme }
+            }
+            Select::Backlog { .. } => scheme.with_rules(BlockRules {
+                order: self.order,
+                unfinished: self.unfinished,
+                slots: self.slots,
+                place: match self.order {
+                    BlockOrder::Strict => BlockPlace::Front,
+                    BlockOrder::Loose => BlockPlace::Tail,
+                },
+                ..BlockRules::PAPER
+            }),
+            _ => scheme,
+        }
     }
 
     /// The packets among which order is promised share a key; none if there is no promise.
     fn order_key(&self, scheme: &Scheme, held: &Held) -> Option<(u64, bool)> {
-        if is_chunked(scheme) {
-            return Some((held.flow, false));
-        }
-        if matches!(scheme.trigger, Trigger::Waiting { .. }) {
-            return Some((held.flow, false));
-        }
-        match (scheme.compress, self.passing, self.order) {
-            (CompressWhen::Threshold, _, BlockOrder::Loose) => None,
-            (CompressWhen::Threshold, _, BlockOrder::Strict) => Some((held.flow, false)),
-            (_, Passing::InOrder, _) => Some((0, false)),
-            (_, Passing::CompressedPass, _) => Some((0, held.compressed_before)),
+        match (scheme.select, self.order) {
+            _ if scheme.fills_frames() => Some((held.flow, false)),
+            (Select::Waiting { .. }, _) => Some((held.flow, false)),
+            (Select::Backlog { .. }, BlockOrder::Loose) => None,
+            (Select::Backlog { .. }, BlockOrder::Strict) => Some((held.flow, false)),
+            _ if scheme.queue == Queue::CpuAndLink => Some((0, held.compressed_before)),
+            _ => Some((0, false)),
         }
     }
 }
 
-fn is_chunked(scheme: &Scheme) -> bool {
-    matches!(scheme.trigger, Trigger::Chunk { .. })
-}
-
 /// Frames for this scheme: chunks need room for more than one unit.
 fn frames(scheme: &Scheme, frame: FrameCost) -> FrameCost {
-    let units_max = if is_chunked(scheme) { frame.units_max.max(2) } else { frame.units_max };
+    let units_max = if scheme.fills_frames() { frame.units_max.max(2) } else { frame.units_max };
     FrameCost { units_max, ..frame }
 }
 
 /// How long packets of this flow may be held: all for the same time.
-fn hold_ns(flow: u64) -> u64 {
+fn max_wait_ns(flow: u64) -> u64 {
     [Packet::NEVER_HELD, 50_000, 100_000, 200_000][flow as usize & 3]
 }
 
@@ -167,12 +168,12 @@ impl Model {
     }
 
     fn drain(&mut self, port: &mut Port, now: Instant) {
-        while let Some(action) = port.poll(now) {
+        while let Some(action) = port.ask(now) {
             match action {
-                Action::Compress(id) => self.compress(&[id]),
-                Action::CompressBlock => self.compress(port.block()),
-                Action::Send => self.sent(port),
-                Action::Drop(id, reason) => {
+                Wanted::Compress(id) => self.compress(&[id]),
+                Wanted::CompressBatch => self.compress(port.batch()),
+                Wanted::Send => self.sent(port),
+                Wanted::Drop(id, reason) => {
                     assert_eq!(reason, DropReason::QueuePackets);
                     assert!(self.held.remove(&id.0).is_some(), "dropped what was not held");
                 }
@@ -180,7 +181,10 @@ impl Model {
         }
         let deadline = port.next_deadline();
         assert!(deadline.is_none_or(|at| at > now), "the deadline has passed");
-        assert!(deadline.is_none() || is_chunked(&port.config().scheme), "this holds nothing back");
+        assert!(
+            deadline.is_none() || port.config().scheme.fills_frames(),
+            "this holds nothing back"
+        );
         assert_eq!(port.accounts().held.packets, self.held.len() as u64);
         port.assert_invariants();
     }
@@ -276,9 +280,9 @@ impl Model {
         if compressed {
             self.compressed.insert(id);
         }
-        let (group, hold_ns) = (flow % 3, hold_ns(flow));
-        let arrival = Packet { bytes, flow, group, hold_ns, compressed, ..packet(id) };
-        if port.arrive(now, arrival) == Admission::Queued {
+        let (group, max_wait_ns) = (flow % 3, max_wait_ns(flow));
+        let arrival = Packet { bytes, flow, group, max_wait_ns, compressed, ..packet(id) };
+        if port.arrive_one(now, arrival) == Admission::Queued {
             let held = Held { bytes, flow, compressed_before: compressed, in_order: true };
             self.held.insert(id, held);
         }
@@ -286,7 +290,7 @@ impl Model {
 
     fn put_back(&mut self, port: &mut Port, now: Instant) {
         let Some((packets, bytes)) = self.sent_compressed.take() else { return };
-        if port.put_back(now, PutBack { packets: &packets, bytes }) == Admission::Queued {
+        if port.lose(now, LostBatch { packets: &packets, bytes }) == Admission::Queued {
             for packet in packets {
                 let bytes = packet.original_bytes;
                 let held = Held { bytes, flow: 0, compressed_before: false, in_order: false };

@@ -266,7 +266,8 @@ impl End {
         for (ticket, packet) in jobs {
             let mut out = vec![0; packet.len()];
             let len = self.env.compressor.compress(&packet, &mut out).expect("lz4 works");
-            self.node.compressed(ticket, Ok(len.map(|len| &out[..len])), 1_000_000);
+            let now = self.env.now();
+            self.node.compressed(now, ticket, Ok(len.map(|len| &out[..len])), 1_000_000);
         }
     }
 

@@ -194,7 +194,7 @@ fn schemes(text: &str) -> Result<Schemes, String> {
     let names = match text {
         "all" => PRESETS.map(str::to_owned).to_vec(),
         "relay" => SCHEMES.map(str::to_owned).to_vec(),
-        list => list.split(',').map(|name| name.trim().to_owned()).collect(),
+        list => names(list),
     };
     for (n, name) in names.iter().enumerate() {
         Scheme::preset(name).map_err(|error| error.to_string())?;
@@ -203,6 +203,16 @@ fn schemes(text: &str) -> Result<Schemes, String> {
         }
     }
     Ok(Schemes(names))
+}
+
+/// Splits a list at its commas, but not at those of `edge(5,5)`.
+fn names(list: &str) -> Vec<String> {
+    let mut depth = 0_i32;
+    let parts = list.split(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == ',' && depth <= 0
+    });
+    parts.map(|name| name.trim().to_owned()).collect()
 }
 
 fn ratio(text: &str) -> Result<Ratio, String> {
@@ -436,6 +446,7 @@ mod tests {
         assert_eq!(schemes("all").unwrap().0.len(), PRESETS.len());
         assert_eq!(schemes("relay").unwrap().0, SCHEMES);
         assert_eq!(schemes("none, edge").unwrap().0, ["none", "edge"]);
+        assert_eq!(schemes("flow(7,2),edge").unwrap().0, ["flow(7,2)", "edge"]);
         assert!(schemes("none,none").unwrap_err().contains("twice"));
         assert!(schemes("fast").unwrap_err().contains("\"fast\""));
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use dwell_policy::{ClassKey, Gather, Trigger};
+use dwell_policy::{ClassKey, Select};
 use dwell_relay::config::{Config, Endpoint, Secret};
 use dwell_report::human;
 use dwell_trace::replay::Settings;
@@ -144,15 +144,14 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
         settings.poor_ratio.as_f64(),
     );
     let best = settings.schemes.iter().find(|(name, _)| name == scheme);
-    match best.map(|(_, scheme)| (scheme.gather, scheme.trigger)) {
-        Some((Gather::Packet, _)) | None => {}
-        Some((_, Trigger::Waiting { bytes_max, .. })) => {
+    match best.map(|(_, scheme)| scheme.select) {
+        Some(Select::Waiting { bytes_max, .. }) => {
             let _ = writeln!(text, "block_bytes = {bytes_max}");
         }
-        Some((_, Trigger::Backlog { packets, .. })) => {
+        Some(Select::Backlog { packets, .. }) => {
             let _ = writeln!(text, "block_packets = {packets}");
         }
-        Some(_) => {}
+        _ => {}
     }
     if !settings.columnar {
         text.push_str("columnar = false\n");

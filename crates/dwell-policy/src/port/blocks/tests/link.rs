@@ -110,27 +110,27 @@ impl World {
 
     fn arrive(&mut self) {
         let packet = sized(self.arrived, self.packet_bytes);
-        assert_eq!(self.port.arrive(Instant::from_ns(self.now_ns), packet), Admission::Queued);
+        assert_eq!(self.port.arrive_one(Instant::from_ns(self.now_ns), packet), Admission::Queued);
         self.arrived += 1;
     }
 
     fn pump(&mut self, units: &mut u64, sojourn_ns: &mut u64) {
-        while let Some(action) = self.port.poll(Instant::from_ns(self.now_ns)) {
+        while let Some(action) = self.port.ask(Instant::from_ns(self.now_ns)) {
             match action {
-                Action::Compress(id) => self.compress(id, 1),
-                Action::CompressBlock => {
-                    let block = self.port.block();
+                Wanted::Compress(id) => self.compress(id, 1),
+                Wanted::CompressBatch => {
+                    let block = self.port.batch();
                     let (first, packets) = (block[0], block.len() as u32);
                     self.compress(first, packets);
                 }
-                Action::Send => {
+                Wanted::Send => {
                     let frame = self.port.frame();
                     *units += 1;
                     *sojourn_ns += frame.units[0].sojourn_ns;
                     let takes_ns = self.rate.transmission_ns(frame.link_bytes);
                     self.link_free_ns = Some(self.now_ns + takes_ns);
                 }
-                Action::Drop(..) => panic!("these schemes drop on arrival only"),
+                Wanted::Drop(..) => panic!("these schemes drop on arrival only"),
             }
         }
         self.port.assert_invariants();
@@ -202,7 +202,7 @@ fn a_codec_that_is_slower_than_the_link_works_on_what_waits_long_enough() {
     .unwrap();
     port.link_busy();
     for id in 0..12 {
-        assert_eq!(port.arrive(NOW, packet(id, 7)), Admission::Queued);
+        assert_eq!(port.arrive_one(NOW, packet(id, 7)), Admission::Queued);
         // 10 ms are 12,500 bytes, and a packet alone saves 750 of them: of what waits, the first
         // with 11,750 ahead of it is the ninth.
         let asked = actions(&mut port);

@@ -41,8 +41,8 @@ fn sized(id: u32, bytes: u32, flow: u64) -> Packet {
 }
 
 fn compress(port: &mut Port, percent: u32) {
-    let bytes = 1500 * port.block().len() as u32;
-    let (first, to) = (port.block()[0], bytes * percent / 100);
+    let bytes = 1500 * port.batch().len() as u32;
+    let (first, to) = (port.batch()[0], bytes * percent / 100);
     port.compressed(first, Outcome::Smaller(to), 20_000);
     port.assert_invariants();
 }
@@ -51,15 +51,15 @@ fn compress(port: &mut Port, percent: u32) {
 fn nothing_is_compressed_before_the_link_is_near() {
     let mut port = port(Gather::Edge, 6_000);
     // The first is compressed by itself: nothing is ahead of it.
-    assert_eq!(arrive(&mut port, 0, &[1]), [Action::Compress(PacketId(0))]);
+    assert_eq!(arrive(&mut port, 0, &[1]), [Wanted::Compress(PacketId(0))]);
     compress(&mut port, 90);
     // 1355 bytes are ahead, less than 2 ms of link time: still near.
-    assert_eq!(arrive(&mut port, 1, &[1]), [Action::Compress(PacketId(1))]);
+    assert_eq!(arrive(&mut port, 1, &[1]), [Wanted::Compress(PacketId(1))]);
     compress(&mut port, 90);
     // Now 2710 bytes are: the others gather.
     assert_eq!(arrive(&mut port, 2, &[1; 6]), []);
     assert_eq!(sent(&mut port), [0]);
-    assert_eq!(actions(&mut port), [Action::CompressBlock]);
+    assert_eq!(actions(&mut port), [Wanted::CompressBatch]);
     assert_eq!(ids(&port), [2, 3, 4, 5], "as much as there is room for");
     compress(&mut port, 50);
     assert_eq!(sent(&mut port), [1]);
@@ -75,12 +75,12 @@ fn what_the_link_takes_at_once_is_compressed_before() {
     arrive(&mut port, 1, &[1]);
     compress(&mut port, 90);
     // 2710 bytes are ahead: more than 2 ms of link time, but the link may take them at once.
-    assert_eq!(arrive(&mut port, 2, &[1]), [Action::Compress(PacketId(2))]);
+    assert_eq!(arrive(&mut port, 2, &[1]), [Wanted::Compress(PacketId(2))]);
     compress(&mut port, 90);
-    assert_eq!(arrive(&mut port, 3, &[1]), [Action::Compress(PacketId(3))]);
+    assert_eq!(arrive(&mut port, 3, &[1]), [Wanted::Compress(PacketId(3))]);
     compress(&mut port, 90);
     // Behind 5420 bytes, too, some; behind 6775 the others gather.
-    assert_eq!(arrive(&mut port, 4, &[1]), [Action::Compress(PacketId(4))]);
+    assert_eq!(arrive(&mut port, 4, &[1]), [Wanted::Compress(PacketId(4))]);
     compress(&mut port, 90);
     assert_eq!(arrive(&mut port, 5, &[1; 3]), []);
 }
@@ -89,11 +89,11 @@ fn what_the_link_takes_at_once_is_compressed_before() {
 fn a_large_block_is_counted_with_its_fragments() {
     let mut port = port(Gather::Edge, 6_000);
     port.set_rate(Some(Rate::from_mbps(1)));
-    assert_eq!(arrive(&mut port, 0, &[1]), [Action::Compress(PacketId(0))]);
+    assert_eq!(arrive(&mut port, 0, &[1]), [Wanted::Compress(PacketId(0))]);
     assert_eq!(arrive(&mut port, 1, &[1; 4]), []);
     compress(&mut port, 100); // it did not become smaller
     assert_eq!(sent(&mut port), [0]);
-    assert_eq!(actions(&mut port), [Action::CompressBlock]);
+    assert_eq!(actions(&mut port), [Wanted::CompressBatch]);
     assert_eq!(ids(&port), [1, 2, 3, 4]);
     compress(&mut port, 50);
     let before = *port.accounts();
@@ -115,7 +115,7 @@ fn a_compress_that_takes_longer_than_it_saves_is_not_begun() {
     for (mbps, compressed) in [(1_000, true), (10_000, false)] {
         let mut port = with_rate(Gather::Edge, 6_000, Some(Rate::from_mbps(mbps)));
         for id in 0..4 {
-            assert_eq!(port.arrive(NOW, sized(id, 1_500, 1)), Admission::Queued);
+            assert_eq!(port.arrive_one(NOW, sized(id, 1_500, 1)), Admission::Queued);
         }
         assert_eq!(!actions(&mut port).is_empty(), compressed, "{mbps}");
     }
@@ -125,11 +125,11 @@ fn a_compress_that_takes_longer_than_it_saves_is_not_begun() {
 fn small_packets_are_compressed_in_company_only() {
     let mut port = port(Gather::Edge, 6_000);
     for id in 0..5 {
-        assert_eq!(port.arrive(NOW, sized(id, 52, 1)), Admission::Queued);
+        assert_eq!(port.arrive_one(NOW, sized(id, 52, 1)), Admission::Queued);
     }
-    assert_eq!(actions(&mut port), [Action::CompressBlock]);
+    assert_eq!(actions(&mut port), [Wanted::CompressBatch]);
     port.compressed(PacketId(0), Outcome::Smaller(90), 10_000);
-    assert_eq!(port.arrive(NOW, sized(5, 52, 1)), Admission::Queued);
+    assert_eq!(port.arrive_one(NOW, sized(5, 52, 1)), Admission::Queued);
     assert_eq!(actions(&mut port), [], "alone");
     assert_eq!(port.accounts().compress.compressed.packets, 5);
 }
@@ -147,10 +147,10 @@ fn a_block_overtakes_other_flows_but_not_its_own() {
         if listed {
             packet.source = https;
         }
-        assert_eq!(port.arrive(NOW, packet), Admission::Queued);
+        assert_eq!(port.arrive_one(NOW, packet), Admission::Queued);
     }
-    assert_eq!(port.arrive(NOW, sized(4, 1_500, 3)), Admission::Queued);
-    assert_eq!(actions(&mut port), [Action::CompressBlock]);
+    assert_eq!(port.arrive_one(NOW, sized(4, 1_500, 3)), Admission::Queued);
+    assert_eq!(actions(&mut port), [Wanted::CompressBatch]);
     assert_eq!(ids(&port), [0, 2], "the fourth would overtake the second");
 }
 
@@ -161,11 +161,11 @@ fn what_does_not_shrink_is_learned_and_left_alone() {
     port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
     let mut compressed = 0;
     for id in 0..400 {
-        let _ = port.arrive(NOW, sized(id, 1_500, 1));
-        while let Some(action) = port.poll(NOW) {
+        let _ = port.arrive_one(NOW, sized(id, 1_500, 1));
+        while let Some(action) = port.ask(NOW) {
             let id = match action {
-                Action::Compress(id) => id,
-                Action::CompressBlock => port.block()[0],
+                Wanted::Compress(id) => id,
+                Wanted::CompressBatch => port.batch()[0],
                 other => panic!("{other:?}"),
             };
             port.compressed(id, Outcome::NotSmaller, 20_000);
@@ -173,7 +173,7 @@ fn what_does_not_shrink_is_learned_and_left_alone() {
         }
         if id % 2 == 0 {
             port.link_ready();
-            assert!(matches!(port.poll(NOW), Some(Action::Send)));
+            assert!(matches!(port.ask(NOW), Some(Wanted::Send)));
         }
     }
     assert!(compressed < 40, "{compressed} tries of 400 in vain");
@@ -187,24 +187,24 @@ fn small_packets_alone_say_nothing_of_blocks() {
     port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
     // The link is idle now and then: each packet is tried by itself, or two together, in vain.
     for id in 0..40 {
-        let _ = port.arrive(NOW, sized(id, 100, 1));
-        while let Some(action) = port.poll(NOW) {
+        let _ = port.arrive_one(NOW, sized(id, 100, 1));
+        while let Some(action) = port.ask(NOW) {
             match action {
-                Action::Compress(id) => port.compressed(id, Outcome::NotSmaller, 20_000),
-                Action::CompressBlock => {
-                    port.compressed(port.block()[0], Outcome::NotSmaller, 20_000);
+                Wanted::Compress(id) => port.compressed(id, Outcome::NotSmaller, 20_000),
+                Wanted::CompressBatch => {
+                    port.compressed(port.batch()[0], Outcome::NotSmaller, 20_000);
                 }
                 other => panic!("{other:?}"),
             }
         }
         port.link_ready();
-        assert_eq!(port.poll(NOW), Some(Action::Send));
+        assert_eq!(port.ask(NOW), Some(Wanted::Send));
     }
     // Now many come at once. That they were tried in vain alone must not be held against them.
     for id in 100..160 {
-        let _ = port.arrive(NOW, sized(id, 100, 1));
+        let _ = port.arrive_one(NOW, sized(id, 100, 1));
     }
-    assert_eq!(port.poll(NOW), Some(Action::CompressBlock));
-    assert_eq!(port.block().len(), 60);
+    assert_eq!(port.ask(NOW), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch().len(), 60);
     assert_eq!(port.accounts().compress.bypassed[Bypass::BackOff as usize], 0);
 }

@@ -1,0 +1,80 @@
+//! What happens to a port.
+
+use dwell_base::Rate;
+
+use crate::action::{FramePacket, JobId};
+use crate::packet::Packet;
+
+/// Something that happened, for [`Port::handle`](crate::Port::handle).
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A packet arrived. If it finds no room, the next [`Action::Drop`](crate::Action::Drop) says so.
+    Arrive(Packet),
+    /// A job came out of the compressor. A report about anything else than the job under way is the
+    /// driver's mistake and is ignored.
+    Compressed {
+        /// The job.
+        job: JobId,
+        /// Its result.
+        outcome: Outcome,
+        /// The time that it took, in nanoseconds.
+        took_ns: u64,
+    },
+    /// A compressed batch was lost on the way and is to be sent again.
+    ///
+    /// It was let in before, so that the limit for arrivals does not hold for it; but no more can wait
+    /// than that limit once again. Where packets are not gathered, only batches of one packet can come
+    /// back. All its packets are dropped if it can't.
+    Lost(LostBatch<'a>),
+    /// The link can take a frame.
+    LinkReady,
+    /// The link can't take a frame after all.
+    LinkBusy,
+    /// The link's state is known better.
+    Link(LinkState),
+}
+
+/// What came out of the compressor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The batch became smaller: this many bytes without any header. It must
+    /// [gain](crate::FrameCost::gains) with its headers too; otherwise the originals are sent.
+    Smaller(u32),
+    /// It did not become smaller; the originals are to be sent.
+    NotSmaller,
+    /// The codec failed; the originals are to be sent.
+    Failed,
+}
+
+/// A compressed batch that was lost on the way, and comes back to be sent again.
+#[derive(Clone, Copy, Debug)]
+pub struct LostBatch<'a> {
+    /// Its packets; the first names it. Their sojourn times go on from what is reported here.
+    pub packets: &'a [FramePacket],
+    /// Its bytes, compressed.
+    pub bytes: u32,
+}
+
+/// What is known of the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkState {
+    /// Its rate. Without one no packet is believed to wait.
+    pub rate: Option<Rate>,
+    /// The bytes that it takes at once, once it is ready: they don't wait for each other. What is
+    /// compressed when the link is about to get to it ([`Select::Waiting`](crate::Select)) is
+    /// compressed so much earlier.
+    pub burst_bytes: u64,
+    /// The bytes that it was given and has not sent yet, as it is believed: what is sent next waits
+    /// for them.
+    pub ahead_bytes: u64,
+    /// It takes whatever it is given, so that nothing waits in the port: only `ahead_bytes` count as
+    /// waiting time.
+    pub takes_all: bool,
+}
+
+impl LinkState {
+    /// A link of this rate that takes one frame after another.
+    pub const fn of_rate(rate: Option<Rate>) -> Self {
+        Self { rate, burst_bytes: 0, ahead_bytes: 0, takes_all: false }
+    }
+}

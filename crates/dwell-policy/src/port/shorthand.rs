@@ -1,0 +1,97 @@
+//! Shorthand for tests: events as calls, and actions with the packets that they are about.
+
+use dwell_base::{Instant, Rate};
+
+use super::Port;
+use crate::account::DropReason;
+use crate::action::Action;
+use crate::event::{Event, LinkState, LostBatch, Outcome};
+use crate::packet::{Packet, PacketId};
+
+/// What became of a packet that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Admission {
+    Queued,
+    Dropped(DropReason),
+}
+
+/// An action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Compress this packet alone.
+    Compress(PacketId),
+    /// Compress the packets of [`Port::batch`] together.
+    CompressBatch,
+    Send,
+    Drop(PacketId, DropReason),
+}
+
+impl Port {
+    pub(crate) fn arrive_one(&mut self, now: Instant, packet: Packet) -> Admission {
+        let before = self.common.dropped.len();
+        self.handle(now, Event::Arrive(packet));
+        self.admission(before, 1)
+    }
+
+    pub(crate) fn lose(&mut self, now: Instant, batch: LostBatch<'_>) -> Admission {
+        let before = self.common.dropped.len();
+        self.handle(now, Event::Lost(batch));
+        match self.admission(before, batch.packets.len()) {
+            Admission::Queued if batch.packets.is_empty() => {
+                Admission::Dropped(DropReason::PutBack)
+            }
+            admission => admission,
+        }
+    }
+
+    /// Takes back the reports of what was just dropped.
+    fn admission(&mut self, before: usize, packets: usize) -> Admission {
+        let dropped = self.common.dropped.split_off(before);
+        assert!(dropped.is_empty() || dropped.len() == packets, "dropped in part");
+        dropped.front().map_or(Admission::Queued, |&(_, reason)| Admission::Dropped(reason))
+    }
+
+    /// The job of which this is the first packet came out of the compressor.
+    pub(crate) fn compressed(&mut self, id: PacketId, outcome: Outcome, took_ns: u64) {
+        assert_eq!(self.batch().first(), Some(&id), "{id:?} is not being compressed");
+        let job = self.common.job.expect("a job");
+        self.handle(Instant::ZERO, Event::Compressed { job, outcome, took_ns });
+    }
+
+    pub(crate) fn link_ready(&mut self) {
+        self.handle(Instant::ZERO, Event::LinkReady);
+    }
+
+    pub(crate) fn link_busy(&mut self) {
+        self.handle(Instant::ZERO, Event::LinkBusy);
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<Rate>) {
+        self.handle(Instant::ZERO, Event::Link(LinkState { rate, ..self.common.link }));
+    }
+
+    pub(crate) fn set_burst_bytes(&mut self, burst_bytes: u64) {
+        let link = LinkState { burst_bytes, ..self.common.link };
+        self.handle(Instant::ZERO, Event::Link(link));
+    }
+
+    pub(crate) fn set_ahead(&mut self, ahead_bytes: u64, takes_all: bool) {
+        let link = LinkState { ahead_bytes, takes_all, ..self.common.link };
+        self.handle(Instant::ZERO, Event::Link(link));
+    }
+
+    pub(crate) fn ask(&mut self, now: Instant) -> Option<Wanted> {
+        Some(match self.poll(now)? {
+            Action::Compress(job) => {
+                assert_eq!(job.packets as usize, self.batch().len());
+                match self.batch() {
+                    &[id] => Wanted::Compress(id),
+                    _ => Wanted::CompressBatch,
+                }
+            }
+            Action::Send => Wanted::Send,
+            Action::Drop(id, reason) => Wanted::Drop(id, reason),
+        })
+    }
+}
