@@ -7,7 +7,9 @@ use std::sync::Mutex;
 
 use anyhow::Context as _;
 use dwell_relay::config::LogLevel;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use dwell_cli::terminal;
 use unblocking::Unblocking;
@@ -29,17 +31,19 @@ pub(crate) struct Logging {
 impl Logging {
     /// Begins to log at `level`, or at what the user asked for. To be called once.
     pub(crate) fn start(&self, level: LogLevel) -> anyhow::Result<()> {
-        let filter = match std::env::var(VARIABLE) {
-            Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter).with_context(|| {
+        let filter: Targets = match std::env::var(VARIABLE) {
+            Ok(filter) if !filter.is_empty() => filter.parse().with_context(|| {
                 format!("{VARIABLE} must be a level such as \"debug\", not {filter:?}")
             })?,
-            _ => EnvFilter::new(raised(level, self.verbose).name()),
+            _ => raised(level, self.verbose).name().parse()?,
         };
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(Mutex::new(Unblocking::new(io::stderr())))
             .with_ansi(terminal::wants_colours(&io::stderr()))
-            .with_target(false)
+            .with_target(false);
+        tracing_subscriber::registry()
+            .with(lines)
+            .with(filter)
             .try_init()
             .map_err(|error| anyhow::anyhow!("logging can't be started: {error}"))
     }
@@ -54,6 +58,19 @@ fn raised(level: LogLevel, steps: u8) -> LogLevel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_level_and_filters_of_modules_are_understood() {
+        for level in LogLevel::ALL {
+            let filter: Targets = level.name().parse().unwrap();
+            let is_logged = filter.would_enable("dwell_relay", &tracing::Level::ERROR);
+            assert_eq!(is_logged, level != LogLevel::Off);
+        }
+        let filter: Targets = "dwell_relay=debug,info".parse().unwrap();
+        assert!(filter.would_enable("dwell_relay::node", &tracing::Level::DEBUG));
+        assert!(!filter.would_enable("dwell_proxy", &tracing::Level::DEBUG));
+        assert!(filter.would_enable("dwell_proxy", &tracing::Level::INFO));
+    }
 
     #[test]
     fn each_v_is_one_step() {
