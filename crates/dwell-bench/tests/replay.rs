@@ -19,8 +19,9 @@ const SECONDS: f64 = 5.0;
 /// A third of what is offered: by default the link carries seven tenths, which `edge` compresses to
 /// less than that, and what never drops says nothing about drops.
 const RATE: &str = "30kbit";
-/// If the machine stood still for longer, the bench is run again, so often at most. What the link
-/// could not carry meanwhile, in the last one, is allowed for; but not if it is more than the second.
+/// What the link could not carry while the machine stood still is allowed for, but not if it is more
+/// than the second of these. If that is not enough and the machine stood still for longer than the
+/// first, the bench is run again, so often at most.
 const STALLED_MS_MAX: f64 = 20.0;
 const JUDGED_MS_MAX: f64 = 500.0;
 const TRIES: u32 = 3;
@@ -91,35 +92,54 @@ fn captures_are_compressed_and_dropped_by_relays_as_the_replay_says() {
     arguments.extend(files.iter().map(String::as_str));
     let seconds = SECONDS.to_string();
     arguments.extend(["--seconds", &seconds]);
-    let stalled_ms = |run: &Value| run["stalled_ms"].as_f64().unwrap();
     let mut runs = bench(&arguments);
+    let mut judged = judge(&runs);
     for _ in 1..TRIES {
-        if runs.iter().all(|run| stalled_ms(run) <= STALLED_MS_MAX) {
+        let stalled_ms = worst_stall_ms(&runs);
+        if stalled_ms <= STALLED_MS_MAX || (stalled_ms <= JUDGED_MS_MAX && judged.is_ok()) {
             break;
         }
         runs = bench(&arguments);
+        judged = judge(&runs);
     }
-    assert_eq!(runs.len(), 3);
-    let worst_ms = runs.iter().map(stalled_ms).fold(0.0, f64::max);
-    if worst_ms > JUDGED_MS_MAX {
-        println!("skipped: the machine stood still for {worst_ms:.0} ms of {SECONDS} s");
+    let stalled_ms = worst_stall_ms(&runs);
+    if stalled_ms > JUDGED_MS_MAX {
+        println!("skipped: the machine stood still for {stalled_ms:.0} ms of {SECONDS} s");
         return;
     }
-    for run in &runs {
+    judged.unwrap();
+}
+
+fn stalled_ms(run: &Value) -> f64 {
+    run["stalled_ms"].as_f64().unwrap()
+}
+
+fn worst_stall_ms(runs: &[Value]) -> f64 {
+    runs.iter().map(stalled_ms).fold(0.0, f64::max)
+}
+
+/// Whether relays and replay did the same; says where they did not.
+fn judge(runs: &[Value]) -> Result<(), String> {
+    let ensure =
+        |is_so: bool, why: &str| if is_so { Ok(()) } else { Err(format!("{why}: {runs:?}")) };
+    ensure(runs.len() == 3, "one run for each scheme")?;
+    for run in runs {
         let number = |side: &str, field: &str| run[side][field].as_f64().unwrap();
-        assert!(number("relayed", "dropped_packets") > 20.0, "the link carries it all: {run}");
+        ensure(number("relayed", "dropped_packets") > 20.0, "the link carries it all")?;
         let shaken = run["shaken"].as_array().unwrap();
-        assert_eq!(shaken.len(), 1);
-        assert_eq!(shaken[0]["arrived_packets"], run["replayed"]["arrived_packets"]);
+        ensure(shaken.len() == 1, "shaken once")?;
+        let arrived = |of: &Value| of["arrived_packets"].clone();
+        ensure(arrived(&shaken[0]) == arrived(&run["replayed"]), "shaken packets are the same")?;
         // The link is busy nearly always.
         let lost_share = stalled_ms(run) / 1e3 / SECONDS;
         for (field, slack) in SLACK {
             let (replayed, relayed) = (number("replayed", field), number("relayed", field));
             let carried = if field == "dropped_packets" { "sent_packets" } else { field };
             let room = BOUND * relayed + slack + lost_share * number("relayed", carried);
-            assert!((replayed - relayed).abs() <= room, "{field} more than {room} apart: {run}");
+            let is_near = (replayed - relayed).abs() <= room;
+            ensure(is_near, &format!("{field} more than {room} apart"))?;
         }
     }
     let saved = |run: &Value| run["relayed"]["saved_bytes"].as_u64().unwrap();
-    assert!(saved(&runs[0]) == 0 && saved(&runs[2]) > saved(&runs[1]), "{runs:?}");
+    ensure(saved(&runs[0]) == 0 && saved(&runs[2]) > saved(&runs[1]), "what is saved")
 }

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use dwell_lab::lab::{self, Lab, LabError, Process};
 use dwell_lab::relays::RelayError;
@@ -29,6 +30,9 @@ const LEFTOVERS: &str = "nothing_is_left_behind";
 /// The first check: that it would be seen if a filter of system calls refused one. Each check fails if it
 /// is seen.
 const REFUSED_CALLS: &str = "refused_system_calls_are_seen";
+/// How many checks run at the same time. They mostly wait: for a thin link, for what is lost to be
+/// noticed, for programs to end.
+const AT_ONCE: usize = 4;
 /// The prefix of the line by which a check reports the PID namespace of its lab.
 const NAMESPACE: &str = "lab in ";
 
@@ -83,43 +87,86 @@ pub(crate) fn run_all(arguments: &[String]) -> ExitCode {
         names.iter().for_each(|name| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
-    let mut outside = Outside::look();
-    let mut log = KernelLog::open();
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for name in names {
-        let verdict = match name {
-            LEFTOVERS => {
-                outside.compare().map(Verdict::Passed).map(|it| unless_refused(&mut log, it))
-            }
-            REFUSED_CALLS => match kernel_log::are_refused_calls_seen(log.as_mut()) {
-                Err(error) if error.is::<Skip>() => Ok(Verdict::Skipped(error.to_string())),
-                seen => seen.map(|()| Verdict::Passed(String::new())),
-            },
-            name => start_in_lab(name, &mut outside).map(|it| unless_refused(&mut log, it)),
+    let (outside, log) = (Outside::look(), KernelLog::open());
+    let mut run = Run { outside, log, passed: 0, failed: 0, skipped: 0 };
+    if is_wanted(REFUSED_CALLS) {
+        let verdict = match kernel_log::are_refused_calls_seen(run.log.as_mut()) {
+            Err(error) if error.is::<Skip>() => Ok(Verdict::Skipped(error.to_string())),
+            seen => seen.map(|()| Verdict::Passed(String::new())),
         };
+        run.report(REFUSED_CALLS, verdict, Duration::ZERO);
+    }
+    let is_alone = |name: &str| checks::ALONE.iter().any(|start| name.starts_with(start));
+    let in_labs = names.into_iter().filter(|&name| name != LEFTOVERS && name != REFUSED_CALLS);
+    let (alone, together): (Vec<&str>, Vec<&str>) = in_labs.partition(|name| is_alone(name));
+    run.checks(&together, AT_ONCE);
+    run.checks(&alone, 1);
+    if is_wanted(LEFTOVERS) {
+        let verdict = run.outside.compare().map(|said| run.unless_refused(Verdict::Passed(said)));
+        run.report(LEFTOVERS, verdict, Duration::ZERO);
+    }
+    println!("\n{} passed, {} failed, {} skipped", run.passed, run.failed, run.skipped);
+    if run.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// What has become of the checks so far.
+struct Run {
+    outside: Outside,
+    log: Option<KernelLog>,
+    passed: u32,
+    failed: u32,
+    skipped: u32,
+}
+
+impl Run {
+    /// Runs checks, and so many of them at the same time.
+    fn checks(&mut self, names: &[&str], at_once: usize) {
+        let (next, run) = (Mutex::new(names.iter()), Mutex::new(self));
+        let work = || {
+            loop {
+                let Some(name) = next.lock().ok().and_then(|mut next| next.next()) else { return };
+                let start = Instant::now();
+                let checked = start_in_lab(name);
+                let Ok(mut run) = run.lock() else { return };
+                let verdict = checked.map(|(verdict, namespace)| {
+                    run.outside.labs.extend(namespace);
+                    run.unless_refused(verdict)
+                });
+                run.report(name, verdict, start.elapsed());
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..at_once {
+                scope.spawn(work);
+            }
+        });
+    }
+
+    /// Returns the verdict on a check, if the kernel has not named a system call that a filter refused.
+    /// That may have been in another check that runs at the same time.
+    fn unless_refused(&mut self, verdict: Verdict) -> Verdict {
+        match (self.log.as_mut().map_or(Ok(()), KernelLog::names_nothing), verdict) {
+            (Ok(()), verdict) => verdict,
+            (Err(named), Verdict::Failed(why)) => Verdict::Failed(format!("{named:#}\n{why}")),
+            (Err(named), _) => Verdict::Failed(format!("{named:#}")),
+        }
+    }
+
+    fn report(&mut self, name: &str, verdict: anyhow::Result<Verdict>, took: Duration) {
+        let took = format!("{:.1} s", took.as_secs_f64());
         let (count, said) = match verdict.unwrap_or_else(|e| Verdict::Failed(format!("{e:#}"))) {
-            Verdict::Passed(said) if said.is_empty() => (&mut passed, "ok".to_owned()),
-            Verdict::Passed(said) => (&mut passed, format!("ok ({said})")),
-            Verdict::Skipped(why) => (&mut skipped, format!("skipped: {why}")),
-            Verdict::Failed(why) => (&mut failed, format!("FAILED\n{why}")),
+            Verdict::Passed(said) if said.is_empty() => (&mut self.passed, format!("ok [{took}]")),
+            Verdict::Passed(said) => (&mut self.passed, format!("ok ({said}) [{took}]")),
+            Verdict::Skipped(why) => (&mut self.skipped, format!("skipped: {why}")),
+            Verdict::Failed(why) => (&mut self.failed, format!("FAILED [{took}]\n{why}")),
         };
         *count += 1;
         println!("test {name} ... {said}");
     }
-    println!("\n{passed} passed, {failed} failed, {skipped} skipped");
-    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Returns the verdict on a check, if the kernel has not named a system call that a filter refused.
-fn unless_refused(log: &mut Option<KernelLog>, verdict: Verdict) -> Verdict {
-    match (log.as_mut().map_or(Ok(()), KernelLog::names_nothing), verdict) {
-        (Ok(()), verdict) => verdict,
-        (Err(named), Verdict::Failed(why)) => Verdict::Failed(format!("{named:#}\n{why}")),
-        (Err(named), _) => Verdict::Failed(format!("{named:#}")),
-    }
-}
-
-fn start_in_lab(name: &str, outside: &mut Outside) -> anyhow::Result<Verdict> {
+/// Runs a check, and returns which PID namespace its lab had.
+fn start_in_lab(name: &str) -> anyhow::Result<(Verdict, Option<String>)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--in-lab", name]).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -134,17 +181,15 @@ fn start_in_lab(name: &str, outside: &mut Outside) -> anyhow::Result<Verdict> {
         Some(rest) => rest.split_once('\n').unwrap_or((rest, "")),
         None => ("", said.as_str()),
     };
-    if !namespace.is_empty() {
-        outside.labs.push(namespace.to_owned());
-    }
-    let Some(status) = status else {
-        return Ok(Verdict::Failed(format!("took longer than {TIME_MAX:?}\n{said}{why}")));
+    let verdict = match status.map(|status| (status, status.code())) {
+        None => Verdict::Failed(format!("took longer than {TIME_MAX:?}\n{said}{why}")),
+        Some((_, Some(0))) => Verdict::Passed(said.trim().replace('\n', "; ")),
+        Some((_, Some(code))) if code == i32::from(SKIPPED) => {
+            Verdict::Skipped(why.trim().to_owned())
+        }
+        Some((status, _)) => Verdict::Failed(format!("{status}: {said}{why}")),
     };
-    Ok(match status.code() {
-        Some(0) => Verdict::Passed(said.trim().replace('\n', "; ")),
-        Some(code) if code == i32::from(SKIPPED) => Verdict::Skipped(why.trim().to_owned()),
-        _ => Verdict::Failed(format!("{status}: {said}{why}")),
-    })
+    Ok((verdict, (!namespace.is_empty()).then(|| namespace.to_owned())))
 }
 
 /// Reads a pipe to its end while the process writes to another one.

@@ -25,6 +25,14 @@ use dwell_testkit::faults::Fault;
 
 use crate::harness::Check;
 
+/// How the names of checks begin that compare times, and so must not share the machine.
+pub(crate) const ALONE: &[&str] = &[
+    "a_changing_link_behind_a_router_is_found",
+    "a_peer_that_sends_crowds_leaves_others_alone",
+    "a_replay_agrees_with_the_relay_",
+    "an_idle_link_is_silent",
+];
+
 pub(crate) const ALL: &[Check] = &[
     ("downloads_none_sealed", |lab| downloads::run(lab, "none", "zstd:1", true)),
     ("downloads_none_plain", |lab| downloads::run(lab, "none", "zstd:1", false)),
