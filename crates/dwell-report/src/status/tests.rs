@@ -478,7 +478,6 @@ fn a_ports_accounts_become_a_record_that_balances() {
             max_wait_ns: Packet::NEVER_HELD,
             looks_random: false,
             compressed: false,
-            looks_random: false,
         };
         port.handle(Instant::ZERO, Event::Arrive(packet));
         while port.poll(Instant::ZERO).is_some() {}
