@@ -112,6 +112,8 @@ pub struct Relay {
     status: PathBuf,
     log: PathBuf,
     config: PathBuf,
+    /// The directory of its journals, if it keeps some.
+    journal: Option<PathBuf>,
 }
 
 /// A relay at each end of the thin link.
@@ -200,10 +202,10 @@ impl Relay {
         let log = directory.join(format!("{name}.log"));
         let failed = |source| RelayError::Io { what: format!("start {name}"), source };
         let errors = std::fs::File::create(&log).map_err(failed)?;
-        let process = spawn(&host, dwell, &config, errors.into())?;
+        let process = spawn(&host, dwell, &config, None, errors.into())?;
         let status = directory.join(format!("{name}.sock"));
         let (name, dwell) = (name.to_owned(), dwell.to_owned());
-        Ok(Self { name, dwell, host, process, status, log, config })
+        Ok(Self { name, dwell, host, process, status, log, config, journal: None })
     }
 
     /// Ends it by SIGKILL, without a farewell to its peer, like a power failure.
@@ -229,8 +231,19 @@ impl Relay {
             Some(errors) => errors,
             None => std::fs::File::options().append(true).open(&self.log).map_err(failed)?.into(),
         };
-        self.process = spawn(&self.host, &self.dwell, &self.config, errors)?;
+        self.process =
+            spawn(&self.host, &self.dwell, &self.config, self.journal.as_deref(), errors)?;
         Ok(())
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Lets it keep journals in this directory from the next start on.
+    pub fn keep_journals(&mut self, directory: PathBuf) {
+        self.journal = Some(directory);
     }
 
     /// Returns the host on which it runs.
@@ -292,9 +305,18 @@ impl Relay {
     }
 }
 
-fn spawn(host: &Host, dwell: &Path, config: &Path, errors: Stdio) -> Result<Process, LabError> {
+fn spawn(
+    host: &Host,
+    dwell: &Path,
+    config: &Path,
+    journal: Option<&Path>,
+    errors: Stdio,
+) -> Result<Process, LabError> {
     let mut command = host.command(dwell);
     command.arg("relay").arg("--config").arg(config).stdout(Stdio::null()).stderr(errors);
+    if let Some(directory) = journal {
+        command.arg("--journal").arg(directory);
+    }
     Process::spawn(&mut command)
 }
 

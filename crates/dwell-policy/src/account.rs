@@ -1,6 +1,6 @@
 //! Counters that must always balance.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -37,7 +37,7 @@ impl Count {
 }
 
 /// Why a packet was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DropReason {
     /// The queue was at its limit of packets.
@@ -66,7 +66,7 @@ impl DropReason {
 }
 
 /// Why a packet went past the compressor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bypass {
     /// The scheme compresses nothing.

@@ -1,5 +1,7 @@
 //! What the core asks of its driver.
 
+use serde::{Deserialize, Serialize};
+
 use crate::account::{Bypass, DropReason};
 use crate::packet::PacketId;
 
@@ -17,7 +19,7 @@ pub enum Action {
 }
 
 /// The name of a job of the compressor, new for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u64);
 
 /// A job for the compressor.
@@ -36,7 +38,7 @@ pub struct Job {
 }
 
 /// Why a frame is sent now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SendCause {
     /// The link is free and something waits.
     #[default]
@@ -48,7 +50,7 @@ pub enum SendCause {
 }
 
 /// One unit of a frame: a packet, or a block of packets that were compressed together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameUnit {
     /// The packet; of a block, the first.
     pub id: PacketId,
@@ -69,7 +71,7 @@ pub struct FrameUnit {
 }
 
 /// A packet of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FramePacket {
     /// The packet.
     pub id: PacketId,
@@ -80,7 +82,7 @@ pub struct FramePacket {
 }
 
 /// The frame that the last [`Action::Send`] is about. Its storage is reused.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// The units in order.
     pub units: Vec<FrameUnit>,

@@ -5,8 +5,10 @@
 //! paper leaves m unbounded; here it has a bound, so that traffic that becomes compressible
 //! is found again.
 
+use serde::{Deserialize, Serialize};
+
 /// The parameters of the back-off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackOffConfig {
     /// So many poor results in a row start the back-off (n).
     pub poor_run: u8,

@@ -1,5 +1,7 @@
 //! The configuration of a port: a scheme, and what it works with.
 
+use serde::{Deserialize, Serialize};
+
 use dwell_base::Rate;
 use dwell_base::time::MILLI_NS;
 use thiserror::Error;
@@ -9,7 +11,7 @@ use crate::packet::ClassKey;
 use crate::scheme::{Gather, PRESETS, Release, Scheme, Select};
 
 /// How much may wait in a port. A packet that would go beyond any limit is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueLimit {
     /// ns-2's drop-tail rule: a packet is dropped if the packets waiting plus this one would
     /// reach this number, so one fewer can wait. What is being compressed or on the wire does not
@@ -39,7 +41,7 @@ impl Default for QueueLimit {
 }
 
 /// What frames look like on the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameCost {
     /// Bytes that each frame costs beside its units (link, IP, UDP and datagram headers).
     pub frame_bytes: u32,
@@ -103,7 +105,7 @@ impl FrameCost {
 }
 
 /// The configuration of a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortConfig {
     /// The scheme.
     pub scheme: Scheme,

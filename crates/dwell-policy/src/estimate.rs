@@ -5,6 +5,8 @@
 //! ([`Estimates::Learned`]). The tables have a fixed size: a flow that falls on an occupied
 //! place takes it over.
 
+use serde::{Deserialize, Serialize};
+
 use crate::backoff::{BackOff, BackOffConfig};
 use crate::packet::ClassKey;
 
@@ -12,7 +14,7 @@ use crate::packet::ClassKey;
 pub(crate) const RATIO_ONE_PPM: u32 = 1_000_000;
 
 /// A compression ratio, compressed / original, in parts per million.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ratio(u32);
 
 impl Ratio {
@@ -45,7 +47,7 @@ impl Ratio {
 }
 
 /// What compressing one packet is expected to bring and cost: R and C of Eq. (2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Expected ratio R.
     pub ratio: Ratio,
@@ -54,7 +56,7 @@ pub struct Estimate {
 }
 
 /// Where estimates come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Estimates {
     /// The same for every packet, as in the paper's section 5.1.
     Fixed(Estimate),
@@ -63,7 +65,7 @@ pub enum Estimates {
 }
 
 /// How estimates are learned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedConfig {
     /// The ratio that is assumed of a class never seen before.
     pub first_ratio: Ratio,

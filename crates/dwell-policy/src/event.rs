@@ -1,5 +1,7 @@
 //! What happens to a port.
 
+use serde::{Deserialize, Serialize};
+
 use dwell_base::Rate;
 
 use crate::action::{FramePacket, JobId};
@@ -35,7 +37,7 @@ pub enum Event<'a> {
 }
 
 /// What came out of the compressor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The batch became smaller: this many bytes without any header. It must
     /// [gain](crate::FrameCost::gains) with its headers too; otherwise the originals are sent.
@@ -56,7 +58,7 @@ pub struct LostBatch<'a> {
 }
 
 /// What is known of the link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
     /// Its rate. Without one no packet is believed to wait.
     pub rate: Option<Rate>,

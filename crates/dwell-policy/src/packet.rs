@@ -1,13 +1,17 @@
 //! What the core knows of a packet.
 
+use serde::{Deserialize, Serialize};
+
 use std::fmt;
 
 /// The driver's name for a packet: an index into the storage that holds its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PacketId(pub u32);
 
 /// A packet class as in Shimamura et al., section 4.1: protocol and port number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct ClassKey(u32);
 
 impl ClassKey {
@@ -67,7 +71,7 @@ impl fmt::Display for ClassKey {
 }
 
 /// A packet that arrives at a port.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packet {
     /// The driver's name for it; comes back in actions.
     pub id: PacketId,
@@ -102,6 +106,26 @@ impl Packet {
     /// The [`group`](Self::group) of what may hold packets of any group: where blocks keep their order,
     /// it overtakes nothing and is not overtaken.
     pub const ANY_GROUP: u64 = u64::MAX;
+
+    /// Returns a packet of `bytes` with classes by source and destination port, of a flow of its own
+    /// that is not held back and whose content nobody looked at. Set the other fields as needed.
+    pub const fn new(
+        id: PacketId,
+        bytes: u32,
+        (source, destination): (ClassKey, ClassKey),
+    ) -> Self {
+        Self {
+            id,
+            bytes,
+            source,
+            destination,
+            flow: id.0 as u64,
+            group: id.0 as u64,
+            max_wait_ns: Self::NEVER_HELD,
+            looks_random: false,
+            compressed: false,
+        }
+    }
 
     /// The class whose port names the service: the lower of the two port numbers.
     pub fn service(&self) -> ClassKey {

@@ -1,5 +1,7 @@
 //! The design space: every scheme is a point in it, a value on each of a few axes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::backoff::BackOffConfig;
 use crate::config::ConfigError;
 
@@ -7,7 +9,7 @@ use crate::config::ConfigError;
 ///
 /// The core compares [`Packet::group`](crate::Packet::group) only; the driver fills it with a
 /// hash of what this axis names. From Yoshino et al., section III.A.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Gather {
     /// Each packet by itself.
@@ -23,7 +25,7 @@ pub enum Gather {
 }
 
 /// Who waits, and in what order: the first axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Queue {
     /// One queue, first in, first out.
@@ -41,7 +43,7 @@ pub enum Queue {
 }
 
 /// Which packets become one batch that is compressed together, and when: the second axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Select {
     /// None: nothing is compressed.
@@ -80,7 +82,7 @@ pub enum Select {
 }
 
 /// When a packet that is to be compressed alone is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum When {
     /// Whatever it costs (the all-compression scheme of Shimamura et al.).
     Always,
@@ -89,7 +91,7 @@ pub enum When {
 }
 
 /// How batches are compressed: the third axis. Codec and level are the driver's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Method {
     /// Leaves traffic alone that was learned to be incompressible, with rare tries; `None` tries all
     /// but the exceptions. Needs [`Estimates::Learned`](crate::Estimates::Learned): with fixed
@@ -98,7 +100,7 @@ pub struct Method {
 }
 
 /// When a frame goes, and what fills it: the fourth axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Release {
     /// When the link is free, with what waits.
@@ -117,7 +119,7 @@ pub enum Release {
 pub const CLASSES_MAX: usize = 16;
 
 /// The classes of deadlines: T_i of Sawabe et al., ascending, at most [`CLASSES_MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassTimers {
     timers_ns: [u64; CLASSES_MAX],
     count: u8,
@@ -153,7 +155,7 @@ impl ClassTimers {
 }
 
 /// Which queue's head a chunking buffer pulls next: that of the largest α.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PullPolicy {
     /// Delay constraint first: α = 1 / time left.
     Dcf,
@@ -172,7 +174,7 @@ impl PullPolicy {
 }
 
 /// How a chunking buffer pulls from the queues before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pull {
     /// Which head comes next.
     pub policy: PullPolicy,
@@ -189,7 +191,7 @@ pub struct Pull {
 
 /// The points of [`Select::Backlog`] that Yoshino et al. leave open. The default is what
 /// fits their figures best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockRules {
     /// What is promised about order.
     pub order: BlockOrder,
@@ -204,7 +206,7 @@ pub struct BlockRules {
 }
 
 /// Order within a group of [`Gather`], and so within a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockOrder {
     /// The paper's rule to the letter. Packets of a group can pass others of their group: those
     /// of a block that is still being compressed when the link reaches it ([`Unfinished::Pass`]);
@@ -219,7 +221,7 @@ pub enum BlockOrder {
 }
 
 /// What the link does when it reaches a block that is still being compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unfinished {
     /// It passes over it and sends what comes behind.
     Pass,
@@ -228,7 +230,7 @@ pub enum Unfinished {
 }
 
 /// A place in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockPlace {
     /// Where the first packet of a finished block stood; for what is put back, the head of the
     /// queue.
@@ -238,7 +240,7 @@ pub enum BlockPlace {
 }
 
 /// What a finished block counts for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockSlots {
     /// One packet.
     One,
@@ -258,7 +260,7 @@ impl BlockRules {
 }
 
 /// A scheme: one value on each axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheme {
     /// Who waits, and in what order.
     pub queue: Queue,

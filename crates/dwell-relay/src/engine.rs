@@ -7,6 +7,7 @@
 mod control;
 mod detours;
 mod error;
+mod journal;
 mod metrics;
 mod outbox;
 mod resolver;
@@ -40,6 +41,7 @@ use crate::io::tun::{PacketBatch, Tun, TunError, TunOptions, TunWriteBatch};
 use crate::io::udp::{RecvBatch, UdpPort};
 use crate::node::{Finding, Node, NodeEvent};
 use crate::trust::RandomSource;
+use journal::Journals;
 use metrics::MetricsServer;
 use resolver::Resolver;
 use routes::{RouteCare, adopt_routes};
@@ -71,15 +73,16 @@ const DRAIN_NS: u64 = 2 * SECOND_NS;
 const TUN_RETRY_NS: u64 = SECOND_NS;
 
 /// Runs a relay until it is asked to stop by SIGTERM or SIGINT. SIGHUP reads the
-/// configuration at `path` again.
+/// configuration at `path` again. What the cores of the peers decide is noted in the directory
+/// `journal`, if there is one.
 ///
 /// # Errors
 /// If the TUN, a socket, an address or a route can't be set up. Nothing is left behind.
-pub fn run(path: &Path, config: Config) -> Result<(), RunError> {
+pub fn run(path: &Path, config: Config, journal: Option<&Path>) -> Result<(), RunError> {
     if let Err(error) = Clock::sharpen_timers() {
         tracing::warn!("timers are blunt: {error}");
     }
-    let mut engine = Engine::new(path, config)?;
+    let mut engine = Engine::new(path, config, journal)?;
     engine.confine();
     // Threads are started only now, after privileges were dropped: what a thread may do is its own.
     engine.look_up_names();
@@ -121,6 +124,7 @@ struct Engine {
     /// When broken sockets are made again at the earliest.
     reopen_at: Instant,
     stopping: bool,
+    journals: Option<Journals>,
     /// Only the system calls that a relay needs are allowed.
     confined: bool,
     /// Peers whose ports may have something to do.
@@ -128,9 +132,13 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(path: &Path, config: Config) -> Result<Self, RunError> {
+    fn new(path: &Path, config: Config, journal: Option<&Path>) -> Result<Self, RunError> {
         let endpoints = addresses(&config);
-        let node = Node::new(&config, &endpoints, &mut random_source)?;
+        let mut node = Node::new(&config, &endpoints, &mut random_source)?;
+        let journals = journal.map(|directory| {
+            Journals::open(directory, &mut node)
+                .map_err(|source| RunError::Journal { directory: directory.to_owned(), source })
+        });
         let poller = Poller::new().map_err(RunError::system("make an epoll instance"))?;
         let waker = Waker::new().map_err(RunError::system("make an eventfd"))?;
         let signals = Signals::new().map_err(RunError::system("watch signals"))?;
@@ -191,6 +199,7 @@ impl Engine {
             look_after_at: Clock::now() + SECOND_NS,
             reopen_at: Instant::ZERO,
             stopping: false,
+            journals: journals.transpose()?,
             confined: false,
             touched: Vec::new(),
         };
@@ -349,6 +358,9 @@ impl Engine {
         }
         if now >= self.reopen_due() {
             self.reopen(now);
+        }
+        if let Some(journals) = &mut self.journals {
+            journals.write(&mut self.node);
         }
     }
 

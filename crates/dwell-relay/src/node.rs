@@ -48,6 +48,7 @@ use std::net::SocketAddr;
 
 use dwell_base::Instant;
 use dwell_codec::Decompressor;
+use dwell_drive::{Entry, Journal};
 use dwell_policy::ConfigError;
 use dwell_report::status::PeerState;
 use ipnet::IpNet;
@@ -227,6 +228,20 @@ impl Node {
     /// How many peers there are or were: their indices are below this.
     pub fn peer_count(&self) -> usize {
         self.peers.len()
+    }
+
+    /// Keeps a journal of what the core of a peer is given and decides from now on. The peer must be
+    /// as new.
+    pub fn keep_journal(&mut self, peer: usize) {
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.port.keep_journal();
+        }
+    }
+
+    /// Takes what was noted since the last time; nothing if no journal is kept.
+    pub fn take_journal(&mut self, peer: usize) -> Vec<Entry> {
+        let journal = self.peers.get_mut(peer).and_then(|peer| peer.port.journal_mut());
+        journal.map(Journal::take).unwrap_or_default()
     }
 
     /// The configuration of a peer; none if it was removed.

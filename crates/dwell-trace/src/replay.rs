@@ -32,9 +32,10 @@ use std::sync::Arc;
 
 use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_codec::{CodecError, CodecSpec, Dictionary};
+use dwell_drive::group_key;
 use dwell_policy::{
-    ClassKey, ClassTimers, ConfigError, Estimates, LearnedConfig, PRESETS, PortConfig, QueueLimit,
-    Ratio, Scheme,
+    ClassKey, ClassTimers, ConfigError, Estimates, Gather, LearnedConfig, PRESETS, PortConfig,
+    QueueLimit, Ratio, Scheme,
 };
 use dwell_wire::PacketInfo;
 use ipnet::IpNet;
@@ -414,28 +415,9 @@ fn arriving(packet: &[u8], info: &PacketInfo, classes: &[DeadlineClass]) -> Arri
         source: ClassKey::new(info.protocol, info.src_port),
         destination: ClassKey::new(info.protocol, info.dst_port),
         flow: info.flow_hash,
-        service: hash(&[
-            address_bits(info.dst),
-            u128::from(info.protocol) << 16 | u128::from(info.dst_port),
-        ]),
-        hosts: hash(&[address_bits(info.src), address_bits(info.dst)]),
+        service: group_key(Gather::Service, info, FLOW_SEED, 0),
+        hosts: group_key(Gather::HostPair, info, FLOW_SEED, 0),
         class: class.map(|class| class as u8), // at most DEADLINE_CLASSES_MAX
         looks_random: classify_packet(payload) == ContentClass::Random,
     }
-}
-
-fn address_bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
-/// Spreads the words over 64 bits, in their order.
-fn hash(words: &[u128]) -> u64 {
-    words.iter().fold(0x243f_6a88_85a3_08d3, |hash, &word| {
-        let folded = hash ^ word as u64 ^ ((word >> 64) as u64).rotate_left(32);
-        let wide = u128::from(folded ^ 0x1319_8a2e_0370_7344) * 0x9e37_79b9_7f4a_7c15;
-        wide as u64 ^ (wide >> 64) as u64
-    })
 }

@@ -47,6 +47,14 @@ pub enum RunError {
         /// Why.
         source: io::Error,
     },
+    /// The directory for journals.
+    #[error("cannot write journals in {}: {source}", directory.display())]
+    Journal {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Asked twice to stop.
     #[error("stopped at once; packets that waited were dropped")]
     Interrupted,

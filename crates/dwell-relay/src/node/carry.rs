@@ -88,7 +88,7 @@ impl Node {
     }
 
     /// With which packets a unit may share a block, and so an order: see
-    /// [`group_of`](super::compress::group_of).
+    /// [`group_key`](dwell_drive::group_key).
     fn group_of_label(&self, to: usize, label: &Label) -> u64 {
         let peer = &self.peers[to];
         match (peer.port.config().scheme.gather(), peer.carries()) {

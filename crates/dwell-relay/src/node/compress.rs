@@ -1,17 +1,16 @@
 //! The compressor: packets and blocks of them to the codec, and its results back into the store.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use dwell_base::Instant;
 use dwell_codec::CodecId;
-use dwell_policy::{Event, Gather, Job, JobId, Outcome, PacketId};
+use dwell_drive::gather;
+use dwell_policy::{Event, Job, JobId, Outcome, PacketId};
+use dwell_wire::Label;
 use dwell_wire::carried::carried_extra_len;
-use dwell_wire::columnar::{columnar, grown_bytes_max};
 use dwell_wire::header::COMPRESSED_HEADER_LEN;
 use dwell_wire::packet::destination;
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::{Label, PacketInfo};
 
 use super::env::{CompressJob, Compression, Env, Ticket};
 use super::peer::Peer;
@@ -29,24 +28,6 @@ pub(super) struct Scratch<'a> {
 const HOP_LIMIT: u8 = 16;
 /// Of addresses of IPv6 a label names the part that networks are distinguished by.
 const LABEL_BITS_V6: u8 = 64;
-
-/// What is compressed together has the same group. `edge` tells apart where packets leave that go to
-/// the same peer, if that matters.
-pub(super) fn group_of(gather: Gather, info: &PacketInfo, seed: u64, edge: u64) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    seed.hash(&mut hasher);
-    match gather {
-        Gather::Edge => return edge,
-        Gather::Service => {
-            // As in the flow: fragments have no ports, so that all go the same way.
-            let port = if info.fragment { 0 } else { info.dst_port };
-            (info.dst, port, info.protocol).hash(&mut hasher);
-        }
-        Gather::HostPair => (info.src, info.dst).hash(&mut hasher),
-        _ => return info.flow_hash,
-    }
-    hasher.finish()
-}
 
 /// Performs [`Action::Compress`](dwell_policy::Action::Compress).
 pub(super) fn compress(
@@ -73,28 +54,6 @@ pub(super) fn compress(
     };
     let reply = give(peer, (index, first), job, bytes, scratch.out, env);
     report(peer, (first, job.id), store, scratch.out, (reply, env.now()));
-}
-
-/// Puts the packets of a block into `block`; true if they are rearranged there.
-fn gather<'p>(
-    packets: impl Iterator<Item = &'p [u8]> + Clone,
-    wanted: bool,
-    block: &mut Vec<u8>,
-) -> bool {
-    block.clear();
-    let bytes: usize = packets.clone().map(<[u8]>::len).sum();
-    if wanted {
-        let all: Vec<&[u8]> = packets.clone().collect();
-        block.resize(bytes + grown_bytes_max(all.len()), 0);
-        let fits = |&len: &usize| len <= usize::from(u16::MAX);
-        if let Some(len) = columnar(&all, block).filter(fits) {
-            block.truncate(len);
-            return true;
-        }
-        block.clear();
-    }
-    packets.for_each(|packet| block.extend_from_slice(packet));
-    false
 }
 
 /// Where what is compressed of these packets goes beyond the peer, if that can carry it on.

@@ -2,6 +2,7 @@
 
 use dwell_base::Instant;
 use dwell_codec::content::{ContentClass, classify_packet};
+use dwell_drive::group_key;
 use dwell_policy::{
     Action, ClassKey, DropReason, Event, Gather, LinkState, Outcome, Packet, Scheme, Select,
 };
@@ -10,7 +11,7 @@ use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
-use super::compress::{Scratch, compress, group_of, keep_compressed};
+use super::compress::{Scratch, compress, keep_compressed};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame, send_missing};
@@ -83,7 +84,7 @@ impl Node {
             source: if is_exempt { NEVER_COMPRESSED } else { source },
             destination,
             flow: info.flow_hash,
-            group: group_of(gather, info, self.flow_seed, edge as u64),
+            group: group_key(gather, info, self.flow_seed, edge as u64),
             max_wait_ns: peer.deadlines.wait_ns_max(class),
             looks_random: looks_random(&peer.port.config().scheme, packet, info),
             compressed: false,

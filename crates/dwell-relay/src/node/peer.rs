@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::{CodecId, supported_bitmap};
+use dwell_drive::Driven;
 use dwell_policy::{
-    ClassKey, ConfigError, Estimates, Event, FrameCost, LearnedConfig, PacketId, Port, PortConfig,
-    Queue, Scheme, Select,
+    ClassKey, ConfigError, Estimates, Event, FrameCost, LearnedConfig, PacketId, PortConfig, Queue,
+    Scheme, Select,
 };
 use dwell_report::Histogram;
 use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
@@ -101,7 +102,7 @@ pub(crate) struct Peer {
     pub(crate) endpoint: Option<SocketAddr>,
     /// When it was last found to be elsewhere.
     pub(super) moved_at: Option<Instant>,
-    pub(crate) port: Port,
+    pub(crate) port: Driven,
     pub(crate) pacer: Pacer,
     /// What is known of the way beyond the next hop.
     pub(crate) bottleneck: Bottleneck,
@@ -175,7 +176,7 @@ impl Peer {
             generation,
             endpoint,
             moved_at: None,
-            port: Port::new(PortConfig::default())?,
+            port: Driven::new(PortConfig::default())?,
             pacer: Pacer::new(pacing(&config)),
             bottleneck: Bottleneck::default(),
             handshake,

@@ -1,10 +1,10 @@
 //! Where the bytes of waiting packets live.
 
+use dwell_drive::Slab;
 use dwell_policy::PacketId;
 use dwell_wire::Label;
 
-/// A packet's place. Places are made as they are needed and used again, so that memory
-/// follows the longest queue and nothing is allocated once it was reached.
+/// A packet's place.
 #[derive(Debug, Default)]
 struct Place {
     bytes: Vec<u8>,
@@ -46,23 +46,18 @@ pub(crate) struct Onward {
 /// The packets that wait in the ports of a node, by the names that the core knows them by.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    places: Vec<Place>,
-    free: Vec<u32>,
+    places: Slab<Place>,
 }
 
 impl Store {
     /// Keeps a packet.
     pub(crate) fn insert(&mut self, packet: &[u8], treatment: Treatment) -> PacketId {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            u32::try_from(self.places.len() - 1).expect("fewer packets wait than 2^32")
-        });
-        let place = &mut self.places[at as usize];
+        let (id, place) = self.places.take();
         place.bytes.clear();
         place.bytes.extend_from_slice(packet);
         place.codec = None;
         place.treatment = treatment;
-        PacketId(at)
+        id
     }
 
     /// Keeps what came compressed.
@@ -73,30 +68,30 @@ impl Store {
         treatment: Treatment,
     ) -> PacketId {
         let id = self.insert(data, treatment);
-        self.places[id.0 as usize].codec = Some(compressed);
+        self.places.get_mut(id).codec = Some(compressed);
         id
     }
 
     /// The bytes to send, and how they are compressed if they are.
     pub(crate) fn get(&self, id: PacketId) -> (&[u8], Option<Compressed>) {
-        let place = &self.places[id.0 as usize];
+        let place = self.places.get(id);
         (&place.bytes, place.codec)
     }
 
     /// Whether this is a block.
     pub(crate) fn is_block(&self, id: PacketId) -> bool {
-        self.places[id.0 as usize].codec.is_some_and(|compressed| compressed.is_block)
+        self.places.get(id).codec.is_some_and(|compressed| compressed.is_block)
     }
 
     /// How the packet is treated.
     pub(crate) fn treatment(&self, id: PacketId) -> Treatment {
-        self.places[id.0 as usize].treatment
+        self.places.get(id).treatment
     }
 
     /// The classes have other indices now: each old one has a new one here, if the class is still
     /// there.
     pub(crate) fn reclass(&mut self, new: &[Option<u8>]) {
-        for place in &mut self.places {
+        for place in self.places.places_mut() {
             let class = &mut place.treatment.class;
             *class = class.and_then(|old| new.get(usize::from(old)).copied().flatten());
         }
@@ -109,7 +104,7 @@ impl Store {
 
     /// Puts a packet's compressed form in its place.
     pub(crate) fn compress(&mut self, id: PacketId, compressed: Compressed, bytes: &[u8]) {
-        let place = &mut self.places[id.0 as usize];
+        let place = self.places.get_mut(id);
         place.bytes.clear();
         place.bytes.extend_from_slice(bytes);
         place.codec = Some(compressed);
@@ -117,13 +112,13 @@ impl Store {
 
     /// Forgets a packet.
     pub(crate) fn remove(&mut self, id: PacketId) {
-        self.free.push(id.0);
+        self.places.release(id);
     }
 
     /// Packets kept.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.places.len()
     }
 }
 

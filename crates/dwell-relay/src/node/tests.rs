@@ -7,6 +7,7 @@ mod chunks;
 mod fair;
 mod flood;
 mod harness;
+mod journal;
 mod keys;
 mod lost;
 mod pairs;

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use dwell_base::{Instant, Rng};
+use dwell_drive::Driven;
 use dwell_policy::{
     Action, ClassKey, ConfigError, DropReason, Event, FramePacket, FrameUnit, Job, JobId,
-    LostBatch, Outcome as Compressed, Packet as Arrival, PacketId, Port,
+    LostBatch, Outcome as Compressed, Packet as Arrival, PacketId,
 };
 
 use crate::agenda::NEVER_NS;
@@ -20,7 +21,7 @@ use crate::world::statistics::Statistics;
 /// A port, its compression, and the units in flight behind it.
 #[derive(Debug)]
 pub(crate) struct PortState {
-    pub(crate) port: Port,
+    pub(crate) port: Driven,
     model: CompressionModel,
     resend_after_ns: Option<u64>,
     /// The job under way, its result, and the time it takes.
@@ -45,7 +46,7 @@ pub(crate) struct PortState {
 impl PortState {
     pub(crate) fn new(name: &str, plan: &PortPlan, groups: usize) -> Result<Self, ConfigError> {
         Ok(Self {
-            port: Port::new(plan.config.clone())?,
+            port: Driven::new(plan.config.clone())?,
             model: plan.compress.clone(),
             resend_after_ns: plan.resend_after_ns,
             compressing: None,

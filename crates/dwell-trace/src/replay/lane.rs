@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use dwell_base::{Instant, Rate};
+use dwell_drive::{Driven, Slab, World, drain, gather};
 use dwell_policy::{
-    Action, ClassKey, ConfigError, Event, FrameUnit, Gather, Job as PortJob, JobId, Outcome,
+    ClassKey, ConfigError, DropReason, Event, FrameUnit, Gather, Job as PortJob, JobId, Outcome,
     Packet, PacketId, Port, PortConfig,
 };
 use dwell_report::Histogram;
-use dwell_wire::columnar::grown_bytes_max;
 
 use super::compress::{Compress, Job};
 use super::timeline::Timeline;
@@ -70,20 +70,25 @@ pub struct ClassTally {
 /// Time goes from event to event: the end of a transmission, the end of a compression, a deadline
 /// of the port, an arrival; simultaneous events happen in this order, as in the simulator.
 pub struct Lane {
-    port: Port,
-    compress: Box<dyn Compress>,
-    rate: Rate,
+    port: Driven,
     gather: Gather,
     holds: bool,
+    timer_ns: u64,
+    world: Virtual,
+}
+
+/// What is around the port of a lane.
+struct Virtual {
+    compress: Box<dyn Compress>,
+    rate: Rate,
     keeps_bytes: bool,
     columnar: bool,
     waits_ns_max: Vec<u64>,
     now_ns: u64,
     transmitter_ns: u64,
     compress_ns: u64,
-    timer_ns: u64,
     compressing: Option<(JobId, Outcome, u64)>,
-    packets: Packets,
+    packets: Slab<Held>,
     block: Vec<u8>,
     result: LaneResult,
 }
@@ -114,23 +119,30 @@ impl Lane {
         let scheme = setup.port.scheme;
         let classes = setup.waits_ns_max.iter().map(|_| ClassTally::default()).collect();
         Ok(Self {
-            port: Port::new(setup.port)?,
-            compress: setup.compress,
-            rate: setup.rate,
+            port: Driven::new(setup.port)?,
             gather: scheme.gather(),
             holds: scheme.fills_frames(),
-            keeps_bytes: scheme.compresses(),
-            columnar: setup.columnar,
-            waits_ns_max: setup.waits_ns_max,
-            now_ns: 0,
-            transmitter_ns: NEVER_NS,
-            compress_ns: NEVER_NS,
             timer_ns: NEVER_NS,
-            compressing: None,
-            packets: Packets::default(),
-            block: Vec::new(),
-            result: LaneResult { classes, ..LaneResult::default() },
+            world: Virtual {
+                compress: setup.compress,
+                rate: setup.rate,
+                keeps_bytes: scheme.compresses(),
+                columnar: setup.columnar,
+                waits_ns_max: setup.waits_ns_max,
+                now_ns: 0,
+                transmitter_ns: NEVER_NS,
+                compress_ns: NEVER_NS,
+                compressing: None,
+                packets: Slab::default(),
+                block: Vec::new(),
+                result: LaneResult { classes, ..LaneResult::default() },
+            },
         })
+    }
+
+    /// Keeps a journal of what the core is given and decides.
+    pub fn keep_journal(&mut self) {
+        self.port.keep_journal();
     }
 
     /// The port.
@@ -141,15 +153,16 @@ impl Lane {
     /// Handles an arriving packet. Times must not go back; one that does counts as the latest.
     pub fn arrive(&mut self, at_ns: u64, packet: &Arriving) {
         self.run_until(at_ns);
-        self.now_ns = self.now_ns.max(at_ns);
+        self.world.now_ns = self.world.now_ns.max(at_ns);
         let bytes = packet.bytes.len() as u32;
-        let class = packet.class.filter(|&class| usize::from(class) < self.waits_ns_max.len());
-        let id = self.packets.insert(Held {
-            bytes: self.keeps_bytes.then(|| Arc::clone(&packet.bytes)),
+        let class =
+            packet.class.filter(|&class| usize::from(class) < self.world.waits_ns_max.len());
+        let id = self.world.packets.insert(Held {
+            bytes: self.world.keeps_bytes.then(|| Arc::clone(&packet.bytes)),
             service: packet.source.min(packet.destination),
             class,
         });
-        let wait_ns_max = class.map(|class| self.waits_ns_max[usize::from(class)]);
+        let wait_ns_max = class.map(|class| self.world.waits_ns_max[usize::from(class)]);
         let arrival = Packet {
             id,
             bytes,
@@ -166,9 +179,9 @@ impl Lane {
             looks_random: packet.looks_random,
             compressed: false,
         };
-        self.result.timeline.at(self.now_ns).arrived_bytes += u64::from(bytes);
+        self.world.result.timeline.at(self.world.now_ns).arrived_bytes += u64::from(bytes);
         if let Some(class) = class {
-            self.result.classes[usize::from(class)].arrived += 1;
+            self.world.result.classes[usize::from(class)].arrived += 1;
         }
         self.port.handle(self.now(), Event::Arrive(arrival));
         self.pump();
@@ -177,18 +190,18 @@ impl Lane {
     /// Processes all events until `at_ns`.
     pub fn run_until(&mut self, at_ns: u64) {
         loop {
-            let next_ns = self.transmitter_ns.min(self.compress_ns).min(self.timer_ns);
+            let next_ns = self.world.transmitter_ns.min(self.world.compress_ns).min(self.timer_ns);
             if next_ns > at_ns || next_ns == NEVER_NS {
                 return;
             }
-            self.now_ns = self.now_ns.max(next_ns);
-            if self.transmitter_ns == next_ns {
-                self.transmitter_ns = NEVER_NS;
+            self.world.now_ns = self.world.now_ns.max(next_ns);
+            if self.world.transmitter_ns == next_ns {
+                self.world.transmitter_ns = NEVER_NS;
                 self.port.handle(self.now(), Event::LinkReady);
                 self.pump();
-            } else if self.compress_ns == next_ns {
-                self.compress_ns = NEVER_NS;
-                if let Some((job, outcome, took_ns)) = self.compressing.take() {
+            } else if self.world.compress_ns == next_ns {
+                self.world.compress_ns = NEVER_NS;
+                if let Some((job, outcome, took_ns)) = self.world.compressing.take() {
                     self.port.handle(self.now(), Event::Compressed { job, outcome, took_ns });
                 }
                 self.pump();
@@ -201,67 +214,41 @@ impl Lane {
     }
 
     /// Lets all waiting packets leave, and returns the port and the result.
-    pub fn finish(mut self) -> (Port, LaneResult) {
+    pub fn finish(mut self) -> (Driven, LaneResult) {
         self.run_until(NEVER_NS - 1);
-        self.result.end_ns = self.now_ns;
-        (self.port, self.result)
+        self.world.result.end_ns = self.world.now_ns;
+        (self.port, self.world.result)
     }
 
     fn now(&self) -> Instant {
-        Instant::from_ns(self.now_ns)
+        Instant::from_ns(self.world.now_ns)
     }
 
     fn pump(&mut self) {
-        while let Some(action) = self.port.poll(self.now()) {
-            match action {
-                Action::Compress(job) => self.compress(job),
-                Action::Send => self.send(),
-                Action::Drop(id, _) => self.drop_packet(id),
-            }
-        }
+        drain(&mut self.port, Instant::from_ns(self.world.now_ns), &mut self.world);
         if self.holds {
             self.timer_ns = self.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
         }
         #[cfg(test)]
         self.port.assert_invariants();
     }
+}
 
-    /// Puts the packets of the job into `block`, and returns their number of bytes.
-    fn gather(&mut self, columnar: bool) -> usize {
-        let bytes = |id: &PacketId| self.packets.get(*id).bytes.as_deref().unwrap_or_default();
-        let ids = self.port.batch();
-        let raw = ids.iter().map(|id| bytes(id).len()).sum();
-        self.block.clear();
-        if columnar {
-            let packets: Vec<&[u8]> = ids.iter().map(bytes).collect();
-            self.block.resize(raw + grown_bytes_max(packets.len()), 0);
-            let fits = |&len: &usize| len <= usize::from(u16::MAX);
-            if let Some(len) =
-                dwell_wire::columnar::columnar(&packets, &mut self.block).filter(fits)
-            {
-                self.block.truncate(len);
-                return raw;
-            }
-            self.block.clear();
-        }
-        for id in ids {
-            self.block.extend_from_slice(bytes(id));
-        }
-        raw
-    }
-
-    /// Compresses the packets of the job together.
-    fn compress(&mut self, job: PortJob) {
-        let Some(&first) = self.port.batch().first() else { return };
-        let raw = self.gather(self.columnar && job.packets > 1);
-        let frame = &self.port.config().frame;
+impl World for Virtual {
+    fn compress(&mut self, port: &Driven, job: PortJob) -> Option<(Outcome, u64)> {
+        let &first = port.batch().first()?;
+        let packets = &self.packets;
+        let bytes = |&id: &PacketId| packets.get(id).bytes.as_deref().unwrap_or_default();
+        let is_columnar = self.columnar && job.packets > 1;
+        gather(port.batch().iter().map(bytes), is_columnar, &mut self.block);
+        let frame = &port.config().frame;
         let packets = job.packets;
         // One byte less than the packets, with a header: a result that doesn't fit is not smaller.
         let header = frame.compressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
         let room = self.block.len().saturating_sub(header + 1);
         let class = self.packets.get(first).service;
         let compressed = self.compress.compress(Job { class, bytes: &self.block, room });
-        let gains = |len: usize| frame.gains(len as u32, (packets, raw as u32));
+        let gains = |len: usize| frame.gains(len as u32, (packets, job.bytes));
         let outcome = match compressed.len {
             Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),
             Ok(_) => Outcome::NotSmaller,
@@ -269,11 +256,11 @@ impl Lane {
         };
         self.compressing = Some((job.id, outcome, compressed.took_ns));
         self.compress_ns = self.now_ns.saturating_add(compressed.took_ns);
+        None
     }
 
-    /// Puts the port's frame on the link.
-    fn send(&mut self) {
-        let frame = self.port.frame();
+    fn send(&mut self, port: &Driven) {
+        let frame = port.frame();
         let link_bytes = frame.link_bytes;
         let transmission_ns = self.rate.transmission_ns(link_bytes);
         let mut book = Book {
@@ -294,7 +281,7 @@ impl Lane {
         self.transmitter_ns = self.now_ns.saturating_add(transmission_ns);
     }
 
-    fn drop_packet(&mut self, id: PacketId) {
+    fn dropped(&mut self, id: PacketId, _: DropReason) {
         let held = self.packets.remove(id);
         self.result.timeline.at(self.now_ns).dropped += 1;
         if let Some(class) = held.class {
@@ -305,7 +292,7 @@ impl Lane {
 
 /// The accounts of the packets of a frame.
 struct Book<'a> {
-    packets: &'a mut Packets,
+    packets: &'a mut Slab<Held>,
     result: &'a mut LaneResult,
     waits_ns_max: &'a [u64],
     now_ns: u64,
@@ -343,35 +330,4 @@ struct Held {
     bytes: Option<Arc<[u8]>>,
     service: ClassKey,
     class: Option<u8>,
-}
-
-/// The packets in the port, at most as many as it admits.
-#[derive(Debug, Default)]
-struct Packets {
-    slots: Vec<Held>,
-    free: Vec<u32>,
-}
-
-impl Packets {
-    fn insert(&mut self, held: Held) -> PacketId {
-        match self.free.pop() {
-            Some(place) => {
-                self.slots[place as usize] = held;
-                PacketId(place)
-            }
-            None => {
-                self.slots.push(held);
-                PacketId(self.slots.len() as u32 - 1)
-            }
-        }
-    }
-
-    fn get(&self, id: PacketId) -> &Held {
-        &self.slots[id.0 as usize]
-    }
-
-    fn remove(&mut self, id: PacketId) -> Held {
-        self.free.push(id.0);
-        std::mem::take(&mut self.slots[id.0 as usize])
-    }
 }

@@ -30,6 +30,11 @@ pub(crate) struct Relay {
     /// The configuration file
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
+    /// Note what the decision core of each peer is given and decides, in files in this directory:
+    /// sizes, ports, hashes of flows and times, but no contents and no addresses. They grow by
+    /// about a kilobyte for each packet. `dwell sim journal` repeats them
+    #[arg(long, value_name = "DIRECTORY")]
+    journal: Option<PathBuf>,
 }
 
 impl Relay {
@@ -47,7 +52,7 @@ impl Relay {
         }
         // Each peer has a socket.
         descriptors::raise();
-        dwell_relay::run(&self.config, config)?;
+        dwell_relay::run(&self.config, config, self.journal.as_deref())?;
         Ok(ExitCode::SUCCESS)
     }
 }

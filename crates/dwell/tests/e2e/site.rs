@@ -27,7 +27,7 @@ pub(crate) const EGRESS: SocketAddrV4 =
 /// The server's addresses.
 pub(crate) const SERVERS: [&str; 2] = ["10.2.0.2", "fd00:2::2"];
 /// Nothing that is waited for takes longer, unless it never happens.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The two sites. The relays go first, then the hosts.
 pub(crate) struct Site {

@@ -5,6 +5,7 @@
 
 mod directory;
 mod input;
+mod journal;
 mod list;
 mod output;
 mod report;
@@ -24,6 +25,7 @@ Examples:
   dwell sim reproduce shimamura --quick            a paper's figures, roughly, in seconds
   dwell sim reproduce                              all figures and tables of all papers
   dwell sim report dwell-results                   their report once more
+  dwell sim journal site-b.jsonl                   a relay's decisions once more
 
 docs/simulator.md says what is modelled, docs/scenarios.md how scenarios are written.
 
@@ -50,6 +52,7 @@ enum What {
     Run(run::Run),
     Reproduce(reproduce::Reproduce),
     Report(report::Report),
+    Journal(journal::Journal),
 }
 
 impl Sim {
@@ -59,6 +62,7 @@ impl Sim {
             What::Run(command) => command.run(),
             What::Reproduce(command) => command.run(),
             What::Report(command) => command.run(),
+            What::Journal(command) => command.run(),
         }
     }
 }

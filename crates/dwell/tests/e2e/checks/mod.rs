@@ -69,6 +69,7 @@ pub(crate) const ALL: &[Check] = &[
     ("a_bad_link_with_none", |lab| schemes::over_a_bad_link(lab, "none")),
     ("a_bad_link_with_all", |lab| schemes::over_a_bad_link(lab, "all")),
     ("a_bad_link_with_packet", |lab| schemes::over_a_bad_link(lab, "packet")),
+    ("decisions_are_repeated_from_journals", schemes::decisions_are_repeated),
     ("a_bad_link_with_flow", |lab| schemes::over_a_bad_link(lab, "flow")),
     ("a_bad_link_with_service", |lab| schemes::over_a_bad_link(lab, "service")),
     ("a_bad_link_with_host_pair", |lab| schemes::over_a_bad_link(lab, "host-pair")),

@@ -6,13 +6,15 @@ use anyhow::ensure;
 use dwell_base::Rate;
 use dwell_lab::LinkSpec;
 use dwell_lab::emulator::Direction;
-use dwell_lab::lab::Lab;
+use dwell_lab::lab::{Lab, Process};
+
 use dwell_lab::relays::{RelayRate, RelaySettings};
 use dwell_relay::config::SCHEMES;
 use dwell_testkit::stream::{Spacing, Stream, StreamSpec};
+use rustix::process::Signal;
 
 use crate::harness::has_ipv6;
-use crate::site::{Site, balanced};
+use crate::site::{DWELL, PATIENCE, Site, balanced, edit, is_up, wait_until};
 use crate::web::Web;
 
 /// Faster than the relays send, so that nothing is lost for lack of room.
@@ -64,6 +66,61 @@ pub(super) fn over_a_bad_link(lab: &mut Lab, scheme: &str) -> anyhow::Result<()>
         ensure!(tally.lost() < tally.sent / 4, "{} of {} lost", tally.lost(), tally.sent);
     }
     verify(&site, scheme)
+}
+
+/// What the cores of real relays decided is decided again from their journals.
+pub(super) fn decisions_are_repeated(lab: &mut Lab) -> anyhow::Result<()> {
+    let settings = RelaySettings {
+        rate: RelayRate::Fixed(Rate::from_mbps(5)),
+        extra: CLASSES.to_owned(),
+        ..RelaySettings::default()
+    };
+    let mut site = Site::emulated(lab, HEALTHY, &settings)?;
+    let web = Web::start(&site, 200_000, 100_000)?;
+    let mut before = "packet".to_owned();
+    for scheme in ["packet", "edge", "chutq-dcf+cea"] {
+        let directory = site.directory.join(scheme);
+        for relay in [&mut site.relays.ingress, &mut site.relays.egress] {
+            stop(relay.process())?;
+            let schemes = [&before, scheme].map(|name| format!("scheme = \"{name}\""));
+            edit(relay, &[(schemes[0].as_str(), schemes[1].as_str())])?;
+            relay.keep_journals(directory.join(relay.name()));
+            relay.restart(None)?;
+        }
+        scheme.clone_into(&mut before);
+        wait_until("both are up", || {
+            let relays = [&site.relays.ingress, &site.relays.egress];
+            Ok(relays.into_iter().all(|relay| is_up(relay).unwrap_or(false)))
+        })?;
+        let streams = streams(&site)?;
+        web.fetch_all(&site.pair.client)?;
+        for stream in streams {
+            stream.finish(Duration::from_millis(500))?;
+        }
+        for relay in [&mut site.relays.ingress, &mut site.relays.egress] {
+            stop(relay.process())?;
+            let mut command = std::process::Command::new(DWELL);
+            command.args(["sim", "journal", "--json"]);
+            for file in std::fs::read_dir(directory.join(relay.name()))? {
+                command.arg(file?.path());
+            }
+            let output = command.output()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            ensure!(output.status.success(), "{scheme}: {error}");
+            let repeated: serde_json::Value = serde_json::from_str(text.trim())?;
+            ensure!(repeated["actions"].as_u64() > Some(100), "{scheme}: {text}");
+            println!("{scheme}: {}", text.trim());
+            relay.restart(None)?;
+        }
+    }
+    Ok(())
+}
+
+fn stop(process: &mut Process) -> anyhow::Result<()> {
+    process.signal(Signal::TERM)?;
+    ensure!(process.wait_timeout(PATIENCE)?.is_some(), "it does not stop");
+    Ok(())
 }
 
 /// Small datagrams of both classes each way, half of them over IPv6, if there is any.

@@ -1,0 +1,60 @@
+//! What every world around the decision core needs.
+//!
+//! A *world* has packets, a link and a compressor: a relay with real ones, the replay of a capture
+//! with real packets and a virtual link, a simulation with models of all three. What they have in
+//! common is here, once:
+//!
+//! * [`Slab`]: places for packets, by the names that the core knows them by.
+//! * [`group_key`]: the keys of what is compressed together.
+//! * [`gather`]: the packets of a batch as one run of bytes.
+//! * [`drain`]: does what a port asks for, in a world that says how ([`World`]).
+//! * [`Driven`]: a port that can keep a [`Journal`] of what went into it and what came out;
+//!   [`repeat`] feeds a journal to another port, which must have the same output.
+//!
+//! It is pure: times are arguments, and nothing is read, sent or printed.
+//!
+//! ```
+//! use dwell_base::{Instant, Rate};
+//! use dwell_drive::{Driven, World, drain};
+//! use dwell_policy::{
+//!     ClassKey, DropReason, Event, Job, Outcome, Packet, PacketId, PortConfig, Scheme,
+//! };
+//!
+//! /// A link that takes everything, and a compressor that halves in no time.
+//! #[derive(Default)]
+//! struct Ideal {
+//!     sent_bytes: u64,
+//! }
+//!
+//! impl World for Ideal {
+//!     fn compress(&mut self, _: &Driven, job: Job) -> Option<(Outcome, u64)> {
+//!         Some((Outcome::Smaller(job.bytes / 2), 0))
+//!     }
+//!     fn send(&mut self, port: &Driven) {
+//!         self.sent_bytes += port.frame().link_bytes;
+//!     }
+//!     fn dropped(&mut self, _: PacketId, _: DropReason) {}
+//! }
+//!
+//! let rate = Some(Rate::from_mbps(1));
+//! let mut port = Driven::new(PortConfig { scheme: Scheme::all(), rate, ..PortConfig::default() })?;
+//! let mut world = Ideal::default();
+//! let class = ClassKey::new(6, 80);
+//! let packet = Packet::new(PacketId(0), 1_000, (class, class));
+//! port.handle(Instant::ZERO, Event::Arrive(packet));
+//! drain(&mut port, Instant::ZERO, &mut world);
+//! assert_eq!(world.sent_bytes, 500);
+//! # Ok::<(), dwell_policy::ConfigError>(())
+//! ```
+
+mod driven;
+mod gather;
+mod groups;
+mod journal;
+mod slab;
+
+pub use driven::{Driven, World, drain};
+pub use gather::gather;
+pub use groups::group_key;
+pub use journal::{Entry, Input, Journal, JournalError, Output, repeat};
+pub use slab::Slab;
