@@ -34,7 +34,7 @@ fn sensors() -> Result<Scheme, ConfigError> {
 fn port() -> Result<PortConfig, ConfigError> {
     Ok(PortConfig {
         scheme: sensors()?,
-        rate: Some(Rate::from_bps(200_000).unwrap()),
+        rate: Rate::from_bps(200_000),
         limit: QueueLimit::packets(1_000),
         frame: FrameCost::FREE_CHUNKS,
         estimates: Estimates::Fixed(Estimate { ratio: Ratio::from_ppm(500_000), cost_ns: 100_000 }),
@@ -44,6 +44,10 @@ fn port() -> Result<PortConfig, ConfigError> {
 
 // The example ends here; the two worlds follow.
 
+const RATE: Rate = match Rate::from_bps(200_000) {
+    Some(rate) => rate,
+    None => panic!("a possible rate"),
+};
 const MAX_WAIT_NS: u64 = 60_000_000;
 
 /// A packet of 100 bytes every 5 ms.
@@ -53,7 +57,7 @@ fn arrivals() -> Vec<(u64, u32)> {
 
 fn simulated() -> (u64, u64, u64) {
     let queue = SimQueue::Port(Box::new(PortPlan {
-        config: port().unwrap(),
+        config: port().expect("a possible port"),
         compress: CompressionModel::Constant { ratio: 0.5, time_ns: 100_000 },
         resend_after_ns: None,
     }));
@@ -63,7 +67,7 @@ fn simulated() -> (u64, u64, u64) {
             name: "link".into(),
             from: 0,
             to: 1,
-            rate: Rate::from_bps(200_000).unwrap(),
+            rate: RATE,
             propagation_ns: 0,
             frame_ns_min: 0,
             queue,
@@ -84,7 +88,7 @@ fn simulated() -> (u64, u64, u64) {
         bin_ns: None,
         check_invariants: true,
     };
-    let accounts = World::new(&plan, 1).unwrap().run().ports[0].accounts;
+    let accounts = World::new(&plan, 1).expect("a possible plan").run().ports[0].accounts;
     (accounts.sent.packets, accounts.link_bytes, accounts.compress.compressions)
 }
 
@@ -98,13 +102,13 @@ impl Compress for Halves {
 
 fn replayed() -> (u64, u64, u64) {
     let mut lane = Lane::new(LaneSetup {
-        port: port().unwrap(),
-        rate: Rate::from_bps(200_000).unwrap(),
+        port: port().expect("a possible port"),
+        rate: RATE,
         compress: Box::new(Halves),
         waits_ns_max: vec![MAX_WAIT_NS],
         columnar: false,
     })
-    .unwrap();
+    .expect("a possible lane");
     for (at_ns, bytes) in arrivals() {
         let class = ClassKey::new(17, 9);
         let arriving = Arriving {
@@ -137,7 +141,7 @@ fn a_scheme_of_ones_own_runs_in_simulator_and_replay_alike() {
 #[test]
 fn the_example_is_under_forty_lines() {
     let text = include_str!("own_scheme.rs");
-    let from = text.find("// The example begins here").unwrap();
-    let to = text.find("// The example ends here").unwrap();
+    let from = text.find("// The example begins here").expect("it is marked");
+    let to = text.find("// The example ends here").expect("it is marked");
     assert!(text[from..to].lines().count() < 40);
 }
