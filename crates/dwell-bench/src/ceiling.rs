@@ -1,28 +1,25 @@
 //! `./x bench ceiling`: how fast it is where nothing is slow and nothing can be compressed.
 
-use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dwell_lab::lab::{self, Lab};
-use dwell_report::{Column, Table, human};
+use dwell_cli::terminal;
+use dwell_lab::lab;
+use dwell_report::Table;
+use serde::{Deserialize, Serialize};
 
-use super::Outcome;
 use super::bed::Bed;
 use super::contender::{Contender, Security, dwell_variants};
 use super::flood::{self, Flooded};
-use super::link::seconds;
 use super::link_rate::LinkRate;
+use super::options::{Knowledge, Records, Rounds, Variants, Watch};
 use super::others::Others;
-use super::record::{Journal, Measured, Origin};
-use super::report::{figure, percent};
-use super::runner::{Runner, turns};
-use super::statistics::Summary;
+use super::record::{Bench, Measured, OnlyPlace, Run};
+use super::runner;
+use super::sheet::{self, Figure, Of, Row, figure, percent};
 use super::trial::{self, Timing};
-use super::tunnel::{Belief, Programs, Tunnel};
+use super::tunnel::Belief;
 use super::workload::{Content, Workload};
-use dwell_cli::terminal;
-use dwell_cli::values::{codec, schemes};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -46,179 +43,140 @@ Exit codes:
 /// Measure throughput and packet rate with nothing to compress
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("seconds", |arg| {
+    arg.help("Seconds for which a stream and each step of a flood are measured")
+}))]
 pub(super) struct Ceiling {
-    /// Schemes of dwell
-    #[arg(long, value_name = "SCHEME,...", default_value = "none,packet")]
-    #[arg(value_delimiter = ',', value_parser = schemes())]
-    scheme: Vec<String>,
-    /// Codecs, for the schemes that compress
-    #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
-    #[arg(value_delimiter = ',', value_parser = codec)]
-    codec: Vec<String>,
+    #[command(flatten)]
+    variants: Variants,
     /// Protection of dwell's datagrams
     #[arg(long, value_name = "HOW,...", default_value = "psk,none", value_delimiter = ',')]
     security: Vec<Security>,
-    /// Number of rounds
-    #[arg(long, value_name = "COUNT", default_value = "5")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// Seconds for which a stream and each step of a flood are measured
-    #[arg(long, default_value = "2", value_parser = seconds)]
-    seconds: f64,
-    /// Knowledge that relays have of the link
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    relay_rate: Belief,
+    #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
+    watch: Watch,
+    #[command(flatten)]
+    knowledge: Knowledge,
+    #[command(flatten)]
+    records: Records,
     #[command(flatten)]
     others: Others,
 }
 
-/// One run.
-#[derive(Clone, Debug)]
-struct Peak {
+/// The conditions of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Conditions {
+    belief: Belief,
+    seconds: f64,
+}
+
+/// The measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Peak {
     stream: Measured,
     flood: Flooded,
 }
 
-type Runs = HashMap<String, Vec<Peak>>;
-
 const CABLE: LinkRate = LinkRate(None);
+
+impl Bench for Ceiling {
+    const NAME: &'static str = "ceiling";
+    type Conditions = Conditions;
+    type Place = OnlyPlace;
+    type Measured = Peak;
+
+    fn line(_place: &OnlyPlace, peak: &Peak) -> String {
+        format!("{} Gbit/s, {} packets/s", figure(peak.gbps()), figure(peak.flood.per_second))
+    }
+}
 
 impl Ceiling {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(runs) = self.records.to_report::<Self>()? {
+            terminal::print(&report(&runs))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut contenders = vec![Contender::Off];
+        let Variants { scheme, codec } = &self.variants;
         for &security in &self.security {
-            contenders.extend(dwell_variants(&self.scheme, &self.codec, security, true));
+            contenders.extend(dwell_variants(scheme, codec, security, true));
         }
         contenders.extend(self.others.contenders(&["gcm", "none"])?);
         let programs = self.others.programs()?;
         let mut lab = lab::enter()?;
-        let (runs, outcome) = self.rounds(&mut lab, &contenders, &programs)?;
-        let head = format!("\n{}\n\n", Origin::this().line());
-        terminal::print(&(head + &table(&contenders, &runs).to_text()))?;
-        Ok(outcome.exit_code())
-    }
-
-    fn rounds(
-        &self,
-        lab: &mut Lab,
-        contenders: &[Contender],
-        programs: &Programs,
-    ) -> anyhow::Result<(Runs, Outcome)> {
-        let mut runs = Runs::new();
-        let bed = Bed::new(lab, CABLE, 0)?;
-        let timing = Timing::new(CABLE, self.seconds);
+        let belief = self.knowledge.relay_rate;
+        let conditions = Conditions { belief, seconds: self.watch.seconds };
+        let mut series = self.records.series::<Self>(conditions)?;
+        let bed = Bed::new(&mut lab, CABLE, 0)?;
+        let timing = Timing::new(CABLE, self.watch.seconds);
         let content = Content::new(Workload::Random, CABLE, timing.total(), 1);
-        let step = Duration::from_secs_f64(self.seconds);
-        let planned = timing.total() + step * (flood::STEPS_MAX - 2);
-        let count = contenders.len() * self.runs as usize;
-        let mut runner = Runner::new(count, planned * count as u32, Journal::none());
-        for round in 0..self.runs {
-            for contender in turns(contenders, round) {
-                let what = format!("{contender}, round {}", round + 1);
-                let found = self.climb(&bed, contender, programs, &content, timing);
-                let run = (what.as_str(), planned);
-                if let Some(peak) = runner.take(run, found, || bed.check().is_err(), line) {
-                    runs.entry(contender.to_string()).or_default().push(peak);
-                } else if runner.is_over() {
-                    return Ok((runs, runner.outcome()));
-                }
-            }
-        }
-        Ok((runs, runner.outcome()))
-    }
-
-    fn climb(
-        &self,
-        bed: &Bed<'_>,
-        contender: &Contender,
-        programs: &Programs,
-        content: &Content,
-        timing: Timing,
-    ) -> anyhow::Result<Peak> {
-        bed.check()?;
-        let mut tunnel = Tunnel::start(bed, contender, self.relay_rate, programs)?;
-        let stream = trial::run(bed, &mut tunnel, content, timing);
-        let flood = stream.and_then(|stream| {
-            let flood = flood::climb(bed, &mut tunnel, timing.window)?;
-            Ok(Peak { stream, flood })
-        });
-        tunnel.stop()?;
-        flood
+        let step = Duration::from_secs_f64(self.watch.seconds);
+        let length = (self.rounds.runs, timing.total() + step * (flood::STEPS_MAX - 2));
+        series.plan([(series.missing(&OnlyPlace {}, &contenders, length.0), length.1)]);
+        let is_interrupted = || bed.check().is_err();
+        series.rounds(&OnlyPlace {}, &contenders, length, is_interrupted, |contender| {
+            trial::through(&bed, contender, (belief, &programs), |tunnel| {
+                let stream = trial::run(&bed, tunnel, &content, timing)?;
+                let flood = flood::climb(&bed, tunnel, timing.window)?;
+                Ok(Peak { stream, flood })
+            })
+        })?;
+        terminal::print(&report(series.runs()))?;
+        Ok(series.outcome().exit_code())
     }
 }
 
-fn line(peak: &Peak) -> String {
-    let gbps = peak.stream.per_second() * 8e-9;
-    format!("{} Gbit/s, {} packets/s", figure(gbps), figure(peak.flood.per_second))
+impl Peak {
+    fn gbps(&self) -> f64 {
+        self.stream.per_second() * 8e-9
+    }
+
+    /// Of the window's time.
+    fn share(&self, cpu_ns: u64) -> Option<f64> {
+        Some(cpu_ns as f64 / self.stream.window_ns.max(1) as f64)
+    }
 }
 
-fn table(contenders: &[Contender], runs: &Runs) -> Table {
-    let mut table = Table::new([
-        Column::left("contender"),
-        Column::right("Gbit/s"),
-        Column::right("min..max"),
-        Column::right("/off"),
-        Column::right("CPU s/GB out, in"),
-        Column::right("busy out, in, own"),
-        Column::right("kpackets/s"),
-        Column::right("min..max"),
-        Column::right("CPU µs/packet out, in"),
-    ]);
-    let of = |name: &str, value: &dyn Fn(&Peak) -> Option<f64>| {
-        Summary::of(runs.get(name)?.iter().filter_map(value))
+fn report(runs: &[Run<Ceiling>]) -> String {
+    runner::head(runs) + "\n" + &table(runs).to_text()
+}
+
+fn table(runs: &[Run<Ceiling>]) -> Table {
+    let rows = runner::rows(runs, &OnlyPlace {});
+    let speed = |peak: &Peak| Some(peak.gbps());
+    let packets = |peak: &Peak| Some(peak.flood.per_second / 1e3);
+    let off = sheet::base(&rows, "off", speed);
+    let busy = |row: &Row<'_, Peak>| {
+        let of = |value: &dyn Fn(&Peak) -> Option<f64>| sheet::shown(row.median(value), percent);
+        let end = |end: usize| of(&|peak| peak.share(peak.stream.cpu_ns?[end]));
+        let own = of(&|peak| peak.share(peak.stream.own_cpu_ns));
+        format!("{}, {}, {own}", end(0), end(1))
     };
-    let speed = |peak: &Peak| Some(peak.stream.per_second() * 8e-9);
-    let off = of("off", &speed);
-    for contender in contenders {
-        let name = contender.to_string();
-        let Some(gbps) = of(&name, &speed) else { continue };
-        let packets = of(&name, &|peak| Some(peak.flood.per_second / 1e3));
-        let median = |value: &dyn Fn(&Peak) -> Option<f64>| of(&name, value).map(|s| s.median);
-        let both = |show: fn(f64) -> String, value: &dyn Fn(&Peak, usize) -> Option<f64>| {
-            let end = |end| median(&|peak| value(peak, end)).map_or_else(nothing, show);
-            format!("{}, {}", end(0), end(1))
-        };
-        let own = median(&|peak| share(peak, peak.stream.own_cpu_ns));
-        table.row([
-            name.clone(),
-            figure(gbps.median),
-            span(&gbps),
-            percent(off.map(|off| gbps.median / off.median)),
-            both(figure, &|peak, end| {
+    sheet::table(
+        "contender",
+        rows,
+        vec![
+            Figure::new("Gbit/s", Of::Median, figure, speed),
+            Figure::new("min..max", Of::Span, figure, speed),
+            Figure::new("/off", Of::Against(off), percent, speed),
+            Figure::of_both("CPU s/GB out, in", figure, |peak: &Peak, end| {
                 Some(peak.stream.cpu_ns?[end] as f64 / peak.stream.application_bytes as f64)
             }),
-            format!(
-                "{}, {}",
-                both(|busy| percent(Some(busy)), &|peak, end| share(
-                    peak,
-                    peak.stream.cpu_ns?[end]
-                )),
-                percent(own)
-            ),
-            packets.map_or_else(nothing, |packets| figure(packets.median)),
-            packets.map_or_else(nothing, |packets| span(&packets)),
-            both(figure, &|peak, end| Some(peak.flood.cpu_ns_per_packet?[end] / 1e3)),
-        ]);
-    }
-    table
-}
-
-/// Of the window's time.
-fn share(peak: &Peak, cpu_ns: u64) -> Option<f64> {
-    Some(cpu_ns as f64 / peak.stream.window_ns.max(1) as f64)
-}
-
-fn span(summary: &Summary) -> String {
-    format!("{}..{}", figure(summary.min), figure(summary.max))
-}
-
-fn nothing() -> String {
-    human::NOTHING.to_owned()
+            Figure::cell("busy out, in, own", busy),
+            Figure::new("kpackets/s", Of::Median, figure, packets),
+            Figure::new("min..max", Of::Span, figure, packets),
+            Figure::of_both("CPU µs/packet out, in", figure, |peak: &Peak, end| {
+                Some(peak.flood.cpu_ns_per_packet?[end] / 1e3)
+            }),
+        ],
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::tests::record;
 
     #[test]
     fn cpu_time_is_reported_per_byte_and_per_packet() {
@@ -231,9 +189,10 @@ mod tests {
             ..Measured::default()
         };
         let flood = Flooded { per_second: 50_000.0, cpu_ns_per_packet: Some([2e3, 4e3]) };
-        let runs = Runs::from([("none sealed".to_owned(), vec![Peak { stream, flood }])]);
-        let none = dwell_variants(&["none".into()], &[], Security::Psk, true);
-        let text = table(&none, &runs).to_text();
+        let conditions = Conditions { belief: Belief::Auto, seconds: 1.0 };
+        let who = ("none sealed", 0);
+        let run = record::<Ceiling>(conditions, OnlyPlace {}, who, Peak { stream, flood });
+        let text = report(&[run]);
         let row = text.lines().last().unwrap_or_default();
         for expected in ["4.00", "0.50, 1.00", "25.0 %, 50.0 %, 10.0 %", "50.0", "2.00, 4.00"] {
             assert!(row.contains(expected), "{expected} is not in {row}");

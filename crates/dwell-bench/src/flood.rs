@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
 use super::tunnel::Tunnel;
@@ -32,7 +33,7 @@ const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 pub(super) const STEPS_MAX: u32 = STEPS.len() as u32;
 
 /// The best step.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Flooded {
     /// Packets delivered per second.
     pub(super) per_second: f64,

@@ -1,24 +1,25 @@
 //! `./x bench idle`: what a tunnel adds to a ping on a link that carries nothing else.
 
-use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use dwell_base::time::parse_duration_ns;
+use dwell_cli::terminal;
 use dwell_lab::lab::{self, Lab};
-use dwell_report::{Column, Table, human};
+use dwell_report::{Table, human};
+use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
-use super::contender::{Contender, Security, dwell_variants};
+use super::contender::{Contender, Security};
 use super::link_rate::LinkRate;
+use super::options::{Knowledge, Protection, Records, Rounds, Variants};
 use super::others::Others;
 use super::pinger::Pinger;
-use super::record::{Journal, Origin};
-use super::runner::{Runner, turns};
-use super::statistics::Summary;
+use super::record::{Bench, Run};
+use super::runner::{self, Series};
+use super::sheet::{self, Figure, Of, whole};
+use super::trial;
 use super::tunnel::{Belief, Programs, Tunnel};
-use dwell_cli::terminal;
-use dwell_cli::values::{codec, schemes};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -38,34 +39,26 @@ Exit codes:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Idle {
-    /// Schemes of dwell
-    #[arg(long, value_name = "SCHEME,...", default_value = "none,packet")]
-    #[arg(value_delimiter = ',', value_parser = schemes())]
-    scheme: Vec<String>,
-    /// Codecs, for the schemes that compress
-    #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
-    #[arg(value_delimiter = ',', value_parser = codec)]
-    codec: Vec<String>,
+    #[command(flatten)]
+    variants: Variants,
     /// Rates of the link, or `unlimited` for a plain cable
     #[arg(long, value_name = "RATE,...", value_delimiter = ',', default_value = "10mbit,100mbit")]
     rate: Vec<LinkRate>,
     /// Delay of the link, each way
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_duration_ns)]
     delay: u64,
-    /// Number of rounds
-    #[arg(long, value_name = "COUNT", default_value = "5")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Number of pings in each
     #[arg(long, value_name = "COUNT", default_value = "300")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pings: u32,
-    /// Knowledge that relays have of the link
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    relay_rate: Belief,
-    /// Protection of dwell's datagrams
-    #[arg(long, value_name = "HOW", default_value = "psk")]
-    security: Security,
+    #[command(flatten)]
+    knowledge: Knowledge,
+    #[command(flatten)]
+    protection: Protection,
+    #[command(flatten)]
+    records: Records,
     #[command(flatten)]
     others: Others,
 }
@@ -75,85 +68,104 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Of a run, besides the pings.
 const AROUND: Duration = Duration::from_millis(800);
 
-/// One run.
-#[derive(Clone, Copy, Debug)]
-struct Quiet {
-    p50_ns: u64,
-    p99_ns: u64,
-    lost: u64,
-    /// Packets that the sending relay had at the end.
-    held: Option<u64>,
+/// The conditions of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Conditions {
+    /// The link's delay each way.
+    delay_ns: u64,
+    belief: Belief,
+    security: Security,
+    pings: u32,
 }
 
-type Runs = HashMap<(LinkRate, String), Vec<Quiet>>;
+/// A link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Link {
+    #[serde(rename = "rate_bps")]
+    rate: LinkRate,
+}
+
+/// The measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Quiet {
+    ping_p50_ns: u64,
+    ping_p99_ns: u64,
+    pings_lost: u64,
+    /// Packets that the sending relay had at the end.
+    held_packets: Option<u64>,
+}
+
+impl Bench for Idle {
+    const NAME: &'static str = "idle";
+    type Conditions = Conditions;
+    type Place = Link;
+    type Measured = Quiet;
+
+    fn place(place: &Link) -> String {
+        place.rate.to_string()
+    }
+
+    fn line(_place: &Link, quiet: &Quiet) -> String {
+        human::duration(quiet.ping_p50_ns)
+    }
+}
 
 impl Idle {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(runs) = self.records.to_report::<Self>()? {
+            terminal::print(&report(&runs))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut contenders = vec![Contender::Off];
-        contenders.extend(dwell_variants(&self.scheme, &self.codec, self.security, false));
+        contenders.extend(self.variants.all(self.protection.security));
         contenders.extend(self.others.contenders(&["gcm", "none"])?);
         let programs = self.others.programs()?;
         let mut lab = lab::enter()?;
-        let count = self.rate.len() * contenders.len() * self.runs as usize;
-        let mut runner = Runner::new(count, self.planned() * count as u32, Journal::none());
-        let mut runs = Runs::new();
-        for &rate in &self.rate {
-            if !runner.is_over() {
-                let plan = Plan { idle: &self, contenders: &contenders, programs: &programs, rate };
-                plan.run(&mut lab, &mut runs, &mut runner)?;
-            }
+        let mut series = self.records.series::<Self>(self.conditions())?;
+        let links: Vec<Link> = self.rate.iter().map(|&rate| Link { rate }).collect();
+        let length = (self.rounds.runs, |_: &Link| self.planned());
+        series.everywhere(&links, &contenders, length, |series, link| {
+            self.at(&mut lab, link.rate, (&contenders, &programs), series)
+        })?;
+        terminal::print(&report(series.runs()))?;
+        Ok(series.outcome().exit_code())
+    }
+
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            delay_ns: self.delay,
+            belief: self.knowledge.relay_rate,
+            security: self.protection.security,
+            pings: self.pings,
         }
-        terminal::print(&self.report(&contenders, &runs))?;
-        Ok(runner.outcome().exit_code())
     }
 
     fn planned(&self) -> Duration {
         PAUSE * self.pings + AROUND
     }
 
-    fn report(&self, contenders: &[Contender], runs: &Runs) -> String {
-        let mut text = format!("\n{}\n", Origin::this().line());
-        for &rate in &self.rate {
-            let table = table(contenders, rate, runs);
-            text.push_str(&format!("\n{rate}, idle\n\n{}", table.to_text()));
-        }
-        text
-    }
-}
-
-/// All rounds at one rate.
-struct Plan<'a> {
-    idle: &'a Idle,
-    contenders: &'a [Contender],
-    programs: &'a Programs,
-    rate: LinkRate,
-}
-
-impl Plan<'_> {
-    fn run(&self, lab: &mut Lab, runs: &mut Runs, runner: &mut Runner) -> anyhow::Result<()> {
-        let bed = Bed::new(lab, self.rate, self.idle.delay)?;
-        for round in 0..self.idle.runs {
-            for contender in turns(self.contenders, round) {
-                let what = format!("{}, {contender}, round {}", self.rate, round + 1);
-                let found = self.ping(&bed, contender);
-                let line = |quiet: &Quiet| human::duration(quiet.p50_ns);
-                let run = (what.as_str(), self.idle.planned());
-                if let Some(quiet) = runner.take(run, found, || bed.check().is_err(), line) {
-                    runs.entry((self.rate, contender.to_string())).or_default().push(quiet);
-                } else if runner.is_over() {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn ping(&self, bed: &Bed<'_>, contender: &Contender) -> anyhow::Result<Quiet> {
-        bed.check()?;
-        let tunnel = Tunnel::start(bed, contender, self.idle.relay_rate, self.programs)?;
-        let quiet = self.ping_through(bed, &tunnel);
-        tunnel.stop()?;
-        quiet
+    /// All rounds at one rate.
+    fn at(
+        &self,
+        lab: &mut Lab,
+        rate: LinkRate,
+        (contenders, programs): (&[Contender], &Programs),
+        series: &mut Series<Self>,
+    ) -> anyhow::Result<()> {
+        let bed = Bed::new(lab, rate, self.delay)?;
+        let length = (self.rounds.runs, self.planned());
+        series.rounds(
+            &Link { rate },
+            contenders,
+            length,
+            || bed.check().is_err(),
+            |contender| {
+                let belief = self.knowledge.relay_rate;
+                trial::through(&bed, contender, (belief, programs), |tunnel| {
+                    self.ping_through(&bed, tunnel)
+                })
+            },
+        )
     }
 
     fn ping_through(&self, bed: &Bed<'_>, tunnel: &Tunnel) -> anyhow::Result<Quiet> {
@@ -162,70 +174,74 @@ impl Plan<'_> {
         bed.sleep(PAUSE * 20)?;
         first.stop()?;
         let pinger = Pinger::start(&bed.pair.client, PAUSE)?;
-        bed.sleep(PAUSE * self.idle.pings)?;
-        let held = tunnel.status()?.and_then(|status| Some(status.peers.first()?.tx.held.packets));
+        bed.sleep(PAUSE * self.pings)?;
+        let status = tunnel.status()?;
+        let held_packets = status.and_then(|status| Some(status.peers.first()?.tx.held.packets));
         let pings = pinger.stop()?;
-        let [p50_ns, p99_ns] = [0.5, 0.99].map(|share| pings.quantile_ns(share));
-        let (Some(p50_ns), Some(p99_ns)) = (p50_ns, p99_ns) else {
+        let [p50, p99] = [0.5, 0.99].map(|share| pings.quantile_ns(share));
+        let (Some(ping_p50_ns), Some(ping_p99_ns)) = (p50, p99) else {
             anyhow::bail!("no ping was answered");
         };
         // The last may still have been on its way.
-        let lost = pings.lost().unwrap_or(0).saturating_sub(1);
-        Ok(Quiet { p50_ns, p99_ns, lost, held })
+        let pings_lost = pings.lost().unwrap_or(0).saturating_sub(1);
+        Ok(Quiet { ping_p50_ns, ping_p99_ns, pings_lost, held_packets })
     }
 }
 
-fn table(contenders: &[Contender], rate: LinkRate, runs: &Runs) -> Table {
-    let mut table = Table::new([
-        Column::left("contender"),
-        Column::right("median").unit("µs"),
-        Column::right("min..max"),
-        Column::right("difference").unit("µs"),
-        Column::right("p99").unit("µs"),
-        Column::right("lost"),
-        Column::right("waited"),
-    ]);
-    let of = |name: &str, value: fn(&Quiet) -> u64| {
-        let runs = runs.get(&(rate, name.to_owned()))?;
-        Summary::of(runs.iter().map(|quiet| value(quiet) as f64 / 1e3))
-    };
-    let off = of("off", |quiet| quiet.p50_ns);
-    for contender in contenders {
-        let name = contender.to_string();
-        let (Some(p50), Some(p99)) = (of(&name, |q| q.p50_ns), of(&name, |q| q.p99_ns)) else {
-            continue;
-        };
-        let runs = &runs[&(rate, name.clone())];
-        let difference = off.map(|off| format!("{:+.0}", p50.median - off.median));
-        let held = runs.iter().filter_map(|quiet| quiet.held).max();
-        table.row([
-            name,
-            format!("{:.0}", p50.median),
-            format!("{:.0}..{:.0}", p50.min, p50.max),
-            difference.unwrap_or_else(|| human::NOTHING.to_owned()),
-            format!("{:.0}", p99.median),
-            runs.iter().map(|quiet| quiet.lost).sum::<u64>().to_string(),
-            held.map_or_else(|| human::NOTHING.to_owned(), |held| held.to_string()),
-        ]);
+fn report(runs: &[Run<Idle>]) -> String {
+    let mut text = runner::head(runs);
+    for place in runner::places(runs) {
+        let table = table(runs, place).to_text();
+        text.push_str(&format!("\n{}, idle\n\n{table}", place.rate));
     }
-    table
+    text
+}
+
+fn table(runs: &[Run<Idle>], place: &Link) -> Table {
+    let rows = runner::rows(runs, place);
+    let p50 = |quiet: &Quiet| Some(quiet.ping_p50_ns as f64 / 1e3);
+    let off = sheet::base(&rows, "off", p50);
+    sheet::table(
+        "contender",
+        rows,
+        vec![
+            Figure::new("median", Of::Median, whole, p50).unit("µs"),
+            Figure::new("min..max", Of::Span, whole, p50),
+            Figure::new("difference", Of::Beyond(off), |us| format!("{us:+.0}"), p50).unit("µs"),
+            Figure::new("p99", Of::Median, whole, |quiet: &Quiet| {
+                Some(quiet.ping_p99_ns as f64 / 1e3)
+            })
+            .unit("µs"),
+            Figure::new("lost", Of::Sum, whole, |quiet: &Quiet| Some(quiet.pings_lost as f64)),
+            Figure::new("waited", Of::Most, whole, |quiet: &Quiet| {
+                Some(quiet.held_packets? as f64)
+            }),
+        ],
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::tests::record;
 
     #[test]
     fn the_difference_is_to_no_tunnel() {
-        let rate: LinkRate = "10mbit".parse().unwrap();
-        let quiet = |p50_ns, held| Quiet { p50_ns, p99_ns: 2 * p50_ns, lost: 0, held };
-        let runs = Runs::from([
-            ((rate, "off".to_owned()), vec![quiet(100_000, None), quiet(102_000, None)]),
-            ((rate, "none".to_owned()), vec![quiet(150_000, Some(0)), quiet(160_000, Some(3))]),
-        ]);
-        let none = dwell_variants(&["none".into()], &[], Security::Psk, false);
-        let contenders = [vec![Contender::Off], none].concat();
-        let text = table(&contenders, rate, &runs).to_text();
+        let link = Link { rate: "10mbit".parse().unwrap() };
+        let conditions =
+            Conditions { delay_ns: 0, belief: Belief::Auto, security: Security::Psk, pings: 300 };
+        let run = |who, p50_ns, held_packets| {
+            let quiet =
+                Quiet { ping_p50_ns: p50_ns, ping_p99_ns: 2 * p50_ns, pings_lost: 0, held_packets };
+            record::<Idle>(conditions.clone(), link, who, quiet)
+        };
+        let runs = [
+            run(("off", 0), 100_000, None),
+            run(("none", 0), 150_000, Some(0)),
+            run(("none", 1), 160_000, Some(3)),
+            run(("off", 1), 102_000, None),
+        ];
+        let text = report(&runs);
         let row = text.lines().last().unwrap_or_default();
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells, ["none", "155", "150..160", "+54", "310", "0", "3"]);

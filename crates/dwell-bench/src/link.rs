@@ -15,6 +15,7 @@ use super::bed::Bed;
 use super::contender::{Contender, Security, dwell_variants, with_block_packets};
 use super::link_rate::LinkRate;
 use super::machine;
+use super::options::seconds;
 use super::others::Others;
 use super::record::{Journal, LinkRun, Measured, Origin, Place, Terms, unix_seconds};
 use super::report;
@@ -106,18 +107,8 @@ pub(super) struct Link {
     report: bool,
 }
 
-/// A run that is longer than this is a mistake.
-const SECONDS_MAX: f64 = 600.0;
 /// The variants of OpenVPN that take part if none are named.
 const OPENVPN_USUAL: [&str; 6] = ["gcm", "gcm+lz4", "gcm+lzo", "none", "none+lz4", "none+lzo"];
-
-pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    let is_sensible = |seconds: &f64| (0.1..=SECONDS_MAX).contains(seconds);
-    text.parse()
-        .ok()
-        .filter(is_sensible)
-        .ok_or_else(|| format!("use a number of seconds from 0.1 to {SECONDS_MAX}"))
-}
 
 impl Link {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {

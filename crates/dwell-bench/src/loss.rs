@@ -1,30 +1,26 @@
 //! `./x bench loss`: what a link that loses packets leaves of goodput and delay, and what sending
 //! lost blocks again brings.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
+use dwell_cli::terminal;
+use dwell_cli::values::probability;
 use dwell_lab::lab::{self, Lab};
-use dwell_report::{Column, Table, human};
+use dwell_report::Table;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
-use super::contender::{Contender, Security, dwell_variants, makes_blocks};
-use super::link::seconds;
+use super::contender::{Contender, makes_blocks};
 use super::link_rate::LinkRate;
-use super::machine;
-use super::record::{Journal, Measured, Origin, RelayAccounts, Terms, unix_seconds};
-use super::report::{figure, percent};
-use super::runner::{Runner, turns};
-use super::statistics::Summary;
+use super::options::{Knowledge, Protection, Records, Rounds, Tcp, Variants, Watch};
+use super::record::{Bench, Measured, RelayAccounts, Run, Terms};
+use super::runner::{self, Series};
+use super::sheet::{self, Figure, Of, Row, figure, percent, time, whole};
 use super::trial::{self, Timing};
-use super::tunnel::{Belief, Programs, Tunnel};
+use super::tunnel::Programs;
 use super::workload::{Content, Workload};
-use dwell_cli::terminal;
-use dwell_cli::values::{codec, probability, schemes};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -46,91 +42,81 @@ Exit codes:
 /// Measure goodput and delay over a link that loses packets
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("scheme", |arg| arg.default_value("none,packet,edge")))]
+#[command(mut_arg("seconds", |arg| arg.default_value("5")))]
+#[command(mut_arg("security", |arg| arg.default_value("keys")))]
 pub(super) struct Loss {
     /// Shares of the packets that are lost, each way
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = probability)]
     #[arg(default_value = "0,0.1%,1%,3%")]
     loss: Vec<f64>,
-    /// Schemes of dwell
-    #[arg(long, value_name = "SCHEME,...", default_value = "none,packet,edge")]
-    #[arg(value_delimiter = ',', value_parser = schemes())]
-    scheme: Vec<String>,
-    /// Codecs, for the schemes that compress
-    #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
-    #[arg(value_delimiter = ',', value_parser = codec)]
-    codec: Vec<String>,
+    #[command(flatten)]
+    variants: Variants,
     /// Rate of the link
     #[arg(long, default_value = "10mbit")]
     rate: Rate,
     /// Delay of the link, each way
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration_ns)]
     delay: u64,
-    /// Number of rounds
-    #[arg(long, value_name = "COUNT", default_value = "5")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// Seconds for which each run is measured, after a warm-up
-    #[arg(long, default_value = "5", value_parser = seconds)]
-    seconds: f64,
-    /// Knowledge that relays have of the link
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    relay_rate: Belief,
-    /// Congestion control of the sender's TCP: cubic, bbr, reno; the machine's usual
-    #[arg(long, value_name = "NAME")]
-    congestion_control: Option<String>,
-    /// Protection of dwell's datagrams
-    #[arg(long, value_name = "HOW", default_value = "keys")]
-    security: Security,
-    /// Write each run to this file as a line of JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
+    watch: Watch,
+    #[command(flatten)]
+    knowledge: Knowledge,
+    #[command(flatten)]
+    tcp: Tcp,
+    #[command(flatten)]
+    protection: Protection,
+    #[command(flatten)]
+    records: Records,
 }
 
-/// One run.
+/// A link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct LossRun {
-    at_unix_seconds: u64,
-    #[serde(flatten)]
-    origin: Origin,
-    #[serde(flatten)]
-    terms: Terms,
+pub(super) struct Lossy {
     rate_bps: u64,
     /// The share of packets lost, each way.
     loss: f64,
-    contender: String,
-    round: u32,
-    #[serde(flatten)]
-    measured: Measured,
 }
 
-/// By loss, in its bits, and contender.
-type Runs = HashMap<(u64, String), Vec<Measured>>;
+impl Bench for Loss {
+    const NAME: &'static str = "loss";
+    type Conditions = Terms;
+    type Place = Lossy;
+    type Measured = Measured;
+
+    fn place(place: &Lossy) -> String {
+        format!("{}, {} % lost", Rate::clamped_bps(place.rate_bps), place.loss * 100.0)
+    }
+
+    fn line(_place: &Lossy, measured: &Measured) -> String {
+        format!("{} Mbit/s", figure(measured.mbps()))
+    }
+}
 
 impl Loss {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(runs) = self.records.to_report::<Self>()? {
+            terminal::print(&report(&runs))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let contenders = self.contenders();
         let mut lab = lab::enter()?;
-        let (journal, _) = Journal::open::<LossRun>(self.json.as_deref(), false)?;
-        let count = contenders.len() * self.loss.len() * self.runs as usize;
-        let mut runner = Runner::new(count, self.timing().total() * count as u32, journal);
-        let mut runs = Runs::new();
-        for &loss in &self.loss {
-            if !runner.is_over() {
-                self.rounds(&mut lab, loss, &contenders, (&mut runner, &mut runs))?;
-            }
-        }
-        let mut text = format!("\n{}\n", Origin::this().line());
-        for &loss in &self.loss {
-            let table = table(&contenders, loss, &runs);
-            text.push_str(&format!("\n{}, {} lost\n\n{}", self.rate, shown(loss), table.to_text()));
-        }
-        terminal::print(&text)?;
-        Ok(runner.outcome().exit_code())
+        let mut series = self.records.series::<Self>(self.terms())?;
+        let places = self.loss.iter().map(|&loss| Lossy { rate_bps: self.rate.as_bps(), loss });
+        let places: Vec<Lossy> = places.collect();
+        let length = (self.rounds.runs, |_: &Lossy| self.timing().total());
+        series.everywhere(&places, &contenders, length, |series, place| {
+            self.at(&mut lab, place, &contenders, series)
+        })?;
+        terminal::print(&report(series.runs()))?;
+        Ok(series.outcome().exit_code())
     }
 
     fn contenders(&self) -> Vec<Contender> {
         let mut contenders = vec![Contender::Off];
-        for contender in dwell_variants(&self.scheme, &self.codec, self.security, false) {
+        for contender in self.variants.all(self.protection.security) {
             let once = match &contender {
                 Contender::Dwell(dwell) if makes_blocks(&dwell.scheme) => {
                     let mut once = dwell.clone();
@@ -146,203 +132,167 @@ impl Loss {
     }
 
     fn timing(&self) -> Timing {
-        Timing::new(LinkRate(Some(self.rate)), self.seconds)
+        Timing::new(LinkRate(Some(self.rate)), self.watch.seconds)
     }
 
-    fn congestion_control(&self) -> String {
-        self.congestion_control.clone().unwrap_or_else(machine::congestion_control)
+    fn terms(&self) -> Terms {
+        Terms {
+            delay_ns: self.delay,
+            delay_max_bps: self.rate.as_bps(),
+            belief: self.knowledge.relay_rate,
+            congestion_control: self.tcp.congestion_control(),
+            security: self.protection.security,
+            seconds: self.watch.seconds,
+            seed: 1,
+        }
     }
 
-    fn rounds(
+    fn at(
         &self,
         lab: &mut Lab,
-        loss: f64,
+        place: &Lossy,
         contenders: &[Contender],
-        (runner, runs): (&mut Runner, &mut Runs),
+        series: &mut Series<Self>,
     ) -> anyhow::Result<()> {
         let rate = LinkRate(Some(self.rate));
-        let mut bed = Bed::emulated(lab, rate, self.delay, loss)?;
-        bed.set_congestion_control(&self.congestion_control())?;
+        let mut bed = Bed::emulated(lab, rate, self.delay, place.loss)?;
+        bed.set_congestion_control(&self.tcp.congestion_control())?;
         let timing = self.timing();
         let content = Content::new(Workload::Text, rate, timing.total(), 1);
-        for round in 0..self.runs {
-            for contender in turns(contenders, round) {
-                let what = format!("{} lost, {contender}, round {}", shown(loss), round + 1);
-                let found = self.measure(&bed, contender, &content, timing);
-                let line =
-                    |found: &Measured| format!("{} Mbit/s", figure(found.per_second() * 8e-6));
-                let run = (what.as_str(), timing.total());
-                if let Some(measured) = runner.take(run, found, || bed.check().is_err(), line) {
-                    runner.write(&self.record(loss, contender, round, &measured))?;
-                    let place = (loss.to_bits(), contender.to_string());
-                    runs.entry(place).or_default().push(measured);
-                } else if runner.is_over() {
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn measure(
-        &self,
-        bed: &Bed<'_>,
-        contender: &Contender,
-        content: &Content,
-        timing: Timing,
-    ) -> anyhow::Result<Measured> {
-        bed.check()?;
-        let mut tunnel = Tunnel::start(bed, contender, self.relay_rate, &Programs::usual()?)?;
-        let measured = trial::run(bed, &mut tunnel, content, timing);
-        tunnel.stop()?;
-        measured
-    }
-
-    fn record(&self, loss: f64, contender: &Contender, round: u32, measured: &Measured) -> LossRun {
-        LossRun {
-            at_unix_seconds: unix_seconds(),
-            origin: Origin::this(),
-            terms: Terms {
-                delay_ns: self.delay,
-                delay_max_bps: self.rate.as_bps(),
-                belief: self.relay_rate,
-                congestion_control: self.congestion_control(),
-                security: self.security,
-                seconds: self.seconds,
-                seed: 1,
+        let programs = Programs::usual()?;
+        let length = (self.rounds.runs, timing.total());
+        series.rounds(
+            place,
+            contenders,
+            length,
+            || bed.check().is_err(),
+            |contender| {
+                let belief = self.knowledge.relay_rate;
+                trial::through(&bed, contender, (belief, &programs), |tunnel| {
+                    trial::run(&bed, tunnel, &content, timing)
+                })
             },
-            rate_bps: self.rate.as_bps(),
-            loss,
-            contender: contender.to_string(),
-            round,
-            measured: measured.clone(),
-        }
+        )
     }
 }
 
-/// `0.1 %`
-fn shown(loss: f64) -> String {
-    format!("{} %", loss * 100.0)
+fn report(runs: &[Run<Loss>]) -> String {
+    let mut text = runner::head(runs);
+    for place in runner::places(runs) {
+        let table = table(runs, place).to_text();
+        text.push_str(&format!("\n{}\n\n{table}", Loss::place(place)));
+    }
+    text
 }
 
-fn table(contenders: &[Contender], loss: f64, runs: &Runs) -> Table {
-    let mut table = Table::new([
-        Column::left("contender"),
-        Column::right("Mbit/s"),
-        Column::right("least..most"),
-        Column::right("/off"),
-        Column::right("ping p50"),
-        Column::right("ping p95"),
-        Column::right("pings lost"),
-        Column::right("missed"),
-        Column::right("resent"),
-        Column::right("recovered"),
-        Column::right("given up"),
-    ]);
-    let of = |name: &str, value: &dyn Fn(&Measured) -> Option<f64>| {
-        Summary::of(runs.get(&(loss.to_bits(), name.to_owned()))?.iter().filter_map(value))
+fn table(runs: &[Run<Loss>], place: &Lossy) -> Table {
+    let rows = runner::rows(runs, place);
+    let mbps = |run: &Measured| Some(run.mbps());
+    let off = sheet::base(&rows, "off", mbps);
+    let ns = |name: &str, value: fn(&Measured) -> Option<u64>| {
+        Figure::new(name, Of::Median, time, move |run| value(run).map(|ns| ns as f64))
     };
-    let mbps = |run: &Measured| Some(run.per_second() * 8e-6);
-    let off = of("off", &mbps);
-    for contender in contenders {
-        let name = contender.to_string();
-        let Some(speed) = of(&name, &mbps) else { continue };
-        let time = |value: fn(&Measured) -> Option<u64>| {
-            let median = of(&name, &|run| value(run).map(|ns| ns as f64)).map(|s| s.median);
-            median.map_or_else(nothing, |ns| human::duration(ns as u64))
-        };
-        let count = |value: fn(&RelayAccounts) -> u64| {
-            let median = of(&name, &|run| run.relay.as_ref().map(|relay| value(relay) as f64));
-            median.map_or_else(nothing, |summary| format!("{:.0}", summary.median))
-        };
-        let pings_lost = of(&name, &|run| {
-            let sent = run.pings + run.pings_lost;
-            (sent > 0).then(|| run.pings_lost as f64 / sent as f64)
-        });
-        // Nobody waits where nothing is sent again. What the receiver counts as lost, in any case, is
-        // known a whole window of datagrams later, and so not of this run.
-        let waits = matches!(contender, Contender::Dwell(dwell)
-            if dwell.retransmit && makes_blocks(&dwell.scheme));
-        let missed = match waits {
-            true => count(|relay| relay.recovered_datagrams + relay.unrecovered_datagrams),
-            false => nothing(),
-        };
-        table.row([
-            name.clone(),
-            figure(speed.median),
-            format!("{}..{}", figure(speed.min), figure(speed.max)),
-            percent(off.map(|off| speed.median / off.median)),
-            time(|run| run.ping_p50_ns),
-            time(|run| run.ping_p95_ns),
-            percent(pings_lost.map(|share| share.median)),
-            missed,
-            count(|relay| relay.resent_datagrams),
-            count(|relay| relay.recovered_datagrams),
-            count(|relay| relay.unrecovered_datagrams),
-        ]);
-    }
-    table
+    let count = |name: &str, value: fn(&RelayAccounts) -> Option<u64>| {
+        Figure::new(name, Of::Median, whole, move |run: &Measured| {
+            run.relay.as_ref().and_then(value).map(|count| count as f64)
+        })
+    };
+    sheet::table(
+        "contender",
+        rows,
+        vec![
+            Figure::new("Mbit/s", Of::Median, figure, mbps),
+            Figure::new("min..max", Of::Span, figure, mbps),
+            Figure::new("/off", Of::Against(off), percent, mbps),
+            ns("ping p50", |run| run.ping_p50_ns),
+            ns("ping p95", |run| run.ping_p95_ns),
+            Figure::new("pings lost", Of::Median, percent, |run: &Measured| {
+                let sent = run.pings + run.pings_lost;
+                (sent > 0).then(|| run.pings_lost as f64 / sent as f64)
+            }),
+            // Nobody waits where nothing is sent again. What the receiver counts as lost, in any case,
+            // is known a whole window of datagrams later, and so not of this run.
+            Figure::cell("missed", |row: &Row<'_, Measured>| {
+                let missed = row.median(|run: &Measured| {
+                    let relay = run.relay.as_ref()?;
+                    Some((relay.recovered_datagrams + relay.unrecovered_datagrams) as f64)
+                });
+                sheet::shown(missed.filter(|_| waits(&row.name)), whole)
+            }),
+            count("resent", |relay| Some(relay.resent_datagrams)),
+            count("recovered", |relay| Some(relay.recovered_datagrams)),
+            count("given up", |relay| Some(relay.unrecovered_datagrams)),
+        ],
+    )
 }
 
-fn nothing() -> String {
-    human::NOTHING.to_owned()
+/// Returns true if this contender sends blocks, and again when they are lost.
+fn waits(contender: &str) -> bool {
+    let scheme = contender.split(['/', ' ']).next().unwrap_or_default();
+    makes_blocks(scheme) && !contender.ends_with(" once")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::Parser as _;
 
-    fn loss(scheme: &[&str]) -> Loss {
-        Loss {
-            loss: vec![0.0, 0.01],
-            scheme: scheme.iter().map(|&name| name.to_owned()).collect(),
-            codec: vec!["lz4".into()],
-            rate: Rate::from_mbps(10),
-            delay: 0,
-            runs: 1,
-            seconds: 1.0,
-            relay_rate: Belief::Auto,
-            congestion_control: None,
-            security: Security::Keys,
-            json: None,
-        }
+    use super::*;
+    use crate::record::tests::record;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        loss: Loss,
     }
 
     #[test]
     fn only_blocks_are_sent_once_or_again() {
-        let names: Vec<String> = loss(&["none", "edge", "packet"])
-            .contenders()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let line = ["loss", "--scheme", "none,edge,packet", "--codec", "lz4"];
+        let loss = Line::parse_from(line).loss;
+        let names: Vec<String> = loss.contenders().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["off", "none", "edge/lz4", "edge/lz4 once", "packet/lz4"]);
+        let waiting: Vec<&str> = names.iter().map(String::as_str).filter(|it| waits(it)).collect();
+        assert_eq!(waiting, ["edge/lz4"]);
+    }
+
+    #[test]
+    fn defaults_are_those_of_this_bench() {
+        let loss = Line::parse_from(["loss"]).loss;
+        assert_eq!(loss.variants.scheme, ["none", "packet", "edge"]);
+        assert_eq!((loss.rounds.runs, loss.watch.seconds), (5, 5.0));
+        assert_eq!(loss.protection.security.name(), "keys");
     }
 
     #[test]
     fn rows_are_medians_by_loss_and_contender() {
-        let run = |count, resent| Measured {
-            window_ns: 1_000_000_000,
-            count,
-            pings: 99,
-            pings_lost: 1,
-            ping_p50_ns: Some(20_000_000),
-            relay: Some(RelayAccounts {
-                resent_datagrams: resent,
-                recovered_datagrams: 21,
-                unrecovered_datagrams: 12,
-                lost_datagrams: 4,
-                ..RelayAccounts::default()
-            }),
-            ..Measured::default()
+        let run = |loss: f64, name: &str, count, resent| {
+            let measured = Measured {
+                window_ns: 1_000_000_000,
+                count,
+                pings: 99,
+                pings_lost: 1,
+                ping_p50_ns: Some(20_000_000),
+                relay: (name != "off").then(|| RelayAccounts {
+                    resent_datagrams: resent,
+                    recovered_datagrams: 21,
+                    unrecovered_datagrams: 12,
+                    lost_datagrams: 4,
+                    ..RelayAccounts::default()
+                }),
+                ..Measured::default()
+            };
+            let conditions = crate::record::tests::terms();
+            record::<Loss>(conditions, Lossy { rate_bps: 10_000_000, loss }, (name, 0), measured)
         };
-        let place = |loss: f64, name: &str| (loss.to_bits(), name.to_owned());
-        let runs = Runs::from([
-            (place(0.01, "off"), vec![Measured { relay: None, ..run(1_000_000, 0) }]),
-            (place(0.01, "edge/lz4"), vec![run(500_000, 3), run(750_000, 5), run(1_000_000, 9)]),
-            (place(0.01, "edge/lz4 once"), vec![run(500_000, 0)]),
-            (place(0.0, "edge/lz4"), vec![run(9_000_000, 77)]),
-        ]);
-        let text = table(&loss(&["edge"]).contenders(), 0.01, &runs).to_text();
+        let runs = [
+            run(0.01, "off", 1_000_000, 0),
+            run(0.01, "edge/lz4", 500_000, 3),
+            run(0.01, "edge/lz4", 750_000, 5),
+            run(0.01, "edge/lz4", 1_000_000, 9),
+            run(0.01, "edge/lz4 once", 500_000, 0),
+            run(0.0, "edge/lz4", 9_000_000, 77),
+        ];
+        let text = table(&runs, &runs[0].place).to_text();
         let row = text.lines().find(|line| line.starts_with("edge/lz4 ")).unwrap_or_default();
         for cell in ["6.00", "4.00..8.00", "75.0 %", "20.0 ms", "1.0 %", " 33 ", " 5 "] {
             assert!(row.contains(cell), "{cell} is not in\n{text}");

@@ -1,13 +1,15 @@
-//! The record of a run, a line of JSON.
+//! The record of a run, a line of JSON, alike for all benches.
 //!
 //! Field names are the format, with units in them, as in the status of a relay.
 
+use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::contender::Security;
@@ -33,6 +35,55 @@ impl Origin {
         format!("dwell {} on {}", self.version, self.machine.line())
     }
 }
+
+/// A part of a record.
+pub(super) trait Part: Clone + Debug + PartialEq + Serialize + DeserializeOwned {}
+
+impl<T: Clone + Debug + PartialEq + Serialize + DeserializeOwned> Part for T {}
+
+/// A bench, by what its records have of their own.
+pub(super) trait Bench {
+    /// As on the command line.
+    const NAME: &'static str;
+    /// What all runs of a series have in common: runs may be compared if these are the same.
+    type Conditions: Part;
+    /// What differs between the parts of a series, in each of which all contenders run.
+    type Place: Part;
+    /// What a run found.
+    type Measured: Part;
+
+    /// Returns a place in words, for the names of its runs; nothing if there is only one.
+    fn place(_place: &Self::Place) -> String {
+        String::new()
+    }
+
+    /// Returns what a run found in a line.
+    fn line(place: &Self::Place, measured: &Self::Measured) -> String;
+}
+
+/// The only place of a bench without others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct OnlyPlace {}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record<C, P, M> {
+    /// The name of the bench.
+    pub(super) bench: String,
+    pub(super) at_unix_seconds: u64,
+    #[serde(flatten)]
+    pub(super) origin: Origin,
+    pub(super) conditions: C,
+    pub(super) place: P,
+    pub(super) contender: String,
+    /// From 0.
+    pub(super) round: u32,
+    pub(super) measured: M,
+}
+
+/// A run of a bench.
+pub(super) type Run<B> =
+    Record<<B as Bench>::Conditions, <B as Bench>::Place, <B as Bench>::Measured>;
 
 /// The conditions of a run: runs may be compared if these are the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,6 +207,11 @@ impl Measured {
         self.count as f64 * 1e9 / self.window_ns.max(1) as f64
     }
 
+    /// The same in Mbit/s, of downloads.
+    pub(super) fn mbps(&self) -> f64 {
+        self.per_second() * 8e-6
+    }
+
     /// Returns the bytes on the link for a byte of the application.
     pub(super) fn link_bytes_per_byte(&self) -> Option<f64> {
         ratio(self.link_bytes, self.application_bytes)
@@ -247,6 +303,26 @@ fn read<T: for<'de> Deserialize<'de>>(file: File) -> anyhow::Result<Vec<T>> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    /// A run of any bench; machine and time are invented.
+    pub(crate) fn record<B: Bench>(
+        conditions: B::Conditions,
+        place: B::Place,
+        (contender, round): (&str, u32),
+        measured: B::Measured,
+    ) -> Run<B> {
+        let machine = Machine { cores: 2, cpu: "cpu".into(), kernel: "6".into() };
+        Record {
+            bench: B::NAME.to_owned(),
+            at_unix_seconds: 0,
+            origin: Origin { version: "0".into(), machine },
+            conditions,
+            place,
+            contender: contender.to_owned(),
+            round,
+            measured,
+        }
+    }
 
     /// A run with this result; everything else is invented.
     pub(crate) fn run(

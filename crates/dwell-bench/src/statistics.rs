@@ -12,6 +12,7 @@ pub(super) struct Summary {
     /// A quarter of the runs is at least this.
     pub(super) high: f64,
     pub(super) max: f64,
+    pub(super) mean: f64,
 }
 
 impl Summary {
@@ -26,6 +27,7 @@ impl Summary {
             median: quantile(&sorted, 0.5)?,
             high: quantile(&sorted, 0.75)?,
             max: *sorted.last()?,
+            mean: sorted.iter().sum::<f64>() / sorted.len() as f64,
         })
     }
 }
@@ -68,7 +70,8 @@ mod tests {
 
     #[test]
     fn one_is_its_own_median_and_nothing_has_none() {
-        let one = Summary { runs: 1, min: 7.0, low: 7.0, median: 7.0, high: 7.0, max: 7.0 };
+        let (low, high) = (7.0, 7.0);
+        let one = Summary { runs: 1, min: 7.0, low, median: 7.0, high, max: 7.0, mean: 7.0 };
         assert_eq!(Summary::of([7.0]), Some(one));
         assert_eq!(Summary::of([]), None);
         assert_eq!(Summary::of([f64::NAN, f64::INFINITY]), None);

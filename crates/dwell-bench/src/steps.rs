@@ -1,28 +1,28 @@
 //! `./x bench steps`: a link whose rate changes, behind a router where no relay feels it.
 
-use std::path::PathBuf;
+use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use dwell_base::Rate;
+use dwell_cli::terminal;
 use dwell_lab::lab::{self, Shape};
+use dwell_report::Table;
 use dwell_report::status::PeerStatus;
-use dwell_report::{Column, Table, human};
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
-use super::contender::{Contender, Security, dwell_variants};
-use super::link::seconds;
+use super::contender::{Contender, Security};
 use super::link_rate::LinkRate;
+use super::options::{Protection, Records, Rounds, Variants, Watch, seconds};
 use super::pinger::Pinger;
-use super::record::{Journal, Origin, unix_seconds};
-use super::report::{figure, percent};
-use super::runner::{Runner, turns};
+use super::record::{Bench, OnlyPlace, Run};
+use super::runner;
+use super::sheet::{self, Figure, Of, Row, figure, ms, percent};
+use super::trial;
 use super::tunnel::{Belief, Programs, Tunnel};
 use super::workload::{Content, Load, Workload};
-use dwell_cli::terminal;
-use dwell_cli::values::{codec, schemes};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -45,15 +45,14 @@ Exit codes:
 /// Measure how a changing link behind a router is found
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("scheme", |arg| arg.default_value("none,packet,edge")))]
+#[command(mut_arg("runs", |arg| arg.default_value("1")))]
+#[command(mut_arg("seconds", |arg| {
+    arg.default_value("4").help("Seconds for which each rate is then measured")
+}))]
 pub(super) struct Steps {
-    /// Schemes of dwell
-    #[arg(long, value_name = "SCHEME,...", default_value = "none,packet,edge")]
-    #[arg(value_delimiter = ',', value_parser = schemes())]
-    scheme: Vec<String>,
-    /// Codecs, for the schemes that compress
-    #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
-    #[arg(value_delimiter = ',', value_parser = codec)]
-    codec: Vec<String>,
+    #[command(flatten)]
+    variants: Variants,
     /// Ways in which the relays find the rate
     #[arg(long, value_name = "HOW,...", default_value = "local,auto", value_delimiter = ',')]
     relay_rate: Vec<Belief>,
@@ -67,44 +66,46 @@ pub(super) struct Steps {
     /// After each change of the rate this passes before it counts
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
     settle: f64,
-    /// Seconds for which each rate is then measured
-    #[arg(long, default_value = "4", value_parser = seconds)]
-    seconds: f64,
-    /// Number of rounds
-    #[arg(long, value_name = "COUNT", default_value = "1")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
+    #[command(flatten)]
+    watch: Watch,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Congestion control of the sender's TCP; one that keeps queues short (bbr) may leave none
     /// that could be found
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion_control: String,
-    /// Protection of dwell's datagrams
-    #[arg(long, value_name = "HOW", default_value = "psk")]
-    security: Security,
+    #[command(flatten)]
+    protection: Protection,
     /// Seed of the traffic
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Write each phase to this file as a line of JSON
-    #[arg(long, value_name = "FILE", help_heading = "Records")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    records: Records,
+}
+
+/// The conditions of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Conditions {
+    rates_bps: Vec<u64>,
+    workload: Workload,
+    settle_seconds: f64,
+    seconds: f64,
+    congestion_control: String,
+    security: Security,
+    seed: u64,
+}
+
+/// The measurements, a phase for each rate of the link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Phases {
+    phases: Vec<Phase>,
 }
 
 /// The measurements while the link had one rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Phase {
-    at_unix_seconds: u64,
-    #[serde(flatten)]
-    origin: Origin,
-    contender: String,
-    congestion_control: String,
-    /// The way in which the relays find the rate; none without relays.
-    relay_rate: Option<Belief>,
-    round: u32,
-    /// Of the phases of a run, from 0.
-    phase: usize,
+pub(super) struct Phase {
     link_bps: u64,
     window_ns: u64,
-    settle_ns: u64,
     /// The rate of arrival for the application.
     goodput_bps: f64,
     /// The rate that the router forwarded towards the receiver, all headers included.
@@ -119,6 +120,38 @@ struct Phase {
     compressed_packets: Option<u64>,
 }
 
+/// A contender, and the way in which its relays find the rate; none without relays.
+struct Climber(Contender, Option<Belief>);
+
+impl fmt::Display for Climber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(contender, belief) = self;
+        match belief {
+            None => contender.fmt(f),
+            Some(Belief::Auto) => write!(f, "{contender} auto"),
+            Some(Belief::Local) => write!(f, "{contender} local"),
+            Some(Belief::Configured) => write!(f, "{contender} configured"),
+        }
+    }
+}
+
+impl Bench for Steps {
+    const NAME: &'static str = "steps";
+    type Conditions = Conditions;
+    type Place = OnlyPlace;
+    type Measured = Phases;
+
+    fn line(_place: &OnlyPlace, Phases { phases }: &Phases) -> String {
+        let shown = |phase: &Phase| {
+            let found = sheet::shown(phase.found_bps.map(|bps| bps as f64 / 1e6), figure);
+            let goodput = figure(phase.goodput_bps / 1e6);
+            let link = Rate::clamped_bps(phase.link_bps);
+            format!("{link}: found {found}, goodput {goodput}")
+        };
+        phases.iter().map(shown).collect::<Vec<_>>().join("; ")
+    }
+}
+
 /// Pings are rare enough not to be noticed.
 const PING_PAUSE: Duration = Duration::from_millis(50);
 /// Starting and ending a tunnel.
@@ -126,85 +159,73 @@ const AROUND: Duration = Duration::from_secs(2);
 
 impl Steps {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut runs = vec![(Contender::Off, None)];
-        for contender in dwell_variants(&self.scheme, &self.codec, self.security, false) {
-            runs.extend(self.relay_rate.iter().map(|&rate| (contender.clone(), Some(rate))));
+        if let Some(runs) = self.records.to_report::<Self>()? {
+            terminal::print(&report(&runs))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut all = vec![Climber(Contender::Off, None)];
+        for contender in self.variants.all(self.protection.security) {
+            let with = |&belief| Climber(contender.clone(), Some(belief));
+            all.extend(self.relay_rate.iter().map(with));
         }
         let mut lab = lab::enter()?;
-        let (journal, _) = Journal::open::<Phase>(self.json.as_deref(), false)?;
+        let mut series = self.records.series::<Self>(self.conditions())?;
         let first = self.rate.first().copied().context("there is no rate")?;
         let mut bed = Bed::routed(&mut lab, first)?;
         bed.set_congestion_control(&self.congestion_control)?;
-        let mut phases = Vec::new();
-        let planned = self.planned();
-        let count = runs.len() * self.runs as usize;
-        let mut runner = Runner::new(count, planned * count as u32, journal);
-        'all: for round in 0..self.runs {
-            for (contender, belief) in turns(&runs, round) {
-                let what = named(contender, *belief);
-                let found = self.climb(&bed, contender, *belief, round);
-                let line = |found: &Vec<Phase>| line(found);
-                let run = (what.as_str(), planned);
-                if let Some(found) = runner.take(run, found, || bed.check().is_err(), line) {
-                    for phase in found {
-                        runner.write(&phase)?;
-                        phases.push(phase);
-                    }
-                } else if runner.is_over() {
-                    break 'all;
-                }
-            }
+        let programs = Programs::usual()?;
+        let length = (self.rounds.runs, self.planned());
+        series.plan([(series.missing(&OnlyPlace {}, &all, length.0), length.1)]);
+        let is_interrupted = || bed.check().is_err();
+        series.rounds(
+            &OnlyPlace {},
+            &all,
+            length,
+            is_interrupted,
+            |Climber(contender, belief)| {
+                self.shape(&bed, first)?;
+                let belief = belief.unwrap_or(Belief::Auto);
+                trial::through(&bed, contender, (belief, &programs), |tunnel| {
+                    self.climb(&bed, tunnel)
+                })
+            },
+        )?;
+        terminal::print(&report(series.runs()))?;
+        Ok(series.outcome().exit_code())
+    }
+
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            rates_bps: self.rate.iter().map(|rate| rate.as_bps()).collect(),
+            workload: self.workload,
+            settle_seconds: self.settle,
+            seconds: self.watch.seconds,
+            congestion_control: self.congestion_control.clone(),
+            security: self.protection.security,
+            seed: self.seed,
         }
-        let head = format!("\n{}\n\n", Origin::this().line());
-        terminal::print(&(head + &table(&phases).to_text()))?;
-        Ok(runner.outcome().exit_code())
     }
 
     fn planned(&self) -> Duration {
-        let phase = Duration::from_secs_f64(self.settle + self.seconds);
+        let phase = Duration::from_secs_f64(self.settle + self.watch.seconds);
         phase * self.rate.len() as u32 + AROUND
     }
 
     /// One download through all rates.
-    fn climb(
-        &self,
-        bed: &Bed<'_>,
-        contender: &Contender,
-        belief: Option<Belief>,
-        round: u32,
-    ) -> anyhow::Result<Vec<Phase>> {
-        bed.check()?;
-        self.shape(bed, self.rate[0])?;
-        let belief_or_auto = belief.unwrap_or(Belief::Auto);
-        let tunnel = Tunnel::start(bed, contender, belief_or_auto, &Programs::usual()?)?;
-        let rate = LinkRate(Some(self.rate[0]));
+    fn climb(&self, bed: &Bed<'_>, tunnel: &Tunnel) -> anyhow::Result<Phases> {
+        let rate = LinkRate(self.rate.first().copied());
         let content = Content::new(self.workload, rate, self.planned(), self.seed);
         let load = Load::start(bed, &content)?;
         let begin = Instant::now();
-        let mut phases = Vec::new();
-        let mut watch = || -> anyhow::Result<()> {
-            for (number, &rate) in self.rate.iter().enumerate() {
-                self.shape(bed, rate)?;
-                let phase = self.watch(bed, &tunnel, &load)?;
-                let contender = contender.to_string();
-                let link_bps = rate.as_bps();
-                phases.push(Phase {
-                    contender,
-                    relay_rate: belief,
-                    round,
-                    phase: number,
-                    link_bps,
-                    ..phase
-                });
-            }
-            Ok(())
+        let phase = |&rate: &Rate| {
+            self.shape(bed, rate)?;
+            self.watch(bed, tunnel, &load, rate)
         };
-        let watched = watch();
+        let phases: anyhow::Result<Vec<Phase>> = self.rate.iter().map(phase).collect();
         let delivery = load.finish([begin, Instant::now()]);
-        tunnel.stop()?;
-        watched?;
+        let phases = phases?;
         anyhow::ensure!(delivery?.is_verified, "what arrived is not what was sent");
-        Ok(phases)
+        Ok(Phases { phases })
     }
 
     fn shape(&self, bed: &Bed<'_>, rate: Rate) -> anyhow::Result<()> {
@@ -213,7 +234,13 @@ impl Steps {
     }
 
     /// Measures while the link has one rate.
-    fn watch(&self, bed: &Bed<'_>, tunnel: &Tunnel, load: &Load) -> anyhow::Result<Phase> {
+    fn watch(
+        &self,
+        bed: &Bed<'_>,
+        tunnel: &Tunnel,
+        load: &Load,
+        rate: Rate,
+    ) -> anyhow::Result<Phase> {
         bed.sleep(Duration::from_secs_f64(self.settle))?;
         let router = bed.pair.router.as_ref().context("there is no router")?;
         let pinger = Pinger::start(&bed.pair.client, PING_PAUSE)?;
@@ -222,7 +249,7 @@ impl Steps {
         };
         let (from_peer, from) = (peer()?, Instant::now());
         let (bytes, carried) = (load.received_bytes(), router.bytes_to_ingress()?);
-        bed.sleep(Duration::from_secs_f64(self.seconds))?;
+        bed.sleep(Duration::from_secs_f64(self.watch.seconds))?;
         let (to_peer, window) = (peer()?, from.elapsed());
         let (bytes, carried) =
             (load.received_bytes() - bytes, router.bytes_to_ingress()?.saturating_sub(carried));
@@ -233,16 +260,8 @@ impl Steps {
             Some(count(to).saturating_sub(count(from)))
         };
         Ok(Phase {
-            at_unix_seconds: unix_seconds(),
-            origin: Origin::this(),
-            contender: String::new(),
-            congestion_control: self.congestion_control.clone(),
-            relay_rate: None,
-            round: 0,
-            phase: 0,
-            link_bps: 0,
+            link_bps: rate.as_bps(),
             window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
-            settle_ns: Duration::from_secs_f64(self.settle).as_nanos() as u64,
             goodput_bps: bps(bytes),
             carried_bps: bps(carried),
             ping_p50_ns: pings.quantile_ns(0.5),
@@ -255,87 +274,56 @@ impl Steps {
     }
 }
 
-fn named(contender: &Contender, belief: Option<Belief>) -> String {
-    shown(&contender.to_string(), belief)
+fn report(runs: &[Run<Steps>]) -> String {
+    runner::head(runs) + "\n" + &table(runs).to_text()
 }
 
-fn shown(contender: &str, belief: Option<Belief>) -> String {
-    match belief {
-        None => contender.to_owned(),
-        Some(Belief::Auto) => format!("{contender} auto"),
-        Some(Belief::Local) => format!("{contender} local"),
-        Some(Belief::Configured) => format!("{contender} configured"),
-    }
-}
-
-fn line(phases: &[Phase]) -> String {
-    let mbps = |phase: &Phase| {
-        let found = phase.found_bps.map_or_else(nothing, |bps| figure(bps as f64 / 1e6));
-        format!(
-            "{}: found {found}, goodput {}",
-            Rate::clamped_bps(phase.link_bps),
-            figure(phase.goodput_bps / 1e6)
-        )
+/// A row for each phase of each run.
+fn table(runs: &[Run<Steps>]) -> Table {
+    let rows = runs.iter().flat_map(|run| {
+        let row = |phase| Row { name: run.contender.clone(), runs: vec![phase] };
+        run.measured.phases.iter().map(row)
+    });
+    let mbps = |name: &str, value: fn(&Phase) -> Option<f64>| {
+        Figure::new(name, Of::Median, figure, move |phase| value(phase).map(|bps| bps / 1e6))
     };
-    phases.iter().map(mbps).collect::<Vec<_>>().join("; ")
-}
-
-fn table(phases: &[Phase]) -> Table {
-    let mut table = Table::new([
-        Column::left("contender"),
-        Column::right("link"),
-        Column::right("found Mbit/s"),
-        Column::right("goodput Mbit/s"),
-        Column::right("/link"),
-        Column::right("carried"),
-        Column::right("ping p50 ms"),
-        Column::right("p99"),
-        Column::right("beyond ms"),
-        Column::right("compressed"),
-    ]);
-    for phase in phases {
-        let ms = |ns: Option<u64>| ns.map_or_else(nothing, |ns| figure(ns as f64 / 1e6));
-        let link = phase.link_bps as f64;
-        let compressed = phase.compressed_packets.zip(phase.sent_packets);
-        let share =
-            compressed.filter(|&(_, sent)| sent > 0).map(|(some, all)| some as f64 / all as f64);
-        table.row([
-            shown(&phase.contender, phase.relay_rate),
-            Rate::clamped_bps(phase.link_bps).to_string(),
-            phase.found_bps.map_or_else(nothing, |bps| figure(bps as f64 / 1e6)),
-            figure(phase.goodput_bps / 1e6),
-            percent(Some(phase.goodput_bps / link)),
-            percent(Some(phase.carried_bps / link)),
-            ms(phase.ping_p50_ns),
-            ms(phase.ping_p99_ns),
-            ms(phase.beyond_ns),
-            percent(share),
-        ]);
-    }
-    table
-}
-
-fn nothing() -> String {
-    human::NOTHING.to_owned()
+    let ns = |name: &str, value: fn(&Phase) -> Option<u64>| {
+        Figure::new(name, Of::Median, ms, move |phase| value(phase).map(|ns| ns as f64))
+    };
+    let share = |name: &str, value: fn(&Phase) -> Option<f64>| {
+        Figure::new(name, Of::Median, percent, value)
+    };
+    let rate = |bps: f64| Rate::clamped_bps(bps as u64).to_string();
+    sheet::table(
+        "contender",
+        rows,
+        vec![
+            Figure::new("link", Of::Median, rate, |phase: &Phase| Some(phase.link_bps as f64)),
+            mbps("found Mbit/s", |phase| phase.found_bps.map(|bps| bps as f64)),
+            mbps("goodput Mbit/s", |phase| Some(phase.goodput_bps)),
+            share("/link", |phase| Some(phase.goodput_bps / phase.link_bps as f64)),
+            share("carried", |phase| Some(phase.carried_bps / phase.link_bps as f64)),
+            ns("ping p50 ms", |phase| phase.ping_p50_ns),
+            ns("p99", |phase| phase.ping_p99_ns),
+            ns("beyond ms", |phase| phase.beyond_ns),
+            share("compressed", |phase| {
+                let sent = phase.sent_packets.filter(|&sent| sent > 0)?;
+                Some(phase.compressed_packets? as f64 / sent as f64)
+            }),
+        ],
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::tests::record;
 
     #[test]
-    fn a_phase_is_a_record_and_a_row() {
+    fn a_phase_is_part_of_a_record_and_a_row() {
         let phase = Phase {
-            at_unix_seconds: 1,
-            origin: Origin::this(),
-            contender: "packet/zstd:1".to_owned(),
-            congestion_control: "cubic".to_owned(),
-            relay_rate: Some(Belief::Auto),
-            round: 0,
-            phase: 1,
             link_bps: 5_000_000,
             window_ns: 4_000_000_000,
-            settle_ns: 3_000_000_000,
             goodput_bps: 8e6,
             carried_bps: 4.9e6,
             ping_p50_ns: Some(60_000_000),
@@ -345,9 +333,23 @@ mod tests {
             sent_packets: Some(100),
             compressed_packets: Some(90),
         };
-        let json = serde_json::to_string(&phase).unwrap_or_default();
-        assert_eq!(serde_json::from_str::<Phase>(&json).ok().as_ref(), Some(&phase));
-        let text = table(&[phase]).to_text();
+        let conditions = Conditions {
+            rates_bps: vec![5_000_000],
+            workload: Workload::Text,
+            settle_seconds: 3.0,
+            seconds: 4.0,
+            congestion_control: "cubic".to_owned(),
+            security: Security::Psk,
+            seed: 1,
+        };
+        let phases = Phases { phases: vec![phase] };
+        let packet = &Variants { scheme: vec!["packet".into()], codec: vec!["zstd:1".into()] };
+        let packet = packet.all(Security::Psk).remove(0);
+        let name = Climber(packet, Some(Belief::Auto)).to_string();
+        let run = record::<Steps>(conditions, OnlyPlace {}, (&name, 0), phases);
+        let json = serde_json::to_string(&run).unwrap_or_default();
+        assert_eq!(serde_json::from_str::<Run<Steps>>(&json).ok().as_ref(), Some(&run));
+        let text = report(&[run]);
         for expected in ["packet/zstd:1 auto", "5 Mbit/s", "5.10", "160.0 %", "98.0 %", "90.0 %"] {
             assert!(text.contains(expected), "{expected} is not in {text}");
         }

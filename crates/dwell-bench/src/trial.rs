@@ -8,11 +8,12 @@ use dwell_report::Status;
 use dwell_report::status::TxStatus;
 
 use super::bed::Bed;
+use super::contender::Contender;
 use super::link_rate::LinkRate;
 use super::machine::cpu_ns;
 use super::pinger::Pinger;
 use super::record::{Measured, RelayAccounts};
-use super::tunnel::Tunnel;
+use super::tunnel::{Belief, Programs, Tunnel};
 use super::workload::{Content, Load};
 
 /// The lengths of the parts of a run.
@@ -49,6 +50,20 @@ impl Timing {
     pub(super) fn total(self) -> Duration {
         self.warm_up + self.window + Duration::from_millis(900)
     }
+}
+
+/// Starts a contender, does something with it, and stops it.
+pub(super) fn through<T>(
+    bed: &Bed<'_>,
+    contender: &Contender,
+    (belief, programs): (Belief, &Programs),
+    measure: impl FnOnce(&mut Tunnel) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    bed.check()?;
+    let mut tunnel = Tunnel::start(bed, contender, belief, programs)?;
+    let measured = measure(&mut tunnel);
+    tunnel.stop()?;
+    measured
 }
 
 /// Carries a load through a tunnel and measures. The tunnel goes on.

@@ -82,7 +82,7 @@ pub(super) struct Chain {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Seconds for which each run is measured, after two seconds of warm-up
-    #[arg(long, default_value = "20", value_parser = super::link::seconds)]
+    #[arg(long, default_value = "20", value_parser = super::options::seconds)]
     seconds: f64,
     /// Seed of the traffic
     #[arg(long, default_value = "1")]

@@ -4,21 +4,20 @@ mod record;
 mod run;
 mod table;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
 use dwell_lab::corpus;
-use dwell_lab::lab::{self, Lab};
+use dwell_lab::lab;
 use dwell_testkit::faults::{Fault, FaultTiming};
 
-use self::record::{Aftermath, Circumstances, FaultRun};
+use self::record::{Cause, Circumstances};
 use self::run::Scene;
 use super::contender::Security;
-use super::record::{Journal, Origin, unix_seconds};
-use super::runner::Runner;
+use super::options::{Records, Rounds};
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, schemes};
 
@@ -52,6 +51,7 @@ Exit codes:
 /// Measure how soon traffic goes on after a fault
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("runs", |arg| arg.default_value("3")))]
 pub(super) struct Faults {
     /// Faults to cause
     #[arg(long, value_name = "FAULT,...", value_delimiter = ',')]
@@ -78,13 +78,10 @@ pub(super) struct Faults {
     /// Time that the link is down, or a relay frozen
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration_ns)]
     outage: u64,
-    /// Number of rounds
-    #[arg(long, value_name = "COUNT", default_value = "3")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// Write each run to this file as a line of JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
+    records: Records,
 }
 
 /// Of a run, beside the fault itself.
@@ -94,50 +91,37 @@ const BODY_BYTES: usize = 4 << 20;
 
 impl Faults {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(runs) = self.records.to_report::<Self>()? {
+            terminal::print(&table::report(&runs))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut lab = lab::enter()?;
-        let (journal, _) = Journal::open::<FaultRun>(self.json.as_deref(), false)?;
-        let mut runner = Runner::new(self.count(), self.planned(), journal);
-        let mut runs = Vec::new();
+        let mut series = self.records.series::<Self>(self.circumstances())?;
+        let part = |(fault, security): (Fault, Security)| {
+            let place = Cause { fault: fault.name().to_owned() };
+            (series.missing(&place, &[security.name()], self.rounds.runs), self.takes(fault))
+        };
+        let parts: Vec<_> = self.pairs().map(part).collect();
+        series.plan(parts);
         let body = std::sync::Arc::new(corpus::half_and_half(BODY_BYTES, 1));
-        'rounds: for round in 0..self.runs {
+        for round in 0..self.rounds.runs {
             for (fault, security) in self.pairs() {
-                let what = format!("{fault}, {}, round {}", security.name(), round + 1);
-                let scene = self.scene(fault, security, &body);
-                let found = scene.play(&mut lab);
-                let run = (what.as_str(), self.takes(fault));
-                let found = runner.take(run, found, || interrupted(&lab), Aftermath::line);
-                if let Some(measured) = found {
-                    let run = FaultRun {
-                        at_unix_seconds: unix_seconds(),
-                        origin: Origin::this(),
-                        circumstances: self.circumstances(),
-                        fault: fault.name().to_owned(),
-                        security,
-                        round,
-                        measured,
-                    };
-                    runner.write(&run)?;
-                    runs.push(run);
-                } else if runner.is_over() {
-                    break 'rounds;
-                }
+                let place = Cause { fault: fault.name().to_owned() };
+                let turn = (&place, security.name().to_owned(), round);
+                let interrupted = lab.interrupted();
+                let is_interrupted = || interrupted.load(Ordering::Relaxed);
+                series.run(turn, self.takes(fault), is_interrupted, || {
+                    self.scene(fault, security, &body).play(&mut lab)
+                })?;
             }
         }
-        self.print(&runs)?;
-        Ok(runner.outcome().exit_code())
+        terminal::print(&table::report(series.runs()))?;
+        Ok(series.outcome().exit_code())
     }
 
     fn pairs(&self) -> impl Iterator<Item = (Fault, Security)> {
         let of = |&fault| self.security.iter().map(move |&security| (fault, security));
         self.fault.iter().flat_map(of)
-    }
-
-    fn count(&self) -> usize {
-        self.pairs().count() * self.runs as usize
-    }
-
-    fn planned(&self) -> Duration {
-        self.pairs().map(|(fault, _)| self.takes(fault)).sum::<Duration>() * self.runs
     }
 
     /// About how long a run takes.
@@ -184,23 +168,4 @@ impl Faults {
             outage_ns: self.outage,
         }
     }
-
-    fn print(&self, runs: &[FaultRun]) -> anyhow::Result<()> {
-        let origin = Origin::this();
-        let head = format!(
-            "\n{}\n{}/{}, {}, {} each way\n\n",
-            origin.line(),
-            self.scheme,
-            self.codec,
-            self.rate,
-            dwell_base::time::format_duration_ns(self.delay),
-        );
-        terminal::print(&(head + &table::table(runs).to_text()))?;
-        Ok(())
-    }
-}
-
-/// Returns true if the user wants to stop.
-fn interrupted(lab: &Lab) -> bool {
-    lab.interrupted().load(std::sync::atomic::Ordering::Relaxed)
 }

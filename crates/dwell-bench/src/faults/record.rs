@@ -1,14 +1,14 @@
-//! The record of a run, a line of JSON.
+//! What a run and its record are about.
 
 use dwell_report::human;
 use serde::{Deserialize, Serialize};
 
-use super::super::contender::Security;
-use super::super::record::Origin;
+use super::super::record::Bench;
+use super::Faults;
 
 /// The conditions of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Circumstances {
+pub(crate) struct Circumstances {
     pub(super) scheme: String,
     pub(super) codec: String,
     pub(super) rate_bps: u64,
@@ -19,24 +19,34 @@ pub(super) struct Circumstances {
     pub(super) outage_ns: u64,
 }
 
-/// One run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct FaultRun {
-    pub(super) at_unix_seconds: u64,
-    #[serde(flatten)]
-    pub(super) origin: Origin,
-    #[serde(flatten)]
-    pub(super) circumstances: Circumstances,
+/// Something that goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cause {
     pub(super) fault: String,
-    pub(super) security: Security,
-    pub(super) round: u32,
-    #[serde(flatten)]
-    pub(super) measured: Aftermath,
+}
+
+impl Bench for Faults {
+    const NAME: &'static str = "faults";
+    type Conditions = Circumstances;
+    type Place = Cause;
+    type Measured = Aftermath;
+
+    fn place(place: &Cause) -> String {
+        place.fault.clone()
+    }
+
+    fn line(_place: &Cause, measured: &Aftermath) -> String {
+        format!(
+            "resumes after {}, longest silence {}",
+            human::duration(measured.resumed_ns()),
+            human::duration(measured.silence_ns())
+        )
+    }
 }
 
 /// The effect on the traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Aftermath {
+pub(crate) struct Aftermath {
     /// From the client to the server.
     pub(super) there: OneWay,
     /// From the server to the client.
@@ -49,7 +59,7 @@ pub(super) struct Aftermath {
 
 /// The numbered datagrams of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct OneWay {
+pub(crate) struct OneWay {
     /// From the moment when nothing was wrong any more until one arrived that was sent after it.
     pub(super) resumed_ns: u64,
     /// The longest time without an arrival since the fault.
@@ -64,13 +74,8 @@ impl Aftermath {
         self.there.resumed_ns.max(self.back.resumed_ns)
     }
 
-    /// In a line.
-    pub(super) fn line(&self) -> String {
-        let silence_ns = self.there.silence_ns.max(self.back.silence_ns);
-        format!(
-            "resumes after {}, longest silence {}",
-            human::duration(self.resumed_ns()),
-            human::duration(silence_ns)
-        )
+    /// The longer silence of the two.
+    pub(super) fn silence_ns(&self) -> u64 {
+        self.there.silence_ns.max(self.back.silence_ns)
     }
 }

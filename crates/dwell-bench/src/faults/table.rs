@@ -1,112 +1,90 @@
 //! The runs, fault by fault.
 
-use dwell_report::{Column, Table};
+use dwell_base::Rate;
+use dwell_base::time::format_duration_ns;
+use dwell_report::Table;
 
-use super::super::report::figure;
-use super::super::statistics::Summary;
-use super::record::FaultRun;
+use super::super::record::Run;
+use super::super::runner;
+use super::super::sheet::{self, Figure, Of, Row, ms, whole};
+use super::Faults;
+use super::record::Aftermath;
 
-pub(super) fn table(runs: &[FaultRun]) -> Table {
-    let mut table = Table::new([
-        Column::left("fault"),
-        Column::left("security"),
-        Column::right("resumes").unit("ms"),
-        Column::right("least..most"),
-        Column::right("silence").unit("ms"),
-        Column::right("least..most"),
-        Column::right("lost there, back"),
-        Column::right("of each"),
-        Column::right("download resumes").unit("ms"),
-    ]);
-    let mut seen: Vec<(&str, &str)> = Vec::new();
-    for run in runs {
-        let row = (run.fault.as_str(), run.security.name());
-        if seen.contains(&row) {
-            continue;
-        }
-        seen.push(row);
-        let of = |value: &dyn Fn(&FaultRun) -> u64| {
-            let same = runs.iter().filter(|run| (run.fault.as_str(), run.security.name()) == row);
-            Summary::of(same.map(|run| value(run) as f64))
-        };
-        let ms = |value: &dyn Fn(&FaultRun) -> u64| {
-            let summary = of(value).unwrap_or(ZERO);
-            let [median, min, max] =
-                [summary.median, summary.min, summary.max].map(|ns| figure(ns / 1e6));
-            (median, format!("{min}..{max}"))
-        };
-        let count = |value: &dyn Fn(&FaultRun) -> u64| {
-            of(value).map_or(0.0, |summary| summary.median).round().to_string()
-        };
-        let (resumes, resumes_span) = ms(&|run| run.measured.resumed_ns());
-        let silence_ns =
-            |run: &FaultRun| run.measured.there.silence_ns.max(run.measured.back.silence_ns);
-        let (silence, silence_span) = ms(&silence_ns);
-        let lost = [count(&|run| run.measured.there.lost), count(&|run| run.measured.back.lost)];
-        table.row([
-            row.0.to_owned(),
-            row.1.to_owned(),
-            resumes,
-            resumes_span,
-            silence,
-            silence_span,
-            lost.join(", "),
-            count(&|run| run.measured.there.sent),
-            ms(&|run| run.measured.download_resumed_ns).0,
-        ]);
+/// Everything, for a terminal.
+pub(super) fn report(runs: &[Run<Faults>]) -> String {
+    let mut text = runner::head(runs);
+    if let Some(run) = runs.first() {
+        let it = &run.conditions;
+        let (rate, delay) = (Rate::clamped_bps(it.rate_bps), format_duration_ns(it.delay_ns));
+        text.push_str(&format!("{}/{}, {rate}, {delay} each way\n", it.scheme, it.codec));
     }
-    table
+    text + "\n" + &table(runs).to_text()
 }
 
-const ZERO: Summary = Summary { runs: 0, min: 0.0, low: 0.0, median: 0.0, high: 0.0, max: 0.0 };
+fn table(runs: &[Run<Faults>]) -> Table {
+    let rows = runner::places(runs).into_iter().flat_map(|place| {
+        runner::rows(runs, place)
+            .into_iter()
+            .map(move |row| Row { name: format!("{} {}", place.fault, row.name), ..row })
+    });
+    let ns = |name: &str, of: Of, value: fn(&Aftermath) -> u64| {
+        Figure::new(name, of, ms, move |run| Some(value(run) as f64))
+    };
+    sheet::table(
+        "fault, security",
+        rows,
+        vec![
+            ns("resumes", Of::Median, Aftermath::resumed_ns).unit("ms"),
+            ns("min..max", Of::Span, Aftermath::resumed_ns),
+            ns("silence", Of::Median, Aftermath::silence_ns).unit("ms"),
+            ns("min..max", Of::Span, Aftermath::silence_ns),
+            Figure::of_both("lost there, back", whole, |run: &Aftermath, end| {
+                Some([&run.there, &run.back][end].lost as f64)
+            }),
+            Figure::new("of each", Of::Median, whole, |run: &Aftermath| {
+                Some(run.there.sent as f64)
+            }),
+            ns("download resumes", Of::Median, |run| run.download_resumed_ns).unit("ms"),
+        ],
+    )
+}
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::contender::Security;
-    use super::super::super::machine::Machine;
-    use super::super::super::record::Origin;
-    use super::super::record::{Aftermath, Circumstances, OneWay};
+    use super::super::record::{Cause, Circumstances, OneWay};
     use super::*;
+    use crate::record::tests::record;
 
-    fn run(fault: &str, security: Security, round: u32, resumed_ms: u64) -> FaultRun {
+    fn run(fault: &str, who: (&str, u32), resumed_ms: u64) -> Run<Faults> {
         let way = |ms: u64| OneWay {
             resumed_ns: ms * 1_000_000,
             silence_ns: ms * 2_000_000,
             sent: 1000,
             lost: ms,
         };
-        FaultRun {
-            at_unix_seconds: 0,
-            origin: Origin {
-                version: "0".into(),
-                machine: Machine { cores: 2, cpu: "cpu".into(), kernel: "6".into() },
-            },
-            circumstances: Circumstances {
-                scheme: "edge".into(),
-                codec: "lz4".into(),
-                rate_bps: 1,
-                delay_ns: 2,
-                restart_ns: 3,
-                outage_ns: 4,
-            },
-            fault: fault.into(),
-            security,
-            round,
-            measured: Aftermath {
-                there: way(resumed_ms),
-                back: way(resumed_ms + 1),
-                download_resumed_ns: 9_000_000,
-                download_bytes: 7,
-            },
-        }
+        let circumstances = Circumstances {
+            scheme: "edge".into(),
+            codec: "lz4".into(),
+            rate_bps: 1,
+            delay_ns: 2,
+            restart_ns: 3,
+            outage_ns: 4,
+        };
+        let measured = Aftermath {
+            there: way(resumed_ms),
+            back: way(resumed_ms + 1),
+            download_resumed_ns: 9_000_000,
+            download_bytes: 7,
+        };
+        record::<Faults>(circumstances, Cause { fault: fault.into() }, who, measured)
     }
 
     #[test]
     fn a_row_is_of_one_fault_and_one_security_and_of_the_slower_way() {
         let runs = [
-            run("freeze", Security::Keys, 0, 10),
-            run("freeze", Security::Psk, 0, 700),
-            run("freeze", Security::Keys, 1, 30),
+            run("freeze", ("keys", 0), 10),
+            run("freeze", ("psk", 0), 700),
+            run("freeze", ("keys", 1), 30),
         ];
         let text = table(&runs).to_text();
         let rows: Vec<Vec<&str>> =
@@ -120,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let run = run("reload", Security::Keys, 2, 5);
+        let run = run("reload", ("keys", 2), 5);
         let line = serde_json::to_string(&run).unwrap();
-        assert_eq!(serde_json::from_str::<FaultRun>(&line).unwrap(), run);
+        assert_eq!(serde_json::from_str::<Run<Faults>>(&line).unwrap(), run);
     }
 }

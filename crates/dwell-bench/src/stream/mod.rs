@@ -103,7 +103,7 @@ pub(super) struct Stream {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// Seconds for which each run is measured at least, after a warm-up [default: 1]
-    #[arg(long, value_parser = super::link::seconds)]
+    #[arg(long, value_parser = super::options::seconds)]
     seconds: Option<f64>,
     /// Seed of texts and random bytes
     #[arg(long, default_value = "1")]
