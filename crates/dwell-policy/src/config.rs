@@ -231,6 +231,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_cut_leaves_room_in_each_frame() {
+        let frame = FrameCost {
+            frame_bytes: 50,
+            raw_unit_bytes: 2,
+            compressed_unit_bytes: 5,
+            units_bytes_max: 1_000,
+            fragment_bytes: 8,
+            fragment_spare_bytes: 92,
+            unit_bytes_named: u32::MAX,
+            units_max: 10,
+        };
+        // Parts of 900 bytes; what fits a frame is not cut.
+        assert_eq!(frame.cut(1_000), (1, 1_000));
+        assert_eq!(frame.cut(1_001), (2, 1_001 + 16));
+        assert_eq!(frame.cut(1_800), (2, 1_800 + 16));
+        assert_eq!(frame.cut(1_801), (3, 1_801 + 24));
+        assert_eq!(FrameCost { fragment_spare_bytes: 0, ..frame }.cut(1_801), (2, 1_801 + 16));
+        assert_eq!(FrameCost { fragment_bytes: 0, ..frame }.cut(1_801), (1, 1_801));
+    }
+
+    #[test]
     fn every_combination_is_taken_or_refused_with_a_reason() {
         let timers = ClassTimers::TABLE_II;
         let queues = [

@@ -286,6 +286,22 @@ mod tests {
     }
 
     #[test]
+    fn a_class_in_another_s_place_begins_with_the_codec_s_time() {
+        let (mut learned, config) = learned();
+        let place =
+            |class: ClassKey| (class.bits().wrapping_mul(0x9e37_79b1) >> 16) as usize % CLASS_SLOTS;
+        let other = (1..u16::MAX).map(|port| ClassKey::new(17, port));
+        let other = other.into_iter().find(|&class| place(class) == place(WEB)).unwrap();
+        for _ in 0..100 {
+            learned.record((1 << 40, WEB), (1000, 400), 9_000, &config);
+        }
+        let estimate = learned.estimate(2 << 40, other, 1000, &config);
+        assert_eq!(estimate.cost_ns, 9_000, "the time belongs to the codec");
+        assert_eq!(estimate.ratio, LearnedConfig::default().first_ratio);
+        assert!(!learned.is_known((2 << 40, other), &config));
+    }
+
+    #[test]
     fn ratios_do_not_overflow() {
         assert_eq!(Ratio::of(u32::MAX, 1).ppm(), u32::MAX);
         assert_eq!(Ratio::of(5, 0), Ratio::ONE);

@@ -291,6 +291,34 @@ fn exceptions_match_either_port() {
 }
 
 #[test]
+fn either_port_alone_is_an_exception() {
+    for listed in [TCP_HIGH, TCP_80] {
+        let mut port = paper(Scheme::all(), 1);
+        port.configure(PortConfig { exceptions: vec![listed], ..port.config().clone() }).unwrap();
+        arrive(&mut port, 1);
+        assert_eq!(actions(&mut port), [Wanted::Send], "{listed}");
+        assert_eq!(port.accounts().compress.bypassed[Bypass::Exception as usize], 1);
+    }
+}
+
+#[test]
+fn the_headers_of_frames_are_waited_for_too() {
+    // Five packets ahead do not suffice without headers (4.7 would with R = 0.7), four with them do.
+    let frame = FrameCost { frame_bytes: 100, units_bytes_max: 500, ..FrameCost::FREE };
+    let first_compressed = |frame: FrameCost| {
+        let mut port = paper(Scheme::packet(), 700_000);
+        port.configure(PortConfig { frame, ..port.config().clone() }).unwrap();
+        port.link_busy();
+        (0..10).find(|&id| {
+            arrive(&mut port, id);
+            actions(&mut port).contains(&Wanted::Compress(PacketId(id)))
+        })
+    };
+    assert_eq!(first_compressed(FrameCost::FREE), Some(5));
+    assert_eq!(first_compressed(frame), Some(4));
+}
+
+#[test]
 fn an_incompressible_flow_is_soon_left_alone() {
     let mut port = paper(Scheme::packet(), 1);
     let estimates = Estimates::Learned(LearnedConfig::default());

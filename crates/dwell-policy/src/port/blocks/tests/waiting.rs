@@ -155,6 +155,39 @@ fn a_block_overtakes_other_flows_but_not_its_own() {
 }
 
 #[test]
+fn a_frame_is_near_however_slow_the_link() {
+    // A full frame takes 12 ms, and 2 ms are 250 bytes: the second packet is near all the same.
+    let mut port = with_rate(Gather::Packet, 1_500, Some(Rate::from_mbps(1)));
+    port.link_busy();
+    assert_eq!(arrive(&mut port, 0, &[1]), [Wanted::Compress(PacketId(0))]);
+    compress(&mut port, 50);
+    assert_eq!(actions(&mut port), []);
+    assert_eq!(arrive(&mut port, 1, &[2]), [Wanted::Compress(PacketId(1))]);
+    compress(&mut port, 90);
+    // More than a frame is ahead of the third.
+    assert_eq!(arrive(&mut port, 2, &[3]), []);
+}
+
+#[test]
+fn a_block_passes_sixteen_flows_and_no_more() {
+    for (exempt, taken) in [(16, true), (17, false)] {
+        let mut port = port(Gather::Edge, 9_000);
+        let listed = ClassKey::new(6, 443);
+        let config = PortConfig { exceptions: vec![listed], ..port.config().clone() };
+        port.configure(config).unwrap();
+        assert_eq!(port.arrive_one(NOW, sized(0, 1_500, 1)), Admission::Queued);
+        for id in 1..=exempt {
+            let packet = Packet { source: listed, ..sized(id, 100, 100 + u64::from(id)) };
+            assert_eq!(port.arrive_one(NOW, packet), Admission::Queued);
+        }
+        assert_eq!(port.arrive_one(NOW, sized(40, 1_500, 1)), Admission::Queued);
+        assert!(matches!(actions(&mut port)[..], [Wanted::Compress(_) | Wanted::CompressBatch]));
+        let expected: &[u32] = if taken { &[0, 40] } else { &[0] };
+        assert_eq!(ids(&port), expected, "{exempt}");
+    }
+}
+
+#[test]
 fn what_does_not_shrink_is_learned_and_left_alone() {
     let mut port = port(Gather::Edge, 3_000);
     let estimates = Estimates::Learned(LearnedConfig::default());
