@@ -7,7 +7,7 @@ use dwell_cli::values::{codec, schemes};
 use super::contender::{Contender, Security, dwell_variants};
 use super::machine;
 use super::record::{Bench, Journal, Run};
-use super::runner::Series;
+use super::runner::{Series, ensure_same_bench};
 use super::tunnel::Belief;
 
 /// Which variants of dwell take part.
@@ -98,7 +98,9 @@ impl Records {
         if !self.report {
             return Ok(None);
         }
-        Ok(Some(Journal::open::<Run<B>>(self.json.as_deref(), true)?.1))
+        let (_, runs) = Journal::open::<Run<B>>(self.json.as_deref(), true)?;
+        ensure_same_bench::<B>(&runs)?;
+        Ok(Some(runs))
     }
 
     /// Starts a series of runs under these conditions, or goes on with the one in the file.

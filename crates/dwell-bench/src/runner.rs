@@ -31,12 +31,8 @@ impl<B: Bench> Series<B> {
         before: Vec<Run<B>>,
     ) -> anyhow::Result<Self> {
         let origin = Origin::this();
+        ensure_same_bench::<B>(&before)?;
         for run in &before {
-            ensure!(
-                run.bench == B::NAME,
-                "the file has runs of ./x bench {}: choose another file",
-                run.bench
-            );
             ensure!(
                 run.conditions == conditions && run.origin == origin,
                 "the runs in the file were done otherwise ({:?}, {:?}); choose another file",
@@ -164,6 +160,16 @@ impl<B: Bench> Series<B> {
     }
 }
 
+/// Fails if these are runs of another bench.
+pub(super) fn ensure_same_bench<B: Bench>(runs: &[Run<B>]) -> anyhow::Result<()> {
+    match runs.iter().find(|run| run.bench != B::NAME) {
+        Some(run) => {
+            anyhow::bail!("the file has runs of ./x bench {}: choose another file", run.bench)
+        }
+        None => Ok(()),
+    }
+}
+
 /// The measurements at a place, by contender in the order of the first round.
 pub(super) fn rows<'a, C, P: PartialEq, M>(
     runs: &'a [Record<C, P, M>],
@@ -274,6 +280,7 @@ pub(super) fn turns<T>(all: &[T], round: u32) -> impl Iterator<Item = &T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::tests::record;
 
     #[test]
     fn each_round_begins_with_another_one() {
@@ -293,5 +300,52 @@ mod tests {
         assert!(!runner.is_over());
         assert_eq!(runner.take(run, Err(anyhow::anyhow!("no link")), || true, line), None);
         assert_eq!(runner.outcome(), Outcome { failed: 1, is_interrupted: true });
+    }
+
+    #[derive(Debug)]
+    struct Toy;
+
+    impl Bench for Toy {
+        const NAME: &'static str = "toy";
+        type Conditions = u8;
+        type Place = char;
+        type Measured = u32;
+
+        fn line(_place: &char, measured: &u32) -> String {
+            measured.to_string()
+        }
+    }
+
+    fn before(contender: &str, round: u32) -> Run<Toy> {
+        let run = record::<Toy>(7, 'a', (contender, round), 1);
+        Record { origin: Origin::this(), ..run }
+    }
+
+    #[test]
+    fn what_is_in_the_file_is_not_run_again() {
+        let known = vec![before("x", 0), before("y", 1)];
+        let mut series = Series::<Toy>::new(7, Journal::none(), known).unwrap();
+        assert_eq!(series.missing(&'a', &["x", "y"], 2), 2);
+        assert_eq!(series.missing(&'b', &["x", "y"], 2), 4);
+        let takes = Duration::from_secs(1);
+        series.rounds(&'a', &["x", "y"], (2, takes), || false, |_| Ok(5)).unwrap();
+        let runs = series.runs().iter();
+        let done: Vec<_> = runs.map(|run| (run.contender.as_str(), run.round)).collect();
+        assert_eq!(done, [("x", 0), ("y", 1), ("y", 0), ("x", 1)]);
+        let rows = rows(series.runs(), &'a');
+        let found: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.runs.len())).collect();
+        assert_eq!(found, [("x", 2), ("y", 2)]);
+    }
+
+    #[test]
+    fn runs_that_were_done_otherwise_are_refused() {
+        let series = |run: Run<Toy>| Series::<Toy>::new(7, Journal::none(), vec![run]).map(drop);
+        assert!(series(before("x", 0)).is_ok());
+        assert!(series(Record { conditions: 8, ..before("x", 0) }).is_err());
+        let other = Record { bench: "loss".to_owned(), ..before("x", 0) };
+        assert!(series(other).unwrap_err().to_string().contains("./x bench loss"));
+        let mut elsewhere = before("x", 0);
+        elsewhere.origin.version.push('1');
+        assert!(series(elsewhere).is_err());
     }
 }

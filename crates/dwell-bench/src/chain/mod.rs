@@ -4,7 +4,6 @@ mod record;
 mod source;
 mod table;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +18,11 @@ use dwell_lab::relays::{Relay, RelayRate, RelaySettings};
 use dwell_testkit::mesh::Mesh;
 use dwell_testkit::sites::{Layout, Sites, sites};
 
-use self::record::{ChainRun, Conditions, NodeCounts};
+use self::record::{Conditions, Counts, FORWARDED, NodeCounts, OPENED};
 use self::source::{Content, Flow, Way};
 use super::bed::Interrupted;
-use super::record::{Journal, Origin, unix_seconds};
-use super::runner::Runner;
+use super::options::{Records, Rounds, Watch};
+use super::record::OnlyPlace;
 use dwell_cli::terminal;
 use dwell_cli::values::{codec, probability, schemes};
 
@@ -49,6 +48,8 @@ Exit codes:
 /// Measure which relay of a chain compresses how much
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("runs", |arg| arg.default_value("3")))]
+#[command(mut_arg("seconds", |arg| arg.default_value("20")))]
 pub(super) struct Chain {
     /// Number of relays in the row; all but the last can compress
     #[arg(long, value_name = "COUNT", default_value = "4")]
@@ -77,25 +78,15 @@ pub(super) struct Chain {
     /// Also runs in which each relay opens what came compressed, as without `transit`
     #[arg(long)]
     opened: bool,
-    /// Number of rounds
-    #[arg(long, value_name = "COUNT", default_value = "3")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// Seconds for which each run is measured, after two seconds of warm-up
-    #[arg(long, default_value = "20", value_parser = super::options::seconds)]
-    seconds: f64,
+    #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
+    watch: Watch,
     /// Seed of the traffic
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Write each run to this file as a line of JSON
-    #[arg(long, value_name = "FILE", help_heading = "Records")]
-    json: Option<PathBuf>,
-    /// Leave out runs that are in the file already
-    #[arg(long, requires = "json", help_heading = "Records")]
-    resume: bool,
-    /// Only print what is in the file
-    #[arg(long, requires = "json", help_heading = "Records")]
-    report: bool,
+    #[command(flatten)]
+    records: Records,
 }
 
 /// Before a run is watched: the relays learn what compressing takes and gives.
@@ -120,65 +111,27 @@ fn load(text: &str) -> Result<f64, String> {
 
 impl Chain {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if self.report {
-            let (_, runs) = Journal::open::<ChainRun>(self.json.as_deref(), true)?;
+        if let Some(runs) = self.records.to_report::<Self>()? {
             terminal::print(&table::all(&runs))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut lab = lab::enter()?;
-        let (journal, mut runs) = Journal::open::<ChainRun>(self.json.as_deref(), self.resume)?;
-        let (origin, conditions) = (Origin::this(), self.conditions());
-        for run in &runs {
-            ensure!(
-                run.conditions == conditions && run.origin == origin,
-                "the runs in the file were done otherwise ({:?}, {:?}); choose another file",
-                run.conditions,
-                run.origin
-            );
-        }
-        let missing = self.missing(&runs);
-        let each = WARM_UP + DRAIN + AROUND + Duration::from_secs_f64(self.seconds);
-        let mut runner = Runner::new(missing.len(), each * missing.len() as u32, journal);
+        let mut series = self.records.series::<Self>(self.conditions())?;
+        let all: &[&str] = if self.opened { &[FORWARDED, OPENED] } else { &[FORWARDED] };
+        let takes = WARM_UP + DRAIN + AROUND + Duration::from_secs_f64(self.watch.seconds);
+        series.plan([(series.missing(&OnlyPlace {}, all, self.rounds.runs), takes)]);
         let interrupted = lab.interrupted();
-        for (round, transit) in missing {
-            let what =
-                format!("round {}, {}", round + 1, if transit { "carried" } else { "opened" });
-            let found = self.measure(&mut lab, &interrupted, round, transit);
-            let is_interrupted = || interrupted.load(Ordering::Relaxed);
-            let line = |(nodes, _): &(Vec<NodeCounts>, _)| {
-                let shares = nodes.iter().map(|node| format!("{:.1} %", node.share() * 100.0));
-                shares.collect::<Vec<_>>().join(", ")
-            };
-            let found = runner.take((what.as_str(), each), found, is_interrupted, line);
-            if let Some((nodes, flows)) = found {
-                let run = ChainRun {
-                    at_unix_seconds: unix_seconds(),
-                    origin: origin.clone(),
-                    conditions: conditions.clone(),
-                    transit,
-                    round,
-                    nodes,
-                    flows,
-                };
-                runner.write(&run)?;
-                runs.push(run);
-            } else if runner.is_over() {
-                break;
+        for round in 0..self.rounds.runs {
+            for &how in all {
+                let is_interrupted = || interrupted.load(Ordering::Relaxed);
+                let turn = (&OnlyPlace {}, how.to_owned(), round);
+                series.run(turn, takes, is_interrupted, || {
+                    self.measure(&mut lab, &interrupted, round, how == FORWARDED)
+                })?;
             }
         }
-        terminal::print(&table::all(&runs))?;
-        Ok(runner.outcome().exit_code())
-    }
-
-    /// The runs that are not done yet, each by its round and whether relays forward without decompression.
-    fn missing(&self, runs: &[ChainRun]) -> Vec<(u32, bool)> {
-        let ways: &[bool] = if self.opened { &[true, false] } else { &[true] };
-        let is_done = |(round, transit): &(u32, bool)| {
-            runs.iter().any(|run| (run.round, run.transit) == (*round, *transit))
-        };
-        let all =
-            (0..self.runs).flat_map(|round| ways.iter().map(move |&transit| (round, transit)));
-        all.filter(|place| !is_done(place)).collect()
+        terminal::print(&table::all(series.runs()))?;
+        Ok(series.outcome().exit_code())
     }
 
     fn conditions(&self) -> Conditions {
@@ -190,7 +143,7 @@ impl Chain {
             text: self.text,
             scheme: self.scheme.clone(),
             codec: self.codec.clone(),
-            seconds: self.seconds,
+            seconds: self.watch.seconds,
             seed: self.seed,
         }
     }
@@ -207,7 +160,7 @@ impl Chain {
         interrupted: &AtomicBool,
         round: u32,
         transit: bool,
-    ) -> anyhow::Result<(Vec<NodeCounts>, Vec<record::FlowCounts>)> {
+    ) -> anyhow::Result<Counts> {
         let layout = Layout::chain(self.relays.into());
         let network = sites(lab, &layout, &PairSpec::thin(self.rate, 0))?;
         let settings = RelaySettings {
@@ -224,7 +177,7 @@ impl Chain {
         wait(WARM_UP, interrupted)?;
         let before = counts(&mesh.relays)?;
         flows.iter().for_each(|flow| flow.watch(true));
-        wait(Duration::from_secs_f64(self.seconds), interrupted)?;
+        wait(Duration::from_secs_f64(self.watch.seconds), interrupted)?;
         flows.iter().for_each(|flow| flow.watch(false));
         let after = counts(&mesh.relays)?;
         flows.iter().for_each(Flow::stop_sending);
@@ -237,7 +190,8 @@ impl Chain {
         for flow in &flows {
             ensure!(flow.altered == 0, "{}: {} packets were altered", flow.flow, flow.altered);
         }
-        Ok((after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(), flows))
+        let nodes = after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
+        Ok(Counts { nodes, flows })
     }
 
     /// The target traffic, and the cross traffic of each relay but the last.

@@ -1,13 +1,14 @@
-//! The record of a run along a chain, a line of JSON. Field names are the format, with units in them.
+//! What a run along a chain and its record are about.
 
 use dwell_base::Rate;
 use serde::{Deserialize, Serialize};
 
-use super::super::record::Origin;
+use super::super::record::{Bench, OnlyPlace};
+use super::Chain;
 
 /// The conditions of a run: runs may be compared if these are the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Conditions {
+pub(crate) struct Conditions {
     pub(super) relays: usize,
     #[serde(rename = "rate_bps")]
     pub(super) rate: Rate,
@@ -23,26 +24,35 @@ pub(super) struct Conditions {
     pub(super) seed: u64,
 }
 
-/// One run.
+/// The measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct ChainRun {
-    pub(super) at_unix_seconds: u64,
-    #[serde(flatten)]
-    pub(super) origin: Origin,
-    #[serde(flatten)]
-    pub(super) conditions: Conditions,
-    /// True if relays between others forward what came compressed without decompression.
-    pub(super) transit: bool,
-    pub(super) round: u32,
+pub(crate) struct Counts {
     /// The relays that have a link further on, in their order.
     pub(super) nodes: Vec<NodeCounts>,
     /// The target traffic, then the cross traffic of each node.
     pub(super) flows: Vec<FlowCounts>,
 }
 
+/// The contender whose relays between others forward what came compressed without decompression.
+pub(super) const FORWARDED: &str = "forwarded";
+/// The one whose relays open everything.
+pub(super) const OPENED: &str = "opened";
+
+impl Bench for Chain {
+    const NAME: &'static str = "chain";
+    type Conditions = Conditions;
+    type Place = OnlyPlace;
+    type Measured = Counts;
+
+    fn line(_place: &OnlyPlace, counts: &Counts) -> String {
+        let shares = counts.nodes.iter().map(|node| format!("{:.1} %", node.share() * 100.0));
+        shares.collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// The counts of a relay in the window, on the link to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct NodeCounts {
+pub(crate) struct NodeCounts {
     /// Packets that came to the queue.
     pub(super) arrived: u64,
     /// Of these, those that came compressed and were not opened. Blocks count once.
@@ -62,7 +72,7 @@ pub(super) struct NodeCounts {
 
 /// The counts of a flow's packets in the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct FlowCounts {
+pub(crate) struct FlowCounts {
     pub(super) flow: String,
     pub(super) sent: u64,
     /// Each compared with what was sent.

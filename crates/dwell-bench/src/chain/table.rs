@@ -2,20 +2,23 @@
 
 use dwell_report::{Column, Table, human};
 
+use super::super::record::{OnlyPlace, Run};
+use super::super::runner;
+use super::super::sheet::Row;
 use super::super::statistics::{Summary, median};
-use super::record::{ChainRun, FlowCounts, NodeCounts};
+use super::Chain;
+use super::record::{Counts, FORWARDED, FlowCounts, NodeCounts, OPENED};
 
 /// The share of packets compressed at R1 to R9, in percent: Shimamura et al., Table 3.
 const TABLE_3: [f64; 9] = [15.8, 11.7, 10.2, 8.6, 7.5, 6.3, 6.0, 5.6, 5.0];
 
 /// All runs, those with transit first.
-pub(super) fn all(runs: &[ChainRun]) -> String {
-    let Some(first) = runs.first() else { return "there are no runs\n".to_owned() };
+pub(super) fn all(runs: &[Run<Chain>]) -> String {
+    let mut text = runner::head(runs);
+    let Some(first) = runs.first() else { return text };
     let conditions = &first.conditions;
-    let mut text = format!(
-        "\n{}\n{} relays, links of {}, load {}, packets of {} bytes with {:.0} % text, \
-         {} with {}\n",
-        first.origin.line(),
+    text += &format!(
+        "{} relays, links of {}, load {}, packets of {} bytes with {:.0} % text, {} with {}\n",
         conditions.relays,
         conditions.rate,
         conditions.load,
@@ -24,24 +27,23 @@ pub(super) fn all(runs: &[ChainRun]) -> String {
         conditions.scheme,
         conditions.codec,
     );
-    for (transit, what) in
-        [(true, "forwarded without decompression"), (false, "decompressed and compressed again")]
-    {
-        let runs: Vec<_> = runs.iter().filter(|run| run.transit == transit).collect();
-        if runs.is_empty() {
-            continue;
-        }
+    let rows = runner::rows(runs, &OnlyPlace {});
+    for (name, what) in [
+        (FORWARDED, "forwarded without decompression"),
+        (OPENED, "decompressed and compressed again"),
+    ] {
+        let Some(Row { runs, .. }) = rows.iter().find(|row| row.name == name) else { continue };
         text += &format!("\nWhat comes compressed is {what}; {} runs\n\n", runs.len());
-        text += &nodes(&runs).to_text();
-        text += &verdict(&runs);
+        text += &nodes(runs).to_text();
+        text += &verdict(runs);
         text += "\n";
-        text += &flows(&runs).to_text();
+        text += &flows(runs).to_text();
     }
     text
 }
 
 /// Returns the nodes' compression, in medians of the runs.
-fn nodes(runs: &[&ChainRun]) -> Table {
+fn nodes(runs: &[&Counts]) -> Table {
     let mut table = Table::new([
         Column::left("node"),
         Column::right("packets"),
@@ -83,12 +85,12 @@ fn ratio(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.3}", part / whole) } else { human::NOTHING.to_owned() }
 }
 
-fn shares(runs: &[&ChainRun], at: usize) -> Option<Summary> {
+fn shares(runs: &[&Counts], at: usize) -> Option<Summary> {
     Summary::of(runs.iter().filter_map(|run| run.nodes.get(at)).map(NodeCounts::share))
 }
 
 /// Returns a sentence on whether the share falls from node to node, as in the paper.
-fn verdict(runs: &[&ChainRun]) -> String {
+fn verdict(runs: &[&Counts]) -> String {
     let medians: Vec<f64> = (0..).map_while(|at| shares(runs, at)).map(|it| it.median).collect();
     let falls = medians.first() > medians.last();
     match medians.windows(2).position(|pair| pair[1] >= pair[0]) {
@@ -103,7 +105,7 @@ fn verdict(runs: &[&ChainRun]) -> String {
 }
 
 /// Returns the delivery of packets, in medians of the runs.
-fn flows(runs: &[&ChainRun]) -> Table {
+fn flows(runs: &[&Counts]) -> Table {
     let mut table = Table::new([
         Column::left("flow"),
         Column::right("packets"),
@@ -140,9 +142,9 @@ fn flows(runs: &[&ChainRun]) -> Table {
 mod tests {
     use super::super::record::Conditions;
     use super::*;
-    use crate::record::Origin;
+    use crate::record::tests::record;
 
-    fn run(compressed: [u64; 3]) -> ChainRun {
+    fn run(compressed: [u64; 3]) -> Run<Chain> {
         let conditions = Conditions {
             relays: 4,
             rate: dwell_base::Rate::from_mbps(10),
@@ -165,15 +167,11 @@ mod tests {
             ..NodeCounts::default()
         };
         let flow = FlowCounts { sent: 1000, received: 990, ..FlowCounts::default() };
-        ChainRun {
-            at_unix_seconds: 1,
-            origin: Origin::this(),
-            conditions,
-            transit: true,
-            round: 0,
+        let counts = Counts {
             nodes: compressed.map(node).to_vec(),
             flows: vec![FlowCounts { flow: "site1 to site4".into(), ..flow }],
-        }
+        };
+        record::<Chain>(conditions, OnlyPlace {}, (FORWARDED, 0), counts)
     }
 
     #[test]
@@ -201,6 +199,6 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let run = run([3, 2, 1]);
         let line = serde_json::to_string(&run).unwrap();
-        assert_eq!(serde_json::from_str::<ChainRun>(&line).unwrap(), run);
+        assert_eq!(serde_json::from_str::<Run<Chain>>(&line).unwrap(), run);
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Which classes there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ClassSet {
+pub(crate) enum ClassSet {
     /// Three, each a third of the bytes: 40 bytes within 5 ms, 200 within 20, 1400 within 100
     #[default]
     Three,

@@ -5,7 +5,6 @@ mod classes;
 mod run;
 mod table;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,9 +16,9 @@ use self::classes::ClassSet;
 use self::run::{Measured, Trial};
 use super::bed::Bed;
 use super::link_rate::LinkRate;
-use super::options::seconds;
-use super::record::{Journal, Origin, unix_seconds};
-use super::runner::{Runner, turns};
+use super::options::{Records, Rounds, Watch};
+use super::record::Bench;
+use super::runner::{Series, turns};
 use dwell_cli::terminal;
 use dwell_cli::values::schemes;
 
@@ -52,6 +51,8 @@ Exit codes:
 /// Measure packets that are held back, and those that are too late
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("runs", |arg| arg.default_value("3")))]
+#[command(mut_arg("seconds", |arg| arg.default_value("3")))]
 pub(super) struct Deadlines {
     /// Schemes of dwell
     #[arg(long, value_name = "SCHEME,...", value_delimiter = ',', value_parser = schemes())]
@@ -81,16 +82,12 @@ pub(super) struct Deadlines {
     /// Give the relays real-time priority, by chrt
     #[arg(long)]
     realtime: bool,
-    /// Number of rounds
-    #[arg(long, value_name = "COUNT", default_value = "3")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// Seconds for which each run is measured, after a second of warm-up
-    #[arg(long, default_value = "3", value_parser = seconds)]
-    seconds: f64,
-    /// Write each run to this file as a line of JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
+    watch: Watch,
+    #[command(flatten)]
+    records: Records,
 }
 
 fn load(text: &str) -> Result<f64, String> {
@@ -99,25 +96,39 @@ fn load(text: &str) -> Result<f64, String> {
     read.ok_or_else(|| "use a number from 0.01 to 2".to_owned())
 }
 
-/// One run.
+/// The conditions of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct DeadlineRun {
-    at_unix_seconds: u64,
-    #[serde(flatten)]
-    origin: Origin,
+pub(crate) struct Conditions {
     rate_bps: u64,
     overhead_bytes: u32,
-    #[serde(default)]
     classes_of: ClassSet,
+    realtime: bool,
+    seconds: f64,
+}
+
+/// A link and its load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Place {
     mtu: u32,
     load: f64,
-    #[serde(default)]
-    realtime: bool,
-    scheme: String,
-    round: u32,
-    seconds: f64,
-    #[serde(flatten)]
-    measured: Measured,
+}
+
+impl Bench for Deadlines {
+    const NAME: &'static str = "deadlines";
+    type Conditions = Conditions;
+    type Place = Place;
+    type Measured = Measured;
+
+    fn place(place: &Place) -> String {
+        format!("MTU {}, load {}", place.mtu, place.load)
+    }
+
+    fn line(_place: &Place, measured: &Measured) -> String {
+        let late = measured.classes.iter().map(|class| format!("{:.2}", class.late_percent()));
+        let late = late.collect::<Vec<_>>().join(", ");
+        let datagrams = measured.datagrams_per_hundred();
+        format!("{datagrams:.2} datagrams for 100 packets, {late} % late")
+    }
 }
 
 /// Starting, warming up, draining and stopping.
@@ -125,37 +136,48 @@ const AROUND: Duration = Duration::from_millis(3200);
 
 impl Deadlines {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(runs) = self.records.to_report::<Self>()? {
+            terminal::print(&table::report(&runs))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut lab = lab::enter()?;
-        let (journal, _) = Journal::open::<DeadlineRun>(self.json.as_deref(), false)?;
-        let fields = self.mtu.len() * self.load.len();
-        let count = fields * self.scheme.len() * self.runs as usize;
-        let mut runner = Runner::new(count, self.takes() * count as u32, journal);
-        let mut runs = Vec::new();
+        let mut series = self.records.series::<Self>(self.conditions())?;
+        let missing = |series: &Series<Self>, mtu| -> usize {
+            let of = |&load| series.missing(&Place { mtu, load }, &self.scheme, self.rounds.runs);
+            self.load.iter().map(of).sum()
+        };
+        let parts = self.mtu.iter().map(|&mtu| (missing(&series, mtu), self.takes()));
+        let parts: Vec<_> = parts.collect();
+        series.plan(parts);
         for &mtu in &self.mtu {
-            if !runner.is_over() {
-                self.with_mtu(&mut lab, mtu, &mut runner, &mut runs)?;
+            if missing(&series, mtu) > 0 {
+                self.with_mtu(&mut lab, mtu, &mut series)?;
             }
         }
-        terminal::print(&table::report(&runs))?;
-        Ok(runner.outcome().exit_code())
+        terminal::print(&table::report(series.runs()))?;
+        Ok(series.outcome().exit_code())
+    }
+
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            rate_bps: self.rate.as_bps(),
+            overhead_bytes: self.overhead,
+            classes_of: self.classes,
+            realtime: self.realtime,
+            seconds: self.watch.seconds,
+        }
     }
 
     fn takes(&self) -> Duration {
-        AROUND + Duration::from_secs_f64(self.seconds)
+        AROUND + Duration::from_secs_f64(self.watch.seconds)
     }
 
-    fn with_mtu(
-        &self,
-        lab: &mut Lab,
-        mtu: u32,
-        runner: &mut Runner,
-        runs: &mut Vec<DeadlineRun>,
-    ) -> anyhow::Result<()> {
+    fn with_mtu(&self, lab: &mut Lab, mtu: u32, series: &mut Series<Self>) -> anyhow::Result<()> {
         let bed = Bed::new(lab, LinkRate(None), 0)?;
         for host in [&bed.pair.ingress, &bed.pair.egress] {
             host.mtu(dwell_lab::lab::topology::THIN_DEVICE, mtu)?;
         }
-        for round in 0..self.runs {
+        for round in 0..self.rounds.runs {
             for &load in &self.load {
                 for scheme in turns(&self.scheme, round) {
                     let trial = Trial {
@@ -165,61 +187,15 @@ impl Deadlines {
                         rate: self.rate,
                         overhead_bytes: self.overhead,
                         realtime: self.realtime,
-                        window: Duration::from_secs_f64(self.seconds),
+                        window: Duration::from_secs_f64(self.watch.seconds),
                         seed: u64::from(round) + 1,
                     };
-                    let found = trial.run(&bed);
-                    let found = found.map(|it| self.record(mtu, load, scheme, round, it));
-                    let what = format!("MTU {mtu}, load {load}, {scheme}, round {}", round + 1);
-                    let run = (what.as_str(), self.takes());
+                    let turn = (&Place { mtu, load }, scheme.clone(), round);
                     let is_interrupted = || bed.check().is_err();
-                    let found = runner.take(run, found, is_interrupted, DeadlineRun::line);
-                    if let Some(run) = found {
-                        runner.write(&run)?;
-                        runs.push(run);
-                    } else if runner.is_over() {
-                        return Ok(());
-                    }
+                    series.run(turn, self.takes(), is_interrupted, || trial.run(&bed))?;
                 }
             }
         }
         Ok(())
-    }
-
-    fn record(
-        &self,
-        mtu: u32,
-        load: f64,
-        scheme: &str,
-        round: u32,
-        measured: Measured,
-    ) -> DeadlineRun {
-        DeadlineRun {
-            at_unix_seconds: unix_seconds(),
-            origin: Origin::this(),
-            rate_bps: self.rate.as_bps(),
-            overhead_bytes: self.overhead,
-            classes_of: self.classes,
-            mtu,
-            load,
-            realtime: self.realtime,
-            scheme: scheme.to_owned(),
-            round,
-            seconds: self.seconds,
-            measured,
-        }
-    }
-}
-
-impl DeadlineRun {
-    fn line(&self) -> String {
-        let late: Vec<String> = self
-            .measured
-            .classes
-            .iter()
-            .map(|class| format!("{:.2}", class.late_percent()))
-            .collect();
-        let datagrams = self.measured.datagrams_per_hundred();
-        format!("{datagrams:.2} datagrams for 100 packets, {} % late", late.join(", "))
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Trial<'a> {
 
 /// The measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// The packets that the relay sent in the window.
     pub(super) sent_packets: u64,
     pub(super) datagrams: u64,
@@ -47,7 +47,7 @@ pub(super) struct Measured {
 
 /// The counts of a class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct ClassResult {
+pub(crate) struct ClassResult {
     pub(super) name: String,
     pub(super) max_wait_ns: u64,
     /// For how long a packet could be held back: W.

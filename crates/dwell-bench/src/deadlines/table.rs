@@ -3,37 +3,35 @@
 use dwell_report::human::{self, NOTHING};
 use dwell_report::{Column, Table};
 
+use super::super::record::{Bench as _, Run};
+use super::super::runner;
+use super::super::sheet::Row;
 use super::super::statistics::Summary;
-use super::DeadlineRun;
 use super::run::{ClassResult, Measured};
+use super::{Conditions, Deadlines};
 
 /// All tables, for a terminal.
-pub(super) fn report(runs: &[DeadlineRun]) -> String {
-    let Some(first) = runs.first() else { return "There are no runs.\n".to_owned() };
-    let mut text = format!(
-        "\n{}\nlink of {} Mbit/s, {} bytes beside each datagram{}\n",
-        first.origin.line(),
-        first.rate_bps as f64 / 1e6,
-        first.overhead_bytes,
-        if first.realtime { "; relays with real-time priority" } else { "" },
-    );
-    let mut fields: Vec<(u32, f64)> = Vec::new();
-    for run in runs {
-        if !fields.contains(&(run.mtu, run.load)) {
-            fields.push((run.mtu, run.load));
-        }
-    }
-    fields.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    for (mtu, load) in fields {
-        let here: Vec<&DeadlineRun> =
-            runs.iter().filter(|run| (run.mtu, run.load) == (mtu, load)).collect();
-        text.push_str(&format!("\nMTU {mtu}, load {load}\n\n{}", table(&here, load).to_text()));
+pub(super) fn report(runs: &[Run<Deadlines>]) -> String {
+    let mut text = runner::head(runs);
+    let Some(first) = runs.first() else { return text };
+    let Conditions { rate_bps, overhead_bytes, realtime, .. } = first.conditions;
+    text.push_str(&format!(
+        "link of {} Mbit/s, {overhead_bytes} bytes beside each datagram{}\n",
+        rate_bps as f64 / 1e6,
+        if realtime { "; relays with real-time priority" } else { "" },
+    ));
+    let mut places = runner::places(runs);
+    places.sort_by(|a, b| a.mtu.cmp(&b.mtu).then(a.load.total_cmp(&b.load)));
+    for place in places {
+        let cores = first.origin.machine.cores;
+        let table = table(&runner::rows(runs, place), &first.conditions, place.load, cores);
+        text.push_str(&format!("\n{}\n\n{}", Deadlines::place(place), table.to_text()));
     }
     text
 }
 
-fn table(runs: &[&DeadlineRun], load: f64) -> Table {
-    let Some(set) = runs.first().map(|run| run.classes_of) else { return Table::new([]) };
+fn table(rows: &[Row<'_, Measured>], it: &Conditions, load: f64, cores: usize) -> Table {
+    let set = it.classes_of;
     let mut table = Table::new([
         Column::left("scheme"),
         Column::right("datagrams").unit("%"),
@@ -42,7 +40,7 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
         Column::right("after W").unit("%"),
         Column::right("paper").unit("%"),
         Column::right("late").unit("%"),
-        Column::right("least..most"),
+        Column::right("min..max"),
         Column::right("excess mean"),
         Column::right("most"),
         Column::right("arrived late").unit("%"),
@@ -52,17 +50,8 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
         Column::right("sources late"),
         Column::right("stolen").unit("%"),
     ]);
-    let mut schemes: Vec<&str> = Vec::new();
-    for run in runs {
-        if !schemes.contains(&run.scheme.as_str()) {
-            schemes.push(&run.scheme);
-        }
-    }
-    for scheme in schemes {
-        let here: Vec<&DeadlineRun> =
-            runs.iter().filter(|run| run.scheme == scheme).copied().collect();
-        let runs: Vec<&Measured> = here.iter().map(|run| &run.measured).collect();
-        let stolen = stolen_percent(&here);
+    for Row { name: scheme, runs } in rows {
+        let stolen = stolen_percent(runs, it.seconds * cores as f64);
         for (place, class) in set.classes().iter().enumerate() {
             let of = |value: &dyn Fn(&ClassResult) -> f64| {
                 Summary::of(runs.iter().filter_map(|run| run.classes.get(place)).map(value))
@@ -77,7 +66,7 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
                 .map(|late| format!("{:.2}..{:.2}", late.min, late.max));
             let paper = set.paper_percent(class.name, scheme, load);
             table.row([
-                if place == 0 { scheme.to_owned() } else { String::new() },
+                if place == 0 { scheme.clone() } else { String::new() },
                 all(&Measured::datagrams_per_hundred).map_or_else(String::new, two_digits),
                 class.name.to_owned(),
                 time(median(&|it| it.hold_ns as f64)),
@@ -100,11 +89,10 @@ fn table(runs: &[&DeadlineRun], load: f64) -> Table {
     table
 }
 
-/// Of the time of all cores, in all runs together.
-fn stolen_percent(runs: &[&DeadlineRun]) -> Option<f64> {
-    let time = |run: &&DeadlineRun| run.seconds * run.origin.machine.cores as f64;
-    let stolen: u64 = runs.iter().map(|run| run.measured.stolen_ns).sum();
-    let all: f64 = runs.iter().map(time).sum();
+/// Of the time of all cores, in all runs together, of which each takes so long.
+fn stolen_percent(runs: &[&Measured], cpu_seconds: f64) -> Option<f64> {
+    let stolen: u64 = runs.iter().map(|run| run.stolen_ns).sum();
+    let all = cpu_seconds * runs.len() as f64;
     (all > 0.0).then(|| stolen as f64 / 1e7 / all)
 }
 
@@ -118,12 +106,12 @@ fn time(ns: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::machine::Machine;
-    use super::super::super::record::Origin;
+    use super::super::Place;
     use super::super::classes::ClassSet;
     use super::*;
+    use crate::record::tests::record;
 
-    fn run(scheme: &str, load: f64, late: u64) -> DeadlineRun {
+    fn run(who: (&str, u32), load: f64, late: u64) -> Run<Deadlines> {
         let class = |name: &str| ClassResult {
             name: name.to_owned(),
             max_wait_ns: 5_000_000,
@@ -138,36 +126,29 @@ mod tests {
             received_excess_mean_ns: 0,
             received_excess_max_ns: 0,
         };
-        DeadlineRun {
-            at_unix_seconds: 0,
-            origin: Origin {
-                version: "0".into(),
-                machine: Machine { cores: 2, cpu: "cpu".into(), kernel: "6".into() },
-            },
+        let conditions = Conditions {
             rate_bps: 20_000_000,
             overhead_bytes: 14,
             classes_of: ClassSet::Three,
-            mtu: 1500,
-            load,
             realtime: false,
-            scheme: scheme.to_owned(),
-            round: 0,
             seconds: 1.0,
-            measured: Measured {
-                sent_packets: 2000,
-                datagrams: 50,
-                dropped_packets: 0,
-                one_way_ns: Some(100_000),
-                sources_late_ns: 90_000,
-                stolen_ns: 40_000_000,
-                classes: ClassSet::Three.classes().iter().map(|it| class(it.name)).collect(),
-            },
-        }
+        };
+        let measured = Measured {
+            sent_packets: 2000,
+            datagrams: 50,
+            dropped_packets: 0,
+            one_way_ns: Some(100_000),
+            sources_late_ns: 90_000,
+            stolen_ns: 40_000_000,
+            classes: ClassSet::Three.classes().iter().map(|it| class(it.name)).collect(),
+        };
+        record::<Deadlines>(conditions, Place { mtu: 1500, load }, who, measured)
     }
 
     #[test]
     fn the_paper_is_beside_overloads_only() {
-        let runs = [run("chumq", 1.2, 200), run("chumq", 1.2, 220), run("chumq", 0.5, 0)];
+        let runs =
+            [run(("chumq", 0), 1.2, 200), run(("chumq", 1), 1.2, 220), run(("chumq", 0), 0.5, 0)];
         let text = report(&runs);
         let (calm, overload) = text.split_once("load 1.2").unwrap();
         assert!(calm.contains("load 0.5") && !calm.contains("20.42"), "{text}");
@@ -181,8 +162,8 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let run = run("basicq", 0.8, 1);
+        let run = run(("basicq", 0), 0.8, 1);
         let line = serde_json::to_string(&run).unwrap();
-        assert_eq!(serde_json::from_str::<DeadlineRun>(&line).unwrap(), run);
+        assert_eq!(serde_json::from_str::<Run<Deadlines>>(&line).unwrap(), run);
     }
 }
