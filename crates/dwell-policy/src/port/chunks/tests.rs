@@ -740,3 +740,17 @@ fn clearing_leaves_the_frame_in_the_compressor() {
     assert!(port.is_empty());
     port.assert_invariants();
 }
+
+#[test]
+fn a_frame_of_one_packet_or_of_few_bytes_is_not_compressed() {
+    let mut port = frames_compressed("chumq");
+    port.clear(|_| ());
+    assert_eq!(port.arrive_one(at_us(0), packet(5, 900, 2)), Admission::Queued);
+    assert_eq!(port.ask(at_us(50)), Some(Wanted::Send));
+    assert_eq!(port.accounts().compress.bypassed[Bypass::NoBlock as usize], 1);
+    for (compress_bytes_min, expected) in [(800, Wanted::CompressBatch), (801, Wanted::Send)] {
+        let mut port = frames_compressed("chumq");
+        port.configure(PortConfig { compress_bytes_min, ..port.config().clone() }).unwrap();
+        assert_eq!(port.ask(at_us(50)), Some(expected), "{compress_bytes_min}");
+    }
+}
