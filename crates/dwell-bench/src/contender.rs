@@ -71,18 +71,6 @@ pub(super) enum OpenVpnCompression {
     Lzo,
 }
 
-impl Contender {
-    /// The scheme, if it is dwell.
-    pub(super) fn scheme(&self) -> Option<&str> {
-        if let Self::Dwell(dwell) = self { Some(&dwell.scheme) } else { None }
-    }
-
-    /// The codec, if it has one.
-    pub(super) fn codec(&self) -> Option<&str> {
-        if let Self::Dwell(dwell) = self { dwell.codec.as_deref() } else { None }
-    }
-}
-
 /// Every scheme with every codec, where it needs one, each once.
 pub(super) fn dwell_variants(
     schemes: &[String],
@@ -218,7 +206,6 @@ mod tests {
         );
         let names: Vec<_> = all.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["none", "all/lz4", "all/zstd:1", "packet/lz4", "packet/zstd:1"]);
-        assert_eq!((all[0].codec(), all[1].codec()), (None, Some("lz4")));
     }
 
     #[test]

@@ -13,10 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::contender::Security;
-use super::link_rate::LinkRate;
 use super::machine::Machine;
 use super::tunnel::Belief;
-use super::workload::Workload;
 
 /// The program and machine that a result holds for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,32 +98,6 @@ pub(super) struct Terms {
     pub(super) seed: u64,
 }
 
-/// A place in the matrix.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Place {
-    #[serde(rename = "rate_bps")]
-    pub(super) rate: LinkRate,
-    pub(super) workload: Workload,
-    pub(super) contender: String,
-    pub(super) round: u32,
-}
-
-/// One run over a link.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct LinkRun {
-    pub(super) at_unix_seconds: u64,
-    #[serde(flatten)]
-    pub(super) origin: Origin,
-    #[serde(flatten)]
-    pub(super) terms: Terms,
-    #[serde(flatten)]
-    pub(super) place: Place,
-    pub(super) scheme: Option<String>,
-    pub(super) codec: Option<String>,
-    #[serde(flatten)]
-    pub(super) measured: Measured,
-}
-
 /// The measurements between two moments of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
@@ -136,9 +108,6 @@ pub(super) struct Measured {
     pub(super) application_bytes: u64,
     /// The bytes that the sender put on the link, Ethernet headers included.
     pub(super) link_bytes: u64,
-    /// True if everything that arrived was what had been sent, in order and once. If not, the
-    /// run has failed; early versions recorded such runs too.
-    pub(super) verified: bool,
     pub(super) ping_p50_ns: Option<u64>,
     #[serde(default)]
     pub(super) ping_p95_ns: Option<u64>,
@@ -195,13 +164,6 @@ pub(super) struct RelayAccounts {
 }
 
 impl Measured {
-    /// Fails if something arrived that was not sent so: whatever such a run measured is not
-    /// what it should have measured.
-    pub(super) fn ensure_verified(&self) -> anyhow::Result<()> {
-        ensure!(self.verified, "what arrived is not what was sent");
-        Ok(())
-    }
-
     /// [`Self::count`] per second.
     pub(super) fn per_second(&self) -> f64 {
         self.count as f64 * 1e9 / self.window_ns.max(1) as f64
@@ -303,6 +265,8 @@ fn read<T: for<'de> Deserialize<'de>>(file: File) -> anyhow::Result<Vec<T>> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::link::{Link, Place};
+    use crate::workload::Workload;
 
     /// A run of any bench; machine and time are invented.
     pub(crate) fn record<B: Bench>(
@@ -331,30 +295,16 @@ pub(super) mod tests {
         contender: &str,
         round: u32,
         per_second: u64,
-    ) -> LinkRun {
-        let machine = Machine { cores: 2, cpu: "cpu".into(), kernel: "6".into() };
-        let parts = contender.split_once('/');
-        LinkRun {
-            at_unix_seconds: 0,
-            origin: Origin { version: "0".into(), machine },
-            terms: terms(),
-            place: Place {
-                rate: rate.parse().unwrap(),
-                workload,
-                contender: contender.into(),
-                round,
-            },
-            scheme: (contender != "off").then(|| parts.map_or(contender, |p| p.0).to_owned()),
-            codec: parts.map(|parts| parts.1.to_owned()),
-            measured: Measured {
-                window_ns: 1_000_000_000,
-                count: per_second,
-                application_bytes: per_second,
-                link_bytes: 1_000_000,
-                verified: true,
-                ..Measured::default()
-            },
-        }
+    ) -> Run<Link> {
+        let place = Place { rate: rate.parse().unwrap(), workload };
+        let measured = Measured {
+            window_ns: 1_000_000_000,
+            count: per_second,
+            application_bytes: per_second,
+            link_bytes: 1_000_000,
+            ..Measured::default()
+        };
+        record::<Link>(terms(), place, (contender, round), measured)
     }
 
     pub(crate) fn terms() -> Terms {
@@ -377,7 +327,7 @@ pub(super) mod tests {
             run.measured.cpu_ns = Some([1, 2]);
             let line = serde_json::to_string(&run).unwrap();
             assert!(!line.contains('\n') && line.contains("\"rate_bps\""), "{line}");
-            assert_eq!(serde_json::from_str::<LinkRun>(&line).unwrap(), run);
+            assert_eq!(serde_json::from_str::<Run<Link>>(&line).unwrap(), run);
         }
     }
 
@@ -385,15 +335,15 @@ pub(super) mod tests {
     fn a_journal_is_never_overwritten_and_resumes() {
         let path = std::env::temp_dir().join(format!("dwell-journal-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let (mut journal, before) = Journal::open::<LinkRun>(Some(&path), false).unwrap();
+        let (mut journal, before) = Journal::open::<Run<Link>>(Some(&path), false).unwrap();
         assert!(before.is_empty());
         let one = run("10mbit", Workload::Half, "off", 0, 7);
         journal.add(&one).unwrap();
-        assert!(Journal::open::<LinkRun>(Some(&path), false).is_err());
-        let (_, before) = Journal::open::<LinkRun>(Some(&path), true).unwrap();
+        assert!(Journal::open::<Run<Link>>(Some(&path), false).is_err());
+        let (_, before) = Journal::open::<Run<Link>>(Some(&path), true).unwrap();
         assert_eq!(before, [one]);
         std::fs::write(&path, "{}\n").unwrap();
-        assert!(Journal::open::<LinkRun>(Some(&path), true).is_err());
+        assert!(Journal::open::<Run<Link>>(Some(&path), true).is_err());
         let _ = std::fs::remove_file(&path);
     }
 

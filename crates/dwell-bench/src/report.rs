@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use dwell_report::human::{self, NOTHING};
-use dwell_report::{Column, Table};
+use dwell_report::human;
 
+use super::link::Place;
 use super::link_rate::LinkRate;
 use super::record::{Measured, RelayAccounts};
 use super::results::Results;
+use super::runner;
+use super::sheet::{self, Figure, Of, Row, figure, time, whole};
 use super::statistics::Summary;
 use super::verdict::{self, LEAST_SHARE};
 use super::workload::Workload;
@@ -27,107 +29,43 @@ pub(super) fn link(results: &Results<'_>) -> String {
 }
 
 fn table(results: &Results<'_>, rate: LinkRate, workload: Workload) -> String {
-    let (unit, _) = workload.unit();
-    let delays = workload == Workload::Telemetry;
-    let mut columns = vec![
-        Column::left("contender"),
-        Column::right(unit),
-        Column::right("quartiles"),
-        Column::right("min..max"),
-        Column::right("/off"),
-        Column::right("/better"),
-        Column::right("ratio"),
-        Column::right("link B/B"),
-        Column::right("tried"),
-        Column::right("dropped"),
-        Column::right("CPU out, in"),
-        Column::right("ping p50"),
-        Column::right("ping p99"),
+    let (unit, one) = workload.unit();
+    let rows = runner::rows(results.runs(), &Place { rate, workload });
+    let goodput = move |run: &Measured| Some(run.per_second() / one);
+    let off = sheet::base(&rows, "off", goodput);
+    // Only for the scheme that promises something.
+    let against_better = |row: &Row<'_, Measured>| {
+        let codec = row.name.strip_prefix("packet/")?;
+        let (_, better) = results.better_of_none_and_all(rate, workload, codec)?;
+        Some(row.median(|run| Some(run.per_second()))? / better.median)
+    };
+    let relay = |name, show, value: fn(&RelayAccounts) -> Option<f64>| {
+        Figure::new(name, Of::Median, show, move |run: &Measured| value(run.relay.as_ref()?))
+    };
+    let ns = |name, value: fn(&Measured) -> Option<u64>| {
+        Figure::new(name, Of::Median, time, move |run| value(run).map(|ns| ns as f64))
+    };
+    let mut figures = vec![
+        Figure::new(unit, Of::Median, figure, goodput),
+        Figure::new("quartiles", Of::Quartiles, figure, goodput),
+        Figure::new("min..max", Of::Span, figure, goodput),
+        Figure::new("/off", Of::Against(off), sheet::percent, goodput),
+        Figure::cell("/better", move |row| percent(against_better(row))),
+        relay("ratio", |ratio| human::ratio(Some(ratio)), RelayAccounts::compressed_ratio),
+        Figure::new("link B/B", Of::Median, |n| format!("{n:.3}"), Measured::link_bytes_per_byte),
+        relay("tried", sheet::percent, RelayAccounts::tried_share),
+        relay("dropped", whole, |relay| Some(relay.dropped_packets as f64)),
+        Figure::of_both("CPU out, in", sheet::percent, |run: &Measured, end| {
+            Some(run.cpu_ns?[end] as f64 / run.window_ns.max(1) as f64)
+        }),
+        ns("ping p50", |run| run.ping_p50_ns),
+        ns("ping p99", |run| run.ping_p99_ns),
     ];
-    if delays {
-        columns.extend(["delay p50", "delay p99"].map(Column::right));
+    if workload == Workload::Telemetry {
+        figures.push(ns("delay p50", |run| run.delay_p50_ns));
+        figures.push(ns("delay p99", |run| run.delay_p99_ns));
     }
-    let mut table = Table::new(columns);
-    for contender in results.contenders(rate, workload) {
-        table.row(Row { results, rate, workload, contender }.cells(delays));
-    }
-    table.to_text()
-}
-
-struct Row<'a> {
-    results: &'a Results<'a>,
-    rate: LinkRate,
-    workload: Workload,
-    contender: &'a str,
-}
-
-impl Row<'_> {
-    fn cells(&self, delays: bool) -> Vec<String> {
-        let mut cells = vec![self.contender.to_owned()];
-        cells.extend(self.goodput());
-        cells.push(percent(self.against_off()));
-        cells.push(percent(self.against_better()));
-        cells.push(human::ratio(self.relay(RelayAccounts::compressed_ratio)));
-        cells.push(number(self.median(Measured::link_bytes_per_byte), 3));
-        cells.push(percent(self.relay(RelayAccounts::tried_share)));
-        cells.push(number(self.relay(|relay| Some(relay.dropped_packets as f64)), 0));
-        cells.push(self.cpu());
-        cells.push(self.time(|m| m.ping_p50_ns));
-        cells.push(self.time(|m| m.ping_p99_ns));
-        if delays {
-            cells.push(self.time(|m| m.delay_p50_ns));
-            cells.push(self.time(|m| m.delay_p99_ns));
-        }
-        cells
-    }
-
-    fn goodput(&self) -> [String; 3] {
-        let (_, one) = self.workload.unit();
-        let Some(summary) = self.results.goodput(self.rate, self.workload, self.contender) else {
-            return [NOTHING, NOTHING, NOTHING].map(str::to_owned);
-        };
-        let Summary { min, low, median, high, max, .. } = summary;
-        let show = |value: f64| figure(value / one);
-        [
-            show(median),
-            format!("{}..{}", show(low), show(high)),
-            format!("{}..{}", show(min), show(max)),
-        ]
-    }
-
-    fn against_off(&self) -> Option<f64> {
-        let goodput = |name: &str| self.results.goodput(self.rate, self.workload, name);
-        Some(goodput(self.contender)?.median / goodput("off")?.median)
-    }
-
-    /// Only for the scheme that promises something.
-    fn against_better(&self) -> Option<f64> {
-        let codec = self.contender.strip_prefix("packet/")?;
-        let (_, better) = self.results.better_of_none_and_all(self.rate, self.workload, codec)?;
-        let own = self.results.goodput(self.rate, self.workload, self.contender)?;
-        Some(own.median / better.median)
-    }
-
-    fn cpu(&self) -> String {
-        let busy = |end: usize| {
-            let share = self.median(|m| Some(m.cpu_ns?[end] as f64 / m.window_ns.max(1) as f64));
-            percent(share)
-        };
-        format!("{}, {}", busy(0), busy(1))
-    }
-
-    fn relay(&self, value: impl Fn(&RelayAccounts) -> Option<f64>) -> Option<f64> {
-        self.median(|m| value(m.relay.as_ref()?))
-    }
-
-    fn time(&self, value: impl Fn(&Measured) -> Option<u64>) -> String {
-        let ns = self.median(|m| value(m).map(|ns| ns as f64));
-        ns.map_or_else(|| NOTHING.to_owned(), |ns| human::duration(ns as u64))
-    }
-
-    fn median(&self, value: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
-        self.results.median(self.rate, self.workload, self.contender, value)
-    }
+    sheet::table("contender", rows, figures).to_text()
 }
 
 fn verdicts(results: &Results<'_>) -> String {
@@ -206,22 +144,9 @@ fn restraints(results: &Results<'_>, rate: LinkRate) -> String {
     text
 }
 
-/// Three digits, or all of an integer's.
-pub(super) fn figure(value: f64) -> String {
-    match value {
-        100.0.. => format!("{value:.0}"),
-        10.0.. => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 /// `97.3 %`
-pub(super) fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| NOTHING.to_owned(), |share| format!("{:.1} %", share * 100.0))
-}
-
-fn number(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| NOTHING.to_owned(), |value| format!("{value:.digits$}"))
+fn percent(share: Option<f64>) -> String {
+    sheet::shown(share, sheet::percent)
 }
 
 #[cfg(test)]
@@ -241,13 +166,5 @@ mod tests {
         for expected in ["10 Mbit/s, text", "packet/lz4", "12.0 ms", "55.6 %", "in 1.\n"] {
             assert!(text.contains(expected), "{expected} is not in {text}");
         }
-    }
-
-    #[test]
-    fn figures_have_three_digits() {
-        let shown = [0.1234, 9.876, 98.76, 987.6, 12_345.6].map(figure);
-        assert_eq!(shown, ["0.12", "9.88", "98.8", "988", "12346"]);
-        assert_eq!(percent(Some(0.9731)), "97.3 %");
-        assert_eq!(percent(None), "-");
     }
 }

@@ -1,18 +1,19 @@
 //! All runs together, by rate, workload and contender.
 
+use super::link::Link;
 use super::link_rate::LinkRate;
-use super::record::{LinkRun, Measured};
+use super::record::{Measured, Run};
 use super::statistics::{Summary, median};
 use super::workload::Workload;
 
 /// Runs that may be compared.
 #[derive(Debug)]
 pub(super) struct Results<'a> {
-    runs: &'a [LinkRun],
+    runs: &'a [Run<Link>],
 }
 
 impl<'a> Results<'a> {
-    pub(super) fn new(runs: &'a [LinkRun]) -> Self {
+    pub(super) fn new(runs: &'a [Run<Link>]) -> Self {
         Self { runs }
     }
 
@@ -29,27 +30,15 @@ impl<'a> Results<'a> {
         fields
     }
 
-    /// The contenders that have runs there, in the order in which they first appeared.
-    pub(super) fn contenders(&self, rate: LinkRate, workload: Workload) -> Vec<&'a str> {
-        let mut names: Vec<&str> = Vec::new();
-        // The order rotates from round to round: the first round's is the usual one.
-        let mut runs: Vec<&LinkRun> = self.of(rate, workload).collect();
-        runs.sort_by_key(|run| run.place.round);
-        for run in runs {
-            if !names.contains(&run.place.contender.as_str()) {
-                names.push(&run.place.contender);
-            }
-        }
-        names
+    /// Returns all of them.
+    pub(super) fn runs(&self) -> &'a [Run<Link>] {
+        self.runs
     }
 
     /// The codecs with which this scheme has runs there.
     pub(super) fn codecs(&self, rate: LinkRate, workload: Workload, scheme: &str) -> Vec<&'a str> {
-        let mut codecs: Vec<&str> = self
-            .of(rate, workload)
-            .filter(|run| run.scheme.as_deref() == Some(scheme))
-            .filter_map(|run| run.codec.as_deref())
-            .collect();
+        let codec = |run: &'a Run<Link>| run.contender.strip_prefix(scheme)?.strip_prefix('/');
+        let mut codecs: Vec<&str> = self.of(rate, workload).filter_map(codec).collect();
         codecs.sort_unstable();
         codecs.dedup();
         codecs
@@ -64,7 +53,7 @@ impl<'a> Results<'a> {
         value: impl Fn(&Measured) -> Option<f64>,
     ) -> Vec<f64> {
         self.of(rate, workload)
-            .filter(|run| run.place.contender == contender)
+            .filter(|run| run.contender == contender)
             .filter_map(|run| value(&run.measured))
             .collect()
     }
@@ -103,7 +92,7 @@ impl<'a> Results<'a> {
             .max_by(|(_, a), (_, b)| a.median.total_cmp(&b.median))
     }
 
-    fn of(&self, rate: LinkRate, workload: Workload) -> impl Iterator<Item = &'a LinkRun> {
+    fn of(&self, rate: LinkRate, workload: Workload) -> impl Iterator<Item = &'a Run<Link>> {
         self.runs.iter().filter(move |run| run.place.rate == rate && run.place.workload == workload)
     }
 }
@@ -126,7 +115,9 @@ mod tests {
         let results = Results::new(&runs);
         let ten: LinkRate = "10mbit".parse().unwrap();
         assert_eq!(results.fields(), [(ten, text), (LinkRate(None), text)]);
-        assert_eq!(results.contenders(ten, text), ["off", "none", "all/lz4"]);
+        let rows = crate::runner::rows(results.runs(), &runs[1].place);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["off", "none", "all/lz4"]);
         assert_eq!(results.codecs(ten, text, "all"), ["lz4"]);
         assert_eq!(results.goodput(ten, text, "none").unwrap().median, 2.5);
         assert_eq!(results.goodput(ten, text, "packet/lz4"), None);

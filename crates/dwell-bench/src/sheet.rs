@@ -40,6 +40,8 @@ pub(super) enum Of {
     Median,
     /// The least and the largest.
     Span,
+    /// What half of the runs lie between.
+    Quartiles,
     Most,
     Sum,
     /// The median as a share of this one.
@@ -98,10 +100,11 @@ impl<'a, M: 'a> Figure<'a, M> {
 
 impl Of {
     fn text(self, summary: &Summary, show: Show) -> Option<String> {
-        let Summary { runs, min, median, max, mean, .. } = *summary;
+        let Summary { runs, min, low, median, high, max, mean } = *summary;
         Some(match self {
             Self::Median => show(median),
             Self::Span => format!("{}..{}", show(min), show(max)),
+            Self::Quartiles => format!("{}..{}", show(low), show(high)),
             Self::Most => show(max),
             Self::Sum => show(mean * runs as f64),
             Self::Against(base) => show(median / base?),
@@ -180,6 +183,7 @@ mod tests {
         let all = [
             (Of::Median, "2.50"),
             (Of::Span, "1.00..10.0"),
+            (Of::Quartiles, "1.75..4.75"),
             (Of::Most, "10.0"),
             (Of::Sum, "16.0"),
             (Of::Against(Some(5.0)), "0.50"),

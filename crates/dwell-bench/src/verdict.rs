@@ -127,10 +127,11 @@ pub(super) fn restraints(results: &Results<'_>, rate: LinkRate) -> Vec<Restraint
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::LinkRun;
+    use crate::link::Link;
+    use crate::record::Run;
     use crate::record::tests::run;
 
-    fn rounds(workload: Workload, contender: &str, values: [u64; 3]) -> Vec<LinkRun> {
+    fn rounds(workload: Workload, contender: &str, values: [u64; 3]) -> Vec<Run<Link>> {
         let runs = values.into_iter().zip(0..);
         runs.map(|(value, round)| run("10mbit", workload, contender, round, value)).collect()
     }
