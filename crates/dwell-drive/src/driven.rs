@@ -31,6 +31,11 @@ impl Driven {
         self.journal = Some(Box::new(Journal::new(config)));
     }
 
+    /// Keeps no journal any more, and forgets what was not taken.
+    pub fn end_journal(&mut self) {
+        self.journal = None;
+    }
+
     /// Returns the journal, if one is kept.
     pub fn journal_mut(&mut self) -> Option<&mut Journal> {
         self.journal.as_deref_mut()
@@ -77,7 +82,7 @@ impl Driven {
     }
 
     /// [`Port::clear`].
-    pub fn clear(&mut self, free: impl FnMut(PacketId)) {
+    pub fn clear(&mut self, free: impl FnMut(PacketId, DropReason)) {
         self.note(Instant::ZERO, || Input::Clear);
         self.port.clear(free);
     }

@@ -2,12 +2,14 @@
 //!
 //! A *world* has packets, a link and a compressor: a relay with real ones, the replay of a capture
 //! with real packets and a virtual link, a simulation with models of all three. What they have in
-//! common is here, once:
+//! common is here:
 //!
 //! * [`Slab`]: places for packets, by the names that the core knows them by.
 //! * [`group_key`]: the keys of what is compressed together.
 //! * [`gather`]: the packets of a batch as one run of bytes.
-//! * [`drain`]: does what a port asks for, in a world that says how ([`World`]).
+//! * [`drain`]: does what a port asks for, in a world that says how ([`World`]). Relay and simulator
+//!   have loops of their own yet: the one offers its link in between, the other shares its packets
+//!   among many ports.
 //! * [`Driven`]: a port that can keep a [`Journal`] of what went into it and what came out;
 //!   [`repeat`] feeds a journal to another port, which must have the same output.
 //!

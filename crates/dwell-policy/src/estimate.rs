@@ -91,7 +91,8 @@ impl Default for LearnedConfig {
 
 /// The smallest table that keeps the flows of a busy site apart; 96 kB.
 const FLOW_SLOTS: usize = 4096;
-const CLASS_SLOTS: usize = 512;
+const CLASS_BITS: u32 = 9;
+const CLASS_SLOTS: usize = 1 << CLASS_BITS;
 /// New results count for 1/8, old ones fade: about the last 20 packets matter.
 const EWMA_SHIFT: u32 = 3;
 /// After this many results an estimate says more about the traffic than about the first guess.
@@ -204,8 +205,14 @@ impl Learned {
         })
     }
 
+    /// The place of a class: by the highest bits of the product, since every bit of the class, the
+    /// highest too, changes those.
+    fn place(class: ClassKey) -> usize {
+        (class.bits().wrapping_mul(0x9e37_79b1) >> (u32::BITS - CLASS_BITS)) as usize
+    }
+
     fn class(&mut self, class: ClassKey) -> &mut Slot {
-        let at = (class.bits().wrapping_mul(0x9e37_79b1) >> 16) as usize % CLASS_SLOTS;
+        let at = Self::place(class);
         let slot = &mut self.classes[at];
         if slot.tag != class.bits() {
             *slot = Slot {
@@ -288,8 +295,7 @@ mod tests {
     #[test]
     fn a_class_in_another_s_place_begins_with_the_codec_s_time() {
         let (mut learned, config) = learned();
-        let place =
-            |class: ClassKey| (class.bits().wrapping_mul(0x9e37_79b1) >> 16) as usize % CLASS_SLOTS;
+        let place = Learned::place;
         let other = (1..u16::MAX).map(|port| ClassKey::new(17, port));
         let other = other.into_iter().find(|&class| place(class) == place(WEB)).unwrap();
         for _ in 0..100 {
@@ -299,6 +305,20 @@ mod tests {
         assert_eq!(estimate.cost_ns, 9_000, "the time belongs to the codec");
         assert_eq!(estimate.ratio, LearnedConfig::default().first_ratio);
         assert!(!learned.is_known((2 << 40, other), &config));
+    }
+
+    #[test]
+    fn the_random_part_of_a_class_has_a_place_of_its_own() {
+        let (mut learned, config) = learned();
+        let (_, random) = crate::packet::learned_as(0, WEB, true);
+        for _ in 0..100 {
+            learned.record((1 << 40, WEB), (1000, 400), 3_000, &config);
+            learned.record((2 << 40, random), (1000, 1000), 3_000, &config);
+        }
+        assert!(learned.is_known((3 << 40, WEB), &config));
+        assert!(learned.is_known((4 << 40, random), &config));
+        assert_eq!(learned.estimate(5 << 40, WEB, 1000, &config).ratio.ppm(), 400_000);
+        assert_eq!(learned.classes().count(), 2);
     }
 
     #[test]

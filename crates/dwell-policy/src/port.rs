@@ -204,12 +204,13 @@ impl Port {
         &self.common.batch
     }
 
-    /// Drops everything that waits, and hands each packet to `free`. What is being compressed
-    /// stays until it comes out.
-    pub fn clear(&mut self, mut free: impl FnMut(PacketId)) {
-        for (id, _) in self.common.dropped.drain(..) {
-            free(id);
+    /// Drops everything that waits, and hands each packet to `free`, with those whose drops were not
+    /// reported yet. What is being compressed stays until it comes out.
+    pub fn clear(&mut self, mut free: impl FnMut(PacketId, DropReason)) {
+        for (id, reason) in self.common.dropped.drain(..) {
+            free(id, reason);
         }
+        let mut free = |id| free(id, DropReason::Cleared);
         on_store!(&mut self.store, store => store.clear(&mut self.common, &mut free));
     }
 

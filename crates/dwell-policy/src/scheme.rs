@@ -94,8 +94,8 @@ pub enum When {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Method {
     /// Leaves traffic alone that was learned to be incompressible, with rare tries; `None` tries all
-    /// but the exceptions. Needs [`Estimates::Learned`](crate::Estimates::Learned): with fixed
-    /// estimates there is nothing to learn.
+    /// but the exceptions. With fixed estimates ([`Estimates::Fixed`](crate::Estimates::Fixed)) there
+    /// is nothing to learn, and it changes nothing.
     pub back_off: Option<BackOffConfig>,
 }
 
@@ -120,9 +120,24 @@ pub const CLASSES_MAX: usize = 16;
 
 /// The classes of deadlines: T_i of Sawabe et al., ascending, at most [`CLASSES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u64>", into = "Vec<u64>")]
 pub struct ClassTimers {
     timers_ns: [u64; CLASSES_MAX],
     count: u8,
+}
+
+impl TryFrom<Vec<u64>> for ClassTimers {
+    type Error = ConfigError;
+
+    fn try_from(timers_ns: Vec<u64>) -> Result<Self, ConfigError> {
+        Self::new(&timers_ns)
+    }
+}
+
+impl From<ClassTimers> for Vec<u64> {
+    fn from(timers: ClassTimers) -> Self {
+        timers.as_slice().to_vec()
+    }
 }
 
 impl ClassTimers {
@@ -467,8 +482,8 @@ impl Scheme {
         }
     }
 
-    /// The scheme of this name: one of [`PRESETS`], or `flow(m,n)`, `service(m,n)`, `host-pair(m,n)`
-    /// or `edge(m,n)` with two numbers for the rule of Yoshino et al. ([`Scheme::backlog`]).
+    /// The scheme of this name: one of [`PRESETS`], or `packet(1,n)`, `flow(m,n)`, `service(m,n)`,
+    /// `host-pair(m,n)` or `edge(m,n)` with two numbers for the rule of Yoshino et al. ([`Scheme::backlog`]).
     ///
     /// # Errors
     /// If there is none of this name.

@@ -135,10 +135,6 @@ impl Engine {
     fn new(path: &Path, config: Config, journal: Option<&Path>) -> Result<Self, RunError> {
         let endpoints = addresses(&config);
         let mut node = Node::new(&config, &endpoints, &mut random_source)?;
-        let journals = journal.map(|directory| {
-            Journals::open(directory, &mut node)
-                .map_err(|source| RunError::Journal { directory: directory.to_owned(), source })
-        });
         let poller = Poller::new().map_err(RunError::system("make an epoll instance"))?;
         let waker = Waker::new().map_err(RunError::system("make an eventfd"))?;
         let signals = Signals::new().map_err(RunError::system("watch signals"))?;
@@ -158,6 +154,11 @@ impl Engine {
         let mut routes = RouteGuard::new(Routes::new()?);
         let route_watch = RouteWatch::new()?;
         let tun = make_tun(&config.node, &node, routes.routes())?;
+        let journals = journal.map(|directory| {
+            Journals::open(directory, &mut node)
+                .map_err(|source| RunError::Journal { directory: directory.to_owned(), source })
+        });
+        let journals = journals.transpose()?;
         drop_privileges(&config.node, status.as_ref())?;
         // Sockets share a port only with those of the same user: this one, from now on.
         let listener = listen(config.node.listen)
@@ -199,7 +200,7 @@ impl Engine {
             look_after_at: Clock::now() + SECOND_NS,
             reopen_at: Instant::ZERO,
             stopping: false,
-            journals: journals.transpose()?,
+            journals,
             confined: false,
             touched: Vec::new(),
         };
@@ -579,6 +580,9 @@ impl Engine {
     fn stop(&mut self) {
         self.node.close(&mut self.world, CloseReason::ShuttingDown);
         self.flush();
+        if let Some(journals) = &mut self.journals {
+            journals.finish(&mut self.node);
+        }
         self.log_report();
         tracing::info!("stopped");
     }

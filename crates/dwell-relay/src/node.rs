@@ -50,6 +50,7 @@ use dwell_base::Instant;
 use dwell_codec::Decompressor;
 use dwell_drive::{Entry, Journal};
 use dwell_policy::ConfigError;
+use dwell_policy::Event;
 use dwell_report::status::PeerState;
 use ipnet::IpNet;
 
@@ -235,7 +236,14 @@ impl Node {
     pub fn keep_journal(&mut self, peer: usize) {
         if let Some(peer) = self.peers.get_mut(peer) {
             peer.port.keep_journal();
+            // As it was when it was made.
+            peer.port.handle(Instant::ZERO, Event::LinkBusy);
         }
+    }
+
+    /// Keeps no journals any more.
+    pub fn end_journals(&mut self) {
+        self.peers.iter_mut().for_each(|peer| peer.port.end_journal());
     }
 
     /// Takes what was noted since the last time; nothing if no journal is kept.

@@ -33,7 +33,7 @@ use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FramePacket, FrameUnit, Job};
 use crate::config::PortConfig;
 use crate::event::{LostBatch, Outcome};
-use crate::packet::{Packet, PacketId};
+use crate::packet::{ClassKey, Packet, PacketId, learned_as};
 use crate::scheme::{Queue, Release, Select};
 use crate::waiting_time::waiting_time_suffices;
 use fifo::{Chunk, Limits};
@@ -51,6 +51,7 @@ struct Entry {
     compressed: bool,
     /// Why its frame must not be compressed, if so.
     bypass: Option<Bypass>,
+    looks_random: bool,
     arrived: Instant,
     /// Its arrival + W.
     deadline: Instant,
@@ -65,6 +66,7 @@ impl Entry {
             compressed: packet.compressed,
             // In company even small ones are worth it.
             bypass: common.fixed_bypass(packet).filter(|&reason| reason != Bypass::TooSmall),
+            looks_random: packet.looks_random,
             arrived: now,
             deadline: now + packet.max_wait_ns,
         }
@@ -154,7 +156,9 @@ impl Chunks {
         let entries = self.chunk.entries();
         let (packets, bytes) = (entries.len() as u32, entries.iter().map(|e| e.bytes).sum());
         let smaller = common.book_compress(outcome, (packets, bytes), took_ns);
-        common.learn(Common::FRAMES, (bytes, smaller.unwrap_or(bytes)), took_ns);
+        if outcome != Outcome::Failed {
+            common.learn(self.learned_as(), (bytes, smaller.unwrap_or(bytes)), took_ns);
+        }
         self.taken = Taken::Compressed(smaller);
     }
 
@@ -198,13 +202,23 @@ impl Chunks {
         if bytes < common.config.compress_bytes_min {
             return Some(Bypass::TooSmall);
         }
-        let (flow, class) = Common::FRAMES;
+        let key @ (flow, class) = self.learned_as();
         if !common.may_try(flow, class) {
             return Some(Bypass::BackOff);
         }
         let estimate = common.estimate(flow, class, bytes);
         let suffices = waiting_time_suffices(common.wait_bytes(0), bytes, estimate, rate);
-        (!suffices && !common.explore(now, Common::FRAMES)).then_some(Bypass::NoTime)
+        (!suffices && !common.explore(now, key)).then_some(Bypass::NoTime)
+    }
+
+    /// What is learned of the chunk is learned under this: apart if most of it looks random.
+    fn learned_as(&self) -> (u64, ClassKey) {
+        let sum = |random| {
+            let entries = self.chunk.entries().iter().filter(|entry| entry.looks_random == random);
+            entries.map(|entry| u64::from(entry.bytes)).sum::<u64>()
+        };
+        let (flow, class) = Common::FRAMES;
+        learned_as(flow, class, sum(true) > sum(false))
     }
 
     /// Gives the chunk to the compressor.
@@ -213,7 +227,7 @@ impl Chunks {
         common.batch.extend(entries.iter().map(|entry| entry.id));
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
         self.taken = Taken::Compressing;
-        match common.begin_job(bytes, Common::FRAMES) {
+        match common.begin_job(bytes, self.learned_as()) {
             Action::Compress(job) => Action::Compress(Job { is_urgent: true, ..job }),
             other => other,
         }

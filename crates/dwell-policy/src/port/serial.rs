@@ -146,7 +146,9 @@ impl Serial {
         let Some(entry) = self.queue.get_mut(self.ready) else { return };
         let smaller = common.book_compress(outcome, (1, entry.bytes), took_ns);
         let to_bytes = smaller.unwrap_or(entry.bytes);
-        common.learn((entry.flow, entry.class), (entry.bytes, to_bytes), took_ns);
+        if outcome != Outcome::Failed {
+            common.learn((entry.flow, entry.class), (entry.bytes, to_bytes), took_ns);
+        }
         entry.bytes = to_bytes;
         entry.compressed_here = smaller.is_some();
         self.compressing = false;

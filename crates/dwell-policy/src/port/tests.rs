@@ -223,7 +223,7 @@ fn the_limit_of_time_follows_the_rate_and_leaves_room_for_a_burst() {
             .count()
     };
     assert_eq!(fill(&mut port), 25); // 1 ms at 100 Mbit/s
-    port.clear(|_| ());
+    port.clear(|_, _| ());
     port.set_rate(Rate::from_bps(1000));
     assert_eq!(fill(&mut port), 4);
     port.assert_invariants_except_idle();

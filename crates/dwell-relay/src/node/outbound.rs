@@ -3,9 +3,7 @@
 use dwell_base::Instant;
 use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_drive::group_key;
-use dwell_policy::{
-    Action, ClassKey, DropReason, Event, Gather, LinkState, Outcome, Packet, Scheme, Select,
-};
+use dwell_policy::{Action, ClassKey, Event, Gather, LinkState, Outcome, Packet, Scheme, Select};
 use dwell_report::status::PeerState;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
@@ -119,7 +117,8 @@ impl Node {
                 offer_link(peer, now);
             }
             let mut action = peer.port.poll(now);
-            if !link_first && !matches!(action, Some(Action::Send)) {
+            // While packets are dropped, more drops may come: they are for the next turns of the loop.
+            if !link_first && matches!(action, None | Some(Action::Compress(_))) {
                 offer_link(peer, now);
                 while let Some(Action::Send) = peer.port.poll(now) {
                     send_frame(peer, index, store, scratch, env, now);
@@ -299,8 +298,8 @@ impl Node {
 /// Drops what waits for a peer.
 pub(super) fn clear(peer: &mut Peer, store: &mut Store) {
     let Peer { port, classes, .. } = peer;
-    port.clear(|id| {
-        classes.dropped(store.class(id), DropReason::Cleared);
+    port.clear(|id, reason| {
+        classes.dropped(store.class(id), reason);
         store.remove(id);
     });
 }

@@ -242,7 +242,10 @@ impl Pacer {
     pub fn sent(&mut self, now: Instant, link_bytes: u64, waited_ns: u64) {
         self.sample_bytes += link_bytes;
         if let Some(rate) = self.measured.filter(|_| self.pacing == Pacing::Auto) {
-            self.drained_at = self.drained_at.max(now) + rate.transmission_ns(link_bytes);
+            let full_at = now + rate.transmission_ns(self.buffer_bytes.max(link_bytes));
+            let drained_at = self.drained_at.max(now) + rate.transmission_ns(link_bytes);
+            // The kernel holds no more than finds room in its buffer.
+            self.drained_at = drained_at.min(full_at);
             self.note_flow(now, link_bytes, rate);
         }
         let pace = match self.pacing {
@@ -303,17 +306,24 @@ impl Pacer {
     /// A link that takes more than it was measured to send, beyond what the kernel has room for, is
     /// faster than that.
     fn note_flow(&mut self, now: Instant, link_bytes: u64, measured: Rate) {
-        self.flow_bytes += link_bytes;
         let took_ns = now.since_ns(self.flow_start);
-        if took_ns < FLOW_NS {
-            return;
+        if took_ns >= FLOW_NS {
+            let sent_bytes = self.flow_bytes.saturating_sub(self.buffer_bytes);
+            // A pause at the end makes the rate seem lower, never higher.
+            if sent_bytes > measured.bytes_in_ns(took_ns) {
+                let bps = u128::from(sent_bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
+                self.measured = Some(Rate::clamped_bps(u64::try_from(bps).unwrap_or(u64::MAX)));
+                self.fit_buffer();
+            }
+            (self.flow_start, self.flow_bytes) = (now, 0);
         }
-        let sent_bytes = self.flow_bytes.saturating_sub(self.buffer_bytes);
-        if took_ns < 2 * FLOW_NS && sent_bytes > measured.bytes_in_ns(took_ns) {
-            let bps = u128::from(sent_bytes) * 8 * u128::from(SECOND_NS) / u128::from(took_ns);
-            self.measured = Some(Rate::clamped_bps(u64::try_from(bps).unwrap_or(u64::MAX)));
-        }
-        (self.flow_start, self.flow_bytes) = (now, 0);
+        self.flow_bytes += link_bytes;
+    }
+
+    /// The peer is somewhere else: nothing is known of the link to it.
+    pub(super) fn moved(&mut self) {
+        let Self { pacing, free_at, blocked, ahead_ns, catch_up_ns, .. } = *self;
+        *self = Self { free_at, blocked, ahead_ns, catch_up_ns, ..Self::new(pacing) };
     }
 
     /// Between two refusals the kernel took as much as the link sent: its own buffer is full

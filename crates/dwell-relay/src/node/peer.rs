@@ -542,7 +542,7 @@ impl Peer {
             // Another way, of which nothing was measured.
             self.deadlines.forget();
             self.bottleneck.forget();
-            self.pacer.set_found(None);
+            self.pacer.moved();
             self.rtt_ns = None;
             self.path_mtu.forget();
             self.refresh_deadlines();

@@ -30,7 +30,7 @@ pub(crate) struct Relay {
     /// The configuration file
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// Note what the decision core of each peer is given and decides, in files in this directory:
+    /// Note what the decision core of each peer is given and decides, in new files in this directory, one for each peer that is configured at the start:
     /// sizes, ports, hashes of flows and times, but no contents and no addresses. They grow by
     /// about a kilobyte for each packet. `dwell sim journal` repeats them
     #[arg(long, value_name = "DIRECTORY")]

@@ -6,9 +6,10 @@ use dwell_base::{Instant, Rate};
 
 use super::gather::{REACH_UNITS, Room};
 use super::queue::{NONE, Node, Queue, State};
-use super::{Blocks, Rule, unit_bytes};
+use super::{Blocks, Rule, TELLING_BYTES_MIN, unit_bytes};
 use crate::account::Bypass;
 use crate::port::common::Common;
+use crate::scheme::Gather;
 use crate::waiting_time::backlog_needed_bytes;
 
 /// Whether packets have time to be compressed, by [`Blocks::ask`].
@@ -92,7 +93,9 @@ impl Blocks {
             }
             None => u64::MAX,
         };
-        if missing_bytes == 0 || common.explore(now, key) {
+        // What would tell nothing is not worth finding out.
+        let is_telling = self.gather == Gather::Packet || u64::from(bytes) >= TELLING_BYTES_MIN;
+        if missing_bytes == 0 || (is_telling && common.explore(now, key)) {
             return Asked::Time;
         }
         self.members.clear();

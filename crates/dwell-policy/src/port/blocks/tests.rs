@@ -272,7 +272,7 @@ fn clearing_leaves_what_is_in_the_compress() {
     let mut port = port(2, 0);
     arrive(&mut port, 0, &[1; 4]);
     let mut freed = Vec::new();
-    port.clear(|id| freed.push(id.0));
+    port.clear(|id, _| freed.push(id.0));
     assert_eq!(freed, [2, 3]);
     port.assert_invariants();
     finish(&mut port, Outcome::Smaller(1800));

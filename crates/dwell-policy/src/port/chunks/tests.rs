@@ -68,6 +68,7 @@ impl Bench {
                     unit_bytes: bytes,
                     compressed: false,
                     bypass: None,
+                    looks_random: false,
                     arrived,
                     deadline,
                 },
@@ -404,6 +405,7 @@ impl Model {
                 unit_bytes: bytes + 2,
                 compressed: false,
                 bypass: None,
+                looks_random: false,
                 arrived: self.now,
                 deadline: self.now + HOLDS_US[flow] * MICRO_NS,
             },
@@ -649,7 +651,7 @@ proptest! {
                     let config = PortConfig { scheme, frame, ..port.config().clone() };
                     port.configure(config).unwrap();
                 }
-                PortStep::Clear => port.clear(|id| book(&mut model, id)),
+                PortStep::Clear => port.clear(|id, _| book(&mut model, id)),
             }
             drain(&mut port, &mut model);
             prop_assert_eq!(port.accounts().held.packets, model.waiting.len() as u64);
@@ -731,11 +733,11 @@ fn clearing_leaves_the_frame_in_the_compressor() {
     assert_eq!(port.ask(at_us(50)), Some(Wanted::CompressBatch));
     assert_eq!(port.arrive_one(at_us(51), packet(2, 40, 2)), Admission::Queued);
     let mut freed = Vec::new();
-    port.clear(|id| freed.push(id));
+    port.clear(|id, _| freed.push(id));
     assert_eq!(freed, [PacketId(2)]);
     port.assert_invariants();
     port.compressed(PacketId(0), Outcome::Smaller(300), 10_000);
-    port.clear(|id| freed.push(id));
+    port.clear(|id, _| freed.push(id));
     assert_eq!(freed, [PacketId(2), PacketId(0), PacketId(1)]);
     assert!(port.is_empty());
     port.assert_invariants();
@@ -744,7 +746,7 @@ fn clearing_leaves_the_frame_in_the_compressor() {
 #[test]
 fn a_frame_of_one_packet_or_of_few_bytes_is_not_compressed() {
     let mut port = frames_compressed("chumq");
-    port.clear(|_| ());
+    port.clear(|_, _| ());
     assert_eq!(port.arrive_one(at_us(0), packet(5, 900, 2)), Admission::Queued);
     assert_eq!(port.ask(at_us(50)), Some(Wanted::Send));
     assert_eq!(port.accounts().compress.bypassed[Bypass::NoBlock as usize], 1);

@@ -263,7 +263,7 @@ impl Model {
                     Err(error) => assert_eq!(error, ConfigError::Occupied),
                 }
             }
-            Step::Clear => port.clear(|id| {
+            Step::Clear => port.clear(|id, _| {
                 assert!(self.held.remove(&id.0).is_some(), "cleared what was not held");
             }),
         }

@@ -503,3 +503,26 @@ proptest! {
         net.end(1).node.assert_invariants();
     }
 }
+
+/// What found no room was forgotten by every other poll, and its place with it.
+#[test]
+fn whatever_finds_no_room_leaves_its_place() {
+    for scheme in ["none", "packet", "edge", "basicq"] {
+        let mut net = pair(true, "auto", scheme, &good_link(), 5);
+        net.run_to(100);
+        net.net.with_node(net.ends[0], |end, _, _| {
+            let mut packets: Vec<_> = (0..3_000).map(|_| end.make_packet()).collect();
+            let now = end.env.now();
+            end.node.link_blocked(now, 0);
+            for packet in &mut packets {
+                end.node.packet(&mut end.env, packet);
+            }
+            end.node.pump(&mut end.env, 0);
+            let held = end.node.peers[0].port.accounts().held.packets;
+            assert!(held > 0 && held < 3_000, "{scheme}: {held}");
+            assert_eq!(end.node.store.len() as u64, held, "{scheme}");
+            let dropped = end.node.peers[0].port.accounts().dropped_total().packets;
+            assert_eq!(held + dropped, 3_000, "{scheme}");
+        });
+    }
+}

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 const AFTER_HELP: &str = "\
 Examples:
-  sudo dwell relay --config site-a.toml --journal /tmp/journal
-  dwell sim journal /tmp/journal/site-b.jsonl
+  sudo dwell relay --config site-a.toml --journal ./journal
+  sudo dwell sim journal ./journal/site-b.jsonl
 
 Exit codes:
   0  the core does the same here
