@@ -2,16 +2,17 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 
 /// How many events one [`Poller::wait`] reports at most; the others come with the next.
 const EVENTS_MAX: usize = 64;
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Names a registered descriptor. Small numbers please: they index a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +60,6 @@ pub struct Readiness {
 pub struct Poller {
     epoll: OwnedFd,
     interests: Vec<Option<Interest>>,
-    exact: bool,
     ready: Vec<epoll::Event>,
 }
 
@@ -78,7 +78,6 @@ impl Poller {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             interests: Vec::new(),
-            exact: true,
             ready: Vec::with_capacity(EVENTS_MAX),
         })
     }
@@ -142,9 +141,8 @@ impl Poller {
     /// [`Instant::FAR_FUTURE`], waits as long as it takes; one that has passed by `now`
     /// just looks.
     ///
-    /// The deadline is kept to the nanosecond where the kernel can (5.11 and later; see
-    /// [`Clock::sharpen_timers`](super::clock::Clock::sharpen_timers)), otherwise to the
-    /// next millisecond.
+    /// The deadline is kept to the nanosecond, as far as the kernel's timers are (see
+    /// [`Clock::sharpen_timers`](super::clock::Clock::sharpen_timers)).
     ///
     /// # Errors
     /// None is expected; a bug, if one comes.
@@ -157,7 +155,7 @@ impl Poller {
         events.clear();
         let timeout =
             deadline.filter(|at| *at != Instant::FAR_FUTURE).map(|at| timespec(at.since_ns(now)));
-        match self.wait_raw(timeout.as_ref()) {
+        match self.wait_raw(timeout) {
             Ok(()) => {}
             Err(Errno::INTR) => return Ok(()),
             Err(errno) => return Err(errno.into()),
@@ -166,56 +164,25 @@ impl Poller {
         Ok(())
     }
 
-    fn wait_raw(&mut self, timeout: Option<&Timespec>) -> Result<(), Errno> {
-        self.ready.clear();
-        // Zero and "for ever" need no precision, and the older call is a little cheaper.
-        let plain = timeout.is_none_or(|t| t.tv_sec == 0 && t.tv_nsec == 0);
-        if self.exact && !plain {
-            match epoll_pwait2(self.epoll.as_fd(), &mut self.ready, timeout) {
-                Err(Errno::NOSYS | Errno::PERM) => self.exact = false,
-                done => return done,
+    fn wait_raw(&mut self, timeout: Option<Timespec>) -> Result<(), Errno> {
+        self.look(timeout.is_none())?;
+        if let Some(timeout) = timeout.filter(|left| self.ready.is_empty() && *left != NO_TIME) {
+            // epoll's own wait counts milliseconds on old kernels, `ppoll` nanoseconds on all; and
+            // under load, when something is ready, no timer is set.
+            if poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout))? > 0 {
+                self.look(false)?;
             }
         }
-        // Rounds up to milliseconds, so that nobody wakes before the deadline and spins.
+        Ok(())
+    }
+
+    /// Fetches what has happened; if it is to wait, not before something has.
+    fn look(&mut self, waits: bool) -> Result<(), Errno> {
+        self.ready.clear();
+        let timeout = (!waits).then_some(&NO_TIME);
         epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), timeout)?;
         Ok(())
     }
-}
-
-/// `rustix` waits in milliseconds for the sake of old kernels: this one waits exactly.
-#[allow(unsafe_code, reason = "no safe wrapper of epoll_pwait2 is at hand")]
-fn epoll_pwait2(
-    epoll: BorrowedFd<'_>,
-    ready: &mut Vec<epoll::Event>,
-    timeout: Option<&Timespec>,
-) -> Result<(), Errno> {
-    let timeout = timeout.map(|t| libc::timespec {
-        tv_sec: t.tv_sec as libc::time_t,
-        tv_nsec: t.tv_nsec as libc::c_long,
-    });
-    let timeout_ptr = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `epoll` is open; `ready` is empty and has room for EVENTS_MAX events, whose
-    // type is laid out as the kernel's; `timeout_ptr` is null or points to a timespec that
-    // outlives the call; without a signal mask its size is not looked at.
-    let count = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait2,
-            epoll.as_raw_fd(),
-            ready.as_mut_ptr(),
-            EVENTS_MAX as libc::c_int,
-            timeout_ptr,
-            std::ptr::null::<libc::sigset_t>(),
-            0usize,
-        )
-    };
-    let count = usize::try_from(count).map_err(|_| last_errno())?;
-    // SAFETY: the kernel has filled that many events, at most EVENTS_MAX.
-    unsafe { ready.set_len(count) };
-    Ok(())
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 fn data(token: Token) -> epoll::EventData {
@@ -282,8 +249,7 @@ mod tests {
         let waker = Waker::new().unwrap();
         let mut events = Vec::new();
         poller.register(&waker, Token(3), Interest::Read).unwrap();
-        for exact in [true, false] {
-            poller.exact = exact;
+        for _ in 0..2 {
             let now = Clock::now();
             poller.wait(Some(now + 300_000), now, &mut events).unwrap();
             assert!(events.is_empty());
@@ -296,6 +262,26 @@ mod tests {
             waker.drain();
             poller.wait(Some(now), now, &mut events).unwrap();
             assert!(events.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_waker_ends_a_wait_that_has_begun() {
+        let mut poller = Poller::new().unwrap();
+        let waker = Waker::new().unwrap();
+        let mut events = Vec::new();
+        poller.register(&waker, Token(1), Interest::Read).unwrap();
+        for has_deadline in [true, false] {
+            let (now, other) = (Clock::now(), waker.clone());
+            let waking = std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                other.wake();
+            });
+            let deadline = has_deadline.then_some(now + 600 * SECOND_NS);
+            poller.wait(deadline, now, &mut events).unwrap();
+            assert_eq!(events.len(), 1, "{has_deadline}");
+            waking.join().unwrap();
+            waker.drain();
         }
     }
 
