@@ -29,25 +29,17 @@ pub struct User {
 }
 
 impl User {
-    /// The user of this name.
+    /// The user of this name, wherever the system looks its users up (`/etc/nsswitch.conf`). To be
+    /// called before system calls are filtered.
     ///
     /// # Errors
-    /// If `/etc/passwd` does not have it, or can't be read.
+    /// If there is none, or the look-up fails.
     pub fn named(name: &str) -> io::Result<Self> {
-        let text = fs::read_to_string("/etc/passwd")?;
-        Self::find(&text, name).ok_or_else(|| {
-            let message = format!("/etc/passwd has no user \"{name}\"");
+        let found = nix::unistd::User::from_name(name)?.ok_or_else(|| {
+            let message = format!("there is no user \"{name}\" on this machine");
             io::Error::new(io::ErrorKind::NotFound, message)
-        })
-    }
-
-    fn find(passwd: &str, name: &str) -> Option<Self> {
-        passwd.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            let found = fields.next() == Some(name);
-            let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
-            found.then_some(Self { uid, gid })
-        })
+        })?;
+        Ok(Self { uid: found.uid.as_raw(), gid: found.gid.as_raw() })
     }
 }
 
@@ -174,14 +166,13 @@ fn shrink_bounding_set(needed: CapabilitySet) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nbroken\n\
-                          dwell:x:991:992::/nonexistent:/usr/sbin/nologin\n";
-
     #[test]
     fn users_are_found_by_name() {
-        assert_eq!(User::find(PASSWD, "dwell"), Some(User { uid: 991, gid: 992 }));
-        for name in ["", "dwel", "broken", "x", "991"] {
-            assert_eq!(User::find(PASSWD, name), None, "{name}");
+        assert_eq!(User::named("root").unwrap(), User { uid: 0, gid: 0 });
+        for name in ["", "nobody-has-this-name", "0", "root:x", "root\0"] {
+            let error = User::named(name).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name:?}: {error}");
+            assert!(error.to_string().contains(name), "{error}");
         }
     }
 

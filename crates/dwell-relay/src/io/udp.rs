@@ -15,6 +15,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::Ipv6DontFrag;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -163,7 +165,8 @@ impl UdpPort {
             sockopt::set_ip_mtu_discover(&self.socket, Ipv4PathMtuDiscovery::DONT)?;
         } else {
             sockopt::set_ipv6_mtu_discover(&self.socket, Ipv6PathMtuDiscovery::DONT)?;
-            allow_ipv6_fragments(&self.socket)?;
+            // Takes back what the receiving library sets for its own purposes.
+            setsockopt(&self.socket, Ipv6DontFrag, &false)?;
         }
         Ok(())
     }
@@ -437,23 +440,6 @@ fn discover_path_mtu(socket: &Socket, is_v6: bool) -> io::Result<()> {
         sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DO)?;
     }
     Ok(())
-}
-
-/// Takes back what the receiving library sets for its own purposes (`IPV6_DONTFRAG`).
-#[allow(unsafe_code, reason = "no safe wrapper of IPV6_DONTFRAG is at hand")]
-fn allow_ipv6_fragments(socket: &Socket) -> io::Result<()> {
-    let off: libc::c_int = 0;
-    // SAFETY: the descriptor is open, the option is an int, and `off` outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IPV6,
-            libc::IPV6_DONTFRAG,
-            std::ptr::from_ref(&off).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Errors that concern what was just sent, or sent earlier, and not the socket.
