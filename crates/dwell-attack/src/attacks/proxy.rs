@@ -165,11 +165,13 @@ pub(super) fn silent(context: &mut Context, name: &'static str) -> anyhow::Resul
     let mut row = measured.row(name, "proxy", "connections");
     row.checks = measured.usual_checks(context, Limits::default());
     reach(&mut row, context, "silent connections a second", measured.rate()[0], SILENT_A_SECOND);
-    // Each is pushed out, or has not spoken in time; some are there still.
+    // Each is pushed out, or has not spoken in time; but those that the egress has places for, and that
+    // the attacker still holds, have neither yet. A short attack fills these places first.
     let counted = status(&site, "egress").map_or(f64::NAN, |status| {
         (status.connections.unknown_peers + status.connections.handshakes) as f64
     });
-    let least = Bound::AtLeast(measured.total()[0] / 2.0);
+    let beyond_places = measured.total()[0] - SILENT_A_SECOND;
+    let least = Bound::AtLeast((beyond_places / 2.0).max(1.0));
     row.must_reach("rejected by the egress", counted, least);
     note_counts(&mut row, &site);
     Ok(row)
