@@ -33,6 +33,8 @@ pub struct Job {
     pub bytes: u32,
     /// The time that it is expected to take, in nanoseconds.
     pub cost_ns: u64,
+    /// The group whose context it belongs to; none if it refers to nothing.
+    pub context: Option<u64>,
     /// True if the link waits for it: nobody else may do it.
     pub is_urgent: bool,
 }

@@ -42,6 +42,9 @@ pub enum Outcome {
     /// The batch became smaller: this many bytes without any header. It must
     /// [gain](crate::FrameCost::gains) with its headers too; otherwise the originals are sent.
     Smaller(u32),
+    /// It was compressed in a context to this many bytes, and is sent so whatever its size: what comes
+    /// after it may refer to it. For jobs with a [context](crate::Job::context) only.
+    Committed(u32),
     /// It did not become smaller; the originals are to be sent.
     NotSmaller,
     /// The codec failed; the originals are to be sent.

@@ -45,6 +45,6 @@ pub use packet::{ClassKey, Packet, PacketId};
 pub use port::Port;
 pub use scheme::{
     BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, Gather, Method,
-    PRESETS, Pull, PullPolicy, Queue, Release, Scheme, Select, Unfinished, When,
+    PRESETS, Pull, PullPolicy, Queue, Reference, Release, Scheme, Select, Unfinished, When,
 };
 pub use waiting_time::waiting_time_suffices;

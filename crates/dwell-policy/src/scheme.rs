@@ -97,6 +97,21 @@ pub struct Method {
     /// but the exceptions. With fixed estimates ([`Estimates::Fixed`](crate::Estimates::Fixed)) there
     /// is nothing to learn, and it changes nothing.
     pub back_off: Option<BackOffConfig>,
+    /// What a batch may refer to.
+    pub reference: Reference,
+}
+
+/// What a batch may refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Reference {
+    /// Nothing but itself: it is decoded alone, whatever else was lost.
+    #[default]
+    Nothing,
+    /// All that was compressed before it in the context of its group
+    /// ([`Packet::group`](crate::Packet::group)). A job that has begun is committed: its result is
+    /// sent whatever its size, and batches of a group are sent in the order of their jobs.
+    Context,
 }
 
 /// When a frame goes, and what fills it: the fourth axis.
@@ -321,7 +336,7 @@ impl Scheme {
     const BASE: Self = Self {
         queue: Queue::One,
         select: Select::Nothing,
-        method: Method { back_off: None },
+        method: Method { back_off: None, reference: Reference::Nothing },
         release: Release::Now(BlockRules::PAPER),
     };
 
@@ -435,6 +450,17 @@ impl Scheme {
         }
     }
 
+    /// Returns the scheme with batches that refer to those before them.
+    #[must_use]
+    pub const fn with_contexts(self) -> Self {
+        Self { method: Method { reference: Reference::Context, ..self.method }, ..self }
+    }
+
+    /// True if batches refer to those before them.
+    pub const fn has_contexts(&self) -> bool {
+        matches!(self.method.reference, Reference::Context)
+    }
+
     /// True if it may compress anything.
     pub const fn compresses(&self) -> bool {
         !matches!(self.select, Select::Nothing)
@@ -476,6 +502,9 @@ impl Scheme {
                 if !matches!(select, Select::Nothing | Select::Frame) =>
             {
                 refuse("frames that wait to be filled are compressed as a whole or not at all")
+            }
+            (_, select, _) if self.has_contexts() && !matches!(select, Select::Waiting { .. }) => {
+                refuse("contexts need batches that keep the order of their group")
             }
             (_, select, Release::Now(rules)) => check_batches(select, rules),
             (_, _, Release::Full { .. }) => Ok(()),
@@ -520,7 +549,7 @@ impl Scheme {
 impl Method {
     /// Leaves alone what turned out to be incompressible, with rare tries.
     pub fn backing_off() -> Self {
-        Self { back_off: Some(BackOffConfig::default()) }
+        Self { back_off: Some(BackOffConfig::default()), reference: Reference::Nothing }
     }
 }
 

@@ -38,7 +38,7 @@ fn parking_lot(relays: usize, scheme: Scheme, ratio: f64) -> Plan {
     let estimate = Estimate { ratio: Ratio::from_ppm((ratio * 1e6) as u32), cost_ns: COMPRESS_NS };
     let port = PortPlan {
         config: PortConfig {
-            scheme: Scheme { method: Method { back_off: None }, ..scheme },
+            scheme: Scheme { method: Method { back_off: None, ..scheme.method }, ..scheme },
             rate: Some(rate),
             limit: QueueLimit::packets(1000),
             estimates: Estimates::Fixed(estimate),

@@ -131,6 +131,10 @@ impl Blocks {
             // Together even small ones are worth it.
             Some(Bypass::TooSmall) if self.gather != Gather::Packet => State::Raw,
             Some(reason) => State::Exempt(reason),
+            // Noise is of no use to those that come after it.
+            None if packet.looks_random && common.config.scheme.has_contexts() => {
+                State::Exempt(Bypass::BackOff)
+            }
             // Only who could become part of a block is asked: the back-off counts it.
             None if self.queue.reaches_edge() && !common.may_try(key.0, key.1) => {
                 State::Exempt(Bypass::BackOff)
@@ -145,6 +149,7 @@ impl Blocks {
         (node.class, node.flow, node.group) = (class, packet.flow, group);
         node.looks_random = packet.looks_random;
         node.is_fence = packet.group == Packet::ANY_GROUP;
+        node.context = packet.group;
         self.bytes += u64::from(packet.bytes);
         self.units_bytes += unit_bytes(common, &node);
         let at = self.queue.keep(node);
@@ -281,8 +286,10 @@ impl Blocks {
             common.batch.push(node.id);
         }
         self.is_compressing = true;
-        let key = self.members.first().map(|&first| self.queue.node(first).learned_as());
-        common.begin_job(bytes, key.unwrap_or_default())
+        let first = self.members.first().map(|&first| self.queue.node(first));
+        let key = first.map(Node::learned_as).unwrap_or_default();
+        let context = first.map(|node| node.context);
+        common.begin_job(bytes, key, context.filter(|_| common.config.scheme.has_contexts()))
     }
 
     /// True if there is a unit that the link may take next.

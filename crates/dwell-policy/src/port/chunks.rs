@@ -227,7 +227,7 @@ impl Chunks {
         common.batch.extend(entries.iter().map(|entry| entry.id));
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
         self.taken = Taken::Compressing;
-        match common.begin_job(bytes, self.learned_as()) {
+        match common.begin_job(bytes, self.learned_as(), None) {
             Action::Compress(job) => Action::Compress(Job { is_urgent: true, ..job }),
             other => other,
         }

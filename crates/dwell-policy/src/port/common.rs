@@ -100,14 +100,19 @@ impl Common {
     /// Begins the job of compressing the packets of `batch`, of so many bytes, which are believed to
     /// compress like those of this flow and class.
     #[inline]
-    pub(super) fn begin_job(&mut self, bytes: u32, key: (u64, ClassKey)) -> Action {
+    pub(super) fn begin_job(
+        &mut self,
+        bytes: u32,
+        key: (u64, ClassKey),
+        context: Option<u64>,
+    ) -> Action {
         let packets = self.batch.len() as u32;
         self.accounts.compress.tried += u64::from(packets);
         let id = JobId(self.jobs);
         self.jobs += 1;
         self.job = Some(id);
         let cost_ns = self.estimate(key.0, key.1, bytes).cost_ns;
-        Action::Compress(Job { id, packets, bytes, cost_ns, is_urgent: false })
+        Action::Compress(Job { id, packets, bytes, cost_ns, context, is_urgent: false })
     }
 
     /// The job came out of the compressor; false if it is not the one under way.
@@ -206,13 +211,15 @@ impl Common {
         compress.compressions += 1;
         compress.took_ns += took_ns;
         match outcome {
-            Outcome::Smaller(to_bytes) if gains(to_bytes) => {
+            Outcome::Smaller(to_bytes) | Outcome::Committed(to_bytes)
+                if gains(to_bytes) || matches!(outcome, Outcome::Committed(_)) =>
+            {
                 compress.compressed.packets += u64::from(packets);
                 compress.compressed.bytes += u64::from(bytes);
                 compress.compressed_to_bytes += u64::from(to_bytes);
                 Some(to_bytes)
             }
-            Outcome::Smaller(_) | Outcome::NotSmaller => {
+            Outcome::Smaller(_) | Outcome::Committed(_) | Outcome::NotSmaller => {
                 compress.not_smaller += u64::from(packets);
                 None
             }

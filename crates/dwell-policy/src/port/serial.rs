@@ -182,7 +182,7 @@ impl Serial {
                 self.compressing = true;
                 let key = (entry.flow, entry.class);
                 common.batch.push(id);
-                return Some(common.begin_job(bytes, key));
+                return Some(common.begin_job(bytes, key, None));
             }
         }
     }

@@ -41,7 +41,7 @@ fn port(scheme: Scheme) -> Queue {
     let estimate = Estimate { ratio: Ratio::from_ppm((ratio * 1e6) as u32), cost_ns: time_ns };
     Queue::Port(Box::new(PortPlan {
         config: PortConfig {
-            scheme: Scheme { method: Method { back_off: None }, ..scheme },
+            scheme: Scheme { method: Method { back_off: None, ..scheme.method }, ..scheme },
             rate: Some(Rate::from_mbps(100)),
             limit: QueueLimit::packets(1000),
             estimates: Estimates::Fixed(estimate),

@@ -65,6 +65,14 @@ impl Blocks {
         }
     }
 
+    /// True if nothing of the packet's context was compressed behind it: the order of compression is
+    /// the order of sending.
+    fn is_last_of_context(&self, first: u32) -> bool {
+        let context = self.queue.node(first).context;
+        let behind = self.queue.iter_from(first).take(REACH_UNITS).map(|at| self.queue.node(at));
+        !behind.into_iter().any(|it| it.state == State::Compressed && it.context == context)
+    }
+
     /// Gathers what waits with `first`, which has so many bytes ahead of it, if there is time to
     /// compress it: Eq. (2) of Shimamura et al., for the whole block.
     fn ask(
@@ -74,6 +82,9 @@ impl Blocks {
         (first, ahead_bytes): (u32, u64),
         (room, rate): (Room, Rate),
     ) -> Asked {
+        if common.config.scheme.has_contexts() && !self.is_last_of_context(first) {
+            return Asked::Missing(0);
+        }
         let Self { queue, members, gatherer, .. } = self;
         let bytes = gatherer.gather_waiting(queue, first, room, members);
         let node = *queue.node(first);

@@ -42,6 +42,8 @@ pub(super) struct Node {
     pub(super) flow: u64,
     pub(super) arrived: Instant,
     pub(super) group: Option<GroupId>,
+    /// The group whose context it would be compressed in.
+    pub(super) context: u64,
     pub(super) state: State,
     /// Its content looks random.
     pub(super) looks_random: bool,
@@ -70,6 +72,7 @@ impl Node {
             flow: 0,
             arrived,
             group: None,
+            context: 0,
             state,
             looks_random: false,
             is_fence: false,
