@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::SRC_LEN_MAX;
+use crate::context::{Base, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
 use crate::id::CodecId;
 
 /// The reason why a compressor cannot be made, or cannot compress. None of these is caused by the
@@ -32,6 +33,35 @@ pub enum CodecError {
     /// The input is longer than [`SRC_LEN_MAX`].
     #[error("{0} bytes are too many to compress at once: the limit is {SRC_LEN_MAX}")]
     TooLong(usize),
+    /// The batch is longer than [`CONTEXT_BATCH_LEN_MAX`].
+    #[error("a batch of {0} bytes is too long: the limit is {CONTEXT_BATCH_LEN_MAX}")]
+    BatchTooLong(usize),
+    /// A context cannot have this window, or its ring is smaller.
+    #[error(
+        "a window of 2^{window_log} bytes is not possible with a ring of 2^{ring_log}: it can have \
+         2^{CONTEXT_LOG_MIN} bytes up to the size of the ring"
+    )]
+    Window {
+        /// The binary logarithm of the window's size.
+        window_log: u8,
+        /// The binary logarithm of the ring's size.
+        ring_log: u8,
+    },
+    /// A context cannot have this ring.
+    #[error(
+        "a ring cannot have 2^{0} bytes: 2^{CONTEXT_LOG_MIN} to 2^{CONTEXT_LOG_MAX} are possible"
+    )]
+    Ring(u8),
+    /// A generation of a context cannot begin from this base.
+    #[error(
+        "the {len} bytes before offset {offset} are not in the ring, or more than the window",
+        len = .0.len,
+        offset = .0.offset
+    )]
+    Base(Base),
+    /// The generation of a context is over, as the library failed, and no other has begun.
+    #[error("the context has no generation: begin one")]
+    NoGeneration,
     /// The library did not get the memory that it needs.
     #[error("no memory for the state of {0}")]
     OutOfMemory(CodecId),
@@ -66,6 +96,26 @@ pub enum DecodeError {
     /// The data would be longer than the buffer. lz4 cannot distinguish this and reports `Corrupt`.
     #[error("the {0} payload holds more data than it should")]
     DoesNotFit(CodecId),
+    /// The window of a context's generation is too small, or larger than the decoder's ring.
+    #[error(
+        "a window of 2^{window_log} bytes is refused: the limits are 2^{CONTEXT_LOG_MIN} and 2^{ring_log}"
+    )]
+    Window {
+        /// The binary logarithm of the window's size.
+        window_log: u8,
+        /// The binary logarithm of the ring's size.
+        ring_log: u8,
+    },
+    /// The ring of the context does not have the bytes from which a generation begins.
+    #[error(
+        "the {len} bytes before offset {offset} are not in the ring, or more than the window",
+        len = .0.len,
+        offset = .0.offset
+    )]
+    Base(Base),
+    /// The context has no generation, or a batch before this one did not decode.
+    #[error("the context has no generation that goes on")]
+    NoGeneration,
     /// The payload is damaged, or was made with another codec or dictionary.
     #[error("the {0} payload is damaged")]
     Corrupt(CodecId),

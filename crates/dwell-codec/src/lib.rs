@@ -49,6 +49,7 @@
 mod bzip2;
 mod compressor;
 pub mod content;
+mod context;
 mod decompressor;
 mod deflate;
 mod dictionary;
@@ -62,6 +63,10 @@ mod spec;
 mod zstd;
 
 pub use compressor::Compressor;
+pub use context::{
+    Base, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextDecoder, ContextEncoder,
+    ContextSpec, context_bound,
+};
 pub use decompressor::Decompressor;
 pub use dictionary::file::{DICTIONARY_FILE_LEN_MAX, DictionaryFile, DictionaryFileError, hash_of};
 pub use dictionary::train::{TRAINING_LEN_MAX, train};

@@ -5,9 +5,11 @@
 
 use zstd_safe::{DCtx, DParameter, FrameFormat};
 
+use crate::context::ContextSpec;
 use crate::dictionary::Dictionary;
 use crate::error::{CodecError, DecodeError};
-use crate::ffi::zstd::{Context, DecodingContext, Failure};
+use crate::ffi::zstd::stream::Tables;
+use crate::ffi::zstd::{Context, DecodingContext, Failure, stream_tables};
 use crate::id::CodecId;
 use crate::{HISTORY_LEN_MAX, SRC_LEN_MAX};
 
@@ -76,7 +78,13 @@ impl Encoder {
     }
 }
 
-fn unexpected(failure: Failure) -> CodecError {
+/// Returns the tables of a context.
+pub(crate) fn tables(spec: ContextSpec) -> Tables {
+    let window_log = u32::from(spec.window_log);
+    stream_tables(spec.level, window_log, window_log)
+}
+
+pub(crate) fn unexpected(failure: Failure) -> CodecError {
     CodecError::Library { codec: CodecId::Zstd, code: failure.0 }
 }
 
@@ -190,7 +198,7 @@ fn decode_error(code: zstd_safe::ErrorCode) -> DecodeError {
     reported(code.wrapping_neg() as u32)
 }
 
-fn reported(number: u32) -> DecodeError {
+pub(crate) fn reported(number: u32) -> DecodeError {
     const DST_SIZE_TOO_SMALL: u32 = 70;
     const MEMORY_ALLOCATION: u32 = 64;
     match number {

@@ -1,5 +1,7 @@
 //! zstd contexts in memory of fixed size, and digested dictionaries.
 
+pub(crate) mod stream;
+
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -163,6 +165,24 @@ impl Context {
                 src.len(),
             )
         })
+    }
+}
+
+/// Returns the tables that zstd chooses for a level if it does not know how much will come, with
+/// the given window; neither the hash table nor the chain table has more than `1 << table_log_max`
+/// entries.
+pub(crate) fn stream_tables(level: i32, window_log: u32, table_log_max: u32) -> stream::Tables {
+    // SAFETY: takes and gives plain numbers.
+    let chosen = unsafe { ZSTD_getCParams(level, 0, 0) };
+    stream::Tables {
+        level,
+        window_log,
+        hash_log: chosen.hashLog.min(table_log_max),
+        chain_log: chosen.chainLog.min(table_log_max),
+        search_log: chosen.searchLog,
+        min_match: chosen.minMatch,
+        target_len: chosen.targetLength,
+        strategy: chosen.strategy as u32,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The crate from outside: round trips, and hostile input.
 
 mod common;
+mod context;
 mod corpus;
 mod history;
 mod hostile;

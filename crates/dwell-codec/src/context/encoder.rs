@@ -1,0 +1,124 @@
+//! The sending end of a context.
+
+use std::fmt;
+
+use super::ring::Ring;
+use super::{
+    Base, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextSpec, context_bound,
+};
+use crate::error::CodecError;
+use crate::ffi::zstd::stream::EncodingStream;
+use crate::zstd::{tables, unexpected};
+
+/// Compresses the batches of a context.
+pub struct ContextEncoder {
+    spec: ContextSpec,
+    ring: Ring,
+    stream: EncodingStream,
+    /// The generation can go on.
+    is_live: bool,
+}
+
+impl ContextEncoder {
+    /// Makes an encoder whose first generation begins from nothing, [`Base::default`]. The ring
+    /// has `1 << ring_log` bytes, at most as many as that of the decoder.
+    ///
+    /// # Errors
+    /// If there is no such level, window or ring, or no memory.
+    pub fn new(spec: ContextSpec, ring_log: u8) -> Result<Self, CodecError> {
+        if !(CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX).contains(&ring_log) {
+            return Err(CodecError::Ring(ring_log));
+        }
+        let stream = EncodingStream::new().map_err(unexpected)?;
+        let mut encoder = Self { spec, ring: Ring::new(ring_log), stream, is_live: false };
+        encoder.begin(spec, Base::default())?;
+        Ok(encoder)
+    }
+
+    /// Begins a generation: cuts the ring back to the base's offset, and primes the codec with the
+    /// base's bytes. The work of priming is done by the first [`compress`](Self::compress).
+    ///
+    /// The decoder must have the same bytes before this offset. It surely has them if it has
+    /// confirmed the offset in a generation of this encoder, and no generation since began before
+    /// that offset.
+    ///
+    /// # Errors
+    /// If there is no such level or window, or the base is longer than the window, or is not in the
+    /// ring: then nothing has changed. If zstd fails there is no generation until the next call.
+    pub fn begin(&mut self, spec: ContextSpec, base: Base) -> Result<(), CodecError> {
+        spec.check(self.ring.log())?;
+        if base.len > 1 << spec.window_log || !self.ring.has(base) {
+            return Err(CodecError::Base(base));
+        }
+        self.is_live = false;
+        let ring = &self.ring;
+        let begun = self.stream.begin(&tables(spec), |prefix| ring.read(base, prefix));
+        begun.map_err(unexpected)?;
+        self.ring.cut(base);
+        self.spec = spec;
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Returns the longest base at this offset that a decoder with the same ring surely has,
+    /// however far behind it is, not longer than the present window; none if the offset is not in
+    /// the ring any more, or not yet.
+    pub fn base_at(&self, offset: u64) -> Option<Base> {
+        let len = self.ring.len_before(offset)?.min(1 << self.spec.window_log);
+        Some(Base { offset, len: len as u32 })
+    }
+
+    /// Compresses a batch and appends the bytes that the decoder needs for all of it to `out`: at
+    /// most [`context_bound`] bytes, and none for an empty batch. The offset moves on by the
+    /// batch's length.
+    ///
+    /// # Errors
+    /// If the batch is longer than [`CONTEXT_BATCH_LEN_MAX`]: then nothing has changed. If zstd
+    /// fails, `out` is as it was, and there is no generation until [`begin`](Self::begin).
+    pub fn compress(&mut self, batch: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        if batch.len() > CONTEXT_BATCH_LEN_MAX {
+            return Err(CodecError::BatchTooLong(batch.len()));
+        }
+        if !self.is_live {
+            return Err(CodecError::NoGeneration);
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.is_live = false;
+        let start = out.len();
+        // With more room than the result can need, zstd writes to it without a copy in between.
+        let room = zstd_safe::compress_bound(batch.len()).max(context_bound(batch.len()));
+        self.stream.flush(batch, room, out).map_err(unexpected)?;
+        debug_assert!(out.len() - start <= context_bound(batch.len()), "the bound is too low");
+        self.ring.push(batch);
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Returns the number of bytes that went through the context: the offset of the next one.
+    pub fn offset(&self) -> u64 {
+        self.ring.end()
+    }
+
+    /// Returns the level and window of the present generation.
+    pub fn spec(&self) -> ContextSpec {
+        self.spec
+    }
+
+    /// Returns the bytes of memory that are allocated now. They grow with the first batch of a
+    /// generation, for zstd's tables and window, and with the ring until it is full.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.ring.memory_bytes() + self.stream.memory_bytes()
+    }
+}
+
+impl fmt::Debug for ContextEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContextEncoder")
+            .field("spec", &self.spec)
+            .field("offset", &self.offset())
+            .field("is_live", &self.is_live)
+            .finish_non_exhaustive()
+    }
+}
