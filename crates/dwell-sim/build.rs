@@ -4,22 +4,24 @@
 // A build script runs on the host that builds; the crate itself stays pure.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 
+use std::collections::BTreeSet;
 use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// The crates whose code decides about results, beside this one.
-const CRATES: [&str; 4] = ["dwell-base", "dwell-policy", "dwell-report", "dwell-sim"];
+/// Crates that only show results. All others of ours that this one depends on count.
+const SHOWING: [&str; 1] = ["dwell-figures"];
 /// What the results follow from in other packages: chance, and functions of real numbers.
 const PACKAGES: [&str; 3] = ["libm", "rand_core", "rand_xoshiro"];
 
 fn main() -> io::Result<()> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?);
     let root = manifest.join("../..");
+    let crates = crates_behind(&root.join("crates"), "dwell-sim")?;
     let mut hasher = SipHasher24::new();
-    for name in CRATES {
+    for name in &crates {
         let sources = root.join("crates").join(name).join("src");
         println!("cargo::rerun-if-changed={}", sources.display());
         hash_directory(&sources, &mut hasher)?;
@@ -28,7 +30,32 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed={}", lock.display());
     hasher.write(versions(&fs::read_to_string(lock)?).as_bytes());
     println!("cargo::rustc-env=DWELL_SIM_CODE={:016x}", hasher.finish128().h1);
+    let names: Vec<&str> = crates.iter().map(String::as_str).collect();
+    println!("cargo::rustc-env=DWELL_SIM_CRATES={}", names.join(","));
     Ok(())
+}
+
+/// Returns this crate and those of ours that it depends on, directly or not, but for [`SHOWING`].
+fn crates_behind(crates: &Path, first: &str) -> io::Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![first.to_owned()];
+    while let Some(name) = open.pop() {
+        let manifest = crates.join(&name).join("Cargo.toml");
+        println!("cargo::rerun-if-changed={}", manifest.display());
+        open.extend(dependencies(&fs::read_to_string(manifest)?).filter(|it| !found.contains(it)));
+        found.insert(name);
+    }
+    Ok(found)
+}
+
+/// Returns the crates of ours under `[dependencies]` of a manifest, but for [`SHOWING`].
+fn dependencies(manifest: &str) -> impl Iterator<Item = String> {
+    let lines = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| name.starts_with("dwell-") && !SHOWING.contains(name))
+        .map(str::to_owned)
 }
 
 /// Adds the names and contents of all files below a directory, in the order of their names.

@@ -27,3 +27,17 @@ pub use world::World;
 /// A hash of the code that results follow from: this crate, the decision core, and what both stand
 /// on. Equal runs of equal code have equal results, so stored results are found again by it.
 pub const CODE: &str = env!("DWELL_SIM_CODE");
+
+#[cfg(test)]
+mod tests {
+    /// Results of code that was not hashed would be taken for those of other code.
+    #[test]
+    fn all_code_that_results_follow_from_is_hashed() {
+        let hashed: Vec<&str> = env!("DWELL_SIM_CRATES").split(',').collect();
+        for name in ["dwell-base", "dwell-drive", "dwell-policy", "dwell-sim"] {
+            assert!(hashed.contains(&name), "{name} is not among {hashed:?}");
+        }
+        // Another chart is no reason to run everything again.
+        assert!(!hashed.contains(&"dwell-figures"), "{hashed:?}");
+    }
+}
