@@ -107,6 +107,10 @@ pub trait World {
 
     /// Forgets a packet.
     fn dropped(&mut self, id: PacketId, reason: DropReason);
+
+    /// Marks a packet that waits (RFC 3168). Only packets whose senders take marks
+    /// ([`Packet::takes_mark`](dwell_policy::Packet::takes_mark)) are marked.
+    fn marked(&mut self, _id: PacketId) {}
 }
 
 /// Does what the port asks for, until it asks for nothing more. Returns true if it has sent.
@@ -124,6 +128,7 @@ pub fn drain(port: &mut Driven, now: Instant, world: &mut impl World) -> bool {
                 has_sent = true;
             }
             Action::Drop(id, reason) => world.dropped(id, reason),
+            Action::Mark(id) => world.marked(id),
         }
     }
     has_sent

@@ -82,6 +82,8 @@ pub enum Output {
     Send(Box<Frame>),
     /// [`Action::Drop`].
     Drop(PacketId, DropReason),
+    /// [`Action::Mark`].
+    Mark(PacketId),
 }
 
 impl Output {
@@ -94,6 +96,7 @@ impl Output {
             }
             Some(Action::Send) => Self::Send(Box::new(port.frame().clone())),
             Some(Action::Drop(id, reason)) => Self::Drop(id, reason),
+            Some(Action::Mark(id)) => Self::Mark(id),
         }
     }
 }

@@ -94,6 +94,7 @@ fn packet(id: usize, class: u8) -> Packet {
         group: 0,
         max_wait_ns,
         looks_random: false,
+        takes_mark: false,
         compressed: false,
     }
 }

@@ -67,6 +67,7 @@ fn step(port: &mut Port, id: u32, link: bool) {
         group: u64::from(id % 64),
         max_wait_ns: Packet::NEVER_HELD,
         looks_random: false,
+        takes_mark: false,
         compressed: false,
     };
     port.handle(now, Event::Arrive(black_box(packet)));
@@ -82,7 +83,7 @@ fn step(port: &mut Port, id: u32, link: bool) {
                 port.handle(now, Event::Compressed { job: job.id, outcome, took_ns });
             }
             Action::Send => (),
-            Action::Drop(..) => panic!("there is room"),
+            Action::Drop(..) | Action::Mark(_) => panic!("there is room"),
         }
     }
 }

@@ -48,11 +48,15 @@ pub enum DropReason {
     Cleared,
     /// It was put back into a port that has no room for it.
     PutBack,
+    /// Its flow has kept packets waiting for too long: flow queueing (RFC 8289) drops some, so that
+    /// its sender slows down.
+    Delay,
 }
 
 impl DropReason {
     /// Every reason, in the order of [`Accounts::dropped`].
-    pub const ALL: [Self; 4] = [Self::QueuePackets, Self::QueueBytes, Self::Cleared, Self::PutBack];
+    pub const ALL: [Self; 5] =
+        [Self::QueuePackets, Self::QueueBytes, Self::Cleared, Self::PutBack, Self::Delay];
 
     /// A name for reports.
     pub const fn name(self) -> &'static str {
@@ -61,6 +65,7 @@ impl DropReason {
             Self::QueueBytes => "queue_bytes",
             Self::Cleared => "cleared",
             Self::PutBack => "put_back",
+            Self::Delay => "delay",
         }
     }
 }
@@ -83,11 +88,15 @@ pub enum Bypass {
     BackOff,
     /// The link got to it before a block came together.
     NoBlock,
+    /// It came alone to a link with time for it, or is of a flow that sends little: it goes at once.
+    Sparse,
+    /// Its content looks random.
+    Random,
 }
 
 impl Bypass {
     /// Every reason, in the order of [`CompressionAccounts::bypassed`].
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Scheme,
         Self::AlreadyCompressed,
         Self::Exception,
@@ -95,6 +104,8 @@ impl Bypass {
         Self::NoTime,
         Self::BackOff,
         Self::NoBlock,
+        Self::Sparse,
+        Self::Random,
     ];
 
     /// A name for reports.
@@ -107,6 +118,8 @@ impl Bypass {
             Self::NoTime => "no_time",
             Self::BackOff => "back_off",
             Self::NoBlock => "no_block",
+            Self::Sparse => "sparse",
+            Self::Random => "random",
         }
     }
 }
@@ -156,6 +169,8 @@ pub struct Accounts {
     pub arrived: Count,
     /// Packets that came back because their unit was lost on the way; they count as sent again.
     pub put_back: Count,
+    /// Packets that flow queueing marked (RFC 3168) where it would have dropped others.
+    pub marked: u64,
     /// Packets that left on the link.
     pub sent: Count,
     /// Packets that were dropped, by [`DropReason::ALL`].

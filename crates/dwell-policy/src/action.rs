@@ -16,6 +16,8 @@ pub enum Action {
     Send,
     /// Forget this packet: it was dropped for the reason given.
     Drop(PacketId, DropReason),
+    /// Mark this packet, which waits, as one that met congestion (RFC 3168).
+    Mark(PacketId),
 }
 
 /// The name of a job of the compressor, new for each.

@@ -202,6 +202,8 @@ pub(crate) enum StoreKind {
     Batches(Gather),
     /// Packets that wait for a full frame.
     Frames,
+    /// Packets that wait in a queue for each flow.
+    Flows(Gather),
 }
 
 impl StoreKind {
@@ -209,10 +211,11 @@ impl StoreKind {
     pub(crate) fn of(scheme: &Scheme) -> Self {
         match (scheme.release, scheme.select) {
             (Release::Full { .. }, _) => Self::Frames,
+            (Release::Filled, _) => Self::Flows(scheme.gather()),
             (Release::Now(_), Select::Backlog { gather, .. } | Select::Waiting { gather, .. }) => {
                 Self::Batches(gather)
             }
-            (Release::Now(_), Select::Nothing | Select::Each(_) | Select::Frame) => Self::Serial,
+            (Release::Now(_), _) => Self::Serial,
         }
     }
 }

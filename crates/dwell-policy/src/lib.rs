@@ -44,7 +44,7 @@ pub use event::{Event, LinkState, LostBatch, Outcome};
 pub use packet::{ClassKey, Packet, PacketId};
 pub use port::Port;
 pub use scheme::{
-    BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, Gather, Method,
-    PRESETS, Pull, PullPolicy, Queue, Reference, Release, Scheme, Select, Unfinished, When,
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, FlowQueues, Gather,
+    Method, PRESETS, Pull, PullPolicy, Queue, Reference, Release, Scheme, Select, Unfinished, When,
 };
 pub use waiting_time::waiting_time_suffices;

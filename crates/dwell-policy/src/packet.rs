@@ -94,6 +94,8 @@ pub struct Packet {
     /// flow or class is kept apart from what is learned of the others, so that turns of one do not
     /// spoil the estimates of the other. False if nobody looked.
     pub looks_random: bool,
+    /// Its sender takes a mark for a loss (ECN, RFC 3168): it is marked where others are dropped.
+    pub takes_mark: bool,
     /// It is compressed already (by a node upstream) and must not be compressed again. It may be a block of
     /// several packets; here it counts as one.
     pub compressed: bool,
@@ -123,6 +125,7 @@ impl Packet {
             group: id.0 as u64,
             max_wait_ns: Self::NEVER_HELD,
             looks_random: false,
+            takes_mark: false,
             compressed: false,
         }
     }

@@ -3,11 +3,13 @@
 //! This file is what all schemes share: events, admission, accounts. How packets wait, and
 //! which of them are compressed, is the matter of the port's *store*: [`serial`] for single packets,
 //! [`blocks`] for packets that are compressed together where they stand, [`chunks`] for packets that
-//! are held back to fill frames.
+//! are held back to fill frames, [`flows`] for a queue for each flow and compression behind them.
 
 mod blocks;
 mod chunks;
 mod common;
+mod flows;
+mod mixer;
 mod serial;
 #[cfg(test)]
 pub(crate) mod shorthand;
@@ -23,6 +25,7 @@ use crate::packet::{ClassKey, Packet, PacketId};
 use blocks::Blocks;
 use chunks::Chunks;
 use common::Common;
+use flows::Flows;
 use serial::Serial;
 
 /// How packets wait.
@@ -31,6 +34,7 @@ enum Store {
     Serial(Serial),
     Blocks(Box<Blocks>),
     Chunks(Box<Chunks>),
+    Flows(Box<Flows>),
 }
 
 impl Store {
@@ -39,6 +43,7 @@ impl Store {
             StoreKind::Serial => Self::Serial(Serial::new()),
             StoreKind::Batches(gather) => Self::Blocks(Box::new(Blocks::new(gather))),
             StoreKind::Frames => Self::Chunks(Box::new(Chunks::new())),
+            StoreKind::Flows(gather) => Self::Flows(Box::new(Flows::new(gather))),
         }
     }
 
@@ -47,6 +52,7 @@ impl Store {
             Self::Serial(_) => StoreKind::Serial,
             Self::Blocks(store) => StoreKind::Batches(store.gather()),
             Self::Chunks(_) => StoreKind::Frames,
+            Self::Flows(store) => StoreKind::Flows(store.gather()),
         }
     }
 }
@@ -58,6 +64,7 @@ macro_rules! on_store {
             Store::Serial($name) => $body,
             Store::Blocks($name) => $body,
             Store::Chunks($name) => $body,
+            Store::Flows($name) => $body,
         }
     };
 }
@@ -175,7 +182,7 @@ impl Port {
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.store {
-            Store::Serial(_) | Store::Blocks(_) => None, // they hold nothing back
+            Store::Serial(_) | Store::Blocks(_) | Store::Flows(_) => None, // they hold nothing back
             // While the link is busy no time makes a difference.
             Store::Chunks(store) => store.next_deadline().filter(|_| self.common.link_idle),
         }
@@ -188,6 +195,7 @@ impl Port {
         match &self.store {
             Store::Serial(store) => store.waiting().1 > 0,
             Store::Blocks(store) => store.can_send(),
+            Store::Flows(store) => store.can_send(),
             Store::Chunks(store) => store.waiting().1 > 0,
         }
     }

@@ -40,6 +40,27 @@ pub enum Queue {
     /// A queue for each class of deadlines, and a chunking buffer behind them that pulls from
     /// them (ChuTQ of Sawabe et al.).
     Tandem(ClassTimers, Pull),
+    /// A queue for each flow, flows that send little first, with a limit for how long packets of a
+    /// flow may keep waiting (RFC 8290). What is about to be sent is compressed behind it.
+    Flows(FlowQueues),
+}
+
+/// The constants of flow queueing, as RFC 8290 names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowQueues {
+    /// The bytes that each flow may send in a round.
+    pub quantum_bytes: u32,
+    /// The waiting time that packets of a flow may have all the time, in nanoseconds; it is raised to what
+    /// a frame and a half take.
+    pub target_ns: u64,
+    /// For how long they may have more than that, in nanoseconds: about the longest round trip.
+    pub interval_ns: u64,
+}
+
+impl FlowQueues {
+    /// The constants of RFC 8290, section 5.2.
+    pub const RFC8290: Self =
+        Self { quantum_bytes: 1_514, target_ns: 5_000_000, interval_ns: 100_000_000 };
 }
 
 /// Which packets become one batch that is compressed together, and when: the second axis.
@@ -75,6 +96,20 @@ pub enum Select {
         /// The link is about to get to a packet if it needs less than this to send what is
         /// ahead, in nanoseconds; or if that is less than a frame.
         lead_ns: u64,
+    },
+    /// The largest batch that is ready in time: as soon as the link has nothing left of the batch
+    /// before, as much of one group as the link sends in `batch_ns`, if it arrives sooner for being
+    /// compressed (Eq. (2) of Shimamura et al.). Meanwhile the link sends the batch before, and what
+    /// goes at once. For [`Queue::Flows`].
+    Slack {
+        /// What is compressed together.
+        gather: Gather,
+        /// The most bytes of packets in a batch.
+        bytes_max: u32,
+        /// The most packets in a batch.
+        packets_max: u32,
+        /// For how long a batch keeps the link, compressed as those before it, in nanoseconds.
+        batch_ns: u64,
     },
     /// The packets of a frame, when it is due, if Eq. (2) of Shimamura et al. says that the frame
     /// leaves the link no later for it. For [`Release::Full`].
@@ -128,6 +163,8 @@ pub enum Release {
         /// Fill the room that is left in a frame from other classes (CEA of Sawabe et al.).
         fill: bool,
     },
+    /// When the link is free, filled with what waits of any flow. For [`Queue::Flows`].
+    Filled,
 }
 
 /// The most classes of deadlines.
@@ -303,7 +340,8 @@ pub struct Scheme {
 }
 
 /// The names of the presets, in the order in which tables show them.
-pub const PRESETS: [&str; 16] = [
+pub const PRESETS: [&str; 17] = [
+    "auto",
     "none",
     "all",
     "packet",
@@ -328,6 +366,11 @@ const BATCH_BYTES_MAX: u32 = 8192;
 const WAITING_PACKETS_MAX: u32 = 128;
 /// Who drives the port may come a little late.
 const WAITING_LEAD_NS: u64 = 2_000_000;
+
+/// A batch of `auto` keeps the link for no longer than this, so that others need not wait for it.
+const SLACK_BATCH_NS: u64 = 4_000_000;
+/// The most bytes of a batch of `auto`.
+const SLACK_BYTES_MAX: u32 = 60_000;
 
 /// What the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
 const CHUNK_BYTES_MAX: u32 = 9000;
@@ -383,6 +426,22 @@ impl Scheme {
         }
     }
 
+    /// Flow queueing, and batches of a group of `gather` that are compressed while the link sends the
+    /// batch before, with what went before as their reference.
+    pub fn auto(gather: Gather) -> Self {
+        Self {
+            queue: Queue::Flows(FlowQueues::RFC8290),
+            select: Select::Slack {
+                gather,
+                bytes_max: SLACK_BYTES_MAX,
+                packets_max: WAITING_PACKETS_MAX,
+                batch_ns: SLACK_BATCH_NS,
+            },
+            method: Method { reference: Reference::Context, ..Method::backing_off() },
+            release: Release::Filled,
+        }
+    }
+
     /// BasiCQ: one queue, frames of at most `bytes_max` (Sawabe et al., section 4.1).
     pub const fn basicq(bytes_max: u32) -> Self {
         Self { release: Release::Full { bytes_max, fill: false }, ..Self::BASE }
@@ -406,7 +465,7 @@ impl Scheme {
             Release::Full { bytes_max, .. } => {
                 Self { release: Release::Full { bytes_max, fill: true }, ..self }
             }
-            Release::Now(_) => self,
+            Release::Now(_) | Release::Filled => self,
         }
     }
 
@@ -417,7 +476,7 @@ impl Scheme {
             Release::Full { fill, .. } => {
                 Self { release: Release::Full { bytes_max, fill }, ..self }
             }
-            Release::Now(_) => self,
+            Release::Now(_) | Release::Filled => self,
         }
     }
 
@@ -436,7 +495,7 @@ impl Scheme {
         let queue = match self.queue {
             Queue::PerClass(_) => Queue::PerClass(timers),
             Queue::Tandem(_, pull) => Queue::Tandem(timers, pull),
-            Queue::One | Queue::CpuAndLink => self.queue,
+            Queue::One | Queue::CpuAndLink | Queue::Flows(_) => self.queue,
         };
         Self { queue, ..self }
     }
@@ -446,7 +505,7 @@ impl Scheme {
     pub const fn with_rules(self, rules: BlockRules) -> Self {
         match self.release {
             Release::Now(_) => Self { release: Release::Now(rules), ..self },
-            Release::Full { .. } => self,
+            Release::Full { .. } | Release::Filled => self,
         }
     }
 
@@ -474,7 +533,9 @@ impl Scheme {
     /// What is compressed together.
     pub const fn gather(&self) -> Gather {
         match self.select {
-            Select::Backlog { gather, .. } | Select::Waiting { gather, .. } => gather,
+            Select::Backlog { gather, .. }
+            | Select::Waiting { gather, .. }
+            | Select::Slack { gather, .. } => gather,
             Select::Nothing | Select::Each(_) | Select::Frame => Gather::Packet,
         }
     }
@@ -486,6 +547,15 @@ impl Scheme {
     pub fn check(&self) -> Result<(), ConfigError> {
         let refuse = |reason| Err(ConfigError::Combination(reason));
         match (self.queue, self.select, self.release) {
+            (
+                Queue::Flows(_),
+                select @ (Select::Nothing | Select::Slack { .. }),
+                Release::Filled,
+            ) => check_slack(select),
+            (Queue::Flows(_), ..) | (_, Select::Slack { .. }, _) | (.., Release::Filled) => refuse(
+                "a queue for each flow, batches that are ready in time and frames filled from any \
+                     flow need each other",
+            ),
             (Queue::PerClass(_) | Queue::Tandem(..), _, Release::Now(_)) => {
                 refuse("queues for classes of deadlines need frames that wait to be filled")
             }
@@ -525,6 +595,7 @@ impl Scheme {
         let chumq = Self::chumq(ClassTimers::TABLE_II, CHUNK_BYTES_MAX);
         let waiting = |gather| Self::waiting(gather, BATCH_BYTES_MAX);
         Ok(match name {
+            "auto" => Self::auto(Gather::HostPair),
             "none" => Self::none(),
             "all" => Self::all(),
             "packet" => Self::packet(),
@@ -568,6 +639,15 @@ fn by_backlog(name: &str) -> Option<Scheme> {
     Some(Scheme::backlog(gather, packets.trim().parse().ok()?, lead.trim().parse().ok()?))
 }
 
+/// Refuses batches that have no room.
+fn check_slack(select: Select) -> Result<(), ConfigError> {
+    match select {
+        Select::Slack { packets_max: 0, .. } => Err(ConfigError::BlockPackets),
+        Select::Slack { bytes_max: 0, .. } => Err(ConfigError::BlockBytes),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses batches that can't be made or would break the order that is promised.
 fn check_batches(select: Select, rules: BlockRules) -> Result<(), ConfigError> {
     let is_count_possible =
@@ -592,7 +672,7 @@ fn check_batches(select: Select, rules: BlockRules) -> Result<(), ConfigError> {
                 return Err(ConfigError::BlockOrder);
             }
         }
-        Select::Nothing | Select::Each(_) | Select::Frame => (),
+        Select::Nothing | Select::Each(_) | Select::Frame | Select::Slack { .. } => (),
     }
     Ok(())
 }

@@ -131,6 +131,7 @@ impl World {
             group: 0,
             max_wait_ns,
             looks_random: false,
+            takes_mark: false,
             compressed: false,
         };
         self.port.handle(Instant::from_ns(now_ns), Event::Arrive(packet));

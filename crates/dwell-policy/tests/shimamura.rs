@@ -132,6 +132,7 @@ impl World {
             group: 0,
             max_wait_ns: Packet::NEVER_HELD,
             looks_random: false,
+            takes_mark: false,
             compressed: false,
         };
         self.port.handle(Instant::from_ns(ns), PortEvent::Arrive(packet));
@@ -145,6 +146,7 @@ impl World {
                     self.events.push(Reverse((ns + self.cost_ns, Event::Compressed(job.id.0))));
                 }
                 Action::Send => self.send(ns),
+                Action::Mark(_) => (),
                 Action::Drop(..) => self.results.dropped += u64::from(Self::in_window(ns)),
             }
         }

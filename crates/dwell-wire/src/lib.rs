@@ -13,6 +13,7 @@ pub mod carried;
 pub mod checksum;
 pub mod columnar;
 pub mod control;
+pub mod ecn;
 pub mod error;
 pub mod header;
 pub mod hello;

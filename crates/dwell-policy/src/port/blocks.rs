@@ -111,7 +111,7 @@ impl Blocks {
                 let room = Room { bytes: bytes_max, packets: packets_max as usize };
                 self.rule = Rule::Waiting { room, lead_ns };
             }
-            Select::Nothing | Select::Each(_) | Select::Frame => (),
+            Select::Nothing | Select::Each(_) | Select::Frame | Select::Slack { .. } => (),
         }
         self.rules = rules;
         let units = self.queue.iter().map(|at| self.queue.node(at));

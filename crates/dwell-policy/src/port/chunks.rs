@@ -349,7 +349,7 @@ impl Chunks {
     pub(super) fn packets_max(&self, common: &Common) -> usize {
         let limit = common.config.limit.packets as usize;
         let queued = match common.config.scheme.queue {
-            Queue::One | Queue::CpuAndLink => limit,
+            Queue::One | Queue::CpuAndLink | Queue::Flows(_) => limit,
             Queue::PerClass(timers) => limit * (timers.as_slice().len() + 1),
             Queue::Tandem(timers, _) => {
                 let chunk = self.limits.units_max.min(self.queues.packets());

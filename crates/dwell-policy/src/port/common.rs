@@ -24,6 +24,8 @@ pub(super) struct Common {
     pub(super) link: LinkState,
     /// What was dropped, and not reported yet.
     pub(super) dropped: VecDeque<(PacketId, DropReason)>,
+    /// What was marked, and not reported yet.
+    pub(super) marked: VecDeque<PacketId>,
     /// The job under way, and its packets.
     pub(super) job: Option<JobId>,
     pub(super) batch: Vec<PacketId>,
@@ -60,6 +62,7 @@ impl Common {
             link_idle: true,
             link: LinkState::default(),
             dropped: VecDeque::new(),
+            marked: VecDeque::new(),
             job: None,
             batch: Vec::new(),
             jobs: 0,
@@ -88,13 +91,14 @@ impl Common {
         self.config = config;
     }
 
-    /// The next report of something that was dropped.
+    /// The next report of something that was dropped or marked.
     #[inline]
     pub(super) fn next_drop(&mut self) -> Option<Action> {
-        if self.dropped.is_empty() {
+        if self.dropped.is_empty() && self.marked.is_empty() {
             return None;
         }
-        self.dropped.pop_front().map(|(id, reason)| Action::Drop(id, reason))
+        let dropped = self.dropped.pop_front().map(|(id, reason)| Action::Drop(id, reason));
+        dropped.or_else(|| self.marked.pop_front().map(Action::Mark))
     }
 
     /// Begins the job of compressing the packets of `batch`, of so many bytes, which are believed to
@@ -135,14 +139,19 @@ impl Common {
         if waiting.packets + 1 >= limit.packets as usize {
             return Some(DropReason::QueuePackets);
         }
-        let by_time = match self.config.rate {
+        let after = waiting.bytes + u64::from(bytes);
+        (after > limit.bytes.min(self.bytes_in_time())).then_some(DropReason::QueueBytes)
+    }
+
+    /// The most bytes that may wait by the limit of time.
+    pub(super) fn bytes_in_time(&self) -> u64 {
+        let limit = &self.config.limit;
+        match self.config.rate {
             Some(rate) if limit.time_ns < u64::MAX => {
                 rate.bytes_in_ns(limit.time_ns).max(limit.time_floor_bytes)
             }
             _ => u64::MAX,
-        };
-        let after = waiting.bytes + u64::from(bytes);
-        (after > limit.bytes.min(by_time)).then_some(DropReason::QueueBytes)
+        }
     }
 
     /// The reasons against compressing that don't depend on what waits.

@@ -25,13 +25,18 @@ pub(crate) enum Wanted {
     CompressBatch,
     Send,
     Drop(PacketId, DropReason),
+    Mark(PacketId),
 }
 
 impl Port {
     pub(crate) fn arrive_one(&mut self, now: Instant, packet: Packet) -> Admission {
         let before = self.common.dropped.len();
         self.handle(now, Event::Arrive(packet));
-        self.admission(before, 1)
+        // Others may have made room for it: their reports stay.
+        let dropped = &mut self.common.dropped;
+        let own = (before..dropped.len()).find(|&at| dropped[at].0 == packet.id);
+        let report = own.and_then(|at| dropped.remove(at));
+        report.map_or(Admission::Queued, |(_, reason)| Admission::Dropped(reason))
     }
 
     pub(crate) fn lose(&mut self, now: Instant, batch: LostBatch<'_>) -> Admission {
@@ -92,6 +97,7 @@ impl Port {
             }
             Action::Send => Wanted::Send,
             Action::Drop(id, reason) => Wanted::Drop(id, reason),
+            Action::Mark(id) => Wanted::Mark(id),
         })
     }
 }

@@ -41,6 +41,7 @@ fn packet(id: u32) -> Packet {
         group: 0,
         max_wait_ns: Packet::NEVER_HELD,
         looks_random: false,
+        takes_mark: false,
         compressed: false,
     }
 }

@@ -46,7 +46,7 @@ pub use secret::{ReadSecretError, Secret};
 pub const PORT: u16 = 7733;
 
 /// The schemes that a relay can run: all of them.
-pub const SCHEMES: [&str; 16] = dwell_policy::PRESETS;
+pub const SCHEMES: [&str; 17] = dwell_policy::PRESETS;
 
 /// The configuration of a relay.
 #[derive(Clone, Debug, PartialEq)]

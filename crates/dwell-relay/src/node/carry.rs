@@ -48,6 +48,7 @@ impl Node {
             group: self.group_of_label(to, &carried.label),
             max_wait_ns: Packet::NEVER_HELD,
             looks_random: false,
+            takes_mark: false,
             compressed: true,
         };
         let peer = &mut self.peers[to];

@@ -5,6 +5,7 @@ use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_drive::group_key;
 use dwell_policy::{Action, ClassKey, Event, Gather, LinkState, Outcome, Packet, Scheme, Select};
 use dwell_report::status::PeerState;
+use dwell_wire::ecn;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
@@ -85,6 +86,7 @@ impl Node {
             group: group_key(gather, info, self.flow_seed, edge as u64),
             max_wait_ns: peer.deadlines.wait_ns_max(class),
             looks_random: looks_random(&peer.port.config().scheme, packet, info),
+            takes_mark: ecn::takes_mark(packet),
             compressed: false,
         };
         peer.port.handle(env.now(), Event::Arrive(arrival));
@@ -134,6 +136,7 @@ impl Node {
                     let mut scratch = Scratch { out: scratch, block };
                     compress(peer, index, job, store, &mut scratch, env);
                 }
+                Some(Action::Mark(id)) => store.mark(id),
                 Some(Action::Drop(id, reason)) => {
                     peer.classes.dropped(store.class(id), reason);
                     store.remove(id);

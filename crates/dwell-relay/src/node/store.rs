@@ -2,7 +2,7 @@
 
 use dwell_drive::Slab;
 use dwell_policy::PacketId;
-use dwell_wire::Label;
+use dwell_wire::{Label, ecn};
 
 /// A packet's place.
 #[derive(Debug, Default)]
@@ -108,6 +108,13 @@ impl Store {
         place.bytes.clear();
         place.bytes.extend_from_slice(bytes);
         place.codec = Some(compressed);
+    }
+
+    /// Marks a packet that is not compressed as one that met congestion.
+    pub(crate) fn mark(&mut self, id: PacketId) {
+        let place = self.places.get_mut(id);
+        let is_marked = place.codec.is_none() && ecn::mark(&mut place.bytes);
+        debug_assert!(is_marked, "only what takes a mark is marked");
     }
 
     /// Forgets a packet.

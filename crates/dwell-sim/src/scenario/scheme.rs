@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `none` | |
 //! | `all`, `packet` (Shimamura et al.) | `compressed_pass` |
+//! | `auto` (as in relays) | |
 //! | `flow`, `service`, `host-pair`, `edge` (as in relays) | `block_bytes` |
 //! | `packet(m,n)`, `flow(m,n)`, `service(m,n)`, `host-pair(m,n)`, `edge(m,n)` (Yoshino et al.) | `m`, `n`, `slots`, `place`, `unfinished`, `put_back`, `order` |
 //! | `basicq`, `chumq`, `chutq-dcf`, `chutq-tpf`, `chutq-cef` (Sawabe et al.), with `+cea` | `mtu`, `timers`, `eager`, `clamp`, `chunk_compress` |
@@ -52,6 +53,8 @@ enum Kind {
     None,
     All,
     Packet,
+    /// Flow queueing and batches in contexts, as in relays.
+    Auto,
     /// What waits, as in relays.
     Waiting(Gather),
     /// By the length of the queue.
@@ -66,7 +69,8 @@ enum Kind {
     },
 }
 
-const PRESETS: [(&str, Kind); 21] = [
+const PRESETS: [(&str, Kind); 22] = [
+    ("auto", Kind::Auto),
     ("none", Kind::None),
     ("all", Kind::All),
     ("packet", Kind::Packet),
@@ -185,7 +189,7 @@ impl SchemePart {
     pub(super) fn compresses(&self) -> bool {
         match self.kind {
             Kind::None => false,
-            Kind::All | Kind::Packet | Kind::Waiting(_) | Kind::Backlog(_) => true,
+            Kind::All | Kind::Packet | Kind::Auto | Kind::Waiting(_) | Kind::Backlog(_) => true,
             Kind::BasiCq | Kind::ChuMq { .. } | Kind::ChuTq { .. } => self.chunk_compress,
         }
     }
@@ -204,6 +208,7 @@ impl SchemePart {
             Kind::None => Scheme::none(),
             Kind::All => Scheme { queue, ..Scheme::all() },
             Kind::Packet => Scheme { queue, ..Scheme::packet() },
+            Kind::Auto => Scheme::auto(Gather::HostPair),
             Kind::Waiting(gather) => Scheme::waiting(gather, self.block_bytes),
             // A single packet is a block of one, whatever the blocks of other schemes are.
             Kind::Backlog(Gather::Packet) => {
@@ -247,9 +252,12 @@ impl SchemePart {
     /// Returns the overhead of frames: one unit each, but for chunks.
     pub(super) fn frame(&self) -> FrameCost {
         match self.kind {
-            Kind::None | Kind::All | Kind::Packet | Kind::Waiting(_) | Kind::Backlog(_) => {
-                FrameCost::FREE
-            }
+            Kind::None
+            | Kind::All
+            | Kind::Packet
+            | Kind::Auto
+            | Kind::Waiting(_)
+            | Kind::Backlog(_) => FrameCost::FREE,
             Kind::BasiCq | Kind::ChuMq { .. } | Kind::ChuTq { .. } => FrameCost {
                 units_bytes_max: self.mtu_bytes,
                 units_max: u32::MAX,

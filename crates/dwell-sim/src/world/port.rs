@@ -154,6 +154,7 @@ impl World {
             destination: CLASS,
             flow: flow_hash(packet.flow),
             looks_random: false,
+            takes_mark: false,
             compressed: packet.compressor != UNCOMPRESSED,
             group: flow.gather_key(packet.back, packet.hop),
             max_wait_ns: flow.max_wait_ns,
@@ -205,6 +206,7 @@ impl World {
                     has_sent = true;
                 }
                 Action::Drop(id, reason) => self.dropped(n, id.0, reason),
+                Action::Mark(_) => (), // simulated senders take no marks
             }
         }
         self.settle(n);

@@ -177,6 +177,7 @@ impl Lane {
             },
             max_wait_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
             looks_random: packet.looks_random,
+            takes_mark: false,
             compressed: false,
         };
         self.world.result.timeline.at(self.world.now_ns).arrived_bytes += u64::from(bytes);

@@ -1,7 +1,9 @@
 //! The groups of waiting packets, and how many packets of each could become a block.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
+
+use crate::port::mixer::Mixer;
 
 /// A group's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,26 +138,5 @@ impl Groups {
         let full = |group: &&Group| group.candidates >= self.block_packets;
         assert_eq!(self.groups.iter().filter(full).count(), self.full, "full groups");
         assert_eq!(self.groups.iter().filter(|g| g.members > 0).count(), self.used, "used groups");
-    }
-}
-
-/// Spreads keys that are hashes already, or small numbers.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        let mixed = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
     }
 }

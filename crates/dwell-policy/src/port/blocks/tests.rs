@@ -51,6 +51,7 @@ fn packet(id: u32, group: u64) -> Packet {
         group,
         max_wait_ns: Packet::NEVER_HELD,
         looks_random: false,
+        takes_mark: false,
         compressed: false,
     }
 }
@@ -518,7 +519,7 @@ proptest! {
                     Wanted::Send => Asked::Send(frame_ids(&port)),
                     Wanted::Compress(id) => Asked::Compress(vec![id.0]),
                     Wanted::CompressBatch => Asked::Compress(ids(&port)),
-                    Wanted::Drop(..) => panic!("blocks are not dropped"),
+                    Wanted::Drop(..) | Wanted::Mark(_) => panic!("blocks are not dropped"),
                 };
                 prop_assert_eq!(Some(asked), plain.poll());
             }

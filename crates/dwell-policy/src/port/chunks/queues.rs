@@ -27,7 +27,7 @@ enum Kind {
 impl ChunkQueues {
     pub(super) fn new(queues: &Queue, limits: Limits, fill: bool) -> Self {
         let queues = match queues {
-            Queue::One | Queue::CpuAndLink => Kind::Single(Single::new(limits)),
+            Queue::One | Queue::CpuAndLink | Queue::Flows(_) => Kind::Single(Single::new(limits)),
             Queue::PerClass(timers) => Kind::Buffers(Buffers::new(timers, limits, fill)),
             Queue::Tandem(timers, pull) => {
                 Kind::Tandem(Box::new(Tandem::new(timers, *pull, limits, fill)))

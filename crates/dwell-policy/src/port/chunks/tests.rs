@@ -516,6 +516,7 @@ fn packet(id: u32, bytes: u32, flow: usize) -> Packet {
         group: 0,
         max_wait_ns: HOLDS_US[flow] * MICRO_NS,
         looks_random: false,
+        takes_mark: false,
         compressed: false,
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use dwell_base::{Instant, Rate};
 use proptest::prelude::*;
@@ -112,7 +112,7 @@ impl Setting {
     fn order_key(&self, scheme: &Scheme, held: &Held) -> Option<(u64, bool)> {
         match (scheme.select, self.order) {
             _ if scheme.fills_frames() => Some((held.flow, false)),
-            (Select::Waiting { .. }, _) => Some((held.flow, false)),
+            (Select::Waiting { .. } | Select::Slack { .. }, _) => Some((held.flow, false)),
             (Select::Backlog { .. }, BlockOrder::Loose) => None,
             (Select::Backlog { .. }, BlockOrder::Strict) => Some((held.flow, false)),
             _ if scheme.queue == Queue::CpuAndLink => Some((0, held.compressed_before)),
@@ -150,6 +150,8 @@ struct Model {
     held: HashMap<u32, Held>,
     compressed: HashSet<u32>,
     last_sent: HashMap<(u64, bool), u32>,
+    /// The jobs that are to be sent in a context, in their order.
+    jobs: HashMap<u64, VecDeque<PacketId>>,
     /// The last unit that was compressed here and sent.
     sent_compressed: Option<(Vec<FramePacket>, u32)>,
 }
@@ -163,6 +165,7 @@ impl Model {
             held: HashMap::new(),
             compressed: HashSet::new(),
             last_sent: HashMap::new(),
+            jobs: HashMap::new(),
             sent_compressed: None,
         }
     }
@@ -173,8 +176,12 @@ impl Model {
                 Wanted::Compress(id) => self.compress(&[id]),
                 Wanted::CompressBatch => self.compress(port.batch()),
                 Wanted::Send => self.sent(port),
+                Wanted::Mark(id) => {
+                    assert!(self.held.contains_key(&id.0), "marked what is not held");
+                }
                 Wanted::Drop(id, reason) => {
-                    assert_eq!(reason, DropReason::QueuePackets);
+                    let by_bytes = port.config().scheme == Scheme::auto(Gather::HostPair);
+                    assert!(reason == DropReason::QueuePackets || by_bytes);
                     assert!(self.held.remove(&id.0).is_some(), "dropped what was not held");
                 }
             }
@@ -210,7 +217,13 @@ impl Model {
             packets.extend(followers.by_ref().take(unit.followers as usize));
             let original: u32 = packets.iter().map(|packet| packet.original_bytes).sum();
             assert_eq!(unit.original_bytes, original);
-            assert!(unit.bytes <= original);
+            let in_context = scheme.has_contexts() && unit.compressed_here;
+            assert!(unit.bytes <= original || in_context);
+            let group = self.held[&unit.id.0].flow % 3;
+            if in_context && self.held[&unit.id.0].in_order {
+                let first = self.jobs.get_mut(&group).and_then(VecDeque::pop_front);
+                assert_eq!(first, Some(unit.id), "the order of jobs is not that of sending");
+            }
             for packet in &packets {
                 self.packet_sent(scheme, packet);
             }
@@ -240,8 +253,16 @@ impl Model {
             Step::Compressed { keep_percent, took_ns } => {
                 if let Some((id, bytes)) = self.being_compressed.take() {
                     let to = bytes * keep_percent / 100;
-                    let outcome =
-                        if to < bytes { Outcome::Smaller(to) } else { Outcome::NotSmaller };
+                    let outcome = match keep_percent {
+                        120.. => Outcome::Failed,
+                        _ if port.config().scheme.has_contexts() => Outcome::Committed(to),
+                        _ if to < bytes => Outcome::Smaller(to),
+                        _ => Outcome::NotSmaller,
+                    };
+                    if let Outcome::Committed(_) = outcome {
+                        let group = self.held[&id.0].flow % 3;
+                        self.jobs.entry(group).or_default().push_back(id);
+                    }
                     port.compressed(id, outcome, took_ns);
                 }
             }
@@ -263,9 +284,12 @@ impl Model {
                     Err(error) => assert_eq!(error, ConfigError::Occupied),
                 }
             }
-            Step::Clear => port.clear(|id, _| {
-                assert!(self.held.remove(&id.0).is_some(), "cleared what was not held");
-            }),
+            Step::Clear => {
+                self.jobs.clear();
+                port.clear(|id, _| {
+                    assert!(self.held.remove(&id.0).is_some(), "cleared what was not held");
+                });
+            }
         }
     }
 
@@ -281,7 +305,9 @@ impl Model {
             self.compressed.insert(id);
         }
         let (group, max_wait_ns) = (flow % 3, max_wait_ns(flow));
-        let arrival = Packet { bytes, flow, group, max_wait_ns, compressed, ..packet(id) };
+        let takes_mark = flow % 2 == 1;
+        let arrival =
+            Packet { takes_mark, bytes, flow, group, max_wait_ns, compressed, ..packet(id) };
         if port.arrive_one(now, arrival) == Admission::Queued {
             let held = Held { bytes, flow, compressed_before: compressed, in_order: true };
             self.held.insert(id, held);

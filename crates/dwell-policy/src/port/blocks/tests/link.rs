@@ -130,7 +130,7 @@ impl World {
                     let takes_ns = self.rate.transmission_ns(frame.link_bytes);
                     self.link_free_ns = Some(self.now_ns + takes_ns);
                 }
-                Wanted::Drop(..) => panic!("these schemes drop on arrival only"),
+                Wanted::Drop(..) | Wanted::Mark(_) => panic!("these schemes drop on arrival only"),
             }
         }
         self.port.assert_invariants();

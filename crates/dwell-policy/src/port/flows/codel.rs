@@ -1,0 +1,111 @@
+//! How long packets of a flow may keep waiting: CoDel (RFC 8289, section 5).
+
+use dwell_base::Instant;
+
+/// A flow that stopped being slowed down less than this many intervals ago goes on where it was.
+const REMEMBERED_INTERVALS: u64 = 16;
+
+/// What waiting is granted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Grant {
+    /// The waiting time that packets may have all the time.
+    pub(super) target_ns: u64,
+    /// For how long they may have more.
+    pub(super) interval_ns: u64,
+    /// What waits of a flow always may, in bytes: it is not enough to fill a frame.
+    pub(super) floor_bytes: u64,
+}
+
+/// The state of one flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CoDel {
+    /// When waiting will have been too long for an interval.
+    above_until: Option<Instant>,
+    is_dropping: bool,
+    drop_next: Instant,
+    count: u32,
+    last_count: u32,
+}
+
+impl CoDel {
+    /// Returns true if the flow's first packet, which has waited for `sojourn_ns` with
+    /// `waiting_bytes` of its flow, itself included, is to be dropped or marked.
+    pub(super) fn wants_drop(
+        &mut self,
+        now: Instant,
+        (sojourn_ns, waiting_bytes): (u64, u64),
+        grant: &Grant,
+    ) -> bool {
+        let is_above = self.is_above(now, (sojourn_ns, waiting_bytes), grant);
+        if !self.is_dropping {
+            self.is_dropping = is_above;
+            if is_above {
+                self.begin(now, grant.interval_ns);
+            }
+            return is_above;
+        }
+        self.is_dropping = is_above;
+        if !is_above || now < self.drop_next {
+            return false;
+        }
+        self.count = self.count.saturating_add(1);
+        self.drop_next = after(self.drop_next, self.count, grant.interval_ns);
+        true
+    }
+
+    fn is_above(&mut self, now: Instant, (sojourn_ns, bytes): (u64, u64), grant: &Grant) -> bool {
+        if sojourn_ns < grant.target_ns || bytes <= grant.floor_bytes {
+            self.above_until = None;
+            return false;
+        }
+        now >= *self.above_until.get_or_insert(now + grant.interval_ns)
+    }
+
+    fn begin(&mut self, now: Instant, interval_ns: u64) {
+        let grown = self.count.saturating_sub(self.last_count);
+        let is_recent =
+            now.since_ns(self.drop_next) < interval_ns.saturating_mul(REMEMBERED_INTERVALS);
+        self.count = if grown > 1 && is_recent { grown } else { 1 };
+        self.last_count = self.count;
+        self.drop_next = after(now, self.count, interval_ns);
+    }
+}
+
+/// The next drop after one: the interval divided by the square root of their number.
+fn after(at: Instant, count: u32, interval_ns: u64) -> Instant {
+    // The square root of a number that a double holds exactly is the same everywhere.
+    at + (interval_ns as f64 / f64::from(count.max(1)).sqrt()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const GRANT: Grant = Grant { target_ns: 5 * MS, interval_ns: 100 * MS, floor_bytes: 1_500 };
+
+    /// Counts the drops of a second in which each packet has waited for `sojourn_ns`.
+    fn drops(codel: &mut CoDel, from_ms: u64, waiting: (u64, u64)) -> usize {
+        let at = |ms| Instant::from_ns(ms * MS);
+        (from_ms..from_ms + 1_000).filter(|&ms| codel.wants_drop(at(ms), waiting, &GRANT)).count()
+    }
+
+    #[test]
+    fn a_short_queue_is_left_alone() {
+        assert_eq!(drops(&mut CoDel::default(), 0, (4 * MS, 100_000)), 0);
+        assert_eq!(drops(&mut CoDel::default(), 0, (400 * MS, 1_500)), 0, "one packet may wait");
+    }
+
+    #[test]
+    fn the_longer_a_queue_stands_the_more_is_dropped() {
+        let mut codel = CoDel::default();
+        let first = drops(&mut codel, 0, (20 * MS, 100_000));
+        let second = drops(&mut codel, 1_000, (20 * MS, 100_000));
+        // After n drops the next comes 100 ms / sqrt(n) later: n of them take 200 ms * sqrt(n) - 146 ms.
+        assert!((26..=28).contains(&first), "{first}");
+        assert!(second > first * 2, "{second} after {first}");
+        // It stops at once when the queue is short, and goes on where it was when it is long again.
+        assert_eq!(drops(&mut codel, 2_000, (MS, 100_000)), 0);
+        assert!(drops(&mut codel, 3_000, (20 * MS, 100_000)) > second / 2);
+    }
+}

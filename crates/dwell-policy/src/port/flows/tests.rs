@@ -1,0 +1,291 @@
+use dwell_base::Rate;
+use dwell_base::time::{MICRO_NS, MILLI_NS};
+
+use super::*;
+use crate::config::{FrameCost, PortConfig, QueueLimit};
+use crate::estimate::{Estimate, Estimates, Ratio};
+use crate::event::{Event, LinkState};
+use crate::port::Port;
+use crate::port::shorthand::Wanted;
+use crate::scheme::Scheme;
+
+const RATIO_PPM: u32 = 250_000;
+
+/// A link of 10 Mbit/s with frames of 1,400 bytes, and a codec that leaves a quarter, at
+/// `cost_ns` a batch.
+fn port(cost_ns: u64) -> Port {
+    let frame = FrameCost {
+        frame_bytes: 50,
+        raw_unit_bytes: 2,
+        compressed_unit_bytes: 9,
+        units_bytes_max: 1_400,
+        fragment_bytes: 8,
+        fragment_spare_bytes: 6,
+        unit_bytes_named: u32::MAX,
+        units_max: 64,
+    };
+    let mut port = Port::new(PortConfig {
+        scheme: Scheme::auto(Gather::HostPair),
+        rate: Some(Rate::from_mbps(10)),
+        limit: QueueLimit::packets(10_000),
+        frame,
+        estimates: Estimates::Fixed(Estimate { ratio: Ratio::from_ppm(RATIO_PPM), cost_ns }),
+        ..PortConfig::default()
+    })
+    .unwrap();
+    port.handle(Instant::ZERO, Event::LinkBusy);
+    port
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_ns(ms * MILLI_NS)
+}
+
+/// A packet of a flow between hosts whose number is the flow's hundreds.
+fn packet(id: u32, flow: u64, bytes: u32) -> Packet {
+    let class = ClassKey::new(6, 80);
+    let packet = Packet::new(PacketId(id), bytes, (class, class));
+    Packet { flow: flow << 32 | flow, group: flow / 100, ..packet }
+}
+
+fn arrive(port: &mut Port, now: Instant, packet: Packet) {
+    port.handle(now, Event::Arrive(packet));
+}
+
+fn ask(port: &mut Port, now: Instant) -> Option<Wanted> {
+    let wanted = port.ask(now);
+    if wanted.is_none() {
+        port.assert_invariants();
+    }
+    wanted
+}
+
+fn ready(port: &mut Port, now: Instant) {
+    port.handle(now, Event::LinkReady);
+}
+
+/// Reports the batch as compressed to a quarter.
+fn done(port: &mut Port, took_ns: u64) {
+    let bytes: u32 = port.batch().len() as u32 * 1_400 / 4;
+    port.compressed(port.batch()[0], Outcome::Committed(bytes), took_ns);
+}
+
+fn frame(port: &Port) -> Vec<u32> {
+    let frame = port.frame();
+    let followers = frame.followers.iter().map(|packet| packet.id.0);
+    frame.units.iter().map(|unit| unit.id.0).chain(followers).collect()
+}
+
+#[test]
+fn an_idle_link_gets_a_small_packet_at_once() {
+    let mut port = port(1_000);
+    ready(&mut port, at(0));
+    arrive(&mut port, at(0), packet(1, 1, 94));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!(port.frame().units[0].bypass, Some(Bypass::Sparse));
+    assert_eq!(ask(&mut port, at(0)), None);
+}
+
+#[test]
+fn a_full_packet_is_compressed_on_an_idle_link_if_it_arrives_sooner_so() {
+    for (cost_ns, wanted) in
+        [(800 * MICRO_NS, Wanted::Compress(PacketId(1))), (900 * MICRO_NS, Wanted::Send)]
+    {
+        // Three quarters of 1,400 bytes are 840 µs.
+        let mut port = port(cost_ns);
+        ready(&mut port, at(0));
+        arrive(&mut port, at(0), packet(1, 1, 1_400));
+        assert_eq!(ask(&mut port, at(0)), Some(wanted));
+    }
+}
+
+#[test]
+fn while_the_link_sends_one_batch_the_next_is_compressed_and_no_more() {
+    let mut port = port(100 * MICRO_NS);
+    for id in 0..60 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    // Nothing was sent yet, so that nothing is known of what compression leaves: 4 ms are 5,000 bytes.
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch(), [0, 1, 2].map(PacketId));
+    assert_eq!(ask(&mut port, at(0)), None);
+    done(&mut port, 1_000);
+    // A frame is not full yet.
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    done(&mut port, 1_000);
+    assert_eq!(ask(&mut port, at(0)), None);
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!(port.frame().units.len(), 1, "the other finds no room");
+    // Now 4 ms are four times as much.
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch().len(), 14);
+    assert_eq!(port.batch()[0], PacketId(6));
+}
+
+#[test]
+fn a_batch_that_would_be_late_becomes_smaller() {
+    // 5 µs a byte are 6.25 bytes of the link: without waiting time nothing has time, with 60 ms
+    // ahead of it a batch has.
+    let mut port = port(0);
+    let estimate = |bytes: u64| Estimate { ratio: Ratio::ONE, cost_ns: bytes * 5_000 };
+    let config =
+        PortConfig { estimates: Estimates::Fixed(estimate(5_000)), ..port.config().clone() };
+    port.configure(config).unwrap();
+    let link = LinkState { ahead_bytes: 15_000, ..LinkState::of_rate(Some(Rate::from_mbps(10))) };
+    port.handle(at(0), Event::Link(link));
+    for id in 0..10 {
+        arrive(&mut port, at(0), packet(id, 1, 1_000));
+    }
+    // 25 ms for the 5,000 bytes of 4 ms; but the link has only 12 ms left to do.
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch().len(), 2);
+}
+
+#[test]
+fn flows_of_one_group_share_batches_and_the_link() {
+    let mut port = port(1_000);
+    for id in 0..100 {
+        arrive(&mut port, at(0), packet(id, u64::from(id % 3), 1_000));
+    }
+    let mut of_flow = [0; 3];
+    for _ in 0..20 {
+        while let Some(wanted) = ask(&mut port, at(0)) {
+            match wanted {
+                Wanted::Send => frame(&port).iter().for_each(|id| of_flow[*id as usize % 3] += 1),
+                _ => done(&mut port, 1_000),
+            }
+        }
+        ready(&mut port, at(0));
+    }
+    let (least, most) = (of_flow.iter().min(), of_flow.iter().max());
+    assert!(of_flow.iter().sum::<i32>() > 60, "{of_flow:?}");
+    assert!(most.unwrap() - least.unwrap() <= 14, "{of_flow:?}");
+}
+
+#[test]
+fn a_small_flow_passes_the_backlog_of_a_large_one() {
+    let mut port = port(1_000);
+    for id in 0..60 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    arrive(&mut port, at(0), packet(99, 2, 84));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!((frame(&port), port.frame().units[0].bypass), (vec![99], Some(Bypass::Sparse)));
+    // But not what is of its own flow.
+    arrive(&mut port, at(0), packet(100, 1, 84));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), None);
+}
+
+#[test]
+fn many_small_flows_are_compressed_together_once_they_wait() {
+    let mut port = port(1_000);
+    for id in 0..200 {
+        arrive(&mut port, at(0), packet(id, u64::from(id % 50), 94));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch().len(), 53, "5,000 bytes");
+}
+
+#[test]
+fn others_do_not_wait_for_the_compressor() {
+    let mut port = port(1_000);
+    for id in 0..20 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+        arrive(&mut port, at(0), packet(100 + id, 101, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!(frame(&port), [100]);
+    assert_eq!(port.frame().units[0].bypass, Some(Bypass::NoTime));
+}
+
+#[test]
+fn noise_goes_raw_between_batches_and_shares_the_link() {
+    let mut port = port(1_000);
+    for id in 0..400 {
+        let noise = Packet { looks_random: true, ..packet(1_000 + id, 2, 1_000) };
+        arrive(&mut port, at(0), packet(id, 1, 1_000));
+        arrive(&mut port, at(0), noise);
+    }
+    let (mut text_bytes, mut noise_bytes) = (0, 0);
+    for _ in 0..150 {
+        while let Some(wanted) = ask(&mut port, at(0)) {
+            match wanted {
+                Wanted::Send => {
+                    for unit in &port.frame().units {
+                        let sum =
+                            if unit.compressed_here { &mut text_bytes } else { &mut noise_bytes };
+                        *sum += unit.bytes;
+                        assert_eq!(unit.compressed_here, unit.id.0 < 1_000);
+                    }
+                }
+                _ => done(&mut port, 1_000),
+            }
+        }
+        ready(&mut port, at(0));
+    }
+    assert!(text_bytes.abs_diff(noise_bytes) < 8_000, "{text_bytes} and {noise_bytes}");
+}
+
+#[test]
+fn a_flow_that_stands_for_too_long_loses_packets_or_is_marked() {
+    for takes_mark in [false, true] {
+        let mut port = port(1_000);
+        let (mut id, mut dropped, mut marked) = (0, 0, 0);
+        for ms in 0..1_000 {
+            // Three packets a millisecond are nine times what the link sends compressed.
+            for _ in 0..3 {
+                let packet = packet(id, 1, 1_400);
+                arrive(&mut port, at(ms), Packet { takes_mark, looks_random: true, ..packet });
+                id += 1;
+            }
+            ready(&mut port, at(ms));
+            while let Some(wanted) = ask(&mut port, at(ms)) {
+                match wanted {
+                    Wanted::Drop(_, DropReason::Delay) => dropped += 1,
+                    Wanted::Mark(_) => marked += 1,
+                    _ => (),
+                }
+            }
+        }
+        assert_eq!((dropped > 5, marked > 5), (!takes_mark, takes_mark), "{dropped} {marked}");
+        assert_eq!(port.accounts().marked, marked);
+    }
+}
+
+#[test]
+fn without_room_the_largest_flow_loses_its_oldest_packet() {
+    let mut port = port(1_000);
+    let limit = QueueLimit { packets: 20, ..QueueLimit::default() };
+    port.configure(PortConfig { limit, ..port.config().clone() }).unwrap();
+    arrive(&mut port, at(0), packet(900, 2, 1_400));
+    for id in 0..19 {
+        arrive(&mut port, at(0), packet(id, 1, 100));
+    }
+    // 19 packets of the one flow are 1,900 bytes, and more than the 1,400 of the other.
+    assert_eq!(port.ask(at(0)), Some(Wanted::Drop(PacketId(0), DropReason::QueuePackets)));
+    assert_eq!(port.accounts().held.packets, 19);
+}
+
+#[test]
+fn what_the_codec_failed_on_leaves_raw_in_its_place() {
+    let mut port = port(1_000);
+    for id in 0..3 {
+        arrive(&mut port, at(0), packet(id, 1, 1_000));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    port.compressed(PacketId(0), Outcome::Failed, 1_000);
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        ready(&mut port, at(0));
+        assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+        sent.extend(frame(&port));
+        assert_eq!(ask(&mut port, at(0)), None);
+    }
+    assert_eq!(sent, [0, 1, 2]);
+}
