@@ -4,15 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dwell_wire::checksum::{checksum, transport_checksum};
 use dwell_wire::header::{self, RECORD_HEADER_LEN};
+use dwell_wire::hello::HELLO_BODY_MIN;
 use dwell_wire::packet::{destination, service_class};
 use dwell_wire::record::{
     RESENT_RECORD_LEN, block_record_len, carried_record_len, compressed_record_len,
     fragment_record_len, raw_record_len,
 };
 use dwell_wire::{
-    Block, BlockPackets, BodyWriter, Carried, Compressed, Control, Datagram, Fragment, Full, Hello,
-    Initiation, Label, PacketInfo, Record, Records, Response, Unit, columnar, hop, icmp, keyed,
-    mss,
+    Block, BlockPackets, BodyWriter, Carried, Compressed, ContextBody, ContextRecord,
+    ContextReport, Control, Datagram, Fragment, Full, Hello, Initiation, Label, PacketInfo, Record,
+    Records, Response, Start, Unit, columnar, context_record_len, hop, icmp, keyed, mss,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -49,7 +50,8 @@ pub fn datagram(bytes: &[u8]) {
 
 fn check_hello(body: &[u8]) {
     if let Ok(hello) = Hello::parse(body) {
-        assert!(body.starts_with(&hello.encode()));
+        check_known(body, &hello.encode(), HELLO_BODY_MIN, hello.contexts.is_some());
+        assert_eq!(Hello::parse(&hello.encode()), Ok(hello));
     }
 }
 
@@ -57,8 +59,17 @@ fn check_offer(payload: &[u8]) {
     let Ok((time, offer)) = keyed::split_time(payload) else { return };
     assert_eq!([&time.to_be_bytes()[..], offer].concat(), payload);
     if let Ok(hello) = keyed::parse_offer(offer) {
-        assert!(offer.starts_with(&keyed::encode_offer(&hello)));
+        let known = keyed::encode_offer(&hello);
+        check_known(offer, &known, keyed::OFFER_LEN_MIN, hello.contexts.is_some());
+        assert_eq!(keyed::parse_offer(&known), Ok(hello));
     }
+}
+
+/// What was read is what the bytes begin with: all fields, or those that each version has.
+fn check_known(bytes: &[u8], known: &[u8], len_min: usize, is_whole: bool) {
+    let len = if is_whole { known.len() } else { len_min };
+    assert!(bytes.starts_with(&known[..len]));
+    assert!(is_whole || known[len_min..].iter().all(|&byte| byte == 0));
 }
 
 fn check_records(body: &[u8]) {
@@ -79,6 +90,7 @@ fn check_records(body: &[u8]) {
             Record::Block(block) => block_record_len(block.data.len()),
             Record::Fragment(fragment) => fragment_record_len(fragment.data.len()),
             Record::Carried(carried) => carried_record_len(&carried),
+            Record::Context(record) => context_record_len(&record),
             // It may have more bytes than are known.
             Record::Resent { .. } => RESENT_RECORD_LEN,
             Record::Skipped { len, .. } => RECORD_HEADER_LEN + len,
@@ -112,6 +124,7 @@ fn write(writer: &mut BodyWriter<'_>, record: Record<'_>) -> Option<Result<(), F
         Record::Fragment(fragment) => Some(writer.fragment(&fragment)),
         Record::Resent { sequence_low } => Some(writer.resent(sequence_low)),
         Record::Carried(carried) => Some(writer.carried(&carried)),
+        Record::Context(record) => Some(writer.context(&record)),
         Record::Skipped { .. } => None,
     }
 }
@@ -270,6 +283,24 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
             Record::Carried(Carried { hop_limit, label: Label::new(address, bits), unit })
         }
         7 if z.is_multiple_of(2) => Record::Resent { sequence_low: time as u32 },
+        7 if z % 8 == 3 => Record::Control(Control::ContextReport(ContextReport {
+            context: x,
+            generation: y,
+            is_lost: z >= 128,
+            next_number: time,
+            ring_offset: !time,
+        })),
+        7 if z % 8 == 7 => {
+            let data = &filler[..len];
+            let start = Start { codec: op >> 4, window_log: z, base_offset: time, base_len: !0 };
+            let body = if op >= 128 {
+                ContextBody::Raw(data)
+            } else {
+                let (start, is_columnar) = ((op & 64 != 0).then_some(start), op & 32 != 0);
+                ContextBody::Batch { start, is_columnar, original_len: u16::from(x), data }
+            };
+            Record::Context(ContextRecord { context: x, generation: y, number: z.into(), body })
+        }
         _ => Record::Control(Control::Close { reason: x.into() }),
     }
 }

@@ -107,7 +107,8 @@ impl HostilePeer {
     }
 
     fn hello(&mut self, salt: [u8; SALT_LEN], echo: [u8; SALT_LEN], flags: u16) -> Vec<u8> {
-        let body = Hello { salt, echo, datagram_max: u16::MAX, codecs: u16::MAX - 1, flags };
+        let (datagram_max, codecs) = (u16::MAX, u16::MAX - 1);
+        let body = Hello { salt, echo, datagram_max, codecs, flags, contexts: None };
         let mut body = body.encode().to_vec();
         let Some((_, key)) = &self.keys else {
             return [&[Kind::HelloPlain.first_byte()][..], &body].concat();

@@ -16,6 +16,10 @@ const REPORT: u8 = 4;
 const CLOSE: u8 = 5;
 const MISSING: u8 = 6;
 const GONE: u8 = 7;
+const CONTEXT_REPORT: u8 = 8;
+
+/// Flag of a context report, bit 0: the generation cannot go on.
+const CONTEXT_LOST: u8 = 1;
 
 /// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub enum Control {
     Missing(Numbers),
     /// These missing datagrams will not be retransmitted.
     Gone(Numbers),
+    /// How far a context of the receiver has come.
+    ContextReport(ContextReport),
     /// A subtype that this version does not know: counted and skipped. Never sent.
     Unknown {
         /// The subtype.
@@ -125,6 +131,23 @@ pub struct Report {
     pub recent_lost: u64,
 }
 
+/// How far the sender of the report has come with what it receives through a context. A lost report
+/// does no harm: each says all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextReport {
+    /// The number of the context.
+    pub context: u8,
+    /// The low 8 bits of the number of the generation that the report is about; zero if none has
+    /// begun.
+    pub generation: u8,
+    /// True if this generation cannot go on: the sender of the context must begin a new one.
+    pub is_lost: bool,
+    /// The next number that is expected: what comes before it was delivered or given up.
+    pub next_number: u64,
+    /// The number of bytes that have gone through the context up to now.
+    pub ring_offset: u64,
+}
+
 /// The reason why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
@@ -166,6 +189,7 @@ impl Control {
             Self::Report(_) => CONTROL_BODY_MAX,
             Self::Close { .. } => 2,
             Self::Missing(_) | Self::Gone(_) => 1 + 8 + 8,
+            Self::ContextReport(_) => 1 + 1 + 1 + 1 + 8 + 8,
         }
     }
 
@@ -210,6 +234,12 @@ impl Control {
                 put(&numbers.first.to_be_bytes());
                 put(&numbers.bits.to_be_bytes());
             }
+            Self::ContextReport(report) => {
+                let flags = if report.is_lost { CONTEXT_LOST } else { 0 };
+                put(&[CONTEXT_REPORT, report.context, report.generation, flags]);
+                put(&report.next_number.to_be_bytes());
+                put(&report.ring_offset.to_be_bytes());
+            }
             Self::Unknown { subtype } => put(&[subtype]),
         }
         len
@@ -242,6 +272,13 @@ impl Control {
             CLOSE => Self::Close { reason: rest.u8()?.into() },
             MISSING => Self::Missing(Numbers { first: rest.u64()?, bits: rest.u64()? }),
             GONE => Self::Gone(Numbers { first: rest.u64()?, bits: rest.u64()? }),
+            CONTEXT_REPORT => Self::ContextReport(ContextReport {
+                context: rest.u8()?,
+                generation: rest.u8()?,
+                is_lost: rest.u8()? & CONTEXT_LOST != 0,
+                next_number: rest.u64()?,
+                ring_offset: rest.u64()?,
+            }),
             subtype => Self::Unknown { subtype },
         })
     }
@@ -335,7 +372,14 @@ pub(crate) mod tests {
             any::<u8>().prop_map(|code| Control::Close { reason: code.into() }),
             any::<(u64, u64)>().prop_map(|(first, bits)| Control::Missing(Numbers { first, bits })),
             any::<(u64, u64)>().prop_map(|(first, bits)| Control::Gone(Numbers { first, bits })),
-            (8u8..).prop_map(|subtype| Control::Unknown { subtype }),
+            any::<(u8, u8, bool, u64, u64)>().prop_map(
+                |(context, generation, is_lost, next_number, ring_offset)| {
+                    let report =
+                        ContextReport { context, generation, is_lost, next_number, ring_offset };
+                    Control::ContextReport(report)
+                }
+            ),
+            (9u8..).prop_map(|subtype| Control::Unknown { subtype }),
         ]
     }
 

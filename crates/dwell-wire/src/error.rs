@@ -34,6 +34,10 @@ pub enum WireError {
     /// compressed packet or block.
     #[error("a carried record has no hop limit, no valid label, or no packet or block")]
     Carried,
+    /// A context record without data, of no original length, or with a raw packet and flags that
+    /// are for batches.
+    #[error("a context record is empty, or has a raw packet and flags of a batch")]
+    Context,
     /// A control message of a known subtype is shorter than its fields.
     #[error("a control message is shorter than its fields")]
     ControlLength,

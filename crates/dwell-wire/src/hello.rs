@@ -4,7 +4,11 @@ use crate::error::WireError;
 use crate::reader::Reader;
 
 /// Bytes of a hello's body as this version writes it.
-pub const HELLO_BODY_LEN: usize = 38;
+pub const HELLO_BODY_LEN: usize = HELLO_BODY_MIN + 10;
+/// Bytes of a hello's body as the first version wrote it.
+pub const HELLO_BODY_MIN: usize = 38;
+/// The smallest ring of a context, as a binary logarithm. Who offers less offers none.
+pub const CONTEXT_RING_LOG_MIN: u8 = 15;
 /// Bytes of a salt.
 pub const SALT_LEN: usize = 16;
 /// Flag, bit 0: the sender has installed the session of these two salts; there is no answer.
@@ -28,6 +32,31 @@ pub struct Hello {
     /// [`HELLO_FINAL`] and [`HELLO_CARRIES`]; the other bits are sent as zero and ignored on
     /// receipt.
     pub flags: u16,
+    /// The contexts that the sender can decode; none if it can't, or is of a version without them.
+    pub contexts: Option<ContextOffer>,
+}
+
+/// The contexts that a node can decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextOffer {
+    /// The number of contexts, at least one: those with lower numbers than this.
+    pub contexts: u8,
+    /// The binary logarithm of the largest window and of the ring, in bytes; at least
+    /// [`CONTEXT_RING_LOG_MIN`].
+    pub ring_log: u8,
+    /// A random number, another one whenever the decoders begin without what went before.
+    pub incarnation: u64,
+}
+
+impl ContextOffer {
+    fn read(rest: &mut Reader<'_>) -> Option<Self> {
+        let offer = Self { contexts: rest.u8()?, ring_log: rest.u8()?, incarnation: rest.u64()? };
+        offer.is_usable().then_some(offer)
+    }
+
+    const fn is_usable(&self) -> bool {
+        self.contexts > 0 && self.ring_log >= CONTEXT_RING_LOG_MIN
+    }
 }
 
 impl Hello {
@@ -38,12 +67,16 @@ impl Hello {
         out[16..32].copy_from_slice(&self.echo);
         out[32..34].copy_from_slice(&self.datagram_max.to_be_bytes());
         out[34..36].copy_from_slice(&self.codecs.to_be_bytes());
-        out[36..].copy_from_slice(&self.flags.to_be_bytes());
+        out[36..38].copy_from_slice(&self.flags.to_be_bytes());
+        if let Some(offer) = self.contexts.filter(ContextOffer::is_usable) {
+            out[38..40].copy_from_slice(&[offer.contexts, offer.ring_log]);
+            out[40..].copy_from_slice(&offer.incarnation.to_be_bytes());
+        }
         out
     }
 
     /// Reads a decrypted body (without the tag of a sealed one). Bytes after the known fields are
-    /// ignored, so that later versions of dwell can add fields.
+    /// ignored, so that later versions of dwell can add fields; an earlier one did not have all.
     ///
     /// # Errors
     /// [`WireError::Truncated`] if a field is missing.
@@ -56,6 +89,7 @@ impl Hello {
                 datagram_max: rest.u16()?,
                 codecs: rest.u16()?,
                 flags: rest.u16()?,
+                contexts: ContextOffer::read(&mut rest),
             })
         };
         read().ok_or(WireError::Truncated)
@@ -73,23 +107,59 @@ impl Hello {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// No contexts, or some.
+    pub(crate) fn any_contexts() -> impl Strategy<Value = Option<ContextOffer>> {
+        prop::option::of((1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>()).prop_map(
+            |(contexts, ring_log, incarnation)| ContextOffer { contexts, ring_log, incarnation },
+        ))
+    }
 
     proptest! {
         #[test]
         fn round_trips_and_grows(
             (salt, echo) in any::<([u8; 16], [u8; 16])>(),
             (datagram_max, codecs, flags) in any::<(u16, u16, u16)>(),
+            contexts in any_contexts(),
             more in prop::collection::vec(any::<u8>(), 0..20),
         ) {
-            let hello = Hello { salt, echo, datagram_max, codecs, flags };
+            let hello = Hello { salt, echo, datagram_max, codecs, flags, contexts };
             let body = [&hello.encode()[..], &more].concat();
             prop_assert_eq!(Hello::parse(&body), Ok(hello));
-            let short = &body[..HELLO_BODY_LEN - 1];
+            // An earlier version's, or with a part of a field that it did not know.
+            let earlier = Hello { contexts: None, ..hello };
+            for short in HELLO_BODY_MIN..HELLO_BODY_LEN {
+                prop_assert_eq!(Hello::parse(&body[..short]), Ok(earlier));
+            }
+            let short = &body[..HELLO_BODY_MIN - 1];
             prop_assert_eq!(Hello::parse(short), Err(WireError::Truncated));
+        }
+    }
+
+    /// Reads a hello with these bytes for the number of contexts and the ring.
+    fn read_contexts(bytes: [u8; 2]) -> Option<ContextOffer> {
+        let mut body = [0; HELLO_BODY_LEN];
+        body[38..40].copy_from_slice(&bytes);
+        body[47] = 7;
+        Hello::parse(&body).ok()?.contexts
+    }
+
+    #[test]
+    fn contexts_that_cannot_be_used_are_none() {
+        let good = ContextOffer { contexts: 1, ring_log: 15, incarnation: 7 };
+        let base = Hello::parse(&[0; HELLO_BODY_LEN]).unwrap();
+        assert_eq!(base.contexts, None);
+        assert_eq!(read_contexts([1, 15]), Some(good));
+        for bad in [[0, 15], [1, 14], [1, 0]] {
+            assert_eq!(read_contexts(bad), None);
+            let [contexts, ring_log] = bad;
+            let hello =
+                Hello { contexts: Some(ContextOffer { contexts, ring_log, ..good }), ..base };
+            assert_eq!(hello.encode(), base.encode());
         }
     }
 

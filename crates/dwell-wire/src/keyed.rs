@@ -5,7 +5,7 @@
 
 use crate::error::WireError;
 use crate::header::{Kind, SEAL_TAG_LEN};
-use crate::hello::{HELLO_BODY_LEN, SALT_LEN};
+use crate::hello::{HELLO_BODY_LEN, HELLO_BODY_MIN, SALT_LEN};
 use crate::reader::Reader;
 use crate::{Hello, header};
 
@@ -27,12 +27,14 @@ pub const COOKIE_LEN: usize = 1 + 4 + COOKIE_SALT_LEN + MAC_LEN + SEAL_TAG_LEN;
 pub const TIME_LEN: usize = 8;
 /// Bytes of an offer, as this version writes it: a hello without its salts.
 pub const OFFER_LEN: usize = HELLO_BODY_LEN - 2 * SALT_LEN;
+/// Bytes of an offer as the first version wrote it.
+pub const OFFER_LEN_MIN: usize = HELLO_BODY_MIN - 2 * SALT_LEN;
 
 /// The shortest first message of Noise: ephemeral key, sealed static key, sealed payload.
 const NOISE_INITIATION_MIN: usize =
-    KEY_LEN + (KEY_LEN + SEAL_TAG_LEN) + (TIME_LEN + OFFER_LEN + SEAL_TAG_LEN);
+    KEY_LEN + (KEY_LEN + SEAL_TAG_LEN) + (TIME_LEN + OFFER_LEN_MIN + SEAL_TAG_LEN);
 /// The shortest second message of Noise: ephemeral key, sealed payload.
-const NOISE_RESPONSE_MIN: usize = KEY_LEN + OFFER_LEN + SEAL_TAG_LEN;
+const NOISE_RESPONSE_MIN: usize = KEY_LEN + OFFER_LEN_MIN + SEAL_TAG_LEN;
 
 /// The first datagram of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +196,7 @@ mod tests {
 
     use super::*;
     use crate::Datagram;
+    use crate::hello::tests::any_contexts;
 
     proptest! {
         #[test]
@@ -242,12 +245,14 @@ mod tests {
         #[test]
         fn offers_are_hellos_without_salts(
             (datagram_max, codecs, flags) in any::<(u16, u16, u16)>(),
+            contexts in any_contexts(),
             more in prop::collection::vec(any::<u8>(), 0..20),
         ) {
-            let hello = Hello { salt: [0; 16], echo: [0; 16], datagram_max, codecs, flags };
+            let hello =
+                Hello { salt: [0; 16], echo: [0; 16], datagram_max, codecs, flags, contexts };
             let payload = [&encode_offer(&hello)[..], &more].concat();
             prop_assert_eq!(parse_offer(&payload), Ok(hello));
-            prop_assert_eq!(parse_offer(&payload[..OFFER_LEN - 1]), Err(WireError::Truncated));
+            prop_assert_eq!(parse_offer(&payload[..OFFER_LEN_MIN - 1]), Err(WireError::Truncated));
         }
     }
 

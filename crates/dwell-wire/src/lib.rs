@@ -2,7 +2,8 @@
 //!
 //! `docs/wire.md` is normative; the code follows it and the tests check its worked examples.
 //! From the outside in: a [`Datagram`] has a body, a body is a run of [`Records`], a record is a
-//! raw packet, a [`Compressed`] one, a [`Block`] of several or a [`Control`] message.
+//! raw packet, a [`Compressed`] one, a [`Block`] of several, a [`Control`] message, or a part of what
+//! goes through a context ([`ContextRecord`]).
 //! [`PacketInfo`] reads the packets.
 //!
 //! This crate knows nothing about sockets, clocks, keys or codecs: it only handles the bytes around
@@ -12,6 +13,7 @@ pub mod block;
 pub mod carried;
 pub mod checksum;
 pub mod columnar;
+pub mod context;
 pub mod control;
 pub mod ecn;
 pub mod error;
@@ -30,11 +32,12 @@ mod reader;
 
 pub use block::{Block, BlockPackets, Fragment};
 pub use carried::{Carried, Label, Unit};
-pub use control::{CloseReason, Control, Numbers, Report};
+pub use context::{ContextBody, ContextRecord, Start, context_record_len};
+pub use control::{CloseReason, ContextReport, Control, Numbers, Report};
 pub use error::{Full, PacketError, WireError};
 pub use header::{DataHeader, Datagram, Kind};
-pub use hello::Hello;
+pub use hello::{ContextOffer, Hello};
 pub use keyed::{Cookie, Initiation, Response};
 pub use packet::PacketInfo;
 pub use record::{BodyWriter, Compressed, Record, Records};
-pub use sequence::{ReplayWindow, reconstruct_sequence};
+pub use sequence::{ReplayWindow, reconstruct_number, reconstruct_sequence};

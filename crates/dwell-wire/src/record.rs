@@ -2,6 +2,7 @@
 
 use crate::block::{BLOCK_HEADER_LEN, Block, FRAGMENT_HEADER_LEN, Fragment};
 use crate::carried::{Carried, carried_extra_len};
+use crate::context::ContextRecord;
 use crate::control::{CONTROL_BODY_MAX, Control};
 use crate::error::{Full, WireError};
 use crate::header::{COMPRESSED_HEADER_LEN, RECORD_HEADER_LEN};
@@ -21,6 +22,8 @@ pub const TYPE_FRAGMENT: u8 = 5;
 pub const TYPE_RESENT: u8 = 6;
 /// The record type of a packet or block that is forwarded without decompression.
 pub const TYPE_CARRIED: u8 = 8;
+/// The record type of what goes through a context.
+pub const TYPE_CONTEXT: u8 = 9;
 
 /// The length of the record that marks a datagram as retransmitted.
 pub const RESENT_RECORD_LEN: usize = RECORD_HEADER_LEN + 4;
@@ -135,9 +138,11 @@ pub enum Record<'a> {
     },
     /// A compressed packet or block for another node than the next one.
     Carried(Carried<'a>),
-    /// A type that this version does not implement: counted and skipped.
+    /// A batch or a raw packet of a context.
+    Context(ContextRecord<'a>),
+    /// A record that this version does not implement: counted and skipped.
     Skipped {
-        /// The type, 7 or 9 to 15.
+        /// The type, 7 or 10 to 15; or 9, with flags that this version does not know.
         record_type: u8,
         /// Bytes of its body.
         len: usize,
@@ -149,14 +154,16 @@ impl Record<'_> {
     pub const fn has_packets(&self) -> bool {
         match self {
             Self::Raw(_) | Self::Compressed(_) | Self::Block(_) => true,
-            Self::Fragment(_) | Self::Carried(_) => true,
+            Self::Fragment(_) | Self::Carried(_) | Self::Context(_) => true,
             Self::Control(_) | Self::Resent { .. } | Self::Skipped { .. } => false,
         }
     }
 
-    /// Returns true if it is a block whose sender holds the datagram for retransmission.
+    /// Returns true if it is a block whose sender holds the datagram for retransmission, or part
+    /// of a context: senders hold the datagrams of all of these.
     pub const fn is_kept(&self) -> bool {
         match self {
+            Self::Context(_) => true,
             Self::Block(block) => block.is_kept(),
             Self::Carried(carried) => carried.is_kept(),
             _ => false,
@@ -208,6 +215,10 @@ impl<'a> Records<'a> {
                 Ok(Record::Resent { sequence_low })
             }
             TYPE_CARRIED => Carried::parse(body).map(Record::Carried),
+            TYPE_CONTEXT => Ok(match ContextRecord::parse(body)? {
+                Some(record) => Record::Context(record),
+                None => Record::Skipped { record_type, len: body.len() },
+            }),
             _ => Ok(Record::Skipped { record_type, len: body.len() }),
         }
     }
@@ -350,6 +361,15 @@ impl<'a> BodyWriter<'a> {
         self.append(TYPE_CARRIED, carried.header()?.as_slice(), data)
     }
 
+    /// Appends a batch or a raw packet of a context:
+    /// [`context_record_len`](crate::context_record_len) bytes.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room, or there is no packet, or a batch of no length or no data.
+    pub fn context(&mut self, record: &ContextRecord<'_>) -> Result<(), Full> {
+        self.append(TYPE_CONTEXT, record.header()?.as_slice(), record.data())
+    }
+
     /// Appends a fragment: [`fragment_record_len`] bytes.
     ///
     /// # Errors
@@ -411,18 +431,48 @@ mod tests {
     use super::*;
     use crate::carried::tests::any_label;
     use crate::carried::{Label, Unit};
+    use crate::context::{ContextBody, Start, context_record_len};
     use crate::control::tests::any_control;
 
     /// A record that owns its bytes.
     #[derive(Clone, Debug)]
     enum Owned {
         Raw(Vec<u8>),
-        Compressed { codec: u8, epoch: u8, original_len: u16, data: Vec<u8> },
+        Compressed {
+            codec: u8,
+            epoch: u8,
+            original_len: u16,
+            data: Vec<u8>,
+        },
         Control(Control),
-        Block { codec: u8, flags: u8, original_len: u16, data: Vec<u8> },
-        Fragment { id: u32, index: u8, last: u8, data: Vec<u8> },
+        Block {
+            codec: u8,
+            flags: u8,
+            original_len: u16,
+            data: Vec<u8>,
+        },
+        Fragment {
+            id: u32,
+            index: u8,
+            last: u8,
+            data: Vec<u8>,
+        },
         Resent(u32),
-        Carried { hop_limit: u8, label: Label, unit: Box<Owned> },
+        Carried {
+            hop_limit: u8,
+            label: Label,
+            unit: Box<Owned>,
+        },
+        ContextRaw {
+            place: (u8, u8, u16),
+            packet: Vec<u8>,
+        },
+        ContextBatch {
+            place: (u8, u8, u16),
+            start: Option<Start>,
+            original_len: u16,
+            data: Vec<u8>,
+        },
     }
 
     impl Owned {
@@ -438,6 +488,7 @@ mod tests {
                     Record::Fragment(fragment) => writer.fragment(&fragment),
                     Record::Resent { sequence_low } => writer.resent(sequence_low),
                     Record::Carried(carried) => writer.carried(&carried),
+                    Record::Context(record) => writer.context(&record),
                     other => panic!("{other:?}"),
                 },
             }
@@ -452,6 +503,10 @@ mod tests {
                 Self::Fragment { data, .. } => fragment_record_len(data.len()),
                 Self::Resent(_) => RESENT_RECORD_LEN,
                 Self::Carried { label, unit, .. } => unit.len() + carried_extra_len(label),
+                Self::ContextRaw { packet, .. } => RECORD_HEADER_LEN + 5 + packet.len(),
+                Self::ContextBatch { start, data, .. } => {
+                    RECORD_HEADER_LEN + 7 + if start.is_some() { 14 } else { 0 } + data.len()
+                }
             }
         }
 
@@ -477,8 +532,30 @@ mod tests {
                     };
                     Record::Carried(Carried { hop_limit, label, unit })
                 }
+                Self::ContextRaw { place, packet } => in_context(*place, ContextBody::Raw(packet)),
+                &Self::ContextBatch { place, start, original_len, ref data } => {
+                    let is_columnar = original_len % 2 == 0;
+                    let body = ContextBody::Batch { start, is_columnar, original_len, data };
+                    in_context(place, body)
+                }
             }
         }
+    }
+
+    fn in_context(
+        (context, generation, number): (u8, u8, u16),
+        body: ContextBody<'_>,
+    ) -> Record<'_> {
+        Record::Context(ContextRecord { context, generation, number, body })
+    }
+
+    fn any_start() -> impl Strategy<Value = Start> {
+        any::<(u8, u8, u64, u32)>().prop_map(|(codec, window_log, base_offset, base_len)| Start {
+            codec: codec % 16,
+            window_log,
+            base_offset,
+            base_len,
+        })
     }
 
     fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -514,6 +591,13 @@ mod tests {
                 }
             ),
             any::<u32>().prop_map(Owned::Resent),
+            (any::<(u8, u8, u16)>(), any_bytes())
+                .prop_map(|(place, packet)| Owned::ContextRaw { place, packet }),
+            (any::<(u8, u8, u16)>(), prop::option::of(any_start()), 1u16.., any_bytes()).prop_map(
+                |(place, start, original_len, data)| {
+                    Owned::ContextBatch { place, start, original_len, data }
+                }
+            ),
         ]
     }
 
@@ -532,6 +616,9 @@ mod tests {
                 prop_assert_eq!(writer.len() - before, if fits { record.len() } else { 0 });
                 if fits {
                     written.push(record.borrow());
+                }
+                if let Record::Context(borrowed) = record.borrow() {
+                    prop_assert_eq!(context_record_len(&borrowed), record.len());
                 }
             }
             let len = writer.len();
@@ -563,6 +650,16 @@ mod tests {
         assert_eq!(writer.block(&block), Err(Full));
         let fragment = Fragment { id: 1, index: 0, last: 0, data: &[0; 5] };
         assert_eq!(writer.fragment(&fragment), Err(Full));
+        let batch = |original_len, data| ContextBody::Batch {
+            start: None,
+            is_columnar: false,
+            original_len,
+            data,
+        };
+        for body in [ContextBody::Raw(&[]), batch(0, &[1]), batch(9, &[])] {
+            let record = ContextRecord { context: 0, generation: 1, number: 1, body };
+            assert_eq!(writer.context(&record), Err(Full));
+        }
         assert!(writer.is_empty());
     }
 
@@ -587,7 +684,7 @@ mod tests {
 
     #[test]
     fn malformed_bodies_end_with_a_named_reason() {
-        let cases: [(&[u8], WireError); 12] = [
+        let cases: [(&[u8], WireError); 15] = [
             (&[0x10], WireError::Truncated),
             (&[0x00, 0x01, 0xaa], WireError::RecordType),
             (&[0x10, 0x03, 1, 2], WireError::RecordLength),
@@ -600,6 +697,9 @@ mod tests {
             (&[0x40, 0x04, 0x20, 0x00, 0x01, 0xaa], WireError::CompressedLength),
             (&[0x50, 0x07, 0, 0, 0, 1, 3, 2, 0xaa], WireError::Fragment),
             (&[0x60, 0x03, 0, 0, 1], WireError::Truncated),
+            (&[0x90, 0x04, 0, 1, 0, 1], WireError::Truncated),
+            (&[0x90, 0x05, 0, 1, 0, 1, 1], WireError::Context),
+            (&[0x90, 0x06, 0, 1, 0, 1, 3, 0x45], WireError::Context),
         ];
         for (bad, reason) in cases {
             let body = [&[0x10, 0x01, 0x45], bad].concat();
@@ -612,11 +712,15 @@ mod tests {
 
     #[test]
     fn unknown_types_are_skipped() {
-        for record_type in [7].into_iter().chain(9..16u8) {
+        for record_type in [7].into_iter().chain(10..16u8) {
             let body = [record_type << 4, 2, 9, 9, 0x10, 1, 0x45];
             let records: Vec<_> = Records::new(&body).collect();
             let skipped = Record::Skipped { record_type, len: 2 };
             assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);
         }
+        let body = [0x90, 5, 0, 1, 0, 1, 8, 0x10, 1, 0x45];
+        let records: Vec<_> = Records::new(&body).collect();
+        let skipped = Record::Skipped { record_type: 9, len: 5 };
+        assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);
     }
 }

@@ -18,6 +18,19 @@ pub const fn reconstruct_sequence(highest: u64, low: u32) -> u64 {
     }
 }
 
+/// Returns the 64-bit number of a context whose low 16 bits are `low` and that is nearest to the
+/// next expected one. Of two that are equally near, the lower one.
+#[inline]
+pub const fn reconstruct_number(expected: u64, low: u16) -> u64 {
+    const SPAN: u64 = 1 << 16;
+    let ahead = low.wrapping_sub(expected as u16) as i16;
+    match expected.checked_add_signed(ahead as i64) {
+        Some(number) => number,
+        None if ahead < 0 => expected + SPAN - ahead.unsigned_abs() as u64,
+        None => expected - (SPAN - ahead as u64),
+    }
+}
+
 /// Words of the ring. A power of two, so that the remainder is a mask.
 const WORDS: usize = 32;
 

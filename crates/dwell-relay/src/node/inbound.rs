@@ -307,7 +307,8 @@ impl Node {
                     note_control(peer, (now, is_present), &control, &mut asked);
                 }
                 Record::Resent { .. } => {}
-                Record::Skipped { .. } => peer.rx.skipped_records += 1,
+                // This version offers no contexts.
+                Record::Context(_) | Record::Skipped { .. } => peer.rx.skipped_records += 1,
                 _ => self.take_in(env, (now, is_present), index, &record),
             }
         }
@@ -463,6 +464,6 @@ fn note_control(
         }
         Control::Report(_) | Control::Missing(_) | Control::Gone(_) => {}
         Control::Close { reason } => asked.close = Some(reason),
-        Control::Unknown { .. } => peer.rx.skipped_records += 1,
+        Control::ContextReport(_) | Control::Unknown { .. } => peer.rx.skipped_records += 1,
     }
 }

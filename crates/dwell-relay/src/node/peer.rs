@@ -699,7 +699,7 @@ impl Peer {
 
 /// What a peer is sent.
 fn offer(carries: bool) -> Offer {
-    Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), carries }
+    Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), carries, contexts: None }
 }
 
 fn pacing(config: &PeerConfig) -> Pacing {

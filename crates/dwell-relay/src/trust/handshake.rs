@@ -3,7 +3,7 @@
 use dwell_base::Instant;
 use dwell_wire::header::HELLO_NONCE_LEN;
 use dwell_wire::hello::HELLO_CARRIES;
-use dwell_wire::{Cookie, DataHeader, Hello, Response};
+use dwell_wire::{ContextOffer, Cookie, DataHeader, Hello, Response};
 use snow::HandshakeState;
 use zeroize::Zeroizing;
 
@@ -34,13 +34,16 @@ pub(crate) struct Offer {
     pub(crate) codecs: u16,
     /// Compressed units are carried on.
     pub(crate) carries: bool,
+    /// The contexts that this end can decode.
+    pub(crate) contexts: Option<ContextOffer>,
 }
 
 impl Offer {
     /// In the form of a hello without salts.
     pub(super) fn to_hello(self) -> Hello {
-        let Self { datagram_max, codecs, .. } = self;
-        Hello { salt: [0; 16], echo: [0; 16], datagram_max, codecs, flags: self.flags() }
+        let Self { datagram_max, codecs, contexts, .. } = self;
+        let flags = self.flags();
+        Hello { salt: [0; 16], echo: [0; 16], datagram_max, codecs, flags, contexts }
     }
 
     /// The flags of hellos.

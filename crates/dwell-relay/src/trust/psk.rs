@@ -277,9 +277,9 @@ impl Psk {
         flags: u16,
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> usize {
-        let Offer { datagram_max, codecs, .. } = self.offer;
+        let Offer { datagram_max, codecs, contexts, .. } = self.offer;
         let flags = flags | self.offer.flags();
-        let body = Hello { salt, echo, datagram_max, codecs, flags }.encode();
+        let body = Hello { salt, echo, datagram_max, codecs, flags, contexts }.encode();
         let Some(key) = &self.hello_key else {
             out[0] = Kind::HelloPlain.first_byte();
             out[1..=HELLO_BODY_LEN].copy_from_slice(&body);
@@ -319,7 +319,7 @@ mod tests {
 
     fn end(seed: u64, key: Option<&[u8; 32]>) -> Psk {
         let mut rng = Rng::from_seed(seed);
-        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false };
+        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false, contexts: None };
         Psk::new(key.map_or(Key::None, Key::Shared), offer, Box::new(move |b| rng.fill(b)))
     }
 

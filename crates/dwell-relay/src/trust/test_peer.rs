@@ -46,7 +46,8 @@ impl TestPeer {
     /// A peer with these keys and no session. `random` gives independent sources, all fit for
     /// secrets.
     pub fn new(security: &Security, random: &mut dyn FnMut() -> RandomSource) -> Self {
-        let offer = Offer { datagram_max: DATAGRAM_MAX, codecs: CODECS, carries: true };
+        let offer =
+            Offer { datagram_max: DATAGRAM_MAX, codecs: CODECS, carries: true, contexts: None };
         let private = match security {
             Security::Keys { private, .. } => Some(private.clone()),
             _ => None,

@@ -102,7 +102,7 @@ impl End {
             psk: psk.map(secret),
         };
         let mut random = sources(u64::from(own));
-        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false };
+        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false, contexts: None };
         Self {
             identity: Identity::new(&secret(own), &mut random),
             handshake: Handshake::new(&security, offer, random()),
@@ -228,7 +228,7 @@ fn a_responder_does_not_send_before_it_hears_that_the_session_is_wanted() {
 fn what_a_node_offers_reaches_its_peer_and_a_change_renews_the_session() {
     let (mut a, mut b) = (End::new(1, 2, None), End::new(2, 1, None));
     for (now, carries) in [(at(0), false), (at(20_000), true), (at(40_000), false)] {
-        let offer = Offer { datagram_max: 1472, codecs: 6, carries };
+        let offer = Offer { datagram_max: 1472, codecs: 6, carries, contexts: None };
         a.handshake.set_offer(offer);
         let first = a.initial(now).expect("a new session is wanted");
         a.unix_ns += 1;

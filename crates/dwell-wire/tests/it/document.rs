@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
-    Block, BodyWriter, Carried, CloseReason, Compressed, Control, DataHeader, Datagram, Fragment,
-    Hello, Initiation, Label, Numbers, Record, Records, Report, Response, Unit, WireError, keyed,
+    Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody, ContextOffer, ContextRecord,
+    ContextReport, Control, DataHeader, Datagram, Fragment, Hello, Initiation, Label, Numbers,
+    Record, Records, Report, Response, Start, Unit, WireError, keyed, reconstruct_number,
     reconstruct_sequence,
 };
 
@@ -50,6 +51,7 @@ fn assert_records(body: &[u8], expected: &[Record<'_>]) {
             Record::Fragment(fragment) => writer.fragment(fragment),
             Record::Resent { sequence_low } => writer.resent(*sequence_low),
             Record::Carried(carried) => writer.carried(carried),
+            Record::Context(record) => writer.context(record),
             Record::Skipped { .. } => panic!("cannot be written"),
         }
         .unwrap();
@@ -65,7 +67,11 @@ fn no_example_is_left_out() {
         "hex carried-block",
         "hex carried-packet",
         "hex compressed",
+        "hex context-batch",
+        "hex context-raw",
+        "hex context-start",
         "hex control-close",
+        "hex control-context-report",
         "hex control-gone",
         "hex control-keep-alive",
         "hex control-missing",
@@ -84,6 +90,7 @@ fn no_example_is_left_out() {
         "hex malformed-length",
         "hex resent",
         "hex skipped-then-open-ended",
+        "numbers",
         "sequence",
     ];
     assert_eq!(blocks().into_keys().collect::<Vec<_>>(), known);
@@ -123,6 +130,10 @@ fn section_3_plain_data() {
     assert_records(body, &[packet, Record::Control(Control::KeepAlive)]);
 }
 
+/// Those of the hello and of the offer.
+const CONTEXTS: Option<ContextOffer> =
+    Some(ContextOffer { contexts: 16, ring_log: 20, incarnation: 0x5ca1_ab1e_0ddb_a115 });
+
 #[test]
 fn section_4_hello() {
     let datagram = hex("hello-plain");
@@ -135,6 +146,7 @@ fn section_4_hello() {
         datagram_max: 1452,
         codecs: 1 << 1 | 1 << 2,
         flags: 0,
+        contexts: CONTEXTS,
     };
     assert_eq!(Hello::parse(body), Ok(hello));
     assert_eq!(hello.encode()[..], *body);
@@ -145,13 +157,13 @@ fn section_4_3_keyed_exchange() {
     let counting = |from: u8, len: u8| (from..from + len).collect::<Vec<u8>>();
     let datagram = hex("keyed-initiation");
     let Ok(Datagram::Initiation(it)) = Datagram::parse(&datagram) else { panic!("no initiation") };
-    assert_eq!((it.sender, it.noise), (298, &counting(0, 110)[..]));
+    assert_eq!((it.sender, it.noise), (298, &counting(0, 120)[..]));
     assert_eq!((it.mac1(), it.mac2()), (&counting(0xa0, 16)[..], &[0; 16][..]));
     assert_eq!(Initiation::header(298)[..], datagram[..5]);
 
     let datagram = hex("keyed-response");
     let Ok(Datagram::Response(it)) = Datagram::parse(&datagram) else { panic!("no response") };
-    assert_eq!((it.sender, it.receiver, it.noise), (775, 298, &counting(0, 54)[..]));
+    assert_eq!((it.sender, it.receiver, it.noise), (775, 298, &counting(0, 64)[..]));
     assert_eq!(it.mac1(), counting(0xa0, 16));
     assert_eq!(Response::header(775, 298)[..], datagram[..9]);
 
@@ -162,6 +174,7 @@ fn section_4_3_keyed_exchange() {
 
     let offer = keyed::parse_offer(&hex("keyed-offer")).expect("a good offer");
     assert_eq!((offer.datagram_max, offer.codecs, offer.flags), (1452, 6, 0));
+    assert_eq!(offer.contexts, CONTEXTS);
     assert_eq!(keyed::encode_offer(&offer)[..], hex("keyed-offer"));
 }
 
@@ -170,7 +183,7 @@ fn section_5_records() {
     let packet = [0x45, 0, 0, 0x54];
     let body = hex("skipped-then-open-ended");
     let records: Vec<_> = Records::new(&body).collect();
-    let skipped = Record::Skipped { record_type: 9, len: 3 };
+    let skipped = Record::Skipped { record_type: 10, len: 3 };
     assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&packet))]);
 
     let body = hex("malformed-length");
@@ -203,6 +216,13 @@ fn section_7_control() {
         recent_sent: 2_000,
         recent_lost: 20,
     };
+    let context_report = ContextReport {
+        context: 3,
+        generation: 2,
+        is_lost: true,
+        next_number: 0x1_0000,
+        ring_offset: 3_000_000,
+    };
     let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns: 5_000_000 };
     let examples = [
         ("control-keep-alive", Control::KeepAlive),
@@ -211,6 +231,7 @@ fn section_7_control() {
         ("control-report", Control::Report(report)),
         ("control-close", Control::Close { reason: CloseReason::Reload }),
         ("control-missing", Control::Missing(Numbers { first: 10_000, bits: 0b1001 })),
+        ("control-context-report", Control::ContextReport(context_report)),
         ("control-gone", Control::Gone(Numbers { first: 10_000, bits: 0b1000 })),
     ];
     for (name, control) in examples {
@@ -240,4 +261,27 @@ fn section_8_5_carried() {
     let unit = Unit::Block(Block { codec: 2, flags: 2, original_len: 5700, data });
     let block = Carried { hop_limit: 15, label: label("fd00:2::", 36), unit };
     assert_records(&hex("carried-block"), &[Record::Carried(block)]);
+}
+
+#[test]
+fn section_9_contexts() {
+    let place =
+        |number, body| Record::Context(ContextRecord { context: 3, generation: 2, number, body });
+    let data: &[u8] = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
+    let start = Start { codec: 2, window_log: 20, base_offset: 3_000_000, base_len: 131_072 };
+    let batch =
+        |start, is_columnar| ContextBody::Batch { start, is_columnar, original_len: 2800, data };
+    let raw = ContextBody::Raw(&[0x45, 0, 0, 0x54]);
+    assert_records(&hex("context-start"), &[place(0xffff, batch(Some(start), false))]);
+    assert_records(&hex("context-raw"), &[place(0, raw)]);
+    assert_records(&hex("context-batch"), &[place(1, batch(None, true))]);
+
+    let lines = &blocks()["numbers"];
+    assert!(lines.len() >= 6);
+    for line in lines {
+        let [expected, low, completed] = line[..] else { panic!("{line:?}") };
+        let number = |hex| u64::from_str_radix(hex, 16).unwrap();
+        let found = reconstruct_number(number(expected), number(low) as u16);
+        assert_eq!(found, number(completed), "{line:?}");
+    }
 }

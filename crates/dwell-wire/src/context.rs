@@ -1,0 +1,215 @@
+//! Batches and raw packets of contexts (`docs/wire.md` section 9).
+
+use crate::error::{Full, WireError};
+use crate::header::RECORD_HEADER_LEN;
+use crate::reader::Reader;
+
+/// Bytes before the packet in the body of a raw context record.
+pub const CONTEXT_RAW_HEADER_LEN: usize = 5;
+/// Bytes before the compressed data in the body of a batch that begins no generation.
+pub const CONTEXT_BATCH_HEADER_LEN: usize = CONTEXT_RAW_HEADER_LEN + 2;
+/// Bytes by which the first batch of a generation is longer.
+pub const CONTEXT_START_LEN: usize = 14;
+
+const HEADER_MAX: usize = CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN;
+
+const FLAG_RAW: u8 = 1;
+const FLAG_START: u8 = 2;
+const FLAG_COLUMNAR: u8 = 4;
+
+/// A part of what goes through a context: of the direction from the sender to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextRecord<'a> {
+    /// The number of the context.
+    pub context: u8,
+    /// The low 8 bits of the number of the generation, which counts from 1.
+    pub generation: u8,
+    /// The low 16 bits of the record's own number in the context, see
+    /// [`reconstruct_number`](crate::reconstruct_number).
+    pub number: u16,
+    /// The content.
+    pub body: ContextBody<'a>,
+}
+
+/// The content of a [`ContextRecord`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextBody<'a> {
+    /// One uncompressed packet, at least one byte, which keeps its place among the others and that
+    /// no batch refers to.
+    Raw(&'a [u8]),
+    /// Packets that were compressed together, after all batches of the generation before.
+    Batch {
+        /// The beginning of a generation: this is its first batch.
+        start: Option<Start>,
+        /// True if not the packets themselves were compressed, but their columnar form.
+        is_columnar: bool,
+        /// Bytes before compression, at least one; the output of a decoder must have exactly this
+        /// length.
+        original_len: u16,
+        /// The compressed bytes, at least one; there may be more than before.
+        data: &'a [u8],
+    },
+}
+
+/// The codec and window of a generation, and the bytes of the ring from which it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The codec's id, 0 to 15; not checked here against those that exist.
+    pub codec: u8,
+    /// The binary logarithm of the window's size in bytes; not checked here.
+    pub window_log: u8,
+    /// The number of bytes that went through the context before this batch.
+    pub base_offset: u64,
+    /// The number of bytes before the offset that the generation may refer to.
+    pub base_len: u32,
+}
+
+impl<'a> ContextRecord<'a> {
+    /// Reads the body of a record; none if it has flags that this version does not know.
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Option<Self>, WireError> {
+        let mut rest = Reader(body);
+        Self::read(&mut rest).ok_or(WireError::Truncated)?
+    }
+
+    fn read(rest: &mut Reader<'a>) -> Option<Result<Option<Self>, WireError>> {
+        let (context, generation, number) = (rest.u8()?, rest.u8()?, rest.u16()?);
+        let flags = rest.u8()?;
+        if flags & !(FLAG_RAW | FLAG_START | FLAG_COLUMNAR) != 0 {
+            return Some(Ok(None));
+        }
+        let body = if flags & FLAG_RAW != 0 {
+            ContextBody::Raw(rest.0)
+        } else {
+            let mut start = None;
+            if flags & FLAG_START != 0 {
+                let codec = rest.u8()?;
+                if codec & 0x0f != 0 {
+                    return Some(Ok(None));
+                }
+                let (window_log, base_offset, base_len) = (rest.u8()?, rest.u64()?, rest.u32()?);
+                start = Some(Start { codec: codec >> 4, window_log, base_offset, base_len });
+            }
+            let is_columnar = flags & FLAG_COLUMNAR != 0;
+            ContextBody::Batch { start, is_columnar, original_len: rest.u16()?, data: rest.0 }
+        };
+        let record = Self { context, generation, number, body };
+        let is_valid = record.exists() && (flags & FLAG_RAW == 0 || flags == FLAG_RAW);
+        Some(if is_valid { Ok(Some(record)) } else { Err(WireError::Context) })
+    }
+
+    fn exists(&self) -> bool {
+        match self.body {
+            ContextBody::Raw(packet) => !packet.is_empty(),
+            ContextBody::Batch { original_len, data, .. } => original_len > 0 && !data.is_empty(),
+        }
+    }
+
+    /// Returns the packet of a raw record, the compressed bytes of a batch.
+    pub const fn data(&self) -> &'a [u8] {
+        match self.body {
+            ContextBody::Raw(data) | ContextBody::Batch { data, .. } => data,
+        }
+    }
+
+    /// Returns the beginning of the generation, if this is its first batch.
+    pub const fn start(&self) -> Option<Start> {
+        match self.body {
+            ContextBody::Batch { start, .. } => start,
+            ContextBody::Raw(_) => None,
+        }
+    }
+
+    /// Returns what comes before the data; [`Full`] if there can be no such record.
+    pub(crate) fn header(&self) -> Result<Header, Full> {
+        if !self.exists() {
+            return Err(Full);
+        }
+        let mut header = Header { bytes: [0; HEADER_MAX], len: 0 };
+        let [high, low] = self.number.to_be_bytes();
+        header.put(&[self.context, self.generation, high, low]);
+        match self.body {
+            ContextBody::Raw(_) => header.put(&[FLAG_RAW]),
+            ContextBody::Batch { start, is_columnar, original_len, .. } => {
+                let columnar = if is_columnar { FLAG_COLUMNAR } else { 0 };
+                header.put(&[columnar | if start.is_some() { FLAG_START } else { 0 }]);
+                if let Some(start) = start {
+                    debug_assert!(start.codec < 16, "codec {}", start.codec);
+                    header.put(&[start.codec << 4, start.window_log]);
+                    header.put(&start.base_offset.to_be_bytes());
+                    header.put(&start.base_len.to_be_bytes());
+                }
+                header.put(&original_len.to_be_bytes());
+            }
+        }
+        Ok(header)
+    }
+}
+
+/// Returns the bytes that a context record takes in a body, or in its fragments.
+pub const fn context_record_len(record: &ContextRecord<'_>) -> usize {
+    let header_len = match record.body {
+        ContextBody::Raw(_) => CONTEXT_RAW_HEADER_LEN,
+        ContextBody::Batch { start: None, .. } => CONTEXT_BATCH_HEADER_LEN,
+        ContextBody::Batch { start: Some(_), .. } => CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN,
+    };
+    RECORD_HEADER_LEN + header_len + record.data().len()
+}
+
+/// What comes before the data of a record.
+pub(crate) struct Header {
+    bytes: [u8; HEADER_MAX],
+    len: usize,
+}
+
+impl Header {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &[u8]) -> Result<Option<ContextRecord<'_>>, WireError> {
+        ContextRecord::parse(body)
+    }
+
+    #[test]
+    fn what_cannot_be_is_malformed() {
+        let start = |flags: u8| {
+            let base = [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+            [&[1, 1, 0, 1, flags, 0x20, 20][..], &base, &[0, 9, 0xaa]].concat()
+        };
+        assert!(matches!(parse(&[1, 1, 0, 1, 1, 0x45]), Ok(Some(_))));
+        assert!(matches!(parse(&[1, 1, 0, 1, 0, 0, 9, 0xaa]), Ok(Some(_))));
+        assert!(matches!(parse(&start(2)), Ok(Some(_))));
+        assert!(matches!(parse(&start(6)), Ok(Some(_))));
+        // Raw and something else, or nothing; a batch of nothing, or that came to nothing.
+        for bad in [&[1, 1, 0, 1, 3, 0x45][..], &[1, 1, 0, 1, 5, 0x45], &[1, 1, 0, 1, 1]] {
+            assert_eq!(parse(bad), Err(WireError::Context), "{bad:x?}");
+        }
+        for bad in [&[1, 1, 0, 1, 0, 0, 0, 0xaa][..], &[1, 1, 0, 1, 0, 0, 9]] {
+            assert_eq!(parse(bad), Err(WireError::Context), "{bad:x?}");
+        }
+        let whole = start(2);
+        for short in (0..whole.len() - 1).filter(|&len| len < whole.len() - 1) {
+            assert_eq!(parse(&whole[..short]), Err(WireError::Truncated), "{short}");
+        }
+        assert_eq!(parse(&whole[..whole.len() - 1]), Err(WireError::Context));
+    }
+
+    #[test]
+    fn what_is_of_a_later_version_is_skipped() {
+        for flags in 8..=255 {
+            assert_eq!(parse(&[1, 1, 0, 1, flags]), Ok(None));
+        }
+        let with_nibble = [1, 1, 0, 1, 2, 0x21, 20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 9, 0xaa];
+        assert_eq!(parse(&with_nibble), Ok(None));
+    }
+}
