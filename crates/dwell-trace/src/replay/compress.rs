@@ -5,7 +5,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use dwell_codec::{CodecError, CodecSpec, Compressor, Dictionary, SRC_LEN_MAX};
+use dwell_codec::{
+    CodecError, CodecId, CodecSpec, Compressor, ContextEncoder, ContextSpec, Dictionary,
+    SRC_LEN_MAX,
+};
 use dwell_policy::ClassKey;
 use thiserror::Error;
 
@@ -24,8 +27,10 @@ pub struct Job<'a> {
     pub class: ClassKey,
     /// The bytes.
     pub bytes: &'a [u8],
-    /// The longest useful result.
+    /// The longest useful result; of a batch in a context there is no such.
     pub room: usize,
+    /// The group whose context it belongs to, if it may refer to what went before.
+    pub context: Option<u64>,
 }
 
 /// The result of a compression.
@@ -33,6 +38,8 @@ pub struct Job<'a> {
 pub struct Compressed {
     /// Bytes of the result; `None` if there is nothing to gain. An error if the codec failed.
     pub len: Result<Option<usize>, CompressFailed>,
+    /// It is part of a context, and must be sent whatever its size.
+    pub in_context: bool,
     /// The time taken, in nanoseconds.
     pub took_ns: u64,
 }
@@ -104,8 +111,52 @@ impl FromStr for GivenCost {
 pub struct CodecCompressor {
     plain: Compressor,
     by_class: BTreeMap<ClassKey, Compressor>,
+    contexts: Contexts,
     out: Vec<u8>,
     cost: Cost,
+}
+
+/// The most contexts that are kept at a time, and the window of each, as in relays.
+const CONTEXTS_MAX: usize = 16;
+const WINDOW_LOG: u8 = 20;
+
+/// The contexts that are kept: those used lately.
+#[derive(Debug)]
+struct Contexts {
+    /// None if the codec has no contexts.
+    spec: Option<ContextSpec>,
+    /// The one used last is the last.
+    encoders: Vec<(u64, ContextEncoder)>,
+    out: Vec<u8>,
+}
+
+impl Contexts {
+    fn new(codec: CodecSpec) -> Self {
+        let spec = ContextSpec { level: codec.level, window_log: WINDOW_LOG };
+        let spec = (codec.id == CodecId::Zstd).then_some(spec);
+        Self { spec, encoders: Vec::new(), out: Vec::new() }
+    }
+
+    /// Returns the length of the batch in the context of its group; none if there is no context.
+    fn compress(&mut self, group: u64, batch: &[u8]) -> Option<Result<usize, CompressFailed>> {
+        let spec = self.spec?;
+        let found = self.encoders.iter().position(|(of, _)| *of == group);
+        let context = match found {
+            Some(at) => self.encoders.remove(at),
+            None => (group, ContextEncoder::new(spec, WINDOW_LOG).ok()?),
+        };
+        if self.encoders.len() == CONTEXTS_MAX {
+            self.encoders.remove(0);
+        }
+        self.encoders.push(context);
+        let (_, encoder) = self.encoders.last_mut()?;
+        self.out.clear();
+        let done = encoder.compress(batch, &mut self.out);
+        if done.is_err() {
+            self.encoders.pop();
+        }
+        Some(done.map(|()| self.out.len()).map_err(|_| CompressFailed))
+    }
 }
 
 impl CodecCompressor {
@@ -122,24 +173,33 @@ impl CodecCompressor {
         for (class, dictionary) in dictionaries {
             by_class.insert(*class, Compressor::new(spec, Some(Arc::clone(dictionary)))?);
         }
-        Ok(Self { plain: Compressor::new(spec, None)?, by_class, out: vec![0; SRC_LEN_MAX], cost })
+        let plain = Compressor::new(spec, None)?;
+        let contexts = Contexts::new(spec);
+        Ok(Self { plain, by_class, contexts, out: vec![0; SRC_LEN_MAX], cost })
     }
 }
 
 impl Compress for CodecCompressor {
     fn compress(&mut self, job: Job<'_>) -> Compressed {
-        let compressor = self.by_class.get_mut(&job.class).unwrap_or(&mut self.plain);
-        let room = job.room.min(self.out.len());
-        let out = &mut self.out[..room];
-        let (result, took_ns) = match &mut self.cost {
-            Cost::Given(cost) => (compressor.compress(job.bytes, out), cost.of(job.bytes.len())),
+        let Self { plain, by_class, contexts, out, cost } = self;
+        let room = job.room.min(out.len());
+        let mut run = || {
+            let done = job.context.and_then(|group| contexts.compress(group, job.bytes));
+            if let Some(len) = done {
+                return (len.map(Some), true);
+            }
+            let compressor = by_class.get_mut(&job.class).unwrap_or(plain);
+            (compressor.compress(job.bytes, &mut out[..room]).map_err(|_| CompressFailed), false)
+        };
+        let ((len, in_context), took_ns) = match cost {
+            Cost::Given(cost) => (run(), cost.of(job.bytes.len())),
             Cost::Measured(clock) => {
                 let start_ns = clock.now_ns();
-                let result = compressor.compress(job.bytes, out);
+                let result = run();
                 (result, clock.now_ns().saturating_sub(start_ns))
             }
         };
-        Compressed { len: result.map_err(|_| CompressFailed), took_ns }
+        Compressed { len, in_context, took_ns }
     }
 }
 
@@ -170,12 +230,35 @@ mod tests {
         let cost = Cost::Measured(Box::new(Ticks(0)));
         let mut compress = CodecCompressor::new(spec, &[], cost).unwrap();
         let bytes = b"all work and no play ".repeat(20);
-        let job = Job { class: ClassKey::new(6, 80), bytes: &bytes, room: bytes.len() - 4 };
+        let job = Job {
+            class: ClassKey::new(6, 80),
+            bytes: &bytes,
+            room: bytes.len() - 4,
+            context: None,
+        };
         let compressed = compress.compress(job);
         assert_eq!(compressed.took_ns, 7);
         assert!(compressed.len.unwrap().unwrap() < bytes.len() / 2);
         let nothing = compress.compress(Job { room: 3, ..job });
         assert_eq!(nothing.len, Ok(None));
+    }
+
+    #[test]
+    fn a_batch_in_a_context_refers_to_those_before_it() {
+        let given = || Cost::Given(GivenCost { unit_ns: 1, byte_ps: 0 });
+        let mut compress = CodecCompressor::new("zstd:1".parse().unwrap(), &[], given()).unwrap();
+        let bytes: Vec<u8> = (0..2_000u32).map(|at| ((at * at) >> 3) as u8).collect();
+        let job = |context| Job { class: ClassKey::new(6, 80), bytes: &bytes, room: 9, context };
+        let mut of = |group| compress.compress(job(Some(group))).len.unwrap().unwrap();
+        let (first, again, other) = (of(1), of(1), of(2));
+        assert!(again < first / 5 && other == first, "{first}, {again}, {other}");
+        // Of more groups than are kept, the one that was not used for the longest time is forgotten.
+        (3..3 + CONTEXTS_MAX as u64 - 1).for_each(|group| assert_eq!(of(group), first));
+        assert_eq!(of(1), first);
+        assert!(compress.compress(job(Some(1))).in_context);
+        assert!(!compress.compress(job(None)).in_context);
+        let mut lz4 = CodecCompressor::new("lz4".parse().unwrap(), &[], given()).unwrap();
+        assert!(!lz4.compress(job(Some(1))).in_context, "it has no contexts");
     }
 
     #[test]
@@ -186,7 +269,7 @@ mod tests {
         let given = || Cost::Given(GivenCost { unit_ns: 1, byte_ps: 0 });
         let spec: CodecSpec = "zstd:1".parse().unwrap();
         let mut compress = CodecCompressor::new(spec, &[(class, dictionary)], given()).unwrap();
-        let job = Job { class, bytes: &text, room: text.len() };
+        let job = Job { class, bytes: &text, room: text.len(), context: None };
         let with = compress.compress(job).len.unwrap().unwrap();
         assert!(with < text.len() / 3, "{with}");
         let without = compress.compress(Job { class: ClassKey::new(17, 53), ..job }).len.unwrap();

@@ -248,9 +248,11 @@ impl World for Virtual {
         let header = frame.compressed_unit_bytes.saturating_sub(frame.raw_unit_bytes) as usize;
         let room = self.block.len().saturating_sub(header + 1);
         let class = self.packets.get(first).service;
-        let compressed = self.compress.compress(Job { class, bytes: &self.block, room });
+        let compressed =
+            self.compress.compress(Job { class, bytes: &self.block, room, context: job.context });
         let gains = |len: usize| frame.gains(len as u32, (packets, job.bytes));
         let outcome = match compressed.len {
+            Ok(Some(len)) if compressed.in_context => Outcome::Committed(len as u32),
             Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),
             Ok(_) => Outcome::NotSmaller,
             Err(_) => Outcome::Failed,

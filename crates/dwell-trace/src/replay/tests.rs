@@ -187,7 +187,11 @@ struct Constant {
 impl Compress for Constant {
     fn compress(&mut self, job: Job<'_>) -> Compressed {
         let len = (job.bytes.len() as f64 * self.ratio + 1e-6) as usize;
-        Compressed { len: Ok((len < job.bytes.len()).then_some(len)), took_ns: self.time_ns }
+        Compressed {
+            len: Ok((len < job.bytes.len()).then_some(len)),
+            in_context: false,
+            took_ns: self.time_ns,
+        }
     }
 }
 
