@@ -28,10 +28,11 @@ use dwell_base::{Instant, Rate};
 use super::common::{Common, Filling};
 use crate::account::{Bypass, Count, DropReason};
 use crate::action::{Action, FramePacket, FrameUnit, SendCause};
+use crate::estimate::Estimate;
 use crate::event::{LostBatch, Outcome};
 use crate::packet::{ClassKey, Packet, PacketId, learned_as};
 use crate::scheme::{Gather, Queue, Select};
-use crate::waiting_time::backlog_needed_bytes;
+use crate::waiting_time::{backlog_needed_bytes, waiting_time_suffices};
 use codel::Grant;
 use lanes::{First, Lanes};
 
@@ -158,6 +159,8 @@ pub(super) struct Flows {
     /// What was sent lately, and of it what was compressed.
     sent: Shrunk,
     batches: Shrunk,
+    /// When the batch that is being compressed should be done.
+    done_at: Instant,
     spare: Vec<Vec<Entry>>,
 }
 
@@ -176,6 +179,7 @@ impl Flows {
             batch: None,
             sent: Shrunk::default(),
             batches: Shrunk::default(),
+            done_at: Instant::ZERO,
             spare: Vec::new(),
         }
     }
@@ -391,11 +395,10 @@ impl Flows {
     /// The flow whose packet goes raw now, and why.
     fn raw_next(&mut self, common: &mut Common, now: Instant) -> Option<(u32, Bypass)> {
         if let Some(busy) = self.compressing() {
-            // Others need not wait for the compressor, nor for what comes out of it.
+            // Others need not wait for what comes out of the compressor, but may for their turn.
             let group = self.chosen[busy].first.group;
             let at = self.lanes.find(|entry| entry.group != group)?;
-            let bypass = self.lanes.peek(at)?.bypass;
-            return Some((at, bypass.unwrap_or(Bypass::NoTime)));
+            return self.raw_beside(common, now, at).map(|reason| (at, reason));
         }
         let at = self.lanes.next(false)?;
         match self.choose(common, now, at)? {
@@ -406,6 +409,25 @@ impl Flows {
                 None
             }
         }
+    }
+
+    /// Why a flow's first packet goes raw while a batch of another group is being compressed; none if
+    /// it arrives sooner after waiting for that and being compressed itself.
+    fn raw_beside(&mut self, common: &mut Common, now: Instant, at: u32) -> Option<Bypass> {
+        let entry = self.first(common, now, at)?;
+        if entry.bypass.is_some() {
+            return entry.bypass;
+        }
+        let Some(rate) = common.config.rate.filter(|_| now <= self.done_at) else {
+            return Some(Bypass::NoTime);
+        };
+        let (flow, class) = entry.learned_as();
+        let estimate = common.estimate(flow, class, entry.bytes);
+        let cost_ns = estimate.cost_ns.saturating_add(self.done_at.since_ns(now));
+        let wait_bytes = common.wait_bytes(self.ready_bytes);
+        let estimate = Estimate { cost_ns, ..estimate };
+        let waits = waiting_time_suffices(wait_bytes, entry.bytes, estimate, rate);
+        (!waits).then_some(Bypass::NoTime)
     }
 
     /// Puts the first packet of a flow into the frame; false if that is full.
@@ -470,8 +492,10 @@ impl Flows {
         if !self.may_try(common, at, key) {
             return Some(Choice::Raw(Bypass::BackOff));
         }
-        let most =
-            self.batches.grow(rate.bytes_in_ns(self.room.link_ns)).min(u64::from(self.room.bytes));
+        // A frame is as long as others wait in any case.
+        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
+        let link_bytes = rate.bytes_in_ns(self.room.link_ns).max(frame_bytes);
+        let most = self.batches.grow(link_bytes).min(u64::from(self.room.bytes));
         let bytes = most.min(waiting_bytes).max(u64::from(entry.bytes));
         let ready = in_time(common, key, (bytes, wait_bytes), rate);
         if ready >= u64::from(entry.bytes) {
@@ -497,14 +521,14 @@ impl Flows {
             && self.lanes.peek(at).is_some_and(|first| first.id == id)
         {
             let members = self.gather_batch(common, now, at, bytes);
-            return self.start(common, members);
+            return self.start(common, now, members);
         }
         // What goes at once waits for the link only.
         let skips_new = self.lanes.new_bytes() <= sparse_bytes(common) && !common.link_idle;
         let Some(at) = self.lanes.next(skips_new) else { return false };
         let Some(Choice::Batch(bytes)) = self.choose(common, now, at) else { return false };
         let members = self.gather_batch(common, now, at, bytes);
-        self.start(common, members)
+        self.start(common, now, members)
     }
 
     /// Takes packets of one group for a batch, from flow after flow as it is their turn, and then from
@@ -568,7 +592,7 @@ impl Flows {
     }
 
     /// Gives a batch to the compressor.
-    fn start(&mut self, common: &mut Common, mut members: Vec<Entry>) -> bool {
+    fn start(&mut self, common: &mut Common, now: Instant, mut members: Vec<Entry>) -> bool {
         let Some(&first) = members.first() else { return false };
         members.remove(0);
         let unit = Unit {
@@ -582,7 +606,11 @@ impl Flows {
         common.batch.extend(unit.packets().map(|packet| packet.id));
         self.chosen_packets += common.batch.len();
         let context = common.config.scheme.has_contexts().then_some(first.group);
-        self.next = Some(common.begin_job(unit.original_bytes(), first.learned_as(), context));
+        let action = common.begin_job(unit.original_bytes(), first.learned_as(), context);
+        if let Action::Compress(job) = action {
+            self.done_at = now + job.cost_ns;
+        }
+        self.next = Some(action);
         self.chosen.push_back(unit);
         true
     }
@@ -679,7 +707,9 @@ impl Flows {
         }
         let counted = (packets, ready_bytes);
         assert_eq!(counted, (self.chosen_packets, self.ready_bytes), "chosen is miscounted");
-        assert!(!common.link_idle || !self.can_send(), "the link idles for nothing");
+        let is_idle = common.link_idle && self.compressing().is_none();
+        assert!(!is_idle || !self.can_send(), "the link idles for nothing");
+        assert!(!common.link_idle || self.sendable().is_none(), "the link idles beside a batch");
         held
     }
 

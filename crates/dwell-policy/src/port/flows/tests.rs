@@ -191,8 +191,24 @@ fn many_small_flows_are_compressed_together_once_they_wait() {
 }
 
 #[test]
-fn others_do_not_wait_for_the_compressor() {
-    let mut port = port(1_000);
+fn others_wait_for_the_compressor_only_if_they_arrive_sooner_so() {
+    // Two batches that take 400 µs each, and three quarters of 1,400 bytes that take 840.
+    let mut port = port(400 * MICRO_NS);
+    for id in 0..3 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+        arrive(&mut port, at(0), packet(100 + id, 101, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), None);
+    // It takes longer than it should.
+    assert_eq!(ask(&mut port, at(1)), Some(Wanted::Send));
+    assert_eq!(frame(&port), [100]);
+}
+
+#[test]
+fn others_do_not_wait_for_a_slow_compressor() {
+    let mut port = port(600 * MICRO_NS);
     for id in 0..20 {
         arrive(&mut port, at(0), packet(id, 1, 1_400));
         arrive(&mut port, at(0), packet(100 + id, 101, 1_400));
