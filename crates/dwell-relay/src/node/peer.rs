@@ -1,5 +1,8 @@
 //! One peer of a node: its port, its sessions, its accounts.
 
+mod cost;
+mod timing;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -8,16 +11,13 @@ use dwell_base::time::SECOND_NS;
 use dwell_codec::{CodecId, supported_bitmap};
 use dwell_drive::Driven;
 use dwell_policy::{
-    ClassKey, ConfigError, Estimates, Event, FrameCost, LearnedConfig, PacketId, PortConfig, Queue,
-    Scheme, Select,
+    ClassKey, ConfigError, Estimates, Event, LearnedConfig, PacketId, PortConfig, Queue, Scheme,
+    Select,
 };
 use dwell_report::Histogram;
 use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
-use dwell_wire::block::{BLOCK_HEADER_LEN, FRAGMENTS_MAX};
-use dwell_wire::header::{COMPRESSED_HEADER_LEN, RECORD_HEADER_LEN};
-use dwell_wire::record::{
-    RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, carried_record_len, fragment_record_len,
-};
+use dwell_wire::block::FRAGMENTS_MAX;
+use dwell_wire::record::carried_record_len;
 use dwell_wire::{Carried, Control, Hello, Report, Unit};
 
 use super::bottleneck::{Bottleneck, Heard};
@@ -30,51 +30,22 @@ use super::pacer::{Pacer, Pacing};
 use super::path_mtu::{Pace, PathMtu};
 use super::problems::Problems;
 use super::reassembly::Reassemblies;
-use super::reports::{ASK_AGAIN_NS, Reports};
+use super::reports::Reports;
 use super::resend::Kept;
 use super::turns::Turn;
 use crate::config::{ClassConfig, PeerConfig, RateConfig};
-use crate::trust::{Handshake, Offer, RandomSource, Session};
+use crate::trust::{Handshake, Offer, RandomSource};
+pub use timing::Patience;
 
-/// Bytes of UDP and IP headers: IPv4.
-pub(crate) const UDP_V4_BYTES: u32 = 28;
-/// The same for IPv6.
-pub(crate) const UDP_V6_BYTES: u32 = 48;
 /// What is believed of a path of which nothing is known yet: an Ethernet's 1500 bytes, over
 /// IPv6.
 pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
-/// While something is unanswered, the peer is asked this often.
-const PROBE_AGAIN_NS: u64 = SECOND_NS;
-/// While packets come in, the round trip is measured this often.
-const MEASURE_NS: u64 = 10 * SECOND_NS;
 /// What waits under an old scheme may leave for so long before it is dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 
 /// Packets of classes that must not be compressed come to the port with this as their source: a
 /// protocol number that is reserved, on every port's list of exceptions.
 pub(crate) const NEVER_COMPRESSED: ClassKey = ClassKey::new(255, 0);
-/// Packets in one datagram; more if it is filled with small ones on purpose.
-const UNITS_MAX: u32 = 64;
-const CHUNK_UNITS_MAX: u32 = 1024;
-/// While packets are held back for deadlines, the round trip is measured this often.
-const MEASURE_DEADLINES_NS: u64 = 2 * SECOND_NS;
-
-/// When a node speaks without being spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// An idle peer is probed this often.
-    pub keepalive_ns: u64,
-    /// A peer that leaves something unanswered for this long is dead.
-    pub dead_after_ns: u64,
-}
-
-/// What a peer must be sent or asked, as time passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Due {
-    pub(crate) probe: bool,
-    pub(crate) report: bool,
-    pub(crate) dead: bool,
-}
 
 /// Counters beside those of the port.
 #[derive(Clone, Debug, Default)]
@@ -434,74 +405,11 @@ impl Peer {
         Waits { rtt_ns: self.rtt_ns, order_wait_ns: self.config.order_wait_ns }
     }
 
-    /// What a datagram of this length costs on the link.
-    pub(crate) fn link_bytes(&self, datagram_len: usize) -> u64 {
-        u64::from(self.frame_bytes() - self.session_bytes()) + datagram_len as u64
-    }
-
     /// The names of the units in the port's frame, in the storage given.
     pub(crate) fn copy_units(&self, mut units: Vec<PacketId>) -> Vec<PacketId> {
         units.clear();
         units.extend(self.port.frame().units.iter().map(|unit| unit.id));
         units
-    }
-
-    /// How many bytes of records a frame may have.
-    pub(crate) fn units_bytes_max(&self) -> usize {
-        usize::from(self.datagram_max()) - self.session_bytes() as usize
-    }
-
-    /// How many bytes of a record that is cut go into a datagram: room is left for what marks it
-    /// as sent again.
-    pub(crate) fn part_bytes_max(&self) -> usize {
-        let taken = fragment_record_len(0) + RESENT_RECORD_LEN;
-        self.units_bytes_max().saturating_sub(taken).max(1)
-    }
-
-    /// How many bytes a block may have, compressed: no record has more than so many parts.
-    pub(crate) fn cut_bytes_max(&self) -> usize {
-        FRAGMENTS_MAX * self.part_bytes_max() - RECORD_HEADER_LEN - BLOCK_HEADER_LEN
-    }
-
-    fn frame_cost(&self) -> FrameCost {
-        let record = RECORD_HEADER_LEN as u32;
-        FrameCost {
-            frame_bytes: self.frame_bytes(),
-            raw_unit_bytes: record,
-            compressed_unit_bytes: record + COMPRESSED_HEADER_LEN as u32,
-            units_bytes_max: self.units_bytes_max() as u32,
-            fragment_bytes: fragment_record_len(0) as u32,
-            fragment_spare_bytes: RESENT_RECORD_LEN as u32,
-            unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
-            units_max: if self.is_to_chunk() { CHUNK_UNITS_MAX } else { UNITS_MAX },
-        }
-    }
-
-    pub(super) fn session_bytes(&self) -> u32 {
-        Session::overhead_of(self.handshake.is_sealed()) as u32
-    }
-
-    /// What a datagram costs on the link beside its records.
-    pub(crate) fn frame_bytes(&self) -> u32 {
-        self.config.link_overhead_bytes + self.udp_bytes() + self.session_bytes()
-    }
-
-    pub(crate) fn udp_bytes(&self) -> u32 {
-        match self.endpoint {
-            Some(SocketAddr::V4(_)) => UDP_V4_BYTES,
-            Some(SocketAddr::V6(_)) | None => UDP_V6_BYTES,
-        }
-    }
-
-    /// The longest datagram to send.
-    pub(crate) fn datagram_max(&self) -> u16 {
-        let allowed = self.datagram_max_allowed();
-        self.path_mtu.limit().map_or(allowed, |passes| passes.min(allowed))
-    }
-
-    /// The longest datagram that the kernel and the peer allow.
-    fn datagram_max_allowed(&self) -> u16 {
-        self.path_datagram_max.min(self.peer_datagram_max)
     }
 
     /// Whether it can be found out what passes.
@@ -522,11 +430,6 @@ impl Peer {
     /// What passes is known better now.
     pub(crate) fn path_changed(&mut self) {
         self.refresh_port();
-    }
-
-    /// The longest packet that fits into a datagram, raw.
-    pub(crate) fn packet_max(&self) -> u16 {
-        self.datagram_max() - (self.session_bytes() as u16 + RECORD_HEADER_LEN as u16)
     }
 
     /// The path to the peer takes datagrams of this length.
@@ -598,87 +501,6 @@ impl Peer {
     /// is held back counts as well, as nobody asks the port when it began to wait for the link.
     pub(crate) fn late_by_ns_max(&self) -> u64 {
         if self.port.is_empty() { 0 } else { u64::MAX }
-    }
-
-    /// What time asks for.
-    pub(crate) fn due(&self, now: Instant, patience: Patience) -> Due {
-        if self.handshake.current().is_none() {
-            return Due::default();
-        }
-        let report = self.report_at().is_some_and(|at| now >= at);
-        // Who hears packets all the time has no reason to ask, but wants the round trip.
-        let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
-        let measure = (report && due_again) || now >= self.measure_at() || now >= self.ask_at();
-        Due {
-            probe: now >= self.probe_at(patience) || measure,
-            report,
-            dead: now >= self.dead_at(patience),
-        }
-    }
-
-    /// When [`Peer::due`] or the handshake will next ask for something.
-    pub(crate) fn deadline(&self, patience: Patience) -> Instant {
-        let mut at = self.handshake.deadline();
-        if self.removed {
-            return Instant::FAR_FUTURE;
-        }
-        if let Some(since) = self.old_scheme {
-            at = at.min(since.map_or(Instant::ZERO, |since| since + OLD_SCHEME_NS));
-        }
-        if self.handshake.current().is_some() {
-            at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
-            at = at.min(self.measure_at()).min(self.order.deadline(self.waits()));
-            at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
-        }
-        if self.probes_path() {
-            at = at.min(self.path_mtu.deadline());
-            at = at.min(self.delivery.deadline(&self.problems));
-        }
-        at
-    }
-
-    fn probe_at(&self, patience: Patience) -> Instant {
-        let heard = self.heard_at.unwrap_or(Instant::ZERO);
-        // One of the two asks a little later, so that on an idle link only the other asks.
-        let salts = self.handshake.current().map(Session::salts).unwrap_or_default();
-        let later_ns = if salts.0 < salts.1 { patience.keepalive_ns / 4 } else { 0 };
-        let idle = heard.max(self.probed_at) + patience.keepalive_ns + later_ns;
-        match self.unanswered_since {
-            Some(since) => idle.min(since.max(self.probed_at) + PROBE_AGAIN_NS),
-            None => idle,
-        }
-    }
-
-    /// When the round trip is to be measured for the sake of deadlines.
-    fn measure_at(&self) -> Instant {
-        let needed = self.is_to_chunk()
-            && self.deadlines.any()
-            && self.config.one_way_delay_ns.is_none()
-            && self.spoke_at > self.probed_at;
-        match (needed, self.rtt_ns) {
-            (false, _) => Instant::FAR_FUTURE,
-            (true, None) => self.probed_at + MEASURE_DEADLINES_NS / 10,
-            (true, Some(_)) => self.probed_at + MEASURE_DEADLINES_NS,
-        }
-    }
-
-    fn dead_at(&self, patience: Patience) -> Instant {
-        self.unanswered_since.map_or(Instant::FAR_FUTURE, |since| since + patience.dead_after_ns)
-    }
-
-    /// True if the peer was not asked just now.
-    pub(crate) fn may_ask(&self, now: Instant) -> bool {
-        self.handshake.current().is_some() && now >= self.probed_at + PROBE_AGAIN_NS
-    }
-
-    fn report_at(&self) -> Option<Instant> {
-        self.reports.due_at(&self.rx, self.data_records, self.pacer.rate())
-    }
-
-    /// When the peer is to be notified how often we want reports.
-    fn ask_at(&self) -> Instant {
-        let must = self.reports.must_ask();
-        if must { self.probed_at + ASK_AGAIN_NS } else { Instant::FAR_FUTURE }
     }
 
     /// The report that goes out now.

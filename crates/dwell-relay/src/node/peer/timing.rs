@@ -1,0 +1,115 @@
+//! The times at which a peer is probed, sent a report, and given up as dead.
+
+use dwell_base::Instant;
+use dwell_base::time::SECOND_NS;
+
+use super::{OLD_SCHEME_NS, Peer};
+use crate::node::reports::ASK_AGAIN_NS;
+use crate::trust::Session;
+
+/// While something is unanswered, the peer is asked this often.
+const PROBE_AGAIN_NS: u64 = SECOND_NS;
+/// While packets come in, the round trip is measured this often.
+const MEASURE_NS: u64 = 10 * SECOND_NS;
+/// While packets are held back for deadlines, the round trip is measured this often.
+const MEASURE_DEADLINES_NS: u64 = 2 * SECOND_NS;
+
+/// When a node speaks without being spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// An idle peer is probed this often.
+    pub keepalive_ns: u64,
+    /// A peer that leaves something unanswered for this long is dead.
+    pub dead_after_ns: u64,
+}
+
+/// What a peer must be sent or asked, as time passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) probe: bool,
+    pub(crate) report: bool,
+    pub(crate) dead: bool,
+}
+
+impl Peer {
+    /// What time asks for.
+    pub(crate) fn due(&self, now: Instant, patience: Patience) -> Due {
+        if self.handshake.current().is_none() {
+            return Due::default();
+        }
+        let report = self.report_at().is_some_and(|at| now >= at);
+        // Who hears packets all the time has no reason to ask, but wants the round trip.
+        let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
+        let measure = (report && due_again) || now >= self.measure_at() || now >= self.ask_at();
+        Due {
+            probe: now >= self.probe_at(patience) || measure,
+            report,
+            dead: now >= self.dead_at(patience),
+        }
+    }
+
+    /// When [`Peer::due`] or the handshake will next ask for something.
+    pub(crate) fn deadline(&self, patience: Patience) -> Instant {
+        let mut at = self.handshake.deadline();
+        if self.removed {
+            return Instant::FAR_FUTURE;
+        }
+        if let Some(since) = self.old_scheme {
+            at = at.min(since.map_or(Instant::ZERO, |since| since + OLD_SCHEME_NS));
+        }
+        if self.handshake.current().is_some() {
+            at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
+            at = at.min(self.measure_at()).min(self.order.deadline(self.waits()));
+            at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
+        }
+        if self.probes_path() {
+            at = at.min(self.path_mtu.deadline());
+            at = at.min(self.delivery.deadline(&self.problems));
+        }
+        at
+    }
+
+    pub(super) fn probe_at(&self, patience: Patience) -> Instant {
+        let heard = self.heard_at.unwrap_or(Instant::ZERO);
+        // One of the two asks a little later, so that on an idle link only the other asks.
+        let salts = self.handshake.current().map(Session::salts).unwrap_or_default();
+        let later_ns = if salts.0 < salts.1 { patience.keepalive_ns / 4 } else { 0 };
+        let idle = heard.max(self.probed_at) + patience.keepalive_ns + later_ns;
+        match self.unanswered_since {
+            Some(since) => idle.min(since.max(self.probed_at) + PROBE_AGAIN_NS),
+            None => idle,
+        }
+    }
+
+    /// When the round trip is to be measured for the sake of deadlines.
+    pub(super) fn measure_at(&self) -> Instant {
+        let needed = self.is_to_chunk()
+            && self.deadlines.any()
+            && self.config.one_way_delay_ns.is_none()
+            && self.spoke_at > self.probed_at;
+        match (needed, self.rtt_ns) {
+            (false, _) => Instant::FAR_FUTURE,
+            (true, None) => self.probed_at + MEASURE_DEADLINES_NS / 10,
+            (true, Some(_)) => self.probed_at + MEASURE_DEADLINES_NS,
+        }
+    }
+
+    pub(super) fn dead_at(&self, patience: Patience) -> Instant {
+        self.unanswered_since.map_or(Instant::FAR_FUTURE, |since| since + patience.dead_after_ns)
+    }
+
+    /// True if the peer was not asked just now.
+    pub(crate) fn may_ask(&self, now: Instant) -> bool {
+        self.handshake.current().is_some() && now >= self.probed_at + PROBE_AGAIN_NS
+    }
+
+    pub(super) fn report_at(&self) -> Option<Instant> {
+        self.reports.due_at(&self.rx, self.data_records, self.pacer.rate())
+    }
+
+    /// When the peer is to be notified how often we want reports.
+    pub(super) fn ask_at(&self) -> Instant {
+        let must = self.reports.must_ask();
+        if must { self.probed_at + ASK_AGAIN_NS } else { Instant::FAR_FUTURE }
+    }
+}
