@@ -385,7 +385,8 @@ impl Engine {
         self.follow_mtu();
     }
 
-    /// What the system said instead of sending is why a peer may not answer.
+    /// Notes the errors that the system returned instead of sending: they are why a peer may not
+    /// answer.
     fn take_errors(&mut self) {
         for peer in 0..self.world.wires.len() {
             if let Some(error) = self.world.wires[peer].unsent.take() {

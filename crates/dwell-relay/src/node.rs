@@ -66,7 +66,7 @@ const LEN_MAX: usize = 65_535;
 /// More than the headers of any record.
 const RECORD_ROOM: usize = 48;
 
-/// What a node drops before a packet belongs to a peer, or a datagram to a session.
+/// Packets and datagrams that a node drops before they belong to a peer or to a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeDrops {
     /// A packet from the TUN that is no IP packet.
@@ -89,7 +89,7 @@ pub struct Node {
     /// One table per direction: each remembers its last answer.
     outbound: Prefixes,
     inbound: Prefixes,
-    /// Whether what came from one peer for another goes on without the TUN, and where to.
+    /// True if what came from one peer for another goes on without the TUN, and where to.
     transit: bool,
     local: Vec<IpNet>,
     routes: Routes,
@@ -101,11 +101,11 @@ pub struct Node {
     scratch: Box<[u8]>,
     /// The packets of a block on their way to the compressor.
     block: Vec<u8>,
-    /// Who this node is to peers that are known by their public keys.
+    /// The identity of this node towards peers that are known by their public keys.
     identity: Option<Identity>,
     private_key: Option<Secret>,
     own_key: Option<PublicKey>,
-    /// What is wrong with the node itself.
+    /// Problems of the node itself.
     problems: Problems,
     unknown_peer_at: Option<Instant>,
     drops: NodeDrops,
@@ -226,7 +226,7 @@ impl Node {
         Ok(())
     }
 
-    /// How many peers there are or were: their indices are below this.
+    /// Returns the number of peers, past ones included: their indices are below this.
     pub fn peer_count(&self) -> usize {
         self.peers.len()
     }
@@ -257,7 +257,7 @@ impl Node {
         self.peers.get(peer).filter(|peer| !peer.removed).map(|peer| &peer.config)
     }
 
-    /// Where a peer is, if that is known.
+    /// Returns the address of a peer, if it is known.
     pub fn endpoint(&self, peer: usize) -> Option<SocketAddr> {
         self.peers.get(peer).and_then(|peer| peer.endpoint)
     }
@@ -298,7 +298,7 @@ impl Node {
         self.peers[peer].set_path_datagram_max(bytes);
     }
 
-    /// What was dropped before it belonged to a peer.
+    /// Returns the counts of packets that were dropped before they belonged to a peer.
     pub fn drops(&self) -> NodeDrops {
         self.drops
     }
@@ -332,8 +332,8 @@ impl Node {
         self.peers[peer].pacer.is_paced()
     }
 
-    /// How many bytes of packets the kernel's send buffer for a peer should hold, if the peer's
-    /// rate is found by back-pressure.
+    /// Returns the number of bytes of packets that the kernel's send buffer for a peer should hold,
+    /// if the peer's rate is found by back-pressure.
     pub fn send_buffer_bytes(&self, peer: usize) -> Option<u64> {
         self.peers.get(peer).and_then(|peer| peer.pacer.buffer_bytes())
     }
@@ -399,7 +399,7 @@ fn enter(state: &mut PeerState, new: PeerState) -> bool {
     std::mem::replace(state, new) != new
 }
 
-/// Where each class is now, by its name.
+/// Returns the new index of each class, found by its name.
 fn moved_classes(before: &[ClassConfig], now: &[ClassConfig]) -> Vec<Option<u8>> {
     let at = |old: &ClassConfig| now.iter().position(|class| class.name == old.name);
     before.iter().map(|old| at(old).and_then(|at| u8::try_from(at).ok())).collect()

@@ -1,4 +1,4 @@
-//! Who a peer is, and the keys that datagrams are sealed with.
+//! Peers' identities, and the keys that datagrams are sealed with.
 //!
 //! **Key pairs** (`keyed`): each node has one, and knows its peers' public keys. Noise makes
 //! fresh keys of them and of ephemeral ones, which are forgotten after minutes; `gate` keeps

@@ -16,15 +16,15 @@ use dwell_testkit::virtual_net::{self, Outbox};
 use crate::packet::{self, Arrivals};
 use crate::setup::Setup;
 
-/// Where both sides are, as the network knows it.
+/// The addresses of both sides, as the network knows them.
 pub(crate) type Addresses = Rc<[Cell<SocketAddr>; 2]>;
 
-/// Where the sides are at first.
+/// Returns the addresses that the sides begin with.
 pub(crate) fn addresses() -> Addresses {
     Rc::new([1, 2].map(|host| Cell::new(SocketAddr::from(([192, 0, 2, host], 7733)))))
 }
 
-/// What is around a node.
+/// The environment of a node.
 struct World {
     now: Instant,
     /// One for each codec that was asked for.

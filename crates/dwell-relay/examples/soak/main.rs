@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use dwell_relay::config::SCHEMES;
 
-/// What is asked for.
+/// The options of a run.
 #[derive(Debug)]
 struct Options {
     hours: f64,

@@ -51,7 +51,7 @@ fn header(side: usize, flow: u64, payload: usize) -> Vec<u8> {
     packet
 }
 
-/// What has come out at one side, as far as it is needed to notice a second time.
+/// The latest packets that came out at one side: enough to notice duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) packets: u64,

@@ -16,11 +16,11 @@ use crate::weather::{Incident, Spell};
 const HOUR_NS: u64 = 3_600 * SECOND_NS;
 /// After this long in fair weather both must have found each other.
 const RECOVERY_NS: u64 = 15 * SECOND_NS;
-/// What the process may grow by after its first quarter: the tables of a run are bounded, and the
-/// allocator rounds.
+/// The process may grow by at most this after its first quarter: the tables of a run are bounded,
+/// and the allocator rounds.
 const GROWTH_MAX_BYTES: u64 = 4 << 20;
 
-/// What a run saw.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     hours: f64,
@@ -203,7 +203,7 @@ impl Run {
     }
 }
 
-/// What the process has in memory.
+/// Returns the memory that the process has resident.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());

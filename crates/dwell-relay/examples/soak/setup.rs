@@ -6,7 +6,7 @@ use dwell_base::Rng;
 use dwell_relay::config::{Config, ReadSecretError, SCHEMES, Secret};
 use dwell_relay::trust::public_key;
 
-/// What may change at a reload.
+/// Rates that a reload may change to.
 const RATES: [&str; 4] = ["64kbit", "300kbit", "5mbit", "auto"];
 const CODECS: [&str; 3] = ["zstd:1", "lz4", "deflate:6"];
 

@@ -1,10 +1,10 @@
-//! What the link and the world do to two relays.
+//! Events on the link and around it that two relays must survive.
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Rate, Rng};
 use dwell_testkit::LinkSpec;
 
-/// What happens to the nodes at a change of weather.
+/// The events at the nodes when the weather changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incident {
     /// Nothing.

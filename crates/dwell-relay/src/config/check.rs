@@ -1,4 +1,4 @@
-//! What must hold between different keys, and what should.
+//! Conditions that must hold between different keys, and others that should.
 
 use std::net::IpAddr;
 
@@ -130,7 +130,7 @@ impl Config {
             .max_by_key(|(_, prefix)| prefix.prefix_len())
     }
 
-    /// What is legal but probably not meant, one sentence each.
+    /// Returns one sentence for each setting that is legal but probably not meant.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for peer in &self.peers {

@@ -34,9 +34,9 @@ pub struct ClassConfig {
     /// The longest that a packet may take to the peer, in nanoseconds: schemes that fill
     /// datagrams hold it back only as far as that allows. Without it it is never held back.
     pub max_wait_ns: Option<u64>,
-    /// Whether it may be compressed.
+    /// True if it may be compressed.
     pub compress: bool,
-    /// Whether it may be sent again if it was lost.
+    /// True if it may be sent again if it was lost.
     pub retransmit: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where a peer listens.
+//! The address that a peer listens on.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file.
+//! Errors of configuration files.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct ConfigError {
 pub struct ConfigErrors {
     /// The file, as it was named.
     pub file: String,
-    /// What is wrong.
+    /// All errors that were found.
     pub errors: Vec<ConfigError>,
 }
 

@@ -5,7 +5,7 @@ use dwell_base::text::printable;
 use dwell_policy::ClassKey;
 use toml::de::{DeTable, DeValue};
 
-/// What lists are called that are read here.
+/// The schema that lists of exceptions must name.
 const SCHEMA: &str = "dwell-exceptions/1";
 /// More than any list needs: it is looked at for every packet.
 const CLASSES_MAX: usize = 4096;

@@ -96,11 +96,11 @@ pub struct NodeConfig {
     pub tun: String,
     /// The TUN interface's addresses.
     pub addresses: Vec<IpNet>,
-    /// Where datagrams from the peers arrive.
+    /// The address at which datagrams from the peers arrive.
     pub listen: SocketAddr,
     /// The TUN interface's MTU.
     pub mtu: MtuConfig,
-    /// Whether the TUN interface and the socket may pass super-packets.
+    /// True if the TUN interface and the socket may pass super-packets.
     pub offload: bool,
     /// The Unix socket that answers `dwell status`, unless switched off.
     pub status: Option<PathBuf>,
@@ -108,18 +108,18 @@ pub struct NodeConfig {
     pub private_key: Option<Secret>,
     /// The user that the relay becomes once all is set up, if it was started by root.
     pub user: Option<String>,
-    /// Whether system calls are filtered once all is set up.
+    /// True if system calls are filtered once all is set up.
     pub seccomp: bool,
-    /// Where Prometheus finds metrics, unless switched off: `[metrics]`.
+    /// The address at which Prometheus finds metrics, unless switched off: `[metrics]`.
     pub metrics: Option<SocketAddr>,
-    /// What is logged.
+    /// The level of the log.
     pub log: LogLevel,
     /// A peer that was not heard for this long is asked whether it is there.
     pub keepalive_ns: u64,
     /// A peer that owes an answer for this long is dead.
     pub dead_after_ns: u64,
-    /// Whether what came from one peer for another goes on without the kernel, and unopened if it came
-    /// compressed.
+    /// True if what came from one peer for another goes on without the kernel, and unopened if it
+    /// came compressed.
     pub transit: bool,
     /// Networks at this node, beside those of its addresses: nothing for them goes to a peer that
     /// has a shorter prefix.
@@ -141,7 +141,7 @@ pub enum MtuConfig {
 /// The smallest MTU that IPv6 works with.
 pub const MTU_MIN: u16 = 1280;
 
-/// What is logged: this and everything graver.
+/// Levels of the log: messages of the level and graver ones are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // The names say it all.
 pub enum LogLevel {
@@ -176,40 +176,40 @@ impl LogLevel {
 pub struct PeerConfig {
     /// The peer's name, in logs and in the status. No two are equal.
     pub name: String,
-    /// Where it listens; without it this node waits to be contacted.
+    /// The address that it listens on; without it this node waits to be contacted.
     pub endpoint: Option<Endpoint>,
-    /// What is routed to it (longest match), and the only sources accepted from it. Host bits
+    /// The prefixes routed to it (longest match), and the only sources accepted from it. Host bits
     /// are zero; no two peers have the same prefix.
     pub prefixes: Vec<IpNet>,
-    /// How datagrams are protected.
+    /// The protection of datagrams.
     pub security: Security,
     /// The scheme's name, one of [`SCHEMES`].
     pub scheme_name: &'static str,
     /// The scheme, with what else is configured of it.
     pub scheme: Scheme,
-    /// How large blocks become, for schemes that make some.
+    /// The size of blocks, for schemes that make some.
     pub blocks: BlockConfig,
-    /// Whether the packets of a block are rearranged, header fields side by side, before they
+    /// True if the packets of a block are rearranged, header fields side by side, before they
     /// are compressed.
     pub columnar: bool,
-    /// Whether frames of schemes that fill them may be compressed as a whole.
+    /// True if frames of schemes that fill them may be compressed as a whole.
     pub chunk_compress: bool,
-    /// Whether datagrams with blocks are sent again if they were lost.
+    /// True if datagrams with blocks are sent again if they were lost.
     pub retransmit: bool,
     /// The longest that packets from the peer wait for a datagram that is missing, so that they
     /// keep their order, in nanoseconds.
     pub order_wait_ns: u64,
-    /// How long a datagram takes to the peer, in nanoseconds; or it is estimated.
+    /// The time that a datagram takes to the peer, in nanoseconds; or it is estimated.
     pub one_way_delay_ns: Option<u64>,
-    /// What packets are compressed with.
+    /// The codec that packets are compressed with.
     pub codec: CodecSpec,
-    /// How fast the link is.
+    /// The rate of the link.
     pub rate: RateConfig,
-    /// How much may wait.
+    /// The limit of the queue.
     pub queue: QueueLimit,
     /// Bytes that a datagram costs on the link below its IP header.
     pub link_overhead_bytes: u32,
-    /// What happens to packets for the peer while it is not up.
+    /// The treatment of packets for the peer while it is not up.
     pub on_dead: FailMode,
     /// Classes that are never compressed.
     pub exceptions: Vec<ClassKey>,
@@ -221,7 +221,7 @@ pub struct PeerConfig {
     pub metric: u32,
 }
 
-/// How large blocks become.
+/// The limits of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockConfig {
     /// Most bytes of packets, if they have no fixed number of packets.
@@ -268,7 +268,7 @@ impl BlockConfig {
     }
 }
 
-/// How datagrams to and from a peer are protected.
+/// The protection of datagrams to and from a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Security {
     /// Encrypted and authenticated with fresh keys, which key pairs vouch for.
@@ -297,7 +297,7 @@ impl Security {
     }
 }
 
-/// How fast the link to a peer is.
+/// The rate of the link to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateConfig {
     /// To be found out: by back-pressure of the local device, and from what the peer reports.
@@ -310,7 +310,7 @@ pub enum RateConfig {
     Fixed(Rate),
 }
 
-/// What happens to packets for a peer that is not up.
+/// The treatment of packets for a peer that is not up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailMode {
     /// The routes to it are withdrawn; packets go wherever else the routing table sends them.
@@ -329,8 +329,8 @@ impl FailMode {
         }
     }
 
-    /// What a peer with this security has by default: what is worth a key must not leave without
-    /// one.
+    /// Returns the default for a peer with this security: packets that are worth a key must not
+    /// leave without one.
     pub const fn default_of(security: &Security) -> Self {
         match security {
             Security::Keys { .. } | Security::Psk(_) => Self::Closed,
@@ -340,7 +340,8 @@ impl FailMode {
 }
 
 impl NodeConfig {
-    /// Where a node of this name answers `dwell status` if nothing else is configured.
+    /// Returns the path at which a node of this name answers `dwell status` if nothing else is
+    /// configured.
     pub fn default_status(name: &str) -> PathBuf {
         Path::new("/run/dwell").join(format!("{name}.sock"))
     }

@@ -1,4 +1,4 @@
-//! How a node and its peers say that datagrams are protected.
+//! The keys by which a node and its peers configure the protection of datagrams.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::table::{Located, Table};
 use super::value::{self, SecurityKind};
 use super::{PublicKey, ReadSecretError, Secret, Security};
 
-/// What stands in `[defaults]` or in a `[[peer]]` about it.
+/// The keys about it in `[defaults]` or in a `[[peer]]`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     kind: Option<Located<SecurityKind>>,
@@ -54,7 +54,7 @@ impl Protection {
     }
 }
 
-/// How a peer is protected, and on which line that is said.
+/// The protection of a peer, and the line that configures it.
 pub(super) struct Protected {
     pub(super) security: Security,
     pub(super) line: usize,

@@ -1,4 +1,4 @@
-//! Who a peer is: its public key.
+//! The public key that identifies a peer.
 
 use std::fmt;
 use std::str::FromStr;

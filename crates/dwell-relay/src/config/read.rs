@@ -17,12 +17,12 @@ use super::{
     Secret, check, class, exceptions, value,
 };
 
-/// How to come to the secret in a file.
+/// Functions that read the secret in a file.
 pub(super) struct Secrets<'s> {
-    /// What relative paths are relative to.
+    /// The directory that relative paths are relative to.
     pub(super) folder: &'s Path,
     pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
-    /// How to come to a list of exceptions.
+    /// Reads a list of exceptions.
     pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
     /// The node names a file with its private key, readable or not.
     pub(super) has_private: bool,
@@ -83,7 +83,7 @@ pub const PEER_KEYS: [&str; 27] = [
     "metric",
 ];
 
-/// How many of the keys of a peer are its own and can't have a default.
+/// The number of a peer's keys that are its own and can't have a default.
 const OWN_KEYS: usize = 4;
 
 pub(super) fn parse(
@@ -323,7 +323,7 @@ fn refuse_unknown_defaults(table: &Table<'_>, errors: &mut Errors<'_>) {
     table.refuse_unknown(&PEER_KEYS[OWN_KEYS..], elsewhere, errors);
 }
 
-/// What stands in `[defaults]` or in a `[[peer]]`, as far as both may have it.
+/// The keys that both `[defaults]` and a `[[peer]]` may have.
 #[derive(Clone, Debug, Default)]
 struct PeerKeys {
     protection: Protection,

@@ -45,12 +45,12 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Whether `key` is there, with whatever value.
+    /// Returns true if `key` is there, with whatever value.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Whether `key` is there, and something in its list (or it is no list at all).
+    /// Returns true if `key` is there, and something in its list (or it is no list at all).
     pub(super) fn has_items(&self, key: &str) -> bool {
         let value = self.table.get(key).map(Spanned::get_ref);
         value.is_some_and(|value| value.as_array().is_none_or(|items| !items.is_empty()))

@@ -20,7 +20,7 @@ use super::{
 
 type Read<T> = Result<T, String>;
 
-/// What a value is, with its article.
+/// Returns the type of a value, with its article.
 pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",

@@ -1,4 +1,4 @@
-//! What an operator asks of a running relay: by signals, and over the status socket.
+//! Requests of an operator to a running relay: by signals, and over the status socket.
 
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;

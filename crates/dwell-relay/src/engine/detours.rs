@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use crate::config::{Config, PeerConfig};
 use crate::io::route::{FoundRoute, PROTOCOL, RouteError, RouteKind, Routes};
 
-/// What is wrong with the way of a prefix's packets, and what helps: full sentences.
+/// A problem of the path of a prefix's packets, and its remedy: full sentences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Detour {
     pub(super) why: String,
@@ -55,7 +55,7 @@ pub(super) fn detour(
     Ok(Some(explain(peer, prefix, winner.as_ref(), &device)))
 }
 
-/// Whether a packet that takes this route misses the interface.
+/// Returns true if a packet that takes this route misses the interface.
 fn is_detour(
     found: Option<&FoundRoute>,
     (prefix, metric): (IpNet, u32),
@@ -158,7 +158,7 @@ fn explain(peer: &PeerConfig, prefix: IpNet, found: Option<&FoundRoute>, device:
     Detour::new(why, remedy)
 }
 
-/// What to write instead of a prefix so that it wins over another route to the same.
+/// Returns the prefixes to write instead of one, so that they win over another route to the same.
 fn halves(peer: &PeerConfig, prefix: IpNet) -> String {
     let Some([a, b]) = split(prefix) else {
         return format!("take {prefix} out of the prefixes of \"{}\"", peer.name);
@@ -263,7 +263,7 @@ pub(super) fn circle(
     }))
 }
 
-/// What is said about another route in the place of one that refuses packets of a closed peer.
+/// Describes another route in the place of one that refuses packets of a closed peer.
 pub(super) fn displaced(found: &FoundRoute) -> Detour {
     let FoundRoute { prefix, metric, .. } = found;
     let ip = if prefix.addr().is_ipv4() { "ip" } else { "ip -6" };
@@ -299,8 +299,8 @@ fn best_outside(
     Ok(best)
 }
 
-/// What this machine's routes would do to a relay with this configuration, or do to the one that
-/// runs: one sentence each. Empty if the machine can't be asked.
+/// Returns one sentence for each thing that this machine's routes would do to a relay with this
+/// configuration, or do to the one that runs. Empty if the machine can't be asked.
 pub fn route_warnings(config: &Config) -> Vec<String> {
     let Ok(routes) = Routes::new() else { return Vec::new() };
     let running = routes.link_index(&config.node.tun).ok();

@@ -61,7 +61,7 @@ pub enum RunError {
     /// The operating system.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was attempted.
+        /// The action that failed.
         action: &'static str,
         /// Why not.
         source: io::Error,

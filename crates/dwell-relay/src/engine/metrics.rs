@@ -98,7 +98,7 @@ struct Client {
     has_asked: AtomicBool,
 }
 
-/// Who is served, the oldest first.
+/// The clients that are served, the oldest first.
 #[derive(Debug, Default)]
 struct Clients(Vec<Weak<Client>>);
 

@@ -25,14 +25,14 @@ struct Run {
     closed: bool,
 }
 
-/// What a flush came to.
+/// The result of a flush.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
     /// The kernel refuses more for now.
     pub(crate) blocked: bool,
     /// Datagrams that nobody will get: refused by the network.
     pub(crate) refused: u64,
-    /// What the system said to the last of these.
+    /// The system's error for the last of these.
     pub(crate) error: Option<io::Error>,
     /// Datagrams that were too long for the path, and the MTU that it has.
     pub(crate) too_big: u64,

@@ -51,7 +51,7 @@ impl Resolver {
         }
     }
 
-    /// What was found.
+    /// Takes the addresses that were found.
     pub(super) fn take(&mut self) -> Vec<Found> {
         match self.found.try_recv() {
             Ok(found) => {

@@ -11,9 +11,10 @@ pub(super) enum RouteChange {
 
 /// The steps from `present` to `wanted`, of which those that refuse stand first.
 ///
-/// What is missing is added before anything is removed, and routes that refuse are removed last. A
-/// prefix has one route of a metric: if another one is to go, that happens right before, when
-/// everything else is there.
+/// Returns the changes that lead from the present routes to the wanted ones. Missing routes are
+/// added before anything is removed, and routes that refuse are removed last. A prefix has one
+/// route of a metric: if another one is to go, that happens right before, when everything else is
+/// there.
 pub(super) fn changes(present: &[Route], wanted: &[Route]) -> Vec<RouteChange> {
     let place = |route: &Route| (route.prefix, route.metric);
     let mut stale: Vec<Route> =

@@ -30,9 +30,9 @@ const CALM_NS: u64 = 60 * SECOND_NS;
 /// this often at most.
 const VERIFY_AFTER_NS: u64 = 100 * MILLI_NS;
 const VERIFY_NS: u64 = SECOND_NS;
-/// So many prefixes are asked for before packets get their turn.
+/// At most this many prefixes are looked up before packets get their turn.
 const PREFIXES_IN_A_ROW: usize = 8;
-/// So many detours of a peer are informed in full.
+/// At most this many detours of a peer are logged in full.
 const DETOURS_MAX: usize = 3;
 
 /// When the routes are looked at.
@@ -42,7 +42,7 @@ pub(super) struct RouteCare {
     restore_at: Instant,
     restore_ns: u64,
     restored_at: Instant,
-    /// Where packets for the peers go is asked then.
+    /// The time at which the routes of packets for the peers are looked up.
     verify_at: Instant,
     verified_at: Instant,
     /// The prefixes that are still to be asked for, and what was found so far.
@@ -116,7 +116,7 @@ fn owner(node: &NodeConfig) -> u32 {
     hash.max(1)
 }
 
-/// Whether a route may change where packets for a peer go, or the datagrams to it.
+/// Returns true if a route may change where packets for a peer go, or the datagrams to it.
 fn concerns(node: &Node, prefix: IpNet) -> bool {
     let overlaps = |wanted: &IpNet| wanted.contains(&prefix) || prefix.contains(wanted);
     (0..node.peer_count()).any(|peer| {
@@ -125,7 +125,8 @@ fn concerns(node: &Node, prefix: IpNet) -> bool {
     })
 }
 
-/// What is found of a peer's prefixes in one: the first ones in full, and how many more there are.
+/// Joins the detours of a peer's prefixes in one: the first ones in full, then the number of the
+/// rest.
 fn join(detours: Vec<Detour>) -> Option<Detour> {
     let more = detours.len().saturating_sub(DETOURS_MAX);
     let mut detours = detours.into_iter().take(DETOURS_MAX);

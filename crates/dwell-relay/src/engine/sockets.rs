@@ -126,9 +126,9 @@ impl Engine {
         }
     }
 
-    /// What nobody tells us must be looked at from time to time: peers that don't answer are
-    /// called from a new socket (our own address may have changed) and looked up again, paths
-    /// may have become wider, and routes that could not be set may now.
+    /// Checks from time to time what nobody reports: peers that don't answer are contacted from a
+    /// new socket (our own address may have changed) and looked up again, paths may have become
+    /// wider, and routes that could not be set may be settable now.
     pub(super) fn look_after(&mut self, now: Instant) {
         self.look_after_at = now + LOOK_AFTER_NS;
         for peer in 0..self.node.peer_count() {
@@ -201,7 +201,7 @@ impl Engine {
     }
 }
 
-/// What the system's error says about the way to a peer.
+/// Classifies the system's error about the path to a peer.
 pub(super) fn unsent(error: &io::Error) -> Unsent {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Unsent::PortClosed,

@@ -20,7 +20,7 @@ use crate::node::{CompressJob, Compression, Destination, Env, NodeEvent};
 /// costs more than it saves.
 const INLINE_NS_MAX: u64 = 150_000;
 
-/// What belongs to one peer.
+/// The socket of one peer, and its state.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) socket: Option<UdpPort>,
@@ -36,7 +36,7 @@ pub(super) struct Wire {
     pub(super) narrowed: Option<usize>,
     /// The socket is of no use any more, perhaps because our address has changed.
     pub(super) is_broken: bool,
-    /// What the system last said instead of sending.
+    /// The latest error that the system returned instead of sending.
     pub(super) unsent: Option<io::Error>,
     /// That was logged, and need not be again until it works.
     pub(super) was_reported: bool,

@@ -39,7 +39,7 @@ impl Clock {
     /// otherwise it may be 50 µs late, to save power.
     ///
     /// # Errors
-    /// What the kernel said; the thread then just wakes less exactly.
+    /// Returns the kernel's error; the thread then just wakes less exactly.
     pub fn sharpen_timers() -> io::Result<()> {
         Ok(set_current_timer_slack(NonZeroU64::new(1))?)
     }

@@ -1,6 +1,6 @@
 //! Joining the packets of a flow into the uncut packets that the kernel takes.
 //!
-//! What the kernel makes of a joined packet (should it have to cut it again) is exactly the
+//! A joined packet, should the kernel have to cut it again, becomes exactly the
 //! packets that went in: only packets whose headers differ in nothing but what cutting
 //! restores are joined, and only those whose checksums are right, because the kernel makes
 //! new ones and a damaged packet must not be given a good one. The identification of IPv4
@@ -29,7 +29,7 @@ const UDP_SEGMENTS_MAX: usize = 64;
 const BUCKETS: usize = 256;
 const NONE: u8 = u8::MAX;
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
     /// Packets that the kernel has taken.
@@ -55,7 +55,8 @@ pub struct TunWriteBatch {
 
 #[derive(Clone, Copy)]
 struct Packet {
-    /// Where it begins in the arena; room for a virtio header, all zero, lies before it.
+    /// The offset at which it begins in the arena; room for a virtio header, all zero, lies before
+    /// it.
     start: usize,
     len: usize,
     /// The next packet of the same train, or `NONE`.
@@ -75,7 +76,7 @@ struct Train {
     shape: Shape,
 }
 
-/// What matters about a packet that can be joined to others.
+/// The properties of a packet that decide which others it can be joined to.
 #[derive(Clone, Copy, Default)]
 struct Shape {
     is_v6: bool,
@@ -90,7 +91,7 @@ struct Shape {
     sequence: u32,
 }
 
-/// How a packet may move relative to others.
+/// The ways in which a packet may move relative to others.
 enum Motion {
     /// May be joined with others of its flow.
     Join(Shape),
@@ -126,12 +127,12 @@ impl TunWriteBatch {
         }
     }
 
-    /// How many packets it holds.
+    /// Returns the number of packets that it holds.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether it holds none.
+    /// Returns true if it holds none.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
@@ -306,7 +307,7 @@ impl Flushed {
 }
 
 impl Train {
-    /// Whether a packet of this shape can be the next, as far as lengths tell.
+    /// Returns true if a packet of this shape can be the next, by their lengths.
     fn continues(&self, next: &Shape) -> bool {
         let head = &self.shape;
         let distance = u32::from(self.count).wrapping_mul(head.payload as u32);
@@ -446,7 +447,7 @@ fn udp_shape(packet: &[u8], shape: Shape) -> Option<Shape> {
     })
 }
 
-/// Whether two packets of one shape have the same headers, but for what cutting restores.
+/// Returns true if two packets of one shape have the same headers, but for what cutting restores.
 fn same_flow_state(a: &[u8], b: &[u8], shape: &Shape) -> bool {
     let same = |from: usize, to: usize| a[from..to] == b[from..to];
     let at = shape.transport;
@@ -467,7 +468,7 @@ fn same_flow_state(a: &[u8], b: &[u8], shape: &Shape) -> bool {
     same_ip && same_transport
 }
 
-/// Whether cutting gives the packet the identification it has, or that means nothing.
+/// Returns true if cutting gives the packet the identification it has, or that means nothing.
 fn follows_in_id(first: &[u8], packet: &[u8], shape: &Shape, distance: u8) -> bool {
     const DONT_FRAGMENT: u8 = 0x40;
     shape.is_v6

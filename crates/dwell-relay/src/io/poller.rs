@@ -10,7 +10,7 @@ use dwell_base::time::SECOND_NS;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 
-/// How many events one [`Poller::wait`] reports at most; the others come with the next.
+/// One [`Poller::wait`] reports at most this many events; the others come with the next.
 const EVENTS_MAX: usize = 64;
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -18,7 +18,7 @@ const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u16);
 
-/// What a descriptor is watched for. Errors and hang-ups are always reported.
+/// The events that a descriptor is watched for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Nothing but errors.
@@ -42,7 +42,7 @@ impl Interest {
     }
 }
 
-/// What happened on a descriptor.
+/// The events on a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// The descriptor, as it was registered.

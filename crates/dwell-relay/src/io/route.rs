@@ -35,7 +35,7 @@ pub enum RouteError {
          (setcap cap_net_admin+ep, or AmbientCapabilities= in a systemd unit)"
     )]
     Permission {
-        /// What was attempted.
+        /// The action that failed.
         action: String,
     },
     /// There is such a route already, perhaps to somewhere else. It was left alone.
@@ -44,7 +44,7 @@ pub enum RouteError {
          another metric"
     )]
     RouteExists {
-        /// Where to.
+        /// The destination.
         prefix: IpNet,
         /// With which metric.
         metric: u32,
@@ -52,25 +52,25 @@ pub enum RouteError {
     /// There is no such interface.
     #[error("cannot {action}: there is no such interface")]
     NoInterface {
-        /// What was attempted.
+        /// The action that failed.
         action: String,
     },
     /// Anything else that the kernel refuses.
     #[error("cannot {action}: {source}")]
     Refused {
-        /// What was attempted.
+        /// The action that failed.
         action: String,
         /// The kernel's reason.
         source: io::Error,
     },
 }
 
-/// What [`Routes::set_link`] changes about an interface; `None` leaves as it is.
+/// The changes that [`Routes::set_link`] makes to an interface; `None` leaves a setting as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkSettings {
     /// Largest packet, in bytes.
     pub mtu: Option<u32>,
-    /// Whether it is up.
+    /// True if it is up.
     pub up: Option<bool>,
     /// Packets that wait in the kernel (for a TUN interface: the ring that we read from).
     pub txqueuelen: Option<u32>,
@@ -117,8 +117,8 @@ impl Routes {
         Ok(self.link(name)?.header.index)
     }
 
-    /// What the interface called `name` is, as `ip -details link` says: `"veth"`, `"bridge"`; none
-    /// for a device.
+    /// Returns the kind of the interface called `name`, as `ip -details link` shows it: `"veth"`,
+    /// `"bridge"`; none for a device.
     ///
     /// # Errors
     /// There is no such interface.
@@ -268,15 +268,15 @@ pub const PROTOCOL: u8 = 77;
 /// A route of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where to; host bits are zero.
+    /// The destination; host bits are zero.
     pub prefix: IpNet,
     /// Of the routes to a prefix the one with the lowest wins.
     pub metric: u32,
-    /// Where its packets go.
+    /// The target of its packets.
     pub target: Target,
 }
 
-/// Where the packets of a route go.
+/// The target of a route's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Into the interface with this index. Such a route goes with its interface.
@@ -296,7 +296,7 @@ impl Route {
         Self { prefix: prefix.trunc(), metric, target }
     }
 
-    /// Whether it leads into an interface.
+    /// Returns true if it leads into an interface.
     pub fn is_interface(&self) -> bool {
         matches!(self.target, Target::Interface(_))
     }

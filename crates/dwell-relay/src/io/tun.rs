@@ -29,7 +29,7 @@ pub(super) const NEEDS_CSUM: u8 = 1;
 /// `VIRTIO_NET_HDR_GSO_NONE`: the packet is not to be cut.
 const GSO_NONE: u8 = 0;
 
-/// What a TUN interface is to be like.
+/// The properties of a TUN interface to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunOptions {
     /// Its name, at most 15 bytes; `dwell%d` takes the first free number.
@@ -38,7 +38,7 @@ pub struct TunOptions {
     pub mtu: u16,
     /// Its addresses; their networks are routed into it.
     pub addresses: Vec<IpNet>,
-    /// Whether to exchange uncut packets with the kernel, where the kernel can.
+    /// True to exchange uncut packets with the kernel, where the kernel can.
     pub offload: bool,
 }
 
@@ -78,7 +78,7 @@ pub enum TunError {
     Taken {
         /// The interface's name.
         name: String,
-        /// What it is: a phrase such as "of kind veth".
+        /// A phrase that names its kind, such as "of kind veth".
         kind: String,
     },
     /// The kernel refuses for another reason.
@@ -173,12 +173,12 @@ impl Tun {
         self.ifindex
     }
 
-    /// Whether uncut TCP packets are exchanged with the kernel.
+    /// Returns true if uncut TCP packets are exchanged with the kernel.
     pub fn offload(&self) -> bool {
         self.device.tcp_gso()
     }
 
-    /// Whether uncut UDP packets are exchanged too (Linux 6.2 and later).
+    /// Returns true if uncut UDP packets are exchanged too (Linux 6.2 and later).
     pub fn udp_offload(&self) -> bool {
         self.device.udp_gso()
     }
@@ -262,7 +262,7 @@ fn creation_error(name: &str, source: io::Error) -> TunError {
     }
 }
 
-/// What the interface of this name is, if there is one.
+/// Describes the interface of this name, if there is one.
 fn other_kind(name: &str) -> Option<String> {
     Some(match Routes::new().ok()?.link_kind(name).ok()? {
         Some(kind) if kind == "tun" => "a TAP interface, or one with other settings".to_owned(),
@@ -299,12 +299,12 @@ impl PacketBatch {
         }
     }
 
-    /// How many packets it holds.
+    /// Returns the number of packets that it holds.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether it holds none.
+    /// Returns true if it holds none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -31,7 +31,7 @@ const CONTENTS_MAX: usize = 65_535 - 48;
 /// One buffer holds what the kernel coalesces at most.
 const SLOT_LEN: usize = 65_536;
 
-/// What became of datagrams that were to be sent.
+/// The outcome of sending datagrams.
 #[derive(Debug)]
 pub enum SendOutcome {
     /// The kernel has them all.
@@ -58,7 +58,7 @@ pub enum SendOutcome {
 }
 
 impl SendOutcome {
-    /// Whether the kernel took everything.
+    /// Returns true if the kernel took everything.
     pub fn is_sent(&self) -> bool {
         matches!(self, Self::Sent)
     }
@@ -138,7 +138,8 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// Where this port is bound; the port number is the real one if 0 was asked for.
+    /// Returns the address that this port is bound to; the port number is the real one if 0 was
+    /// asked for.
     ///
     /// # Errors
     /// None is expected.
@@ -193,7 +194,7 @@ impl UdpPort {
         Ok(self.path_mtu()?.saturating_sub(self.ip_and_udp_headers))
     }
 
-    /// Whether the kernel cuts datagrams itself (UDP GSO). It may turn out at the first
+    /// Returns true if the kernel cuts datagrams itself (UDP GSO). It may turn out at the first
     /// sending that a device cannot.
     pub fn offload(&self) -> bool {
         self.segments.load(Ordering::Relaxed)
@@ -403,19 +404,19 @@ impl RecvBatch {
         }
     }
 
-    /// What the network last said about something sent earlier by the port that was read: for
-    /// instance that nobody listens there.
+    /// Takes the latest error that the network reported about something sent earlier by the port
+    /// that was read: for instance that nobody listens there.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
 
-    /// How many datagrams the batch holds.
+    /// Returns the number of datagrams in the batch.
     pub fn len(&self) -> usize {
         let filled = &self.meta[..self.filled];
         filled.iter().map(|meta| meta.len.div_ceil(meta.stride.max(1))).sum()
     }
 
-    /// Whether it holds none.
+    /// Returns true if it holds none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -7,7 +7,7 @@
 //! relay sends at that rate itself, a little below it until that queue is short: then the queue is
 //! here.
 //!
-//! What is taken from others: delivery rate as the measure of the link, and pacing by it, from BBR
+//! Adopted from others: delivery rate as the measure of the link, and pacing by it, from BBR
 //! (Cardwell et al., draft-ietf-ccwg-bbr, sections 4.1 and 5.5); the one-way delay above its recent
 //! minimum as the measure of the queue, and a small target for it, from LEDBAT (RFC 6817, sections
 //! 2.4 and 3.4); and that a queue stands only if even the least delay of a while is long, from CoDel
@@ -71,25 +71,25 @@ const FORGET_NS: u64 = 10 * SECOND_NS;
 const BACK_OFF_NS: u64 = 5 * SECOND_NS;
 const BACK_OFF_NS_MAX: u64 = 80 * SECOND_NS;
 
-/// What a report tells, in bytes on the link: whatever headers the pacer counts.
+/// A report's content, in bytes on the link with the headers that the pacer counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
     /// The highest number that came, in the present session.
     pub(crate) highest: u64,
     /// When it came, by the peer's clock: only differences mean anything.
     pub(crate) highest_at_ns: u64,
-    /// What came in the session.
+    /// The bytes received in the session.
     pub(crate) bytes: u64,
     /// When the local device last pushed back.
     pub(crate) refused_at: Option<Instant>,
 }
 
-/// What was found.
+/// The result of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What the link beyond carries.
+    /// The rate of the link beyond.
     pub(crate) rate: Rate,
-    /// How fast to send, so that its queue becomes or stays short.
+    /// The rate at which to send, so that its queue becomes or stays short.
     pub(crate) pace: Rate,
 }
 
@@ -135,7 +135,7 @@ impl Base {
     }
 }
 
-/// What is known of the way to one peer.
+/// The state of the path to one peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bottleneck {
     marks: Marks,
@@ -183,7 +183,7 @@ impl Bottleneck {
         self.held.as_ref().map(found)
     }
 
-    /// How much longer than at its best the way to the peer took of late, in nanoseconds.
+    /// Returns the recent delay of the path to the peer above its least, in nanoseconds.
     pub(crate) fn queue_ns(&self) -> Option<u64> {
         self.standing_ns(HELD_SAMPLES)
     }
@@ -233,7 +233,7 @@ impl Bottleneck {
         }
     }
 
-    /// What the report says of a datagram of which is known when it was sent; none if it says
+    /// Returns the report's sample of a datagram whose time of sending is known; none if it holds
     /// nothing new, or nothing that could be true.
     fn sample(&self, now: Instant, heard: &Heard) -> Option<Sample> {
         let mark = self.marks.at(heard.highest)?;
@@ -265,7 +265,7 @@ impl Bottleneck {
         Some(u64::try_from(least.saturating_sub(base)).unwrap_or(0))
     }
 
-    /// What was sent, and what came of it, in bits per second.
+    /// Returns the rates that were sent and received, in bits per second.
     fn rates_bps(&self) -> Option<(f64, f64)> {
         let last = self.samples.back()?;
         let span = |first: &&Sample| last.came_at_ns.saturating_sub(first.came_at_ns);
@@ -282,7 +282,7 @@ impl Bottleneck {
         Some((bps(sent_bytes, sent_ns), bps(came_bytes, came_ns)))
     }
 
-    /// Whether a queue stands beyond, so that the bottleneck is there.
+    /// Returns true if a queue stands beyond, so that the bottleneck is there.
     fn look_out(&mut self, now: Instant) {
         let Some((_, came_bps)) = self.rates_bps() else { return };
         let is_possible = (RATE_MIN_BPS..RATE_MAX_BPS).contains(&came_bps);

@@ -1,5 +1,5 @@
-//! What becomes of the packets of each class that the configuration names, on the way to and from
-//! one peer. Nothing is counted where no classes are.
+//! Counts of the packets of each class that the configuration names, on the path to and from one
+//! peer. Without classes nothing is counted.
 
 use dwell_policy::{Bypass, DropReason};
 use dwell_report::Histogram;

@@ -56,7 +56,7 @@ pub(super) fn compress(
     report(peer, (first, job.id), store, scratch.out, (reply, env.now()));
 }
 
-/// Where what is compressed of these packets goes beyond the peer, if that can carry it on.
+/// Returns the destination of the compressed packets beyond the peer, if the peer can forward them.
 fn onward<'p>(peer: &Peer, packets: impl Iterator<Item = &'p [u8]>) -> Option<Onward> {
     if !peer.carries() {
         return None;
@@ -69,7 +69,7 @@ fn onward<'p>(peer: &Peer, packets: impl Iterator<Item = &'p [u8]>) -> Option<On
     Some(Onward { hop_limit: HOP_LIMIT, label })
 }
 
-/// What a label adds to the bytes that were compressed.
+/// Returns the bytes that a label adds to compressed ones.
 fn extra_bytes(onward: Option<Onward>) -> u32 {
     onward.map_or(0, |onward| carried_extra_len(&onward.label) as u32)
 }

@@ -1,4 +1,5 @@
-//! How long packets of a class may be held back to fill a datagram, and how well that is kept.
+//! The times for which packets of a class may be held back to fill a datagram, and how well these
+//! times are kept.
 //!
 //! W = Q − (X + D), Sawabe et al., section 3.2: Q is what the class accepts (`max_wait`), D the
 //! way to the peer, X what the relays themselves need. D is half of the smoothed round trip,
@@ -16,7 +17,7 @@ use dwell_report::status::DeadlineStatus;
 
 use crate::config::ClassConfig;
 
-/// What waking up late, compressing and restoring are allowed to take.
+/// The time allowed for waking up late, compressing and restoring.
 const MARGIN_NS: u64 = 100 * MICRO_NS;
 /// Smaller changes of W are not worth that everything that waits is queued again.
 const STEP_NS: u64 = 50 * MICRO_NS;
@@ -41,7 +42,7 @@ pub(crate) struct Deadlines {
     classes: Vec<Option<Class>>,
     /// Smoothed.
     rtt_ns: Option<u64>,
-    /// What a packet may wait for the link beyond its W.
+    /// The time that a packet may wait for the link beyond its W.
     reserve_ns: u64,
 }
 

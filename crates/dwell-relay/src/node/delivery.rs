@@ -1,4 +1,4 @@
-//! Whether packets arrive, at a peer that is up: what its reports say, and what is refused here.
+//! The delivery of packets at a peer that is up: what its reports say, and what is refused here.
 
 use std::net::IpAddr;
 
@@ -12,13 +12,13 @@ use super::env::Env;
 use super::link::{send_control, send_padded};
 use super::problems::{Finding, Problems};
 
-/// What is looked at together.
+/// The length of the window that is assessed.
 const WINDOW_NS: u64 = 10 * SECOND_NS;
-/// So many datagrams with packets must have left for a judgement, or so many packets been refused.
+/// An assessment needs this many datagrams with packets that left, or packets that were refused.
 const DATAGRAMS_MIN: u64 = 20;
 const REFUSED_MIN: u64 = 5;
 
-/// What was counted when the window began.
+/// The counts at the window's start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     since: Option<Instant>,

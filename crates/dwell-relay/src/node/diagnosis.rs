@@ -22,7 +22,7 @@ use crate::config::{Endpoint, PublicKey, Security};
 /// A peer that was called so often, over at least this time, does not answer.
 const CALLS_MIN: u32 = 3;
 const SILENCE_NS: u64 = 3 * SECOND_NS;
-/// What was seen counts for this long: longer than the pause between two calls.
+/// An observation counts for this long: longer than the pause between two attempts.
 const SEEN_NS: u64 = 15 * SECOND_NS;
 
 /// A call of an unknown peer is informed for this long.
@@ -83,7 +83,7 @@ pub enum Unsent {
     Unreachable(String),
 }
 
-/// What came from the peer's address and is not of the peer as it is configured.
+/// Datagrams from the peer's address that don't fit the peer's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// A hello that its pre-shared key does not open.
@@ -98,7 +98,7 @@ pub(crate) enum Foreign {
     OtherSecurity(&'static str),
 }
 
-/// What is seen of a peer while it is not up.
+/// Observations of a peer while it is not up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Diagnosis {
     calls: u32,
@@ -191,7 +191,7 @@ impl Diagnosis {
     }
 }
 
-/// What is configured and known of a peer.
+/// The configuration and the state of a peer.
 struct Facts<'a> {
     configured: Option<&'a Endpoint>,
     endpoint: Option<SocketAddr>,

@@ -171,7 +171,7 @@ impl Node {
         self.block = packets;
     }
 
-    /// Whether the datagram may hold one packet more; counts it.
+    /// Returns true if the datagram may hold one packet more; counts it.
     fn may_hold_another(&mut self, index: usize) -> bool {
         let peer = &mut self.peers[index];
         let Some(left) = peer.turn.packets_left.checked_sub(1) else {

@@ -1,4 +1,4 @@
-//! What a node needs from the world.
+//! The environment that a node needs.
 
 use std::net::SocketAddr;
 
@@ -35,18 +35,18 @@ pub struct CompressJob<'a> {
     pub packet: &'a [u8],
     /// Room for the result; a result that doesn't fit is not smaller.
     pub out: &'a mut [u8],
-    /// How long it is expected to take, in nanoseconds.
+    /// The expected time of the compression, in nanoseconds.
     pub cost_ns: u64,
 }
 
-/// What became of a [`CompressJob`].
+/// The outcome of a [`CompressJob`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// It is done.
     Done {
         /// The length of the result in `out`, or none if it did not become smaller.
         len: Option<usize>,
-        /// How long it took, in nanoseconds.
+        /// The time that it took, in nanoseconds.
         took_ns: u64,
     },
     /// The codec failed.
@@ -72,7 +72,7 @@ pub enum NodeEvent {
     CodecRefused(usize),
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// To the peer's endpoint.

@@ -24,7 +24,7 @@ use crate::trust::{From, HELLO_LEN_MAX, Heard, OpenError, Opened};
 /// Hellos may grow (docs/wire.md, section 4): bodies up to this length are read.
 const HELLO_READ_MAX: usize = 512;
 
-/// What the records of a datagram ask for beside delivery.
+/// The requests in a datagram's records, beside delivery.
 #[derive(Default)]
 struct Asked {
     reply: Option<Control>,

@@ -18,11 +18,11 @@ use crate::trust::{Answer, GateCounts, HELLO_LEN_MAX, Opened, Responded, Verdict
 
 /// Within a session a peer moves at most once in this time.
 const MOVE_GAP_NS: u64 = 100 * MILLI_NS;
-/// What a move costs: the peer's socket is closed, and another one is made.
+/// The cost of a move: the peer's socket is closed, and another one is made.
 const MOVE_NS: u64 = 200_000;
 
 impl Node {
-    /// What came of all initiations.
+    /// Returns the outcomes of all initiations.
     pub fn gate_counts(&self) -> GateCounts {
         self.identity.as_ref().map(crate::trust::Identity::counts).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What goes on the link to a peer: frames of the port, and control messages.
+//! The sending side of the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
 use dwell_policy::{Event, Frame, FrameUnit, PacketId, SendCause};
@@ -17,7 +17,7 @@ use super::env::Env;
 use super::peer::Peer;
 use super::store::{Compressed, Onward, Store};
 
-/// What the two ends of the link agreed on.
+/// The parameters that the two ends of the link agreed on.
 #[derive(Clone, Copy, Debug)]
 struct OnLink {
     /// Datagrams with blocks are kept.
@@ -210,7 +210,7 @@ fn send_units(
     }
 }
 
-/// How many of the units go in one datagram; the first always does.
+/// Returns the number of units that fit into one datagram; the first always does.
 fn fitting(
     peer: &Peer,
     (store, sent): (&Store, usize),
@@ -231,7 +231,7 @@ fn fitting(
     fitting
 }
 
-/// How many packets there are in a unit of the port's frame, which is there at this place.
+/// Returns the number of packets in the unit at this place of the port's frame.
 fn packets_of(peer: &Peer, store: &Store, (at, id): (usize, PacketId)) -> usize {
     let frame = peer.port.frame();
     let known = 1 + frame.units.get(at).map_or(0, |unit| unit.followers as usize);
@@ -281,7 +281,7 @@ fn send_cut(
     usize::from(last) + 1
 }
 
-/// So many of the datagrams that the peer misses may wait for the link.
+/// At most this many of the datagrams that the peer misses may wait for the link.
 const AGAIN_MAX: usize = 256;
 
 /// The peer misses these datagrams: they go again before anything else does.

@@ -1,4 +1,4 @@
-//! How much of what a peer sends is lost on the way: of late, and in all.
+//! The share of a peer's datagrams that is lost on the path: recently, and in total.
 //!
 //! The numbers of datagrams say how many were sent. Every half second what had been sent and had come by
 //! then is noted; what was lost of late is the difference of two notes. A datagram that comes late is
@@ -12,7 +12,7 @@ use dwell_report::status::RecentLoss;
 
 /// Loss of late is that of so long.
 pub(super) const WINDOW_NS: u64 = 5 * SECOND_NS;
-/// How often is noted what came.
+/// The counts are noted this often.
 const NOTE_NS: u64 = 500 * MILLI_NS;
 /// A datagram may be late by so much before it is lost of late...
 const LATE_NS: u64 = 500 * MILLI_NS;
@@ -22,7 +22,7 @@ const LOST_NS: u64 = 4 * SECOND_NS;
 /// sender jumped over them.
 pub(super) const JUMP_MIN: u64 = 1 << 20;
 
-/// What had been sent and had come at some time.
+/// The numbers of datagrams sent and received until some time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Note {
     /// Since when it was so: when the datagram with the highest number came.
@@ -31,9 +31,9 @@ struct Note {
     highest: u64,
     /// ... without those that were jumped over.
     sent: u64,
-    /// How many of them have come, by now.
+    /// The number of them received until now.
     came: u64,
-    /// How many others came when they were sent again.
+    /// The number of others that arrived as retransmissions.
     recovered: u64,
 }
 
@@ -43,16 +43,16 @@ impl Note {
     }
 }
 
-/// What came of one session.
+/// The losses of one session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loss {
     last: Note,
     /// The oldest first.
     notes: VecDeque<Note>,
     noted_at: Instant,
-    /// What was found lost for good: later findings never say less.
+    /// The number known to be lost for good; it never falls.
     lost: u64,
-    /// How often the numbers jumped.
+    /// The number of jumps in the sequence.
     jumps: u64,
 }
 
@@ -108,7 +108,7 @@ impl Loss {
         }
     }
 
-    /// What had come at a time, some seconds ago at most.
+    /// Returns the counts at a time, some seconds ago at most.
     fn note_at(&self, at: Instant) -> Note {
         if self.last.at <= at {
             return self.last;
@@ -117,7 +117,7 @@ impl Loss {
         before.or(self.notes.front()).copied().unwrap_or_default()
     }
 
-    /// What was lost of late; none if nothing was sent.
+    /// Returns the recent loss; none if nothing was sent.
     pub(super) fn recent(&self, now: Instant) -> Option<RecentLoss> {
         let until = self.note_at(earlier(now, LATE_NS));
         let from = self.note_at(earlier(now, LATE_NS + WINDOW_NS));
@@ -141,7 +141,7 @@ impl Loss {
         self.lost.max(self.last.lost())
     }
 
-    /// How often the numbers jumped ahead by more than what a link can lose.
+    /// Returns how often the numbers jumped ahead by more than a link can lose.
     pub(super) fn jumps(&self) -> u64 {
         self.jumps
     }

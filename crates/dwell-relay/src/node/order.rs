@@ -14,7 +14,7 @@ use super::loss::JUMP_MIN;
 const MISSING_MAX: usize = 256;
 /// Bytes of datagrams that wait for one that is missing.
 const HELD_BYTES_MAX: usize = 1 << 20;
-/// How many of them, empty ones too.
+/// The largest number of them, empty ones included.
 const HELD_MAX: usize = 4_096;
 /// A datagram is asked for so often.
 const ASKS_MAX: u8 = 3;
@@ -23,7 +23,7 @@ const LATE_NS_MIN: u64 = MILLI_NS;
 const LATE_NS_MAX: u64 = 5 * MILLI_NS;
 /// After that many round trips an answer should have come, and so much more.
 const ANSWER_MARGIN_NS: u64 = 5 * MILLI_NS;
-/// What nobody answers is given up.
+/// A request that nobody answers is given up after this.
 const FORGET_NS: u64 = 3 * SECOND_NS;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ struct Miss {
     awaited: bool,
 }
 
-/// How long is waited.
+/// The times that missing datagrams are waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     /// The round trip, if it is known.
@@ -62,7 +62,7 @@ impl Waits {
     }
 }
 
-/// How many datagrams were missing, and what became of them.
+/// The numbers of missing datagrams, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OrderCounts {
     /// Came when they were sent again.
@@ -73,7 +73,7 @@ pub(crate) struct OrderCounts {
     pub(crate) needless: u64,
 }
 
-/// What has come of one session, in order.
+/// The datagrams received in one session, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     /// The peer keeps what it sends: only then it makes sense to ask.
@@ -82,7 +82,7 @@ pub(crate) struct Order {
     next: u64,
     highest: u64,
     missing: BTreeMap<u64, Miss>,
-    /// What waits for its turn; none for a datagram that holds nothing.
+    /// Datagrams that wait for their turn; none for a datagram that holds nothing.
     held: BTreeMap<u64, Option<Vec<u8>>>,
     held_bytes: usize,
     pub(crate) counts: OrderCounts,
@@ -134,8 +134,9 @@ impl Order {
         }
     }
 
-    /// What a missing datagram held came with another one. None if it is not missing any more;
-    /// otherwise as [`Self::take`], and the datagram itself must not be taken if it yet comes.
+    /// Takes the content of a missing datagram that came with another one. None if it is not
+    /// missing any more; otherwise as [`Self::take`], and the datagram itself must not be taken if
+    /// it yet comes.
     pub(crate) fn resent(&mut self, number: u64, body: &[u8]) -> Option<bool> {
         if self.missing.remove(&number).is_none() {
             self.counts.needless += 1;

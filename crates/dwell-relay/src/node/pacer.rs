@@ -11,7 +11,7 @@ use dwell_base::{Instant, Rate};
 
 use super::bottleneck::Found;
 
-/// How a link's readiness is found.
+/// The method that finds out when a link is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
     /// The link's rate is configured.
@@ -42,7 +42,7 @@ const DEBT_NS_MAX: u64 = SECOND_NS;
 const SAMPLE_NS: u64 = 40 * MILLI_NS;
 /// ... and over at least so many bytes.
 const SAMPLE_BYTES: u64 = 6_000;
-/// What a link takes is compared with its measured rate over at least this long.
+/// The bytes that a link takes are compared with its measured rate over at least this long.
 const FLOW_NS: u64 = 100 * MILLI_NS;
 /// A link that refused nothing for so long pushes nobody back at present. Its rate stays what it
 /// was measured to be: a TCP that keeps queues short (BBR) fills a link without being refused.
@@ -55,7 +55,7 @@ const BUFFER_NS_MAX: u64 = 32 * MILLI_NS;
 /// out while two are in the buffer.
 const BUFFER_BYTES_MIN: u64 = 3_456;
 const BUFFER_BYTES_MAX: u64 = 1 << 20;
-/// What one system call can carry.
+/// The most bytes in one system call.
 const BURST_BYTES_MAX: u64 = 64 << 10;
 /// To look further ahead costs more than it brings: fast links have room for late compressions.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
@@ -79,7 +79,7 @@ pub struct Pacer {
     blocked_at: Option<Instant>,
     sample_start: Option<Instant>,
     sample_bytes: u64,
-    /// What was sent since a time, refused or not: the link is at least that fast.
+    /// The bytes sent since a time, refused or not: the link is at least that fast.
     flow_start: Instant,
     flow_bytes: u64,
     measured: Option<Rate>,
@@ -124,7 +124,7 @@ impl Pacer {
         };
     }
 
-    /// How readiness is found.
+    /// Returns the method that finds readiness.
     pub fn pacing(&self) -> Pacing {
         self.pacing
     }
@@ -199,8 +199,8 @@ impl Pacer {
         }
     }
 
-    /// What the link can take at once when it is ready again: with back-pressure, all that finds
-    /// room in the kernel's send buffer.
+    /// Returns the number of bytes that the link can take at once when it is ready again: with
+    /// back-pressure, all that find room in the kernel's send buffer.
     pub fn at_once_bytes(&self) -> u64 {
         match self.pacing {
             Pacing::Auto if self.blocked_at.is_some() => self.buffer_bytes.min(AT_ONCE_BYTES_MAX),
@@ -229,8 +229,8 @@ impl Pacer {
         !self.blocked && !self.is_paced()
     }
 
-    /// How many bytes of packets the kernel's send buffer should hold, if the rate is found by
-    /// back-pressure: little, because what waits there can't be compressed any more, but enough
+    /// Returns the bytes of packets that the kernel's send buffer should hold, if the rate is found
+    /// by back-pressure: little, because what waits there can't be compressed any more, but enough
     /// to keep the link busy until we are woken.
     pub fn buffer_bytes(&self) -> Option<u64> {
         (self.pacing == Pacing::Auto).then_some(self.buffer_bytes)
@@ -399,7 +399,7 @@ mod tests {
         assert_eq!((burst(0), burst(SECOND_NS)), (1, 3));
     }
 
-    /// What a late wake-up lets go at once is bounded by the tightest deadline.
+    /// The tightest deadline bounds what a late wake-up lets go at once.
     #[test]
     fn the_tightest_deadline_bounds_what_is_made_up_for() {
         let rate = Rate::from_mbps(1000); // a frame takes 12 µs

@@ -13,7 +13,7 @@
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 
-/// What every path is believed to take: BASE_PLPMTU of RFC 8899, section 5.1.2.
+/// The length that every path is assumed to take: BASE_PLPMTU of RFC 8899, section 5.1.2.
 const BASE: u16 = 1_200;
 /// The shortest limit; what is tried if not even the base passes.
 const FLOOR: u16 = 576;
@@ -25,7 +25,7 @@ const VERIFY_NS: u64 = 30 * SECOND_NS;
 const RAISE_NS: u64 = 60 * SECOND_NS;
 /// Two probes are apart by this at least.
 const ROUND_NS_MIN: u64 = 500 * MILLI_NS;
-/// How improbable chance must be for a path to be called narrow, and within a search.
+/// A path is called narrow, and within a search, if chance is at most this probable.
 const CHANCE_OF_DOUBT: f64 = 1.0 / 2_000.0;
 const CHANCE_OF_STEP: f64 = 1.0 / 60.0;
 /// A trial that decides nothing in so many rounds is given up.
@@ -43,11 +43,11 @@ pub(crate) struct Round {
     pub(crate) short_id: u32,
 }
 
-/// How long a round takes, at least.
+/// The least duration of a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     pub(crate) rtt_ns: u64,
-    /// What the long probe takes on the link.
+    /// The time that the long probe takes on the link.
     pub(crate) transmission_ns: u64,
 }
 
@@ -70,18 +70,18 @@ enum Aim {
     Verify,
     /// Does the base pass? Then the search goes on above it.
     Base,
-    /// What passes is between these: the first does, the second does not.
+    /// The limit is between these: the first length passes, the second does not.
     Search(u16, u16),
     /// Does all pass again?
     Raise,
 }
 
-/// What is known of the path.
+/// The state of the path.
 #[derive(Clone, Debug)]
 pub(crate) struct PathMtu {
-    /// What the kernel and the peer allow.
+    /// The longest datagram that the kernel and the peer allow.
     ceiling: u16,
-    /// What passes, if that is less.
+    /// The longest datagram that passes, if that is less.
     limit: Option<u16>,
     trial: Option<(Aim, Trial)>,
     round: u32,
@@ -106,7 +106,8 @@ impl Default for PathMtu {
 }
 
 impl PathMtu {
-    /// What the kernel and the peer allow. Nothing is known of another path.
+    /// Sets the longest datagram that the kernel and the peer allow. Nothing is known of another
+    /// path.
     pub(crate) fn set_ceiling(&mut self, ceiling: u16) {
         if ceiling != self.ceiling {
             *self = Self { ceiling, round: self.round, ..Self::default() };
@@ -118,12 +119,12 @@ impl PathMtu {
         *self = Self { ceiling: self.ceiling, round: self.round, ..Self::default() };
     }
 
-    /// What passes, if it is less than what the kernel and the peer allow.
+    /// Returns the longest datagram that passes, if it is less than the kernel and the peer allow.
     pub(crate) fn limit(&self) -> Option<u16> {
         self.limit
     }
 
-    /// What would be sent if all passed.
+    /// Returns the longest datagram that would be sent if all passed.
     pub(crate) fn ceiling(&self) -> u16 {
         self.ceiling
     }
@@ -257,8 +258,8 @@ impl PathMtu {
     }
 }
 
-/// How probable it is that, of `rounds` long and as many short probes that are lost alike, exactly
-/// the short ones of `answered` rounds are answered.
+/// Returns the probability that, of `rounds` long and as many short probes that are lost alike,
+/// exactly the short ones of `answered` rounds are answered.
 fn chance(rounds: u32, answered: u32) -> f64 {
     let n = f64::from(rounds);
     (0..answered.min(rounds)).map(|i| (n - f64::from(i)) / (2.0 * n - f64::from(i))).product()

@@ -37,10 +37,10 @@ use crate::config::{ClassConfig, PeerConfig, RateConfig};
 use crate::trust::{Handshake, Offer, RandomSource};
 pub use timing::Patience;
 
-/// What is believed of a path of which nothing is known yet: an Ethernet's 1500 bytes, over
-/// IPv6.
+/// The datagram length assumed for a path of which nothing is known yet: an Ethernet's 1500
+/// bytes, over IPv6.
 pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
-/// What waits under an old scheme may leave for so long before it is dropped.
+/// Packets that wait under an old scheme may leave for this long before they are dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 
 /// Packets of classes that must not be compressed come to the port with this as their source: a
@@ -60,7 +60,7 @@ pub(crate) struct Extra {
     /// Datagrams beyond those that the port counted as frames, and what they cost on the link.
     pub(crate) split_datagrams: u64,
     pub(crate) split_bytes: u64,
-    /// What other peers sent compressed, and went into the port unopened.
+    /// Packets that other peers sent compressed, and that went into the port unopened.
     pub(crate) carried: Count,
     /// All that were sent in sessions, whatever was in them.
     pub(crate) datagrams: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Peer {
     pub(super) moved_at: Option<Instant>,
     pub(crate) port: Driven,
     pub(crate) pacer: Pacer,
-    /// What is known of the way beyond the next hop.
+    /// The state of the path beyond the next hop.
     pub(crate) bottleneck: Bottleneck,
     pub(crate) handshake: Handshake,
     pub(crate) state: PeerState,
@@ -89,12 +89,12 @@ pub(crate) struct Peer {
     /// The longest datagram that the path takes, and that the peer takes.
     path_datagram_max: u16,
     peer_datagram_max: u16,
-    /// What the peer said of itself when the session began.
+    /// The peer's hello at the start of the session.
     pub(super) hello: Option<Hello>,
     /// The port goes on with another scheme than the configured one until it is empty; since
     /// when, once that was noted.
     old_scheme: Option<Option<Instant>>,
-    /// How long the block being compressed is, if it was rearranged.
+    /// The length of the block being compressed, if its headers are in columns.
     pub(crate) columnar_len: Option<u16>,
     pub(crate) deadlines: Deadlines,
     /// Accounts by class.
@@ -106,13 +106,13 @@ pub(crate) struct Peer {
     /// The name of the latest record that was cut.
     pub(crate) fragment_id: u32,
     pub(crate) reassembly: Reassemblies,
-    /// What was sent and may be sent again; what came and what is missing.
+    /// Datagrams that were sent and may be retransmitted.
     pub(crate) kept: Kept,
     /// Numbers of datagrams that the peer misses and the link has not taken yet.
     pub(crate) again: VecDeque<u64>,
     pub(crate) order: Order,
     pub(crate) rx: RxStatus,
-    /// What restoring the peer's packets may cost, and those that wait for that.
+    /// The allowed cost of restoring the peer's packets, and those that wait for it.
     pub(crate) turn: Turn,
     pub(crate) extra: Extra,
     pub(crate) reported: Option<PeerReport>,
@@ -272,13 +272,13 @@ impl Peer {
         now >= *since.get_or_insert(now) + OLD_SCHEME_NS
     }
 
-    /// Whether packets are held back to fill datagrams, now; after a reload the port goes on
-    /// with the scheme before until it is empty.
+    /// Returns true if packets are held back to fill datagrams, now; after a reload the port goes
+    /// on with the scheme before until it is empty.
     pub(crate) fn is_chunked(&self) -> bool {
         self.port.config().scheme.fills_frames()
     }
 
-    /// Whether they are to be, by the configuration.
+    /// Returns true if the configured scheme holds packets back.
     fn is_to_chunk(&self) -> bool {
         self.config.scheme.fills_frames()
     }
@@ -293,7 +293,7 @@ impl Peer {
         changed
     }
 
-    /// Whether the peer's reports tell of a bottleneck beyond the next hop.
+    /// Returns true if the peer's reports tell of a bottleneck beyond the next hop.
     pub(crate) fn listens(&self) -> bool {
         self.config.rate == RateConfig::Auto
     }
@@ -339,7 +339,7 @@ impl Peer {
         self.measured_rtt(now.since_ns(sent_at));
     }
 
-    /// What was found may be too old to be true.
+    /// Forgets findings about the bottleneck that may be too old to be true.
     pub(crate) fn forget_old_bottleneck(&mut self, now: Instant) {
         self.bottleneck.forget_old(now);
         self.pacer.set_found(self.bottleneck.found());
@@ -353,32 +353,32 @@ impl Peer {
         }
     }
 
-    /// Whether the peer can decode what we compress with.
+    /// Returns true if the peer can decode what we compress with.
     pub(crate) fn codec_accepted(&self) -> bool {
         self.decodes(self.config.codec.id)
     }
 
-    /// Whether the peer can decode this; believed of a peer that was never heard.
+    /// Returns true if the peer can decode this; believed of a peer that was never heard.
     pub(crate) fn decodes(&self, codec: CodecId) -> bool {
         self.hello.is_none_or(|hello| hello.decodes(codec as u8))
     }
 
-    /// Whether this node carries on what the peer sends compressed: the peer is notified so.
+    /// Sets whether this node forwards what the peer sends compressed, which the peer is notified of.
     pub(crate) fn set_transit(&mut self, transit: bool) {
         self.handshake.set_offer(offer(transit));
     }
 
-    /// Whether the peer carries on what is sent to it compressed.
+    /// Returns true if the peer forwards what is sent to it compressed.
     pub(crate) fn carries(&self) -> bool {
         self.hello.is_some_and(|hello| hello.carries())
     }
 
-    /// Whether packets can be sent to it.
+    /// Returns true if packets can be sent to it.
     pub(crate) fn is_connected(&self) -> bool {
         self.handshake.current().is_some() && self.state == PeerState::Up
     }
 
-    /// Whether this can go to the peer unopened.
+    /// Returns true if this can go to the peer unopened.
     pub(crate) fn can_carry(&self, carried: &Carried<'_>) -> bool {
         let (codec, is_known) = match carried.unit {
             Unit::Compressed(compressed) => (compressed.codec, compressed.epoch == 0),
@@ -395,12 +395,12 @@ impl Peer {
         self.is_connected() && decodes && is_known && !is_sorted && fits
     }
 
-    /// Whether datagrams with blocks are kept to be sent again.
+    /// Returns true if datagrams with blocks are kept for retransmission.
     pub(crate) fn keeps(&self) -> bool {
         self.config.retransmit
     }
 
-    /// How long missing datagrams are waited for.
+    /// Returns the times that missing datagrams are waited for.
     pub(crate) fn waits(&self) -> Waits {
         Waits { rtt_ns: self.rtt_ns, order_wait_ns: self.config.order_wait_ns }
     }
@@ -412,12 +412,12 @@ impl Peer {
         units
     }
 
-    /// Whether it can be found out what passes.
+    /// Returns true if probes can find out which datagrams pass.
     pub(crate) fn probes_path(&self) -> bool {
         self.state == PeerState::Up && self.handshake.current().is_some()
     }
 
-    /// What probes of the path are to wait for.
+    /// Returns the times that probes of the path must wait for.
     pub(crate) fn pace(&self, datagram_bytes: u16) -> Pace {
         let queue_ns = self.bottleneck.queue_ns().unwrap_or(0);
         let bytes = self.link_bytes(datagram_bytes.into());
@@ -427,7 +427,7 @@ impl Peer {
         }
     }
 
-    /// What passes is known better now.
+    /// Adapts the port to a better estimate of what passes.
     pub(crate) fn path_changed(&mut self) {
         self.refresh_port();
     }
@@ -519,7 +519,7 @@ impl Peer {
     }
 }
 
-/// What a peer is sent.
+/// Returns the parameters that a peer is sent.
 fn offer(carries: bool) -> Offer {
     Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), carries, contexts: None }
 }

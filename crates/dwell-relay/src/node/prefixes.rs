@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use dwell_wire::Label;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// What no router hands on by its routes alone, whatever prefixes say: "this" network, loopback,
+/// Addresses that no router forwards by its routes alone, whatever prefixes say: "this" network,
+/// loopback,
 /// link-local addresses, multicast, and the broadcast. The kernel knows what becomes of them. (RFC 6890,
 /// RFC 4291, sections 2.4 and 2.5.)
 const NEVER_ROUTED: [IpNet; 9] = [
@@ -37,8 +38,8 @@ pub(crate) struct Prefixes {
     last: Option<(IpAddr, usize)>,
 }
 
-/// Where what came from one peer goes without being opened: all addresses of a label must go the
-/// same way.
+/// The peers to which packets from one peer go without being opened: all addresses of a label must
+/// have the same next hop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     /// Longest first; no peer for what stays here.

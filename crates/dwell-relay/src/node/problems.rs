@@ -11,9 +11,9 @@ use super::env::{Env, NodeEvent};
 pub struct Finding {
     /// Its kind.
     pub problem: Problem,
-    /// What is known of it, in full sentences.
+    /// The cause, in full sentences.
     pub why: String,
-    /// What to do about it, in full sentences.
+    /// The remedy, in full sentences.
     pub remedy: String,
 }
 

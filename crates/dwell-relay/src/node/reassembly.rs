@@ -79,7 +79,7 @@ impl Reassemblies {
         self.before.expire(now);
     }
 
-    /// What was dropped, in all sessions.
+    /// Returns the number of dropped records, over all sessions.
     pub(crate) fn drops(&self) -> ReassemblyDrops {
         let (present, before) = (self.present.drops, self.before.drops);
         ReassemblyDrops {

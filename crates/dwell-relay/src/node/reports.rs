@@ -1,4 +1,4 @@
-//! What the two ends tell each other of what came: our reports to a peer, and the peer's to us.
+//! Reports of what was received: ours to a peer, and the peer's to us.
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
@@ -16,12 +16,12 @@ const REPORT_AFTER_BYTES: u64 = 12_500;
 /// And it takes no more than this part of our own link to the peer, if its rate is known.
 const REPORT_LINK_PART: u64 = 50;
 const REPORT_LINK_BYTES: u64 = 160;
-/// What is asked of a peer that is to tell of a bottleneck.
+/// The interval asked of a peer whose reports are to show a bottleneck.
 const WANTED_MS: u16 = 50;
 /// Until it has answered, it is asked again after this.
 pub(super) const ASK_AGAIN_NS: u64 = 250 * MILLI_NS;
 
-/// What had been counted when the session began: reports count from there.
+/// The counts when the session began: reports count from there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     datagrams: u64,
@@ -30,7 +30,7 @@ struct Before {
     records: u64,
 }
 
-/// What is counted over all sessions; it never goes down.
+/// Counts over all sessions; they never go down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Path {
     /// Datagrams that the peer got, and that it lost, by its reports.
@@ -38,20 +38,20 @@ pub(crate) struct Path {
     pub(crate) lost: u64,
 }
 
-/// What the two ends tell each other.
+/// The reports to and from a peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
     reported_at: Instant,
-    /// What was reported in the latest report.
+    /// The counts in the latest report.
     reported_data: u64,
     reported_bytes: u64,
     before: Before,
     came: Loss,
     lost_before: u64,
     jumps_before: u64,
-    /// How often the peer wants reports.
+    /// The interval at which the peer wants reports.
     wanted_ns: Option<u64>,
-    /// Whether we want reports often, and what the peer knows of it.
+    /// True if we want reports often, and what the peer knows of it.
     wants: bool,
     reported_ms: u16,
     session_at: Instant,
@@ -105,19 +105,19 @@ impl Reports {
         self.lost_before + self.came.lost(now)
     }
 
-    /// What was lost on the way from the peer, of late.
+    /// Returns the recent loss on the path from the peer.
     pub(crate) fn recent(&self, now: Instant) -> Option<RecentLoss> {
         self.came.recent(now)
     }
 
-    /// What was lost on the way to the peer, of late, by its latest report.
+    /// Returns the recent loss on the path to the peer, by its latest report.
     pub(crate) fn recent_there(&self, now: Instant) -> Option<RecentLoss> {
         let (at, report) = self.latest.as_ref()?;
         let is_late = now.since_ns(*at) > WINDOW_NS;
         RecentLoss::of(report.recent_sent, report.recent_lost).filter(|_| !is_late)
     }
 
-    /// How often the peer's numbers jumped, in all sessions.
+    /// Returns how often the peer's numbers jumped, over all sessions.
     pub(crate) fn jumps(&self) -> u64 {
         self.jumps_before + self.came.jumps()
     }
@@ -128,12 +128,12 @@ impl Reports {
         self.wanted_ns = (every_ms > 0).then(|| every_ns.clamp(REPORT_NS_MIN, REPORT_NS));
     }
 
-    /// Whether we want reports often.
+    /// Returns true if we want reports often.
     pub(crate) fn want(&mut self, often: bool) {
         self.wants = often;
     }
 
-    /// What to ask for in probes.
+    /// Returns the interval to ask for in probes.
     pub(crate) fn wish_ms(&self) -> u16 {
         if self.wants { WANTED_MS } else { 0 }
     }
@@ -208,7 +208,7 @@ impl Reports {
         is_news
     }
 
-    /// What the peer got and lost in all sessions.
+    /// Returns the counts of what the peer received and lost over all sessions.
     pub(crate) fn path(&self) -> Path {
         let Path { got, lost } = self.path_before;
         let latest = self.latest.map(|(_, report)| report).unwrap_or_default();

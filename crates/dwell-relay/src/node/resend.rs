@@ -17,10 +17,10 @@ pub(super) const TRIES_MAX: u8 = 3;
 const KEPT_ROUND_TRIPS: u64 = 5;
 const KEPT_NS_MIN: u64 = 1_500 * MILLI_NS;
 const KEPT_NS_MAX: u64 = 4 * SECOND_NS;
-/// Of what may be sent again, at most this much is saved up: as many full datagrams as a receiver
-/// misses at a time.
+/// The retransmission budget grows to at most this: as many full datagrams as a receiver misses at
+/// a time.
 const BUDGET_BYTES_MAX: usize = 256 * 1_500;
-/// What is believed of a round trip that was not measured yet.
+/// The round trip assumed until one is measured.
 const RTT_NS_DEFAULT: u64 = 400 * MILLI_NS;
 
 #[derive(Debug)]

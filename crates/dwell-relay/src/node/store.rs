@@ -1,4 +1,4 @@
-//! Where the bytes of waiting packets live.
+//! The bytes of waiting packets.
 
 use dwell_drive::Slab;
 use dwell_policy::PacketId;
@@ -12,7 +12,7 @@ struct Place {
     treatment: Treatment,
 }
 
-/// How a packet is treated, by its class.
+/// The treatment of a packet, by its class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Treatment {
     /// The class's index.
@@ -21,7 +21,7 @@ pub(crate) struct Treatment {
     pub(crate) once: bool,
 }
 
-/// How a packet was compressed.
+/// The method by which a packet was compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compressed {
     pub(crate) codec: u8,
@@ -29,13 +29,13 @@ pub(crate) struct Compressed {
     pub(crate) original_len: u16,
     /// It is several packets; those after the first have places of their own.
     pub(crate) is_block: bool,
-    /// What was compressed is not these packets as they were, but rearranged.
+    /// True if the packets were rearranged before they were compressed.
     pub(crate) is_columnar: bool,
-    /// Where it goes beyond the next node, if that node can carry it on.
+    /// Its destination beyond the next node, if that node can forward it.
     pub(crate) onward: Option<Onward>,
 }
 
-/// How far a compressed packet or block goes, and where to.
+/// The reach of a compressed packet or block beyond the next node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Onward {
     /// Links that it may still take.
@@ -78,12 +78,12 @@ impl Store {
         (&place.bytes, place.codec)
     }
 
-    /// Whether this is a block.
+    /// Returns true if this is a block.
     pub(crate) fn is_block(&self, id: PacketId) -> bool {
         self.places.get(id).codec.is_some_and(|compressed| compressed.is_block)
     }
 
-    /// How the packet is treated.
+    /// Returns the treatment of the packet.
     pub(crate) fn treatment(&self, id: PacketId) -> Treatment {
         self.places.get(id).treatment
     }

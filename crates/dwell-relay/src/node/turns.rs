@@ -18,60 +18,60 @@ use dwell_base::time::MILLI_NS;
 use super::Node;
 use super::env::Env;
 
-/// What restoring a peer's packets may cost in a turn.
+/// The allowed cost of restoring a peer's packets in a turn.
 pub(super) const BUDGET_NS: i64 = MILLI_NS as i64;
-/// What was read already is restored until the peer is so much in debt: a batch of datagrams, as
+/// Datagrams that were read already are restored until the peer is in debt by this: a batch, as
 /// sockets give them, need not be copied.
 const OVERDRAFT_NS: i64 = BUDGET_NS;
 /// A larger debt is forgiven: that the machine stood still is not the peer's fault.
 const DEBT_NS_MAX: i64 = 50 * BUDGET_NS;
 
-/// What a datagram costs: opening it, and the system call's share.
+/// The cost of a datagram: opening it, and the system call's share.
 pub(super) const DATAGRAM_NS: u64 = 1_000;
-/// What a packet costs, most of it for the system call that writes it to the TUN.
+/// The cost of a packet, most of it for the system call that writes it to the TUN.
 pub(super) const PACKET_NS: u64 = 3_000;
-/// What each byte costs, of datagrams and of what is restored.
+/// The cost of each byte, of datagrams and of restored packets.
 const BYTE_NS: u64 = 1;
 
 /// Bytes of datagrams that may wait for a peer's turn: more than is read from its socket at once.
 const WAITING_BYTES_MAX: usize = 512 << 10;
-/// How many of them.
+/// The largest number of them.
 const WAITING_MAX: usize = 4_096;
 
 /// The records of a datagram, from one of them on.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) body: Vec<u8>,
-    /// Where the first record begins whose packets are yet to be restored.
+    /// The offset of the first record whose packets are yet to be restored.
     pub(super) from: usize,
-    /// How many packets the rest may hold.
+    /// The most packets that the rest may hold.
     pub(super) packets_left: usize,
     /// It is of the present session.
     pub(super) is_present: bool,
 }
 
-/// What a peer has left of its turn, and what waits for the next one.
+/// The rest of a peer's turn, and the datagrams that wait for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     left_ns: i64,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// How many more packets the datagram may hold that is being restored.
+    /// The number of further packets that the datagram being restored may hold.
     pub(super) packets_left: usize,
 }
 
 impl Turn {
-    /// Whether more may be read from the peer's socket.
+    /// Returns true if more may be read from the peer's socket.
     pub(super) fn may_read(&self) -> bool {
         self.left_ns > 0 && self.waiting.is_empty()
     }
 
-    /// Whether the packets of what was read may be restored now.
+    /// Returns true if the packets of what was read may be restored now.
     pub(super) fn may_restore(&self) -> bool {
         self.left_ns > -OVERDRAFT_NS
     }
 
-    /// Whether datagrams wait for the next turn; what comes later must not pass them.
+    /// Returns true if datagrams wait for the next turn; what comes later must not pass them.
     pub(super) fn is_behind(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -114,7 +114,7 @@ impl Turn {
         true
     }
 
-    /// What waits first, if anything may be restored.
+    /// Returns the first of the waiting datagrams, if anything may be restored.
     fn resume(&mut self) -> Option<Waiting> {
         if self.left_ns <= 0 {
             return None;
@@ -130,7 +130,7 @@ impl Turn {
         self.waiting.push_front(rest);
     }
 
-    /// What waits is of a session that ended.
+    /// Marks the waiting datagrams as belonging to a session that ended.
     pub(super) fn end_session(&mut self) {
         self.waiting.iter_mut().for_each(|it| it.is_present = false);
     }
@@ -156,12 +156,12 @@ impl Node {
         self.pump_paced(env);
     }
 
-    /// Whether datagrams of a peer may be read: in this turn it has not used up its budget.
+    /// Returns true if datagrams of a peer may be read: in this turn it has not used up its budget.
     pub fn has_turn(&self, peer: usize) -> bool {
         self.peers.get(peer).is_none_or(|peer| peer.turn.may_read())
     }
 
-    /// Whether datagrams wait for [`Node::take_turns`], which is to be called at once.
+    /// Returns true if datagrams wait for [`Node::take_turns`], which is to be called at once.
     pub fn is_behind(&self) -> bool {
         self.peers.iter().any(|peer| peer.turn.is_behind())
     }

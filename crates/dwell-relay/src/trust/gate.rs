@@ -1,5 +1,5 @@
-//! Who may begin a keyed exchange, and how often: what keeps a flood of initiations from using
-//! up the processor, and who knows nothing from hearing anything.
+//! Admission to keyed exchanges: it keeps a flood of initiations from using up the processor, and
+//! answers nothing to those who know nothing.
 //!
 //! As in WireGuard (Donenfeld, sections 5.3 and 5.4.7): an initiation carries a MAC under our
 //! public key, so that who does not know it gets no answer at all. While many come, only those
@@ -21,13 +21,13 @@ use dwell_wire::{Cookie, Initiation};
 use super::shares::{Allowance, Shares};
 use super::{RandomSource, derive};
 
-/// So many initiations a second are examined without a cookie.
+/// This many initiations a second are examined without a cookie.
 const FREE_A_SECOND: u32 = 25;
-/// So many more with a cookie. With the others a second's work is some 23 ms of a core's time.
+/// This many more with a cookie. With the others a second's work is some 23 ms of a core's time.
 const PROVED: Allowance = Allowance { total: 150, of_network: 100, of_address: 10 };
-/// So many more from where peers are known to be, without a cookie.
+/// This many more from networks where peers are known to be, without a cookie.
 const KNOWN: Allowance = Allowance { total: 50, of_network: 10, of_address: 2 };
-/// So many cookies are made, and ...
+/// This many cookies are made, and ...
 const COOKIES: Allowance = Allowance { total: 1_800, of_network: 400, of_address: 100 };
 /// ... so many more for where peers are known to be. These addresses can be forged, too, and each
 /// forged initiation takes what the peer there should get: but a cookie costs some 5 µs only, and
@@ -80,7 +80,7 @@ fn one_nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
 
-/// What becomes of an initiation.
+/// The admission of an initiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Its sender does not know our public key: no answer.
@@ -89,11 +89,11 @@ pub(crate) enum Verdict {
     Refused,
     /// This cookie is the answer.
     Cookie([u8; COOKIE_LEN]),
-    /// Who it is may be found out.
+    /// The sender may be identified.
     Examine,
 }
 
-/// What came of all initiations.
+/// The outcomes of all initiations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateCounts {
     /// Without the MAC that shows that their sender knows our public key.

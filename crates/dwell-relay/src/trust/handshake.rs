@@ -1,4 +1,4 @@
-//! What begins a session with a peer, whatever its kind.
+//! The start of a session with a peer, whatever the kind of its handshake.
 
 use dwell_base::Instant;
 use dwell_wire::header::HELLO_NONCE_LEN;
@@ -16,7 +16,7 @@ use crate::config::Security;
 /// Room for the longest datagram of a handshake that this version sends.
 pub(crate) const HELLO_LEN_MAX: usize = 160;
 
-/// What a hello brought.
+/// The result of a hello.
 #[derive(Debug)]
 pub enum Heard {
     /// It is not from the holder of the key, or malformed.
@@ -27,7 +27,7 @@ pub enum Heard {
     Installed(Hello),
 }
 
-/// What the two ends tell each other beside what makes the keys.
+/// The parameters that the two ends exchange beside what makes the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) datagram_max: u16,
@@ -100,7 +100,7 @@ impl Handshake {
         })
     }
 
-    /// What the peer is informed from now on: if it is something else, a new session is asked for.
+    /// Sets what the peer is sent from now on: if it changes, a new session is asked for.
     pub(crate) fn set_offer(&mut self, offer: Offer) {
         match &mut self.0 {
             Method::Psk(psk) => psk.set_offer(offer),
@@ -216,9 +216,9 @@ impl Handshake {
         }
     }
 
-    /// What the datagram of this number held came in another one, which had this header and was
-    /// opened: the datagram itself is a duplicate from now on. False if it came before, or is too
-    /// old to tell.
+    /// Accepts the content of the datagram of this number, which came in another one that had this
+    /// header and was opened: the datagram itself is a duplicate from now on. False if it came
+    /// before, or is too old to know.
     pub(crate) fn accept_resent(&mut self, header: DataHeader, sequence_low: u32) -> bool {
         let session = match &mut self.0 {
             Method::Psk(psk) => psk.session_of(header),

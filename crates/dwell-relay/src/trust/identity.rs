@@ -1,4 +1,4 @@
-//! Who this node is to those who know its public key.
+//! The identity of this node towards those who know its public key.
 
 use std::net::SocketAddr;
 

@@ -31,12 +31,12 @@ const RETRY_SLOW_NS: u64 = 5 * SECOND_NS;
 const TRIES_FAST_KNOWN: u32 = 60;
 /// A peer's initiations are answered at most once in this time.
 const ANSWER_GAP_NS: u64 = 20 * MILLI_NS;
-/// So many responses to one initiation are looked at: each costs a key agreement.
+/// At most this many responses to one initiation are examined: each costs a key agreement.
 const RESPONSES_MAX: u32 = 8;
 /// A cookie is used for so long; the one who made it knows it a little longer.
 const COOKIE_NS: u64 = 120 * SECOND_NS;
 
-/// What came of a response.
+/// The outcome of a response.
 #[derive(Debug)]
 pub(crate) enum Responded {
     /// It is not to our initiation, or not from the peer.
@@ -45,7 +45,7 @@ pub(crate) enum Responded {
     Installed(Hello),
 }
 
-/// What came of an initiation whose sender is known.
+/// The outcome of an initiation whose sender is known.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// It is older than one that was answered, or comes too soon after it.

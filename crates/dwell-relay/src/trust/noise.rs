@@ -19,7 +19,7 @@ use super::RandomSource;
 
 const PATTERN: &str = "Noise_IKpsk2_25519_AESGCM_SHA256";
 const PROLOGUE: &[u8] = b"dwell keys v1";
-/// Where the pattern has the pre-shared key.
+/// The position of the pre-shared key in the pattern.
 const PSK_AT: u8 = 2;
 
 /// Our half of a handshake that we begin.

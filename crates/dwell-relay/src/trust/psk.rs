@@ -32,9 +32,8 @@ const OTHERS: Allowance = Allowance { total: 75, of_network: 25, of_address: 10 
 /// Networks, and addresses, that are distinguished at the same time.
 const SOURCES: usize = 128;
 
-/// Who was answered lately. Hellos can be recorded and sent again by anybody: each is answered
-/// rarely, so that one that is sent over and over does not keep the peer's own from being
-/// answered.
+/// The peers answered recently. Hellos can be recorded and sent again by anybody: each is answered
+/// rarely, so that one that is sent over and over does not keep the peer's own from being answered.
 struct Answers {
     latest: [([u8; 16], Instant); 8],
     next: usize,
@@ -70,7 +69,7 @@ impl Answers {
     }
 }
 
-/// Where a hello comes from.
+/// The origin of a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     /// The address and port where the peer is known to be.
@@ -303,7 +302,7 @@ impl Psk {
     }
 }
 
-/// What a sealed hello says in the clear: its first byte and the nonce.
+/// Returns the part of a sealed hello that is in the clear: its first byte and the nonce.
 fn hello_aad(nonce: [u8; HELLO_NONCE_LEN]) -> [u8; 1 + HELLO_NONCE_LEN] {
     let mut aad = [Kind::HelloSealed.first_byte(); 1 + HELLO_NONCE_LEN];
     aad[1..].copy_from_slice(&nonce);

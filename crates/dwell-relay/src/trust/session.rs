@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{Key, derive};
 
-/// So many datagrams may be sealed with one key before a new handshake is due. Far below what
+/// A new handshake is due once this many datagrams were sealed with one key. Far below what
 /// AES-GCM bears (2^32 datagrams of this size keep an attacker's advantage under 2^-30), and
 /// still weeks of a 100 Mbit/s link.
 pub(crate) const SEQUENCE_RENEW: u64 = 1 << 32;
@@ -28,7 +28,7 @@ pub enum OpenError {
     Seal,
 }
 
-/// How long the keys of a session from a keyed exchange serve after the first packet that they
+/// The keys of a session from a keyed exchange serve for this long after the first packet that they
 /// sealed, as in WireGuard (Donenfeld: WireGuard: Next Generation Kernel Network Tunnel, 6.2):
 /// then its initiator asks for the next one, ...
 const RENEW_NS: u64 = 120 * SECOND_NS;
@@ -47,7 +47,7 @@ pub(super) enum Role {
     Responder,
 }
 
-/// What a keyed exchange came to.
+/// The result of a keyed exchange.
 pub(super) struct Agreed {
     pub(super) role: Role,
     /// The key of each direction.

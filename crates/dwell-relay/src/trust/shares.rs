@@ -1,4 +1,4 @@
-//! What may be done in a second, divided among those who ask for it from everywhere.
+//! A budget for each second, divided among those who ask for it from everywhere.
 //!
 //! Division is max-min fair, at two levels: among networks, and within each network among its
 //! addresses. Who asks for less than a fair share gets all that it asks for, whatever others do; what
@@ -24,7 +24,7 @@ const WAYS: usize = 8;
 /// Steps in which the limit of a network's addresses is set.
 const STEPS: usize = 10;
 
-/// What is allowed in a second.
+/// The budget of a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     /// In all.
@@ -44,7 +44,7 @@ struct Entry {
     network: u64,
     asked: u32,
     granted: u32,
-    /// What it asked for in the second before; halved with each second without more.
+    /// Its demand in the second before; halved with each second without more.
     demand: u32,
     /// Of a network: the most for one of its addresses.
     limit: u32,
@@ -91,7 +91,7 @@ impl Shares {
         }
     }
 
-    /// Whether a request from this address is granted. It counts as asked for in any case.
+    /// Returns true if a request from this address is granted. It counts as asked for in any case.
     pub(super) fn grant(&mut self, now: Instant, source: IpAddr) -> bool {
         self.begin(now.as_ns() / SECOND_NS);
         let (network, address) = self.names_of(source);
@@ -231,8 +231,8 @@ fn limit_within(network: &Entry, level: u32, step: u32) -> u32 {
     limit.max(level / network.addresses.max(1)).max(1)
 }
 
-/// Where the entry of this name is, and whether it is a new one. It takes the place of the one that
-/// asked for least in the seconds before; none if all there asked in this second.
+/// Returns the index of the entry of this name, and true if it is a new one. It takes the place of
+/// the one that asked for least in the seconds before; none if all there asked in this second.
 fn place(table: &mut [Entry], name: u64) -> (Option<usize>, bool) {
     if let Some(at) = find(table, name) {
         return (Some(at), false);

@@ -33,7 +33,7 @@ impl std::fmt::Debug for TestPeer {
     }
 }
 
-/// What a datagram brought.
+/// The content of a datagram.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// The datagram that the exchange asks for in answer.

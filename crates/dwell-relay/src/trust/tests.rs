@@ -120,7 +120,7 @@ impl End {
         self.identity.judge(now, "192.0.2.1:7733".parse().unwrap(), false, &initiation(datagram))
     }
 
-    /// What a node does with an initiation, as far as it is the peer's.
+    /// Answers an initiation as a node does, for the part that is the peer's.
     fn answer(&mut self, now: Instant, datagram: &[u8]) -> Option<Vec<u8>> {
         if self.examine(now, datagram) != Verdict::Examine {
             return None;

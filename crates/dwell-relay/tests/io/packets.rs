@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 use super::flow::{Flow, sum_words, tcp, tcp_with, udp};
 use super::{addr, in_namespace, ten_seconds, tun, unshare};
 
-/// Whether the transport checksum of a packet is right.
+/// Returns true if the transport checksum of a packet is right.
 fn is_sound(packet: &[u8]) -> bool {
     let (addresses, at, protocol) =
         if packet[0] >> 4 == 6 { (8..40, 40, packet[6]) } else { (12..20, 20, packet[9]) };
@@ -23,7 +23,7 @@ fn is_sound(packet: &[u8]) -> bool {
         && sum_words(&packet[at..], u32::from(pseudo)) == 0xffff
 }
 
-/// What a packet is after one router.
+/// Returns a packet as it is after one router.
 fn forwarded(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 6 {

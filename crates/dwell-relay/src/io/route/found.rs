@@ -16,15 +16,15 @@ use super::{Route, RouteError, Routes, Target, errno, explain};
 /// A route that is there, whoever made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundRoute {
-    /// Where to.
+    /// The destination.
     pub prefix: IpNet,
     /// Zero if it has none.
     pub metric: u32,
     /// The routing table.
     pub table: u32,
-    /// Who made it, by the kernel's numbers.
+    /// The origin of the route, by the kernel's numbers.
     pub protocol: u8,
-    /// What becomes of its packets.
+    /// The treatment of its packets.
     pub kind: RouteKind,
     /// The interface that packets leave by, if it is one.
     pub ifindex: Option<u32>,
@@ -34,7 +34,7 @@ pub struct FoundRoute {
     pub owner: Option<u32>,
 }
 
-/// What becomes of a route's packets.
+/// The treatment of a route's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteKind {
     /// They leave by an interface.
@@ -90,17 +90,17 @@ impl FoundRoute {
         Some(Self { prefix, metric, table, protocol, kind, ifindex, gateway, owner })
     }
 
-    /// Whether it is where routes are, unless somebody wants them elsewhere.
+    /// Returns true if it is where routes are, unless somebody wants them elsewhere.
     pub fn is_in_main_table(&self) -> bool {
         self.table == u32::from(RouteHeader::RT_TABLE_MAIN)
     }
 
-    /// Whether no other route of this prefix and metric can be added beside it.
+    /// Returns true if no other route of this prefix and metric can be added beside it.
     pub fn takes_place_of(&self, route: &Route) -> bool {
         self.is_in_main_table() && (self.prefix, self.metric) == (route.prefix, route.metric)
     }
 
-    /// Whether its packets go where those of a relay's route go.
+    /// Returns true if its packets go where those of a relay's route go.
     pub fn serves_as(&self, route: &Route) -> bool {
         match route.target {
             Target::Interface(index) => {
@@ -110,7 +110,7 @@ impl FoundRoute {
         }
     }
 
-    /// Whether it is the network of an address of this machine.
+    /// Returns true if it is the network of an address of this machine.
     pub fn is_own_network(&self) -> bool {
         self.kind == RouteKind::Unicast
             && self.protocol == PROTOCOL_KERNEL
@@ -171,7 +171,7 @@ impl Routes {
     }
 }
 
-/// What the kernel answers for an address that it has no route to, or a refusing one.
+/// Returns true if the kernel answers so for an address without a route, or with a refusing one.
 fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::ACCESS | Errno::INVAL)
 }

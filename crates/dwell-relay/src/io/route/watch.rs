@@ -1,4 +1,4 @@
-//! What others do to the machine's routes.
+//! Changes that others make to the machine's routes.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,7 @@ pub enum RouteEvent {
     Link {
         /// Its index.
         ifindex: u32,
-        /// Whether it is up now.
+        /// True if it is up now.
         is_up: bool,
     },
     /// A rule says which table is asked.

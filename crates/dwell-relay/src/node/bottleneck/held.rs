@@ -21,12 +21,12 @@ const GAIN_MAX: f64 = 0.25;
 const GAIN_UP: f64 = 0.04;
 /// A step that was not taken after this has to be begun again.
 const STEP_LAGS: u64 = 6;
-/// So many such steps in a row, 14 times the rate in all, and there is no bottleneck.
+/// After this many such steps in a row, 14 times the rate in all, there is no bottleneck.
 const STEPS_MAX: u32 = 14;
 /// The link's rate is believed to fall and to rise by no more than this from report to report.
 const FALL_MAX: f64 = 0.5;
 const RISE_MAX: f64 = 1.25;
-/// What deviates by less is smoothed; more so if it may be others that take what we leave.
+/// Smaller deviations are smoothed; more so if it may be others that take what we leave.
 const NEAR: f64 = 0.2;
 const SMOOTHING: f64 = 0.35;
 const SMOOTHING_UNSURE: f64 = 0.1;
@@ -42,22 +42,22 @@ const REFRESH_NS_MAX: u64 = 2 * SECOND_NS;
 /// Sending less must have made a queue half as long after this time, and some more on long ways.
 const PROOF_NS: u64 = 3 * SECOND_NS / 2;
 const PROOF_LAGS: u64 = 4;
-/// What comes less and less while the queue stands may be the link's decline, or our giving way to
+/// Deliveries that shrink while the queue stands may be the link's decline, or our giving way to
 /// others: below this part of the rate that was known for sure it counts as theirs.
 const YIELD_MAX: f64 = 0.6;
 /// But so much more sent than came says that the link's rate has fallen.
 const STEP: f64 = 1.2;
 
-/// What the latest reports tell.
+/// A sample from the latest reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) now: Instant,
-    /// What was sent, and what came of it.
+    /// The rate at which was sent, in bits per second.
     pub(super) sent_bps: f64,
     pub(super) came_bps: f64,
     /// The queue beyond.
     pub(super) queue_ns: u64,
-    /// How long it takes until a change of the pace is seen, without the queue.
+    /// The time until a change of the pace is seen, without the queue.
     pub(super) lag_ns: u64,
     /// The delay is below any that was known.
     pub(super) is_least: bool,
@@ -84,10 +84,10 @@ struct Proof {
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) since: Instant,
-    /// What the link carries, and what it was when that was last known for sure.
+    /// The rate of the link, and its value when that was last known for sure.
     rate_bps: f64,
     sure_bps: f64,
-    /// How far the pace stands off it.
+    /// The ratio of the pace to it.
     gain: f64,
     /// Steps upwards that met no queue, and when the latest was.
     steps: u32,
@@ -100,7 +100,7 @@ pub(super) struct Held {
     proof: Option<Proof>,
 }
 
-/// How long the queue beyond is to be on a link of this rate.
+/// Returns the wanted length of the queue beyond, on a link of this rate.
 pub(super) fn target_ns(bps: f64) -> u64 {
     TARGET_NS.max((TARGET_BITS * 1e9 / bps.max(1.0)) as u64)
 }
@@ -183,7 +183,7 @@ impl Held {
         if bps < self.rate_bps { Verdict::NotOurs } else { Verdict::Ours }
     }
 
-    /// Whether the queue becomes shorter.
+    /// Returns true if the queue becomes shorter.
     fn prove(&mut self, look: &Look, target_ns: u64) -> Verdict {
         if look.queue_ns <= 2 * target_ns {
             self.proof = None;
@@ -211,7 +211,7 @@ impl Held {
         ((target_ns as f64 - look.queue_ns as f64) / settle_ns).clamp(GAIN_MIN, GAIN_UP)
     }
 
-    /// Whether the queue is being emptied for once.
+    /// Returns true if the queue is being emptied for once.
     fn refreshes(&mut self, look: &Look, target_ns: u64) -> bool {
         let empty_ns = (target_ns as f64 / -REFRESH_GAIN) as u64;
         if look.now < self.refresh_until {

@@ -110,7 +110,7 @@ fn a_very_long_path_is_followed_too() {
     }
 }
 
-/// What waits beyond is suddenly worth many seconds: it is found, and becomes short.
+/// The queue beyond is suddenly worth many seconds: it is found, and becomes short.
 #[test]
 fn a_hard_step_down_is_followed() {
     let link = LinkSpec::new()

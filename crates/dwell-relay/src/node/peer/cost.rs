@@ -19,24 +19,24 @@ const UNITS_MAX: u32 = 64;
 const CHUNK_UNITS_MAX: u32 = 1024;
 
 impl Peer {
-    /// What a datagram of this length costs on the link.
+    /// Returns the cost of a datagram of this length on the link, in bytes.
     pub(crate) fn link_bytes(&self, datagram_len: usize) -> u64 {
         u64::from(self.frame_bytes() - self.session_bytes()) + datagram_len as u64
     }
 
-    /// How many bytes of records a frame may have.
+    /// Returns the most bytes of records that a frame may have.
     pub(crate) fn units_bytes_max(&self) -> usize {
         usize::from(self.datagram_max()) - self.session_bytes() as usize
     }
 
-    /// How many bytes of a record that is cut go into a datagram: room is left for what marks it
-    /// as sent again.
+    /// Returns the most bytes of a cut record that go into a datagram: room is left for the mark of
+    /// a retransmission.
     pub(crate) fn part_bytes_max(&self) -> usize {
         let taken = fragment_record_len(0) + RESENT_RECORD_LEN;
         self.units_bytes_max().saturating_sub(taken).max(1)
     }
 
-    /// How many bytes a block may have, compressed: no record has more than so many parts.
+    /// Returns the most bytes that a compressed block may have: the parts of a record are limited.
     pub(crate) fn cut_bytes_max(&self) -> usize {
         FRAGMENTS_MAX * self.part_bytes_max() - RECORD_HEADER_LEN - BLOCK_HEADER_LEN
     }
@@ -59,7 +59,7 @@ impl Peer {
         Session::overhead_of(self.handshake.is_sealed()) as u32
     }
 
-    /// What a datagram costs on the link beside its records.
+    /// Returns the cost of a datagram on the link beside its records, in bytes.
     pub(crate) fn frame_bytes(&self) -> u32 {
         self.config.link_overhead_bytes + self.udp_bytes() + self.session_bytes()
     }

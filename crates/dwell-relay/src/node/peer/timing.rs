@@ -23,7 +23,7 @@ pub struct Patience {
     pub dead_after_ns: u64,
 }
 
-/// What a peer must be sent or asked, as time passes.
+/// The messages that are due to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) probe: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Due {
 }
 
 impl Peer {
-    /// What time asks for.
+    /// Returns the messages that are due now.
     pub(crate) fn due(&self, now: Instant, patience: Patience) -> Due {
         if self.handshake.current().is_none() {
             return Due::default();

@@ -71,7 +71,7 @@ fn a_queue_is_reported_to_the_other_end() {
     assert!(there.waiting_ns > 40 * MILLI_NS, "{there:?}");
 }
 
-/// What each class sent, dropped and got adds up to what all did.
+/// The packets that each class sent, dropped and received add up to the totals.
 #[test]
 fn classes_are_counted() {
     let classes = "[[class]]\nname = \"low\"\nports = [\"udp/1000-1009\"]\n\

@@ -18,7 +18,7 @@ struct Hub {
     node: Node,
     env: BusyEnv,
     peers: Vec<HostilePeer>,
-    /// What came for the sockets of the peers.
+    /// Datagrams received by the sockets of the peers.
     sockets: Vec<VecDeque<Vec<u8>>>,
 }
 
@@ -133,7 +133,7 @@ impl Hub {
         self.send(peer, &body);
     }
 
-    /// What a driver does each time round. Returns how long it took.
+    /// Runs one round of the driver. Returns the time that it took.
     fn turn(&mut self) -> u64 {
         let began = self.env.now();
         self.node.take_turns(&mut self.env);

@@ -55,7 +55,7 @@ pub(super) struct TestEnv {
     pub(super) link_open: bool,
     /// A worker is slow: what it was given, if it is used.
     pub(super) worker: Option<Vec<(Ticket, Vec<u8>)>>,
-    /// How far the clock that shows UTC is ahead of the other one.
+    /// The offset of the clock that shows UTC against the other one.
     pub(super) clock_ahead_ns: u64,
     /// The most bytes that were given to the compressor at once.
     pub(super) compressed_bytes_max: usize,
@@ -126,7 +126,7 @@ pub(super) struct End {
     pub(super) made: Vec<Vec<u8>>,
     pub(super) made_at: Vec<Instant>,
     pub(super) traffic: Traffic,
-    /// Where the other end's datagrams come from.
+    /// The source address of the other end's datagrams.
     pub(super) heard_from: SocketAddr,
     /// The most parts of a record that were sent; without seals only.
     pub(super) parts_max: usize,
@@ -138,7 +138,7 @@ pub(super) struct End {
     pub(super) asleep: Option<Vec<Vec<u8>>>,
 }
 
-/// What a source makes.
+/// The packets of a source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
     /// Flows, distinguished by their ports.
@@ -335,7 +335,7 @@ pub(super) fn inner_packet_v6(from: u8, to: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// What is behind the headers of such a packet.
+/// Returns the bytes behind the headers of such a packet.
 pub(super) fn payload_of(packet: &[u8]) -> &[u8] {
     if packet[0] >> 4 == 4 { &packet[28..] } else { &packet[48..] }
 }
@@ -433,7 +433,7 @@ impl Net {
         assert_eq!(self.late_in_flow(), 0, "order is broken");
     }
 
-    /// How many packets came behind a later one of their flow.
+    /// Returns the number of packets that came behind a later one of their flow.
     pub(super) fn late_in_flow(&self) -> usize {
         let mut late = 0;
         for side in [0, 1] {
@@ -449,8 +449,8 @@ impl Net {
         late
     }
 
-    /// How long each packet of some ports took that came to one side: the least, the most and
-    /// how many, in nanoseconds.
+    /// Returns the delays of packets of some ports to one side: the least, the most and the number
+    /// of packets, in nanoseconds.
     pub(super) fn delays_ns(&self, side: usize, ports: RangeInclusive<u16>) -> (u64, u64, usize) {
         let (from, to) = (self.end(1 - side), &self.end(side).env);
         let taken = to.delivered.iter().zip(&to.delivered_at).filter(|(packet, _)| {

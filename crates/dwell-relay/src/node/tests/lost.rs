@@ -61,7 +61,7 @@ fn what_was_lost_comes_again_and_in_order() {
     }
 }
 
-/// What may be sent again suffices for links that lose much.
+/// The retransmission budget suffices for links that lose much.
 #[test]
 fn what_was_lost_comes_again_though_much_is_lost() {
     const SEEDS: u64 = 8;

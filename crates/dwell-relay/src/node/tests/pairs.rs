@@ -504,7 +504,7 @@ proptest! {
     }
 }
 
-/// What found no room was forgotten by every other poll, and its place with it.
+/// Packets that found no room were forgotten by every other poll, and their place with them.
 #[test]
 fn whatever_finds_no_room_leaves_its_place() {
     for scheme in ["none", "packet", "edge", "basicq"] {

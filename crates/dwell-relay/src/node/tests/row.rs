@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// What a node's site sends.
+/// The packets that a node's site sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     /// The sites that it goes to, in turn.
@@ -91,7 +91,7 @@ pub(super) struct Station {
     next_at: Instant,
     rng: dwell_base::Rng,
     pub(super) made: Vec<Vec<u8>>,
-    /// What came for the site.
+    /// The packets received for the site.
     pub(super) came: Vec<Vec<u8>>,
     /// Packets that the kernel took from the TUN and routed back into it; and those that it had to
     /// drop because of their age, or that had no route.
@@ -218,7 +218,7 @@ fn site_of(packet: &[u8]) -> usize {
     }
 }
 
-/// What no router changes.
+/// Returns the bytes that no router changes.
 fn lasting(packet: &[u8]) -> Vec<u8> {
     let mut copy = packet.to_vec();
     match copy[0] >> 4 {

@@ -1,4 +1,4 @@
-//! What is said of a peer that does not answer.
+//! The diagnosis of a peer that does not answer.
 
 use dwell_base::time::MILLI_NS;
 use dwell_report::status::Problem;
@@ -22,7 +22,7 @@ fn key(byte: u8) -> String {
     public_key(&secret(byte)).expect("a key").to_string()
 }
 
-/// How often a problem of the peer began, and how often it ended.
+/// Returns how often a problem of the peer began, and how often it ended.
 fn reported(net: &Net, side: usize, problem: Problem) -> (usize, usize) {
     let events = &net.end(side).env.events;
     let begins = events.iter().filter(

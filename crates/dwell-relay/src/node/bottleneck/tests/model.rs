@@ -16,7 +16,7 @@ const PACKET_BYTES: u64 = 1_400;
 const HEADER_BYTES: u64 = 50;
 const STEP_NS: u64 = 200 * MICRO_NS;
 const REPORT_NS: u64 = 50 * MILLI_NS;
-/// How much may wait in the relay.
+/// The length of the relay's queue.
 const PORT_NS: u64 = 100 * MILLI_NS;
 
 #[derive(Clone)]
@@ -29,7 +29,7 @@ pub(super) struct Terms {
     pub(super) cross_bps: u64,
     /// Connections beside the tunnel that fill any queue.
     pub(super) cross_flows: usize,
-    /// What the programs behind the relay send at the most, all together.
+    /// The rate that the programs behind the relay send at most, all together.
     pub(super) offered_bps: u64,
     pub(super) listens: bool,
     pub(super) seed: u64,
@@ -78,7 +78,7 @@ struct Answer {
 struct Flow {
     window: f64,
     threshold: f64,
-    /// What is on its way, by serial numbers.
+    /// Datagrams on their way, by serial numbers.
     out: VecDeque<u64>,
     serial: u64,
     /// Losses up to here are one.
@@ -130,13 +130,13 @@ impl Flow {
     }
 }
 
-/// What was seen for a while.
+/// Observations over a while.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// What was found, ascending; the link's rate if nothing was.
+    /// The rates that were found, ascending; the link's rate if nothing was.
     pub(super) rates_bps: Vec<f64>,
     pub(super) queues_ns: Vec<u64>,
-    /// What came of ours, on average.
+    /// The average rate of our deliveries.
     pub(super) came_bps: f64,
     /// The part of the time in which a bottleneck was believed to be.
     pub(super) held: f64,
@@ -174,10 +174,10 @@ pub(super) struct Model {
     came_bytes: u64,
     reported_at: Instant,
     reported: u64,
-    /// What the peer's clock is ahead, and how much faster it is.
+    /// The offset of the peer's clock, and its drift.
     ahead_ns: u64,
     pub(super) drift: f64,
-    /// What a peer that lies makes of its reports.
+    /// Falsifies the reports, for a peer that lies.
     pub(super) lie: Option<fn(&mut Heard)>,
 }
 
