@@ -9,6 +9,7 @@ mod detours;
 mod error;
 mod journal;
 mod metrics;
+mod os_env;
 mod outbox;
 mod resolver;
 mod route_plan;
@@ -16,7 +17,6 @@ mod routes;
 mod sockets;
 mod status;
 mod worker;
-mod world;
 
 pub use detours::route_warnings;
 pub use error::{RunError, StatusError};
@@ -43,12 +43,12 @@ use crate::node::{Finding, Node, NodeEvent};
 use crate::trust::RandomSource;
 use journal::Journals;
 use metrics::MetricsServer;
+use os_env::{OsEnv, TunCount};
 use resolver::Resolver;
 use routes::{RouteCare, adopt_routes};
 use sockets::{addresses, narrow, peer_token, unsent};
 use status::StatusSocket;
 use worker::Worker;
-use world::{TunCount, World};
 
 const TUN: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -59,7 +59,7 @@ const ROUTES: Token = Token(5);
 /// Peers' sockets come after the others.
 const FIRST_PEER: u16 = 8;
 
-/// One direction is served for at most so many reads or packets before the other gets its
+/// One direction is served for at most this many reads or packets before the other gets its
 /// turn.
 const READS_IN_A_ROW: usize = 64;
 const PACKETS_IN_A_ROW: usize = 256;
@@ -67,7 +67,7 @@ const PACKETS_IN_A_ROW: usize = 256;
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The kernel's queue in front of the TUN; it is drained into our own at once.
 const TUN_QUEUE_PACKETS: u32 = 4_096;
-/// When the relay is asked to stop, what waits may leave for so long.
+/// When the relay is asked to stop, waiting packets may leave for this long.
 const DRAIN_NS: u64 = 2 * SECOND_NS;
 /// A TUN that vanished is made again this often.
 const TUN_RETRY_NS: u64 = SECOND_NS;
@@ -100,7 +100,7 @@ struct Engine {
     path: PathBuf,
     config: Config,
     node: Node,
-    world: World,
+    env: OsEnv,
     poller: Poller,
     waker: Waker,
     signals: Signals,
@@ -165,8 +165,8 @@ impl Engine {
             .map_err(|source| RunError::Listen { address: config.node.listen, source })?;
         // Not before the interface is there: a relay that runs already has it.
         adopt_routes(&mut routes, &config.node)?;
-        let world = World {
-            wires: Vec::new(),
+        let env = OsEnv {
+            peer_sockets: Vec::new(),
             listener,
             tun: None,
             to_tun: TunWriteBatch::new(),
@@ -179,7 +179,7 @@ impl Engine {
             path: path.to_owned(),
             config,
             node,
-            world,
+            env,
             poller,
             waker,
             signals,
@@ -233,7 +233,7 @@ impl Engine {
     fn register(&mut self) -> Result<(), RunError> {
         let watch = RunError::system("watch a descriptor");
         (|| {
-            self.poller.register(&self.world.listener, LISTENER, Interest::Read)?;
+            self.poller.register(&self.env.listener, LISTENER, Interest::Read)?;
             self.poller.register(&self.signals, SIGNALS, Interest::Read)?;
             self.poller.register(&self.waker, WAKER, Interest::Read)?;
             self.poller.register(&self.route_watch, ROUTES, Interest::Read)?;
@@ -271,8 +271,8 @@ impl Engine {
             self.tun_mtu,
             if tun.offload() { "on" } else { "off" }
         );
-        self.world.tun = Some(tun);
-        self.world.tun_gone = false;
+        self.env.tun = Some(tun);
+        self.env.tun_gone = false;
         Ok(())
     }
 
@@ -290,7 +290,11 @@ impl Engine {
                 stop_at = stop_at.min(now + DRAIN_NS);
                 let empty = self.node.is_empty()
                     && !self.node.is_behind()
-                    && self.world.wires.iter().all(|wire| wire.outbox.is_empty());
+                    && self
+                        .env
+                        .peer_sockets
+                        .iter()
+                        .all(|peer_socket| peer_socket.outbox.is_empty());
                 if empty || now >= stop_at {
                     return Ok(());
                 }
@@ -326,26 +330,26 @@ impl Engine {
 
     /// Does everything that can be done without waiting.
     fn settle(&mut self) {
-        self.node.take_turns(&mut self.world);
+        self.node.take_turns(&mut self.env);
         let now = Clock::now();
         if now >= self.node.deadline() {
-            self.node.timers(&mut self.world);
+            self.node.timers(&mut self.env);
             self.touched.clear();
-            self.node.pump_all(&mut self.world);
+            self.node.pump_all(&mut self.env);
         }
         for peer in std::mem::take(&mut self.touched) {
-            self.node.pump(&mut self.world, peer);
+            self.node.pump(&mut self.env, peer);
         }
-        self.node.pump_handed(&mut self.world);
+        self.node.pump_handed(&mut self.env);
         self.flush();
         if now >= self.route_care.due() {
             self.care_for_routes(now);
         }
-        if !self.world.events.is_empty() {
+        if !self.env.events.is_empty() {
             self.on_events();
             self.flush();
         }
-        if self.world.tun_gone {
+        if self.env.tun_gone {
             self.lose_tun(now);
         }
         if now >= self.tun_retry_at {
@@ -366,19 +370,20 @@ impl Engine {
     }
 
     fn flush(&mut self) {
-        self.world.flush_tun();
-        for (peer, wire) in self.world.wires.iter_mut().enumerate() {
-            if !wire.blocked && !wire.outbox.is_empty() && !wire.flush() {
+        self.env.flush_tun();
+        for (peer, peer_socket) in self.env.peer_sockets.iter_mut().enumerate() {
+            if !peer_socket.blocked && !peer_socket.outbox.is_empty() && !peer_socket.flush() {
                 self.node.link_blocked(Clock::now(), peer);
             }
-            if let Some(socket) = &wire.socket {
-                let interest = if wire.blocked { Interest::ReadWrite } else { Interest::Read };
+            if let Some(socket) = &peer_socket.socket {
+                let interest =
+                    if peer_socket.blocked { Interest::ReadWrite } else { Interest::Read };
                 if let Err(error) = self.poller.set_interest(socket, peer_token(peer), interest) {
                     tracing::error!("cannot watch the socket of a peer: {error}");
                 }
             }
-            if let Some(mtu) = wire.narrowed.take() {
-                narrow(&mut self.node, peer, wire, mtu);
+            if let Some(mtu) = peer_socket.narrowed.take() {
+                narrow(&mut self.node, peer, peer_socket, mtu);
             }
         }
         self.take_errors();
@@ -388,9 +393,9 @@ impl Engine {
     /// Notes the errors that the system returned instead of sending: they are why a peer may not
     /// answer.
     fn take_errors(&mut self) {
-        for peer in 0..self.world.wires.len() {
-            if let Some(error) = self.world.wires[peer].unsent.take() {
-                self.node.unsent(&mut self.world, peer, unsent(&error));
+        for peer in 0..self.env.peer_sockets.len() {
+            if let Some(error) = self.env.peer_sockets[peer].unsent.take() {
+                self.node.unsent(&mut self.env, peer, unsent(&error));
             }
         }
     }
@@ -398,7 +403,7 @@ impl Engine {
     /// The paths may have changed, or peers have come that take less.
     fn follow_mtu(&mut self) {
         let mtu = self.wanted_mtu();
-        let Some(tun) = &self.world.tun else { return };
+        let Some(tun) = &self.env.tun else { return };
         if mtu == self.tun_mtu {
             return;
         }
@@ -413,14 +418,14 @@ impl Engine {
     fn read_tun(&mut self) {
         let stop_at = self.read.packets + PACKETS_IN_A_ROW as u64;
         for _ in 0..READS_IN_A_ROW {
-            let Some(tun) = self.world.tun.as_ref().filter(|_| self.read.packets < stop_at) else {
+            let Some(tun) = self.env.tun.as_ref().filter(|_| self.read.packets < stop_at) else {
                 return;
             };
             match tun.recv(&mut self.from_tun) {
                 Ok(0) => return,
                 Ok(packets) => self.read.packets += packets as u64,
                 Err(TunError::Gone { .. }) => {
-                    self.world.tun_gone = true;
+                    self.env.tun_gone = true;
                     return;
                 }
                 Err(error) => {
@@ -430,9 +435,9 @@ impl Engine {
             }
             for packet in self.from_tun.packets() {
                 self.read.bytes += packet.len() as u64;
-                let Some(peer) = self.node.packet(&mut self.world, packet) else { continue };
+                let Some(peer) = self.node.packet(&mut self.env, packet) else { continue };
                 if self.node.is_paced(peer) {
-                    self.node.pump(&mut self.world, peer);
+                    self.node.pump(&mut self.env, peer);
                 } else if !self.touched.contains(&peer) {
                     self.touched.push(peer);
                 }
@@ -449,13 +454,17 @@ impl Engine {
                 return;
             }
             let socket = match peer {
-                None => Some(&self.world.listener),
-                Some(peer) => self.world.wires.get(peer).and_then(|wire| wire.socket.as_ref()),
+                None => Some(&self.env.listener),
+                Some(peer) => self
+                    .env
+                    .peer_sockets
+                    .get(peer)
+                    .and_then(|peer_socket| peer_socket.socket.as_ref()),
             };
             let Some(socket) = socket.filter(|_| datagrams < PACKETS_IN_A_ROW) else { return };
             let received = socket.recv(&mut self.from_net);
             if let (Some(peer), Some(error)) = (peer, self.from_net.take_error()) {
-                self.node.unsent(&mut self.world, peer, unsent(&error));
+                self.node.unsent(&mut self.env, peer, unsent(&error));
             }
             match received {
                 Ok(0) => return,
@@ -466,11 +475,11 @@ impl Engine {
                 }
             }
             // Between its making and its being connected a socket may be given datagrams of
-            // others: the sender's address tells.
+            // others: the sender's address distinguishes them.
             let connected = peer.and_then(|peer| Some((peer, self.node.endpoint(peer)?)));
             for (source, datagram) in self.from_net.datagrams() {
                 let known = connected.filter(|(_, at)| *at == source).map(|(peer, _)| peer);
-                self.node.datagram(&mut self.world, known, source, datagram);
+                self.node.datagram(&mut self.env, known, source, datagram);
             }
         }
     }
@@ -486,13 +495,13 @@ impl Engine {
     }
 
     fn take_results(&mut self) {
-        while let Some(job) = self.world.worker.finished() {
+        while let Some(job) = self.env.worker.finished() {
             if let Some(ticket) = job.ticket {
                 let result = job.result.map(|len| len.map(|len| &job.out[..len]));
                 self.node.compressed(Clock::now(), ticket, result, job.took_ns);
                 self.touch(ticket.peer);
             }
-            self.world.worker.recycle(job);
+            self.env.worker.recycle(job);
         }
     }
 
@@ -503,7 +512,7 @@ impl Engine {
     }
 
     fn on_events(&mut self) {
-        for event in std::mem::take(&mut self.world.events) {
+        for event in std::mem::take(&mut self.env.events) {
             match event {
                 NodeEvent::Up(peer) => tracing::info!("{} is up", self.name(peer)),
                 NodeEvent::Down(peer, why) => {
@@ -537,7 +546,7 @@ impl Engine {
     }
 
     fn log_move(&mut self, peer: usize, endpoint: std::net::SocketAddr) {
-        let log = self.world.wires.get_mut(peer).map(|wire| &mut wire.move_log);
+        let log = self.env.peer_sockets.get_mut(peer).map(|peer_socket| &mut peer_socket.move_log);
         match log.map_or(Some(0), |log| log.admit(Clock::now())) {
             Some(0) => tracing::info!("{} is at {endpoint}", self.name(peer)),
             Some(left_out) => tracing::info!(
@@ -559,8 +568,8 @@ impl Engine {
     }
 
     fn lose_tun(&mut self, now: Instant) {
-        self.world.tun_gone = false;
-        let Some(tun) = self.world.tun.take() else { return };
+        self.env.tun_gone = false;
+        let Some(tun) = self.env.tun.take() else { return };
         tracing::error!("interface {} was deleted: making it again", tun.name());
         let _ = self.poller.deregister(&tun, TUN);
         // Its routes went with it; those that refuse what it should carry stay.
@@ -579,7 +588,7 @@ impl Engine {
     }
 
     fn stop(&mut self) {
-        self.node.close(&mut self.world, CloseReason::ShuttingDown);
+        self.node.close(&mut self.env, CloseReason::ShuttingDown);
         self.flush();
         if let Some(journals) = &mut self.journals {
             journals.finish(&mut self.node);
@@ -628,7 +637,7 @@ fn drop_privileges(node: &NodeConfig, status: Option<&StatusSocket>) -> Result<(
     privilege::give_up(node.listen.port(), user).map_err(RunError::system("drop privileges"))
 }
 
-/// The port that hears everybody.
+/// Opens the port that receives from everybody.
 fn listen(address: std::net::SocketAddr) -> std::io::Result<UdpPort> {
     // Our own sockets share the port, and two relays would share it too, each with a part of
     // the datagrams: a socket that shares with nobody finds out.

@@ -9,7 +9,6 @@
 //! until its seal was verified.
 
 mod bottleneck;
-mod carry;
 mod classes;
 mod compress;
 mod deadlines;
@@ -17,11 +16,11 @@ mod delivery;
 mod diagnosis;
 mod egress;
 mod env;
+mod forward;
 mod inbound;
 mod keyed;
 mod link;
 mod loss;
-mod order;
 mod outbound;
 mod pacer;
 mod path_mtu;
@@ -29,8 +28,9 @@ mod peer;
 mod prefixes;
 mod problems;
 mod reassembly;
+mod reorder;
 mod reports;
-mod resend;
+mod retransmit;
 mod status;
 mod store;
 mod turns;
@@ -89,7 +89,7 @@ pub struct Node {
     /// One table per direction: each remembers its last answer.
     outbound: Prefixes,
     inbound: Prefixes,
-    /// True if what came from one peer for another goes on without the TUN, and where to.
+    /// True if packets from one peer for another are forwarded without the TUN, and their routes.
     transit: bool,
     local: Vec<IpNet>,
     routes: Routes,
@@ -97,7 +97,7 @@ pub struct Node {
     handed: Vec<usize>,
     store: Store,
     decompressor: Decompressor,
-    /// A compression result, a record that is cut, or restored packets on their way.
+    /// A compression result, a record that is cut, or restored packets.
     scratch: Box<[u8]>,
     /// The packets of a block on their way to the compressor.
     block: Vec<u8>,
@@ -317,9 +317,9 @@ impl Node {
                 return timers;
             }
             let ready_at = peer.pacer.ready_at();
-            let again = if peer.again.is_empty() { Instant::FAR_FUTURE } else { ready_at };
+            let again = if peer.to_retransmit.is_empty() { Instant::FAR_FUTURE } else { ready_at };
             // Either the link can't take a frame yet, or what waits is held back.
-            let frame_at = peer.hold_until.unwrap_or(ready_at);
+            let frame_at = peer.held_until.unwrap_or(ready_at);
             let frame = if peer.port.can_send() { frame_at } else { Instant::FAR_FUTURE };
             timers.min(again).min(frame)
         };
@@ -327,7 +327,7 @@ impl Node {
     }
 
     /// True if datagrams to a peer leave at a rate that is configured or was found beyond the next
-    /// hop, so that each packet should be pumped by itself.
+    /// hop, so that each packet should be pumped separately.
     pub fn is_paced(&self, peer: usize) -> bool {
         self.peers[peer].pacer.is_paced()
     }

@@ -9,7 +9,7 @@
 //! only on a hello that echoes a salt of ours that was never used before, so that a replayed
 //! hello can't bring an old session, and with it old nonces, back to life.
 //!
-//! Without a key (`security = "none"`) the same exchange runs in the clear: it still tells
+//! Without a key (`security = "none"`) the same exchange runs in the clear: it still distinguishes
 //! sessions apart, so that sequence numbers and the replay window start again.
 
 mod gate;
@@ -26,10 +26,10 @@ mod test_peer;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use gate::Admission;
 pub use gate::GateCounts;
-pub(crate) use gate::Verdict;
 pub(crate) use handshake::{HELLO_LEN_MAX, Offer, Opened};
-pub use handshake::{Handshake, Heard};
+pub use handshake::{Handshake, HelloOutcome};
 pub(crate) use identity::Identity;
 pub(crate) use keyed::{Answer, Responded};
 pub(crate) use psk::From;

@@ -263,7 +263,7 @@ fn of_deadline(page: &mut Page, peer: &PeerStatus, class: &DeadlineStatus) {
     page.counter("dwell_deadline_packets_total", help, &label, class.packets);
     let help =
         "Packets that left after their time to be held, for which a frame is kept in reserve.";
-    page.counter("dwell_deadline_past_hold_total", help, &label, class.past_hold);
+    page.counter("dwell_deadline_past_total", help, &label, class.past_deadline);
     let help =
         "Packets that were held, and left too late for what their class may take: violations.";
     page.counter("dwell_deadline_violations_total", help, &label, class.late);

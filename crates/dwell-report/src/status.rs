@@ -500,17 +500,17 @@ pub struct DeadlineStatus {
     pub class: String,
     /// The longest time that a packet may take to the peer.
     pub max_wait_ns: u64,
-    /// The part of it that packets may be held back for now: W of Sawabe et al. Zero if there is
-    /// none left, and packets go at once.
-    pub hold_ns: u64,
+    /// The part of it that packets may wait at this relay for now, from their arrival: W of Sawabe
+    /// et al. Zero if there is none left, and packets go at once.
+    pub deadline_ns: u64,
     /// Packets sent.
     pub packets: u64,
     /// Packets that waited for longer than that: only for a frame that was on the link already, if
     /// no longer than that takes.
     #[serde(default)]
-    pub past_hold: u64,
+    pub past_deadline: u64,
     /// Those of them that waited for longer than that too, so that they take more than `max_wait`:
-    /// violations. Where `hold_ns` is zero nothing is held, and nothing counted.
+    /// violations. Where `deadline_ns` is zero nothing is held, and nothing counted.
     pub late: u64,
     /// The mean time by which these were too late.
     pub excess_mean_ns: u64,

@@ -299,7 +299,7 @@ fn notes(peer: &PeerStatus) -> String {
             "{}: class {}: held up to {} of {}; {} of {} too late, by {} at most",
             peer.name,
             class.class,
-            human::duration(class.hold_ns),
+            human::duration(class.deadline_ns),
             human::duration(class.max_wait_ns),
             human::count(class.late),
             human::count(class.packets),

@@ -51,11 +51,11 @@ pub(crate) struct ClassResult {
     pub(super) name: String,
     pub(super) max_wait_ns: u64,
     /// For how long a packet could be held back: W.
-    pub(super) hold_ns: u64,
+    pub(super) deadline_ns: u64,
     /// By the relay's account, of what it sent in the window.
     pub(super) sent: u64,
     /// Sent later than W, as the paper counts.
-    pub(super) past_hold: u64,
+    pub(super) past_deadline: u64,
     /// Sent too late for `max_wait`.
     pub(super) late: u64,
     pub(super) excess_mean_ns: u64,
@@ -80,8 +80,8 @@ impl ClassResult {
         100.0 * self.late as f64 / self.sent.max(1) as f64
     }
 
-    pub(super) fn past_hold_percent(&self) -> f64 {
-        100.0 * self.past_hold as f64 / self.sent.max(1) as f64
+    pub(super) fn past_deadline_percent(&self) -> f64 {
+        100.0 * self.past_deadline as f64 / self.sent.max(1) as f64
     }
 
     pub(super) fn received_late_percent(&self) -> f64 {
@@ -241,9 +241,9 @@ fn measured(
         classes.push(ClassResult {
             name: class.name.to_owned(),
             max_wait_ns,
-            hold_ns: b.hold_ns,
+            deadline_ns: b.deadline_ns,
             sent: b.packets - a.packets,
-            past_hold: b.past_hold - a.past_hold,
+            past_deadline: b.past_deadline - a.past_deadline,
             late,
             excess_mean_ns: mean(excess_ns(&b).saturating_sub(excess_ns(&a)), late),
             excess_max_ns: b.excess_max_ns,

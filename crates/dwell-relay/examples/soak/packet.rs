@@ -6,7 +6,7 @@ use dwell_base::Rng;
 
 const PAYLOAD: usize = 28;
 const NUMBER: std::ops::Range<usize> = PAYLOAD..PAYLOAD + 8;
-/// The latest packet to be heard of may be so far ahead of one that still comes.
+/// The latest packet may be at most this far ahead of one that still comes.
 const WINDOW: u64 = 1 << 16;
 
 /// The packet of this number from side 0 or 1 to the other, in one of a few flows.

@@ -60,7 +60,7 @@ struct Run {
     summary: Summary,
 }
 
-/// Runs a pair for so many virtual hours; the error says what went wrong and when.
+/// Runs a pair for the given number of virtual hours; the error says what went wrong and when.
 pub(crate) fn run(setup: &Setup, seed: u64, hours: f64) -> Result<Summary, String> {
     let until_ns = (hours * HOUR_NS as f64) as u64;
     let mut run = Run::new(setup, seed)?;

@@ -9,7 +9,7 @@ use super::error::Errors;
 use super::read::Peer;
 use super::{Config, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, Security};
 
-/// Tells what can't be, though each value by itself can.
+/// Adds the errors of values that are valid alone but not together.
 pub(super) fn across(node: &NodeConfig, peers: &[Peer<'_>], errors: &mut Errors<'_>) {
     for (index, peer) in peers.iter().enumerate() {
         let before = &peers[..index];

@@ -32,7 +32,7 @@ pub struct ClassConfig {
     /// Prefixes of the source or the destination.
     pub prefixes: Vec<IpNet>,
     /// The longest that a packet may take to the peer, in nanoseconds: schemes that fill
-    /// datagrams hold it back only as far as that allows. Without it it is never held back.
+    /// datagrams hold it back only while that allows it. Without it it is never held back.
     pub max_wait_ns: Option<u64>,
     /// True if it may be compressed.
     pub compress: bool,

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 /// The schema that lists of exceptions must name.
 const SCHEMA: &str = "dwell-exceptions/1";
-/// More than any list needs: it is looked at for every packet.
+/// More than any list needs: it is searched for every packet.
 const CLASSES_MAX: usize = 4096;
 
 /// The classes of `[[exception]]`. All else in the file is for others.

@@ -16,7 +16,7 @@ const SECRET_FILE_BYTES_MAX: u64 = 1 << 10;
 
 impl Config {
     /// Reads a configuration file and the secrets that it names. Their paths are relative to
-    /// its folder. The node's default name is that of the host.
+    /// its directory. The node's default name is that of the host.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -24,11 +24,11 @@ impl Config {
         let file = path.display().to_string();
         let text = read_text(path, CONFIG_BYTES_MAX)
             .map_err(|error| ConfigErrors::whole_file(&file, explain(&error)))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let directory = path.parent().unwrap_or(Path::new(""));
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = if value::is_name(&host_name) { &host_name } else { "dwell" };
         let secrets =
-            Secrets { folder, read: &read_secret, read_list: &read_list, has_private: false };
+            Secrets { directory, read: &read_secret, read_list: &read_list, has_private: false };
         read::parse(&text, &file, name, &secrets)
     }
 }

@@ -73,7 +73,7 @@ impl Config {
     ) -> Result<Self, ConfigErrors> {
         let read_list = |_: &Path| Err(std::io::Error::other("files are not read here"));
         let secrets = read::Secrets {
-            folder: Path::new(""),
+            directory: Path::new(""),
             read: read_secret,
             read_list: &read_list,
             has_private: false,
@@ -114,11 +114,11 @@ pub struct NodeConfig {
     pub metrics: Option<SocketAddr>,
     /// The level of the log.
     pub log: LogLevel,
-    /// A peer that was not heard for this long is asked whether it is there.
+    /// A peer from which nothing was received for this long is probed.
     pub keepalive_ns: u64,
     /// A peer that owes an answer for this long is dead.
     pub dead_after_ns: u64,
-    /// True if what came from one peer for another goes on without the kernel, and unopened if it
+    /// True if packets from one peer for another are forwarded without the kernel, and unopened if they
     /// came compressed.
     pub transit: bool,
     /// Networks at this node, beside those of its addresses: nothing for them goes to a peer that
@@ -316,7 +316,7 @@ pub enum FailMode {
     /// The routes to it are withdrawn; packets go wherever else the routing table sends them.
     Open,
     /// The routes are kept, and unreachable ones behind them outlive the relay; packets are refused
-    /// rather than sent another way.
+    /// rather than sent by another route.
     Closed,
 }
 

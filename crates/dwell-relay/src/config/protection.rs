@@ -175,7 +175,7 @@ fn read_file(
     secrets: &Secrets<'_>,
     errors: &mut Errors<'_>,
 ) -> Option<Secret> {
-    let path = secrets.folder.join(&file.value);
+    let path = secrets.directory.join(&file.value);
     match (secrets.read)(&path) {
         Ok(secret) => Some(secret),
         Err(error) => {

@@ -20,7 +20,7 @@ use super::{
 /// Functions that read the secret in a file.
 pub(super) struct Secrets<'s> {
     /// The directory that relative paths are relative to.
-    pub(super) folder: &'s Path,
+    pub(super) directory: &'s Path,
     pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
     /// Reads a list of exceptions.
     pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
@@ -504,7 +504,7 @@ fn read_exceptions(
     secrets: &Secrets<'_>,
     errors: &mut Errors<'_>,
 ) {
-    let path = secrets.folder.join(&file.value);
+    let path = secrets.directory.join(&file.value);
     let read = (secrets.read_list)(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             "there is no such file: `dwell trace analyze CAPTURE --exceptions FILE` makes one"

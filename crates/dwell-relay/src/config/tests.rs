@@ -594,9 +594,9 @@ fn the_longest_match_routes() {
 fn files_are_read_beside_the_configuration() {
     use std::os::unix::fs::PermissionsExt;
 
-    let folder = std::env::temp_dir().join(format!("dwell-config-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("a.toml");
+    let directory = std::env::temp_dir().join(format!("dwell-config-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("a.toml");
     std::fs::write(&file, MINIMAL).unwrap();
     let load = || Config::load(&file).map_err(|errors| errors.to_string());
     // The path in the message must work from anywhere.
@@ -606,7 +606,7 @@ fn files_are_read_beside_the_configuration() {
     );
     assert!(load().unwrap_err().contains(&make));
 
-    let key = folder.join("hub");
+    let key = directory.join("hub");
     std::fs::write(&key, "00".repeat(32)).unwrap();
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o640)).unwrap();
     assert!(load().unwrap_err().contains("(mode 0640): run `chmod 600 "));
@@ -616,7 +616,7 @@ fn files_are_read_beside_the_configuration() {
     std::fs::remove_file(&key).unwrap();
     std::fs::write(&file, " ".repeat((1 << 20) + 1)).unwrap();
     assert!(load().unwrap_err().contains("longer than 1048576 bytes"));
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
     assert!(load().unwrap_err().contains("`dwell check --sample`"));
 }
 

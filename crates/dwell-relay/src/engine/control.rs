@@ -12,7 +12,7 @@ use crate::io::poller::Interest;
 use crate::io::signal::Signal;
 use crate::io::tun::Tun;
 
-/// Out of descriptors: so much later some may be free.
+/// Out of descriptors: after this some may be free.
 const STATUS_RETRY_NS: u64 = 100 * MILLI_NS;
 
 impl Engine {
@@ -27,7 +27,7 @@ impl Engine {
                 Signal::Stop => {
                     tracing::info!("stopping: sending what still waits");
                     self.stopping = true;
-                    if let Some(tun) = &self.world.tun {
+                    if let Some(tun) = &self.env.tun {
                         let _ = self.poller.set_interest(tun, TUN, Interest::Idle);
                     }
                     self.sync_routes()?;
@@ -64,7 +64,7 @@ impl Engine {
             ..config.node
         };
         let endpoints = addresses(&config);
-        self.node.farewell(&mut self.world, &config);
+        self.node.farewell(&mut self.env, &config);
         self.flush();
         if let Err(error) = self.node.reconfigure(&config, &endpoints, &mut random_source) {
             tracing::error!("the configuration is not taken whole: {error}");
@@ -126,19 +126,20 @@ impl Engine {
         status.seccomp = self.confined;
         status.tun.name = self.config.node.tun.clone();
         status.tun.mtu = u32::from(self.tun_mtu);
-        status.tun.offload = self.world.tun.as_ref().is_some_and(Tun::offload);
+        status.tun.offload = self.env.tun.as_ref().is_some_and(Tun::offload);
         status.tun.rx_packets = self.read.packets;
         status.tun.rx_bytes = self.read.bytes;
-        status.tun.tx_packets = self.world.written.packets;
-        status.tun.tx_bytes = self.world.written.bytes;
-        status.drops.insert("tun_refused".to_owned(), self.world.written.refused);
+        status.tun.tx_packets = self.env.written.packets;
+        status.tun.tx_bytes = self.env.written.bytes;
+        status.drops.insert("tun_refused".to_owned(), self.env.written.refused);
         status.drops.insert("tun_skipped".to_owned(), self.from_tun.skipped());
-        let alive = self.world.wires.iter().enumerate();
+        let alive = self.env.peer_sockets.iter().enumerate();
         let alive = alive.filter(|(peer, _)| self.node.peer_config(*peer).is_some());
-        for (peer, (_, wire)) in status.peers.iter_mut().zip(alive) {
-            let errors = wire.errors.iter().map(|(name, count)| ((*name).to_owned(), *count));
+        for (peer, (_, peer_socket)) in status.peers.iter_mut().zip(alive) {
+            let errors =
+                peer_socket.errors.iter().map(|(name, count)| ((*name).to_owned(), *count));
             peer.tx.send_errors.extend(errors);
-            peer.tx.send_errors.insert("overrun".to_owned(), wire.outbox.overrun);
+            peer.tx.send_errors.insert("overrun".to_owned(), peer_socket.outbox.overrun);
         }
         status
     }

@@ -229,7 +229,7 @@ fn hosts_v6(net: Ipv6Net) -> [Ipv6Addr; 3] {
     [first, first + (last - first) / 2, last].map(Ipv6Addr::from)
 }
 
-/// The way of a relay's own datagrams to a peer leads into the tunnel: round in circles.
+/// The route of a relay's own datagrams to a peer leads into the tunnel: a loop.
 pub(super) fn circle(
     routes: &Routes,
     peer: &PeerConfig,

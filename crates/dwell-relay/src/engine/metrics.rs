@@ -264,7 +264,7 @@ mod tests {
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\ndwell_info 1\n"));
     }
 
-    /// Far more than are served at the same time: whoever says nothing makes way for who asks,
+    /// Far more than are served at the same time: silent clients make room for those that ask,
     /// and keeps no thread.
     #[test]
     fn clients_that_say_nothing_hold_nobody_up() {
@@ -272,13 +272,13 @@ mod tests {
         let silent: Vec<_> =
             (0..3 * CLIENTS_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
         assert!(ask(address).ends_with("\r\ndwell_info 1\n"));
-        // Those that were sent away see the end of their connection.
+        // Rejected clients see the end of their connection.
         let mut gone = 0;
         for mut stream in &silent {
             stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
             gone += usize::from(matches!(stream.read(&mut [0]), Ok(0)));
         }
-        assert!(gone > 2 * CLIENTS_MAX, "{gone} were sent away");
+        assert!(gone > 2 * CLIENTS_MAX, "{gone} were rejected");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Datagrams on their way to one peer's socket.
+//! Datagrams that wait for one peer's socket.
 //!
 //! Datagrams of equal size are collected into runs that the kernel cuts up again (UDP GSO):
 //! one system call for many. What the kernel refuses stays here, in order.

@@ -29,7 +29,7 @@ impl Resolver {
         Self { waker, send, found, busy: false }
     }
 
-    /// Begins to look names up, unless it is at it already. The waker tells when it is done.
+    /// Begins to look names up, unless it is at it already. The waker wakes the engine when it is done.
     pub(super) fn start(&mut self, wanted: Vec<Wanted>) {
         if self.busy || wanted.is_empty() {
             return;

@@ -35,7 +35,7 @@ const PREFIXES_IN_A_ROW: usize = 8;
 /// At most this many detours of a peer are logged in full.
 const DETOURS_MAX: usize = 3;
 
-/// When the routes are looked at.
+/// The times at which the routes are checked.
 #[derive(Debug)]
 pub(super) struct RouteCare {
     /// Routes of ours may be missing: they are restored then.
@@ -72,7 +72,7 @@ impl RouteCare {
         self.restore_at.min(self.verify_at)
     }
 
-    /// Packets may go another way than before.
+    /// Packets may take another route than before.
     pub(super) fn verify_soon(&mut self, now: Instant) {
         let at = (now + VERIFY_AFTER_NS).max(self.verified_at + VERIFY_NS);
         self.verify_at = self.verify_at.min(at);
@@ -184,7 +184,7 @@ impl Engine {
                 config.prefixes.iter().map(move |&prefix| Route::new(prefix, behind, target))
             })
             .collect();
-        let Some(tun) = &self.world.tun else { return wanted };
+        let Some(tun) = &self.env.tun else { return wanted };
         let target = Target::Interface(tun.ifindex());
         let open = peers().filter(|(peer, _)| self.node.wants_routes(*peer));
         wanted.extend(open.flat_map(|(_, config)| {
@@ -197,7 +197,7 @@ impl Engine {
     /// Others changed routes, or this relay did.
     pub(super) fn on_route_events(&mut self) {
         let now = Clock::now();
-        let ours = self.world.tun.as_ref().map(Tun::ifindex);
+        let ours = self.env.tun.as_ref().map(Tun::ifindex);
         let (routes, node, care) = (&self.routes, &self.node, &mut self.route_care);
         let result = self.route_watch.read(|event| match event {
             RouteEvent::Added(found) | RouteEvent::Removed(found) => {
@@ -246,7 +246,7 @@ impl Engine {
 
     /// Asks the kernel where packets for the peers go, a part of them at a time.
     fn verify_routes(&mut self, now: Instant) {
-        let Some(interface) = self.world.tun.as_ref().map(Tun::ifindex) else { return };
+        let Some(interface) = self.env.tun.as_ref().map(Tun::ifindex) else { return };
         if self.route_care.left.is_empty() {
             self.route_care.found.clear();
             if self.is_interface_up(interface) {
@@ -311,7 +311,7 @@ impl Engine {
     fn is_interface_up(&mut self, interface: u32) -> bool {
         let Ok((name, is_up)) = self.routes.routes().link_name(interface) else { return false };
         if is_up {
-            self.node.clear_problem(&mut self.world, None, Problem::InterfaceDown);
+            self.node.clear_problem(&mut self.env, None, Problem::InterfaceDown);
             return true;
         }
         let finding = Finding {
@@ -319,7 +319,7 @@ impl Engine {
             why: format!("The interface {name} was taken down: nothing enters the tunnel."),
             remedy: format!("Bring it up again: ip link set {name} up"),
         };
-        self.node.note_problem(&mut self.world, None, finding);
+        self.node.note_problem(&mut self.env, None, finding);
         false
     }
 
@@ -327,9 +327,9 @@ impl Engine {
         match detour {
             Some(Detour { why, remedy, .. }) => {
                 let finding = Finding { problem, why, remedy };
-                self.node.note_problem(&mut self.world, Some(peer), finding);
+                self.node.note_problem(&mut self.env, Some(peer), finding);
             }
-            None => self.node.clear_problem(&mut self.world, Some(peer), problem),
+            None => self.node.clear_problem(&mut self.env, Some(peer), problem),
         }
     }
 
@@ -378,7 +378,7 @@ impl Engine {
         }
     }
 
-    /// This relay can't go on. What it leaves behind keeps packets from going another way.
+    /// This relay can't go on. What it leaves behind keeps packets from taking another route.
     pub(super) fn report_routes_left(&self) {
         let left = self.routes.added().iter().filter(|route| !route.is_interface()).count();
         if left > 0 {

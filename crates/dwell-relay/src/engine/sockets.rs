@@ -7,8 +7,8 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_wire::header::{DATA_HEADER_LEN, RECORD_HEADER_LEN, SEAL_TAG_LEN};
 
+use super::os_env::PeerSocket;
 use super::resolver::Wanted;
-use super::world::Wire;
 use super::{Engine, FIRST_PEER, RECEIVE_BUFFER_BYTES};
 use crate::config::{Config, Endpoint, PeerConfig};
 use crate::io::clock::Clock;
@@ -37,19 +37,19 @@ impl Engine {
     }
 
     pub(super) fn connect_peer(&mut self, peer: usize) {
-        while self.world.wires.len() <= peer {
-            self.world.wires.push(Wire::new());
+        while self.env.peer_sockets.len() <= peer {
+            self.env.peer_sockets.push(PeerSocket::new());
         }
         let endpoint = self.node.endpoint(peer).filter(|_| self.node.peer_config(peer).is_some());
-        let wire = &mut self.world.wires[peer];
-        let present = wire.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
+        let peer_socket = &mut self.env.peer_sockets[peer];
+        let present = peer_socket.socket.as_ref().and_then(|socket| socket.peer_addr().ok());
         if present == endpoint && endpoint.is_some() {
-            set_send_buffer(wire, self.node.send_buffer_bytes(peer));
+            set_send_buffer(peer_socket, self.node.send_buffer_bytes(peer));
             return;
         }
         self.close_socket(peer);
         let Some(endpoint) = endpoint else { return };
-        let wire = &mut self.world.wires[peer];
+        let peer_socket = &mut self.env.peer_sockets[peer];
         let local = local_for(self.config.node.listen, endpoint);
         match UdpPort::connect(local, endpoint, None, Some(RECEIVE_BUFFER_BYTES)) {
             Ok(socket) => {
@@ -57,22 +57,22 @@ impl Engine {
                 {
                     tracing::error!("cannot watch the socket to {endpoint}: {error}");
                 }
-                wire.socket = Some(socket);
-                wire.send_buffer_bytes = 0;
-                wire.fragments = false;
-                set_send_buffer(wire, self.node.send_buffer_bytes(peer));
+                peer_socket.socket = Some(socket);
+                peer_socket.send_buffer_bytes = 0;
+                peer_socket.fragments = false;
+                set_send_buffer(peer_socket, self.node.send_buffer_bytes(peer));
                 self.measure_path(peer);
             }
             Err(error) => {
-                wire.unsent = Some(error);
-                wire.is_broken = true;
+                peer_socket.unsent = Some(error);
+                peer_socket.is_broken = true;
             }
         }
     }
 
     /// When [`Self::reopen`] has something to do.
     pub(super) fn reopen_due(&self) -> Instant {
-        let is_any = self.world.wires.iter().any(|wire| wire.is_broken);
+        let is_any = self.env.peer_sockets.iter().any(|peer_socket| peer_socket.is_broken);
         if is_any { self.reopen_at } else { Instant::FAR_FUTURE }
     }
 
@@ -81,8 +81,8 @@ impl Engine {
     /// peer is informed at once where we are, or it would go on sending there.
     pub(super) fn reopen(&mut self, now: Instant) {
         self.reopen_at = now + REOPEN_NS;
-        for peer in 0..self.world.wires.len() {
-            if !self.world.wires[peer].is_broken {
+        for peer in 0..self.env.peer_sockets.len() {
+            if !self.env.peer_sockets[peer].is_broken {
                 continue;
             }
             let before = self.local_ip(peer);
@@ -90,7 +90,7 @@ impl Engine {
             self.connect_peer(peer);
             if let Some(now_at) = self.local_ip(peer).filter(|ip| before != Some(*ip)) {
                 tracing::info!("{} is reached from {now_at} now", self.name(peer));
-                self.node.moved_away(&mut self.world, peer);
+                self.node.moved_away(&mut self.env, peer);
             }
         }
         self.flush();
@@ -98,7 +98,7 @@ impl Engine {
 
     /// The address that datagrams to a peer are sent from.
     fn local_ip(&self, peer: usize) -> Option<std::net::IpAddr> {
-        let socket = self.world.wires[peer].socket.as_ref()?;
+        let socket = self.env.peer_sockets[peer].socket.as_ref()?;
         Some(socket.local_addr().ok()?.ip())
     }
 
@@ -115,13 +115,13 @@ impl Engine {
     }
 
     fn close_socket(&mut self, peer: usize) {
-        let wire = &mut self.world.wires[peer];
-        wire.is_broken = false;
-        let Some(old) = wire.socket.take() else { return };
+        let peer_socket = &mut self.env.peer_sockets[peer];
+        peer_socket.is_broken = false;
+        let Some(old) = peer_socket.socket.take() else { return };
         let _ = self.poller.deregister(&old, peer_token(peer));
-        wire.forget();
-        if wire.blocked {
-            wire.blocked = false;
+        peer_socket.forget();
+        if peer_socket.blocked {
+            peer_socket.blocked = false;
             self.node.link_writable(peer);
         }
     }
@@ -147,10 +147,12 @@ impl Engine {
 
     /// Asks the kernel what it knows of the path to a peer.
     fn measure_path(&mut self, peer: usize) {
-        let Some(wire) = self.world.wires.get_mut(peer) else { return };
-        let Some(Ok(bytes)) = wire.socket.as_ref().map(UdpPort::datagram_max) else { return };
+        let Some(peer_socket) = self.env.peer_sockets.get_mut(peer) else { return };
+        let Some(Ok(bytes)) = peer_socket.socket.as_ref().map(UdpPort::datagram_max) else {
+            return;
+        };
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
-        fit_path(&mut self.node, peer, wire, bytes);
+        fit_path(&mut self.node, peer, peer_socket, bytes);
     }
 
     /// Looks up where the peers listen that are configured by name.
@@ -171,7 +173,7 @@ impl Engine {
                 self.node.peer_config(*peer).is_some_and(|config| config.name == name)
             };
             let Some(peer) = (0..self.node.peer_count()).find(of_name) else { continue };
-            self.node.resolved(&mut self.world, peer, found.as_ref().err().cloned());
+            self.node.resolved(&mut self.env, peer, found.as_ref().err().cloned());
             let Ok(endpoint) = found else { continue };
             if !self.node.is_up(peer) {
                 self.node.set_endpoint(peer, endpoint);
@@ -181,15 +183,15 @@ impl Engine {
     }
 
     pub(super) fn on_writable(&mut self, peer: usize) {
-        let Some(wire) = self.world.wires.get_mut(peer) else { return };
-        if !wire.blocked {
+        let Some(peer_socket) = self.env.peer_sockets.get_mut(peer) else { return };
+        if !peer_socket.blocked {
             return;
         }
-        let unsent = wire.socket.as_ref().and_then(|socket| socket.outq_bytes().ok());
+        let unsent = peer_socket.socket.as_ref().and_then(|socket| socket.outq_bytes().ok());
         if unsent == Some(0) {
             self.node.link_ran_dry(Clock::now(), peer);
         }
-        if wire.flush() {
+        if peer_socket.flush() {
             self.node.link_writable(peer);
             if !self.touched.contains(&peer) {
                 self.touched.push(peer);
@@ -197,7 +199,7 @@ impl Engine {
         } else {
             self.node.link_blocked(Clock::now(), peer);
         }
-        set_send_buffer(wire, self.node.send_buffer_bytes(peer));
+        set_send_buffer(peer_socket, self.node.send_buffer_bytes(peer));
     }
 }
 
@@ -223,23 +225,28 @@ pub(super) fn peer_token(peer: usize) -> Token {
 }
 
 /// The path turned out to take packets of `mtu` bytes, IP header included.
-pub(super) fn narrow(node: &mut Node, peer: usize, wire: &mut Wire, mtu: usize) {
+pub(super) fn narrow(node: &mut Node, peer: usize, peer_socket: &mut PeerSocket, mtu: usize) {
     let headers = match node.endpoint(peer) {
         Some(SocketAddr::V4(_)) => 28,
         _ => 48,
     };
     tracing::info!("the path to a peer takes {mtu} bytes");
-    fit_path(node, peer, wire, u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX));
+    fit_path(
+        node,
+        peer,
+        peer_socket,
+        u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX),
+    );
 }
 
-fn fit_path(node: &mut Node, peer: usize, wire: &mut Wire, bytes: u16) {
-    if bytes < DATAGRAM_MIN && !wire.fragments {
+fn fit_path(node: &mut Node, peer: usize, peer_socket: &mut PeerSocket, bytes: u16) {
+    if bytes < DATAGRAM_MIN && !peer_socket.fragments {
         tracing::warn!("a path that takes datagrams of {bytes} bytes only: they will be cut");
-        let allowed = wire.socket.as_ref().map(UdpPort::allow_fragments);
+        let allowed = peer_socket.socket.as_ref().map(UdpPort::allow_fragments);
         if let Some(Err(error)) = allowed {
             tracing::error!("datagrams can't be cut: {error}");
         }
-        wire.fragments = true;
+        peer_socket.fragments = true;
     }
     node.set_path_datagram_max(peer, bytes.max(DATAGRAM_MIN));
 }
@@ -254,14 +261,14 @@ fn local_for(listen: SocketAddr, peer: SocketAddr) -> SocketAddr {
     }
 }
 
-fn set_send_buffer(wire: &mut Wire, bytes: Option<u64>) {
+fn set_send_buffer(peer_socket: &mut PeerSocket, bytes: Option<u64>) {
     let bytes = bytes.map_or(SEND_BUFFER_BYTES, |bytes| bytes as usize);
-    let Some(socket) = &wire.socket else { return };
+    let Some(socket) = &peer_socket.socket else { return };
     // A system call for each small change would cost more than it brings.
-    if bytes.abs_diff(wire.send_buffer_bytes) <= wire.send_buffer_bytes / 8 {
+    if bytes.abs_diff(peer_socket.send_buffer_bytes) <= peer_socket.send_buffer_bytes / 8 {
         return;
     }
-    wire.send_buffer_bytes = bytes;
+    peer_socket.send_buffer_bytes = bytes;
     if let Err(error) = socket.set_send_buffer(bytes) {
         tracing::warn!("cannot set the size of a send buffer: {error}");
     }

@@ -57,7 +57,7 @@ impl StatusSocket {
         }
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        // What it tells is nobody's business but the operator's.
+        // The status is nobody's business but the operator's.
         place.protect()?;
         let slow_readers = Arc::new(());
         Ok(Self { listener, path: path.to_owned(), place, slow_readers })
@@ -226,14 +226,14 @@ mod tests {
 
     #[test]
     fn only_abandoned_sockets_are_replaced() {
-        let folder = std::env::temp_dir().join(format!("dwell-status-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("relay.toml");
+        let directory = std::env::temp_dir().join(format!("dwell-status-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("relay.toml");
         fs::write(&file, "precious").unwrap();
         let not_a_socket = StatusSocket::bind(&file).unwrap_err();
         assert!(matches!(not_a_socket, StatusError::NotASocket { .. }), "{not_a_socket}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
-        let path = folder.join("node.sock");
+        let path = directory.join("node.sock");
         drop(UnixListener::bind(&path).unwrap()); // leaves its file behind
         let socket = StatusSocket::bind(&path).unwrap();
         let served = StatusSocket::bind(&path).unwrap_err();
@@ -241,6 +241,6 @@ mod tests {
         assert!(served.to_string().contains("is this relay running already?"), "{served}");
         drop(socket);
         assert!(!path.exists());
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

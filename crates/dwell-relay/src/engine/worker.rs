@@ -18,7 +18,7 @@ pub(crate) struct Job {
     pub(crate) ticket: Option<Ticket>,
     pub(crate) codec: Option<CodecSpec>,
     pub(crate) packet: Vec<u8>,
-    /// The room for the result on the way in, its bytes on the way out.
+    /// The room for the result in a job, the result's bytes in an answer.
     pub(crate) out: Vec<u8>,
     pub(crate) result: Result<Option<usize>, ()>,
     pub(crate) took_ns: u64,
@@ -37,7 +37,7 @@ impl Default for Job {
     }
 }
 
-/// The worker and the way to it. Its thread starts with the first job.
+/// The worker and the channel to it. Its thread starts with the first job.
 #[derive(Debug)]
 pub(crate) struct Worker {
     waker: Waker,

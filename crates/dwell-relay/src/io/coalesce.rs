@@ -43,7 +43,7 @@ pub struct Flushed {
     pub error: Option<Errno>,
 }
 
-/// Packets on their way to the kernel. Nothing is allocated after it was made.
+/// Packets for the kernel. Nothing is allocated after it was made.
 pub struct TunWriteBatch {
     arena: Box<[u8]>,
     used: usize,
@@ -97,7 +97,7 @@ enum Motion {
     Join(Shape),
     /// Keeps its place in its flow.
     Stay,
-    /// Of a flow that we cannot tell: nothing may overtake it.
+    /// Of an unknown flow: nothing may overtake it.
     Barrier,
     /// Has no order with regard to TCP and UDP.
     Free,
@@ -372,7 +372,7 @@ const UDP: u8 = 17;
 const TCP_PSH: u8 = 0x08;
 const TCP_ACK: u8 = 0x10;
 
-/// Looks at a packet: how it may move, and in which bucket its flow is.
+/// Classifies a packet: how it may move, and in which bucket its flow is.
 fn classify(packet: &[u8], join_udp: bool) -> (Motion, usize) {
     let Some((protocol, transport, is_v6)) = ip_header(packet) else {
         return (Motion::Barrier, 0);

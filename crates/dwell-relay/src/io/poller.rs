@@ -141,7 +141,7 @@ impl Poller {
     /// [`Instant::FAR_FUTURE`], waits as long as it takes; one that has passed by `now`
     /// just looks.
     ///
-    /// The deadline is kept to the nanosecond, as far as the kernel's timers are (see
+    /// The deadline is as exact as the kernel's timers: to the nanosecond (see
     /// [`Clock::sharpen_timers`](super::clock::Clock::sharpen_timers)).
     ///
     /// # Errors

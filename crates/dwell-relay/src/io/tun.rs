@@ -98,7 +98,7 @@ pub enum TunError {
         /// The interface's name.
         name: String,
     },
-    /// Reading or writing failed in a way that is not understood.
+    /// Reading or writing failed for an unknown reason.
     #[error("interface {name} failed: {source}")]
     Io {
         /// The interface's name.

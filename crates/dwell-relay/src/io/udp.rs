@@ -75,7 +75,7 @@ pub struct UdpPort {
 }
 
 impl UdpPort {
-    /// A port that hears everybody (of the address' family only), and can
+    /// A port that receives from everybody (of the address' family only), and can
     /// [`send_to`](Self::send_to) anybody. Buffer sizes are in bytes, `None` for the
     /// system's.
     ///
@@ -89,7 +89,7 @@ impl UdpPort {
         Self::open(local, None, sndbuf, rcvbuf)
     }
 
-    /// A port that hears only `peer`.
+    /// A port that receives only from `peer`.
     ///
     /// # Errors
     /// As [`bind`](Self::bind); also if no route leads to the peer.
@@ -172,8 +172,8 @@ impl UdpPort {
         Ok(())
     }
 
-    /// The largest IP packet that the path to the peer takes, as far as is known now: the
-    /// first interface's MTU until a router on the way has complained.
+    /// The largest IP packet that the path to the peer takes, by what is known now: the
+    /// first interface's MTU until a router on the path has complained.
     ///
     /// # Errors
     /// `ENOTCONN` for a listener.
@@ -316,7 +316,7 @@ impl UdpPort {
             message = message.with_addr(to);
         }
         // An answer to something sent earlier (a router's "too big", "nobody listens
-        // here") is reported once, instead of sending. One retry tells it from an answer to
+        // here") is reported once, instead of sending. One retry distinguishes it from an answer to
         // this sending; what it said is in force by then, or comes again.
         let mut answers = 0;
         loop {
@@ -339,7 +339,7 @@ impl UdpPort {
         self.datagram_max().is_ok_and(|max| segment > max)
     }
 
-    /// Receives what is there, as far as `batch` has room. Returns the number of datagrams;
+    /// Receives what is there, while `batch` has room. Returns the number of datagrams;
     /// zero if nothing was waiting. Bad news about what was sent earlier (an ICMP message) is
     /// passed over: [`RecvBatch::take_error`] has the latest.
     ///

@@ -1,7 +1,7 @@
 //! A bottleneck beyond the next hop, found from what the peer reports.
 //!
 //! A slow link further on pushes nobody back: its queue fills, and what waits there can't be compressed
-//! any more. But the peer tells what came and when, and so two things are known of the datagrams
+//! any more. But the peer reports what came and when, and so two things are known of the datagrams
 //! between two reports: at what rate they came, and for how much longer than usual they were on
 //! their way. While a queue stands beyond, datagrams come at the rate of the link behind it. So the
 //! relay sends at that rate itself, a little below it until that queue is short: then the queue is
@@ -17,7 +17,7 @@
 //! It is pure: sendings, reports and times are arguments. Nothing is found, and nothing is held
 //! back, before a queue of more than [`ENTER_NS`] has stood for [`ENTER_SPAN_NS`]. If sending less does
 //! not shorten the queue, it is not of our making, and the relay gives up for a while: a TCP beside
-//! the tunnel that fills the queue by itself would otherwise get the whole link.
+//! the tunnel that fills the queue alone would otherwise get the whole link.
 //!
 //! A peer can lie in its reports, at its own cost: the rate to it changes by bounded steps and never
 //! falls below [`RATE_MIN_BPS`], and of what it says that came no more counts than 5/4 of what was
@@ -33,15 +33,15 @@ use std::collections::VecDeque;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rate};
 
-use held::{Held, Look, Verdict};
+use held::{Attribution, Held, RateSample};
 use marks::Marks;
 
 /// A queue that delays by less is nobody's trouble.
 const ENTER_NS: u64 = 20 * MILLI_NS;
-/// It must stand for so long, and be seen in so many reports.
+/// It must stand for this long, and be seen in this many reports.
 const ENTER_SPAN_NS: u64 = 400 * MILLI_NS;
 const ENTER_SAMPLES: usize = 4;
-/// While the relay paces, the queue is the least that was seen in so many reports.
+/// While the relay paces, the queue is the least that was seen in this many reports.
 const HELD_SAMPLES: usize = 3;
 /// Rates are measured over at least this long, ...
 const RATE_SPAN_NS: u64 = 200 * MILLI_NS;
@@ -52,7 +52,7 @@ const SAMPLES_MAX: usize = 32;
 /// The least delay is that of the last two to three of these: paths change, and clocks drift
 /// apart, by a tenth of a millisecond a second at the worst.
 const BASE_SPAN_NS: u64 = 10 * SECOND_NS;
-/// Nothing is on its way for so long: the peer has another clock than before.
+/// Nothing is in transit for this long: the peer has another clock than before.
 const OTHER_CLOCK_NS: u64 = 10 * SECOND_NS;
 /// A delay that is the least by more than this says that there was still a queue.
 const FALLS_NS: i64 = MILLI_NS as i64;
@@ -63,9 +63,9 @@ const RATE_MAX_BPS: f64 = 400e6;
 const RATE_MIN_BPS: f64 = 32e3;
 /// While the local device pushes back, it is the bottleneck.
 const LOCAL_NS: u64 = SECOND_NS;
-/// ... and also if it does so while the relay paces, between so many reports in a row.
+/// ... and also if it does so while the relay paces, between this many reports in a row.
 const LOCAL_REPORTS: u32 = 3;
-/// Without reports for so long nothing is known any more.
+/// Without reports for this long nothing is known any more.
 const FORGET_NS: u64 = 10 * SECOND_NS;
 /// If a queue is not ours it is left alone for so long; twice as long each time, up to the maximum.
 const BACK_OFF_NS: u64 = 5 * SECOND_NS;
@@ -73,7 +73,7 @@ const BACK_OFF_NS_MAX: u64 = 80 * SECOND_NS;
 
 /// A report's content, in bytes on the link with the headers that the pacer counts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct LinkReport {
     /// The highest number that came, in the present session.
     pub(crate) highest: u64,
     /// When it came, by the peer's clock: only differences mean anything.
@@ -96,7 +96,7 @@ pub(crate) struct Found {
 /// The latest datagram that a report knows of.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    heard_at: Instant,
+    reported_at: Instant,
     sent_at: Instant,
     /// All that was sent up to it, and all that came.
     sent_bytes: u64,
@@ -143,7 +143,7 @@ pub(crate) struct Bottleneck {
     base: Base,
     held: Option<Held>,
     /// When the latest report came, also of a session before.
-    heard_at: Instant,
+    reported_at: Instant,
     /// The queue beyond was not ours: it is left alone until then.
     alone_until: Instant,
     back_off_ns: u64,
@@ -170,7 +170,7 @@ impl Bottleneck {
 
     /// Forgets what was found if the peer has said nothing for long.
     pub(crate) fn forget_old(&mut self, now: Instant) {
-        if self.held.is_some() && now.since_ns(self.heard_at) > FORGET_NS {
+        if self.held.is_some() && now.since_ns(self.reported_at) > FORGET_NS {
             self.held = None;
         }
     }
@@ -204,8 +204,8 @@ impl Bottleneck {
     }
 
     /// A report came.
-    pub(crate) fn heard(&mut self, now: Instant, heard: &Heard) {
-        let Some(sample) = self.sample(now, heard) else { return };
+    pub(crate) fn on_report(&mut self, now: Instant, report: &LinkReport) {
+        let Some(sample) = self.sample(now, report) else { return };
         self.marks.set_lag(now.since_ns(sample.sent_at));
         if self.samples.back().is_some_and(|last| sample.sent_at.since_ns(last.sent_at) > FORGET_NS)
         {
@@ -215,14 +215,14 @@ impl Bottleneck {
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
         }
-        let refused = heard.refused_at;
+        let refused = report.refused_at;
         let is_local = refused.is_some_and(|at| now.since_ns(at) < LOCAL_NS);
-        let refused_since = refused.is_some_and(|at| at > self.heard_at);
+        let refused_since = refused.is_some_and(|at| at > self.reported_at);
         self.local_reports = if refused_since { self.local_reports + 1 } else { 0 };
         self.see_to_clocks(sample.delay_ns);
         let is_least =
             self.base.least().is_some_and(|least| sample.delay_ns < least.saturating_sub(FALLS_NS));
-        self.heard_at = now;
+        self.reported_at = now;
         self.samples.push_back(sample);
         self.base.add(now, sample.delay_ns);
         match self.held {
@@ -235,25 +235,25 @@ impl Bottleneck {
 
     /// Returns the report's sample of a datagram whose time of sending is known; none if it holds
     /// nothing new, or nothing that could be true.
-    fn sample(&self, now: Instant, heard: &Heard) -> Option<Sample> {
-        let mark = self.marks.at(heard.highest)?;
+    fn sample(&self, now: Instant, report: &LinkReport) -> Option<Sample> {
+        let mark = self.marks.at(report.highest)?;
         if let Some(last) = self.samples.back() {
-            let is_newer = heard.highest > last.highest
-                && heard.highest_at_ns > last.came_at_ns
-                && heard.bytes >= last.came_bytes
+            let is_newer = report.highest > last.highest
+                && report.highest_at_ns > last.came_at_ns
+                && report.bytes >= last.came_bytes
                 && mark.at > last.sent_at;
             if !is_newer {
                 return None;
             }
         }
         Some(Sample {
-            heard_at: now,
+            reported_at: now,
             sent_at: mark.at,
             sent_bytes: mark.bytes,
-            came_bytes: heard.bytes,
-            came_at_ns: heard.highest_at_ns,
-            highest: heard.highest,
-            delay_ns: heard.highest_at_ns.wrapping_sub(mark.at.as_ns()) as i64,
+            came_bytes: report.bytes,
+            came_at_ns: report.highest_at_ns,
+            highest: report.highest,
+            delay_ns: report.highest_at_ns.wrapping_sub(mark.at.as_ns()) as i64,
         })
     }
 
@@ -297,9 +297,9 @@ impl Bottleneck {
         }
     }
 
-    /// The queue that stood for so long, by so many reports at least.
+    /// Returns the queue that stood for this long, by at least this many reports.
     fn stood_ns(&self, now: Instant, span_ns: u64, samples_min: usize) -> Option<u64> {
-        let is_before = |sample: &Sample| now.since_ns(sample.heard_at) >= span_ns;
+        let is_before = |sample: &Sample| now.since_ns(sample.reported_at) >= span_ns;
         let samples = self.samples.iter().rev().position(is_before)? + 1;
         self.standing_ns(samples).filter(|_| samples >= samples_min)
     }
@@ -315,13 +315,14 @@ impl Bottleneck {
         let before = self.samples.iter().rev().nth(1).map_or(last.sent_at, |before| before.sent_at);
         let lag_ns = now.since_ns(before).saturating_sub(queue_ns);
         let mut held = held.clone();
-        let verdict = held.update(&Look { now, sent_bps, came_bps, queue_ns, lag_ns, is_least });
+        let attribution =
+            held.update(&RateSample { now, sent_bps, came_bps, queue_ns, lag_ns, is_least });
         let took_ns = now.since_ns(held.since);
         self.held = Some(held);
-        match verdict {
-            Verdict::Ours => {}
-            Verdict::Unlimited => self.held = None,
-            Verdict::NotOurs => {
+        match attribution {
+            Attribution::Ours => {}
+            Attribution::Unlimited => self.held = None,
+            Attribution::NotOurs => {
                 self.held = None;
                 if took_ns > BACK_OFF_NS_MAX {
                     self.back_off_ns = 0; // it was ours for long

@@ -82,7 +82,7 @@ impl Classes {
         }
     }
 
-    /// A packet was sent, of so many bytes as it came, so long after that.
+    /// Counts a packet that was sent, by its original length and its queueing delay.
     pub(crate) fn sent(
         &mut self,
         class: Option<usize>,

@@ -58,7 +58,7 @@ pub(super) fn compress(
 
 /// Returns the destination of the compressed packets beyond the peer, if the peer can forward them.
 fn onward<'p>(peer: &Peer, packets: impl Iterator<Item = &'p [u8]>) -> Option<Onward> {
-    if !peer.carries() {
+    if !peer.forwards() {
         return None;
     }
     let label = Label::of_all(packets.filter_map(destination))?;

@@ -2,8 +2,8 @@
 //! times are kept.
 //!
 //! W = Q − (X + D), Sawabe et al., section 3.2: Q is what the class accepts (`max_wait`), D the
-//! way to the peer, X what the relays themselves need. D is half of the smoothed round trip,
-//! which is right if both ways take equally long: clocks of two nodes can't tell more without
+//! path to the peer, X what the relays themselves need. D is half of the smoothed round trip,
+//! which is right if both directions take equally long: clocks of two nodes can't show more without
 //! something that both trust. Who knows D configures it.
 //!
 //! Of X one frame's time is a reserve: a packet whose W is over may find the link at work on another
@@ -27,15 +27,15 @@ struct Class {
     name: String,
     max_wait_ns: u64,
     /// W; zero if a packet can't be held back at all.
-    wait_ns_max: u64,
+    deadline_ns: u64,
     packets: u64,
-    past_hold: u64,
+    past_deadline: u64,
     late: u64,
     excess_sum_ns: u64,
     excess_max_ns: u64,
 }
 
-/// The deadlines of the classes on the way to one peer.
+/// The deadlines of the classes on the path to one peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
     /// In the order of the configuration; those without a `max_wait` are none.
@@ -56,9 +56,9 @@ impl Deadlines {
             let fresh = Class {
                 name: class.name.clone(),
                 max_wait_ns,
-                wait_ns_max: 0,
+                deadline_ns: 0,
                 packets: 0,
-                past_hold: 0,
+                past_deadline: 0,
                 late: 0,
                 excess_sum_ns: 0,
                 excess_max_ns: 0,
@@ -80,7 +80,7 @@ impl Deadlines {
         });
     }
 
-    /// Another way to the peer, perhaps: what was measured is forgotten.
+    /// Forgets what was measured: the path to the peer may be another one.
     pub(crate) fn forget(&mut self) {
         self.rtt_ns = None;
     }
@@ -90,7 +90,7 @@ impl Deadlines {
         configured_ns.or(self.rtt_ns.map(|rtt_ns| rtt_ns / 2))
     }
 
-    /// Works W out again; true if it changed by enough to tell the port. While D is unknown
+    /// Computes W again; true if it changed by enough to configure the port. While D is unknown
     /// nothing is held back. `frame_ns` is what the link needs for a full datagram: once for the
     /// packet's own, and once for one that it finds on the link.
     pub(crate) fn refresh(&mut self, configured_ns: Option<u64>, frame_ns: u64) -> bool {
@@ -100,10 +100,10 @@ impl Deadlines {
         self.reserve_ns = frame_ns;
         let mut changed = false;
         for class in self.classes.iter_mut().flatten() {
-            let wait_ns_max = class.max_wait_ns.saturating_sub(taken_ns);
-            let gone = (wait_ns_max == 0) != (class.wait_ns_max == 0);
-            if gone || wait_ns_max.abs_diff(class.wait_ns_max) > STEP_NS {
-                class.wait_ns_max = wait_ns_max;
+            let deadline_ns = class.max_wait_ns.saturating_sub(taken_ns);
+            let gone = (deadline_ns == 0) != (class.deadline_ns == 0);
+            if gone || deadline_ns.abs_diff(class.deadline_ns) > STEP_NS {
+                class.deadline_ns = deadline_ns;
                 changed = true;
             }
         }
@@ -111,23 +111,23 @@ impl Deadlines {
     }
 
     /// W of a class.
-    pub(crate) fn wait_ns_max(&self, class: Option<usize>) -> u64 {
+    pub(crate) fn deadline_ns(&self, class: Option<usize>) -> u64 {
         let found = class.and_then(|class| self.classes.get(class)?.as_ref());
-        found.map_or(0, |class| class.wait_ns_max)
+        found.map_or(0, |class| class.deadline_ns)
     }
 
     /// The shortest W of all that are held back at all.
-    pub(crate) fn hold_min_ns(&self) -> Option<u64> {
-        self.classes.iter().flatten().map(|class| class.wait_ns_max).filter(|&ns| ns > 0).min()
+    pub(crate) fn deadline_min_ns(&self) -> Option<u64> {
+        self.classes.iter().flatten().map(|class| class.deadline_ns).filter(|&ns| ns > 0).min()
     }
 
-    /// The timers of queues that tell classes apart; none if no packet is held back.
+    /// The timers of queues that separate classes; none if no packet is held back.
     pub(crate) fn timers(&self) -> Option<ClassTimers> {
         let mut timers: Vec<u64> = self
             .classes
             .iter()
             .flatten()
-            .map(|class| class.wait_ns_max)
+            .map(|class| class.deadline_ns)
             .filter(|&ns| ns > 0)
             .collect();
         timers.sort_unstable();
@@ -136,17 +136,17 @@ impl Deadlines {
         ClassTimers::new(&timers).ok()
     }
 
-    /// A packet of this class was sent, so long after it came.
+    /// Counts a packet of this class that was sent, with its queueing delay.
     pub(crate) fn sent(&mut self, class: Option<usize>, sojourn_ns: u64) {
         let found = class.and_then(|class| self.classes.get_mut(class)?.as_mut());
         let Some(class) = found else { return };
         class.packets += 1;
         // What is not held back at all can't be late by being held back.
-        if class.wait_ns_max == 0 || sojourn_ns <= class.wait_ns_max {
+        if class.deadline_ns == 0 || sojourn_ns <= class.deadline_ns {
             return;
         }
-        class.past_hold += 1;
-        let excess_ns = (sojourn_ns - class.wait_ns_max).saturating_sub(self.reserve_ns);
+        class.past_deadline += 1;
+        let excess_ns = (sojourn_ns - class.deadline_ns).saturating_sub(self.reserve_ns);
         if excess_ns > 0 {
             class.late += 1;
             class.excess_sum_ns += excess_ns;
@@ -159,9 +159,9 @@ impl Deadlines {
         let status = |class: &Class| DeadlineStatus {
             class: class.name.clone(),
             max_wait_ns: class.max_wait_ns,
-            hold_ns: class.wait_ns_max,
+            deadline_ns: class.deadline_ns,
             packets: class.packets,
-            past_hold: class.past_hold,
+            past_deadline: class.past_deadline,
             late: class.late,
             excess_mean_ns: class.excess_sum_ns.checked_div(class.late).unwrap_or(0),
             excess_max_ns: class.excess_max_ns,
@@ -194,20 +194,20 @@ mod tests {
         let mut deadlines = Deadlines::default();
         deadlines.configure(&[class("a", Some(5)), class("b", None), class("c", Some(20))]);
         deadlines.refresh(None, MILLI_NS);
-        assert_eq!((deadlines.wait_ns_max(Some(2)), deadlines.timers()), (0, None), "D is unknown");
+        assert_eq!((deadlines.deadline_ns(Some(2)), deadlines.timers()), (0, None), "D is unknown");
         deadlines.measured(10 * MILLI_NS);
         assert!(deadlines.refresh(None, MILLI_NS));
         // 5 ms are less than 5 + 2 + 0.1.
-        assert_eq!(deadlines.wait_ns_max(Some(0)), 0);
-        assert_eq!(deadlines.wait_ns_max(Some(1)), 0);
-        assert_eq!(deadlines.wait_ns_max(Some(2)), 12_900_000);
-        assert_eq!(deadlines.wait_ns_max(None), 0);
-        assert_eq!(deadlines.hold_min_ns(), Some(12_900_000));
-        assert!(!deadlines.refresh(None, MILLI_NS + 1_000), "too little to tell");
+        assert_eq!(deadlines.deadline_ns(Some(0)), 0);
+        assert_eq!(deadlines.deadline_ns(Some(1)), 0);
+        assert_eq!(deadlines.deadline_ns(Some(2)), 12_900_000);
+        assert_eq!(deadlines.deadline_ns(None), 0);
+        assert_eq!(deadlines.deadline_min_ns(), Some(12_900_000));
+        assert!(!deadlines.refresh(None, MILLI_NS + 1_000), "too small a change");
         assert!(deadlines.refresh(Some(MILLI_NS), MILLI_NS));
         let timers = deadlines.timers().expect("two classes are held");
         assert_eq!(timers.as_slice(), [1_900_000, 16_900_000]);
-        assert_eq!(deadlines.hold_min_ns(), Some(1_900_000));
+        assert_eq!(deadlines.deadline_min_ns(), Some(1_900_000));
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         }
         deadlines.sent(None, u64::MAX);
         let status = deadlines.status();
-        assert_eq!((status[0].packets, status[0].past_hold, status[0].late), (4, 2, 2));
+        assert_eq!((status[0].packets, status[0].past_deadline, status[0].late), (4, 2, 2));
         assert_eq!((status[0].excess_mean_ns, status[0].excess_max_ns), (20, 30));
         // With frames of a millisecond 2.9 are left, and the reserve reaches up to 3.9.
         deadlines.refresh(Some(0), MILLI_NS);
@@ -228,7 +228,7 @@ mod tests {
             deadlines.sent(Some(0), sojourn_ns);
         }
         let status = deadlines.status();
-        assert_eq!((status[0].packets, status[0].past_hold, status[0].late), (8, 5, 3));
+        assert_eq!((status[0].packets, status[0].past_deadline, status[0].late), (8, 5, 3));
         assert_eq!(status[0].excess_max_ns, 40);
         // A reload keeps the accounts of the class.
         deadlines.configure(&[class("b", Some(1)), class("a", Some(6))]);

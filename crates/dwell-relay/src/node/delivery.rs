@@ -36,7 +36,7 @@ impl Delivery {
         self.source = Some(source);
     }
 
-    /// When a problem that was found is to be looked at again: nothing else may happen by then.
+    /// The time at which a problem that was found is assessed again: nothing else may happen by then.
     pub(crate) fn deadline(&self, problems: &Problems) -> Instant {
         let is_any = [Problem::NotDelivered, Problem::NotAllowed]
             .into_iter()
@@ -47,7 +47,7 @@ impl Delivery {
 }
 
 impl Node {
-    /// Looks at what became of the packets of the last seconds, to and from a peer.
+    /// Assesses the delivery of the last seconds' packets, to and from a peer.
     pub(super) fn watch_delivery(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         if peer.delivery.since.is_some_and(|since| now < since + WINDOW_NS) {
@@ -60,11 +60,11 @@ impl Node {
         peer.delivery = Delivery { since: Some(now), frames, got, refused, ..before };
         let Some(since) = before.since else { return };
         let seconds = now.since_ns(since) / SECOND_NS;
-        let is_heard = peer.heard_at.is_some_and(|at| at > since);
+        let received_lately = peer.last_received_at.is_some_and(|at| at > since);
         let (frames, refused) = (frames - before.frames, refused - before.refused);
         if got > before.got || !is_up {
             self.clear_problem(env, Some(index), Problem::NotDelivered);
-        } else if is_heard && frames >= DATAGRAMS_MIN {
+        } else if received_lately && frames >= DATAGRAMS_MIN {
             self.note_problem(env, Some(index), not_delivered(frames, seconds));
         }
         if let Some(source) = before.source.filter(|_| refused >= REFUSED_MIN) {

@@ -1,4 +1,4 @@
-//! Why a peer does not answer: derived from what is seen of it while it is called.
+//! The reason why a peer does not answer, from what comes while handshakes with it are attempted.
 //!
 //! Most of what is seen here is not authenticated, since there is no session yet: a datagram from
 //! the peer's address, an ICMP message. It is used for words to the operator only, never to decide
@@ -19,15 +19,15 @@ use super::problems::Finding;
 use super::{Node, enter};
 use crate::config::{Endpoint, PublicKey, Security};
 
-/// A peer that was called so often, over at least this time, does not answer.
+/// A peer that got this many handshakes, over at least this time, does not answer.
 const CALLS_MIN: u32 = 3;
 const SILENCE_NS: u64 = 3 * SECOND_NS;
 /// An observation counts for this long: longer than the pause between two attempts.
 const SEEN_NS: u64 = 15 * SECOND_NS;
 
-/// A call of an unknown peer is informed for this long.
+/// A handshake of an unknown peer is reported for this long.
 const UNKNOWN_PEER_NS: u64 = 60 * SECOND_NS;
-/// Peers that are not up are looked at this often: they are called that often at most.
+/// Peers that are not up are checked this often: handshakes with them begin at most that often.
 const REVIEW_NS: u64 = SECOND_NS / 2;
 
 /// The problems of which a peer has one at most: why it is not up.
@@ -88,11 +88,11 @@ pub enum Unsent {
 pub(crate) enum Foreign {
     /// A hello that its pre-shared key does not open.
     OtherPsk,
-    /// An answer to our call that does not open: with right public keys it is the pre-shared key.
+    /// An answer to our initiation that does not open: with right public keys it is the pre-shared key.
     BadResponse,
-    /// A call of a node with this public key, which proved to have the private one.
+    /// An initiation of a node with this public key, which proved to have the private one.
     OtherPublicKey(PublicKey),
-    /// A call for a node with another public key than ours.
+    /// An initiation for a node with another public key than ours.
     OtherOwnKey,
     /// The beginning of an exchange by other means: `"keys"`, `"psk"` or `"none"`.
     OtherSecurity(&'static str),
@@ -101,9 +101,9 @@ pub(crate) enum Foreign {
 /// Observations of a peer while it is not up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Diagnosis {
-    calls: u32,
-    called_since: Option<Instant>,
-    /// Calls of the peer that were answered, and since when.
+    attempts: u32,
+    attempted_since: Option<Instant>,
+    /// Initiations of the peer that were answered, and since when.
     answers: u32,
     answered_since: Option<Instant>,
     unsent: Option<(Unsent, u32, Instant)>,
@@ -115,7 +115,7 @@ pub(crate) struct Diagnosis {
 
 impl Diagnosis {
     /// The peer proved to be there.
-    pub(crate) fn heard(&mut self) {
+    pub(crate) fn received(&mut self) {
         *self = Self::default();
     }
 
@@ -125,13 +125,13 @@ impl Diagnosis {
         self.stopped = parting == Parting::Closed(CloseReason::ShuttingDown);
     }
 
-    /// The peer was called.
-    pub(crate) fn called(&mut self, now: Instant) {
-        self.calls = self.calls.saturating_add(1);
-        self.called_since.get_or_insert(now);
+    /// A handshake with the peer was attempted.
+    pub(crate) fn attempted(&mut self, now: Instant) {
+        self.attempts = self.attempts.saturating_add(1);
+        self.attempted_since.get_or_insert(now);
     }
 
-    /// The peer called, and got an answer.
+    /// The peer began a handshake, and got an answer.
     pub(crate) fn answered(&mut self, now: Instant) {
         self.answers = self.answers.saturating_add(1);
         self.answered_since.get_or_insert(now);
@@ -186,7 +186,7 @@ impl Diagnosis {
         if long(self.answers, self.answered_since) {
             return Some(one_way(peer));
         }
-        let at = peer.endpoint.filter(|_| long(self.calls, self.called_since))?;
+        let at = peer.endpoint.filter(|_| long(self.attempts, self.attempted_since))?;
         Some(no_answer(at, peer))
     }
 }
@@ -222,7 +222,7 @@ fn stopped() -> Finding {
     finding(
         Problem::Stopped,
         "The relay there was stopped, and said so.".to_owned(),
-        "Start it there again; it is called until it answers.",
+        "Start it there again; this relay tries until it answers.",
     )
 }
 
@@ -275,7 +275,7 @@ fn no_answer(at: SocketAddr, peer: &Facts<'_>) -> Finding {
         ),
         format!(
             "Check there that dwell relay runs and listens on port {port}, that firewalls on the \
-             way let UDP to that port pass, and {}. The status there counts calls that it does \
+             path let UDP to that port pass, and {}. The status there counts handshakes that it does \
              not accept.",
             credentials(peer)
         ),
@@ -289,7 +289,9 @@ fn one_way(peer: &Facts<'_>) -> Finding {
     };
     finding(
         Problem::OneWay,
-        format!("Its calls arrive and are answered, but the answers do not arrive there{psk}."),
+        format!(
+            "Its handshakes arrive and are answered, but the answers do not arrive there{psk}."
+        ),
         "Look for a firewall that drops UDP from here to there, and for a NAT whose mapping is \
          gone; compare psk_file on both ends if there is one.",
     )
@@ -300,7 +302,7 @@ fn foreign_finding(foreign: Foreign, peer: &Facts<'_>) -> Finding {
     match foreign {
         Foreign::OtherPsk => finding(
             Problem::WrongKey,
-            format!("Calls come from {at}, but under another pre-shared key."),
+            format!("Handshakes come from {at}, but under another pre-shared key."),
             "Copy the psk_file of one end to the other one.",
         ),
         Foreign::BadResponse => finding(
@@ -310,7 +312,7 @@ fn foreign_finding(foreign: Foreign, peer: &Facts<'_>) -> Finding {
         ),
         Foreign::OtherPublicKey(key) => finding(
             Problem::WrongKey,
-            format!("The node at {at} calls with the public key {key}, which no peer here has."),
+            format!("The node at {at} uses the public key {key}, which no peer here has."),
             format!(
                 "If that is this peer, write public_key = \"{key}\" for it here (dwell pubkey \
                  FILE there shows its key)."
@@ -318,7 +320,9 @@ fn foreign_finding(foreign: Foreign, peer: &Facts<'_>) -> Finding {
         ),
         Foreign::OtherOwnKey => finding(
             Problem::WrongKey,
-            format!("Calls come from {at} that are meant for another public key than this node's."),
+            format!(
+                "Handshakes come from {at} that are meant for another public key than this node's."
+            ),
             match peer.own_key {
                 Some(own) => format!("Write public_key = \"{own}\" for this node there."),
                 None => "Give this node a private_key_file.".to_owned(),
@@ -387,7 +391,7 @@ impl Node {
 
     /// The peer is up.
     pub(super) fn came_up(&mut self, env: &mut impl Env, now: Instant, index: usize) {
-        self.peers[index].diagnosis.heard();
+        self.peers[index].diagnosis.received();
         if enter(&mut self.peers[index].state, PeerState::Up) {
             env.event(NodeEvent::Up(index));
         }
@@ -411,7 +415,7 @@ impl Node {
         }
     }
 
-    /// A node that has this key calls, and no peer has it.
+    /// A node initiates that has this key, which no peer has.
     pub(super) fn unknown_peer(
         &mut self,
         env: &mut impl Env,
@@ -421,8 +425,7 @@ impl Node {
     ) {
         self.saw_foreign(now, source, Foreign::OtherPublicKey(key));
         self.unknown_peer_at = Some(now);
-        let why =
-            format!("A node at {source} calls with the public key {key}, which no peer here has.");
+        let why = format!("A node at {source} uses the public key {key}, which no peer here has.");
         let remedy = format!(
             "If it is one of yours, write public_key = \"{key}\" in its [[peer]]; otherwise \
              somebody has this node's public key and tries. It gets no answer."
@@ -430,7 +433,7 @@ impl Node {
         self.note_problem(env, None, finding(Problem::UnknownPeer, why, remedy));
     }
 
-    /// Unknown peers that called long ago are forgotten.
+    /// Forgets unknown peers whose handshakes were long ago.
     pub(super) fn forget_unknown_peers(&mut self, env: &mut impl Env, now: Instant) {
         if self.unknown_peer_at.is_some_and(|at| now >= at + UNKNOWN_PEER_NS) {
             self.unknown_peer_at = None;

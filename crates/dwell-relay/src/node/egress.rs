@@ -37,7 +37,7 @@ impl Node {
             Record::Raw(packet) => self.raw(env, index, packet),
             Record::Compressed(compressed) => self.restore_packet(env, index, compressed),
             Record::Block(block) => self.restore_block(env, index, block),
-            Record::Carried(carried) if self.carry(env, index, carried) => {}
+            Record::Carried(carried) if self.forward_unopened(env, index, carried) => {}
             Record::Carried(carried) => match &carried.unit {
                 Unit::Compressed(compressed) => self.restore_packet(env, index, compressed),
                 Unit::Block(block) => self.restore_block(env, index, block),
@@ -65,7 +65,7 @@ impl Node {
         // The datagrams before this one brought most of it.
         peer.turn.packets_left += joined.len();
         if is_present && record.is_kept() {
-            peer.order.activate(now);
+            peer.reorder.activate(now);
         }
         if matches!(record, Record::Fragment(_)) || !self.whole(env, index, &record) {
             self.peers[index].rx.malformed += 1;
@@ -83,7 +83,7 @@ impl Node {
             env.deliver(packet);
             return;
         }
-        // What is changed on its way is a copy.
+        // A copy is changed.
         let mut scratch = std::mem::take(&mut self.scratch);
         let copy = &mut scratch[..packet.len()];
         copy.copy_from_slice(packet);
@@ -208,7 +208,7 @@ impl Node {
         self.hand_over(env, index, packet, &info);
     }
 
-    /// Hands a packet to the peer that it is for, if this node is on its way; else to the TUN.
+    /// Hands a packet to the peer that it is for, if this node is on its path; else to the TUN.
     fn hand_over(
         &mut self,
         env: &mut impl Env,

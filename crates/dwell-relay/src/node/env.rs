@@ -10,7 +10,7 @@ use dwell_report::status::Problem;
 use super::diagnosis::Parting;
 use super::problems::Finding;
 
-/// Names a packet being compressed, so that its result finds its way back.
+/// Names a packet being compressed, so that its result can be assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The peer that it is for.

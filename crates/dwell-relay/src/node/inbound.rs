@@ -14,12 +14,12 @@ use dwell_wire::{
 use super::Node;
 use super::diagnosis::{Foreign, Parting};
 use super::env::{Destination, Env};
-use super::link::{send_again, send_control};
+use super::link::{retransmit, send_control};
 use super::path_mtu::PathMtu;
 use super::peer::Peer;
 use super::turns::{DATAGRAM_NS, Waiting};
 use crate::config::Security;
-use crate::trust::{From, HELLO_LEN_MAX, Heard, OpenError, Opened};
+use crate::trust::{From, HELLO_LEN_MAX, HelloOutcome, OpenError, Opened};
 
 /// Hellos may grow (docs/wire.md, section 4): bodies up to this length are read.
 const HELLO_READ_MAX: usize = 512;
@@ -94,7 +94,7 @@ impl Node {
                     self.data_from_elsewhere(env, now, source, header, datagram);
                     return;
                 };
-                // Two behind one address, or one that came to where another was: only keys tell.
+                // Two behind one address, or one that came to where another was: only keys distinguish them.
                 let others = |peer: &Peer| !peer.removed && peer.handshake.may_open(header);
                 let peer = &self.peers[index];
                 if peer.handshake.is_keyed()
@@ -152,7 +152,7 @@ impl Node {
         header: DataHeader,
         opened: &Opened<'_>,
     ) {
-        self.peers[index].heard(now);
+        self.peers[index].received(now);
         if self.peers[index].state != PeerState::Up {
             self.came_up(env, now, index);
         }
@@ -178,18 +178,18 @@ impl Node {
         let waits = peer.waits();
         let at_once = match resent {
             Some(sequence_low) => {
-                peer.order.pass(now, number, waits);
-                let again = reconstruct_sequence(number, sequence_low);
-                let placed = peer.order.resent(again, body);
+                peer.reorder.pass(now, number, waits);
+                let retransmitted = reconstruct_sequence(number, sequence_low);
+                let placed = peer.reorder.resent(retransmitted, body);
                 if placed.is_some() {
                     // The datagram that was believed lost may only be late.
                     if peer.handshake.accept_resent(header, sequence_low) {
-                        peer.reports.came_again(again);
+                        peer.reports.on_retransmission(retransmitted);
                     }
                 }
                 placed.unwrap_or(false)
             }
-            None => peer.order.take(now, number, body, waits),
+            None => peer.reorder.take(now, number, body, waits),
         };
         // What others wait for must not wait itself.
         let part = if at_once { Part::All } else { Part::Control };
@@ -201,10 +201,10 @@ impl Node {
     pub(super) fn chase_missing(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         let waits = peer.waits();
-        if now < peer.order.deadline(waits) {
+        if now < peer.reorder.deadline(waits) {
             return;
         }
-        while let Some(numbers) = peer.order.ask(now, waits) {
+        while let Some(numbers) = peer.reorder.ask(now, waits) {
             send_control(peer, index, env, &Control::Missing(numbers));
         }
         self.hand_on(env, now, index);
@@ -212,14 +212,14 @@ impl Node {
 
     /// Hands on what waited for a datagram that came, or is not waited for any more.
     fn hand_on(&mut self, env: &mut impl Env, now: Instant, index: usize) {
-        while let Some(body) = self.peers[index].order.ready() {
+        while let Some(body) = self.peers[index].reorder.ready() {
             self.records(env, now, index, (&body, true), Part::Packets);
         }
     }
 
     /// The present session ends, or a new one takes its place: what came by it is handed on.
     pub(super) fn release(&mut self, env: &mut impl Env, now: Instant, index: usize) {
-        self.peers[index].order.release();
+        self.peers[index].reorder.release();
         self.hand_on(env, now, index);
     }
 
@@ -258,7 +258,7 @@ impl Node {
         Some(Waiting { body, from, packets_left, is_present })
     }
 
-    /// Reads records, and restores their packets as far as the peer's turn goes. Returns where the
+    /// Reads records, and restores their packets while the peer's turn lasts. Returns where the
     /// packets begin that must wait.
     fn restore(
         &mut self,
@@ -286,7 +286,7 @@ impl Node {
                 break;
             };
             if is_present && record.is_kept() {
-                peer.order.activate(now);
+                peer.reorder.activate(now);
             }
             let is_packets = record.has_packets();
             if is_packets == (part == Part::Control) && part != Part::All {
@@ -332,7 +332,7 @@ impl Node {
             send_control(peer, index, env, &reply);
         }
         if let Some(missing) = asked.missing {
-            send_again(peer, index, env, now, &missing);
+            retransmit(peer, index, env, now, &missing);
         }
         if let Some(id) = asked.path_probe {
             self.path_answered(env, now, index, id);
@@ -371,11 +371,12 @@ impl Node {
                 true => From::Peer,
                 false => From::Elsewhere(source.ip()),
             };
-            let (heard, len) = peer.handshake.hello(now, from, (sealed, nonce), copy, &mut answer);
-            let (hello, installed) = match heard {
-                Heard::Rejected => continue,
-                Heard::Known(hello) => (hello, false),
-                Heard::Installed(hello) => (hello, true),
+            let (outcome, len) =
+                peer.handshake.hello(now, from, (sealed, nonce), copy, &mut answer);
+            let (hello, installed) = match outcome {
+                HelloOutcome::Rejected => continue,
+                HelloOutcome::Known(hello) => (hello, false),
+                HelloOutcome::Installed(hello) => (hello, true),
             };
             // The socket to the peer leads to where it was; it is moved only after this.
             let at_home = peer.endpoint == Some(source);
@@ -410,7 +411,7 @@ impl Node {
         }
     }
 
-    /// A key tells who speaks, from wherever. A peer without one is known by its address
+    /// A key identifies the sender, at any address. A peer without one is known by its address
     /// only, unless it has none and is the only such peer.
     fn may_speak_from(&self, index: usize, source: SocketAddr, first: Option<usize>) -> bool {
         let peer = &self.peers[index];
@@ -457,10 +458,10 @@ fn note_control(
             peer.answered(now, Instant::from_ns(sender_time_ns), receiver_time_ns);
         }
         // One on the session before counts otherwise, and its numbers are others.
-        Control::Report(report) if is_present => peer.heard_report(now, &report),
+        Control::Report(report) if is_present => peer.on_report(now, &report),
         Control::Missing(numbers) if is_present => asked.missing = Some(numbers),
         Control::Gone(numbers) if is_present => {
-            numbers.iter().for_each(|number| peer.order.gone(number));
+            numbers.iter().for_each(|number| peer.reorder.gone(number));
         }
         Control::Report(_) | Control::Missing(_) | Control::Gone(_) => {}
         Control::Close { reason } => asked.close = Some(reason),

@@ -14,7 +14,7 @@ use super::outbound::probe;
 use super::peer::Peer;
 use super::turns::DATAGRAM_NS;
 use crate::config::PublicKey;
-use crate::trust::{Answer, GateCounts, HELLO_LEN_MAX, Opened, Responded, Verdict};
+use crate::trust::{Admission, Answer, GateCounts, HELLO_LEN_MAX, Opened, Responded};
 
 /// Within a session a peer moves at most once in this time.
 const MOVE_GAP_NS: u64 = 100 * MILLI_NS;
@@ -27,7 +27,7 @@ impl Node {
         self.identity.as_ref().map(crate::trust::Identity::counts).unwrap_or_default()
     }
 
-    /// Somebody begins an exchange. Only a peer hears more of it than perhaps a cookie.
+    /// Somebody begins an exchange. Only a peer gets more of an answer than perhaps a cookie.
     pub(super) fn initiation(
         &mut self,
         env: &mut impl Env,
@@ -42,17 +42,17 @@ impl Node {
         };
         let at_home = |peer: &Peer| !peer.removed && peer.endpoint == Some(source);
         let is_known = self.peers.iter().any(at_home);
-        match identity.judge(now, source, is_known, initiation) {
-            Verdict::InvalidMac => {
+        match identity.admit(now, source, is_known, initiation) {
+            Admission::InvalidMac => {
                 self.saw_foreign(now, source, Foreign::OtherOwnKey);
                 return;
             }
-            Verdict::Refused => return,
-            Verdict::Cookie(cookie) => {
+            Admission::Refused => return,
+            Admission::Cookie(cookie) => {
                 env.hello(Destination::Address(source), &cookie);
                 return;
             }
-            Verdict::Examine => {}
+            Admission::Examine => {}
         }
         let examined = identity.examine(initiation);
         let of = |key: &[u8; 32]| {
@@ -116,7 +116,7 @@ impl Node {
             }
             Responded::Installed(hello) => {
                 self.installed(env, now, index, source, &hello);
-                // The peer may not send by the new session before it hears from us by it. The
+                // The peer may not send by the new session before it receives something from us by it. The
                 // answer to this is awaited, and asked for again.
                 probe(&mut self.peers[index], index, env, now);
             }
@@ -173,7 +173,7 @@ impl Node {
 
     /// A data datagram from an address that is no peer's: perhaps a peer is there now.
     ///
-    /// Only keys tell. Which keys are tried follows from the datagram's header, so that the work
+    /// Only keys identify the peer. Which keys are tried follows from the datagram's header, so that the work
     /// is about that of a datagram from a known address.
     pub(super) fn data_from_elsewhere(
         &mut self,

@@ -20,10 +20,10 @@ use super::store::{Compressed, Onward, Store};
 /// The parameters that the two ends of the link agreed on.
 #[derive(Clone, Copy, Debug)]
 struct OnLink {
-    /// Datagrams with blocks are kept.
-    kept: bool,
+    /// Datagrams with blocks are kept for retransmission.
+    retransmits: bool,
     /// The peer carries on.
-    carries: bool,
+    forwards: bool,
 }
 
 pub(super) fn offer_link(peer: &mut Peer, now: Instant) {
@@ -103,7 +103,7 @@ pub(super) fn send_frame(
 fn waited_ns(peer: &Peer, store: &Store) -> u64 {
     let frame = peer.port.frame();
     let held_ns = |id| match frame.cause {
-        SendCause::Timer => peer.deadlines.wait_ns_max(store.treatment(id).class.map(usize::from)),
+        SendCause::Timer => peer.deadlines.deadline_ns(store.treatment(id).class.map(usize::from)),
         SendCause::Ready | SendCause::Full => 0,
     };
     let waited = |unit: &FrameUnit| unit.sojourn_ns.saturating_sub(held_ns(unit.id));
@@ -133,7 +133,7 @@ fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
 fn unit_len(store: &Store, id: PacketId, on_link: OnLink) -> usize {
     let (bytes, compressed) = store.get(id);
     let Some(compressed) = compressed else { return raw_record_len(bytes.len()) };
-    let onward = compressed.onward.filter(|_| on_link.carries);
+    let onward = compressed.onward.filter(|_| on_link.forwards);
     let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));
     block_record_len(bytes.len()) + extra
 }
@@ -148,12 +148,12 @@ fn write_unit(
     let Some(p) = compressed else { return body.raw(data) };
     let Compressed { codec, epoch, original_len, .. } = p;
     let unit = if p.is_block {
-        let flags = Block::flags(p.is_columnar, on_link.kept);
+        let flags = Block::flags(p.is_columnar, on_link.retransmits);
         Unit::Block(Block { codec, flags, original_len, data })
     } else {
         Unit::Compressed(wire::Compressed { codec, epoch, original_len, data })
     };
-    match (p.onward.filter(|_| on_link.carries), &unit) {
+    match (p.onward.filter(|_| on_link.forwards), &unit) {
         (Some(Onward { hop_limit, label }), _) => body.carried(&Carried { hop_limit, label, unit }),
         (None, Unit::Block(block)) => body.block(block),
         (None, Unit::Compressed(_)) => body.compressed(codec, epoch, original_len, data),
@@ -170,7 +170,7 @@ fn send_units(
     env: &mut impl Env,
     now: Instant,
 ) {
-    let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
+    let on_link = OnLink { retransmits: peer.retransmits(), forwards: peer.forwards() };
     let keep = may_keep(peer, store);
     let mut room = peer.units_bytes_max();
     if let [id] = units[..]
@@ -260,7 +260,7 @@ fn send_cut(
     now: Instant,
 ) -> usize {
     let mut record = BodyWriter::new(scratch);
-    let on_link = OnLink { kept: peer.keeps(), carries: peer.carries() };
+    let on_link = OnLink { retransmits: peer.retransmits(), forwards: peer.forwards() };
     let written = write_unit(&mut record, store, id, on_link);
     let len = record.len();
     let part_len = peer.part_bytes_max();
@@ -282,10 +282,10 @@ fn send_cut(
 }
 
 /// At most this many of the datagrams that the peer misses may wait for the link.
-const AGAIN_MAX: usize = 256;
+const TO_RETRANSMIT_MAX: usize = 256;
 
-/// The peer misses these datagrams: they go again before anything else does.
-pub(super) fn send_again(
+/// Retransmits datagrams that the peer misses, before anything else is sent.
+pub(super) fn retransmit(
     peer: &mut Peer,
     index: usize,
     env: &mut impl Env,
@@ -294,15 +294,15 @@ pub(super) fn send_again(
 ) {
     let mut gone = Numbers::default();
     for number in missing.iter() {
-        if peer.again.contains(&number) {
+        if peer.to_retransmit.contains(&number) {
             continue;
         }
-        // Others may wait in vain for what will not come: that is said at once if the link is open.
-        if !peer.pacer.is_blocked() && !peer.kept.has(number as u32) {
+        // Others may wait for what will not come: the peer is notified at once if the link is open.
+        if !peer.pacer.is_blocked() && !peer.retransmit_buffer.has(number as u32) {
             gone.add(number);
-        } else if peer.again.len() < AGAIN_MAX {
-            // What there is no room for the peer asks for again.
-            peer.again.push_back(number);
+        } else if peer.to_retransmit.len() < TO_RETRANSMIT_MAX {
+            // The peer asks again for those that find no room.
+            peer.to_retransmit.push_back(number);
         }
     }
     if gone.bits != 0 {
@@ -311,18 +311,18 @@ pub(super) fn send_again(
     send_missing(peer, index, env, now);
 }
 
-/// Sends datagrams again that the peer misses, when the link has time for them as for any other
-/// datagram; says which ones it will not get.
+/// Retransmits datagrams that the peer misses when the link has time for them as for any other
+/// datagram; notifies it of those that it will not get.
 pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     let mut gone = Numbers::default();
     while !peer.pacer.is_blocked() {
-        let Some(&number) = peer.again.front() else { break };
+        let Some(&number) = peer.to_retransmit.front() else { break };
         let low = number as u32;
-        if !peer.pacer.ready(now) && peer.kept.has(low) {
+        if !peer.pacer.ready(now) && peer.retransmit_buffer.has(low) {
             break;
         }
-        peer.again.pop_front();
-        let Some(body) = peer.kept.again(low) else {
+        peer.to_retransmit.pop_front();
+        let Some(body) = peer.retransmit_buffer.retransmit(low) else {
             if !gone.add(number) {
                 send_control(peer, index, env, &Control::Gone(gone));
                 gone = Numbers::default();
@@ -354,11 +354,11 @@ fn may_keep(peer: &Peer, store: &Store) -> bool {
     let is_block = |id| store.is_block(id);
     let units = || frame.units.iter().map(|unit| unit.id);
     let mut packets = units().chain(frame.followers.iter().map(|packet| packet.id));
-    peer.keeps() && units().any(is_block) && !packets.any(|id| store.treatment(id).once)
+    peer.retransmits() && units().any(is_block) && !packets.any(|id| store.treatment(id).once)
 }
 
 /// Seals and commits a datagram with what `fill` writes, and returns its length; none if there
-/// is no session, or `fill` has nothing to send. If it may be sent again, a copy is kept.
+/// is no session, or `fill` has nothing to send. If it may be retransmitted, a copy is kept.
 fn send_body(
     peer: &mut Peer,
     index: usize,
@@ -369,7 +369,8 @@ fn send_body(
 ) -> Option<usize> {
     let room = peer.units_bytes_max();
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
-    let Peer { handshake, kept, pacer, rtt_ns, bottleneck, extra, path_mtu, .. } = peer;
+    let Peer { handshake, retransmit_buffer, pacer, rtt_ns, bottleneck, extra, path_mtu, .. } =
+        peer;
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
@@ -379,7 +380,7 @@ fn send_body(
     // mark was left, unless the path has become narrower since.
     if keep && body_len + RESENT_RECORD_LEN <= room {
         let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
-        kept.keep(now, session.next_sequence_low(), body, *rtt_ns);
+        retransmit_buffer.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }
     let number = session.next_sequence();
     let len = session.seal(datagram, body_len);

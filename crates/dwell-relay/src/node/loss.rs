@@ -10,15 +10,15 @@ use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_report::status::RecentLoss;
 
-/// Loss of late is that of so long.
+/// Recent loss is that of this long.
 pub(super) const WINDOW_NS: u64 = 5 * SECOND_NS;
 /// The counts are noted this often.
 const NOTE_NS: u64 = 500 * MILLI_NS;
-/// A datagram may be late by so much before it is lost of late...
+/// A datagram may be late by this much before it counts as recently lost...
 const LATE_NS: u64 = 500 * MILLI_NS;
-/// ... and by so much, being asked for and sent again, before it is lost for good.
+/// ... and by this much, being asked for and retransmitted, before it is lost for good.
 const LOST_NS: u64 = 4 * SECOND_NS;
-/// A gap of so many numbers is no loss: no link loses a million datagrams in a row and lives. Its
+/// A gap of this many numbers is no loss: no link loses a million datagrams in a row and lives. Its
 /// sender jumped over them.
 pub(super) const JUMP_MIN: u64 = 1 << 20;
 
@@ -83,7 +83,7 @@ impl Loss {
     }
 
     /// The datagram with this number, which was missing, came in another one.
-    pub(super) fn came_again(&mut self, number: u64) {
+    pub(super) fn on_retransmission(&mut self, number: u64) {
         let later = self.notes.iter_mut().rev().take_while(|note| note.highest >= number);
         later.for_each(|note| note.recovered += 1);
         self.last.recovered += 1;
@@ -226,7 +226,7 @@ mod tests {
             if number % 4 != 0 {
                 loss.came(at_ms(number), number);
             } else if number > 100 {
-                loss.came_again(number - 100);
+                loss.on_retransmission(number - 100);
             }
         }
         let (sent, lost) = recent(&loss, 10_000);

@@ -66,8 +66,8 @@ impl Node {
             clamp(packet, self.tun_mtu.min(peer.packet_max()));
         }
         let gather = peer.port.config().scheme.gather();
-        // A node that carries blocks on can do so only if all of one go the same way from there.
-        let by_prefix = gather == Gather::Edge && peer.carries();
+        // A node can forward a block only if all its packets have the same next hop from there.
+        let by_prefix = gather == Gather::Edge && peer.forwards();
         let edge = self.outbound.entry_of(info.dst).filter(|_| by_prefix).unwrap_or_default();
         let peer = &mut self.peers[index];
         let class = class_of(&self.classes, info);
@@ -84,7 +84,7 @@ impl Node {
             destination,
             flow: info.flow_hash,
             group: group_key(gather, info, self.flow_seed, edge as u64),
-            max_wait_ns: peer.deadlines.wait_ns_max(class),
+            max_wait_ns: peer.deadlines.deadline_ns(class),
             looks_random: looks_random(&peer.port.config().scheme, packet, info),
             takes_mark: ecn::takes_mark(packet),
             compressed: false,
@@ -103,7 +103,7 @@ impl Node {
             peer.forget_old_bottleneck(env.now());
         }
         peer.pacer.begin();
-        if !peer.again.is_empty() {
+        if !peer.to_retransmit.is_empty() {
             let now = env.now();
             send_missing(peer, index, env, now);
         }
@@ -150,7 +150,7 @@ impl Node {
                 peer.pacer.idle(env.now());
             }
         }
-        peer.hold_until = peer.port.next_deadline();
+        peer.held_until = peer.port.next_deadline();
         peer.port.handle(env.now(), Event::LinkBusy);
     }
 
@@ -218,7 +218,7 @@ impl Node {
             self.review_if_due(env, now, index);
             let peer = &mut self.peers[index];
             peer.reassembly.expire(now);
-            peer.kept.expire(now, peer.rtt_ns);
+            peer.retransmit_buffer.expire(now, peer.rtt_ns);
             if peer.gives_up_scheme(now) {
                 clear(peer, &mut self.store);
                 peer.take_up_scheme();
@@ -229,7 +229,7 @@ impl Node {
             let peer = &mut self.peers[index];
             let due = peer.due(now, self.patience);
             if due.dead {
-                let for_ns = peer.heard_at.map_or(0, |at| now.since_ns(at));
+                let for_ns = peer.last_received_at.map_or(0, |at| now.since_ns(at));
                 self.give_up(env, index, Parting::Silent { for_ns });
                 continue;
             }
@@ -244,7 +244,7 @@ impl Node {
         }
     }
 
-    /// This node has another address now: tells the peer. A peer with keys knows us by any sealed
+    /// Notifies the peer that this node has another address now. A peer with keys knows us by any sealed
     /// datagram; one without by hellos only.
     pub fn moved_away(&mut self, env: &mut impl Env, index: usize) {
         let now = env.now();
@@ -288,8 +288,8 @@ impl Node {
         let peer = &mut self.peers[index];
         peer.handshake.forget();
         peer.reports.end_session();
-        peer.kept.clear();
-        peer.again.clear();
+        peer.retransmit_buffer.clear();
+        peer.to_retransmit.clear();
         clear(peer, &mut self.store);
         peer.diagnosis.parted(why);
         if enter(&mut peer.state, PeerState::Down) {
@@ -364,7 +364,7 @@ fn say_hello(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     let mut out = [0; HELLO_LEN_MAX];
     let known = peer.endpoint.is_some();
     if let Some(len) = peer.handshake.initial(now, env.unix_ns(), &mut out).filter(|_| known) {
-        peer.diagnosis.called(now);
+        peer.diagnosis.attempted(now);
         env.hello(Destination::Peer(index), &out[..len]);
         peer.sent_control(now, len);
     }

@@ -40,11 +40,11 @@ const CATCH_UP_EXACT_NS_MAX: u64 = MILLI_NS;
 const DEBT_NS_MAX: u64 = SECOND_NS;
 /// The rate is measured over at least this long.
 const SAMPLE_NS: u64 = 40 * MILLI_NS;
-/// ... and over at least so many bytes.
+/// ... and over at least this many bytes.
 const SAMPLE_BYTES: u64 = 6_000;
 /// The bytes that a link takes are compared with its measured rate over at least this long.
 const FLOW_NS: u64 = 100 * MILLI_NS;
-/// A link that refused nothing for so long pushes nobody back at present. Its rate stays what it
+/// A link that refused nothing for this long pushes nobody back at present. Its rate stays what it
 /// was measured to be: a TCP that keeps queues short (BBR) fills a link without being refused.
 const FORGET_NS: u64 = 2 * SECOND_NS;
 /// The kernel may hold this much of the link's time, as long as that keeps the link busy, ...
@@ -114,10 +114,10 @@ impl Pacer {
 
     /// The shortest time that packets are held back for, if they have deadlines: more wake-ups are
     /// worth it then, and less is made up for.
-    pub fn set_exact(&mut self, hold_min_ns: Option<u64>) {
-        (self.ahead_ns, self.catch_up_ns) = match hold_min_ns {
-            Some(hold_ns) => {
-                let part_ns = hold_ns / CATCH_UP_EXACT_PART;
+    pub fn set_exact(&mut self, deadline_min_ns: Option<u64>) {
+        (self.ahead_ns, self.catch_up_ns) = match deadline_min_ns {
+            Some(deadline_ns) => {
+                let part_ns = deadline_ns / CATCH_UP_EXACT_PART;
                 (AHEAD_EXACT_NS, part_ns.clamp(CATCH_UP_EXACT_NS_MIN, CATCH_UP_EXACT_NS_MAX))
             }
             None => (AHEAD_NS, CATCH_UP_NS),
@@ -236,7 +236,7 @@ impl Pacer {
         (self.pacing == Pacing::Auto).then_some(self.buffer_bytes)
     }
 
-    /// A frame was given to the link that might have had it for so long. Only for a time in which
+    /// A frame was given to the link that might have had it this much earlier. Only for a time in which
     /// something waited for it can a wake-up have come late: an idle link saves nothing up, or small
     /// packets that come to it one by one would never wait for each other.
     pub fn sent(&mut self, now: Instant, link_bytes: u64, waited_ns: u64) {
@@ -404,9 +404,9 @@ mod tests {
     fn the_tightest_deadline_bounds_what_is_made_up_for() {
         let rate = Rate::from_mbps(1000); // a frame takes 12 µs
         let now = Instant::from_ns(SECOND_NS);
-        let burst = |hold_min_ns| {
+        let burst = |deadline_min_ns| {
             let mut pacer = Pacer::new(Pacing::Fixed(rate));
-            pacer.set_exact(hold_min_ns);
+            pacer.set_exact(deadline_min_ns);
             let sent = (0..1_000).take_while(|_| {
                 let ready = pacer.ready(now);
                 pacer.sent(now, FRAME, SECOND_NS);

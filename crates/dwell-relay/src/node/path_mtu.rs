@@ -28,10 +28,10 @@ const ROUND_NS_MIN: u64 = 500 * MILLI_NS;
 /// A path is called narrow, and within a search, if chance is at most this probable.
 const CHANCE_OF_DOUBT: f64 = 1.0 / 2_000.0;
 const CHANCE_OF_STEP: f64 = 1.0 / 60.0;
-/// A trial that decides nothing in so many rounds is given up.
+/// A trial that decides nothing in this many rounds is given up.
 const ROUNDS_MAX: u32 = 48;
 
-/// Names of probes that belong here have this bit. The lowest tells long ones from short ones.
+/// Names of probes that belong here have this bit. The lowest distinguishes long ones from short ones.
 const MARK: u32 = 1 << 31;
 
 /// Two probes that are to be sent: a short one, then a long one.
@@ -242,7 +242,7 @@ impl PathMtu {
             return;
         }
         match aim {
-            // Nothing is answered, or too little to tell.
+            // Nothing is answered, or too little to decide.
             Aim::Verify if !is_lost => self.begin(now, aim, trial.bytes),
             Aim::Verify => {
                 self.limit = Some(BASE.min(trial.bytes - 1).max(FLOOR));
@@ -289,7 +289,7 @@ mod tests {
             bytes <= self.takes && !self.rng.chance(self.loss) && !self.rng.chance(self.loss)
         }
 
-        /// Long datagrams are sent for so long; how many bytes of probes were.
+        /// Sends long datagrams for this long; returns the bytes of probes.
         fn run(&mut self, mtu: &mut PathMtu, from_ms: u64, to_ms: u64) -> u64 {
             let mut bytes = 0;
             for ms in (from_ms..to_ms).step_by(10) {

@@ -20,18 +20,18 @@ use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::record::carried_record_len;
 use dwell_wire::{Carried, Control, Hello, Report, Unit};
 
-use super::bottleneck::{Bottleneck, Heard};
+use super::bottleneck::{Bottleneck, LinkReport};
 use super::classes::Classes;
 use super::deadlines::Deadlines;
 use super::delivery::Delivery;
 use super::diagnosis::Diagnosis;
-use super::order::{Order, Waits};
 use super::pacer::{Pacer, Pacing};
 use super::path_mtu::{Pace, PathMtu};
 use super::problems::Problems;
 use super::reassembly::Reassemblies;
+use super::reorder::{ReorderBuffer, Waits};
 use super::reports::Reports;
-use super::resend::Kept;
+use super::retransmit::RetransmitBuffer;
 use super::turns::Turn;
 use crate::config::{ClassConfig, PeerConfig, RateConfig};
 use crate::trust::{Handshake, Offer, RandomSource};
@@ -61,7 +61,7 @@ pub(crate) struct Extra {
     pub(crate) split_datagrams: u64,
     pub(crate) split_bytes: u64,
     /// Packets that other peers sent compressed, and that went into the port unopened.
-    pub(crate) carried: Count,
+    pub(crate) forwarded_compressed: Count,
     /// All that were sent in sessions, whatever was in them.
     pub(crate) datagrams: u64,
 }
@@ -100,17 +100,17 @@ pub(crate) struct Peer {
     /// Accounts by class.
     pub(crate) classes: Classes,
     /// When held-back packets go at the latest, if the link waits for that.
-    pub(crate) hold_until: Option<Instant>,
+    pub(crate) held_until: Option<Instant>,
     /// The units of the frame that is being sent; storage that is used again.
     pub(crate) frame_units: Vec<PacketId>,
     /// The name of the latest record that was cut.
     pub(crate) fragment_id: u32,
     pub(crate) reassembly: Reassemblies,
     /// Datagrams that were sent and may be retransmitted.
-    pub(crate) kept: Kept,
+    pub(crate) retransmit_buffer: RetransmitBuffer,
     /// Numbers of datagrams that the peer misses and the link has not taken yet.
-    pub(crate) again: VecDeque<u64>,
-    pub(crate) order: Order,
+    pub(crate) to_retransmit: VecDeque<u64>,
+    pub(crate) reorder: ReorderBuffer,
     pub(crate) rx: RxStatus,
     /// The allowed cost of restoring the peer's packets, and those that wait for it.
     pub(crate) turn: Turn,
@@ -118,8 +118,8 @@ pub(crate) struct Peer {
     pub(crate) reported: Option<PeerReport>,
     pub(crate) sojourn: Histogram,
     pub(crate) rtt_ns: Option<u64>,
-    pub(crate) heard_at: Option<Instant>,
-    /// The first thing sent since the peer was last heard.
+    pub(crate) last_received_at: Option<Instant>,
+    /// The time of the first datagram sent since something was last received from the peer.
     unanswered_since: Option<Instant>,
     spoke_at: Instant,
     probed_at: Instant,
@@ -164,20 +164,20 @@ impl Peer {
             columnar_len: None,
             deadlines: Deadlines::default(),
             classes: Classes::default(),
-            hold_until: None,
+            held_until: None,
             frame_units: Vec::new(),
             fragment_id: u32::from_be_bytes(fragment_id),
             reassembly: Reassemblies::default(),
-            kept: Kept::default(),
-            again: VecDeque::new(),
-            order: Order::default(),
+            retransmit_buffer: RetransmitBuffer::default(),
+            to_retransmit: VecDeque::new(),
+            reorder: ReorderBuffer::default(),
             rx: RxStatus::default(),
             turn: Turn::default(),
             extra: Extra::default(),
             reported: None,
             sojourn: Histogram::new(),
             rtt_ns: None,
-            heard_at: None,
+            last_received_at: None,
             unanswered_since: None,
             spoke_at: Instant::ZERO,
             probed_at: Instant::ZERO,
@@ -265,7 +265,7 @@ impl Peer {
         }
     }
 
-    /// True if the port does not become empty by itself, so that the configured scheme could
+    /// True if the port does not become empty, so that the configured scheme could
     /// not begin.
     pub(crate) fn gives_up_scheme(&mut self, now: Instant) -> bool {
         let Some(since) = &mut self.old_scheme else { return false };
@@ -283,17 +283,17 @@ impl Peer {
         self.config.scheme.fills_frames()
     }
 
-    /// The way to the peer takes another time than was believed, or the link.
+    /// Adapts deadlines to another delay of the path to the peer, or of the link.
     fn refresh_deadlines(&mut self) -> bool {
         let frame_bytes = u64::from(self.frame_bytes()) + self.units_bytes_max() as u64;
         let frame_ns = self.pacer.rate().map_or(0, |rate| rate.transmission_ns(frame_bytes));
         let changed = self.deadlines.refresh(self.config.one_way_delay_ns, frame_ns);
-        let hold_min_ns = self.deadlines.hold_min_ns().unwrap_or(u64::MAX);
-        self.pacer.set_exact(self.is_to_chunk().then_some(hold_min_ns));
+        let deadline_min_ns = self.deadlines.deadline_min_ns().unwrap_or(u64::MAX);
+        self.pacer.set_exact(self.is_to_chunk().then_some(deadline_min_ns));
         changed
     }
 
-    /// Returns true if the peer's reports tell of a bottleneck beyond the next hop.
+    /// Returns true if the peer's reports are used to find a bottleneck beyond the next hop.
     pub(crate) fn listens(&self) -> bool {
         self.config.rate == RateConfig::Auto
     }
@@ -307,23 +307,23 @@ impl Peer {
     }
 
     /// The peer reported on the present session.
-    pub(crate) fn heard_report(&mut self, now: Instant, report: &Report) {
-        if !self.reports.heard(now, report) {
+    pub(crate) fn on_report(&mut self, now: Instant, report: &Report) {
+        if !self.reports.on_report(now, report) {
             return;
         }
         self.reported = Some(Reports::reported(report));
-        // Who does not say when it came can't tell of a queue.
+        // Reports without arrival times show no queue.
         if !self.listens() || report.highest_at_ns == 0 {
             return;
         }
         let headers = report.datagrams.saturating_mul(self.link_bytes(0));
-        let heard = Heard {
+        let link_report = LinkReport {
             highest: report.highest_sequence,
             highest_at_ns: report.highest_at_ns,
             bytes: report.bytes.saturating_add(headers),
             refused_at: self.pacer.blocked_at(),
         };
-        self.bottleneck.heard(now, &heard);
+        self.bottleneck.on_report(now, &link_report);
         self.pacer.set_found(self.bottleneck.found());
     }
 
@@ -358,7 +358,7 @@ impl Peer {
         self.decodes(self.config.codec.id)
     }
 
-    /// Returns true if the peer can decode this; believed of a peer that was never heard.
+    /// Returns true if the peer can decode this; assumed of a peer from which nothing was received yet.
     pub(crate) fn decodes(&self, codec: CodecId) -> bool {
         self.hello.is_none_or(|hello| hello.decodes(codec as u8))
     }
@@ -369,7 +369,7 @@ impl Peer {
     }
 
     /// Returns true if the peer forwards what is sent to it compressed.
-    pub(crate) fn carries(&self) -> bool {
+    pub(crate) fn forwards(&self) -> bool {
         self.hello.is_some_and(|hello| hello.carries())
     }
 
@@ -379,7 +379,7 @@ impl Peer {
     }
 
     /// Returns true if this can go to the peer unopened.
-    pub(crate) fn can_carry(&self, carried: &Carried<'_>) -> bool {
+    pub(crate) fn can_forward(&self, carried: &Carried<'_>) -> bool {
         let (codec, is_known) = match carried.unit {
             Unit::Compressed(compressed) => (compressed.codec, compressed.epoch == 0),
             Unit::Block(block) => (block.codec, !block.is_of_later_version()),
@@ -396,7 +396,7 @@ impl Peer {
     }
 
     /// Returns true if datagrams with blocks are kept for retransmission.
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn retransmits(&self) -> bool {
         self.config.retransmit
     }
 
@@ -442,7 +442,7 @@ impl Peer {
 
     pub(crate) fn set_endpoint(&mut self, endpoint: SocketAddr) {
         if self.endpoint.replace(endpoint) != Some(endpoint) {
-            // Another way, of which nothing was measured.
+            // Another path, of which nothing was measured.
             self.deadlines.forget();
             self.bottleneck.forget();
             self.pacer.moved();
@@ -460,12 +460,12 @@ impl Peer {
         self.hello = Some(*hello);
         self.reassembly.begin();
         self.turn.end_session();
-        self.kept.clear();
-        self.again.clear();
-        self.order.reset();
+        self.retransmit_buffer.clear();
+        self.to_retransmit.clear();
+        self.reorder.reset();
         self.refresh_deadlines();
         self.refresh_port();
-        self.heard(now);
+        self.received(now);
         self.reports.begin_session(now, &self.rx, (self.records, self.data_records));
         self.bottleneck.begin_session();
         !self.codec_accepted()
@@ -478,8 +478,8 @@ impl Peer {
     }
 
     /// Something authentic came from the peer.
-    pub(crate) fn heard(&mut self, now: Instant) {
-        self.heard_at = Some(now);
+    pub(crate) fn received(&mut self, now: Instant) {
+        self.last_received_at = Some(now);
         self.unanswered_since = None;
     }
 
@@ -520,8 +520,8 @@ impl Peer {
 }
 
 /// Returns the parameters that a peer is sent.
-fn offer(carries: bool) -> Offer {
-    Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), carries, contexts: None }
+fn offer(forwards: bool) -> Offer {
+    Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), forwards, contexts: None }
 }
 
 fn pacing(config: &PeerConfig) -> Pacing {

@@ -60,7 +60,7 @@ impl Problems {
 
 impl Node {
     /// There is a problem with a peer (or, without one, with the node) that only the driver can
-    /// know of. It may be noted as often as it is seen: the driver hears of its beginning once, by
+    /// know of. It may be noted as often as it is seen: the driver is notified of its beginning once, by
     /// [`NodeEvent::Problem`].
     pub fn note_problem(&mut self, env: &mut impl Env, peer: Option<usize>, finding: Finding) {
         let now = env.now();

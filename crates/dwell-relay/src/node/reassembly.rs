@@ -44,7 +44,7 @@ struct Reassembly {
     drops: ReassemblyDrops,
 }
 
-/// The incomplete records of two sessions: what is on its way when a session is renewed is
+/// The incomplete records of two sessions: what is in transit when a session is renewed is
 /// completed all the same, and never with parts of the other one.
 #[derive(Debug, Default)]
 pub(crate) struct Reassemblies {
@@ -73,7 +73,7 @@ impl Reassemblies {
         self.present.drops = drops;
     }
 
-    /// Forgets what is waited for in vain.
+    /// Drops records that were incomplete for too long.
     pub(crate) fn expire(&mut self, now: Instant) {
         self.present.expire(now);
         self.before.expire(now);
@@ -132,7 +132,7 @@ impl Reassembly {
         None
     }
 
-    /// Forgets what is waited for in vain.
+    /// Drops records that were incomplete for too long.
     fn expire(&mut self, now: Instant) {
         while self.records.front().is_some_and(|record| now.since_ns(record.began) > WAIT_NS) {
             self.drops.timed_out += 1;

@@ -51,7 +51,7 @@ pub(crate) struct Reports {
     jumps_before: u64,
     /// The interval at which the peer wants reports.
     wanted_ns: Option<u64>,
-    /// True if we want reports often, and what the peer knows of it.
+    /// True if we want reports often, and the interval that the peer was sent.
     wants: bool,
     reported_ms: u16,
     session_at: Instant,
@@ -96,8 +96,8 @@ impl Reports {
     }
 
     /// The datagram with this number, which was missing, came in another one.
-    pub(crate) fn came_again(&mut self, number: u64) {
-        self.came.came_again(number);
+    pub(crate) fn on_retransmission(&mut self, number: u64) {
+        self.came.on_retransmission(number);
     }
 
     /// Datagrams from the peer that never came, in all sessions.
@@ -195,7 +195,7 @@ impl Reports {
     }
 
     /// The peer's report on the present session. False if a later one came before.
-    pub(crate) fn heard(&mut self, now: Instant, report: &Report) -> bool {
+    pub(crate) fn on_report(&mut self, now: Instant, report: &Report) -> bool {
         let is_later = |last: &Report| {
             report.highest_sequence >= last.highest_sequence
                 && report.datagrams >= last.datagrams
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(report.highest_at_ns, 5 * MILLI_NS);
         let report = reports.report(at_ms(5_000), &rx, (0, 0));
         assert_eq!((report.missing, report.lost), (0, 2));
-        reports.came_again(3);
+        reports.on_retransmission(3);
         reports.begin_session(at_ms(5_010), &rx, (0, 0));
         assert_eq!(reports.lost(at_ms(5_010)), 1, "4 is not going to come any more");
         reports.came(at_ms(5_020), 901);
@@ -270,7 +270,7 @@ mod tests {
         let own = here.recent(at_ms(10_000)).expect("much came");
         assert!((39..=40).contains(&(own.ppm / 10_000)), "{own:?}");
         let report = here.report(at_ms(10_000), &rx, (0, 0));
-        there.heard(at_ms(10_050), &report);
+        there.on_report(at_ms(10_050), &report);
         assert_eq!(there.recent_there(at_ms(11_000)), Some(own));
         assert_eq!(there.recent_there(at_ms(16_000)), None, "that is too long ago");
     }
@@ -285,14 +285,14 @@ mod tests {
             highest_sequence: datagrams,
             ..Report::default()
         };
-        assert!(reports.heard(at_ms(1), &reported(100, 3, 2)));
-        assert!(!reports.heard(at_ms(1), &reported(90, 3, 1)), "it was overtaken");
+        assert!(reports.on_report(at_ms(1), &reported(100, 3, 2)));
+        assert!(!reports.on_report(at_ms(1), &reported(90, 3, 1)), "it was overtaken");
         assert_eq!(reports.path(), Path { got: 100, lost: 3 });
         reports.begin_session(at_ms(0), &rx, (0, 0));
         assert_eq!(reports.path(), Path { got: 100, lost: 5 });
-        reports.heard(at_ms(1), &reported(10, 0, 0));
+        reports.on_report(at_ms(1), &reported(10, 0, 0));
         assert_eq!(reports.path(), Path { got: 110, lost: 5 });
-        reports.heard(at_ms(1), &reported(u64::MAX, u64::MAX, 0));
+        reports.on_report(at_ms(1), &reported(u64::MAX, u64::MAX, 0));
         assert_eq!(reports.path(), Path { got: u64::MAX, lost: u64::MAX });
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let thin = Rate::from_bps(100_000);
         assert_eq!(reports.due_at(&rx, 1, thin), Some(at_ms(1_640)));
         rx.bytes = 5_000;
-        assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(2_000)), "too little to tell of");
+        assert_eq!(reports.due_at(&rx, 1, None), Some(at_ms(2_000)), "too little to report");
     }
 
     #[test]

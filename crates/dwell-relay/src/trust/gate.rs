@@ -5,7 +5,7 @@
 //! public key, so that who does not know it gets no answer at all. While many come, only those
 //! are examined that carry a MAC under a *cookie*, which goes to the address that they came
 //! from; so forged addresses are of no use, and real ones have each their fair share
-//! ([`super::shares`]). Whoever calls from where a peer is known to be has a share of its own, and
+//! ([`super::shares`]). Initiators at addresses where a peer is known to be have a share of their own, and
 //! needs no cookie for it. All work and all memory is bounded, whatever comes.
 
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +29,7 @@ const PROVED: Allowance = Allowance { total: 150, of_network: 100, of_address: 1
 const KNOWN: Allowance = Allowance { total: 50, of_network: 10, of_address: 2 };
 /// This many cookies are made, and ...
 const COOKIES: Allowance = Allowance { total: 1_800, of_network: 400, of_address: 100 };
-/// ... so many more for where peers are known to be. These addresses can be forged, too, and each
+/// ... this many more for addresses where peers are known to be. These addresses can be forged, too, and each
 /// forged initiation takes what the peer there should get: but a cookie costs some 5 µs only, and
 /// whoever got it has a share that no forger draws on.
 const KNOWN_COOKIES: Allowance = Allowance { total: 4_000, of_network: 4_000, of_address: 4_000 };
@@ -82,7 +82,7 @@ fn one_nonce() -> Nonce {
 
 /// The admission of an initiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Admission {
     /// Its sender does not know our public key: no answer.
     InvalidMac,
     /// There are too many: no answer.
@@ -156,16 +156,16 @@ impl Gate {
 
     /// Decides about an initiation, before any key agreement. `is_known` is true if a peer is known
     /// to be at this address and port.
-    pub(super) fn judge(
+    pub(super) fn admit(
         &mut self,
         now: Instant,
         source: SocketAddr,
         is_known: bool,
         initiation: &Initiation<'_>,
-    ) -> Verdict {
+    ) -> Admission {
         if !is_mac(&self.mac1_key, initiation.under_mac1(), initiation.mac1()) {
             self.counts.invalid_mac += 1;
-            return Verdict::InvalidMac;
+            return Admission::InvalidMac;
         }
         self.begin_second(now);
         if self.examined >= FREE_A_SECOND {
@@ -190,14 +190,14 @@ impl Gate {
         if self.proved.grant(now, source.ip()) { self.examine() } else { self.refuse() }
     }
 
-    fn examine(&mut self) -> Verdict {
+    fn examine(&mut self) -> Admission {
         self.counts.examined += 1;
-        Verdict::Examine
+        Admission::Examine
     }
 
-    fn refuse(&mut self) -> Verdict {
+    fn refuse(&mut self) -> Admission {
         self.counts.refused += 1;
-        Verdict::Refused
+        Admission::Refused
     }
 
     fn begin_second(&mut self, now: Instant) {
@@ -223,7 +223,7 @@ impl Gate {
         })
     }
 
-    fn give_cookie(&mut self, source: SocketAddr, initiation: &Initiation<'_>) -> Verdict {
+    fn give_cookie(&mut self, source: SocketAddr, initiation: &Initiation<'_>) -> Admission {
         self.counts.cookies += 1;
         let mut salt = [0; COOKIE_SALT_LEN];
         (self.random)(&mut salt);
@@ -236,7 +236,7 @@ impl Gate {
         let mut sealed = [0; 32];
         sealed[..MAC_LEN].copy_from_slice(&text);
         sealed[MAC_LEN..].copy_from_slice(tag.as_ref());
-        Verdict::Cookie(Cookie { receiver: initiation.sender, salt, sealed }.encode())
+        Admission::Cookie(Cookie { receiver: initiation.sender, salt, sealed }.encode())
     }
 }
 

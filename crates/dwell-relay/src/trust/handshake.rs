@@ -18,7 +18,7 @@ pub(crate) const HELLO_LEN_MAX: usize = 160;
 
 /// The result of a hello.
 #[derive(Debug)]
-pub enum Heard {
+pub enum HelloOutcome {
     /// It is not from the holder of the key, or malformed.
     Rejected,
     /// Authentic, but it changes nothing.
@@ -33,7 +33,7 @@ pub(crate) struct Offer {
     pub(crate) datagram_max: u16,
     pub(crate) codecs: u16,
     /// Compressed units are carried on.
-    pub(crate) carries: bool,
+    pub(crate) forwards: bool,
     /// The contexts that this end can decode.
     pub(crate) contexts: Option<ContextOffer>,
 }
@@ -48,7 +48,7 @@ impl Offer {
 
     /// The flags of hellos.
     pub(super) fn flags(self) -> u16 {
-        if self.carries { HELLO_CARRIES } else { 0 }
+        if self.forwards { HELLO_CARRIES } else { 0 }
     }
 }
 
@@ -254,10 +254,10 @@ impl Handshake {
         sealed: (bool, [u8; HELLO_NONCE_LEN]),
         body: &mut [u8],
         out: &mut [u8; HELLO_LEN_MAX],
-    ) -> (Heard, usize) {
+    ) -> (HelloOutcome, usize) {
         match &mut self.0 {
             Method::Psk(psk) => psk.hello(now, from, sealed, body, out),
-            Method::Keyed(_) => (Heard::Rejected, 0),
+            Method::Keyed(_) => (HelloOutcome::Rejected, 0),
         }
     }
 

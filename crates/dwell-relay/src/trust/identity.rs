@@ -8,7 +8,7 @@ use dwell_wire::keyed::{KEY_LEN, KEYED_LEN_MAX};
 use snow::HandshakeState;
 use zeroize::Zeroizing;
 
-use super::gate::{Gate, GateCounts, Verdict};
+use super::gate::{Admission, Gate, GateCounts};
 use super::{RandomSource, noise};
 use crate::config::Secret;
 
@@ -48,15 +48,15 @@ impl Identity {
         self.gate.counts()
     }
 
-    /// Decides about an initiation, before any key agreement: see [`Gate::judge`].
-    pub(crate) fn judge(
+    /// Decides about an initiation, before any key agreement: see [`Gate::admit`].
+    pub(crate) fn admit(
         &mut self,
         now: Instant,
         source: SocketAddr,
         is_known: bool,
         initiation: &Initiation<'_>,
-    ) -> Verdict {
-        self.gate.judge(now, source, is_known, initiation)
+    ) -> Admission {
+        self.gate.admit(now, source, is_known, initiation)
     }
 
     /// Finds out who sent an initiation: two key agreements. Nothing is kept of it.

@@ -2,7 +2,7 @@
 //! 4.3), as one of them keeps it for one peer.
 //!
 //! Three sessions at most are alive: the *current* one, which sends; the *previous* one, for
-//! what is still on its way; and the *next* one, which a responder has made and its peer has
+//! what is still in transit; and the *next* one, which a responder has made and its peer has
 //! not used yet. Datagrams of all three are opened, so renewing loses nothing.
 
 use aws_lc_rs::hmac;
@@ -27,13 +27,13 @@ const RETRY_NS: u64 = SECOND_NS;
 const TRIES_FAST: u32 = 5;
 /// ... so that a path with a long round trip is not asked again before it could answer.
 const RETRY_SLOW_NS: u64 = 5 * SECOND_NS;
-/// If the peer was fast to answer before, it is not believed to be far away for so many tries.
+/// If the peer was fast to answer before, it is not believed to be far away for this many tries.
 const TRIES_FAST_KNOWN: u32 = 60;
 /// A peer's initiations are answered at most once in this time.
 const ANSWER_GAP_NS: u64 = 20 * MILLI_NS;
 /// At most this many responses to one initiation are examined: each costs a key agreement.
 const RESPONSES_MAX: u32 = 8;
-/// A cookie is used for so long; the one who made it knows it a little longer.
+/// A cookie is used for this long; the one who made it knows it a little longer.
 const COOKIE_NS: u64 = 120 * SECOND_NS;
 
 /// The outcome of a response.
@@ -50,13 +50,13 @@ pub(crate) enum Responded {
 pub(crate) enum Answer {
     /// It is older than one that was answered, or comes too soon after it.
     Replayed,
-    /// The answer has so many bytes.
+    /// The length of the answer, in bytes.
     Written(usize),
     /// It makes no sense.
     Malformed,
 }
 
-/// An initiation on its way.
+/// An initiation that is not answered yet.
 struct Attempt {
     index: u32,
     state: Box<HandshakeState>,

@@ -14,18 +14,18 @@ use dwell_wire::hello::{HELLO_BODY_LEN, HELLO_FINAL};
 use dwell_wire::{DataHeader, Hello};
 use zeroize::Zeroizing;
 
-use super::handshake::{HELLO_LEN_MAX, Heard, Offer, Opened};
+use super::handshake::{HELLO_LEN_MAX, HelloOutcome, Offer, Opened};
 use super::session::{OpenError, Session};
 use super::shares::{Allowance, Shares};
 use super::{Key, RandomSource, derive};
 
 /// The length of a sealed hello as this version writes it.
 pub(super) const PSK_HELLO_LEN_MAX: usize = 1 + HELLO_NONCE_LEN + HELLO_BODY_LEN + SEAL_TAG_LEN;
-/// An initial hello is repeated so often until there is a session.
+/// An initial hello is repeated this often until there is a session.
 const RETRY_NS: u64 = SECOND_NS;
 /// The same hello is answered at most once in this time.
 const ANSWER_GAP_NS: u64 = 50 * MILLI_NS;
-/// Hellos from where the peer is known to be are answered so often in a second at most, ...
+/// Hellos from where the peer is known to be are answered at most this often in a second, ...
 const KNOWN: Allowance = Allowance { total: 25, of_network: 25, of_address: 25 };
 /// ... and all others: they can be recorded, and sent again from everywhere.
 const OTHERS: Allowance = Allowance { total: 75, of_network: 25, of_address: 10 };
@@ -176,8 +176,8 @@ impl Psk {
         datagram: &'a mut [u8],
     ) -> Result<Opened<'a>, OpenError> {
         let Self { current, previous, .. } = self;
-        // The tags of two sessions may be equal, once in 256 times; then the seal tells, but a
-        // seal can be tried only once in place. The older session gives way.
+        // The tags of two sessions may be equal, once in 256 times; then the seal decides, but a
+        // seal can be tried only once in place. The older session yields.
         match (current, previous) {
             (Some(current), _) if current.tag_in() == header.session => {
                 current.open(header, datagram).map(Opened::current)
@@ -196,14 +196,14 @@ impl Psk {
         sessions.find(|session| session.tag_in() == header.session)
     }
 
-    /// Something came that no session opens. If the peer was never heard in the present one, it
+    /// Something came that no session opens. If nothing was received in the present one, it
     /// may not have it, because our final hello was lost: writes that again.
     pub(crate) fn repeat_final(
         &mut self,
         now: Instant,
         out: &mut [u8; HELLO_LEN_MAX],
     ) -> Option<usize> {
-        let session = self.current.as_ref().filter(|session| !session.heard())?;
+        let session = self.current.as_ref().filter(|session| !session.has_received())?;
         let (mine, theirs) = session.salts();
         self.answers
             .may_answer(now, From::Peer, theirs)
@@ -219,16 +219,18 @@ impl Psk {
         (sealed, nonce): (bool, [u8; HELLO_NONCE_LEN]),
         body: &mut [u8],
         out: &mut [u8; HELLO_LEN_MAX],
-    ) -> (Heard, usize) {
-        let Some(hello) = self.authentic(sealed, nonce, body) else { return (Heard::Rejected, 0) };
+    ) -> (HelloOutcome, usize) {
+        let Some(hello) = self.authentic(sealed, nonce, body) else {
+            return (HelloOutcome::Rejected, 0);
+        };
         let is_final = hello.flags & HELLO_FINAL != 0;
         if hello.echo == self.salt {
             let mine = self.install(now, hello.salt);
             let len = if is_final { 0 } else { self.write(hello.salt, mine, HELLO_FINAL, out) };
-            return (Heard::Installed(hello), len);
+            return (HelloOutcome::Installed(hello), len);
         }
         if is_final || !self.answers.may_answer(now, from, hello.salt) {
-            return (Heard::Known(hello), 0);
+            return (HelloOutcome::Known(hello), 0);
         }
         let known = self.current.as_ref().is_some_and(|s| s.salts() == (hello.echo, hello.salt));
         let len = if known {
@@ -236,7 +238,7 @@ impl Psk {
         } else {
             self.write(hello.salt, self.salt, 0, out)
         };
-        (Heard::Known(hello), len)
+        (HelloOutcome::Known(hello), len)
     }
 
     fn authentic(
@@ -318,24 +320,29 @@ mod tests {
 
     fn end(seed: u64, key: Option<&[u8; 32]>) -> Psk {
         let mut rng = Rng::from_seed(seed);
-        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false, contexts: None };
+        let offer = Offer { datagram_max: 1472, codecs: 6, forwards: false, contexts: None };
         Psk::new(key.map_or(Key::None, Key::Shared), offer, Box::new(move |b| rng.fill(b)))
     }
 
     /// Delivers a hello and returns what it brought and the answer.
-    fn deliver(to: &mut Psk, now: Instant, datagram: &[u8]) -> (Heard, Vec<u8>) {
+    fn deliver(to: &mut Psk, now: Instant, datagram: &[u8]) -> (HelloOutcome, Vec<u8>) {
         deliver_from(to, now, From::Peer, datagram)
     }
 
-    fn deliver_from(to: &mut Psk, now: Instant, from: From, datagram: &[u8]) -> (Heard, Vec<u8>) {
+    fn deliver_from(
+        to: &mut Psk,
+        now: Instant,
+        from: From,
+        datagram: &[u8],
+    ) -> (HelloOutcome, Vec<u8>) {
         let mut bytes = datagram.to_vec();
         let Datagram::Hello { sealed, nonce, body } = Datagram::parse(datagram).unwrap() else {
             panic!("no hello")
         };
         let at = datagram.len() - body.len();
         let mut out = [0; HELLO_LEN_MAX];
-        let (heard, len) = to.hello(now, from, (sealed, nonce), &mut bytes[at..], &mut out);
-        (heard, out[..len].to_vec())
+        let (outcome, len) = to.hello(now, from, (sealed, nonce), &mut bytes[at..], &mut out);
+        (outcome, out[..len].to_vec())
     }
 
     fn initial(of: &mut Psk, now: Instant) -> Vec<u8> {
@@ -350,10 +357,10 @@ mod tests {
 
     fn connect(a: &mut Psk, b: &mut Psk, now: Instant) {
         let (_, answer) = deliver(b, now, &initial(a, now));
-        let (heard, last) = deliver(a, now, &answer);
-        assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");
-        let (heard, nothing) = deliver(b, now, &last);
-        assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");
+        let (outcome, last) = deliver(a, now, &answer);
+        assert!(matches!(outcome, HelloOutcome::Installed(_)), "{outcome:?}");
+        let (outcome, nothing) = deliver(b, now, &last);
+        assert!(matches!(outcome, HelloOutcome::Installed(_)), "{outcome:?}");
         assert!(nothing.is_empty());
         let (sa, sb) = (a.current().unwrap().salts(), b.current().unwrap().salts());
         assert_eq!((sa.0, sa.1), (sb.1, sb.0));
@@ -388,8 +395,8 @@ mod tests {
         assert!(b.current().is_none());
         // b still wants a session and begins itself.
         let (_, answer) = deliver(&mut a, at(100), &initial(&mut b, at(100)));
-        let (heard, last) = deliver(&mut b, at(100), &answer);
-        assert!(matches!(heard, Heard::Installed(_)));
+        let (outcome, last) = deliver(&mut b, at(100), &answer);
+        assert!(matches!(outcome, HelloOutcome::Installed(_)));
         deliver(&mut a, at(100), &last);
         let (sa, sb) = (a.current().unwrap().salts(), b.current().unwrap().salts());
         assert_eq!((sa.0, sa.1), (sb.1, sb.0));
@@ -398,12 +405,12 @@ mod tests {
     #[test]
     fn another_key_is_rejected_and_not_answered() {
         let (mut a, mut b) = (end(1, Some(&[1; 32])), end(2, Some(&[2; 32])));
-        let (heard, answer) = deliver(&mut b, at(0), &initial(&mut a, at(0)));
-        assert!(matches!(heard, Heard::Rejected));
+        let (outcome, answer) = deliver(&mut b, at(0), &initial(&mut a, at(0)));
+        assert!(matches!(outcome, HelloOutcome::Rejected));
         assert!(answer.is_empty());
         let mut plain = end(3, None);
-        let (heard, _) = deliver(&mut b, at(100), &initial(&mut plain, at(100)));
-        assert!(matches!(heard, Heard::Rejected));
+        let (outcome, _) = deliver(&mut b, at(100), &initial(&mut plain, at(100)));
+        assert!(matches!(outcome, HelloOutcome::Rejected));
     }
 
     #[test]
@@ -421,8 +428,8 @@ mod tests {
         let renewed = b.current().unwrap().salts();
         assert_ne!(session, renewed);
         for (n, old) in [&first, &last, &first, &last].into_iter().enumerate() {
-            let (heard, _) = deliver(&mut b, at(1000 + n as u64 * 100), old);
-            assert!(matches!(heard, Heard::Known(_)));
+            let (outcome, _) = deliver(&mut b, at(1000 + n as u64 * 100), old);
+            assert!(matches!(outcome, HelloOutcome::Known(_)));
             assert_eq!(b.current().unwrap().salts(), renewed);
         }
     }
@@ -444,9 +451,9 @@ mod tests {
         let (_, answer) = deliver(&mut b, at(0), &initial(&mut a, at(0)));
         deliver(&mut a, at(0), &answer); // its final hello is lost
         let mut out = [0; HELLO_LEN_MAX];
-        let len = a.repeat_final(at(100), &mut out).expect("b was never heard");
-        let (heard, _) = deliver(&mut b, at(100), &out[..len]);
-        assert!(matches!(heard, Heard::Installed(_)), "{heard:?}");
+        let len = a.repeat_final(at(100), &mut out).expect("nothing was received from b");
+        let (outcome, _) = deliver(&mut b, at(100), &out[..len]);
+        assert!(matches!(outcome, HelloOutcome::Installed(_)), "{outcome:?}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub enum OpenError {
     /// It is of no session that is alive.
     #[error("no session of this tag is alive")]
     Session,
-    /// It was seen before, or is too old to tell.
+    /// It was seen before, or is too old to decide.
     #[error("the datagram is a duplicate or too old")]
     Replayed,
     /// Its seal is broken.
@@ -90,7 +90,7 @@ pub struct Session {
     salts: ([u8; 16], [u8; 16]),
     next_sequence: u64,
     window: ReplayWindow,
-    heard: bool,
+    has_received: bool,
 }
 
 struct Keys {
@@ -128,7 +128,7 @@ impl Session {
             salts: (mine, theirs),
             next_sequence: 1,
             window: ReplayWindow::new(),
-            heard: false,
+            has_received: false,
         }
     }
 
@@ -151,7 +151,7 @@ impl Session {
             salts,
             next_sequence: 1,
             window: ReplayWindow::new(),
-            heard: false,
+            has_received: false,
         }
     }
 
@@ -171,8 +171,8 @@ impl Session {
     }
 
     /// True once a datagram of this session arrived: the peer has it too.
-    pub fn heard(&self) -> bool {
-        self.heard
+    pub fn has_received(&self) -> bool {
+        self.has_received
     }
 
     /// The number that the next datagram gets.
@@ -289,7 +289,7 @@ impl Session {
         };
         let newest = sequence > self.window.highest();
         self.window.accept(sequence);
-        self.heard = true;
+        self.has_received = true;
         Ok((body, newest))
     }
 }
@@ -328,7 +328,7 @@ mod tests {
             let datagram = seal(&mut a, b"records");
             assert_eq!(open(&mut b, datagram.clone()).unwrap(), b"records");
             assert_eq!(open(&mut b, datagram), Err(OpenError::Replayed));
-            assert!(b.heard() && !a.heard());
+            assert!(b.has_received() && !a.has_received());
         }
     }
 

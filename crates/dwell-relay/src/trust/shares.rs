@@ -50,7 +50,7 @@ struct Entry {
     limit: u32,
     /// Of a network: how many of its addresses there are.
     addresses: u32,
-    /// Of a network: how many of its addresses ask for more than so many steps.
+    /// Of a network: the numbers of its addresses that ask for more than each number of steps.
     above: [u16; STEPS],
 }
 

@@ -8,7 +8,7 @@ use dwell_base::Instant;
 use dwell_wire::Datagram;
 use dwell_wire::header::DATA_HEADER_LEN;
 
-use super::handshake::{HELLO_LEN_MAX, Handshake, Heard, Offer};
+use super::handshake::{HELLO_LEN_MAX, Handshake, HelloOutcome, Offer};
 use super::keyed::Responded;
 use super::session::Session;
 use super::{Answer, From, RandomSource, noise};
@@ -47,7 +47,7 @@ impl TestPeer {
     /// secrets.
     pub fn new(security: &Security, random: &mut dyn FnMut() -> RandomSource) -> Self {
         let offer =
-            Offer { datagram_max: DATAGRAM_MAX, codecs: CODECS, carries: true, contexts: None };
+            Offer { datagram_max: DATAGRAM_MAX, codecs: CODECS, forwards: true, contexts: None };
         let private = match security {
             Security::Keys { private, .. } => Some(private.clone()),
             _ => None,
@@ -90,8 +90,8 @@ impl TestPeer {
                 let mut body = body.to_vec();
                 let sealed = (sealed, nonce);
                 match self.handshake.hello(now, From::Peer, sealed, &mut body, &mut out) {
-                    (Heard::Rejected, _) => 0,
-                    (Heard::Known(_) | Heard::Installed(_), len) => len,
+                    (HelloOutcome::Rejected, _) => 0,
+                    (HelloOutcome::Known(_) | HelloOutcome::Installed(_), len) => len,
                 }
             }
             Datagram::Initiation(it) => {

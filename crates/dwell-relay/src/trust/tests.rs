@@ -102,7 +102,7 @@ impl End {
             psk: psk.map(secret),
         };
         let mut random = sources(u64::from(own));
-        let offer = Offer { datagram_max: 1472, codecs: 6, carries: false, contexts: None };
+        let offer = Offer { datagram_max: 1472, codecs: 6, forwards: false, contexts: None };
         Self {
             identity: Identity::new(&secret(own), &mut random),
             handshake: Handshake::new(&security, offer, random()),
@@ -116,13 +116,13 @@ impl End {
         Some(out[..len].to_vec())
     }
 
-    fn examine(&mut self, now: Instant, datagram: &[u8]) -> Verdict {
-        self.identity.judge(now, "192.0.2.1:7733".parse().unwrap(), false, &initiation(datagram))
+    fn examine(&mut self, now: Instant, datagram: &[u8]) -> Admission {
+        self.identity.admit(now, "192.0.2.1:7733".parse().unwrap(), false, &initiation(datagram))
     }
 
     /// Answers an initiation as a node does, for the part that is the peer's.
     fn answer(&mut self, now: Instant, datagram: &[u8]) -> Option<Vec<u8>> {
-        if self.examine(now, datagram) != Verdict::Examine {
+        if self.examine(now, datagram) != Admission::Examine {
             return None;
         }
         let it = initiation(datagram);
@@ -227,8 +227,8 @@ fn a_responder_does_not_send_before_it_hears_that_the_session_is_wanted() {
 #[test]
 fn what_a_node_offers_reaches_its_peer_and_a_change_renews_the_session() {
     let (mut a, mut b) = (End::new(1, 2, None), End::new(2, 1, None));
-    for (now, carries) in [(at(0), false), (at(20_000), true), (at(40_000), false)] {
-        let offer = Offer { datagram_max: 1472, codecs: 6, carries, contexts: None };
+    for (now, forwards) in [(at(0), false), (at(20_000), true), (at(40_000), false)] {
+        let offer = Offer { datagram_max: 1472, codecs: 6, forwards, contexts: None };
         a.handshake.set_offer(offer);
         let first = a.initial(now).expect("a new session is wanted");
         a.unix_ns += 1;
@@ -236,7 +236,7 @@ fn what_a_node_offers_reaches_its_peer_and_a_change_renews_the_session() {
         assert!(a.responded(now, &answer));
         let sealed = a.seal(b"by the new one");
         let (_, began) = b.open(now, &sealed).expect("it opens");
-        assert_eq!(began.map(|hello| hello.carries()), Some(carries));
+        assert_eq!(began.map(|hello| hello.carries()), Some(forwards));
         a.handshake.set_offer(offer);
         assert_eq!(a.initial(now), None, "nothing has changed");
     }
@@ -257,7 +257,7 @@ fn other_keys_make_no_session() {
     // ... and who does not even know ours is not examined.
     let mut lost = End::new(1, 4, None);
     let first = lost.initial(at(0)).unwrap();
-    assert_eq!(b.examine(at(0), &first), Verdict::InvalidMac);
+    assert_eq!(b.examine(at(0), &first), Admission::InvalidMac);
     assert_eq!(b.identity.counts().examined, 1);
 }
 
@@ -377,7 +377,7 @@ fn keys_that_can_not_be_renewed_are_forgotten() {
     assert!(!a.handshake.expire(at(189_999)));
     assert!(a.handshake.expire(at(190_000)));
     assert!(a.handshake.current().is_none());
-    // One that carries nothing has nothing to protect.
+    // One that forwards nothing has nothing to protect.
     assert!(!b.handshake.expire(at(3_600_000)));
     assert!(b.handshake.current().is_some());
     assert!(b.handshake.deadline() < at(4_000_000));
@@ -409,13 +409,13 @@ fn a_flood_is_examined_rarely_and_who_shows_a_cookie_comes_through() {
     let (mut examined, mut cookies) = (0, 0);
     for n in 0..10_000_u64 {
         match b.examine(at(0) + n * 50_000, &hello) {
-            Verdict::Examine => examined += 1,
-            Verdict::Cookie(datagram) => {
+            Admission::Examine => examined += 1,
+            Admission::Cookie(datagram) => {
                 assert!(datagram.len() < hello.len() / 2, "nobody's traffic is made more by us");
                 cookies += 1;
             }
-            Verdict::Refused => {}
-            Verdict::InvalidMac => panic!("it knows our key"),
+            Admission::Refused => {}
+            Admission::InvalidMac => panic!("it knows our key"),
         }
     }
     assert!(examined <= 25, "{examined} key agreements");
@@ -428,11 +428,11 @@ fn a_flood_is_examined_rarely_and_who_shows_a_cookie_comes_through() {
     for n in 0..30 {
         b.examine(b_later + n, &hello);
     }
-    let Verdict::Cookie(datagram) = b.examine(b_later, &first) else { panic!("no cookie") };
+    let Admission::Cookie(datagram) = b.examine(b_later, &first) else { panic!("no cookie") };
     assert!(a.handshake.cookie(b_later, &cookie(&datagram)));
     b_later = b_later + 700 * MILLI_NS;
     let second = a.initial(b_later).expect("it tries again at once");
-    assert!(!a.handshake.cookie(b_later, &cookie(&datagram)), "it is of the call before");
+    assert!(!a.handshake.cookie(b_later, &cookie(&datagram)), "it is of the initiation before");
     let response = b.answer(b_later, &second).expect("with the cookie it is examined");
     assert!(a.responded(b_later, &response));
 }
@@ -441,15 +441,15 @@ fn a_flood_is_examined_rarely_and_who_shows_a_cookie_comes_through() {
 fn a_cookie_lets_the_next_initiation_go_at_once_and_only_that() {
     let (mut a, mut b) = (End::new(1, 2, None), End::new(2, 1, None));
     let other = End::new(3, 2, None).initial(at(0)).unwrap();
-    (0..25).for_each(|_| assert_eq!(b.examine(at(0), &other), Verdict::Examine));
+    (0..25).for_each(|_| assert_eq!(b.examine(at(0), &other), Admission::Examine));
     let first = a.initial(at(0)).unwrap();
-    let Verdict::Cookie(datagram) = b.examine(at(0), &first) else { panic!("no cookie") };
+    let Admission::Cookie(datagram) = b.examine(at(0), &first) else { panic!("no cookie") };
     assert!(a.initial(at(10)).is_none(), "it is not due");
     assert!(a.handshake.cookie(at(10), &cookie(&datagram)));
     let early = a.initial(at(10)).expect("it has a cookie now");
     assert!(b.answer(at(10), &early).is_some());
     // Another one for the early initiation: somebody makes cookies as fast as he can.
-    let Verdict::Cookie(datagram) = b.examine(at(10), &early_without_cookie(&early)) else {
+    let Admission::Cookie(datagram) = b.examine(at(10), &early_without_cookie(&early)) else {
         panic!("no cookie")
     };
     assert!(a.handshake.cookie(at(20), &cookie(&datagram)));
@@ -471,9 +471,9 @@ fn cookies_are_of_one_address_and_one_address_has_its_share() {
     let mut a = End::new(1, 2, None);
     let first = a.initial(at(0)).unwrap();
     for _ in 0..25 {
-        assert_eq!(b.examine(at(0), &first), Verdict::Examine);
+        assert_eq!(b.examine(at(0), &first), Admission::Examine);
     }
-    let Verdict::Cookie(datagram) = b.examine(at(0), &first) else { panic!("no cookie") };
+    let Admission::Cookie(datagram) = b.examine(at(0), &first) else { panic!("no cookie") };
     assert!(!End::new(3, 2, None).handshake.cookie(at(0), &cookie(&datagram)));
     let mut forged = datagram;
     forged[30] ^= 1;
@@ -484,9 +484,9 @@ fn cookies_are_of_one_address_and_one_address_has_its_share() {
         b.examine(at(1_000), &first);
     }
     let elsewhere = "198.51.100.1:7733".parse().unwrap();
-    let verdict = b.identity.judge(at(1_000), elsewhere, false, &initiation(&second));
-    assert!(matches!(verdict, Verdict::Cookie(_)), "{verdict:?}");
-    let examined = (0..50).filter(|_| b.examine(at(1_000), &second) == Verdict::Examine).count();
+    let admission = b.identity.admit(at(1_000), elsewhere, false, &initiation(&second));
+    assert!(matches!(admission, Admission::Cookie(_)), "{admission:?}");
+    let examined = (0..50).filter(|_| b.examine(at(1_000), &second) == Admission::Examine).count();
     assert_eq!(examined, 10);
     assert_eq!(b.identity.counts().refused, 40);
 }

@@ -59,7 +59,7 @@ impl Flow {
     }
 }
 
-/// One's complement sum, the plain way.
+/// One's complement sum, computed plainly.
 pub(super) fn sum_words(bytes: &[u8], start: u32) -> u16 {
     let mut sum = start;
     for pair in bytes.chunks(2) {

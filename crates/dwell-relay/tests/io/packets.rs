@@ -1,4 +1,4 @@
-//! Packets that are joined and cut on their way through a TUN.
+//! Packets that are joined and cut as they pass a TUN.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

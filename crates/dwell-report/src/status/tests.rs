@@ -61,9 +61,9 @@ pub(crate) fn example() -> Status {
             deadlines: vec![DeadlineStatus {
                 class: "meters".to_owned(),
                 max_wait_ns: 50_000_000,
-                hold_ns: 28_000_000,
+                deadline_ns: 28_000_000,
                 packets: 70,
-                past_hold: 5,
+                past_deadline: 5,
                 late: 2,
                 excess_mean_ns: 40_000,
                 excess_max_ns: 60_000,
@@ -358,9 +358,9 @@ const EXAMPLE_JSON: &str = r#"{
         {
           "class": "meters",
           "max_wait_ns": 50000000,
-          "hold_ns": 28000000,
+          "deadline_ns": 28000000,
           "packets": 70,
-          "past_hold": 5,
+          "past_deadline": 5,
           "late": 2,
           "excess_mean_ns": 40000,
           "excess_max_ns": 60000

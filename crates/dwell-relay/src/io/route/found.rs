@@ -28,7 +28,7 @@ pub struct FoundRoute {
     pub kind: RouteKind,
     /// The interface that packets leave by, if it is one.
     pub ifindex: Option<u32>,
-    /// The router on the way, if there is one.
+    /// The next router, if there is one.
     pub gateway: Option<IpAddr>,
     /// The relay that it belongs to, if it is an unreachable route of one.
     pub owner: Option<u32>,

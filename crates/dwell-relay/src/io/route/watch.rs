@@ -33,7 +33,7 @@ pub enum RouteEvent {
     Missed,
 }
 
-/// A socket that the kernel tells of changes. It is readable when there are some.
+/// A socket that the kernel notifies of changes. It is readable when there are some.
 pub struct RouteWatch {
     socket: Socket,
     buffer: Box<[u8]>,
@@ -41,7 +41,7 @@ pub struct RouteWatch {
 
 /// No message of the kernel is longer.
 const BUFFER_BYTES: usize = 64 << 10;
-/// One call reads at most so many messages, or a flood of changes would stop the relay.
+/// One call reads at most this many messages, or a flood of changes would stop the relay.
 const READS_IN_A_ROW: usize = 32;
 const GROUPS: [MulticastGroup; 5] = [
     MulticastGroup::Link,

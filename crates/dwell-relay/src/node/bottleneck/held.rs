@@ -8,7 +8,7 @@ use super::RATE_MIN_BPS;
 /// The queue beyond is kept about this long: enough to see that the link is busy, so that what comes
 /// is all that it carries.
 const TARGET_NS: u64 = 10 * MILLI_NS;
-/// ... and at least so many packets of full length.
+/// ... and at least this many packets of full length.
 const TARGET_BITS: f64 = 2.0 * 1500.0 * 8.0;
 /// A deviation of the queue is made good in this time, or in three times that after which the effect
 /// is seen: less would swing.
@@ -32,25 +32,25 @@ const SMOOTHING: f64 = 0.35;
 const SMOOTHING_UNSURE: f64 = 0.1;
 /// More was sent than came, by more than chance.
 const EXCESS: f64 = 1.03;
-/// So often the queue beyond is emptied once, to see what the way takes without it. (BBR's ProbeRTT.)
+/// The queue beyond is emptied this often, to measure the path without it. (BBR's ProbeRTT.)
 /// The first time comes sooner: what was believed before is from a time with a queue, perhaps.
 const REFRESH_NS: u64 = 8 * SECOND_NS;
 const REFRESH_FIRST_NS: u64 = SECOND_NS;
 const REFRESH_GAIN: f64 = -0.3;
 /// It goes on while the delay falls below what was known, but not for longer than this.
 const REFRESH_NS_MAX: u64 = 2 * SECOND_NS;
-/// Sending less must have made a queue half as long after this time, and some more on long ways.
+/// Sending less must have made a queue half as long after this time, and some more on long paths.
 const PROOF_NS: u64 = 3 * SECOND_NS / 2;
 const PROOF_LAGS: u64 = 4;
 /// Deliveries that shrink while the queue stands may be the link's decline, or our giving way to
 /// others: below this part of the rate that was known for sure it counts as theirs.
 const YIELD_MAX: f64 = 0.6;
-/// But so much more sent than came says that the link's rate has fallen.
+/// But if this much more was sent than came, the link's rate has fallen.
 const STEP: f64 = 1.2;
 
 /// A sample from the latest reports.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct RateSample {
     pub(super) now: Instant,
     /// The rate at which was sent, in bits per second.
     pub(super) sent_bps: f64,
@@ -64,7 +64,7 @@ pub(super) struct Look {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Attribution {
     /// Go on.
     Ours,
     /// It does not become shorter by our sending less: others fill it.
@@ -129,103 +129,103 @@ impl Held {
         self.rate_bps * (1.0 + self.gain)
     }
 
-    pub(super) fn update(&mut self, look: &Look) -> Verdict {
+    pub(super) fn update(&mut self, sample: &RateSample) -> Attribution {
         let target_ns = target_ns(self.rate_bps);
-        let verdict = if look.queue_ns <= target_ns / 2 {
-            self.rise(look)
+        let attribution = if sample.queue_ns <= target_ns / 2 {
+            self.rise(sample)
         } else {
             (self.steps, self.step_bps) = (0, self.rate_bps);
-            match self.learn(look) {
-                Verdict::Ours => self.prove(look, target_ns),
+            match self.learn(sample) {
+                Attribution::Ours => self.prove(sample, target_ns),
                 not_ours => not_ours,
             }
         };
-        self.gain = self.next_gain(look, target_ns);
-        verdict
+        self.gain = self.next_gain(sample, target_ns);
+        attribution
     }
 
     /// There is no queue: the link carries at least what was sent.
-    fn rise(&mut self, look: &Look) -> Verdict {
+    fn rise(&mut self, sample: &RateSample) -> Attribution {
         self.proof = None;
-        let since_step_ns = look.now.since_ns(self.stepped_at);
-        if since_step_ns > STEP_LAGS * look.lag_ns {
+        let since_step_ns = sample.now.since_ns(self.stepped_at);
+        if since_step_ns > STEP_LAGS * sample.lag_ns {
             // Who does not take the room that there is says nothing about the link.
-            (self.steps, self.step_bps, self.stepped_at) = (0, self.rate_bps, look.now);
+            (self.steps, self.step_bps, self.stepped_at) = (0, self.rate_bps, sample.now);
         }
-        if look.sent_bps > self.rate_bps * (1.0 + GAIN_UP / 4.0) {
-            self.rate_bps = look.sent_bps.min(self.rate_bps * RISE_MAX);
+        if sample.sent_bps > self.rate_bps * (1.0 + GAIN_UP / 4.0) {
+            self.rate_bps = sample.sent_bps.min(self.rate_bps * RISE_MAX);
             self.sure_bps = self.sure_bps.max(self.rate_bps);
         }
         let is_step = self.rate_bps >= self.step_bps * (1.0 + GAIN_UP / 2.0);
-        if is_step && since_step_ns >= look.lag_ns {
-            (self.step_bps, self.stepped_at) = (self.rate_bps, look.now);
+        if is_step && since_step_ns >= sample.lag_ns {
+            (self.step_bps, self.stepped_at) = (self.rate_bps, sample.now);
             self.steps += 1;
         }
-        if self.steps > STEPS_MAX { Verdict::Unlimited } else { Verdict::Ours }
+        if self.steps > STEPS_MAX { Attribution::Unlimited } else { Attribution::Ours }
     }
 
     /// There is a queue: what comes is what the link carries. But if others fill the queue, what
     /// comes is what we send: to follow that down would leave them everything.
-    fn learn(&mut self, look: &Look) -> Verdict {
-        let came = look.came_bps;
+    fn learn(&mut self, sample: &RateSample) -> Attribution {
+        let came = sample.came_bps;
         let aim = came.clamp(self.rate_bps * FALL_MAX, self.rate_bps * RISE_MAX);
         let is_near = (came / self.rate_bps - 1.0).abs() < NEAR;
-        let is_sure = came >= self.rate_bps || look.sent_bps >= came * EXCESS;
+        let is_sure = came >= self.rate_bps || sample.sent_bps >= came * EXCESS;
         let share = match (is_sure, is_near) {
             (true, false) => 1.0,
             (true, true) => SMOOTHING,
             (false, _) => SMOOTHING_UNSURE,
         };
         let bps = self.rate_bps + (aim - self.rate_bps) * share;
-        let is_step = look.sent_bps >= came * STEP;
+        let is_step = sample.sent_bps >= came * STEP;
         self.sure_bps = if is_step { bps } else { self.sure_bps.max(bps) };
         self.rate_bps = bps.max(self.sure_bps * YIELD_MAX).max(RATE_MIN_BPS);
-        if bps < self.rate_bps { Verdict::NotOurs } else { Verdict::Ours }
+        if bps < self.rate_bps { Attribution::NotOurs } else { Attribution::Ours }
     }
 
     /// Returns true if the queue becomes shorter.
-    fn prove(&mut self, look: &Look, target_ns: u64) -> Verdict {
-        if look.queue_ns <= 2 * target_ns {
+    fn prove(&mut self, sample: &RateSample, target_ns: u64) -> Attribution {
+        if sample.queue_ns <= 2 * target_ns {
             self.proof = None;
-            return Verdict::Ours;
+            return Attribution::Ours;
         }
-        let fresh = Proof { since: look.now, queue_ns: look.queue_ns };
+        let fresh = Proof { since: sample.now, queue_ns: sample.queue_ns };
         let proof = self.proof.get_or_insert(fresh);
-        let is_longer = look.queue_ns > proof.queue_ns.saturating_add(proof.queue_ns / 4);
-        if look.queue_ns <= proof.queue_ns / 2 || is_longer {
+        let is_longer = sample.queue_ns > proof.queue_ns.saturating_add(proof.queue_ns / 4);
+        if sample.queue_ns <= proof.queue_ns / 2 || is_longer {
             *proof = fresh;
         }
-        let took_ns = look.now.since_ns(proof.since);
-        let is_late = took_ns > PROOF_NS + PROOF_LAGS * look.lag_ns;
-        if is_late { Verdict::NotOurs } else { Verdict::Ours }
+        let took_ns = sample.now.since_ns(proof.since);
+        let is_late = took_ns > PROOF_NS + PROOF_LAGS * sample.lag_ns;
+        if is_late { Attribution::NotOurs } else { Attribution::Ours }
     }
 
-    fn next_gain(&mut self, look: &Look, target_ns: u64) -> f64 {
-        if self.refreshes(look, target_ns) {
+    fn next_gain(&mut self, sample: &RateSample, target_ns: u64) -> f64 {
+        if self.refreshes(sample, target_ns) {
             return REFRESH_GAIN;
         }
-        if look.queue_ns <= target_ns / 2 {
+        if sample.queue_ns <= target_ns / 2 {
             return (GAIN_UP * f64::from(1u32 << self.steps.min(8))).min(GAIN_MAX);
         }
-        let settle_ns = SETTLE_NS_MIN.max(SETTLE_LAGS * look.lag_ns) as f64;
-        ((target_ns as f64 - look.queue_ns as f64) / settle_ns).clamp(GAIN_MIN, GAIN_UP)
+        let settle_ns = SETTLE_NS_MIN.max(SETTLE_LAGS * sample.lag_ns) as f64;
+        ((target_ns as f64 - sample.queue_ns as f64) / settle_ns).clamp(GAIN_MIN, GAIN_UP)
     }
 
     /// Returns true if the queue is being emptied for once.
-    fn refreshes(&mut self, look: &Look, target_ns: u64) -> bool {
+    fn refreshes(&mut self, sample: &RateSample, target_ns: u64) -> bool {
         let empty_ns = (target_ns as f64 / -REFRESH_GAIN) as u64;
-        if look.now < self.refresh_until {
-            if look.is_least {
-                let until = look.now + look.lag_ns + empty_ns;
+        if sample.now < self.refresh_until {
+            if sample.is_least {
+                let until = sample.now + sample.lag_ns + empty_ns;
                 self.refresh_until =
                     until.min(self.refresh_at.before_ns(REFRESH_NS - REFRESH_NS_MAX));
             }
             return true;
         }
-        let is_due = look.now >= self.refresh_at;
+        let is_due = sample.now >= self.refresh_at;
         if is_due {
-            self.refresh_until = look.now + look.lag_ns + empty_ns;
-            self.refresh_at = look.now + REFRESH_NS;
+            self.refresh_until = sample.now + sample.lag_ns + empty_ns;
+            self.refresh_at = sample.now + REFRESH_NS;
         }
         is_due
     }

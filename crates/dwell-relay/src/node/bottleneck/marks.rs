@@ -47,7 +47,7 @@ impl Marks {
         self.next_at = now + self.spacing_ns.max(SPACING_NS_MIN);
     }
 
-    /// No report named any of them yet: the way is long, or its queue is. Every second one is
+    /// No report named any of them yet: the path is long, or its queue is. Every second one is
     /// enough then, and they must reach further back.
     fn thin(&mut self) {
         let mut keep = true;
@@ -65,7 +65,7 @@ impl Marks {
         self.marks.get(behind.checked_sub(1)?).copied()
     }
 
-    /// A report comes so long after what it tells of was sent.
+    /// The time from the sending of a datagram to the report of it.
     pub(super) fn set_lag(&mut self, lag_ns: u64) {
         self.spacing_ns = (lag_ns / MARKS_IN_LAG).min(SPACING_NS_MAX);
     }
@@ -81,7 +81,7 @@ impl Marks {
 mod tests {
     use super::*;
 
-    /// The first report may tell of what was sent long ago, however much was sent since.
+    /// The first report may be of what was sent long ago, however much was sent since.
     #[test]
     fn marks_reach_back_before_any_report_came() {
         let mut marks = Marks::default();

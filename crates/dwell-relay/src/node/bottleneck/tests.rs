@@ -6,7 +6,7 @@ use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_testkit::LinkSpec;
 
-use super::{FORGET_NS, Heard, RATE_MIN_BPS};
+use super::{FORGET_NS, LinkReport, RATE_MIN_BPS};
 use model::{Model, Terms};
 
 /// A link that steps 20 → 5 → 12 Mbit/s, ten seconds each.
@@ -87,7 +87,7 @@ fn a_long_path_is_followed_too() {
     assert_follows(&Terms { link, back, flows: 8, ..Terms::default() }, "long");
 }
 
-/// Over a satellite: what reports tell of was sent 0.6 s before, and there was much since. (Few
+/// Over a satellite: reports are of what was sent 0.6 s before, and there was much since. (Few
 /// connections would not keep the link busy: after a loss they take minutes to grow again.)
 #[test]
 fn a_very_long_path_is_followed_too() {
@@ -156,7 +156,7 @@ fn a_queue_that_others_fill_is_left_to_them() {
     }
 }
 
-/// The way becomes longer, by another route: the relay finds out that no queue is the reason.
+/// The path becomes longer, by another route: the relay finds out that no queue is the reason.
 #[test]
 fn a_longer_way_is_no_queue() {
     let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(100));
@@ -171,18 +171,20 @@ fn a_longer_way_is_no_queue() {
 /// Whatever a peer says, some traffic passes, and the pace moves by bounded steps.
 #[test]
 fn a_peer_that_lies_harms_little() {
-    let lies: [fn(&mut Heard); 7] = [
-        |heard| heard.bytes = 0,
-        |heard| heard.bytes = heard.bytes.wrapping_mul(1 << 40),
-        |heard| heard.highest_at_ns *= 3,
-        |heard| heard.highest_at_ns = heard.highest_at_ns.wrapping_add(1 << 63),
+    let lies: [fn(&mut LinkReport); 7] = [
+        |report| report.bytes = 0,
+        |report| report.bytes = report.bytes.wrapping_mul(1 << 40),
+        |report| report.highest_at_ns *= 3,
+        |report| report.highest_at_ns = report.highest_at_ns.wrapping_add(1 << 63),
         // Delays at the very end of what there is: the model's peer is 77 s ahead, 10 ms away.
-        |heard| {
+        |report| {
             let end = (1 << 63) - 77 * SECOND_NS - 10 * MILLI_NS;
-            heard.highest_at_ns = heard.highest_at_ns.wrapping_add(end);
+            report.highest_at_ns = report.highest_at_ns.wrapping_add(end);
         },
-        |heard| heard.highest = u64::MAX,
-        |heard| (heard.bytes, heard.highest_at_ns) = (heard.bytes / 1_000, heard.highest_at_ns * 2),
+        |report| report.highest = u64::MAX,
+        |report| {
+            (report.bytes, report.highest_at_ns) = (report.bytes / 1_000, report.highest_at_ns * 2);
+        },
     ];
     for lie in lies {
         let link = LinkSpec::new().with_delay_ns(10 * MILLI_NS).with_rate(Rate::from_mbps(20));

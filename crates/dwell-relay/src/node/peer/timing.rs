@@ -38,7 +38,7 @@ impl Peer {
             return Due::default();
         }
         let report = self.report_at().is_some_and(|at| now >= at);
-        // Who hears packets all the time has no reason to ask, but wants the round trip.
+        // A node that receives packets all the time has no reason to ask, but wants the round trip.
         let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
         let measure = (report && due_again) || now >= self.measure_at() || now >= self.ask_at();
         Due {
@@ -59,7 +59,7 @@ impl Peer {
         }
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
-            at = at.min(self.measure_at()).min(self.order.deadline(self.waits()));
+            at = at.min(self.measure_at()).min(self.reorder.deadline(self.waits()));
             at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
         }
         if self.probes_path() {
@@ -70,11 +70,11 @@ impl Peer {
     }
 
     pub(super) fn probe_at(&self, patience: Patience) -> Instant {
-        let heard = self.heard_at.unwrap_or(Instant::ZERO);
+        let received_at = self.last_received_at.unwrap_or(Instant::ZERO);
         // One of the two asks a little later, so that on an idle link only the other asks.
         let salts = self.handshake.current().map(Session::salts).unwrap_or_default();
         let later_ns = if salts.0 < salts.1 { patience.keepalive_ns / 4 } else { 0 };
-        let idle = heard.max(self.probed_at) + patience.keepalive_ns + later_ns;
+        let idle = received_at.max(self.probed_at) + patience.keepalive_ns + later_ns;
         match self.unanswered_since {
             Some(since) => idle.min(since.max(self.probed_at) + PROBE_AGAIN_NS),
             None => idle,

@@ -1,4 +1,4 @@
-//! A bottleneck that no back-pressure tells of.
+//! A bottleneck that no back-pressure shows.
 
 use dwell_base::Rate;
 use dwell_base::time::MILLI_NS;

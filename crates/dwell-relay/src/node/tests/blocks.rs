@@ -1,4 +1,4 @@
-//! Blocks of packets on the way between two nodes.
+//! Blocks of packets between two nodes.
 
 use dwell_base::time::{MICRO_NS, MILLI_NS};
 use dwell_testkit::LinkSpec;
@@ -139,7 +139,7 @@ fn a_peer_that_takes_short_datagrams_only_gets_what_fits_into_64_of_them() {
         assert_eq!(from.tx.send_errors["unwritten"], 0);
         assert_eq!(from.tx.sent.packets, to.rx.packets.packets);
         assert_eq!(to.rx.malformed, 0);
-        // Many parts, so that more would have been too many; and nothing was compressed in vain.
+        // Many parts, so that more would have been too many; and no compression was wasted.
         // Rearranged headers may take a little more room before they are compressed.
         assert!((40..=64).contains(&end.parts_max), "{} parts", end.parts_max);
         let given = end.env.compressed_bytes_max;
@@ -247,7 +247,7 @@ fn hostile_links_lose_blocks_but_alter_nothing() {
         .with_corrupt(0.02);
     for seed in 0..8u64 {
         let mut net = pair_with("scheme = \"edge\"", seed.is_multiple_of(2), &link, seed);
-        // Without a seal nothing tells a damaged datagram.
+        // Without a seal nothing shows that a datagram is damaged.
         if seed % 2 == 1 {
             let link = link.clone().with_corrupt(0.0);
             for direction in net.links {

@@ -164,7 +164,7 @@ fn the_middle_compresses_what_came_raw() {
 #[test]
 fn every_scheme_passes_on_what_is_compressed() {
     let class = "\n[[class]]\nname = \"held\"\nmax_wait = \"20ms\"\nprotocols = [\"udp\"]\n";
-    for (name, class, carries) in [
+    for (name, class, forwards) in [
         ("none", "", true),
         ("basicq", "", true),
         ("chumq", "", true),
@@ -192,12 +192,16 @@ fn every_scheme_passes_on_what_is_compressed() {
         let left = row.station(1).peer(0);
         assert_eq!(
             left.rx.forwarded_compressed.packets > 20,
-            carries,
+            forwards,
             "{name}{class}: {:?}",
             left.rx
         );
-        assert_eq!(left.rx.compressed > 20, !carries, "{name}{class}: {:?}", left.rx);
-        assert_eq!(row.station(1).routed, 0, "{name}{class}: what is restored goes the short way");
+        assert_eq!(left.rx.compressed > 20, !forwards, "{name}{class}: {:?}", left.rx);
+        assert_eq!(
+            row.station(1).routed,
+            0,
+            "{name}{class}: what is restored takes the short path"
+        );
     }
 }
 
@@ -297,7 +301,10 @@ fn what_is_too_long_for_the_next_link_is_restored() {
     assert!(came > 1_500 && late == 0, "{came}, {late}");
     let (left, right) = (row.station(1).peer(0), row.station(1).peer(1));
     assert!(left.rx.forwarded_compressed.packets > 0 && left.rx.compressed > 200, "{:?}", left.rx);
-    assert_eq!(left.rx.forwarded.packets, left.rx.packets.packets, "all others go the short way");
+    assert_eq!(
+        left.rx.forwarded.packets, left.rx.packets.packets,
+        "all others take the short path"
+    );
     assert_eq!(row.station(1).routed, 0);
     assert_eq!(right.tx.forwarded_compressed.packets, left.rx.forwarded_compressed.packets);
     assert!(row.station(2).peer(0).rx.fragments > 100);
@@ -312,7 +319,7 @@ fn what_routers_must_answer_is_left_to_the_kernel() {
     row.run_to(1_000);
     let middle = row.station(1);
     assert_eq!((middle.expired, middle.peer(0).rx.forwarded.packets), (50, 0));
-    // Too long for the next link: the sender is informed, by way of the link that it came by.
+    // Too long for the next link: the sender is notified over the link that it came by.
     row.with(1, |station| station.node.set_path_datagram_max(1, 900));
     let long = Traffic { payload_max: 1_000, ..MANY };
     row.load(0, Load { packets: 50, full: true, ..load([2, 2], long) });
@@ -357,7 +364,7 @@ fn a_dead_peer_gets_nothing_and_later_all() {
     let before = row.station(1).peer(0).rx.forwarded_compressed.packets;
     row.load(0, Load { packets: 300, ..load([2, 2], MANY) });
     row.run_to(GIVEN_UP_MS + 1_000);
-    // The first node does not know: it is for the kernel to say that there is no way on.
+    // The first node does not know: it is for the kernel to say that there is no route.
     let middle = row.station(1);
     assert_eq!(middle.peer(0).rx.forwarded_compressed.packets, before);
     assert!(middle.routed > 200 && middle.peer(1).tx.send_errors["unconnected"] > 200);

@@ -1,4 +1,4 @@
-//! Datagrams that are filled as far as deadlines allow.
+//! Datagrams that are filled while deadlines allow it.
 
 use dwell_base::time::{MICRO_NS, MILLI_NS};
 use dwell_policy::ClassKey;
@@ -55,11 +55,11 @@ fn datagrams_are_filled_and_no_packet_comes_late() {
                 assert_eq!(to.rx.blocks > 0, compress, "{scheme}");
                 assert_eq!(from.one_way_ns.expect("it was measured") / MILLI_NS, 5);
                 for class in &from.deadlines {
-                    assert!(class.packets > 900 && class.hold_ns > 10 * MILLI_NS);
+                    assert!(class.packets > 900 && class.deadline_ns > 10 * MILLI_NS);
                     // TPF lets urgent packets wait behind large ones. ChuMQ's buffers may become due
                     // at once, and then one waits for the other and for a control message.
                     let past_max = if scheme.starts_with("chumq") { 40 } else { 0 };
-                    let late = class.past_hold > past_max || class.late > 0;
+                    let late = class.past_deadline > past_max || class.late > 0;
                     assert!(!late || scheme.contains("tpf"), "{scheme}: {class:?}");
                 }
                 let (_, slowest, _) = net.delays_ns(side, 1000..=1009);
@@ -97,8 +97,8 @@ fn a_way_that_takes_too_long_leaves_nothing_to_hold() {
     let mut net = chunk_pair("scheme = \"chutq-dcf\"\none_way_delay = \"30ms\"", 3);
     run(&mut net, 400, 3 * MILLI_NS);
     let [fast, slow] = &net.end(0).peer().deadlines[..] else { panic!("two classes") };
-    assert_eq!((fast.hold_ns, fast.late), (0, 0));
-    assert!(slow.hold_ns > 25 * MILLI_NS && slow.hold_ns < 30 * MILLI_NS, "{slow:?}");
+    assert_eq!((fast.deadline_ns, fast.late), (0, 0));
+    assert!(slow.deadline_ns > 25 * MILLI_NS && slow.deadline_ns < 30 * MILLI_NS, "{slow:?}");
     let (_, slowest, _) = net.delays_ns(1, 1000..=1009);
     assert!(slowest < 7 * MILLI_NS, "{slowest}");
 }

@@ -1,4 +1,4 @@
-//! Peers that call while others, who know the same public key, call as often as they can.
+//! Peers that initiate while others, who know the same public key, initiate as often as they can.
 
 use super::harness::*;
 use super::keys::{KEYS, keyed, with_keys};
@@ -55,7 +55,7 @@ fn restart_under_attack(from: &[String], is_known: bool, seed: u64) -> (Option<u
     })
 }
 
-/// The same with any attack: it is called each millisecond.
+/// The same with any attack: it runs each millisecond.
 fn restart_beside(
     is_known: bool,
     seed: u64,
@@ -110,10 +110,10 @@ fn sixty_attackers_with_cookies_keep_no_peer_out() {
         ("the peer's own network", its_own_network),
     ] {
         for seed in 0..5 {
-            // Where the peer is known to be: with its first call, in one round trip.
+            // Where the peer is known to be: with its first initiation, in one round trip.
             let (up_ms, counts) = restart_under_attack(&from, true, seed);
             assert!(up_ms.is_some_and(|ms| ms < 50), "{name}, {seed}: {up_ms:?} {counts:?}");
-            // From elsewhere: a cookie, and with it perhaps a second call.
+            // From elsewhere: a cookie, and with it perhaps a second initiation.
             let (up_ms, counts) = restart_under_attack(&from, false, seed);
             assert!(up_ms.is_some_and(|ms| ms < 1_100), "{name}, {seed}: {up_ms:?} {counts:?}");
             assert!(counts.examined <= 7 * 225, "{counts:?}");
@@ -133,7 +133,7 @@ fn whoever_forges_a_known_address_does_not_keep_its_peer_out() {
             victim.env.sent.clear();
             victim.env.sent_to.clear();
         });
-        // A cookie, and with it a second call.
+        // A cookie, and with it a second initiation.
         assert!(up_ms.is_some_and(|ms| ms < 100), "{seed}: {up_ms:?} {counts:?}");
         assert!(counts.cookies > 4_000 && counts.examined < 7 * 225, "{counts:?}");
     }

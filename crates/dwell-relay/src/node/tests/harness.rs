@@ -127,10 +127,10 @@ pub(super) struct End {
     pub(super) made_at: Vec<Instant>,
     pub(super) traffic: Traffic,
     /// The source address of the other end's datagrams.
-    pub(super) heard_from: SocketAddr,
+    pub(super) received_from: SocketAddr,
     /// The most parts of a record that were sent; without seals only.
     pub(super) parts_max: usize,
-    /// Datagrams longer than this vanish on their way from here.
+    /// Datagrams longer than this vanish on the path from here.
     pub(super) swallowed_above: usize,
     /// All that it sent, if that is kept.
     pub(super) log: Option<Vec<Vec<u8>>>,
@@ -204,7 +204,7 @@ impl End {
             made: Vec::new(),
             made_at: Vec::new(),
             traffic: Traffic::default(),
-            heard_from: ADDRESSES[1 - side].parse().expect("an address"),
+            received_from: ADDRESSES[1 - side].parse().expect("an address"),
             parts_max: 0,
             swallowed_above: usize::MAX,
             log: None,
@@ -352,7 +352,7 @@ impl virtual_net::Node for End {
             return;
         }
         self.env.now.set(now);
-        let source = self.heard_from;
+        let source = self.received_from;
         let mut bytes = datagram.to_vec();
         self.node.take_turns(&mut self.env);
         // Through the socket that is connected to the peer, if there is one.

@@ -271,7 +271,7 @@ fn clocks_that_jump_under_load_disturb_nobody() {
 }
 
 #[test]
-fn after_a_cut_a_peer_that_was_near_is_called_every_second() {
+fn after_a_cut_a_peer_that_was_near_is_tried_every_second() {
     let mut net = keyed_pair("10mbit", "packet", &good_link(), 19);
     net.run_to(1_000);
     net.start_sources(1_000, 5_000, 10 * MILLI_NS); // to the 51st second
@@ -306,7 +306,7 @@ fn who_wakes_after_a_long_sleep_is_asked_soon() {
     net.run_to(asked_ms + 1_200);
     assert!(!net.end(0).is_up());
     net.net.with_node(net.ends[1], |end, now, out| end.wake(now, out));
-    // At once, or a second later if the first answers were to calls of long ago.
+    // At once, or a second later if the first answers were to initiations of long ago.
     net.run_to(asked_ms + 2_700);
     assert!(net.end(0).is_up() && net.end(1).is_up());
     assert_eq!(salts(&net, 0), salts(&net, 1));
@@ -345,7 +345,7 @@ fn a_peer_that_moves_goes_on_as_if_nothing_was() {
     net.start_sources(1_000, 2_000, MILLI_NS);
     net.run_to(2_000);
     let elsewhere: SocketAddr = "203.0.113.9:4711".parse().expect("an address");
-    net.net.with_node(net.ends[1], |end, _, _| end.heard_from = elsewhere);
+    net.net.with_node(net.ends[1], |end, _, _| end.received_from = elsewhere);
     let session = salts(&net, 1);
     net.run_to(5_000);
     assert_eq!(net.end(1).node.endpoint(0), Some(elsewhere));
@@ -395,7 +395,7 @@ fn a_peer_that_is_everywhere_moves_ten_times_a_second() {
     assert_eq!(end.env.delivered.len(), 1_000, "what comes is taken all the same");
     // Where it stays, it is found.
     let home = place(5_000);
-    net.net.with_node(net.ends[1], |end, _, _| end.heard_from = home);
+    net.net.with_node(net.ends[1], |end, _, _| end.received_from = home);
     net.start_sources(2_100, 20, 10 * MILLI_NS);
     net.run_to(3_000);
     assert_eq!(net.end(1).node.endpoint(0), Some(home));

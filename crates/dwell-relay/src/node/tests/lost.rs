@@ -1,4 +1,4 @@
-//! Blocks that were lost on the way, and come again.
+//! Blocks that were lost on the path, and are retransmitted.
 
 use dwell_base::time::MICRO_NS;
 use dwell_testkit::LinkSpec;
@@ -7,7 +7,7 @@ use dwell_wire::control::Numbers;
 use dwell_wire::{Control, Datagram, Record, Records};
 
 use super::harness::*;
-use crate::node::link::send_again;
+use crate::node::link::retransmit;
 
 const MANY: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random: 0.5 };
 
@@ -107,28 +107,28 @@ fn second_copies_wait_for_a_link_that_takes_no_more_and_go_first() {
     net.net.with_node(net.ends[0], |end, now, _| {
         let End { node, env, .. } = end;
         let peer = &mut node.peers[0];
-        peer.kept.clear();
+        peer.retransmit_buffer.clear();
         let before = peer.extra.resent_datagrams;
         let mut missing = Numbers::default();
         for number in 1_000..1_003 {
-            peer.kept.keep(now, number as u32, &[7; 100], None);
+            peer.retransmit_buffer.keep(now, number as u32, &[7; 100], None);
             assert!(missing.add(number));
         }
         peer.pacer.blocked(now);
         // Who is impatient and asks again gets no more of them.
         for _ in 0..3 {
-            send_again(peer, 0, env, now, &missing);
-            assert_eq!((env.sent.len(), peer.again.len()), (0, 3));
+            retransmit(peer, 0, env, now, &missing);
+            assert_eq!((env.sent.len(), peer.to_retransmit.len()), (0, 3));
         }
         // The link takes one more, and then all.
         env.link_open = false;
         node.link_writable(0);
         node.pump(env, 0);
-        assert_eq!((env.sent.len(), node.peers[0].again.len()), (1, 2));
+        assert_eq!((env.sent.len(), node.peers[0].to_retransmit.len()), (1, 2));
         env.link_open = true;
         node.link_writable(0);
         node.pump(env, 0);
-        assert_eq!((env.sent.len(), node.peers[0].again.len()), (3, 0));
+        assert_eq!((env.sent.len(), node.peers[0].to_retransmit.len()), (3, 0));
         assert_eq!(node.peers[0].extra.resent_datagrams, before + 3);
         // What is not kept any more is reported, however far apart; and there is an end to what waits.
         node.peers[0].pacer.blocked(now);
@@ -137,12 +137,16 @@ fn second_copies_wait_for_a_link_that_takes_no_more_and_go_first() {
             for number in 0..64 {
                 assert!(missing.add(5_000 + far * 1_000 + number));
             }
-            send_again(&mut node.peers[0], 0, env, now, &missing);
+            retransmit(&mut node.peers[0], 0, env, now, &missing);
         }
-        assert_eq!(node.peers[0].again.len(), 256);
+        assert_eq!(node.peers[0].to_retransmit.len(), 256);
         node.link_writable(0);
         node.pump(env, 0);
-        assert_eq!((env.sent.len(), node.peers[0].again.len()), (3 + 4, 0), "four words of it");
+        assert_eq!(
+            (env.sent.len(), node.peers[0].to_retransmit.len()),
+            (3 + 4, 0),
+            "four words of it"
+        );
     });
 }
 
@@ -298,7 +302,7 @@ fn every_datagram_with_a_block_can_be_sent_again() {
                 }
                 blocks += 1;
                 nearly_full += u64::from(body.len() + 40 > room);
-                let again = peer.kept.again(header.sequence_low);
+                let again = peer.retransmit_buffer.retransmit(header.sequence_low);
                 assert!(again.is_some(), "{} of {room} bytes are not kept", body.len());
             }
         });

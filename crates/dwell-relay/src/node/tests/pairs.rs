@@ -292,7 +292,7 @@ fn a_peer_under_a_new_name_takes_the_place_of_the_old_one() {
         assert_eq!(end.node.peer_count(), 1);
         end.after(out);
     });
-    // The other end finds it dead, calls, and is answered.
+    // The other end finds it dead, initiates, and is answered.
     net.start_sources(1_000, 9_000, MILLI_NS);
     net.run_to(9_000);
     assert!(net.end(0).is_up() && net.end(1).is_up());

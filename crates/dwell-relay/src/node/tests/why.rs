@@ -81,7 +81,7 @@ fn an_unknown_key_from_elsewhere_is_the_nodes_affair() {
     let configs = [with_keys(0, b'c', b'b', "10mbit", "packet"), keyed(1, "10mbit", "packet")];
     let mut net = Net::new(&configs, &good_link(), 3);
     let elsewhere: SocketAddr = "203.0.113.9:4711".parse().expect("an address");
-    net.net.with_node(net.ends[1], |end, _, _| end.heard_from = elsewhere);
+    net.net.with_node(net.ends[1], |end, _, _| end.received_from = elsewhere);
     net.run_to(5_000);
     let status = net.end(1).node.status(net.end(1).env.now());
     let [problem] = &status.problems[..] else { panic!("{:?}", status.problems) };
@@ -122,7 +122,7 @@ fn another_pre_shared_key_is_named() {
         assert_eq!(names, ["wrong_key"]);
         assert!(words.contains("psk_file"), "{words}");
     }
-    // Beside public keys, who calls finds that the answers don't open.
+    // Beside public keys, the initiator finds that the answers don't open.
     let line =
         |side: usize| format!("psk_file = \"psk\"\npublic_key = \"{}\"", key(KEYS[1 - side]));
     let configs = [0, 1].map(|side| shared(side, 5 + side as u8, &line(side)));

@@ -7,7 +7,7 @@ use dwell_base::{Instant, Rate, Rng};
 use dwell_testkit::LinkSpec;
 use dwell_testkit::link::LinkModel;
 
-use super::super::{Bottleneck, Heard};
+use super::super::{Bottleneck, LinkReport};
 use crate::node::pacer::{Pacer, Pacing};
 
 /// The longest packet; the shortest has half as many.
@@ -22,7 +22,7 @@ const PORT_NS: u64 = 100 * MILLI_NS;
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) link: LinkSpec,
-    /// The way of reports. Acknowledgements take as long, and are never lost.
+    /// The path of reports. Acknowledgements take as long, and are never lost.
     pub(super) back: LinkSpec,
     pub(super) flows: usize,
     /// Traffic beside the tunnel that reacts to nothing.
@@ -78,12 +78,12 @@ struct Answer {
 struct Flow {
     window: f64,
     threshold: f64,
-    /// Datagrams on their way, by serial numbers.
+    /// Datagrams in transit, by serial numbers.
     out: VecDeque<u64>,
     serial: u64,
     /// Losses up to here are one.
     recover: u64,
-    heard_at: Instant,
+    received_at: Instant,
 }
 
 impl Flow {
@@ -102,7 +102,7 @@ impl Flow {
     }
 
     fn acknowledged(&mut self, now: Instant, serial: u64) {
-        self.heard_at = now;
+        self.received_at = now;
         // What is three behind is lost.
         while self.out.front().is_some_and(|&first| first + 3 < serial) {
             let lost = self.out.pop_front().unwrap_or_default();
@@ -121,9 +121,9 @@ impl Flow {
     }
 
     fn tick(&mut self, now: Instant) {
-        if !self.out.is_empty() && now.since_ns(self.heard_at) > SECOND_NS {
+        if !self.out.is_empty() && now.since_ns(self.received_at) > SECOND_NS {
             self.out.clear();
-            self.heard_at = now;
+            self.received_at = now;
             self.threshold = (self.window / 2.0).max(2.0);
             self.window = 2.0;
         }
@@ -164,7 +164,7 @@ pub(super) struct Model {
     /// The last number of the session before.
     renewed_at: u64,
     link: LinkModel<Packet>,
-    back: LinkModel<Heard>,
+    back: LinkModel<LinkReport>,
     acks: LinkModel<Answer>,
     cross_due: f64,
     offered: f64,
@@ -178,7 +178,7 @@ pub(super) struct Model {
     ahead_ns: u64,
     pub(super) drift: f64,
     /// Falsifies the reports, for a peer that lies.
-    pub(super) lie: Option<fn(&mut Heard)>,
+    pub(super) lie: Option<fn(&mut LinkReport)>,
 }
 
 impl Model {
@@ -256,7 +256,7 @@ impl Model {
         self.bottleneck.probed(self.now, self.now, came_at_ns);
     }
 
-    /// A new session: what is on its way still counts for the one before.
+    /// A new session: what is in transit still counts for the one before.
     pub(super) fn renew(&mut self) {
         self.bottleneck.begin_session();
         self.bottleneck.forget_old(self.now);
@@ -292,16 +292,16 @@ impl Model {
     fn report(&mut self) {
         if self.highest > self.reported && self.now.since_ns(self.reported_at) >= REPORT_NS {
             (self.reported, self.reported_at) = (self.highest, self.now);
-            let mut heard = Heard {
+            let mut report = LinkReport {
                 highest: self.highest,
                 highest_at_ns: self.peer_clock_ns(self.highest_at),
                 bytes: self.came_bytes,
                 refused_at: None,
             };
             if let Some(lie) = self.lie {
-                lie(&mut heard);
+                lie(&mut report);
             }
-            self.back.push(self.now, 150, heard);
+            self.back.push(self.now, 150, report);
         }
     }
 
@@ -313,7 +313,7 @@ impl Model {
         }
         while let Some(delivered) = self.back.pop(self.now) {
             if self.terms.listens {
-                self.bottleneck.heard(self.now, &delivered.packet);
+                self.bottleneck.on_report(self.now, &delivered.packet);
                 self.pacer.set_found(self.bottleneck.found());
             }
         }

@@ -1,4 +1,4 @@
-//! Datagrams that are kept for a while, to be sent again if they were lost (`docs/wire.md`
+//! The retransmit buffer: datagrams that may have been lost and are then sent again (`docs/wire.md`
 //! section 8.3, sender).
 
 use std::collections::VecDeque;
@@ -6,17 +6,17 @@ use std::collections::VecDeque;
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 
-/// Bytes kept for one peer.
-const KEPT_BYTES_MAX: usize = 1 << 20;
-/// Datagrams kept for one peer.
-const KEPT_MAX: usize = 4_096;
-/// A datagram is sent again so often.
+/// The most bytes in the buffer of one peer.
+const BYTES_MAX: usize = 1 << 20;
+/// The most datagrams in the buffer of one peer.
+const DATAGRAMS_MAX: usize = 4_096;
+/// A datagram is retransmitted at most this often.
 pub(super) const TRIES_MAX: u8 = 3;
-/// Kept for this many round trips, within limits. That the last datagram of many is missing
+/// Datagrams are kept for this many round trips, within limits. That the last datagram of many is missing
 /// shows with the next one only, which may be the report of the second.
-const KEPT_ROUND_TRIPS: u64 = 5;
-const KEPT_NS_MIN: u64 = 1_500 * MILLI_NS;
-const KEPT_NS_MAX: u64 = 4 * SECOND_NS;
+const KEEP_ROUND_TRIPS: u64 = 5;
+const KEEP_NS_MIN: u64 = 1_500 * MILLI_NS;
+const KEEP_NS_MAX: u64 = 4 * SECOND_NS;
 /// The retransmission budget grows to at most this: as many full datagrams as a receiver misses at
 /// a time.
 const BUDGET_BYTES_MAX: usize = 256 * 1_500;
@@ -32,26 +32,26 @@ struct Datagram {
     body: Vec<u8>,
 }
 
-/// The datagrams that are kept for one peer, in the order of their numbers.
+/// The datagrams that may be retransmitted to one peer, in the order of their numbers.
 ///
-/// Each byte that is kept allows for one byte to be sent again: on a link that loses half of all
+/// Each byte that enters the buffer allows for one byte to be retransmitted: on a link that loses half of all
 /// datagrams, each is sent twice. A peer that asks for everything as often as it may therefore costs its
 /// link as much again as what is meant for it, and not three times as much.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct RetransmitBuffer {
     datagrams: VecDeque<Datagram>,
     bytes: usize,
-    /// Bytes that may be sent again.
+    /// Bytes that may be retransmitted.
     budget_bytes: usize,
     spare: Vec<Vec<u8>>,
 }
 
-impl Kept {
+impl RetransmitBuffer {
     /// Keeps the body of a datagram, and forgets what is too old or too much.
     pub(crate) fn keep(&mut self, now: Instant, number: u32, body: &[u8], rtt_ns: Option<u64>) {
         self.expire(now, rtt_ns);
         self.bytes += body.len();
-        while self.bytes > KEPT_BYTES_MAX || self.datagrams.len() >= KEPT_MAX {
+        while self.bytes > BYTES_MAX || self.datagrams.len() >= DATAGRAMS_MAX {
             if !self.forget_oldest() {
                 break;
             }
@@ -64,9 +64,9 @@ impl Kept {
 
     /// Forgets what nobody asks for any more.
     pub(crate) fn expire(&mut self, now: Instant, rtt_ns: Option<u64>) {
-        let kept_ns = rtt_ns.unwrap_or(RTT_NS_DEFAULT).saturating_mul(KEPT_ROUND_TRIPS);
-        let kept_ns = kept_ns.clamp(KEPT_NS_MIN, KEPT_NS_MAX);
-        let is_old = |oldest: &Datagram| now.since_ns(oldest.sent_at) > kept_ns;
+        let keep_ns = rtt_ns.unwrap_or(RTT_NS_DEFAULT).saturating_mul(KEEP_ROUND_TRIPS);
+        let keep_ns = keep_ns.clamp(KEEP_NS_MIN, KEEP_NS_MAX);
+        let is_old = |oldest: &Datagram| now.since_ns(oldest.sent_at) > keep_ns;
         while self.datagrams.front().is_some_and(is_old) {
             self.forget_oldest();
         }
@@ -89,14 +89,14 @@ impl Kept {
         datagram.tries < TRIES_MAX && datagram.body.len() <= self.budget_bytes
     }
 
-    /// Returns whether [`Self::again`] has the datagram with this number.
+    /// Returns whether [`Self::retransmit`] has the datagram with this number.
     pub(crate) fn has(&self, number: u32) -> bool {
         self.position(number).is_some_and(|at| self.may_send(&self.datagrams[at]))
     }
 
-    /// Returns the body of a datagram that is to be sent again; none if it is not kept, was sent
-    /// often enough, or is more than may be sent again by now.
-    pub(crate) fn again(&mut self, number: u32) -> Option<&[u8]> {
+    /// Returns the body of a datagram to retransmit; none if it is not in the buffer, was sent
+    /// often enough, or exceeds the budget by now.
+    pub(crate) fn retransmit(&mut self, number: u32) -> Option<&[u8]> {
         let at = self.position(number)?;
         if !self.may_send(&self.datagrams[at]) {
             return None;
@@ -129,36 +129,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_sent_again_a_few_times() {
-        let mut kept = Kept::default();
+    fn datagrams_are_retransmitted_a_few_times() {
+        let mut buffer = RetransmitBuffer::default();
         // The numbers wrap, and some datagrams are not kept.
         for number in [u32::MAX - 3, u32::MAX, 1, 2, 9] {
-            kept.keep(Instant::ZERO, number, &number.to_be_bytes(), None);
+            buffer.keep(Instant::ZERO, number, &number.to_be_bytes(), None);
         }
         for _ in 0..TRIES_MAX {
-            assert_eq!(kept.again(1), Some(&[0, 0, 0, 1][..]));
+            assert_eq!(buffer.retransmit(1), Some(&[0, 0, 0, 1][..]));
         }
         for _ in 0..300 {
-            assert_eq!(kept.again(1), None);
+            assert_eq!(buffer.retransmit(1), None);
         }
-        assert_eq!(kept.again(u32::MAX), Some(&[0xff; 4][..]));
-        assert_eq!([0, 5, u32::MAX - 9].map(|number| kept.again(number).is_some()), [false; 3]);
-        kept.clear();
-        assert_eq!(kept.again(9), None);
+        assert_eq!(buffer.retransmit(u32::MAX), Some(&[0xff; 4][..]));
+        assert_eq!(
+            [0, 5, u32::MAX - 9].map(|number| buffer.retransmit(number).is_some()),
+            [false; 3]
+        );
+        buffer.clear();
+        assert_eq!(buffer.retransmit(9), None);
     }
 
     #[test]
     fn who_asks_for_everything_gets_each_byte_once_more() {
-        let mut kept = Kept::default();
+        let mut buffer = RetransmitBuffer::default();
         let (mut bytes, mut again) = (0, 0);
         for number in 0..2_000u32 {
             let body = vec![7; 100 + number as usize % 1_300];
             let now = Instant::from_ns(u64::from(number) * 10 * MILLI_NS);
-            kept.keep(now, number, &body, None);
+            buffer.keep(now, number, &body, None);
             bytes += body.len();
             for asked in (number.saturating_sub(63)..=number).rev().cycle().take(256) {
-                let has = kept.has(asked);
-                let body = kept.again(asked).map(<[u8]>::len);
+                let has = buffer.has(asked);
+                let body = buffer.retransmit(asked).map(<[u8]>::len);
                 assert_eq!(body.is_some(), has);
                 again += body.unwrap_or(0);
             }
@@ -167,11 +170,11 @@ mod tests {
         assert!(again > bytes * 9 / 10, "{again} of {bytes}");
         // What nobody asks for is not saved up without end.
         for number in 2_000..9_000 {
-            kept.keep(Instant::from_ns(21 * SECOND_NS), number, &[7; 1_000], None);
+            buffer.keep(Instant::from_ns(21 * SECOND_NS), number, &[7; 1_000], None);
         }
         let burst: usize = (2_000..9_000)
             .flat_map(|number| [number; 3])
-            .map(|number| kept.again(number).map_or(0, <[u8]>::len))
+            .map(|number| buffer.retransmit(number).map_or(0, <[u8]>::len))
             .sum();
         assert!((BUDGET_BYTES_MAX - 1_000..=BUDGET_BYTES_MAX).contains(&burst), "{burst}");
     }
@@ -179,13 +182,13 @@ mod tests {
     #[test]
     fn a_link_that_loses_nearly_half_is_refused_nothing() {
         for seed in 0..8 {
-            let (mut kept, mut rng) = (Kept::default(), Rng::from_seed(seed));
+            let (mut buffer, mut rng) = (RetransmitBuffer::default(), Rng::from_seed(seed));
             for number in 0..10_000u32 {
                 let now = Instant::from_ns(u64::from(number) * 10 * MILLI_NS);
-                kept.keep(now, number, &[7; 1_000], None);
+                buffer.keep(now, number, &[7; 1_000], None);
                 let mut tries = 0;
                 while rng.chance(0.45) && tries < TRIES_MAX {
-                    assert!(number < 100 || kept.again(number).is_some(), "{number}");
+                    assert!(number < 100 || buffer.retransmit(number).is_some(), "{number}");
                     tries += 1;
                 }
             }
@@ -194,18 +197,18 @@ mod tests {
 
     #[test]
     fn it_is_bounded_in_time_and_memory() {
-        let mut kept = Kept::default();
+        let mut buffer = RetransmitBuffer::default();
         for number in 0..10_000u32 {
             let now = Instant::from_ns(u64::from(number) * MILLI_NS);
-            kept.keep(now, number, &[7; 100], Some(100 * MILLI_NS));
-            assert!(kept.bytes <= KEPT_BYTES_MAX && kept.datagrams.len() <= 1_501);
+            buffer.keep(now, number, &[7; 100], Some(100 * MILLI_NS));
+            assert!(buffer.bytes <= BYTES_MAX && buffer.datagrams.len() <= 1_501);
         }
         for number in 0..10_000u32 {
-            kept.keep(Instant::from_ns(20 * SECOND_NS), number, &[7; 1400], None);
+            buffer.keep(Instant::from_ns(20 * SECOND_NS), number, &[7; 1400], None);
         }
-        assert_eq!(kept.datagrams.len(), KEPT_BYTES_MAX / 1400);
-        assert_eq!(kept.bytes, kept.datagrams.len() * 1400);
-        kept.expire(Instant::from_ns(25 * SECOND_NS), None);
-        assert_eq!((kept.bytes, kept.datagrams.len()), (0, 0), "without more being sent");
+        assert_eq!(buffer.datagrams.len(), BYTES_MAX / 1400);
+        assert_eq!(buffer.bytes, buffer.datagrams.len() * 1400);
+        buffer.expire(Instant::from_ns(25 * SECOND_NS), None);
+        assert_eq!((buffer.bytes, buffer.datagrams.len()), (0, 0), "without more being sent");
     }
 }

@@ -1,8 +1,8 @@
-//! A node on the way between two others: what came compressed goes on unopened, and what came raw goes
+//! A node on the path between two others: what came compressed goes on unopened, and what came raw goes
 //! on without the kernel, so that the packets of a flow keep their order.
 //!
 //! Shimamura et al., section 3: nodes between the ends forward packets, and compress those that nobody
-//! compressed before them. What can't go this way goes through the TUN, as in a node without transit.
+//! compressed before them. What can't be forwarded so goes through the TUN, as in a node without transit.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -19,9 +19,14 @@ use super::store::{Compressed, Onward, Treatment};
 impl Node {
     /// Gives what came compressed to the peer that all its packets are for, unopened. False if that
     /// can't be done, and it is to be restored.
-    pub(super) fn carry(&mut self, env: &mut impl Env, from: usize, carried: &Carried<'_>) -> bool {
-        let Some(to) = self.way_on(from, &carried.label) else { return false };
-        if !self.peers[to].can_carry(carried) {
+    pub(super) fn forward_unopened(
+        &mut self,
+        env: &mut impl Env,
+        from: usize,
+        carried: &Carried<'_>,
+    ) -> bool {
+        let Some(to) = self.next_hop(from, &carried.label) else { return false };
+        if !self.peers[to].can_forward(carried) {
             return false;
         }
         let record_bytes = carried_record_len(carried) as u64;
@@ -31,7 +36,8 @@ impl Node {
             return true;
         };
         add(&mut rx.forwarded_compressed, record_bytes);
-        let onward = self.peers[to].carries().then_some(Onward { hop_limit, label: carried.label });
+        let onward =
+            self.peers[to].forwards().then_some(Onward { hop_limit, label: carried.label });
         let (data, _) = carried.data();
         let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));
         // Nobody knows its classes: it is compressed already, and may be sent again.
@@ -52,7 +58,7 @@ impl Node {
             compressed: true,
         };
         let peer = &mut self.peers[to];
-        add(&mut peer.extra.carried, record_bytes);
+        add(&mut peer.extra.forwarded_compressed, record_bytes);
         peer.port.handle(env.now(), Event::Arrive(arrival));
         self.handed_to(to);
         true
@@ -67,9 +73,9 @@ impl Node {
         packet: &mut [u8],
         info: &PacketInfo,
     ) -> bool {
-        let Some(to) = self.way_on(from, &Label::host(info.dst)) else { return false };
+        let Some(to) = self.next_hop(from, &Label::host(info.dst)) else { return false };
         let peer = &self.peers[to];
-        // The kernel cuts those that are too long, or tells their senders.
+        // The kernel cuts those that are too long, or notifies their senders.
         let fits = packet.len() <= usize::from(peer.packet_max());
         if !peer.is_connected() || !fits || !hop::forward(packet) {
             return false;
@@ -80,8 +86,8 @@ impl Node {
         true
     }
 
-    /// The peer that all addresses of a label lead to, if this node is on their way.
-    fn way_on(&mut self, from: usize, label: &Label) -> Option<usize> {
+    /// Returns the peer that all addresses of a label lead to, if this node is on their path.
+    fn next_hop(&mut self, from: usize, label: &Label) -> Option<usize> {
         if !self.transit {
             return None;
         }
@@ -92,7 +98,7 @@ impl Node {
     /// [`group_key`](dwell_drive::group_key).
     fn group_of_label(&self, to: usize, label: &Label) -> u64 {
         let peer = &self.peers[to];
-        match (peer.port.config().scheme.gather(), peer.carries()) {
+        match (peer.port.config().scheme.gather(), peer.forwards()) {
             (Gather::Edge, false) => 0,
             (Gather::Edge, true) => {
                 let entry = self.outbound.entry_of_all(label);
@@ -115,7 +121,7 @@ impl Node {
         }
     }
 
-    /// The same for peers whose links are paced: each datagram's worth by itself.
+    /// The same for peers whose links are paced: each datagram's worth separately.
     pub(super) fn pump_paced(&mut self, env: &mut impl Env) {
         while let Some(at) = self.handed.iter().position(|&to| self.is_paced(to)) {
             let to = self.handed.swap_remove(at);

@@ -1,4 +1,4 @@
-//! Datagrams that are missing: asked for again, and waited for a little, so that packets keep
+//! The reorder buffer: missing datagrams are asked for, and waited for a little, so that packets keep
 //! their order (`docs/wire.md` section 8.3, receiver).
 
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ const MISSING_MAX: usize = 256;
 const HELD_BYTES_MAX: usize = 1 << 20;
 /// The largest number of them, empty ones included.
 const HELD_MAX: usize = 4_096;
-/// A datagram is asked for so often.
+/// A datagram is asked for at most this often.
 const ASKS_MAX: u8 = 3;
 /// A datagram may be late by an eighth of the round trip, within these, before it is missing.
 const LATE_NS_MIN: u64 = MILLI_NS;
 const LATE_NS_MAX: u64 = 5 * MILLI_NS;
-/// After that many round trips an answer should have come, and so much more.
+/// An answer should have come after a round trip and a quarter, and this much more.
 const ANSWER_MARGIN_NS: u64 = 5 * MILLI_NS;
 /// A request that nobody answers is given up after this.
 const FORGET_NS: u64 = 3 * SECOND_NS;
@@ -55,8 +55,8 @@ impl Waits {
         rtt_ns + rtt_ns / 4 + ANSWER_MARGIN_NS
     }
 
-    /// For how long others wait for a missing one; not at all if it would be in vain.
-    fn hold_ns(self) -> u64 {
+    /// The time that others wait for a missing one; zero if its retransmission would come too late.
+    fn max_wait_ns(self) -> u64 {
         let needed_ns = self.late_ns() + self.answer_ns();
         if needed_ns <= self.order_wait_ns { needed_ns } else { 0 }
     }
@@ -64,7 +64,7 @@ impl Waits {
 
 /// The numbers of missing datagrams, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OrderCounts {
+pub(crate) struct ReorderCounts {
     /// Came when they were sent again.
     pub(crate) recovered: u64,
     /// Did not come.
@@ -75,7 +75,7 @@ pub(crate) struct OrderCounts {
 
 /// The datagrams received in one session, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct ReorderBuffer {
     /// The peer keeps what it sends: only then it makes sense to ask.
     active: bool,
     /// The number of the next datagram to be handed on, and of the highest seen.
@@ -85,10 +85,10 @@ pub(crate) struct Order {
     /// Datagrams that wait for their turn; none for a datagram that holds nothing.
     held: BTreeMap<u64, Option<Vec<u8>>>,
     held_bytes: usize,
-    pub(crate) counts: OrderCounts,
+    pub(crate) counts: ReorderCounts,
 }
 
-impl Order {
+impl ReorderBuffer {
     /// Nothing of this session is waited for any more: [`Self::ready`] gives all that is held.
     pub(crate) fn release(&mut self) {
         if self.active {
@@ -171,13 +171,13 @@ impl Order {
         None
     }
 
-    /// Gives up what is waited for in vain, and names what is to be asked for now, if anything.
+    /// Gives up datagrams that were waited for too long, and returns those to ask for now, if any.
     pub(crate) fn ask(&mut self, now: Instant, waits: Waits) -> Option<Numbers> {
-        let hold_ns = waits.hold_ns();
+        let max_wait_ns = waits.max_wait_ns();
         let mut numbers = Numbers::default();
         let before = self.missing.len();
         self.missing.retain(|&number, miss| {
-            let expired = now >= miss.since + hold_ns;
+            let expired = now >= miss.since + max_wait_ns;
             if expired {
                 miss.awaited = false;
             }
@@ -196,10 +196,10 @@ impl Order {
         if !self.active {
             return Instant::FAR_FUTURE;
         }
-        let hold_ns = waits.hold_ns();
+        let max_wait_ns = waits.max_wait_ns();
         let of = |miss: &Miss| {
             let ask_at = if miss.asks < ASKS_MAX { miss.ask_at } else { miss.since + FORGET_NS };
-            if miss.awaited { ask_at.min(miss.since + hold_ns) } else { ask_at }
+            if miss.awaited { ask_at.min(miss.since + max_wait_ns) } else { ask_at }
         };
         self.missing.values().map(of).min().unwrap_or(Instant::FAR_FUTURE)
     }
@@ -220,7 +220,7 @@ impl Order {
             self.missing.clear();
             return;
         }
-        let awaited = self.active && waits.hold_ns() > 0;
+        let awaited = self.active && waits.max_wait_ns() > 0;
         let ask_at = now + waits.late_ns();
         let miss = Miss { since: now, ask_at, asks: 0, awaited };
         self.missing.extend(gap.map(|missing| (missing, miss)));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     /// Hands a datagram in, and gives what comes out.
-    fn come(order: &mut Order, ms: u64, number: u64) -> Vec<u64> {
+    fn come(order: &mut ReorderBuffer, ms: u64, number: u64) -> Vec<u64> {
         let mut out = Vec::new();
         if order.take(at(ms), number, &number.to_be_bytes(), WAITS) {
             out.push(number);
@@ -267,14 +267,14 @@ mod tests {
         out
     }
 
-    fn drain(order: &mut Order, out: &mut Vec<u64>) {
+    fn drain(order: &mut ReorderBuffer, out: &mut Vec<u64>) {
         while let Some(body) = order.ready() {
             out.push(u64::from_be_bytes(body.try_into().unwrap()));
         }
     }
 
-    fn active() -> Order {
-        let mut order = Order::default();
+    fn active() -> ReorderBuffer {
+        let mut order = ReorderBuffer::default();
         order.activate(at(0));
         order
     }
@@ -298,7 +298,7 @@ mod tests {
         drain(&mut order, &mut out);
         assert_eq!(out, [3, 5]);
         assert_eq!(order.resent(2, &[]), None, "once is enough");
-        let counts = OrderCounts { recovered: 1, given_up: 1, needless: 1 };
+        let counts = ReorderCounts { recovered: 1, given_up: 1, needless: 1 };
         assert_eq!(order.counts, counts);
         assert_eq!(order.deadline(WAITS), Instant::FAR_FUTURE);
     }
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_of_who_keeps_nothing_or_has_gone() {
-        let mut order = Order::default();
+        let mut order = ReorderBuffer::default();
         assert!(order.take(at(0), 5, &[], WAITS));
         assert_eq!(order.deadline(WAITS), Instant::FAR_FUTURE);
         // Once it is known to be kept, what was missing before is asked for too.

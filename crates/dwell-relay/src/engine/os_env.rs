@@ -16,13 +16,13 @@ use crate::io::udp::{SendOutcome, UdpPort};
 use crate::node::{CompressJob, Compression, Destination, Env, NodeEvent};
 
 /// A packet that is expected to take longer than this is compressed by the worker, so that the
-/// link and the other peers are served meanwhile. Below it the way to the worker and back
+/// link and the other peers are served meanwhile. Below it the handover to the worker and back
 /// costs more than it saves.
 const INLINE_NS_MAX: u64 = 150_000;
 
 /// The socket of one peer, and its state.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct PeerSocket {
     pub(super) socket: Option<UdpPort>,
     pub(super) outbox: Outbox,
     pub(super) compressor: Option<Compressor>,
@@ -30,7 +30,7 @@ pub(super) struct Wire {
     /// As it was asked for; zero if it is the system's.
     pub(super) send_buffer_bytes: usize,
     pub(super) errors: BTreeMap<&'static str, u64>,
-    /// Datagrams are cut on the way to this socket's peer.
+    /// Datagrams are cut on the path to this socket's peer.
     pub(super) fragments: bool,
     /// The path proved to be this narrow.
     pub(super) narrowed: Option<usize>,
@@ -63,7 +63,7 @@ impl LogLimit {
     }
 }
 
-impl Wire {
+impl PeerSocket {
     pub(super) fn new() -> Self {
         Self {
             socket: None,
@@ -108,7 +108,7 @@ impl Wire {
                     self.narrowed = flushed.mtu;
                 }
                 self.was_reported &= flushed.blocked || flushed.refused > 0;
-                // No way there, or no address any more to send from: another socket will tell.
+                // No route there, or no address any more to send from: another socket will show it.
                 let unreachable =
                     |error: &io::Error| error.kind() == io::ErrorKind::NetworkUnreachable;
                 self.is_broken |= flushed.error.as_ref().is_some_and(unreachable);
@@ -136,8 +136,8 @@ pub(super) struct TunCount {
     pub(super) refused: u64,
 }
 
-pub(super) struct World {
-    pub(super) wires: Vec<Wire>,
+pub(super) struct OsEnv {
+    pub(super) peer_sockets: Vec<PeerSocket>,
     pub(super) listener: UdpPort,
     pub(super) tun: Option<Tun>,
     pub(super) to_tun: TunWriteBatch,
@@ -147,7 +147,7 @@ pub(super) struct World {
     pub(super) tun_gone: bool,
 }
 
-impl World {
+impl OsEnv {
     /// Writes the collected packets to the TUN.
     pub(super) fn flush_tun(&mut self) {
         if self.to_tun.is_empty() {
@@ -186,7 +186,7 @@ impl World {
     }
 }
 
-impl Env for World {
+impl Env for OsEnv {
     fn now(&self) -> Instant {
         Clock::now()
     }
@@ -199,7 +199,7 @@ impl Env for World {
         if job.cost_ns > INLINE_NS_MAX && self.compress_elsewhere(&job) {
             return Compression::Pending;
         }
-        let compressor = &mut self.wires[job.ticket.peer].compressor;
+        let compressor = &mut self.peer_sockets[job.ticket.peer].compressor;
         if compressor.as_ref().is_none_or(|c| c.spec() != job.codec) {
             *compressor = Compressor::new(job.codec, None).ok();
         }
@@ -214,21 +214,21 @@ impl Env for World {
     }
 
     fn datagram(&mut self, peer: usize) -> &mut [u8] {
-        self.wires[peer].outbox.room()
+        self.peer_sockets[peer].outbox.room()
     }
 
     fn commit(&mut self, peer: usize, len: usize, burst_bytes: u64) -> bool {
-        let wire = &mut self.wires[peer];
-        wire.outbox.commit(len);
-        if !wire.blocked && wire.outbox.bytes() as u64 >= burst_bytes {
-            wire.flush();
+        let peer_socket = &mut self.peer_sockets[peer];
+        peer_socket.outbox.commit(len);
+        if !peer_socket.blocked && peer_socket.outbox.bytes() as u64 >= burst_bytes {
+            peer_socket.flush();
         }
-        !wire.blocked
+        !peer_socket.blocked
     }
 
     fn hello(&mut self, to: Destination, datagram: &[u8]) {
         let (port, address): (&UdpPort, Option<SocketAddr>) = match to {
-            Destination::Peer(peer) => match &self.wires[peer].socket {
+            Destination::Peer(peer) => match &self.peer_sockets[peer].socket {
                 Some(socket) => (socket, None),
                 None => return,
             },
@@ -243,7 +243,7 @@ impl Env for World {
         }
         tracing::debug!("a hello was not sent: {outcome:?}");
         if let (Destination::Peer(peer), SendOutcome::Refused(error)) = (to, outcome) {
-            self.wires[peer].unsent = Some(error);
+            self.peer_sockets[peer].unsent = Some(error);
         }
     }
 
