@@ -96,7 +96,7 @@ impl Deref for Driven {
     }
 }
 
-/// What does what a port asks for.
+/// The environment that does what a port asks for.
 pub trait World {
     /// Compresses the packets of [`Port::batch`] together. Returns the result and the time that it
     /// took in nanoseconds, or nothing if [`Event::Compressed`] will say so later.

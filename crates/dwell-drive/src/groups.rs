@@ -1,4 +1,4 @@
-//! What is compressed together has the same key.
+//! Keys of groups: packets that are compressed together have the same key.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,7 +14,7 @@ pub fn group_key(gather: Gather, info: &PacketInfo, seed: u64, edge: u64) -> u64
     match gather {
         Gather::Edge => return edge,
         Gather::Service => {
-            // As in the flow: fragments have no ports, so that all go the same way.
+            // As in the flow: fragments have no ports, so that all take the same path.
             let port = if info.fragment { 0 } else { info.dst_port };
             (info.dst, port, info.protocol).hash(&mut hasher);
         }

@@ -1,4 +1,4 @@
-//! What went into a port and what came out of it.
+//! A journal of a port: its events and its actions.
 //!
 //! Decisions depend on nothing else, so that another port with the same input must have the same output.
 //! A journal holds lengths, classes, hashes of flows and times; no contents and no addresses. As
@@ -20,7 +20,7 @@ pub enum Input {
     Configure(Box<PortConfig>),
     /// Another codec compresses from now on.
     ForgetEstimates,
-    /// What waits is dropped.
+    /// Waiting packets are dropped.
     Clear,
     /// [`Event::Arrive`].
     Arrive(Packet),
@@ -65,7 +65,7 @@ impl From<&Event<'_>> for Input {
     }
 }
 
-/// What came out of a port when it was polled.
+/// The actions of a port when it is polled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
@@ -169,9 +169,9 @@ pub enum JournalError {
     Differs {
         /// The number of the entry, from 1.
         entry: usize,
-        /// What the journal has.
+        /// The output in the journal.
         expected: Box<Output>,
-        /// What came out here.
+        /// The output of this run.
         found: Box<Output>,
     },
 }

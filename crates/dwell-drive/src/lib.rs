@@ -1,4 +1,4 @@
-//! What every world around the decision core needs.
+//! The parts around the decision core that every driver needs.
 //!
 //! A *world* has packets, a link and a compressor: a relay with real ones, the replay of a capture
 //! with real packets and a virtual link, a simulation with models of all three. What they have in

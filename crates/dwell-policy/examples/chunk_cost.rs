@@ -1,6 +1,6 @@
-//! What chunking costs per packet, in nanoseconds, in the core alone: the classes and the load
-//! of Sawabe et al., and a link that is free again after the time that each frame takes.
-//! Linux tells the time on the CPU, so that it matters less what else runs.
+//! The cost of chunking per packet, in nanoseconds, in the core alone: the classes and the load of
+//! Sawabe et al., and a link that is free again after the time that each frame takes. Linux reports
+//! the CPU time, so that it matters less what else runs.
 //!
 //! `cargo run --release -p dwell-policy --example chunk_cost`
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "examples may measure")]

@@ -1,4 +1,4 @@
-//! What the core costs per packet, in nanoseconds, without anything around it.
+//! The cost of the core per packet, in nanoseconds, without anything around it.
 //!
 //! `cargo run --release -p dwell-policy --example port_cost`
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "examples may measure")]

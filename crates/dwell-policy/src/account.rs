@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
-    /// How many.
+    /// The number of packets.
     pub packets: u64,
     /// Their bytes as they arrived at the port.
     pub bytes: u64,
@@ -124,7 +124,7 @@ impl Bypass {
     }
 }
 
-/// What the compressor did.
+/// The compressor's results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CompressionAccounts {
     /// Times that the compressor was at work: on a packet, or on a block of them.
@@ -148,7 +148,7 @@ pub struct CompressionAccounts {
 /// Packets that were held back for longer than they may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Late {
-    /// How many.
+    /// The number of packets.
     pub packets: u64,
     /// By how much the latest of them was too late, in nanoseconds.
     pub excess_max_ns: u64,
@@ -167,7 +167,7 @@ impl Late {
 pub struct Accounts {
     /// Packets that arrived.
     pub arrived: Count,
-    /// Packets that came back because their unit was lost on the way; they count as sent again.
+    /// Packets that came back because their unit was lost on the link; they count as retransmitted.
     pub put_back: Count,
     /// Packets that flow queueing marked (RFC 3168) where it would have dropped others.
     pub marked: u64,
@@ -184,7 +184,7 @@ pub struct Accounts {
     /// Packets that left too late, for schemes that hold packets back: those with a
     /// [`max_wait_ns`](crate::Packet::max_wait_ns) that were in the port for longer than that.
     pub late: Late,
-    /// What the compressor did.
+    /// The compressor's results.
     pub compress: CompressionAccounts,
 }
 

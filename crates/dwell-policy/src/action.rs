@@ -1,4 +1,4 @@
-//! What the core asks of its driver.
+//! The actions that the core asks of its driver.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,10 +66,10 @@ pub struct FrameUnit {
     pub compressed_here: bool,
     /// Why it went past the compressor; none if it was given to it, whatever came of that.
     pub bypass: Option<Bypass>,
-    /// How many packets of the block follow the first: the next so many of
+    /// The number of packets of the block that follow the first: the next ones of
     /// [`Frame::followers`]. Zero for a single packet.
     pub followers: u32,
-    /// How long it was in this port, in nanoseconds (its sojourn time); of a block, its first
+    /// The time that it was in this port, in nanoseconds (its sojourn time); of a block, its first
     /// packet.
     pub sojourn_ns: u64,
 }
@@ -81,7 +81,7 @@ pub struct FramePacket {
     pub id: PacketId,
     /// Its bytes when it arrived at this port.
     pub original_bytes: u32,
-    /// How long it was in this port, in nanoseconds.
+    /// The time that it was in this port, in nanoseconds.
     pub sojourn_ns: u64,
 }
 
@@ -92,8 +92,8 @@ pub struct Frame {
     pub units: Vec<FrameUnit>,
     /// The packets of blocks beside their first ones, in the order of the units.
     pub followers: Vec<FramePacket>,
-    /// What the frame costs on the link, in bytes, all overhead included; if its only unit has to
-    /// be cut, all the frames that it takes.
+    /// The cost of the frame on the link, in bytes, all overhead included; if its only unit has to
+    /// be cut, the cost of all the frames that it takes.
     pub link_bytes: u64,
     /// Why it is sent now.
     pub cause: SendCause,

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// The parameters of the back-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackOffConfig {
-    /// So many poor results in a row start the back-off (n).
+    /// This many poor results in a row start the back-off (n).
     pub poor_run: u8,
-    /// So many packets are left alone at first (m).
+    /// This many packets are left alone at first (m).
     pub skip_first: u16,
     /// The most packets that are left alone at a time.
     pub skip_max: u16,

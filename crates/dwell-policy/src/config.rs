@@ -10,7 +10,7 @@ use crate::estimate::{Estimates, LearnedConfig};
 use crate::packet::ClassKey;
 use crate::scheme::{Gather, PRESETS, Release, Scheme, Select};
 
-/// How much may wait in a port. A packet that would go beyond any limit is dropped.
+/// The limits of a port's queue. A packet that would exceed any of them is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueLimit {
     /// ns-2's drop-tail rule: a packet is dropped if the packets waiting plus this one would
@@ -22,8 +22,8 @@ pub struct QueueLimit {
     /// Most time that may wait, at the present rate of the link, in nanoseconds. Without a
     /// known rate it does not limit; it never limits to less than `time_floor_bytes`.
     pub time_ns: u64,
-    /// What the limit of time leaves room for, however slow the link: a burst of a few full
-    /// packets must not be torn apart.
+    /// The limit of time leaves room for this many bytes, however slow the link: a burst of a few
+    /// full packets must not be torn apart.
     pub time_floor_bytes: u64,
 }
 
@@ -40,7 +40,7 @@ impl Default for QueueLimit {
     }
 }
 
-/// What frames look like on the link.
+/// The cost of frames on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameCost {
     /// Bytes that each frame costs beside its units (link, IP, UDP and datagram headers).
@@ -91,8 +91,8 @@ impl FrameCost {
         compressed < u64::from(raw) + u64::from(packets) * u64::from(self.raw_unit_bytes)
     }
 
-    /// How many frames units of `units_bytes` in all take that go together, and their bytes with
-    /// the headers of parts, if they are cut.
+    /// Returns the number of frames that units of `units_bytes` in all take that go together, and
+    /// their bytes with the headers of parts, if they are cut.
     pub(crate) fn cut(&self, units_bytes: u64) -> (u64, u64) {
         let (room, header) = (u64::from(self.units_bytes_max), u64::from(self.fragment_bytes));
         let part = room.saturating_sub(header + u64::from(self.fragment_spare_bytes));
@@ -111,11 +111,11 @@ pub struct PortConfig {
     pub scheme: Scheme,
     /// The rate of the link, if known. Without one no packet is believed to wait.
     pub rate: Option<Rate>,
-    /// How much may wait.
+    /// The limits of the queue.
     pub limit: QueueLimit,
-    /// What frames cost.
+    /// The cost of frames.
     pub frame: FrameCost,
-    /// Where ratio and time come from.
+    /// The source of ratio and time.
     pub estimates: Estimates,
     /// Packets below this size are not compressed, whatever the scheme.
     pub compress_bytes_min: u32,
@@ -167,7 +167,7 @@ pub enum ConfigError {
     /// Values on the scheme's axes that contradict each other.
     #[error("this scheme makes no sense: {0}")]
     Combination(&'static str),
-    /// What waits was queued by the rules of another kind of scheme.
+    /// Waiting packets were queued by the rules of another kind of scheme.
     #[error("this change of scheme needs an empty port: clear it first, or let it run dry")]
     Occupied,
 }

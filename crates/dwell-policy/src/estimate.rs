@@ -46,7 +46,7 @@ impl Ratio {
     }
 }
 
-/// What compressing one packet is expected to bring and cost: R and C of Eq. (2).
+/// The expected gain and cost of compressing one packet: R and C of Eq. (2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Expected ratio R.
@@ -55,7 +55,7 @@ pub struct Estimate {
     pub cost_ns: u64,
 }
 
-/// Where estimates come from.
+/// The source of estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Estimates {
     /// The same for every packet, as in the paper's section 5.1.
@@ -64,7 +64,7 @@ pub enum Estimates {
     Learned(LearnedConfig),
 }
 
-/// How estimates are learned.
+/// The parameters of learned estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedConfig {
     /// The ratio that is assumed of a class never seen before.
@@ -196,7 +196,7 @@ impl Learned {
         slot.back_off.record(poor, back_off);
     }
 
-    /// What is believed of a class: ratio, picoseconds per byte, backing off.
+    /// Returns the estimates of each class: ratio, picoseconds per byte, and true if it backs off.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (ClassKey, Ratio, u32, bool)> {
         self.classes.iter().filter(|slot| slot.tag != u32::MAX).map(|slot| {
             let class = ClassKey::from_bits(slot.tag);

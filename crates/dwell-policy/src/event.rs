@@ -1,4 +1,4 @@
-//! What happens to a port.
+//! The events of a port.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub enum Event<'a> {
         /// The time that it took, in nanoseconds.
         took_ns: u64,
     },
-    /// A compressed batch was lost on the way and is to be sent again.
+    /// A compressed batch was lost on the link and is to be retransmitted.
     ///
     /// It was let in before, so that the limit for arrivals does not hold for it; but no more can wait
     /// than that limit once again. Where packets are not gathered, only batches of one packet can come
@@ -36,7 +36,7 @@ pub enum Event<'a> {
     Link(LinkState),
 }
 
-/// What came out of the compressor.
+/// The outcome of a compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The batch became smaller: this many bytes without any header. It must
@@ -51,7 +51,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// A compressed batch that was lost on the way, and comes back to be sent again.
+/// A compressed batch that was lost on the link, and comes back to be retransmitted.
 #[derive(Clone, Copy, Debug)]
 pub struct LostBatch<'a> {
     /// Its packets; the first names it. Their sojourn times go on from what is reported here.
@@ -60,14 +60,14 @@ pub struct LostBatch<'a> {
     pub bytes: u32,
 }
 
-/// What is known of the link.
+/// The state of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkState {
     /// Its rate. Without one no packet is believed to wait.
     pub rate: Option<Rate>,
     /// The bytes that it takes at once, once it is ready: they don't wait for each other. What is
     /// compressed when the link is about to get to it ([`Select::Waiting`](crate::Select)) is
-    /// compressed so much earlier.
+    /// compressed earlier by this.
     pub burst_bytes: u64,
     /// The bytes that it was given and has not sent yet, as it is believed: what is sent next waits
     /// for them.

@@ -17,7 +17,7 @@
 //!   (IEICE Trans. Commun. E93-B, 2010), sections 3 and 5: single packets, compressed while they
 //!   wait;
 //! * Yoshino, Koga, Shimamura and Ikenaga, "Adaptive Online Compressing Schemes Using Flow
-//!   Information on Advanced Relay Nodes", section III: blocks of packets that go the same way;
+//!   Information on Advanced Relay Nodes", section III: blocks of packets with the same next hop;
 //! * Sawabe, Tsukamoto and Oie, "Efficient QoS-aware Packet Chunking Scheme for M2M Cloud
 //!   Services", section 4: packets that are held back to fill frames.
 //!

@@ -1,4 +1,4 @@
-//! What the core knows of a packet.
+//! A packet as the core sees it.
 
 use serde::{Deserialize, Serialize};
 
@@ -87,8 +87,8 @@ pub struct Packet {
     /// together. Packets of one flow must be of one group; of what was compressed upstream, it is that
     /// of the packets in it, or [`Packet::ANY_GROUP`].
     pub group: u64,
-    /// How long it may be held back to fill a frame, in nanoseconds: W of Sawabe et al.
-    /// [`Packet::NEVER_HELD`] for a packet that goes at once.
+    /// The longest time that it may be held back to fill a frame, in nanoseconds: W of Sawabe et
+    /// al. [`Packet::NEVER_HELD`] for a packet that goes at once.
     pub max_wait_ns: u64,
     /// Its content looks random (encrypted or compressed). What is learned of such packets of a
     /// flow or class is kept apart from what is learned of the others, so that turns of one do not
@@ -110,7 +110,7 @@ impl Packet {
     pub const ANY_GROUP: u64 = u64::MAX;
 
     /// Returns a packet of `bytes` with classes by source and destination port, of a flow of its own
-    /// that is not held back and whose content nobody looked at. Set the other fields as needed.
+    /// that is not held back and whose content was not sampled. Set the other fields as needed.
     pub const fn new(
         id: PacketId,
         bytes: u32,

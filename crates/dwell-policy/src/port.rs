@@ -28,7 +28,7 @@ use common::Common;
 use flows::Flows;
 use serial::Serial;
 
-/// How packets wait.
+/// The storage of waiting packets, by the kind of scheme.
 #[derive(Clone, Debug)]
 enum Store {
     Serial(Serial),
@@ -242,31 +242,32 @@ impl Port {
         self.common.job.is_some()
     }
 
-    /// How many packets wait for the CPU, and how many units (packets, or blocks that were
-    /// compressed) for the link.
+    /// Returns the number of packets that wait for the CPU, and of units (packets, or blocks that
+    /// were compressed) that wait for the link.
     #[inline]
     pub fn waiting(&self) -> (usize, usize) {
         on_store!(&self.store, store => store.waiting())
     }
 
-    /// What waits for the link, in bytes on the link; the packet on the wire not counted.
+    /// Returns the bytes that wait for the link, as they count on it; without the packet that is
+    /// being transmitted.
     pub fn backlog_bytes(&self) -> u64 {
         self.common.backlog_bytes(on_store!(&self.store, store => store.units_bytes()))
     }
 
-    /// How long a packet that reaches the relay queue now waits for the link, in nanoseconds;
-    /// zero while the rate is unknown.
+    /// Returns the time that a packet which reaches the relay queue now waits for the link, in
+    /// nanoseconds; zero while the rate is unknown.
     pub fn waiting_ns(&self) -> u64 {
         self.common.config.rate.map_or(0, |rate| rate.transmission_ns(self.backlog_bytes()))
     }
 
-    /// What the port expects of a packet of `bytes` of this flow.
+    /// Returns the port's estimate for a packet of `bytes` of this flow.
     pub fn estimate(&mut self, flow: u64, class: ClassKey, bytes: u32) -> Estimate {
         self.common.estimate(flow, class, bytes)
     }
 
-    /// What was learned of each class: ratio, picoseconds per byte, and whether it is being
-    /// left alone.
+    /// Returns the learned estimates of each class: ratio, picoseconds per byte, and true if it is
+    /// being left alone.
     pub fn learned_classes(&self) -> impl Iterator<Item = (ClassKey, Ratio, u32, bool)> {
         self.common.learned.iter().flat_map(|learned| learned.classes())
     }

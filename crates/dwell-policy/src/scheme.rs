@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::backoff::BackOffConfig;
 use crate::config::ConfigError;
 
-/// What is compressed together.
+/// The packets that are compressed together.
 ///
 /// The core compares [`Packet::group`](crate::Packet::group) only; the driver fills it with a
 /// hash of what this axis names. From Yoshino et al., section III.A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Gather {
-    /// Each packet by itself.
+    /// Each packet alone.
     Packet,
     /// Packets of one flow: the same addresses, ports and protocol.
     Flow,
@@ -24,7 +24,7 @@ pub enum Gather {
     Edge,
 }
 
-/// Who waits, and in what order: the first axis.
+/// The first axis: which packets wait, and in what order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Queue {
@@ -75,7 +75,7 @@ pub enum Select {
     /// et al., section III.A): the queue is longer than `lead` + `packets`, and `packets` of the group
     /// are among those beyond the first `lead`. The threshold stands for the waiting time.
     Backlog {
-        /// What is compressed together.
+        /// The packets that are compressed together.
         gather: Gather,
         /// The number of packets of a batch, m.
         packets: u32,
@@ -87,7 +87,7 @@ pub enum Select {
     /// queue allows, and nothing is held back. Ours, of Eq. (2) of Shimamura et al. and the
     /// groups of Yoshino et al.
     Waiting {
-        /// What is compressed together.
+        /// The packets that are compressed together.
         gather: Gather,
         /// The most bytes of packets in a batch.
         bytes_max: u32,
@@ -125,7 +125,7 @@ pub enum When {
     WaitingTime,
 }
 
-/// How batches are compressed: the third axis. Codec and level are the driver's.
+/// The third axis: the method by which batches are compressed. Codec and level are the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Method {
     /// Leaves traffic alone that was learned to be incompressible, with rare tries; `None` tries all
@@ -240,7 +240,7 @@ impl PullPolicy {
     }
 }
 
-/// How a chunking buffer pulls from the queues before it.
+/// The rule by which a chunking buffer pulls from the queues before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pull {
     /// Which head comes next.
@@ -248,7 +248,7 @@ pub struct Pull {
     /// Pull whenever there is something to pull, instead of only while the link is free. The
     /// paper can be read either way.
     pub eager: bool,
-    /// The least time left that the policy tells apart, in nanoseconds: below it, all heads
+    /// The resolution of the policy's time left, in nanoseconds: below it, all heads
     /// are equally urgent. Zero is the paper's rule; other values are ours.
     pub clamp_ns: u64,
     /// With CEA ([`Release::Full`]), after a packet that does not fit: keep the chunk open for
@@ -260,15 +260,15 @@ pub struct Pull {
 /// fits their figures best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockRules {
-    /// What is promised about order.
+    /// The promise about order.
     pub order: BlockOrder,
-    /// What the link does when it reaches a block that is still being compressed.
+    /// The link's treatment of a block that is still being compressed.
     pub unfinished: Unfinished,
-    /// Where a finished block stands.
+    /// The place of a finished block.
     pub place: BlockPlace,
-    /// What a finished block counts for in the length of the queue.
+    /// The share of a finished block in the length of the queue.
     pub slots: BlockSlots,
-    /// Where a unit that was lost on the way comes back.
+    /// The place to which a unit returns that was lost on the link.
     pub put_back: BlockPlace,
 }
 
@@ -277,7 +277,7 @@ pub struct BlockRules {
 pub enum BlockOrder {
     /// The paper's rule to the letter. Packets of a group can pass others of their group: those
     /// of a block that is still being compressed when the link reaches it ([`Unfinished::Pass`]);
-    /// those that can't be compressed (upstream did, or it was tried in vain) and stand between
+    /// those that can't be compressed (upstream did, or an attempt brought nothing) and stand between
     /// packets that become a block; and those of a block placed at the tail.
     Loose,
     /// Packets of a group leave in the order in which they arrived; what was put back excepted.
@@ -287,7 +287,7 @@ pub enum BlockOrder {
     Strict,
 }
 
-/// What the link does when it reaches a block that is still being compressed.
+/// The link's treatment of a block that is still being compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unfinished {
     /// It passes over it and sends what comes behind.
@@ -299,14 +299,14 @@ pub enum Unfinished {
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockPlace {
-    /// Where the first packet of a finished block stood; for what is put back, the head of the
-    /// queue.
+    /// The place of the first packet of a finished block; for a unit that is put back, the head of
+    /// the queue.
     Front,
     /// The tail of the queue.
     Tail,
 }
 
-/// What a finished block counts for.
+/// The share of a finished block in the length of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BlockSlots {
     /// One packet.
@@ -329,11 +329,11 @@ impl BlockRules {
 /// A scheme: one value on each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheme {
-    /// Who waits, and in what order.
+    /// The packets that wait, and their order.
     pub queue: Queue,
     /// Which packets become one batch, and when.
     pub select: Select,
-    /// How batches are compressed.
+    /// The method by which batches are compressed.
     pub method: Method,
     /// When a frame goes, and what fills it.
     pub release: Release,
@@ -364,7 +364,7 @@ pub const PRESETS: [&str; 17] = [
 const BATCH_BYTES_MAX: u32 = 8192;
 /// Batches of small packets end here.
 const WAITING_PACKETS_MAX: u32 = 128;
-/// Who drives the port may come a little late.
+/// The port's driver may come a little late.
 const WAITING_LEAD_NS: u64 = 2_000_000;
 
 /// A batch of `auto` keeps the link for no longer than this, so that others need not wait for it.
@@ -372,7 +372,7 @@ const SLACK_BATCH_NS: u64 = 4_000_000;
 /// The most bytes of a batch of `auto`.
 const SLACK_BYTES_MAX: u32 = 60_000;
 
-/// What the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
+/// The frame that the presets of Sawabe et al. fill: a jumbo frame, section 3.1.
 const CHUNK_BYTES_MAX: u32 = 9000;
 
 impl Scheme {
@@ -489,7 +489,7 @@ impl Scheme {
         Self { select: Select::Frame, method: Method::backing_off(), ..self }
     }
 
-    /// Returns the scheme with these classes of deadlines, if it tells classes apart.
+    /// Returns the scheme with these classes of deadlines, if it separates classes.
     #[must_use]
     pub const fn with_class_timers(self, timers: ClassTimers) -> Self {
         let queue = match self.queue {
@@ -530,7 +530,7 @@ impl Scheme {
         matches!(self.release, Release::Full { .. })
     }
 
-    /// What is compressed together.
+    /// Returns the packets that are compressed together.
     pub const fn gather(&self) -> Gather {
         match self.select {
             Select::Backlog { gather, .. }

@@ -37,7 +37,7 @@ impl Source {
     }
 }
 
-/// What happened to packets that arrived in the window.
+/// The outcomes of packets that arrived in the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
     sent: u64,

@@ -1,4 +1,4 @@
-//! Blocks of packets that go the same way, compressed while they wait: Yoshino et al., section
+//! Blocks of packets with the same next hop, compressed while they wait: Yoshino et al., section
 //! III.
 //!
 //! All packets wait in one queue for the link. If it is longer than n + m, the CPU takes m raw
@@ -6,7 +6,7 @@
 //! as long as the link needs for those n. They keep their places meanwhile; when they are done,
 //! the block stands where its first packet stood.
 //!
-//! What the paper leaves open is a matter of [`BlockRules`](crate::BlockRules).
+//! Questions that the paper leaves open are a matter of [`BlockRules`](crate::BlockRules).
 //!
 //! [`Select::Waiting`] is a rule of ours for the same queue: a block is made at the latest
 //! moment, of as much as waits then, and only if Eq. (2) of Shimamura et al. grants the time. If
@@ -32,7 +32,7 @@ use crate::scheme::{BlockOrder, BlockPlace, BlockRules, Gather, Release, Select,
 use gather::{Gatherer, Room};
 use queue::{NONE, Node, Queue, State};
 
-/// From so many bytes on, the result of a block tells something of its packets.
+/// From this many bytes on, the result of a block says something about its packets.
 const TELLING_BYTES_MIN: u64 = 1_000;
 
 /// Which packets become a block, and when.
@@ -59,7 +59,7 @@ impl Rule {
 pub(super) struct Blocks {
     gather: Gather,
     queue: Queue,
-    /// What is being compressed, or is about to be.
+    /// The packets that are being compressed, or are about to be.
     members: Vec<u32>,
     is_compressing: bool,
     /// Bytes of all that waits, as it would be sent now.
@@ -71,7 +71,7 @@ pub(super) struct Blocks {
     rule: Rule,
     rules: BlockRules,
     gatherer: Gatherer,
-    /// What had to be ahead of the packets that were asked last, for them to have time.
+    /// The bytes that the packets assessed last needed ahead of them, to have time.
     needed_bytes: u64,
 }
 
@@ -92,7 +92,7 @@ impl Blocks {
         }
     }
 
-    /// What is compressed together.
+    /// Returns the packets that are compressed together.
     pub(super) fn gather(&self) -> Gather {
         self.gather
     }
@@ -206,8 +206,8 @@ impl Blocks {
     /// Every packet of a block is taken to have shrunk as the whole did.
     fn learn(&self, common: &mut Common, members: &[u32], sizes: (u32, u32), took_ns: u64) {
         let (total, to_total) = (u64::from(sizes.0.max(1)), u64::from(sizes.1));
-        // A few small packets do not tell what they would come to in company. If they counted, a flow
-        // that was left alone once would be tried one by one from then on, always in vain.
+        // A few small packets do not show what they would come to in company. If they counted, a flow
+        // that was left alone once would be tried one by one from then on, always without gain.
         let is_telling = self.gather == Gather::Packet || total >= TELLING_BYTES_MIN;
         if common.learned.is_none() || !is_telling {
             return;
@@ -421,7 +421,7 @@ impl Blocks {
         self.units_bytes
     }
 
-    /// What is held, counted again; verifies the rest.
+    /// Counts the held packets again; verifies the rest.
     ///
     /// # Panics
     /// If an invariant is broken.

@@ -99,7 +99,7 @@ enum Taken {
     None,
     /// It is being compressed.
     Compressing,
-    /// It was compressed to this many bytes, or in vain, and is sent next.
+    /// It was compressed to this many bytes, or without gain, and is sent next.
     Compressed(Option<u32>),
 }
 
@@ -111,7 +111,8 @@ pub(super) struct Chunks {
     chunk: Chunk,
     taken: Taken,
     limits: Limits,
-    /// What waited when the configuration changed, perhaps more than would be let in now.
+    /// The packets that waited when the configuration changed, perhaps more than would be let in
+    /// now.
     kept: usize,
 }
 
@@ -162,7 +163,7 @@ impl Chunks {
         self.taken = Taken::Compressed(smaller);
     }
 
-    /// What was compressed as a frame can't come back: its packets may not be held any longer.
+    /// Frames compressed as a whole can't come back: their packets may not be held any longer.
     pub(super) fn put_back(&self, _: &Common, _: Instant, _: &LostBatch<'_>) -> bool {
         false
     }
@@ -211,7 +212,8 @@ impl Chunks {
         (!suffices && !common.explore(now, key)).then_some(Bypass::NoTime)
     }
 
-    /// What is learned of the chunk is learned under this: apart if most of it looks random.
+    /// Returns the key under which the chunk's results are learned: apart if most of it looks
+    /// random.
     fn learned_as(&self) -> (u64, ClassKey) {
         let sum = |random| {
             let entries = self.chunk.entries().iter().filter(|entry| entry.looks_random == random);
@@ -326,7 +328,7 @@ impl Chunks {
         self.queues.bytes()
     }
 
-    /// What is held, counted again; verifies the rest.
+    /// Counts the held packets again; verifies the rest.
     ///
     /// # Panics
     /// If an invariant is broken.
@@ -360,7 +362,7 @@ impl Chunks {
     }
 }
 
-/// How much goes into a chunk: what the scheme says, and no more than a frame takes.
+/// Returns the limits of a chunk: the scheme's, and no more than a frame takes.
 fn limits(config: &PortConfig) -> Limits {
     let Release::Full { bytes_max, .. } = config.scheme.release else { return Limits::NONE };
     let frame = &config.frame;

@@ -1,4 +1,4 @@
-//! What a port has whatever its scheme: configuration, estimates, accounts, and the frame.
+//! The parts of a port that all schemes share: configuration, estimates, accounts, and the frame.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(super) struct Common {
     pub(super) frame: Frame,
     pub(super) link_idle: bool,
     pub(super) link: LinkState,
-    /// What was dropped, and not reported yet.
+    /// Dropped packets that were not reported yet.
     pub(super) dropped: VecDeque<(PacketId, DropReason)>,
     /// What was marked, and not reported yet.
     pub(super) marked: VecDeque<PacketId>,
@@ -31,14 +31,14 @@ pub(super) struct Common {
     pub(super) batch: Vec<PacketId>,
     jobs: u64,
     explorer: Explorer,
-    /// What is being compressed is explored.
+    /// True if the job under way is exploring.
     explores: bool,
     /// Those of the configuration, sorted.
     exceptions: Vec<ClassKey>,
     back_off: BackOffConfig,
 }
 
-/// What waits, as limits count it.
+/// The waiting packets, as limits count them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) packets: usize,
@@ -101,7 +101,7 @@ impl Common {
         dropped.or_else(|| self.marked.pop_front().map(Action::Mark))
     }
 
-    /// Begins the job of compressing the packets of `batch`, of so many bytes, which are believed to
+    /// Begins the job of compressing the packets of `batch`, of `bytes` in all, which are believed to
     /// compress like those of this flow and class.
     #[inline]
     pub(super) fn begin_job(
@@ -130,7 +130,7 @@ impl Common {
         known
     }
 
-    /// Whether a packet of `bytes` finds no room beside what waits.
+    /// Returns the reason if a packet of `bytes` finds no room beside the waiting ones.
     pub(super) fn over_limit(&self, waiting: Waiting, bytes: u32) -> Option<DropReason> {
         if waiting.packets == 0 {
             return None;
@@ -239,7 +239,7 @@ impl Common {
         }
     }
 
-    /// What is learned of frames that are compressed as a whole is learned under this name.
+    /// The key under which results of frames that are compressed as a whole are learned.
     pub(super) const FRAMES: (u64, ClassKey) = (0, ClassKey::new(0, 0));
 
     /// A packet that was held is dropped.
@@ -267,7 +267,8 @@ impl Common {
         u64::from(bytes) + u64::from(header)
     }
 
-    /// What units of `units_bytes` in all cost on the link, in as few frames as they need.
+    /// Returns the cost on the link of units of `units_bytes` in all, in as few frames as they
+    /// need.
     pub(super) fn backlog_bytes(&self, units_bytes: u64) -> u64 {
         let frame = &self.config.frame;
         if frame.units_bytes_max == 0 || frame.frame_bytes == 0 {
@@ -277,8 +278,8 @@ impl Common {
         units_bytes + frames * u64::from(frame.frame_bytes)
     }
 
-    /// What a packet with units of `units_bytes` before it has to wait for: W of Eq. (2) of Shimamura
-    /// et al., in bytes.
+    /// Returns the bytes that a packet with units of `units_bytes` before it has to wait for: W of
+    /// Eq. (2) of Shimamura et al.
     pub(super) fn wait_bytes(&self, units_bytes: u64) -> u64 {
         let units_bytes = if self.link.takes_all { 0 } else { units_bytes };
         self.link.ahead_bytes + self.backlog_bytes(units_bytes)
@@ -330,7 +331,7 @@ impl Common {
 }
 
 impl Filling {
-    /// A frame whose units, of so many bytes in all, are known to fit.
+    /// A frame whose units are known to fit.
     pub(super) fn of(units_bytes: u64) -> Self {
         Self { units_bytes, closed: true }
     }

@@ -1,4 +1,4 @@
-//! Single packets, compressed or not on their way to the link: Fig. 1 of Shimamura et al.
+//! Single packets, compressed or not before they reach the link: Fig. 1 of Shimamura et al.
 //!
 //! Packets wait in the CPU queue until the CPU takes them, are compressed or not, and wait in the
 //! relay queue until the link takes them. Both queues are first in, first out, so that they are
@@ -261,7 +261,7 @@ impl Serial {
         self.queue.len() - self.ready - usize::from(self.compressing)
     }
 
-    /// What is held, counted again; verifies the rest.
+    /// Counts the held packets again; verifies the rest.
     ///
     /// # Panics
     /// If an invariant is broken.

@@ -8,7 +8,7 @@ use crate::action::Action;
 use crate::event::{Event, LinkState, LostBatch, Outcome};
 use crate::packet::{Packet, PacketId};
 
-/// What became of a packet that arrived.
+/// The outcome of a packet's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Admission {

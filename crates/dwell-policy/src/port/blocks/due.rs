@@ -12,12 +12,12 @@ use crate::port::common::Common;
 use crate::scheme::Gather;
 use crate::waiting_time::backlog_needed_bytes;
 
-/// Whether packets have time to be compressed, by [`Blocks::ask`].
+/// The answer of [`Blocks::ask`]: whether packets have time to be compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     /// They have, and are the `members` of the next block.
     Time,
-    /// They would have it with so many bytes more ahead of them.
+    /// They would have it with this many bytes more ahead of them.
     Missing(u64),
     /// It is a small packet without company: it is exempt from now on.
     TooSmall,
@@ -48,7 +48,7 @@ impl Blocks {
         let lead_bytes = rate.bytes_in_ns(lead_ns).max(frame_bytes) + common.link.burst_bytes;
         let mut place = Place::head(&self.queue);
         loop {
-            // Whatever needs time has to be asked so much earlier.
+            // Whatever needs time has to be asked earlier by this.
             let until_bytes = lead_bytes.saturating_add(self.needed_bytes);
             if !place.find_raw(&self.queue, until_bytes, |node| unit_bytes(common, node)) {
                 return;
@@ -73,7 +73,7 @@ impl Blocks {
         !behind.into_iter().any(|it| it.state == State::Compressed && it.context == context)
     }
 
-    /// Gathers what waits with `first`, which has so many bytes ahead of it, if there is time to
+    /// Gathers what waits with `first`, which has `ahead_bytes` ahead of it, if there is time to
     /// compress it: Eq. (2) of Shimamura et al., for the whole block.
     fn ask(
         &mut self,
@@ -104,7 +104,7 @@ impl Blocks {
             }
             None => u64::MAX,
         };
-        // What would tell nothing is not worth finding out.
+        // Results that would say nothing are not worth finding out.
         let is_telling = self.gather == Gather::Packet || u64::from(bytes) >= TELLING_BYTES_MIN;
         if missing_bytes == 0 || (is_telling && common.explore(now, key)) {
             return Asked::Time;
@@ -125,7 +125,7 @@ struct Place {
 }
 
 impl Place {
-    /// The head of the queue; what is behind [`REACH_UNITS`] is not looked at from there.
+    /// The head of the queue; units behind [`REACH_UNITS`] are not examined from there.
     fn head(queue: &Queue) -> Self {
         Self { at: queue.head(), ahead_bytes: 0, units_left: REACH_UNITS }
     }

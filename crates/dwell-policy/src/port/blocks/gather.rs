@@ -4,7 +4,7 @@ use super::groups::GroupId;
 use super::queue::{Node, Queue, State};
 use crate::scheme::BlockOrder;
 
-/// How far behind its first packet a block is looked for.
+/// A block's packets are searched at most this far behind its first.
 pub(super) const REACH_UNITS: usize = 1024;
 /// Flows that are left alone, and that a block must not overtake; with more it ends.
 const PASSED_FLOWS_MAX: usize = 16;
@@ -16,7 +16,7 @@ pub(super) struct Gatherer {
     passed: Vec<u64>,
 }
 
-/// How large a block may become.
+/// The room of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     pub(super) bytes: u32,
@@ -100,7 +100,7 @@ impl Gatherer {
     }
 
     /// The head-most candidate that begins a run which is long enough. A group has one run at a
-    /// time, and only full groups are looked at, so that there are few.
+    /// time, and only full groups are examined, so that there are few.
     fn first_of_run(&mut self, queue: &Queue, packets: usize) -> Option<u32> {
         let runs = &mut self.runs;
         runs.clear();

@@ -16,7 +16,7 @@ use crate::scheme::BlockSlots;
 /// The name of no node.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What a unit is.
+/// The state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// A packet that may be compressed.
@@ -51,7 +51,7 @@ pub(super) struct Node {
     pub(super) is_fence: bool,
     /// It was put back.
     pub(super) returned: bool,
-    /// How many packets follow the first in its block, and the first of them.
+    /// The number of packets that follow the first in its block, and the first of them.
     pub(super) followers: u32,
     pub(super) first_follower: u32,
     /// Candidates are beyond the edge.
@@ -319,7 +319,7 @@ impl Queue {
         self.node_mut(first).followers += 1;
     }
 
-    /// How many slots a unit takes.
+    /// Returns the number of slots that a unit takes.
     fn weight(&self, at: u32) -> usize {
         match self.block_slots {
             BlockSlots::One => 1,

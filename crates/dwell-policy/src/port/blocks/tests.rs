@@ -76,7 +76,7 @@ fn ids(port: &Port) -> Vec<u32> {
     port.batch().iter().map(|id| id.0).collect()
 }
 
-/// What the link takes next: the packets of one unit.
+/// Returns the packets of the unit that the link takes next.
 fn sent(port: &mut Port) -> Vec<u32> {
     port.link_ready();
     match port.ask(NOW) {
@@ -529,7 +529,8 @@ proptest! {
     }
 }
 
-/// What may hold packets of any group, and everything else by its group.
+/// Asserts that fences, which may hold packets of any group, overtake nothing and are not
+/// overtaken.
 fn assert_fenced(sent: &[u32], fences: &[u32]) {
     let place = |id: u32| sent.iter().position(|&other| other == id);
     for &fence in fences {
@@ -540,7 +541,7 @@ fn assert_fenced(sent: &[u32], fences: &[u32]) {
 }
 
 proptest! {
-    /// Where blocks keep their order, nothing goes past what may hold packets of any group.
+    /// If blocks keep their order, nothing passes packets that may be of any group.
     #[test]
     fn nothing_passes_what_may_be_of_any_group(
         steps in prop::collection::vec(step(), 1..200),

@@ -15,7 +15,7 @@ use dwell_base::Instant;
 
 use crate::scheme::PullPolicy;
 
-/// What α is made of.
+/// The accounts that α is computed from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alpha {
     overdue: bool,

@@ -1,4 +1,4 @@
-//! What all chunking schemes are made of: queues, and the chunk that is being made.
+//! The building blocks of all chunking schemes: queues, and the chunk that is being made.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use dwell_base::Instant;
 use super::Entry;
 use crate::action::SendCause;
 
-/// How much goes into one chunk.
+/// The limits of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Most bytes, headers of units included.

@@ -46,8 +46,8 @@ impl ChunkQueues {
         self.bytes
     }
 
-    /// How many packets wait in the queue that a packet with this W would go to: what tail drop
-    /// counts.
+    /// Returns the number of packets in the queue that a packet with this W would go to: tail drop
+    /// counts them.
     pub(super) fn packets_before(&self, max_wait_ns: u64) -> usize {
         match &self.queues {
             Kind::Single(single) => single.packets(),

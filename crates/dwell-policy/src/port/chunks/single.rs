@@ -95,7 +95,7 @@ impl Deadlines {
         self.joined += 1;
     }
 
-    /// So many packets left the queue at its head.
+    /// Removes this many packets from the head of the queue.
     fn pop(&mut self, packets: usize) {
         self.left += packets as u64;
         while self.growing.front().is_some_and(|&(_, number)| number < self.left) {

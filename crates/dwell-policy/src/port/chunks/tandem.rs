@@ -43,7 +43,7 @@ pub(super) struct Tandem {
     fill: bool,
 }
 
-/// What may still come into the chunking buffer.
+/// The packets that may still enter the chunking buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The head with the largest α.

@@ -52,7 +52,7 @@ impl Bench {
         Self::new(Queue::Tandem(timers(), pull), fill)
     }
 
-    /// So many packets of this size and W arrive; the names of the first and the last.
+    /// Lets packets of this size and W arrive; returns the names of the first and the last.
     fn arrive(&mut self, us: u64, packets: u32, bytes: u32, hold_us: u64) -> (u32, u32) {
         let first = self.next_id;
         for _ in 0..packets {
@@ -78,7 +78,7 @@ impl Bench {
         (first, self.next_id - 1)
     }
 
-    /// What a free link gets.
+    /// Returns the chunk that a free link gets.
     fn take(&mut self, us: u64) -> Option<(Vec<u32>, SendCause, u8)> {
         let due = self.chunks.take(at_us(us), &mut self.chunk);
         self.chunks.assert_invariants();
@@ -381,7 +381,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// The W of each flow.
 const HOLDS_US: [u64; 7] = [0, 20, 50, 100, 120, 200, 200];
 
-/// What came in and has not come out.
+/// The packets that came in and have not come out.
 #[derive(Default)]
 struct Model {
     now: Instant,

@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What does not change during a run.
+/// The settings that stay the same during a run.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     first_scheme: usize,
@@ -127,7 +127,7 @@ fn frames(scheme: &Scheme, frame: FrameCost) -> FrameCost {
     FrameCost { units_max, ..frame }
 }
 
-/// How long packets of this flow may be held: all for the same time.
+/// Returns the time that packets of this flow may be held: the same for all of them.
 fn max_wait_ns(flow: u64) -> u64 {
     [Packet::NEVER_HELD, 50_000, 100_000, 200_000][flow as usize & 3]
 }

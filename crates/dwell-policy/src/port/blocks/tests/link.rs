@@ -18,7 +18,7 @@ fn compress(bytes: u32) -> (u32, u64) {
 /// When packets arrive.
 #[derive(Clone, Copy)]
 enum Load {
-    /// So many packets are always in the port, as a sender with a window keeps them.
+    /// This many packets are always in the port, as a sender with a window keeps them.
     Window(u64),
     /// At random moments, this share of the link's rate with all headers.
     Share(f64),
@@ -34,7 +34,7 @@ struct World {
     arrived: u32,
 }
 
-/// What a run comes to.
+/// The results of a run.
 #[derive(Debug)]
 struct Result {
     /// Bytes of packets that left.

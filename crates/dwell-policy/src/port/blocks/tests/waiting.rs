@@ -50,7 +50,7 @@ fn compress(port: &mut Port, percent: u32) {
 #[test]
 fn nothing_is_compressed_before_the_link_is_near() {
     let mut port = port(Gather::Edge, 6_000);
-    // The first is compressed by itself: nothing is ahead of it.
+    // The first is compressed alone: nothing is ahead of it.
     assert_eq!(arrive(&mut port, 0, &[1]), [Wanted::Compress(PacketId(0))]);
     compress(&mut port, 90);
     // 1355 bytes are ahead, less than 2 ms of link time: still near.
@@ -209,7 +209,7 @@ fn what_does_not_shrink_is_learned_and_left_alone() {
             assert!(matches!(port.ask(NOW), Some(Wanted::Send)));
         }
     }
-    assert!(compressed < 40, "{compressed} tries of 400 in vain");
+    assert!(compressed < 40, "{compressed} useless tries of 400");
     assert!(port.accounts().compress.bypassed[Bypass::BackOff as usize] > 100);
 }
 
@@ -218,7 +218,7 @@ fn small_packets_alone_say_nothing_of_blocks() {
     let mut port = port(Gather::Edge, 8_000);
     let estimates = Estimates::Learned(LearnedConfig::default());
     port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
-    // The link is idle now and then: each packet is tried by itself, or two together, in vain.
+    // The link is idle now and then: each packet is tried alone, or two together, without gain.
     for id in 0..40 {
         let _ = port.arrive_one(NOW, sized(id, 100, 1));
         while let Some(action) = port.ask(NOW) {
@@ -233,7 +233,7 @@ fn small_packets_alone_say_nothing_of_blocks() {
         port.link_ready();
         assert_eq!(port.ask(NOW), Some(Wanted::Send));
     }
-    // Now many come at once. That they were tried in vain alone must not be held against them.
+    // Now many come at once. That they were tried alone without gain must not be held against them.
     for id in 100..160 {
         let _ = port.arrive_one(NOW, sized(id, 100, 1));
     }
