@@ -477,6 +477,7 @@ fn a_ports_accounts_become_a_record_that_balances() {
             group: 0,
             max_wait_ns: Packet::NEVER_HELD,
             looks_random: false,
+            takes_mark: false,
             compressed: false,
         };
         port.handle(Instant::ZERO, Event::Arrive(packet));
