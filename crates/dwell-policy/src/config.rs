@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::estimate::{Estimates, LearnedConfig};
 use crate::packet::ClassKey;
-use crate::scheme::{Gather, PRESETS, Release, Scheme, Select};
+use crate::scheme::{Gather, PRESETS, Queue, Release, Scheme, Select};
 
 /// The limits of a port's queue. A packet that would exceed any of them is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +104,24 @@ impl FrameCost {
     }
 }
 
+/// What a port is to save.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Objective {
+    /// Time: nobody waits longer for being compressed.
+    #[default]
+    Time,
+    /// Bytes, as on links that are paid for: packets are gathered, on an idle link too, and compressed
+    /// if that takes no longer than they may wait. For [`Queue::Flows`](crate::Queue::Flows).
+    Bytes {
+        /// How long a packet may wait that has no [`max_wait_ns`](crate::Packet::max_wait_ns) of its
+        /// own, in nanoseconds.
+        max_wait_ns: u64,
+        /// The share of the time that may go to compressing what takes longer than sending it
+        /// raw, in parts per million.
+        cpu_ppm: u32,
+    },
+}
+
 /// The configuration of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortConfig {
@@ -121,6 +139,8 @@ pub struct PortConfig {
     pub compress_bytes_min: u32,
     /// Classes that are never compressed, by source or destination port. Any order.
     pub exceptions: Vec<ClassKey>,
+    /// What it is to save.
+    pub objective: Objective,
 }
 
 impl Default for PortConfig {
@@ -133,6 +153,7 @@ impl Default for PortConfig {
             estimates: Estimates::Learned(LearnedConfig::default()),
             compress_bytes_min: 0,
             exceptions: Vec::new(),
+            objective: Objective::Time,
         }
     }
 }
@@ -164,6 +185,11 @@ pub enum ConfigError {
     /// A block that moves to the tail leaves the order of its group.
     #[error("blocks that keep their order can't move to the tail: use loose order, or the front")]
     BlockOrder,
+    /// Packets are to be gathered by a scheme that can't.
+    #[error(
+        "objective \"bytes\" needs scheme \"auto\": other schemes hold nothing back, or for deadlines only"
+    )]
+    Objective,
     /// Values on the scheme's axes that contradict each other.
     #[error("this scheme makes no sense: {0}")]
     Combination(&'static str),
@@ -188,6 +214,10 @@ impl PortConfig {
             && (bytes_max.min(self.frame.units_bytes_max) == 0 || self.frame.units_max < 2)
         {
             return Err(ConfigError::NoRoomForChunks);
+        }
+        let is_by_flow = matches!(self.scheme.queue, Queue::Flows(_));
+        if self.objective != Objective::Time && !is_by_flow {
+            return Err(ConfigError::Objective);
         }
         self.scheme.check()
     }
@@ -223,7 +253,7 @@ impl StoreKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::{BlockOrder, BlockPlace, BlockRules, ClassTimers, PullPolicy, Queue, When};
+    use crate::scheme::{BlockOrder, BlockPlace, BlockRules, ClassTimers, PullPolicy, When};
 
     #[test]
     fn impossible_limits_are_reported() {

@@ -38,7 +38,7 @@ mod waiting_time;
 pub use account::{Accounts, Bypass, CompressionAccounts, Count, DropReason, Late};
 pub use action::{Action, Frame, FramePacket, FrameUnit, Job, JobId, SendCause};
 pub use backoff::{BackOff, BackOffConfig};
-pub use config::{ConfigError, FrameCost, PortConfig, QueueLimit};
+pub use config::{ConfigError, FrameCost, Objective, PortConfig, QueueLimit};
 pub use estimate::{Estimate, Estimates, LearnedConfig, Ratio};
 pub use event::{Event, LinkState, LostBatch, Outcome};
 pub use packet::{ClassKey, Packet, PacketId};

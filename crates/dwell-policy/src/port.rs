@@ -182,7 +182,8 @@ impl Port {
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.store {
-            Store::Serial(_) | Store::Blocks(_) | Store::Flows(_) => None, // they hold nothing back
+            Store::Serial(_) | Store::Blocks(_) => None, // they hold nothing back
+            Store::Flows(store) => store.next_deadline().filter(|_| self.common.link_idle),
             // While the link is busy no time makes a difference.
             Store::Chunks(store) => store.next_deadline().filter(|_| self.common.link_idle),
         }

@@ -14,9 +14,14 @@
 //! * A packet that comes alone to an idle link, or beside a backlog of others, of a flow that sends
 //!   little, goes at once: it passes batches that hold nothing of its flow.
 //!
+//! With [`Objective::Bytes`] packets are gathered first ([`held`]): until they fill a frame, or one of
+//! them may wait no longer. Then all go, and what takes longer to compress than to send is compressed
+//! too, as long as it may wait for that.
+//!
 //! Order is kept within each flow. Batches of a group leave in the order in which they were compressed.
 
 mod codel;
+mod held;
 mod lanes;
 #[cfg(test)]
 mod tests;
@@ -34,6 +39,7 @@ use crate::packet::{ClassKey, Packet, PacketId, learned_as};
 use crate::scheme::{Gather, Queue, Select};
 use crate::waiting_time::{backlog_needed_bytes, waiting_time_suffices};
 use codel::Grant;
+use held::Held;
 use lanes::{First, Lanes};
 
 /// A packet of less than this, alone, is not worth a batch.
@@ -161,6 +167,7 @@ pub(super) struct Flows {
     batches: Shrunk,
     /// When the batch that is being compressed should be done.
     done_at: Instant,
+    held: Held,
     spare: Vec<Vec<Entry>>,
 }
 
@@ -180,6 +187,7 @@ impl Flows {
             sent: Shrunk::default(),
             batches: Shrunk::default(),
             done_at: Instant::ZERO,
+            held: Held::default(),
             spare: Vec::new(),
         }
     }
@@ -200,6 +208,7 @@ impl Flows {
                 floor_bytes: u64::from(common.config.frame.units_bytes_max),
             };
         }
+        self.held.configure(common.config.objective);
         self.room = match scheme.select {
             Select::Slack { bytes_max, packets_max, batch_ns, .. } => {
                 Room { bytes: bytes_max, packets: packets_max as usize, link_ns: batch_ns }
@@ -236,6 +245,7 @@ impl Flows {
             was_seen: false,
             may_try: None,
         });
+        self.held.arrived(now, packet.max_wait_ns);
         while let Some(reason) = self.excess(common) {
             let Some(entry) = self.lanes.pop_fattest() else { return };
             drop_entry(common, &entry, reason);
@@ -330,6 +340,9 @@ impl Flows {
             if let Some(action) = self.next.take() {
                 return Some(action);
             }
+            if self.is_held(common, now) {
+                return None;
+            }
             // The link first: what it takes now waits no more.
             let has_begun =
                 (common.link_idle && self.fill_frame(common, now)) || self.begin(common, now);
@@ -339,9 +352,25 @@ impl Flows {
         }
     }
 
+    /// True if what waits is to wait for more.
+    fn is_held(&mut self, common: &Common, now: Instant) -> bool {
+        // What was chosen goes, and others fill its frame.
+        if !self.held.gathers() || !self.chosen.is_empty() {
+            return false;
+        }
+        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
+        let is_full = self.units_bytes() >= frame_bytes.max(1);
+        self.held.holds(now, is_full, self.lanes.packets() == 0)
+    }
+
     /// Makes a frame of what goes at once, of what was chosen, and of what is to go raw; false if
     /// there is nothing for it.
     fn fill_frame(&mut self, common: &mut Common, now: Instant) -> bool {
+        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
+        let is_full = self.ready_bytes >= frame_bytes;
+        if self.held.gathers() && !is_full && !self.is_last(common, now) {
+            return false; // more is about to come for it
+        }
         let mut filling = common.open_frame();
         while let Some(at) = self.at_once(common) {
             if !self.send_raw(common, &mut filling, now, (at, Bypass::Sparse)) {
@@ -371,9 +400,27 @@ impl Flows {
         true
     }
 
+    /// True if nothing more comes out of the compressor for this frame, or out of the queues for the
+    /// compressor.
+    fn is_last(&mut self, common: &mut Common, now: Instant) -> bool {
+        if self.compressing().is_some() {
+            return now > self.done_at;
+        }
+        if self.batch.is_some() {
+            return false;
+        }
+        let Some(at) = self.lanes.next(false) else { return true };
+        let Some(Choice::Batch(bytes)) = self.choose(common, now, at) else { return true };
+        self.batch = self.lanes.peek(at).map(|first| (at, first.id, bytes));
+        self.batch.is_none()
+    }
+
     /// The flow whose packet goes at once: it has just begun, others are being sent, and nothing of it
     /// is among those.
     fn at_once(&mut self, common: &Common) -> Option<u32> {
+        if self.held.gathers() {
+            return None;
+        }
         let at = self.lanes.next(false)?;
         let is_little = self.lanes.new_bytes() <= sparse_bytes(common);
         if !is_little || !self.lanes.is_new(at) {
@@ -485,7 +532,8 @@ impl Flows {
         let Some(rate) = common.config.rate else { return Some(Choice::Raw(Bypass::NoTime)) };
         let wait_bytes = common.wait_bytes(self.ready_bytes);
         let waiting_bytes = self.lanes.bytes();
-        if wait_bytes == 0 && waiting_bytes < ALONE_BYTES_MIN {
+        let is_alone = wait_bytes == 0 && waiting_bytes < ALONE_BYTES_MIN;
+        if is_alone && !self.held.gathers() {
             return Some(Choice::Raw(Bypass::Sparse));
         }
         let key = entry.learned_as();
@@ -500,6 +548,11 @@ impl Flows {
         let ready = in_time(common, key, (bytes, wait_bytes), rate);
         if ready >= u64::from(entry.bytes) {
             return Some(Choice::Batch(ready));
+        }
+        let cost_ns =
+            common.estimate(key.0, key.1, u32::try_from(bytes).unwrap_or(u32::MAX)).cost_ns;
+        if self.held.grants(now, cost_ns) {
+            return Some(Choice::Batch(bytes));
         }
         let explores = bytes >= TELLING_BYTES_MIN && common.explore(now, key);
         Some(if explores { Choice::Batch(bytes) } else { Choice::Raw(Bypass::NoTime) })
@@ -524,7 +577,8 @@ impl Flows {
             return self.start(common, now, members);
         }
         // What goes at once waits for the link only.
-        let skips_new = self.lanes.new_bytes() <= sparse_bytes(common) && !common.link_idle;
+        let is_little = self.lanes.new_bytes() <= sparse_bytes(common);
+        let skips_new = is_little && !common.link_idle && !self.held.gathers();
         let Some(at) = self.lanes.next(skips_new) else { return false };
         let Some(Choice::Batch(bytes)) = self.choose(common, now, at) else { return false };
         let members = self.gather_batch(common, now, at, bytes);
@@ -609,10 +663,23 @@ impl Flows {
         let action = common.begin_job(unit.original_bytes(), first.learned_as(), context);
         if let Action::Compress(job) = action {
             self.done_at = now + job.cost_ns;
+            self.held.spend(job.cost_ns);
         }
         self.next = Some(action);
         self.chosen.push_back(unit);
         true
+    }
+
+    /// When what is held back goes at the latest; none if nothing is.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if !self.held.gathers() {
+            return None;
+        }
+        if self.compressing().is_some() {
+            // A frame that waits for a batch does so no longer than that should take.
+            return self.can_send().then(|| self.done_at + 1);
+        }
+        (self.lanes.packets() > 0).then(|| self.held.due_at())
     }
 
     /// True if there is something that the link may take next.
@@ -707,9 +774,10 @@ impl Flows {
         }
         let counted = (packets, ready_bytes);
         assert_eq!(counted, (self.chosen_packets, self.ready_bytes), "chosen is miscounted");
-        let is_idle = common.link_idle && self.compressing().is_none();
-        assert!(!is_idle || !self.can_send(), "the link idles for nothing");
-        assert!(!common.link_idle || self.sendable().is_none(), "the link idles beside a batch");
+        let idles = common.link_idle && !self.held.gathers();
+        let is_free = idles && self.compressing().is_none();
+        assert!(!is_free || !self.can_send(), "the link idles for nothing");
+        assert!(!idles || self.sendable().is_none(), "the link idles beside a batch");
         held
     }
 

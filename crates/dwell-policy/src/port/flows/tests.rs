@@ -2,7 +2,7 @@ use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS};
 
 use super::*;
-use crate::config::{FrameCost, PortConfig, QueueLimit};
+use crate::config::{FrameCost, Objective, PortConfig, QueueLimit};
 use crate::estimate::{Estimate, Estimates, Ratio};
 use crate::event::{Event, LinkState};
 use crate::port::Port;
@@ -304,4 +304,103 @@ fn what_the_codec_failed_on_leaves_raw_in_its_place() {
         assert_eq!(ask(&mut port, at(0)), None);
     }
     assert_eq!(sent, [0, 1, 2]);
+}
+
+/// The same with packets that are gathered for 20 ms.
+fn gathering(cost_ns: u64) -> Port {
+    let mut port = port(cost_ns);
+    let objective = Objective::Bytes { max_wait_ns: 20 * MILLI_NS, cpu_ppm: 500_000 };
+    port.configure(PortConfig { objective, ..port.config().clone() }).unwrap();
+    port
+}
+
+#[test]
+fn to_save_bytes_packets_are_gathered_on_an_idle_link() {
+    let mut port = gathering(1_000);
+    ready(&mut port, at(100));
+    for id in 0..3 {
+        arrive(&mut port, at(100 + u64::from(id)), packet(id, u64::from(id), 94));
+        assert_eq!(ask(&mut port, at(100 + u64::from(id))), None);
+        assert_eq!(port.next_deadline(), Some(at(120)));
+    }
+    assert_eq!(ask(&mut port, at(119)), None);
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::CompressBatch));
+    assert_eq!((port.batch().len(), ask(&mut port, at(120))), (3, None));
+    done(&mut port, 1_000);
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::Send));
+    assert_eq!(port.next_deadline(), None);
+}
+
+#[test]
+fn one_that_may_not_wait_takes_the_others_along() {
+    let mut port = gathering(1_000);
+    ready(&mut port, at(100));
+    arrive(&mut port, at(100), packet(1, 1, 94));
+    arrive(&mut port, at(101), Packet { max_wait_ns: 2 * MILLI_NS, ..packet(2, 2, 94) });
+    assert_eq!((ask(&mut port, at(102)), port.next_deadline()), (None, Some(at(103))));
+    assert_eq!(ask(&mut port, at(103)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch().len(), 2);
+}
+
+#[test]
+fn what_fills_a_frame_does_not_wait_for_more() {
+    let mut port = gathering(1_000);
+    ready(&mut port, at(100));
+    for id in 0..2 {
+        arrive(&mut port, at(100), packet(id, 1, 1_000));
+    }
+    assert_eq!(ask(&mut port, at(100)), Some(Wanted::CompressBatch));
+}
+
+#[test]
+fn noise_shares_frames_with_what_was_compressed() {
+    let mut port = gathering(1_000);
+    ready(&mut port, at(100));
+    arrive(&mut port, at(100), packet(1, 1, 200));
+    arrive(&mut port, at(100), Packet { looks_random: true, ..packet(2, 2, 200) });
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::Compress(PacketId(1))));
+    assert_eq!(ask(&mut port, at(120)), None);
+    port.compressed(PacketId(1), Outcome::Committed(50), 1_000);
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::Send));
+    assert_eq!(frame(&port), [1, 2]);
+}
+
+#[test]
+fn to_save_bytes_compressing_may_take_longer_than_sending() {
+    // 1,400 bytes take 1.1 ms, and the codec 2.
+    for (cost_ms, wanted) in [(2, Wanted::Compress(PacketId(1))), (21, Wanted::Send)] {
+        let mut port = gathering(cost_ms * MILLI_NS);
+        ready(&mut port, at(100));
+        arrive(&mut port, at(100), packet(1, 1, 1_400));
+        assert_eq!(ask(&mut port, at(100)), Some(wanted), "longer than it may wait goes raw");
+    }
+    // The share of the CPU is kept: half a second of each.
+    let mut port = gathering(10 * MILLI_NS);
+    let mut batches = 0;
+    for ms in 100..1_100 {
+        ready(&mut port, at(ms));
+        arrive(&mut port, at(ms), packet(ms as u32, ms, 1_400));
+        while let Some(wanted) = ask(&mut port, at(ms)) {
+            if let Wanted::Compress(_) | Wanted::CompressBatch = wanted {
+                batches += 1;
+                done(&mut port, 1_000);
+            }
+        }
+    }
+    assert!((50..=55).contains(&batches), "{batches}");
+}
+
+#[test]
+fn a_frame_does_not_wait_for_a_batch_that_takes_longer_than_it_should() {
+    let mut port = gathering(1_000);
+    ready(&mut port, at(100));
+    arrive(&mut port, at(100), packet(1, 1, 200));
+    arrive(&mut port, at(100), Packet { looks_random: true, ..packet(200, 200, 200) });
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::Compress(PacketId(1))));
+    assert_eq!(ask(&mut port, at(120)), None);
+    let late = port.next_deadline().unwrap();
+    assert!(late > at(120) && late < at(121));
+    assert_eq!(ask(&mut port, late), Some(Wanted::Send));
+    assert_eq!(frame(&port), [200]);
+    assert_eq!((ask(&mut port, late), port.next_deadline()), (None, None));
 }
