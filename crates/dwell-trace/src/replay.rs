@@ -34,8 +34,8 @@ use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_codec::{CodecError, CodecSpec, Dictionary};
 use dwell_drive::group_key;
 use dwell_policy::{
-    ClassKey, ClassTimers, ConfigError, Estimates, Gather, LearnedConfig, PRESETS, PortConfig,
-    QueueLimit, Ratio, Scheme,
+    ClassKey, ClassTimers, ConfigError, Estimates, Gather, LearnedConfig, Objective, PRESETS,
+    PortConfig, Queue, QueueLimit, Ratio, Scheme,
 };
 use dwell_wire::PacketInfo;
 use ipnet::IpNet;
@@ -74,6 +74,8 @@ pub struct Settings {
     pub columnar: bool,
     /// A result at or above this ratio is too poor for its time.
     pub poor_ratio: Ratio,
+    /// What schemes save that can gather packets (`auto`); others save time.
+    pub objective: Objective,
     /// Classes that are never compressed.
     pub exceptions: Vec<ClassKey>,
     /// Classes that have a deadline; the first that matches applies.
@@ -104,6 +106,7 @@ impl Settings {
             compress_bytes_min: 64,
             columnar: true,
             poor_ratio: LearnedConfig::default().poor_ratio,
+            objective: Objective::Time,
             exceptions: Vec::new(),
             classes: Vec::new(),
             sources: Vec::new(),
@@ -152,6 +155,10 @@ impl Settings {
             estimates: Estimates::Learned(learned),
             compress_bytes_min: self.compress_bytes_min,
             exceptions: self.exceptions.clone(),
+            objective: match scheme.queue {
+                Queue::Flows(_) => self.objective,
+                _ => Objective::Time,
+            },
         }
     }
 

@@ -29,8 +29,8 @@ use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{
-    BlockOrder, BlockRules, ClassKey, Gather, LearnedConfig, QueueLimit, Ratio, Scheme, Select,
-    When,
+    BlockOrder, BlockRules, ClassKey, Gather, LearnedConfig, Objective, Queue, QueueLimit, Ratio,
+    Scheme, Select, When,
 };
 use ipnet::IpNet;
 
@@ -201,6 +201,8 @@ pub struct PeerConfig {
     pub order_wait_ns: u64,
     /// The time that a datagram takes to the peer, in nanoseconds; or it is estimated.
     pub one_way_delay_ns: Option<u64>,
+    /// What is to be saved.
+    pub saving: SavingConfig,
     /// The codec that packets are compressed with.
     pub codec: CodecSpec,
     /// The rate of the link.
@@ -265,6 +267,35 @@ impl BlockConfig {
             None => Scheme::waiting(gather, self.bytes),
             Some(packets) => Scheme::backlog(gather, packets, self.lead).with_rules(STRICT),
         })
+    }
+}
+
+/// What is to be saved: time, or bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavingConfig {
+    /// True if bytes are to be saved, as on links that are paid for.
+    pub saves_bytes: bool,
+    /// The longest that packets of no class wait for company then, in nanoseconds.
+    pub gather_ns: u64,
+    /// The share of one CPU that may go to it, in parts per million.
+    pub cpu_ppm: u32,
+}
+
+impl Default for SavingConfig {
+    fn default() -> Self {
+        Self { saves_bytes: false, gather_ns: 20 * MILLI_NS, cpu_ppm: 500_000 }
+    }
+}
+
+impl SavingConfig {
+    /// Returns the objective of a port with this scheme: only those that queue by flow can gather.
+    pub fn objective(&self, scheme: &Scheme) -> Objective {
+        match scheme.queue {
+            Queue::Flows(_) if self.saves_bytes => {
+                Objective::Bytes { max_wait_ns: self.gather_ns, cpu_ppm: self.cpu_ppm }
+            }
+            _ => Objective::Time,
+        }
     }
 }
 
@@ -389,6 +420,7 @@ impl PeerConfig {
             retransmit: true,
             order_wait_ns: 50 * MILLI_NS,
             one_way_delay_ns: None,
+            saving: SavingConfig::default(),
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },
             rate: RateConfig::Auto,
             queue: QueueLimit::default(),

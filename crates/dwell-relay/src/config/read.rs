@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use dwell_base::text::{printable, suggest};
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::CodecSpec;
-use dwell_policy::{ClassKey, QueueLimit, Ratio};
+use dwell_policy::{ClassKey, Queue, QueueLimit, Ratio};
 use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
@@ -53,7 +53,7 @@ pub const NODE_KEYS: [&str; 15] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first four may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 27] = [
+pub const PEER_KEYS: [&str; 30] = [
     "name",
     "endpoint",
     "prefixes",
@@ -68,6 +68,9 @@ pub const PEER_KEYS: [&str; 27] = [
     "chunk_compress",
     "retransmit",
     "order_wait",
+    "objective",
+    "gather_time",
+    "cpu",
     "codec",
     "rate",
     "queue_time",
@@ -335,6 +338,9 @@ struct PeerKeys {
     chunk_compress: Option<Located<bool>>,
     retransmit: Option<Located<bool>>,
     order_wait_ns: Option<Located<u64>>,
+    saves_bytes: Option<Located<bool>>,
+    gather_ns: Option<Located<u64>>,
+    cpu_ppm: Option<Located<u32>>,
     codec: Option<Located<CodecSpec>>,
     rate: Option<Located<RateConfig>>,
     queue_time_ns: Option<Located<u64>>,
@@ -374,6 +380,11 @@ impl PeerKeys {
             retransmit: table.get("retransmit", errors, value::boolean),
             order_wait_ns: table
                 .get("order_wait", errors, |value| value::duration_ns(value, 0..=SECOND_NS)),
+            saves_bytes: table.get("objective", errors, value::objective),
+            gather_ns: table.get("gather_time", errors, |value| {
+                value::duration_ns(value, MILLI_NS..=60 * SECOND_NS)
+            }),
+            cpu_ppm: table.get("cpu", errors, value::share_ppm),
             codec: table.get("codec", errors, value::codec),
             rate: table.get("rate", errors, value::rate),
             queue_time_ns: table.get("queue_time", errors, |value| {
@@ -413,6 +424,9 @@ impl PeerKeys {
         set(&mut peer.chunk_compress, &self.chunk_compress);
         set(&mut peer.retransmit, &self.retransmit);
         set(&mut peer.order_wait_ns, &self.order_wait_ns);
+        set(&mut peer.saving.saves_bytes, &self.saves_bytes);
+        set(&mut peer.saving.gather_ns, &self.gather_ns);
+        set(&mut peer.saving.cpu_ppm, &self.cpu_ppm);
         set(&mut peer.codec, &self.codec);
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;
@@ -486,6 +500,15 @@ fn read_peer<'t>(
                            makes blocks, such as scheme = \"edge\"";
             table.fail("block_packets", line, message.to_owned(), errors);
         }
+    }
+    if config.saving.saves_bytes && !matches!(config.scheme.queue, Queue::Flows(_)) {
+        let found = keys.saves_bytes.as_ref().or(defaults.saves_bytes.as_ref());
+        let message = format!(
+            "\"bytes\" needs packets that can be gathered, and the scheme \"{}\" gathers none: write \
+             scheme = \"auto\"",
+            config.scheme_name
+        );
+        table.fail("objective", found.map_or(table.line, |found| found.line), message, errors);
     }
     let (prefixes, prefix_lines): (Vec<IpNet>, Vec<usize>) =
         prefixes.unwrap_or_default().into_iter().map(|prefix| (prefix.value, prefix.line)).unzip();

@@ -155,6 +155,9 @@ fn every_key_reaches_its_field() {
         columnar = false
         retransmit = false
         order_wait = "0ms"
+        objective = "time"
+        gather_time = "35ms"
+        cpu = "12.5%"
         codec = "lz4"
         rate = "10mbit"
         queue_time = "1s"
@@ -203,6 +206,7 @@ fn every_key_reaches_its_field() {
             retransmit: false,
             order_wait_ns: 0,
             one_way_delay_ns: Some(3_000_000),
+            saving: SavingConfig { saves_bytes: false, gather_ns: 35_000_000, cpu_ppm: 125_000 },
             blocks: BlockConfig { bytes: 4096, packets: Some(7), lead: 2 },
             codec: "lz4".parse().unwrap(),
             rate: RateConfig::Fixed(Rate::from_mbps(10)),
@@ -381,7 +385,7 @@ fn values_that_make_no_sense_are_reported_with_what_does() {
         ("rate = 10", "a rate with its unit such as \"10mbit\", not a number"),
         (
             "scheme = \"packets\"",
-            "must be one of \"none\", \"all\", \"packet\", \"flow\", \"service\", \"host-pair\"",
+            "must be one of \"auto\", \"none\", \"all\", \"packet\", \"flow\", \"service\", \"host-pair\"",
         ),
         ("block_bytes = \"1KiB\"", "`block_bytes`: "),
         ("block_packets = 65", "`block_packets`: "),
@@ -406,6 +410,11 @@ fn values_that_make_no_sense_are_reported_with_what_does() {
         ("exceptions = [\"tcp\"]", "\"tcp\" is no class of packets"),
         ("exceptions = \"tcp/443\"", "must be a list such as [\"tcp/443\"], not a string"),
         ("compress_min = 70000", "from 0 to 65535, not 70000"),
+        ("objective = \"money\"", "must be one of \"time\", \"bytes\""),
+        ("objective = \"bytes\"", "write scheme = \"auto\""),
+        ("cpu = \"0%\"", "must be a share of one CPU from"),
+        ("cpu = 0.5", "must be a share of one CPU from"),
+        ("gather_time = \"0ms\"", "must be from 1ms to 1min"),
         ("poor_ratio = 0", "must be a number from 0.01 to 1.0"),
         ("poor_ratio = nan", "must be a number from 0.01 to 1.0"),
         ("poor_ratio = \"1\"", "must be a number from 0.01 to 1.0"),

@@ -372,6 +372,22 @@ pub(super) fn ratio(value: &DeValue<'_>) -> Read<Ratio> {
         .ok_or_else(|| "must be a number from 0.01 to 1.0 (compressed / original)".to_owned())
 }
 
+/// What is to be saved: true for bytes, false for time.
+pub(super) fn objective(value: &DeValue<'_>) -> Read<bool> {
+    one_of(value, &[("time", false), ("bytes", true)])
+}
+
+/// A share such as `"50%"`, in parts per million.
+pub(super) fn share_ppm(value: &DeValue<'_>) -> Read<u32> {
+    let must = "must be a share of one CPU from \"1%\" to \"100%\"";
+    let number = value.as_str().and_then(|text| text.strip_suffix('%'));
+    number
+        .and_then(|number| number.trim().parse::<f64>().ok())
+        .filter(|percent| (1.0..=100.0).contains(percent))
+        .map(|percent| (percent * 1e4).round() as u32)
+        .ok_or_else(|| must.to_owned())
+}
+
 /// A class as [`ClassKey`] shows it; `ip47` may do without its port.
 pub(super) fn class(value: &DeValue<'_>) -> Read<ClassKey> {
     let text = text(value, "tcp/443")?.trim();

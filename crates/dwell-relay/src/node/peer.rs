@@ -243,13 +243,15 @@ impl Peer {
             estimates: Estimates::Learned(learned),
             compress_bytes_min: config.compress_bytes_min,
             exceptions,
+            objective: config.saving.objective(&scheme),
         };
         match self.port.configure(wanted.clone()) {
             // What waits leaves as it was queued.
             Err(ConfigError::Occupied) => {
                 self.old_scheme = self.old_scheme.or(Some(None));
                 let scheme = self.port.config().scheme;
-                self.port.configure(PortConfig { scheme, ..wanted })
+                let objective = config.saving.objective(&scheme);
+                self.port.configure(PortConfig { scheme, objective, ..wanted })
             }
             done => {
                 self.old_scheme = None;

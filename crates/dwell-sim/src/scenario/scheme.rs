@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `none` | |
 //! | `all`, `packet` (Shimamura et al.) | `compressed_pass` |
-//! | `auto` (as in relays) | |
+//! | `auto` (as in relays) | `objective`, `gather_time`, `cpu` |
 //! | `flow`, `service`, `host-pair`, `edge` (as in relays) | `block_bytes` |
 //! | `packet(m,n)`, `flow(m,n)`, `service(m,n)`, `host-pair(m,n)`, `edge(m,n)` (Yoshino et al.) | `m`, `n`, `slots`, `place`, `unfinished`, `put_back`, `order` |
 //! | `basicq`, `chumq`, `chutq-dcf`, `chutq-tpf`, `chutq-cef` (Sawabe et al.), with `+cea` | `mtu`, `timers`, `eager`, `clamp`, `chunk_compress` |
@@ -13,8 +13,8 @@
 //! presets of different kinds; one that no preset has is an error.
 
 use dwell_policy::{
-    BlockOrder, BlockPlace, BlockRules, BlockSlots, ClassTimers, FrameCost, Gather, Pull,
-    PullPolicy, Queue, Scheme, Unfinished,
+    BlockOrder, BlockPlace, BlockRules, BlockSlots, ClassTimers, FrameCost, Gather, Objective,
+    Pull, PullPolicy, Queue, Scheme, Unfinished,
 };
 
 use super::error::Errors;
@@ -22,7 +22,7 @@ use super::section::Section;
 use super::tree::{Table, Value};
 use super::value;
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 19] = [
     "preset",
     "compressed_pass",
     "m",
@@ -39,6 +39,9 @@ const KEYS: [&str; 16] = [
     "hold",
     "block_bytes",
     "chunk_compress",
+    "objective",
+    "gather_time",
+    "cpu",
 ];
 
 /// A jumbo frame, as in Sawabe et al.
@@ -46,6 +49,11 @@ const MTU_BYTES: u32 = 9000;
 
 /// The most bytes of a block of what waits, as in relays.
 const BLOCK_BYTES: u32 = 8192;
+
+/// How long packets wait for company if bytes are to be saved, as in relays.
+const GATHER_NS: u64 = 20_000_000;
+/// The share of one CPU that may go to it, as in relays.
+const CPU: f64 = 0.5;
 
 /// The kinds of schemes, each with what only it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +118,10 @@ pub(super) struct SchemePart {
     clamp_ns: u64,
     /// Overrides the preset's choice of holding a chunk open.
     hold: Option<bool>,
+    saves_bytes: bool,
+    gather_ns: u64,
+    /// The share of one CPU.
+    cpu: f64,
 }
 
 impl Default for SchemePart {
@@ -127,6 +139,9 @@ impl Default for SchemePart {
             eager: false,
             clamp_ns: 0,
             hold: None,
+            saves_bytes: false,
+            gather_ns: GATHER_NS,
+            cpu: CPU,
         }
     }
 }
@@ -152,6 +167,11 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
     part.eager = section.or("eager", false, errors, value::truth);
     part.clamp_ns = section.or("clamp", 0, errors, value::time_ns);
     part.hold = section.get("hold", errors, value::truth);
+    part.saves_bytes = section.or("objective", false, errors, |found| {
+        value::one_of(found, &[("time", false), ("bytes", true)])
+    });
+    part.gather_ns = section.or("gather_time", GATHER_NS, errors, value::some_time_ns);
+    part.cpu = section.or("cpu", CPU, errors, |found| value::number(found, 0.01..=1.0));
     Some(part)
 }
 
@@ -246,6 +266,17 @@ impl SchemePart {
                 errors.add(None, Some("[scheme]".to_owned()), message);
                 None
             }
+        }
+    }
+
+    /// Returns what the scheme is to save.
+    pub(super) fn objective(&self) -> Objective {
+        match self.kind {
+            Kind::Auto if self.saves_bytes => Objective::Bytes {
+                max_wait_ns: self.gather_ns,
+                cpu_ppm: (self.cpu * 1e6).round() as u32,
+            },
+            _ => Objective::Time,
         }
     }
 

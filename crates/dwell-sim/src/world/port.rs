@@ -6,7 +6,7 @@ use dwell_base::{Instant, Rng};
 use dwell_drive::Driven;
 use dwell_policy::{
     Action, ClassKey, ConfigError, DropReason, Event, FramePacket, FrameUnit, Job, JobId,
-    LostBatch, Outcome as Compressed, Packet as Arrival, PacketId,
+    LostBatch, Objective, Outcome as Compressed, Packet as Arrival, PacketId,
 };
 
 use crate::agenda::NEVER_NS;
@@ -56,7 +56,7 @@ impl PortState {
             compress_actor: 0,
             timer_actor: 0,
             resend_actor: 0,
-            holds: plan.config.scheme.fills_frames(),
+            holds: plan.config.scheme.fills_frames() || plan.config.objective != Objective::Time,
             timer_ns: NEVER_NS,
             waiting_since_ns: 0,
             waiting: 0,

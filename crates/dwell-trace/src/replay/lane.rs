@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dwell_base::{Instant, Rate};
 use dwell_drive::{Driven, Slab, World, drain, gather};
 use dwell_policy::{
-    ClassKey, ConfigError, DropReason, Event, FrameUnit, Gather, Job as PortJob, JobId, Outcome,
-    Packet, PacketId, Port, PortConfig,
+    ClassKey, ConfigError, DropReason, Event, FrameUnit, Gather, Job as PortJob, JobId, Objective,
+    Outcome, Packet, PacketId, Port, PortConfig,
 };
 use dwell_report::Histogram;
 
@@ -117,11 +117,12 @@ impl Lane {
     /// If the port's configuration makes no sense.
     pub fn new(setup: LaneSetup) -> Result<Self, ConfigError> {
         let scheme = setup.port.scheme;
+        let holds = scheme.fills_frames() || setup.port.objective != Objective::Time;
         let classes = setup.waits_ns_max.iter().map(|_| ClassTally::default()).collect();
         Ok(Self {
             port: Driven::new(setup.port)?,
             gather: scheme.gather(),
-            holds: scheme.fills_frames(),
+            holds,
             timer_ns: NEVER_NS,
             world: Virtual {
                 compress: setup.compress,

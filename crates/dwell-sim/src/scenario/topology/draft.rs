@@ -101,6 +101,7 @@ impl Draft {
             limit: QueueLimit::packets(port.packets.unwrap_or(u32::MAX)),
             estimates: estimates(&compress),
             frame: parts.scheme.frame(),
+            objective: parts.scheme.objective(),
             ..PortConfig::default()
         };
         if let Err(error) = config.check() {

@@ -11,8 +11,8 @@ use dwell_base::time::{MILLI_NS, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
 use dwell_codec::{CodecSpec, DICTIONARY_FILE_LEN_MAX, Dictionary, DictionaryFile};
 use dwell_figures::page::Provenance;
-use dwell_policy::{ClassKey, LearnedConfig, PRESETS, QueueLimit, Ratio, Scheme};
-use dwell_relay::config::{BlockConfig, SCHEMES, parse_exceptions};
+use dwell_policy::{ClassKey, LearnedConfig, Objective, PRESETS, QueueLimit, Ratio, Scheme};
+use dwell_relay::config::{BlockConfig, SCHEMES, SavingConfig, parse_exceptions};
 use dwell_relay::io::clock::Clock;
 use dwell_trace::Sides;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
@@ -152,6 +152,12 @@ struct PortArgs {
     /// A result at or above this ratio (compressed / original) is not worth its time
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     poor_ratio: Option<Ratio>,
+    /// What the scheme auto is to save: time, or bytes
+    #[arg(long, value_name = "WHAT", value_parser = ["time", "bytes"], default_value = "time")]
+    objective: String,
+    /// With --objective bytes: how long packets of no class wait for company
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, default_value = "20ms")]
+    gather_time: u64,
 }
 
 /// The cost of a datagram on the path.
@@ -329,6 +335,13 @@ impl Replay {
             compress_bytes_min: port.compress_min,
             columnar: !port.no_columnar,
             poor_ratio: port.poor_ratio.unwrap_or(LearnedConfig::default().poor_ratio),
+            objective: match port.objective.as_str() {
+                "bytes" => Objective::Bytes {
+                    max_wait_ns: port.gather_time,
+                    cpu_ppm: SavingConfig::default().cpu_ppm,
+                },
+                _ => Objective::Time,
+            },
             exceptions: self.except.clone(),
             classes: self.class.clone(),
             sources: self.source.clone(),
