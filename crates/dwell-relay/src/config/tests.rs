@@ -414,7 +414,7 @@ fn values_that_make_no_sense_are_reported_with_what_does() {
         ("objective = \"bytes\"", "write scheme = \"auto\""),
         ("cpu = \"0%\"", "must be a share of one CPU from"),
         ("cpu = 0.5", "must be a share of one CPU from"),
-        ("gather_time = \"0ms\"", "must be from 1ms to 1min"),
+        ("gather_time = \"0ms\"", "must be from 1.0 ms to 60.00 s"),
         ("poor_ratio = 0", "must be a number from 0.01 to 1.0"),
         ("poor_ratio = nan", "must be a number from 0.01 to 1.0"),
         ("poor_ratio = \"1\"", "must be a number from 0.01 to 1.0"),
