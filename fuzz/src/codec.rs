@@ -3,8 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use dwell_codec::{
-    CodecId, CodecSpec, Compressor, DecodeError, Decompressor, Dictionary, DictionaryFile,
-    HISTORY_LEN_MAX, hash_of,
+    Base, CONTEXT_BATCH_LEN_MAX, CodecId, CodecSpec, Compressor, ContextDecoder, ContextEncoder,
+    ContextSpec, DecodeError, Decompressor, Dictionary, DictionaryFile, HISTORY_LEN_MAX,
+    context_bound, hash_of,
 };
 
 /// The longest packet that a payload may claim to be.
@@ -207,5 +208,125 @@ pub fn roundtrip_after(bytes: &[u8]) {
             }
         }
         sent += piece.len();
+    }
+}
+
+/// A byte for the level, one for the window and one for the ring, then a script of what befalls a
+/// context: batches arrive, are damaged, swapped or lost, and generations begin, from a base or from
+/// nothing. What arrives as it was sent is restored; nothing else harms anything.
+pub fn context(bytes: &[u8]) {
+    let Some((&[level, window, ring], mut script)) = bytes.split_first_chunk::<3>() else { return };
+    let ring_log = 15 + ring % 3;
+    let mut ends = ContextEnds::new(context_spec(level, window, ring_log), ring_log);
+    // Each batch costs a frame's memory at worst, so that long scripts would only be slow.
+    for _ in 0..64 {
+        let Some((&[op, x, y], rest)) = script.split_first_chunk::<3>() else { return };
+        let len = usize::from(op >> 3).min(rest.len());
+        let (unit, rest) = rest.split_at(len);
+        script = rest;
+        match op % 8 {
+            0..=2 => ends.batch(unit, x, |payload| payload),
+            3 => ends.batch(unit, x, |mut payload| {
+                let at = usize::from(y) % payload.len();
+                payload[at] ^= 1 | x;
+                payload
+            }),
+            4 => ends.batch(unit, x, |_| unit.to_vec()),
+            5 => ends.swap(unit, x),
+            6 => {
+                let spec = context_spec(x, y, ring_log);
+                ends.begin(spec, u64::from(y) * u64::from(x));
+            }
+            _ => ends.begin(context_spec(x, y, ring_log), u64::MAX),
+        }
+    }
+}
+
+fn context_spec(level: u8, window: u8, ring_log: u8) -> ContextSpec {
+    let window_log = 15 + window % (ring_log - 14);
+    ContextSpec { level: level_of(CodecId::Zstd, level), window_log }
+}
+
+/// Both ends of a context.
+struct ContextEnds {
+    encoder: ContextEncoder,
+    decoder: ContextDecoder,
+    /// Up to here the decoder has what the encoder had.
+    confirmed: u64,
+    /// All of the generation has arrived as it was sent.
+    is_whole: bool,
+    /// The decoder may have taken more into its ring than the encoder has.
+    is_longer: bool,
+}
+
+impl ContextEnds {
+    fn new(spec: ContextSpec, ring_log: u8) -> Self {
+        let encoder = ContextEncoder::new(spec, ring_log).expect("a good spec");
+        let mut decoder = ContextDecoder::new(ring_log);
+        decoder.begin(spec.window_log, Base::default()).expect("a cold start is always possible");
+        Self { encoder, decoder, confirmed: 0, is_whole: true, is_longer: false }
+    }
+
+    fn compress(&mut self, unit: &[u8], times: u8) -> (Vec<u8>, Vec<u8>) {
+        let mut batch = unit.repeat(usize::from(times % 64).pow(2));
+        batch.truncate(CONTEXT_BATCH_LEN_MAX);
+        let mut payload = Vec::new();
+        self.encoder.compress(&batch, &mut payload).expect("not too long");
+        assert!(payload.len() <= context_bound(batch.len()));
+        (batch, payload)
+    }
+
+    /// A batch that arrives as `change` leaves it.
+    fn batch(&mut self, unit: &[u8], times: u8, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+        let (batch, payload) = self.compress(unit, times);
+        if !batch.is_empty() {
+            let arrived = change(payload.clone());
+            self.arrive(&batch, &arrived, arrived == payload);
+        }
+    }
+
+    /// Two batches in the wrong order.
+    fn swap(&mut self, unit: &[u8], times: u8) {
+        let (first, second) = (self.compress(unit, times), self.compress(unit, times / 2));
+        for (batch, payload) in [second, first] {
+            if !batch.is_empty() {
+                self.arrive(&batch, &payload, false);
+            }
+        }
+    }
+
+    fn arrive(&mut self, batch: &[u8], payload: &[u8], is_in_order: bool) {
+        let mut data = vec![0; batch.len()];
+        data.extend(CANARY);
+        let before = self.decoder.offset();
+        let result = self.decoder.decode(payload, &mut data[..batch.len()]);
+        assert_eq!(data[batch.len()..], CANARY);
+        self.is_whole &= is_in_order;
+        if self.is_whole {
+            assert_eq!((result, &data[..batch.len()]), (Ok(()), batch));
+            self.confirmed = self.encoder.offset();
+        }
+        let len = if result.is_ok() { batch.len() as u64 } else { 0 };
+        assert_eq!(self.decoder.offset(), before + len);
+        self.is_longer |= result.is_ok() && !self.is_whole;
+        assert!(self.decoder.memory_bytes() < 2 << 20);
+    }
+
+    /// A generation from `back` bytes before what is confirmed, or from nothing.
+    fn begin(&mut self, spec: ContextSpec, back: u64) {
+        let offset = self.confirmed.saturating_sub(back);
+        let longest = self.encoder.base_at(offset).filter(|_| back < u64::MAX);
+        let len = longest.map_or(0, |base| base.len.min(1 << spec.window_log));
+        let mut base = longest.map_or(Base::default(), |base| Base { len, ..base });
+        if let Err(reason) = self.decoder.begin(spec.window_log, base) {
+            assert!(self.is_longer, "{reason}");
+            base = Base::default();
+            self.decoder.begin(spec.window_log, base).expect("a cold start is always possible");
+        }
+        self.encoder.begin(spec, base).expect("the base is of this encoder");
+        assert_eq!((self.encoder.offset(), self.decoder.offset()), (base.offset, base.offset));
+        self.confirmed = base.offset;
+        self.is_whole = true;
+        self.is_longer &= base != Base::default();
     }
 }

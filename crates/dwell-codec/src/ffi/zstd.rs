@@ -11,6 +11,7 @@ use zstd_safe::zstd_sys::{
     ZSTD_ResetDirective, ZSTD_cParameter, ZSTD_compress2, ZSTD_createCDict, ZSTD_createDCtx,
     ZSTD_dParameter, ZSTD_decompressDCtx, ZSTD_estimateCCtxSize_usingCParams, ZSTD_format_e,
     ZSTD_freeCDict, ZSTD_freeDCtx, ZSTD_getCParams, ZSTD_getErrorCode, ZSTD_initStaticCCtx,
+    ZSTD_strategy,
 };
 
 use crate::{HISTORY_LEN_MAX, SRC_LEN_MAX};
@@ -174,10 +175,14 @@ impl Context {
 pub(crate) fn stream_tables(level: i32, window_log: u32, table_log_max: u32) -> stream::Tables {
     // SAFETY: takes and gives plain numbers.
     let chosen = unsafe { ZSTD_getCParams(level, 0, 0) };
+    // At level 1 zstd's own table remembers 64 KiB: with a window that it does not know it expects
+    // little of what is far away. Four times as many entries still lie in a core's cache.
+    let is_fast = level > 0 && chosen.strategy == ZSTD_strategy::ZSTD_fast;
+    let hash_log = if is_fast { chosen.hashLog.max(16) } else { chosen.hashLog };
     stream::Tables {
         level,
         window_log,
-        hash_log: chosen.hashLog.min(table_log_max),
+        hash_log: hash_log.min(table_log_max),
         chain_log: chosen.chainLog.min(table_log_max),
         search_log: chosen.searchLog,
         min_match: chosen.minMatch,

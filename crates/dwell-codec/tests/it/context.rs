@@ -143,6 +143,13 @@ proptest! {
         prop_assert_eq!(decode(&mut decoder, &payload, 17).unwrap(), b"all is well again");
     }
 
+    #[test]
+    fn any_script_of_batches_and_generations_holds(
+        script in prop::collection::vec(any::<u8>(), 0..500),
+    ) {
+        crate::fuzz_codec::context(&script);
+    }
+
     /// Damage is not always noticed, as there is no checksum; but it never leaves its bounds.
     #[test]
     fn damage_and_disorder_are_bounded(

@@ -20,6 +20,11 @@ fn replay(target: &str, run: fn(&[u8])) {
 }
 
 #[test]
+fn codec_context() {
+    replay("codec_context", fuzz_codec::context);
+}
+
+#[test]
 fn codec_decode() {
     replay("codec_decode", fuzz_codec::decode);
 }
