@@ -5,12 +5,17 @@
 //! [`Dictionary`], or none. The sender decides which codec to use; the [`CodecId`] goes over the
 //! wire beside the payload, together with the original length.
 //!
+//! Batches that refer to those before them go through a context ([`ContextEncoder`],
+//! [`ContextDecoder`]): a running zstd stream with a ring of what went through it, from which another
+//! generation can begin after a loss.
+//!
 //! # Promises
-//! * Nothing is allocated per packet: `new` allocates all state (`tests/no_alloc.rs`).
+//! * Nothing is allocated per packet: `new` allocates all state (`tests/no_alloc.rs`). Contexts
+//!   allocate when a generation begins, and while their rings fill.
 //!   Blocks that refer to a history ([`Decompressor::decompress_after`]) are the exception.
 //! * The same input gives the same output, however often a compressor has been used. It may
 //!   differ between versions of the libraries below; only the round trip is stable.
-//! * [`Decompressor::decompress`] is the only decoder. It writes into the given buffer and
+//! * [`Decompressor::decompress`] is the only decoder of single payloads. It writes into the given buffer and
 //!   never beyond it, allocates nothing, and takes any bytes at all.
 //!
 //! # Payload format per codec

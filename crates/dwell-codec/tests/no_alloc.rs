@@ -11,7 +11,9 @@ mod common;
 use std::cell::Cell;
 use std::ffi::c_void;
 
-use dwell_codec::{Decompressor, SRC_LEN_MAX};
+use dwell_codec::{
+    Base, ContextDecoder, ContextEncoder, ContextSpec, Decompressor, SRC_LEN_MAX, context_bound,
+};
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -113,5 +115,33 @@ fn packets_allocate_nothing() {
             let _ = decompressor.decompress(id, dictionary.as_deref(), &payload[..len], &mut data);
         }
         assert_eq!(calls() - before, 0, "{setup:?}");
+    }
+}
+
+/// Once a ring is full, and until another generation begins.
+#[test]
+fn batches_of_contexts_allocate_nothing() {
+    let text = common::text(3 * SRC_LEN_MAX);
+    for level in [-3, 1, 3, 6, 12, 16, 19] {
+        let mut encoder = ContextEncoder::new(ContextSpec { level, window_log: 16 }, 16).unwrap();
+        let mut decoder = ContextDecoder::new(16);
+        decoder.begin(16, Base::default()).unwrap();
+        let mut data = vec![0; 60_000];
+        // What `compress` asks for is more than a result can take.
+        let mut payload = Vec::with_capacity(2 * context_bound(data.len()));
+        let mut exchange = |batch: &[u8]| {
+            payload.clear();
+            encoder.compress(batch, &mut payload).unwrap();
+            decoder.decode(&payload, &mut data[..batch.len()]).unwrap();
+            assert!(data[..batch.len()] == *batch);
+        };
+        exchange(&text[..60_000]);
+        exchange(&text[60_000..120_000]);
+        let before = calls();
+        for round in 0..300 {
+            exchange(&text[100 * round..][..[100, 1400, 9000][round % 3]]);
+        }
+        exchange(&text[..60_000]);
+        assert_eq!(calls() - before, 0, "level {level}");
     }
 }
