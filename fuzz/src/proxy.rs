@@ -2,7 +2,7 @@
 
 use dwell_proxy::hello::{HELLO_BYTES_MAX, Hello, HelloError, VERSION};
 use dwell_proxy::message::{MESSAGE_BYTES_MAX, Message};
-use dwell_proxy::socks::{CLIENT_BYTES_MAX, Negotiation, Step, Users};
+use dwell_proxy::socks::{CLIENT_BYTES_MAX, Negotiation, SocksStep, Users};
 
 /// A byte that says where to cut, and whether passwords are asked for, and what a SOCKS client
 /// sends: however it is cut, it comes to the same, and no more is waited for than the longest
@@ -19,20 +19,20 @@ pub fn socks(bytes: &[u8]) {
     assert_eq!(whole, pieces);
     match whole.last() {
         // What follows belongs to the stream.
-        Some(Step::Connect(_)) => assert_eq!(left, left_of_pieces),
-        Some(Step::Refuse(..)) => {}
+        Some(SocksStep::Connect(_)) => assert_eq!(left, left_of_pieces),
+        Some(SocksStep::Refuse(..)) => {}
         _ => assert!(left.len() < CLIENT_BYTES_MAX),
     }
 }
 
-fn negotiate(users: &Users, pieces: &[&[u8]]) -> (Vec<Step>, Vec<u8>) {
+fn negotiate(users: &Users, pieces: &[&[u8]]) -> (Vec<SocksStep>, Vec<u8>) {
     let mut negotiation = Negotiation::new(users);
     let (mut steps, mut input) = (Vec::new(), Vec::new());
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {
             match negotiation.step(&mut input) {
-                Step::More => break,
+                SocksStep::More => break,
                 step => steps.push(step),
             }
         }

@@ -1,4 +1,4 @@
-//! What every attack has: a lab, the program, and how long it may take.
+//! The context of every attack: a lab, the program, and the durations.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::row::Bound;
 
-/// Where and how an attack runs.
+/// The context of an attack.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) lab: Lab,
@@ -21,14 +21,14 @@ pub(crate) struct Context {
     pub(crate) is_quick: bool,
 }
 
-/// How long traffic is measured.
+/// The durations of measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     /// Phases with the attack; there is one more without.
     pub(crate) rounds: u32,
-    /// Each is measured for so long.
+    /// Each is measured for this long.
     pub(crate) phase: Duration,
-    /// Before each, so long is not measured.
+    /// Before each, this long is not measured.
     pub(crate) settle: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Context {
         Bound::AtLeast(if self.is_quick { per_second / 2.0 } else { per_second })
     }
 
-    /// How many times longer a round trip may be at most.
+    /// Returns a bound: a round trip may be longer by at most this factor.
     pub(crate) fn ping(&self, ratio: f64) -> Bound {
         Bound::AtMost(if self.is_quick { ratio * 4.0 } else { ratio })
     }

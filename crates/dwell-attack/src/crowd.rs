@@ -19,10 +19,10 @@ use crate::peer::Pace;
 const MESSAGE: &[u8] = b"is anybody there";
 const LISTEN_MAX: i32 = 4_096;
 const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// So many bytes a second a slow client sends.
+/// A slow client sends this many bytes a second.
 const SLOW_A_SECOND: f64 = 1.0;
 
-/// What became of connections.
+/// The outcomes of connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     /// Got their answer.

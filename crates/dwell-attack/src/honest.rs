@@ -13,7 +13,7 @@ use dwell_lab::corpus;
 use dwell_lab::lab::{Host, LabError};
 use rustix::net::sockopt::set_socket_linger;
 
-/// Where the server takes what comes, ...
+/// The server takes honest data at this port, ...
 const SINK_PORT: u16 = 9001;
 /// ... gives what is wanted, ...
 const SOURCE_PORT: u16 = 9002;
@@ -21,7 +21,7 @@ const SOURCE_PORT: u16 = 9002;
 const ECHO_PORT: u16 = 9003;
 /// All three, for whoever has to let them through.
 pub(crate) const PORTS: [u16; 3] = [SINK_PORT, SOURCE_PORT, ECHO_PORT];
-/// How soon everybody notices that it is over.
+/// The end is noticed within this time.
 const GLANCE: Duration = Duration::from_millis(50);
 /// A broken stream is begun again after this long.
 const RETRY: Duration = Duration::from_millis(200);
@@ -32,10 +32,10 @@ const PING_BYTES: usize = 64;
 const PING_PATIENCE: Duration = Duration::from_secs(1);
 /// The same for a stream that is new, ...
 const NEW_PATIENCE: Duration = Duration::from_secs(4);
-/// ... of which one begins so often.
+/// ... of which one begins this often.
 const NEW_EVERY: Duration = Duration::from_millis(50);
 
-/// How pings go.
+/// The results of pings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pings {
     /// As datagrams, whose answers may be lost.
@@ -51,7 +51,7 @@ pub(crate) enum Pings {
 pub(crate) struct Ping {
     /// When it was due.
     pub(crate) at: Instant,
-    /// How long its answer took, if there was one in time.
+    /// The round trip, if there was an answer in time.
     pub(crate) rtt_ns: Option<u64>,
 }
 
@@ -238,7 +238,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(GLANCE))?;
     stream.set_write_timeout(Some(GLANCE))?;
-    // Nothing of what is on its way when it is over goes on.
+    // Nothing that is in transit when it is over goes on.
     Ok(set_socket_linger(stream, Some(Duration::ZERO))?)
 }
 
@@ -404,7 +404,7 @@ fn echo_by_udp(socket: &UdpSocket, shared: &Shared) -> io::Result<()> {
     let mut datagram = [0; 2 * PING_BYTES];
     while !shared.is_over() {
         if let Ok((len, from)) = socket.recv_from(&mut datagram) {
-            // While the way back is closed it is lost.
+            // While the path back is closed it is lost.
             let _ = socket.send_to(&datagram[..len], from);
         }
     }

@@ -31,7 +31,7 @@ pub(crate) struct Addresses {
     pub(crate) to: Ipv4Addr,
 }
 
-/// What a record is, by its type.
+/// The content of a record, by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Packets as they are: cut short, too long, of somebody else.
@@ -275,7 +275,7 @@ fn write(write: impl FnOnce(&mut BodyWriter<'_>) -> bool) -> Vec<u8> {
     bytes
 }
 
-/// A body with one honest packet, whose datagram has so many bytes.
+/// A body with one honest packet, whose datagram has this many bytes.
 pub(crate) fn packet(from: Ipv4Addr, to: Ipv4Addr, payload_bytes: usize) -> Vec<u8> {
     let packet = udp_packet(Addresses { from, to }, &vec![7; payload_bytes]);
     write(|body| body.raw(&packet).is_ok())

@@ -24,7 +24,7 @@ pub(crate) struct Peer {
     socket: UdpSocket,
     /// Bytes of all datagrams that came from the hub, without headers.
     pub(crate) received_bytes: u64,
-    /// How many there were.
+    /// The number of datagrams received.
     pub(crate) received: u64,
     /// Of those with data: the highest number.
     pub(crate) highest: u64,
@@ -103,7 +103,7 @@ impl Peer {
         }
     }
 
-    /// Whether there is a session.
+    /// Returns true if there is a session.
     pub(crate) fn is_connected(&self) -> bool {
         self.peer.has_session()
     }
@@ -142,7 +142,7 @@ impl Peer {
     }
 }
 
-/// Waits until the next of so many a second is due.
+/// Waits until the next one is due, at this many a second.
 #[derive(Debug)]
 pub(crate) struct Pace {
     next: Instant,
@@ -154,7 +154,8 @@ impl Pace {
         Self { next: Instant::now(), every: Duration::from_secs_f64(1.0 / per_second) }
     }
 
-    /// How many are due now; at most `most`, since what was missed long ago is not made up for.
+    /// Returns the number due now; at most `most`, since what was missed long ago is not made up
+    /// for.
     pub(crate) fn due(&mut self, most: u32) -> u32 {
         let now = Instant::now();
         let mut due = 0;

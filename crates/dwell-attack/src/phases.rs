@@ -25,12 +25,12 @@ struct State {
 }
 
 impl Switch {
-    /// Whether to attack now.
+    /// Returns true if it is time to attack.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_on.load(Ordering::Relaxed)
     }
 
-    /// Whether to end.
+    /// Returns true if it is time to end.
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Relaxed)
     }
@@ -167,7 +167,7 @@ fn phase(
 }
 
 impl Measured {
-    /// How the worse direction fares, against the median phase without the attack.
+    /// Returns the goodput of the worse direction, against the median phase without the attack.
     pub(crate) fn goodput_share(&self) -> f64 {
         let share = |direction: usize| {
             let without = median(self.without.iter().map(|phase| phase.bps(direction)).collect());
@@ -183,7 +183,8 @@ impl Measured {
         rtts.get(rank.saturating_sub(1)).copied()
     }
 
-    /// What the last phase, after the attack, has of the first one: the worse direction.
+    /// Returns the ratio of the last phase, after the attack, to the first one: the worse
+    /// direction.
     fn recovered(&self) -> f64 {
         let bps = |phase: Option<&Phase>, direction| phase.map_or(f64::NAN, |p| p.bps(direction));
         let share = |direction| {
@@ -210,13 +211,13 @@ impl Measured {
         (self.lost(true) - self.lost(false)).max(0.0)
     }
 
-    /// What the attack did in a second: things, and bytes.
+    /// Returns the attack's rate: things and bytes a second.
     pub(crate) fn rate(&self) -> [f64; 2] {
         let seconds: f64 = self.with.iter().map(Phase::seconds).sum();
         [0, 1].map(|at| self.with.iter().map(|phase| phase.done[at]).sum::<u64>() as f64 / seconds)
     }
 
-    /// What the attack did in all while it was measured: things, and bytes.
+    /// Returns the attack's total while it was measured: things, and bytes.
     pub(crate) fn total(&self) -> [f64; 2] {
         [0, 1].map(|at| self.with.iter().map(|phase| phase.done[at]).sum::<u64>() as f64)
     }
@@ -252,7 +253,8 @@ impl Measured {
         }
     }
 
-    /// Whether the attack was one: of the `per_second` that it means to do, it reached half at least.
+    /// Returns true if the attack was one: of the `per_second` that it means to do, it reached half
+    /// at least.
     pub(crate) fn rate_check(&self, context: &Context, per_second: f64) -> Check {
         Check::new("attacks a second", self.rate()[0], context.rate(per_second / 2.0))
     }
@@ -270,11 +272,11 @@ impl Measured {
     }
 }
 
-/// An attack must not last beyond its end: of the goodput before it, so much is there again.
+/// An attack must not last beyond its end: this share of the goodput before it is there again.
 const AFTERWARDS: f64 = 0.6;
 const MEGABYTE: f64 = 1e6;
 
-/// What honest traffic may suffer.
+/// The limits of what honest traffic may suffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The least share of goodput.
@@ -283,7 +285,7 @@ pub(crate) struct Limits {
     pub(crate) ping: f64,
     /// The largest share of pings that are lost more.
     pub(crate) lost: f64,
-    /// What the attacked process may grow by.
+    /// The attacked process may grow by at most this.
     pub(crate) memory_mb: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What came of an attack: a line of JSON, and a row of the table.
+//! The result of an attack: a line of JSON, and a row of the table.
 
 use dwell_report::human;
 use dwell_report::table::{Column, Table};
@@ -11,9 +11,9 @@ pub(crate) struct Row {
     pub(crate) attack: String,
     /// Which program was attacked: `relay` or `proxy`.
     pub(crate) target: String,
-    /// What the rate counts: datagrams, connections, ...
+    /// The unit of the rate: datagrams, connections, ...
     pub(crate) unit: String,
-    /// How many of these a second were reached.
+    /// The rate that was reached.
     pub(crate) rate_per_second: f64,
     /// The attacker's bits a second, without headers, where they matter.
     pub(crate) rate_bps: Option<f64>,
@@ -29,23 +29,23 @@ pub(crate) struct Row {
     pub(crate) ping_lost_with: Option<f64>,
     /// The largest resident memory of the attacked process.
     pub(crate) memory_peak_bytes: u64,
-    /// What it has more at its peak than before the attack.
+    /// The growth of its peak over the memory before the attack.
     pub(crate) memory_grown_bytes: u64,
     /// Cores that the attacked process used, without and with.
     pub(crate) cpu_without: f64,
     pub(crate) cpu_with: f64,
     /// The longest time that a processor of this machine stood still in all, over the duration.
     pub(crate) stalled_share: f64,
-    /// What must hold.
+    /// The checks that must hold.
     pub(crate) checks: Vec<Check>,
-    /// What else is worth knowing.
+    /// Further remarks.
     pub(crate) notes: Vec<String>,
 }
 
 /// Something that must hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Check {
-    /// What is measured.
+    /// The measured quantity.
     pub(crate) what: String,
     /// None if there is no end to it: nothing was answered, for instance.
     pub(crate) measured: Option<f64>,
@@ -97,7 +97,7 @@ impl Row {
         self.checks.push(check);
     }
 
-    /// Whether all holds that must.
+    /// Returns true if all holds that must.
     pub(crate) fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.passed)
     }

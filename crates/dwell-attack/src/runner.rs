@@ -16,7 +16,7 @@ use crate::row::Row;
 /// An attack that takes longer hangs.
 const TIME_MAX: Duration = Duration::from_secs(240);
 
-/// What came of several attacks.
+/// The outcome of several attacks.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) rows: Vec<Row>,

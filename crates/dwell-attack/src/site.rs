@@ -29,8 +29,8 @@ pub(crate) const GOOD: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
 pub(crate) const HUB: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
 pub(crate) const EVIL: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
-/// Where the client finds the ingress proxy.
-pub(crate) const DOOR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
+/// The address at which the client finds the ingress proxy.
+pub(crate) const INGRESS: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub(crate) const RELAY_PORT: u16 = 7733;
 pub(crate) const PROXY_PORT: u16 = 7734;
 pub(crate) const GOOD_RELAY: SocketAddrV4 = SocketAddrV4::new(GOOD, RELAY_PORT);
@@ -48,18 +48,18 @@ pub(crate) struct Site {
     pub(crate) server: Host,
     pub(crate) evil: Host,
     _router: Host,
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 impl Site {
     /// Builds the network. `link_mbps` is what the links of `good` and `hub` carry, in Mbit/s.
     pub(crate) fn build(lab: &mut Lab, link_mbps: u64) -> anyhow::Result<Self> {
-        let folder = lab.directory().join("attack");
-        fs::create_dir_all(&folder)?;
+        let directory = lab.directory().join("attack");
+        fs::create_dir_all(&directory)?;
         let [client, good, hub] = [lab.host("client")?, lab.host("good")?, lab.host("hub")?];
         let [server, evil, router] = [lab.host("server")?, lab.host("evil")?, lab.host("router")?];
         for host in [&good, &hub, &evil, &router] {
-            // Whoever lies about his source is not stopped on the way.
+            // Forged sources are not stopped on the path.
             host.sysctl("net/ipv4/conf/all/rp_filter", "0")?;
             host.sysctl("net/ipv4/conf/default/rp_filter", "0")?;
         }
@@ -85,12 +85,12 @@ impl Site {
         }
         // Spoofed sources: answers to them must not look for neighbours.
         hub.route("default", Ipv4Addr::new(10, 0, 2, 1).into())?;
-        Ok(Self { client, good, hub, server, evil, _router: router, folder })
+        Ok(Self { client, good, hub, server, evil, _router: router, directory })
     }
 
-    /// Where the relay with this name has its file.
+    /// Returns the path of this relay's file.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.directory.join(name)
     }
 }
 
@@ -113,7 +113,7 @@ impl Keys {
         write_private(path, &base64_of(self.private.bytes()))
     }
 
-    /// How the one with these keys speaks with the holder of `other`.
+    /// Returns the security that the holder of these keys uses with the holder of `other`.
     pub(crate) fn towards(&self, other: &PublicKey) -> Security {
         Security::Keys { private: self.private.clone(), peer: *other, psk: None }
     }
@@ -125,7 +125,7 @@ fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How peers are known.
+/// The method by which peers are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// By key pairs.
@@ -134,7 +134,7 @@ pub(crate) enum Method {
     Psk,
 }
 
-/// What the relays are to be.
+/// The specification of the relays.
 #[derive(Clone, Debug)]
 pub(crate) struct TunnelSpec {
     pub(crate) method: Method,
@@ -153,7 +153,7 @@ pub(crate) struct TunnelSpec {
 pub(crate) struct Tunnel {
     pub(crate) good: Relay,
     pub(crate) hub: Relay,
-    /// How each of the others speaks with the hub.
+    /// The security of each of the others with the hub.
     pub(crate) others: Vec<Security>,
     pub(crate) hub_public: PublicKey,
 }
@@ -192,7 +192,13 @@ impl Tunnel {
         let start = |name: &str, host: &Host, text: &str| {
             let config = site.file(&format!("{name}.toml"));
             fs::write(&config, text)?;
-            Ok::<_, anyhow::Error>(Relay::start(name, host.clone(), dwell, config, &site.folder)?)
+            Ok::<_, anyhow::Error>(Relay::start(
+                name,
+                host.clone(),
+                dwell,
+                config,
+                &site.directory,
+            )?)
         };
         let hub = start("hub", &site.hub, &hub)?;
         let mut good = start("good", &site.good, &good)?;
@@ -206,8 +212,8 @@ fn node_table(site: &Site, name: &str, address: &str, spec: &TunnelSpec) -> Stri
     let mut text = format!(
         "[defaults]\nscheme = \"{scheme}\"\ncodec = \"zstd:1\"\nrate = \"{rate}\"\n\n\
          [node]\nname = \"{name}\"\naddresses = [\"{address}\"]\n\
-         status = \"{folder}/{name}.sock\"\n",
-        folder = site.folder.display(),
+         status = \"{directory}/{name}.sock\"\n",
+        directory = site.directory.display(),
     );
     if *method == Method::Keys {
         let _ = writeln!(text, "private_key_file = \"{name}.key\"");
@@ -227,7 +233,7 @@ pub(crate) fn other_address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 3, number as u8, 2)
 }
 
-/// Where the server listens for honest traffic.
+/// Returns the address at which the server listens for honest traffic.
 pub(crate) fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
     SocketAddr::new(ip.into(), port)
 }

@@ -1,4 +1,4 @@
-//! What a process uses: its processor time and memory.
+//! The processor time and memory that a process uses.
 
 use std::fs;
 

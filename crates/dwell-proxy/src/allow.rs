@@ -1,4 +1,4 @@
-//! Where an egress may connect to: its list of allowed targets.
+//! The list of targets that an egress may connect to.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -99,9 +99,9 @@ impl fmt::Display for Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList(Vec<Rule>);
 
-/// What a list says of a host and a port, before the host's addresses are known.
+/// The list's answer for a host and a port, before the host's addresses are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Access {
     /// It is allowed, whatever its addresses are.
     Yes,
     /// It is allowed if [`AllowList::allows_address`] says so of the address.
@@ -116,34 +116,34 @@ impl AllowList {
         Self(rules)
     }
 
-    /// Whether it allows nothing at all.
+    /// Returns true if it allows nothing at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What it says of a host.
-    pub fn judge(&self, host: &Host, port: u16) -> Verdict {
+    /// Returns the list's answer for a host.
+    pub fn check(&self, host: &Host, port: u16) -> Access {
         let name = match host {
-            Host::Ip(ip) if self.allows_address(*ip, port) => return Verdict::Yes,
-            Host::Ip(_) => return Verdict::No,
+            Host::Ip(ip) if self.allows_address(*ip, port) => return Access::Yes,
+            Host::Ip(_) => return Access::No,
             Host::Name(name) => name.trim_end_matches('.'),
         };
-        let mut verdict = Verdict::No;
+        let mut access = Access::No;
         for rule in self.0.iter().filter(|rule| rule.ports.contains(&port)) {
             match &rule.hosts {
-                Hosts::Any => return Verdict::Yes,
+                Hosts::Any => return Access::Yes,
                 Hosts::Name(allowed) if allowed.trim_end_matches('.') == name => {
-                    return Verdict::Yes;
+                    return Access::Yes;
                 }
-                Hosts::Suffix(suffix) if name.ends_with(suffix.as_str()) => return Verdict::Yes,
-                Hosts::Prefix(_) => verdict = Verdict::IfAddress,
+                Hosts::Suffix(suffix) if name.ends_with(suffix.as_str()) => return Access::Yes,
+                Hosts::Prefix(_) => access = Access::IfAddress,
                 _ => {}
             }
         }
-        verdict
+        access
     }
 
-    /// Whether it allows this address, by prefix.
+    /// Returns true if it allows this address, by prefix.
     pub fn allows_address(&self, ip: IpAddr, port: u16) -> bool {
         let ip = ip.to_canonical();
         self.0.iter().any(|rule| {
@@ -165,9 +165,9 @@ mod tests {
         AllowList::new(rules.iter().map(|rule| rule.parse().unwrap()).collect())
     }
 
-    fn judge(list: &AllowList, target: &str) -> Verdict {
+    fn check(list: &AllowList, target: &str) -> Access {
         let target: crate::target::Target = target.parse().unwrap();
-        list.judge(&target.host, target.port)
+        list.check(&target.host, target.port)
     }
 
     #[test]
@@ -190,24 +190,24 @@ mod tests {
 
     #[test]
     fn nothing_is_allowed_by_default() {
-        assert_eq!(judge(&AllowList::default(), "db:5432"), Verdict::No);
+        assert_eq!(check(&AllowList::default(), "db:5432"), Access::No);
     }
 
     #[test]
     fn names_and_addresses_are_different_things() {
         let rules = list(&["db:5432", "*.example:443", "10.0.0.0/8:80"]);
-        assert_eq!(judge(&rules, "DB.:5432"), Verdict::Yes);
-        assert_eq!(judge(&rules, "db:5433"), Verdict::No);
-        assert_eq!(judge(&rules, "www.example:443"), Verdict::Yes);
-        assert_eq!(judge(&rules, "example:443"), Verdict::No);
-        assert_eq!(judge(&rules, "wwwexample:443"), Verdict::No);
-        assert_eq!(judge(&rules, "10.1.2.3:80"), Verdict::Yes);
-        assert_eq!(judge(&rules, "[::ffff:10.1.2.3]:80"), Verdict::Yes);
-        assert_eq!(judge(&rules, "11.1.2.3:80"), Verdict::No);
+        assert_eq!(check(&rules, "DB.:5432"), Access::Yes);
+        assert_eq!(check(&rules, "db:5433"), Access::No);
+        assert_eq!(check(&rules, "www.example:443"), Access::Yes);
+        assert_eq!(check(&rules, "example:443"), Access::No);
+        assert_eq!(check(&rules, "wwwexample:443"), Access::No);
+        assert_eq!(check(&rules, "10.1.2.3:80"), Access::Yes);
+        assert_eq!(check(&rules, "[::ffff:10.1.2.3]:80"), Access::Yes);
+        assert_eq!(check(&rules, "11.1.2.3:80"), Access::No);
         // A name may turn out to be in the prefix.
-        assert_eq!(judge(&rules, "intranet:80"), Verdict::IfAddress);
+        assert_eq!(check(&rules, "intranet:80"), Access::IfAddress);
         assert!(rules.allows_address("10.9.9.9".parse().unwrap(), 80));
         assert!(!rules.allows_address("10.9.9.9".parse().unwrap(), 81));
-        assert_eq!(judge(&list(&["*:22"]), "anything:22"), Verdict::Yes);
+        assert_eq!(check(&list(&["*:22"]), "anything:22"), Access::Yes);
     }
 }

@@ -1,4 +1,4 @@
-//! How many connections to its egress an ingress makes at the same time.
+//! The number of connections that an ingress opens to its egress at the same time.
 //!
 //! A thousand handshakes at once over a thin link would all be too late. So only a few are under way,
 //! and the others wait their turn. How many is learned as TCP learns its window: one more with each
@@ -14,8 +14,8 @@ const START: usize = 32;
 const MIN: usize = 4;
 const MAX: usize = 256;
 
-/// How long it is tried to connect, counted from the beginning or from the last attempt of anybody
-/// that succeeded: as long as some succeed, it is worth waiting.
+/// Connecting is tried for this long, counted from the beginning or from the latest attempt of any
+/// stream that succeeded: while some succeed, it is worth waiting.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// The same if nobody listens there: time for a restart.
 pub(crate) const REFUSED_PATIENCE: Duration = Duration::from_secs(3);

@@ -55,8 +55,8 @@ pub(crate) enum CarrierError {
 }
 
 impl CarrierError {
-    /// Whether another attempt may succeed: the other end is overloaded, restarts, or the link was
-    /// cut.
+    /// Returns true if another attempt may succeed: the other end is overloaded, restarts, or the
+    /// link was cut.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Io(error) => error.kind() != io::ErrorKind::InvalidData,
@@ -65,14 +65,14 @@ impl CarrierError {
         }
     }
 
-    /// Whether nobody listens there.
+    /// Returns true if nobody listens there.
     pub(crate) fn is_refused(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 }
 
-/// What TLS has to say comes as an I/O error; what an operator can do something about has words of
-/// its own.
+/// TLS reports its errors as I/O errors; those that an operator can do something about have words
+/// of their own.
 impl From<io::Error> for CarrierError {
     fn from(error: io::Error) -> Self {
         use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
@@ -105,7 +105,7 @@ pub(crate) struct Carrier {
     io: Io,
     /// Bytes that were read and belong to what comes next.
     pub(crate) rest: Vec<u8>,
-    /// What the other end said of itself.
+    /// The hello of the other end.
     pub(crate) theirs: Hello,
     /// Its address.
     pub(crate) peer: SocketAddr,
@@ -243,7 +243,7 @@ impl Carrier {
         }
     }
 
-    /// What has gone wrong without anybody reading or writing.
+    /// Takes the error that occurred without anybody reading or writing.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.tcp().take_error()
     }
@@ -255,7 +255,8 @@ impl Carrier {
         }
     }
 
-    /// Whether nothing has come from the other end, not even its end: so it can be used again.
+    /// Returns true if nothing has come from the other end, not even its end: so it can be used
+    /// again.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);

@@ -16,7 +16,7 @@ use crate::clock;
 
 /// More threads would only take turns.
 const THREADS_MAX: usize = 16;
-/// How much nicer than the rest of the process.
+/// The difference of the threads' niceness to the rest of the process.
 const NICENESS: i32 = 5;
 
 /// A job, when it came, and who waits for it.

@@ -18,26 +18,26 @@ use crate::target::{Host, Target};
 /// The port that an egress listens at if none is named.
 pub const PORT: u16 = 7734;
 
-/// What both ends need to know.
+/// The settings of both ends.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// The name in statuses and of the status socket.
     pub name: String,
-    /// Where the status socket is, if there is to be one.
+    /// The path of the status socket, if there is to be one.
     pub status: Option<PathBuf>,
-    /// How the connection between the two is protected.
+    /// The protection of the connection between the two.
     pub security: Security,
-    /// How streams are compressed.
+    /// The compression of streams.
     pub compressing: Compression,
-    /// What is kept within bounds.
+    /// The limits of resources.
     pub limits: Limits,
     /// The user to become once sockets are bound and keys are read, if root starts it.
     pub user: Option<User>,
-    /// Whether system calls are filtered from then on.
+    /// True if system calls are filtered from then on.
     pub seccomp: bool,
 }
 
-/// How this end compresses what it sends.
+/// The compression of what this end sends.
 #[derive(Clone, Debug, Default)]
 pub struct Compression {
     /// The strategy; none: what the other end wishes, or the default.
@@ -49,7 +49,7 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// What a sender to an end that says `theirs` is to do.
+    /// Returns the settings of a sender to an end that offers `theirs`.
     pub fn sender_config(&self, theirs: &Hello) -> StreamConfig {
         let wished = theirs.text.parse().ok().filter(|wish| is_framed(*wish));
         let strategy = match self.strategy.or(wished).unwrap_or_default() {
@@ -81,13 +81,13 @@ impl Compression {
     }
 }
 
-/// Whether streams of this strategy say by themselves where they end, as they must here: only
-/// that lets a reader tell an end from a cut.
+/// Returns true if streams of this strategy mark their own end, as they must here:
+/// only that lets a reader distinguish an end from a cut.
 pub const fn is_framed(strategy: Strategy) -> bool {
     !strategy.is_segmented()
 }
 
-/// What is kept within bounds.
+/// The limits of resources.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Streams at once.
@@ -102,15 +102,15 @@ pub struct Limits {
     pub handshake: Duration,
     /// The longest time to connect to a target.
     pub connect: Duration,
-    /// A stream on which nothing has moved for so long is given up.
+    /// A stream on which nothing has moved for this long is given up.
     pub idle: Duration,
-    /// A stream whose program has not read for so long makes room for one that waits for it.
+    /// A stream whose program has not read for this long makes room for one that waits for it.
     pub stall: Duration,
 }
 
-/// What a stream holds at most, in bytes: the sender's buffer, the receiver's output with a block
-/// more and a block on its way, what blocks refer to (in sender and receiver, and once more while one
-/// is compressed), what TLS holds, and what was read beyond an end.
+/// The most that a stream holds, in bytes: the sender's buffer, the receiver's output with a block
+/// more and a block in transit, what blocks refer to (in sender and receiver, and once more while
+/// one is compressed), what TLS holds, and what was read beyond an end.
 pub const STREAM_BYTES_MAX: u64 = (256 + 256 + 64 + 64 + (192 + 192 + 128) + 2 * 64 + 64) << 10;
 
 /// A stream has a connection to the program, or to its target, and one to the other proxy.
@@ -168,43 +168,43 @@ impl Default for Limits {
 /// The end that programs connect to.
 #[derive(Clone, Debug)]
 pub struct Ingress {
-    /// What both ends need to know.
+    /// The settings of both ends.
     pub common: Common,
-    /// Where the egress is.
+    /// The address of the egress.
     pub egress: Target,
-    /// Where programs connect to.
-    pub doors: Vec<Door>,
+    /// The listeners that programs connect to.
+    pub listeners: Vec<Listener>,
     /// Connections to the egress that are kept ready, and used again; 0: each stream has one of
     /// its own.
     pub pool: usize,
 }
 
-/// Where an ingress listens, and how it learns where a stream is to go.
+/// A listener of an ingress, and the source of its streams' targets.
 #[derive(Clone, Debug)]
-pub enum Door {
+pub enum Listener {
     /// Everything goes to one target.
     Forward {
-        /// Where to listen.
+        /// The address to listen on.
         listen: SocketAddr,
         /// The target, as the egress sees it.
         to: Target,
     },
     /// The client says it (RFC 1928).
     Socks {
-        /// Where to listen.
+        /// The address to listen on.
         listen: SocketAddr,
-        /// Who may use it; empty: everybody who can connect.
+        /// The users that may use it; empty: everybody who can connect.
         users: Users,
     },
     /// The kernel says it: TPROXY hands over connections to any address.
     Transparent {
-        /// Where to listen.
+        /// The address to listen on.
         listen: SocketAddr,
     },
 }
 
-impl Door {
-    /// Where it listens.
+impl Listener {
+    /// Returns the address that it listens on.
     pub const fn listen(&self) -> SocketAddr {
         match self {
             Self::Forward { listen, .. }
@@ -224,7 +224,7 @@ impl Door {
     }
 }
 
-impl std::fmt::Display for Door {
+impl std::fmt::Display for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Forward { listen, to } => write!(f, "{listen} to {to}"),
@@ -237,15 +237,15 @@ impl std::fmt::Display for Door {
 /// The end that connects onward.
 #[derive(Clone, Debug)]
 pub struct Egress {
-    /// What both ends need to know.
+    /// The settings of both ends.
     pub common: Common,
-    /// Where ingresses connect to.
+    /// The address that ingresses connect to.
     pub listen: SocketAddr,
-    /// Where it may connect to.
+    /// The targets that it may connect to.
     pub allow: AllowList,
 }
 
-/// What can't be.
+/// Settings that can't be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// No `psk`, no certificates, and not on loopback.
@@ -256,7 +256,7 @@ pub enum ConfigError {
     Unprotected(String),
     /// Nobody could use it.
     #[error("the ingress would not listen anywhere: add --forward, --socks or --transparent")]
-    NoDoor,
+    NoListener,
     /// It would refuse everything.
     #[error(
         "the egress would refuse every target: name those that are allowed with --allow, for \
@@ -266,18 +266,18 @@ pub enum ConfigError {
 }
 
 impl Ingress {
-    /// The file descriptors that it needs beside those of streams: its doors and a client that waits
+    /// The file descriptors that it needs beside those of streams: its listeners and a client that waits
     /// at each, and connections that are kept ready.
-    pub const fn descriptors_besides(doors: usize, pool: usize) -> u64 {
-        2 * doors as u64 + pool as u64
+    pub const fn descriptors_besides(listeners: usize, pool: usize) -> u64 {
+        2 * listeners as u64 + pool as u64
     }
 
-    /// Checks what one value can't tell alone.
+    /// Checks conditions that hold between several values.
     ///
     /// # Errors
-    /// [`ConfigError::NoDoor`].
+    /// [`ConfigError::NoListener`].
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.doors.is_empty() { Err(ConfigError::NoDoor) } else { Ok(()) }
+        if self.listeners.is_empty() { Err(ConfigError::NoListener) } else { Ok(()) }
     }
 }
 
@@ -287,22 +287,22 @@ impl Egress {
     /// The most connections with the key that have no stream.
     const WARM_MAX: u64 = 1024;
 
-    /// Of so many file descriptors, those for connections that have not shown the key yet.
+    /// Returns the share of the file descriptors for connections that have not shown the key yet.
     pub(crate) fn handshakes_max(descriptors_max: u64) -> usize {
         (descriptors_max / 8).clamp(8, Self::HANDSHAKES_MAX) as usize
     }
 
-    /// Of so many file descriptors, those for connections without a stream.
+    /// Returns the share of the file descriptors for connections without a stream.
     pub(crate) fn warm_max(descriptors_max: u64) -> usize {
         (descriptors_max / 8).clamp(8, Self::WARM_MAX) as usize
     }
 
-    /// The file descriptors, of so many, that it needs beside those of streams.
+    /// Returns the file descriptors that it needs beside those of streams, out of the given number.
     pub fn descriptors_besides(descriptors_max: u64) -> u64 {
         (Self::handshakes_max(descriptors_max) + Self::warm_max(descriptors_max)) as u64
     }
 
-    /// Checks what one value can't tell alone.
+    /// Checks conditions that hold between several values.
     ///
     /// # Errors
     /// [`ConfigError::NothingAllowed`].
@@ -311,7 +311,7 @@ impl Egress {
     }
 }
 
-/// Whether a host is this machine, so that what goes there passes no network.
+/// Returns true if a host is this machine, so that what goes there passes no network.
 pub fn is_loopback(host: &Host) -> bool {
     match host {
         Host::Ip(ip) => ip.is_loopback(),

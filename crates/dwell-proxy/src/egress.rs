@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::allow::{AllowList, Verdict};
+use crate::allow::{Access, AllowList};
 use crate::carrier::{Carrier, CarrierError};
 use crate::config::Egress;
 use crate::engine::{self, Engine, RunError};
@@ -21,7 +21,8 @@ use crate::reception::{Admitted, Reception};
 use crate::security;
 use crate::target::{Host, Target};
 
-/// How long a stream waits for room: at the ingress one may have ended a moment before it does here.
+/// A stream waits this long for room: at the ingress one may have ended a moment before it does
+/// here.
 const ROOM_TIME: Duration = Duration::from_secs(1);
 
 /// Runs an egress until the process is asked to stop. `ready` is notified where it listens.
@@ -109,7 +110,7 @@ impl Running {
             Ok(carrier) => {
                 let Ok(_place) = self.connections.try_acquire() else {
                     self.engine.metrics.unknown_peers.add(1);
-                    self.engine.complain(|| format!("{peer} is sent away: too many connections"));
+                    self.engine.complain(|| format!("{peer} is rejected: too many connections"));
                     return;
                 };
                 let _open = Present::new(&self.engine.metrics.connections_open);
@@ -152,7 +153,7 @@ impl Running {
         }
     }
 
-    /// Whether there may be another stream after it.
+    /// Returns true if there may be another stream after it.
     async fn serve_stream(
         &self,
         carrier: &mut Carrier,
@@ -198,15 +199,15 @@ async fn connect(target: &Target, allow: &AllowList) -> Result<TcpStream, Refusa
     let not_allowed = || {
         (Reason::NotAllowed, format!("{target} is not among the targets that the egress allows"))
     };
-    let verdict = allow.judge(&target.host, target.port);
-    let addresses: Vec<SocketAddr> = match (&target.host, verdict) {
-        (_, Verdict::No) => return Err(not_allowed()),
+    let access = allow.check(&target.host, target.port);
+    let addresses: Vec<SocketAddr> = match (&target.host, access) {
+        (_, Access::No) => return Err(not_allowed()),
         (Host::Ip(ip), _) => vec![SocketAddr::new(*ip, target.port)],
         (Host::Name(name), _) => tokio::net::lookup_host((name.as_str(), target.port))
             .await
             .map_err(|error| (Reason::NoSuchHost, format!("{name} has no address: {error}")))?
             .filter(|address| {
-                verdict == Verdict::Yes || allow.allows_address(address.ip(), target.port)
+                access == Access::Yes || allow.allows_address(address.ip(), target.port)
             })
             .collect(),
     };

@@ -1,4 +1,4 @@
-//! What both ends have in common while they run: counters, compressors, limits, the status.
+//! The parts that both ends share while they run: counters, compressors, limits, the status.
 
 use std::future::Future;
 use std::io;
@@ -40,19 +40,19 @@ pub enum RunError {
     /// It can't listen there.
     #[error("{what} can't be listened at: {error}{help}")]
     Listen {
-        /// Where.
+        /// The address or path.
         what: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
-        /// What may help.
+        /// The remedy.
         help: &'static str,
     },
     /// The status socket can't be made.
     #[error("the status socket {path} can't be made: {error}")]
     Status {
-        /// Where.
+        /// The path.
         path: String,
-        /// What the system says.
+        /// The error.
         error: dwell_confine::directory::DirectoryError,
     },
     /// It can't become less than it was.
@@ -65,11 +65,11 @@ pub enum RunError {
 
 /// The longest that streams are waited for when the proxy is asked to stop.
 const GRACE: Duration = Duration::from_secs(3);
-/// Complaints of one kind are logged so often at most.
+/// Complaints of one kind are logged at most this often.
 const COMPLAINTS: Duration = Duration::from_secs(1);
-/// How long it is waited after a connection that could not be accepted, at first and at most.
+/// The pause after a connection that could not be accepted: the first and the longest.
 const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// How often a stream that waits for room looks whether another one may make it.
+/// A stream that waits for room checks this often whether another one may make it.
 const ROOM_LOOK: Duration = Duration::from_millis(500);
 /// The kernel's queues of connections should be as long at least.
 const QUEUE_MIN: u32 = 1024;
@@ -84,10 +84,10 @@ pub(crate) struct Engine {
     paths: Paths,
     stalls: Stalls,
     started: dwell_base::Instant,
-    /// Whether system calls are filtered.
+    /// True if system calls are filtered.
     confined: bool,
     complained: Mutex<Option<Instant>>,
-    /// Whether it has been logged that no descriptor is free.
+    /// True if it has been logged that no descriptor is free.
     exhausted: AtomicBool,
     /// A connection has ended, so that a descriptor is free.
     freed: Notify,
@@ -247,10 +247,10 @@ impl Engine {
         }
     }
 
-    /// What is wrong with a connection that was not made, as a complaint or in silence.
+    /// Logs the reason why a connection was not made, as a complaint or in silence.
     pub(crate) fn unknown_peer(&self, who: std::net::SocketAddr, error: &CarrierError) {
         self.metrics.unknown_peers.add(1);
-        self.complain(|| format!("{who} is sent away: {error}"));
+        self.complain(|| format!("{who} is rejected: {error}"));
     }
 
     /// The status, but for what only the role knows.
@@ -296,7 +296,7 @@ impl Engine {
     }
 }
 
-/// Whether the process, or the system, is out of descriptors or of memory for sockets.
+/// Returns true if the process, or the system, is out of descriptors or of memory for sockets.
 fn is_exhaustion(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))

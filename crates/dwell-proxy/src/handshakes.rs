@@ -1,5 +1,5 @@
-//! Who may be about to show that it has the key, and who has to make room for whom. No sockets, and
-//! no clock: the time is an argument.
+//! Admission of connections that are about to show that they have the key, and their eviction. No
+//! sockets, and no clock: the time is an argument.
 //!
 //! Connections that have shown nothing yet share a table of fixed size. Nobody has to wait until one
 //! of them gives up: when the table is full, the newest comes in and another one goes. Silent
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 
 use crate::source::Source;
 
-/// A connection of a known source that has said nothing for so long may be pushed out. A proxy speaks
+/// A connection of a known source that has said nothing for this long may be pushed out. A proxy speaks
 /// as soon as it is connected.
 const SILENT_TIME: Duration = Duration::from_millis(200);
-/// A connection of a known source that has not finished for so long may be pushed out: that is
+/// A connection of a known source that has not finished for this long may be pushed out: that is
 /// several round trips over a satellite.
 const STALLED_TIME: Duration = Duration::from_secs(4);
-/// A source that has shown the key is remembered for so long.
+/// A source that has shown the key is remembered for this long.
 const KNOWN_TIME: Duration = Duration::from_secs(3600);
-/// So many of these are remembered.
+/// This many of these are remembered.
 const KNOWN_MAX: usize = 1024;
 
 /// Stands for a connection in the table.

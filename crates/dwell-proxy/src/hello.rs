@@ -1,4 +1,5 @@
-//! What the two ends agree on before anything else: version, codecs, block length, strategy.
+//! The parameters that the two ends agree on before anything else: version, codecs, block length,
+//! strategy.
 //!
 //! Whoever connects speaks first, the other answers; both messages have the same form:
 //!
@@ -14,8 +15,8 @@
 //! 16  n  strategy wanted of the other end, by name; empty: its own choice
 //! ```
 //!
-//! What follows after the name is left for later versions and ignored. In a refusal the text
-//! that stands for the strategy is the reason.
+//! Bytes after the name are left for later versions and ignored. In a refusal the text in place of
+//! the strategy is the reason.
 
 use thiserror::Error;
 
@@ -30,7 +31,7 @@ const MAGIC: [u8; 4] = *b"dwPX";
 const PREFIX_BYTES: usize = 6;
 const FIXED_BYTES: usize = 10;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Purpose {
@@ -40,14 +41,14 @@ pub enum Purpose {
     File = 2,
 }
 
-/// What an end says of itself.
+/// The parameters of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The versions that it speaks, lowest and highest.
     pub versions: (u8, u8),
-    /// What the connection is for.
+    /// The purpose of the connection.
     pub purpose: Purpose,
-    /// What it can decode: bit `n` is the codec with the id `n`.
+    /// The codecs that it can decode: bit `n` is the codec with the id `n`.
     pub codecs: u16,
     /// The longest block that it accepts, in bytes.
     pub block_bytes_max: u32,
@@ -149,7 +150,7 @@ impl Hello {
         Ok(Some((hello, PREFIX_BYTES + len)))
     }
 
-    /// Whether this end can talk with one that says `other`, for this purpose.
+    /// Returns true if this end can talk with one that says `other`, for this purpose.
     ///
     /// # Errors
     /// [`HelloError::Refused`], [`HelloError::Version`] or [`HelloError::Purpose`].

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::calls::{Call, Calls, PATIENCE, REFUSED_PATIENCE};
 use crate::carrier::{Carrier, CarrierError};
-use crate::config::{Door, Ingress};
+use crate::config::{Ingress, Listener};
 use crate::engine::{self, Engine, RunError};
 use crate::hello::Purpose;
 use crate::message::{Message, Reason};
@@ -23,15 +23,15 @@ use crate::metrics::Present;
 use crate::pool::Pool;
 use crate::pump::reset_on_close;
 use crate::security;
-use crate::socks::{CLIENT_BYTES_MAX, Negotiation, Reply, Step, Users};
+use crate::socks::{CLIENT_BYTES_MAX, Negotiation, Reply, SocksStep, Users};
 use crate::target::{Host, Target};
 
-/// How often the pool is looked after.
+/// The pool is tidied this often.
 const TIDY: Duration = Duration::from_secs(15);
-/// How long it is waited after failures to connect, at first and at most.
+/// The pause after failures to connect: the first and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
-/// How long it is waited before a stream's next attempt to connect, at first and at most.
+/// The pause before a stream's next attempt to connect: the first and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// As many clients as the kernel lets wait may wait to be accepted.
 const QUEUE: i32 = 65_535;
@@ -47,17 +47,17 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
         Host::Name(name) => name.clone(),
     };
     let tls = security::client(&config.common.security, Purpose::Streams, &host)?;
-    let listeners = config.doors.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
-    // Whoever finds it knows that the doors are open.
+    let sockets = config.listeners.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+    // Whoever finds it knows that the listeners are open.
     let status = engine::status_socket(&config.common)?;
     let confined = engine::confine(&config.common, status.as_ref())?;
     engine::run(async move {
         let engine = Engine::new(config.common, confined)?;
-        let mut doors = Vec::new();
-        for (door, listener) in config.doors.into_iter().zip(listeners) {
-            doors.push((door.at(listener.local_addr()?), TcpListener::from_std(listener)?));
+        let mut listeners = Vec::new();
+        for (listener, socket) in config.listeners.into_iter().zip(sockets) {
+            listeners.push((listener.at(socket.local_addr()?), TcpListener::from_std(socket)?));
         }
-        let shown: Vec<_> = doors.iter().map(|(door, _)| door.to_string()).collect();
+        let shown: Vec<_> = listeners.iter().map(|(listener, _)| listener.to_string()).collect();
         ready(&shown);
         let this = Arc::new(Running {
             room: Semaphore::new(engine.streams_max),
@@ -69,8 +69,8 @@ pub fn run_ingress(config: Ingress, ready: impl FnOnce(&[String])) -> Result<(),
             tls,
         });
         let mut tasks = tokio::task::JoinSet::new();
-        for (door, listener) in doors {
-            tasks.spawn(Arc::clone(&this).serve(Arc::new(door), listener));
+        for (listener, socket) in listeners {
+            tasks.spawn(Arc::clone(&this).serve(Arc::new(listener), socket));
         }
         tasks.spawn(Arc::clone(&this).keep_warm());
         if let Some(status) = status {
@@ -114,12 +114,12 @@ impl Running {
         status
     }
 
-    /// Takes programs in at one door, as long as there is room for their streams: one more waits
-    /// here, others in the kernel's queue. A door at which nobody waits takes no room from the
+    /// Takes programs in at one listener, as long as there is room for their streams: one more waits
+    /// here, others in the kernel's queue. A listener at which nobody waits takes no room from the
     /// others.
-    async fn serve(self: Arc<Self>, door: Arc<Door>, listener: TcpListener) {
+    async fn serve(self: Arc<Self>, listener: Arc<Listener>, socket: TcpListener) {
         loop {
-            let (local, from) = self.engine.accept(&listener).await;
+            let (local, from) = self.engine.accept(&socket).await;
             // Until a stream is open a close means that there was none: it is to look like that, also
             // while it waits.
             if reset_on_close(&local, true).is_err() {
@@ -128,22 +128,22 @@ impl Running {
             let Some(permit) = self.engine.room(&self.room, None).await else { return };
             // It is returned by the task, which can't borrow it.
             permit.forget();
-            let (this, door) = (Arc::clone(&self), Arc::clone(&door));
+            let (this, listener) = (Arc::clone(&self), Arc::clone(&listener));
             tokio::spawn(async move {
                 let _room = Room(&this.room);
-                this.welcome(&door, local, from).await;
+                this.welcome(&listener, local, from).await;
                 this.engine.descriptor_freed();
             });
         }
     }
 
-    async fn welcome(&self, door: &Door, mut local: TcpStream, from: SocketAddr) {
-        match door {
-            Door::Forward { to, .. } => {
+    async fn welcome(&self, listener: &Listener, mut local: TcpStream, from: SocketAddr) {
+        match listener {
+            Listener::Forward { to, .. } => {
                 self.connect((local, from), Vec::new(), to, false).await;
             }
-            Door::Transparent { listen } => match local.local_addr() {
-                // Who connects to the door itself would be sent round in circles.
+            Listener::Transparent { listen } => match local.local_addr() {
+                // Who connects to the listener itself would be sent round in circles.
                 Ok(to) if to.port() != listen.port() || !is_own(to, *listen) => {
                     self.connect((local, from), Vec::new(), &Target::at(to), false).await;
                 }
@@ -154,7 +154,7 @@ impl Running {
                     });
                 }
             },
-            Door::Socks { users, .. } => {
+            Listener::Socks { users, .. } => {
                 let time = self.engine.common.limits.handshake;
                 match tokio::time::timeout(time, negotiate(&mut local, users)).await {
                     Ok(Ok((target, early))) => {
@@ -371,16 +371,16 @@ async fn negotiate(local: &mut TcpStream, users: &Users) -> Result<(Target, Vec<
     let mut input = Vec::new();
     loop {
         match negotiation.step(&mut input) {
-            Step::Connect(target) => return Ok((target, input)),
-            Step::Say(bytes) => {
+            SocksStep::Connect(target) => return Ok((target, input)),
+            SocksStep::Say(bytes) => {
                 local.write_all(&bytes).await.map_err(|error| error.to_string())?;
             }
-            Step::Refuse(bytes, why) => {
+            SocksStep::Refuse(bytes, why) => {
                 // It may be gone already.
                 let _ = local.write_all(&bytes).await;
                 return Err(why.to_string());
             }
-            Step::More => {
+            SocksStep::More => {
                 let mut piece = [0; 512];
                 let room = CLIENT_BYTES_MAX.saturating_sub(input.len()).clamp(1, piece.len());
                 let len = local.read(&mut piece[..room]).await.map_err(|e| e.to_string())?;
@@ -406,19 +406,19 @@ async fn close_politely(mut local: TcpStream) {
     let _ = tokio::time::timeout(MOMENT, reading).await;
 }
 
-/// Whether a connection was meant for the door itself.
+/// Returns true if a connection was meant for the listener itself.
 fn is_own(to: SocketAddr, listen: SocketAddr) -> bool {
     to.ip() == listen.ip() || to.ip().is_loopback() || listen.ip().is_unspecified()
 }
 
-fn listen(door: &Door) -> Result<StdTcpListener, RunError> {
-    let transparent = matches!(door, Door::Transparent { .. });
+fn listen(listener: &Listener) -> Result<StdTcpListener, RunError> {
+    let transparent = matches!(listener, Listener::Transparent { .. });
     let help = match transparent {
-        true => " (a transparent door needs the capability CAP_NET_ADMIN; the others do not)",
+        true => " (a transparent listener needs the capability CAP_NET_ADMIN; the others do not)",
         false => "",
     };
-    bind_std(door.listen(), transparent).map_err(|error| RunError::Listen {
-        what: door.to_string(),
+    bind_std(listener.listen(), transparent).map_err(|error| RunError::Listen {
+        what: listener.to_string(),
         error,
         help,
     })
@@ -429,7 +429,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(bind_std(address, false)?)
 }
 
-/// A listener; a transparent one accepts what TPROXY brings, whatever address it was for. That
+/// A listening socket; a transparent one accepts what TPROXY brings, whatever address it was for. That
 /// needs a capability now, and none later.
 pub(crate) fn bind_std(address: SocketAddr, transparent: bool) -> io::Result<StdTcpListener> {
     let domain = Domain::for_address(address);

@@ -1,4 +1,4 @@
-//! A pair of proxies that compress TCP streams exactly as far as CPU and link allow, and a file's
+//! A pair of proxies that compress TCP streams exactly as much as CPU and link allow, and a file's
 //! way from one machine to another.
 //!
 //! The *ingress* takes programs' connections in: at a forwarded port, by SOCKS5, or transparently
@@ -6,7 +6,7 @@
 //! TLS 1.3, on which [`dwell_stream`] decides block by block what is compressed and how.
 //!
 //! # How it is made
-//! What is decided is apart from what is moved: [`socks`], [`hello`], [`message`], [`target`] and
+//! Decisions are apart from moving data: [`socks`], [`hello`], [`message`], [`target`] and
 //! [`allow`] take bytes and give answers. The rest is tasks on tokio: here, unlike in the relay,
 //! there are many independent connections and nothing between them that must stay in order. One
 //! task moves one stream in both directions; compressing is done by other, less urgent threads in
@@ -47,10 +47,10 @@ mod turns;
 mod uplink;
 
 pub use config::{
-    Bound, Common, Compression, ConfigError, Door, Egress, Ingress, Limits, PORT, STREAM_BYTES_MAX,
-    is_framed, is_loopback,
+    Bound, Common, Compression, ConfigError, Egress, Ingress, Limits, Listener, PORT,
+    STREAM_BYTES_MAX, is_framed, is_loopback,
 };
 pub use egress::run_egress;
 pub use engine::RunError;
 pub use ingress::run_ingress;
-pub use status::{default_status, status_folder};
+pub use status::{default_status, status_directory};

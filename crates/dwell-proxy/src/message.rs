@@ -67,7 +67,7 @@ impl Reason {
         }
     }
 
-    /// What a SOCKS client is informed.
+    /// Returns the reply that a SOCKS client gets.
     pub const fn reply(self) -> Reply {
         match self {
             Self::NotAllowed => Reply::NotAllowed,
@@ -93,14 +93,14 @@ pub enum Message {
     Offer {
         /// Its length.
         bytes: Option<u64>,
-        /// Its name, without folders; empty for a pipe.
+        /// Its name, without directories; empty for a pipe.
         name: String,
     },
     /// The file is welcome.
     Accept,
     /// All was sent.
     Digest {
-        /// How many bytes.
+        /// The number of bytes.
         bytes: u64,
         /// SHA-256 of them.
         sha256: [u8; 32],
@@ -221,7 +221,7 @@ fn read_text(bytes: &[u8], bytes_max: usize) -> Result<String, MessageError> {
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The name of a file in the receiver's folder: UTF-8 without anything that leads elsewhere or
+/// The name of a file in the receiver's directory: UTF-8 without anything that leads elsewhere or
 /// confuses a terminal.
 fn read_name(bytes: &[u8]) -> Result<String, MessageError> {
     let name = std::str::from_utf8(bytes).map_err(|_| MessageError::Body)?;

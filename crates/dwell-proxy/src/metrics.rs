@@ -1,4 +1,4 @@
-//! What a proxy counts.
+//! The counters of a proxy.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -93,12 +93,12 @@ impl Metrics {
         }
     }
 
-    /// What a sender has done since it was asked last; `before` is brought up to date.
+    /// Counts the work of a sender since `before`, which is brought up to date.
     pub(crate) fn sent(&self, stats: &SenderStats, before: &mut [u64; 7]) {
         advance(&self.tx, sender_numbers(stats), before);
     }
 
-    /// What a receiver has done since it was asked last; `before` is brought up to date.
+    /// Counts the work of a receiver since `before`, which is brought up to date.
     pub(crate) fn received(&self, stats: &ReceiverStats, before: &mut [u64; 4]) {
         advance(&self.rx, receiver_numbers(stats), before);
     }

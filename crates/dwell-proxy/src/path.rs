@@ -1,4 +1,4 @@
-//! What streams to the same proxy share: the path there, of which each has a part.
+//! The path that streams to the same proxy share, of which each has a part.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::turns::Turns;
 
-/// The ends of streams that are on their way at a time. Each takes some packets and no room in the
+/// The ends of streams that are in transit at a time. Each takes some packets and no room in the
 /// connection that it ends: when thousands of programs close at once, nothing but ends would be on
 /// the link until the last.
 const ENDS_MAX: usize = 64;
-/// So many paths are remembered before those without a stream are looked for.
+/// Beyond this many paths, those without a stream are forgotten.
 const IDLE_PATHS_MAX: usize = 64;
 
 /// All paths that have streams, by the other proxy's address.
@@ -27,12 +27,12 @@ struct PathState {
     load: Mutex<Load>,
 }
 
-/// What streams are known to put on the path.
+/// The load of streams on the path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     /// Streams that have something to send.
     streams: u32,
-    /// What it takes of those that keep it full, in bytes a second.
+    /// The rate of those that keep it full, in bytes a second.
     rate: f64,
 }
 
@@ -77,15 +77,15 @@ impl Path {
 }
 
 impl Share {
-    /// What one more stream may expect of the path, in bytes a second: as much as all have on average,
-    /// if some keep it full.
+    /// Returns the rate that one more stream may expect of the path, in bytes a second: the average
+    /// of all, if some keep it full.
     pub(crate) fn expected(&self) -> Option<f64> {
         let load = *self.path.load();
         let others = load.streams - u32::from(self.is_sending);
         (load.rate > 0.0).then(|| load.rate / f64::from(others + 1))
     }
 
-    /// The stream has something to send, or not, and the path takes so many bytes a second of it, if
+    /// The stream has something to send, or not, and the path takes this many bytes a second of it, if
     /// that is known.
     pub(crate) fn set(&mut self, is_sending: bool, rate: Option<f64>) {
         let rate = if is_sending { rate.unwrap_or(0.0) } else { 0.0 };

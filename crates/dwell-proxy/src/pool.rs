@@ -28,7 +28,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Of so many connections at most.
+    /// The most connections in it.
     pub(crate) fn new(size: usize) -> Self {
         Self { size, warm: Mutex::default(), waiting: Counter::default(), came: Notify::new() }
     }

@@ -32,18 +32,18 @@ const READ_BYTES: usize = 64 << 10;
 const ROOM_BYTES_MIN: usize = 4 << 10;
 /// So often a stream goes round before others of its thread have their turn.
 const ROUNDS_MAX: u32 = 8;
-/// So often a side is looked after that could go away unseen, as nothing is read from it.
+/// A side that could go away unseen, as nothing is read from it, is checked this often.
 const LOOK: Duration = Duration::from_secs(1);
 /// The longest that is waited for the other end to take the news that a stream is given up.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// The longest that a stream keeps its turn to end one direction: then the other one may go on for as
 /// long as it likes.
 const END_TURN: Duration = Duration::from_millis(250);
-/// How long a stream that was given up keeps its turn: nothing says when the news has arrived.
+/// A stream that was given up keeps its turn for this long: nothing says when the news has arrived.
 const RESET_TURN: Duration = Duration::from_millis(50);
 
 thread_local! {
-    /// What all streams of a thread use in turns.
+    /// Buffers that all streams of a thread use in turns.
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
         bytes: vec![0; READ_BYTES],
         decompress: Decompressors::new(),
@@ -55,7 +55,7 @@ struct Scratch {
     decompress: Decompressors,
 }
 
-/// What streams have in common.
+/// The parts that streams share.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub(crate) compress: &'a CompressorPool,
@@ -66,7 +66,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) stall: Stall<'a>,
 }
 
-/// How a stream ended.
+/// The outcome of a stream.
 #[derive(Debug)]
 pub(crate) enum End {
     /// In both directions, as it should; the connection between the proxies can be used again.
@@ -79,7 +79,7 @@ pub(crate) enum End {
     Stalled,
     /// The connection between the proxies failed.
     Cut(io::Error),
-    /// What came over it is no stream, or damaged.
+    /// The data is no stream, or damaged.
     Damaged(StreamError),
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Pump<'a> {
     idle: Duration,
     moved_at: Instant,
     timer: Pin<Box<Sleep>>,
-    /// What the timer is set for: looking after a side, not the end of patience.
+    /// True if the timer is set for a check of a side, not for the end of patience.
     looking: bool,
 }
 
@@ -171,7 +171,7 @@ impl<'a> Pump<'a> {
         end
     }
 
-    /// Tells the other end that the stream is given up, if it will hear it, when it is its turn.
+    /// Notifies the other end that the stream is given up, if it still receives, when it is its turn.
     async fn farewell(&mut self, reason: AbortReason) {
         let turn = match (self.end_turn.take(), self.end_asked.take()) {
             (Some((turn, _)), _) => turn,
@@ -358,7 +358,7 @@ impl<'a> Pump<'a> {
     }
 
     /// Looks whether nothing has moved for too long. As long as nothing is read from a side,
-    /// nobody would notice that it is gone: then it is looked after now and then.
+    /// nobody would notice that it is gone: then it is checked now and then.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         let looking = !self.reads_local() || !self.reads_carrier();
         if looking != self.looking {
@@ -403,7 +403,7 @@ fn damaged(error: StreamError) -> End {
     }
 }
 
-/// Whether closing a connection resets it (SO_LINGER with a time of zero).
+/// Returns true if closing a connection resets it (SO_LINGER with a time of zero).
 pub(crate) fn reset_on_close(tcp: &TcpStream, resets: bool) -> io::Result<()> {
     socket2::SockRef::from(tcp).set_linger(resets.then_some(Duration::ZERO))
 }

@@ -15,7 +15,7 @@ use crate::hello::Hello;
 /// The longest time until a connection's first byte. Whoever connects speaks at once, and may lose
 /// that twice.
 const FIRST_BYTE_TIME: Duration = Duration::from_secs(3);
-/// How often a full table is looked at again: connections stall without anything happening.
+/// A full table is checked again this often: connections stall without anything happening.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Connections without a key, at most a given number.

@@ -1,4 +1,5 @@
-//! Who the two ends are to each other: TLS 1.3 with certificates or with a shared key, or nothing.
+//! The mutual authentication of the two ends: TLS 1.3 with certificates or with a shared key, or
+//! nothing.
 //!
 //! The TLS library has no pre-shared keys from outside. So both ends derive the same two Ed25519
 //! key pairs from the shared key, one for each role, and authenticate each other by them as raw
@@ -38,7 +39,7 @@ use zeroize::Zeroizing;
 
 use crate::hello::Purpose;
 
-/// How the connection between the two ends is protected.
+/// The protection of the connection between the two ends.
 #[derive(Clone, Debug)]
 pub enum Security {
     /// Not at all: on loopback, or inside of something that protects it.
@@ -82,7 +83,7 @@ pub enum SecurityError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// Others than its owner may read a secret.
@@ -100,7 +101,7 @@ pub enum SecurityError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: SecretFormatError,
     },
     /// A file holds something else than PEM of the wanted kind.
@@ -108,7 +109,7 @@ pub enum SecurityError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// The content that it should have.
         what: &'static str,
     },
     /// The library takes exception to a key or certificate.
@@ -149,7 +150,7 @@ pub fn read_private(path: &Path) -> Result<String, SecurityError> {
     fs::read_to_string(path).map_err(failed)
 }
 
-/// What the end that connects needs, if anything is protected; `host` is what it connects to.
+/// Returns the connector of the end that connects, if anything is protected; `host` is its target.
 pub(crate) fn client(
     security: &Security,
     purpose: Purpose,
@@ -186,7 +187,7 @@ pub(crate) fn client(
     Ok(Some((Arc::new(config), name)))
 }
 
-/// What the end that listens needs, if anything is protected.
+/// Returns the acceptor of the end that listens, if anything is protected.
 pub(crate) fn server(
     security: &Security,
     purpose: Purpose,

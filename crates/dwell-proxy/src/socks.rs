@@ -21,7 +21,7 @@ const METHOD_PASSWORD: u8 = 2;
 const METHOD_NO_ACCEPTABLE: u8 = 0xff;
 const COMMAND_CONNECT: u8 = 1;
 
-/// What is said to the client about its request (RFC 1928, section 6).
+/// The reply to the client's request (RFC 1928, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reply {
@@ -55,7 +55,7 @@ impl Reply {
     }
 }
 
-/// Who may use the proxy: all, or those who know one of these names and its password.
+/// The users of the proxy: all, or those who know one of these names and its password.
 #[derive(Clone, Default)]
 pub struct Users(Vec<(Vec<u8>, Vec<u8>)>);
 
@@ -100,7 +100,7 @@ impl Users {
         self.0.is_empty()
     }
 
-    /// Looks at every user and every byte, however early it is clear: the time tells nothing
+    /// Compares every user and every byte, however early it is clear: the time reveals nothing
     /// but lengths.
     fn know(&self, name: &[u8], password: &[u8]) -> bool {
         let same = |a: &[u8], b: &[u8]| {
@@ -110,7 +110,7 @@ impl Users {
     }
 }
 
-/// Why a client is sent away before it could say where it wants to go.
+/// The reason why a client is rejected before it could name its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SocksError {
     /// The first byte is not 5; `G`, `P` and `C` begin HTTP requests.
@@ -133,15 +133,15 @@ pub enum SocksError {
     Target(TargetError),
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SocksStep {
     /// Read more from the client.
     More,
     /// Write this to the client, then call again.
     Say(Vec<u8>),
     /// The client wants to go there; answer with a [`Reply`] once that is done or has failed.
-    /// What else it sent stays in the buffer and belongs to the stream.
+    /// Further bytes of the client stay in the buffer and belong to the stream.
     Connect(Target),
     /// Write this to the client, and close.
     Refuse(Vec<u8>, SocksError),
@@ -169,27 +169,27 @@ impl<'a> Negotiation<'a> {
     }
 
     /// Goes one step on with what the client has sent so far; what was used is removed from
-    /// `input`. To be called until it wants [more](Step::More). `input` never needs to be
+    /// `input`. To be called until it wants [more](SocksStep::More). `input` never needs to be
     /// longer than [`CLIENT_BYTES_MAX`].
-    pub fn step(&mut self, input: &mut Vec<u8>) -> Step {
+    pub fn step(&mut self, input: &mut Vec<u8>) -> SocksStep {
         let read = match self.state {
             State::Greeting => self.greeting(input),
             State::Password => self.password(input),
             State::Request => self.request(input),
             State::Done => None,
         };
-        let Some((step, used)) = read else { return Step::More };
-        if matches!(step, Step::Refuse(..)) {
+        let Some((step, used)) = read else { return SocksStep::More };
+        if matches!(step, SocksStep::Refuse(..)) {
             self.state = State::Done;
         }
         input.drain(..used);
         step
     }
 
-    fn greeting(&mut self, input: &[u8]) -> Option<(Step, usize)> {
+    fn greeting(&mut self, input: &[u8]) -> Option<(SocksStep, usize)> {
         let &version = input.first()?;
         if version != VERSION {
-            return Some((Step::Refuse(Vec::new(), SocksError::Version(version)), 0));
+            return Some((SocksStep::Refuse(Vec::new(), SocksError::Version(version)), 0));
         }
         let len = usize::from(*input.get(1)?);
         let methods = input.get(2..2 + len)?;
@@ -199,15 +199,15 @@ impl<'a> Negotiation<'a> {
         };
         if !methods.contains(&wanted) {
             let answer = vec![VERSION, METHOD_NO_ACCEPTABLE];
-            return Some((Step::Refuse(answer, SocksError::NoMethod), 2 + len));
+            return Some((SocksStep::Refuse(answer, SocksError::NoMethod), 2 + len));
         }
         self.state = next;
-        Some((Step::Say(vec![VERSION, wanted]), 2 + len))
+        Some((SocksStep::Say(vec![VERSION, wanted]), 2 + len))
     }
 
-    fn password(&mut self, input: &[u8]) -> Option<(Step, usize)> {
+    fn password(&mut self, input: &[u8]) -> Option<(SocksStep, usize)> {
         if *input.first()? != AUTH_VERSION {
-            return Some((Step::Refuse(vec![AUTH_VERSION, 1], SocksError::BadAuth), 0));
+            return Some((SocksStep::Refuse(vec![AUTH_VERSION, 1], SocksError::BadAuth), 0));
         }
         let name_end = 2 + usize::from(*input.get(1)?);
         let name = input.get(2..name_end)?;
@@ -215,20 +215,20 @@ impl<'a> Negotiation<'a> {
         let password = input.get(name_end + 1..password_end)?;
         if !self.users.know(name, password) {
             let answer = vec![AUTH_VERSION, 1];
-            return Some((Step::Refuse(answer, SocksError::Denied), password_end));
+            return Some((SocksStep::Refuse(answer, SocksError::Denied), password_end));
         }
         self.state = State::Request;
-        Some((Step::Say(vec![AUTH_VERSION, 0]), password_end))
+        Some((SocksStep::Say(vec![AUTH_VERSION, 0]), password_end))
     }
 
-    fn request(&mut self, input: &[u8]) -> Option<(Step, usize)> {
+    fn request(&mut self, input: &[u8]) -> Option<(SocksStep, usize)> {
         let &version = input.first()?;
         if version != VERSION {
-            return Some((Step::Refuse(Vec::new(), SocksError::Version(version)), 0));
+            return Some((SocksStep::Refuse(Vec::new(), SocksError::Version(version)), 0));
         }
         let &[command, _reserved] = input.get(1..3)? else { return None };
         let refuse =
-            |reply: Reply, error| Some((Step::Refuse(reply.bytes(None), error), input.len()));
+            |reply: Reply, error| Some((SocksStep::Refuse(reply.bytes(None), error), input.len()));
         match Target::decode(&input[3..]) {
             Err(TargetError::Short) => None,
             _ if command != COMMAND_CONNECT => {
@@ -240,7 +240,7 @@ impl<'a> Negotiation<'a> {
             Err(error) => refuse(Reply::Failure, SocksError::Target(error)),
             Ok((target, len)) => {
                 self.state = State::Done;
-                Some((Step::Connect(target), 3 + len))
+                Some((SocksStep::Connect(target), 3 + len))
             }
         }
     }
@@ -257,12 +257,12 @@ mod tests {
     }
 
     /// All steps until more is wanted or the negotiation is over, and what is left.
-    fn run(users: &Users, bytes: &[u8]) -> (Vec<Step>, Vec<u8>) {
+    fn run(users: &Users, bytes: &[u8]) -> (Vec<SocksStep>, Vec<u8>) {
         let mut negotiation = Negotiation::new(users);
         let (mut steps, mut input) = (Vec::new(), bytes.to_vec());
         loop {
             match negotiation.step(&mut input) {
-                Step::More => return (steps, input),
+                SocksStep::More => return (steps, input),
                 step => steps.push(step),
             }
         }
@@ -274,7 +274,7 @@ mod tests {
         bytes.extend(b"early");
         let (steps, rest) = run(&Users::default(), &bytes);
         let target = "db:5432".parse().unwrap();
-        assert_eq!(steps, [Step::Say(vec![5, 0]), Step::Connect(target)]);
+        assert_eq!(steps, [SocksStep::Say(vec![5, 0]), SocksStep::Connect(target)]);
         assert_eq!(rest, b"early");
     }
 
@@ -285,20 +285,21 @@ mod tests {
         bytes.extend([5, 1, 0, 1, 10, 0, 0, 7, 0, 80]);
         let (steps, _) = run(&users(), &bytes);
         let target = "10.0.0.7:80".parse().unwrap();
-        let expected = [Step::Say(vec![5, 2]), Step::Say(vec![1, 0]), Step::Connect(target)];
+        let expected =
+            [SocksStep::Say(vec![5, 2]), SocksStep::Say(vec![1, 0]), SocksStep::Connect(target)];
         assert_eq!(steps, expected);
 
         let (steps, _) = run(&users(), b"\x05\x01\x02\x01\x03ann\x01x");
-        assert_eq!(steps[1], Step::Refuse(vec![1, 1], SocksError::Denied));
+        assert_eq!(steps[1], SocksStep::Refuse(vec![1, 1], SocksError::Denied));
         let (steps, _) = run(&users(), &[5, 1, 0]);
-        assert_eq!(steps, [Step::Refuse(vec![5, 0xff], SocksError::NoMethod)]);
+        assert_eq!(steps, [SocksStep::Refuse(vec![5, 0xff], SocksError::NoMethod)]);
     }
 
     #[test]
     fn what_is_not_served_is_refused() {
         let open = Users::default();
         let refused = |bytes: &[u8]| match run(&open, bytes).0.pop() {
-            Some(Step::Refuse(_, error)) => error,
+            Some(SocksStep::Refuse(_, error)) => error,
             other => panic!("{other:?}"),
         };
         assert_eq!(refused(b"GET / HTTP/1.1\r\n"), SocksError::Version(b'G'));
@@ -345,12 +346,12 @@ mod tests {
                 input.extend_from_slice(part);
                 loop {
                     match negotiation.step(&mut input) {
-                        Step::More => break,
+                        SocksStep::More => break,
                         step => steps.push(step),
                     }
                 }
             }
-            let over = |s: &Step| matches!(s, Step::Refuse(..) | Step::Connect(_));
+            let over = |s: &SocksStep| matches!(s, SocksStep::Refuse(..) | SocksStep::Connect(_));
             if !whole.last().is_some_and(over) {
                 prop_assert!(left.len() < CLIENT_BYTES_MAX);
             }

@@ -1,4 +1,4 @@
-//! Who stands behind an address, when places are divided among parties.
+//! The party behind an address: places are divided among parties.
 
 use std::net::{IpAddr, Ipv6Addr};
 

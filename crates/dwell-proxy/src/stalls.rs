@@ -2,7 +2,7 @@
 //! No sockets, and no clock: the time is an argument.
 //!
 //! A program that reads slowly begins and ends to wait many times a second, and somebody may ask for
-//! room as often. So neither looks at all streams. A stream that begins to wait is listed once, by the
+//! room as often. So neither visits all streams. A stream that begins to wait is listed once, by the
 //! time at which it did so; what has become of it since is looked up when its time is over, and from
 //! there it is listed under its source until it reads. Each step is a few searches in ordered tables, and
 //! there is at most one more of them for each time that a stream began to wait.
@@ -22,7 +22,7 @@ use crate::source::Source;
 /// All streams of a process.
 #[derive(Debug)]
 pub(crate) struct Stalls {
-    /// For so long a program may not read before its stream can be asked to make room.
+    /// A program may not read for this long before its stream can be asked to make room.
     patience_ns: u64,
     table: Mutex<Table>,
 }
@@ -52,13 +52,14 @@ struct Entry {
     give_up: Option<oneshot::Sender<()>>,
 }
 
-/// What a stream changes without the lock.
+/// The fields that a stream changes without the lock.
 #[derive(Debug, Default)]
 struct Shared {
     /// Since when its program has not read although there is something for it; 0: it reads.
     since_ns: AtomicU64,
-    /// Where it is listed: one of the constants below. Changed only under the lock. Whoever changes one of
-    /// the two fields looks at the other one afterwards, so that one of both sides sees both changes.
+    /// The list that it is in: one of the constants below. Changed only under the lock. Whoever
+    /// changes one of the two fields reads the other one afterwards, so that one of both sides sees
+    /// both changes.
     list: AtomicU8,
 }
 
@@ -310,7 +311,7 @@ mod tests {
         assert!(gave_up(&mut hostile[0]) && !honest.iter_mut().any(gave_up));
     }
 
-    /// Whoever asks for room while thousands wait looks at a few of them only.
+    /// A request for room while thousands wait visits only a few of them.
     #[test]
     fn nobody_looks_at_all_streams() {
         let stalls = Stalls::new(PATIENCE_NS);
@@ -340,7 +341,7 @@ mod tests {
         assert!(stalls.lock().is_empty());
     }
 
-    /// Who looks at all streams, as a model to compare with: the numbers of those that give up.
+    /// A model that checks all streams, to compare with: returns the numbers of those that give up.
     fn chosen(model: &[(Source, u64, bool)], now_ns: u64) -> Option<usize> {
         let is_stalled = |&(_, since_ns, asked): &(Source, u64, bool)| {
             since_ns > 0 && !asked && now_ns.saturating_sub(since_ns) >= PATIENCE_NS
@@ -356,7 +357,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens in which order, the same streams make room as if all were looked at.
+        /// Whatever happens in which order, the same streams make room as if all were visited.
         #[test]
         fn the_lists_choose_as_a_look_at_all_would(
             steps in prop::collection::vec((0..3_u8, 0..12_usize, 0..20_u64), 0..300),

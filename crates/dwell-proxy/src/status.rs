@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// Who asks and does not read is left alone after this time.
+/// A client that asks and does not read is dropped after this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Readers at the same time; one more waits until one of them is done or has lost its time.
 const READERS_MAX: usize = 16;
@@ -37,7 +37,7 @@ impl StatusSocket {
         }
         let listener = StdUnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        // What it tells is nobody's business but the operator's.
+        // The status is nobody's business but the operator's.
         place.protect()?;
         Ok(Self { listener, path: path.to_owned(), place })
     }
@@ -95,18 +95,18 @@ impl Drop for StatusSocket {
     }
 }
 
-/// Where the status socket of a proxy is by default: for root where relays have theirs, for
-/// others in their own runtime folder.
+/// Returns the default path of a proxy's status socket: for root where relays have theirs, for
+/// others in their own runtime directory.
 pub fn default_status(name: &str) -> Option<PathBuf> {
-    status_folder().map(|folder| folder.join(format!("{name}.sock")))
+    status_directory().map(|directory| directory.join(format!("{name}.sock")))
 }
 
-/// The folder of status sockets that this user may write to, if there is one.
-pub fn status_folder() -> Option<PathBuf> {
+/// The directory of status sockets that this user may write to, if there is one.
+pub fn status_directory() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/run/dwell"));
     }
-    std::env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("dwell"))
+    std::env::var_os("XDG_RUNTIME_DIR").map(|directory| PathBuf::from(directory).join("dwell"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Where a stream is to go: an address or a name, and a port. How it is written by people, by
-//! SOCKS clients and on the connection between the two proxies.
+//! The target of a stream: an address or a name, and a port. Its notations for people, for SOCKS
+//! clients and on the connection between the two proxies.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

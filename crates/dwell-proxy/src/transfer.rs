@@ -33,10 +33,10 @@ pub const FILE_PORT: u16 = 7735;
 const PIECE_BYTES: usize = 64 << 10;
 /// Pieces between the thread that reads or writes and the one that sends or receives.
 const PIECES_MAX: usize = 8;
-/// How often it is notified how far it is.
+/// The progress is reported this often.
 const TELL: Duration = Duration::from_millis(200);
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Bytes of the file that have passed.
@@ -45,16 +45,16 @@ pub struct Progress {
     pub link_bytes: u64,
     /// The length of the file, if it is known.
     pub total: Option<u64>,
-    /// How long it has taken.
+    /// The elapsed time.
     pub elapsed: Duration,
 }
 
-/// What has been transferred.
+/// The summary of a transfer.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The file's name at the receiver; empty for a pipe.
     pub name: String,
-    /// How far it came: to the end.
+    /// The progress at the end.
     pub progress: Progress,
     /// SHA-256 of the file.
     pub sha256: [u8; 32],
@@ -73,7 +73,7 @@ pub enum TransferError {
     /// No connection.
     #[error("{to} can't be reached: {why}")]
     Connect {
-        /// Where.
+        /// The address.
         to: String,
         /// Why.
         why: String,
@@ -84,32 +84,32 @@ pub enum TransferError {
          the same --psk file"
     )]
     OtherKey {
-        /// Where.
+        /// The address.
         to: String,
     },
     /// The connection failed.
     #[error("the connection to the other end failed: {0}")]
     Connection(String),
-    /// What came is damaged.
+    /// The received data is damaged.
     #[error("what came is damaged: {0}")]
     Damaged(StreamError),
-    /// What was written is not what was read.
+    /// The written bytes are not those that were read.
     #[error("what arrived differs from what was sent: its length or its SHA-256 is another one")]
     Differs,
     /// The source can't be read.
     #[error("{what} can't be read: {error}")]
     Read {
-        /// What.
+        /// The file or action.
         what: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The destination can't be written.
     #[error("{what} can't be written: {error}")]
     Write {
-        /// What.
+        /// The file or action.
         what: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The receiver says no.
@@ -126,18 +126,18 @@ impl From<CarrierError> for TransferError {
     }
 }
 
-/// Counts towards a [`Progress`], and tells it now and then.
+/// Counts towards a [`Progress`], and reports it now and then.
 struct Meter<F> {
     start: Instant,
     reported: Instant,
     total: Option<u64>,
-    tell: F,
+    on_progress: F,
 }
 
 impl<F: FnMut(&Progress)> Meter<F> {
-    fn new(total: Option<u64>, tell: F) -> Self {
+    fn new(total: Option<u64>, on_progress: F) -> Self {
         let start = Instant::now();
-        Self { start, reported: start, total, tell }
+        Self { start, reported: start, total, on_progress }
     }
 
     fn at(&self, bytes: u64, link_bytes: u64) -> Progress {
@@ -148,7 +148,7 @@ impl<F: FnMut(&Progress)> Meter<F> {
         if self.reported.elapsed() >= TELL {
             self.reported = Instant::now();
             let progress = self.at(bytes, link_bytes);
-            (self.tell)(&progress);
+            (self.on_progress)(&progress);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Turns for a bounded number of things at a time, for many that want to do them.
 //!
-//! Who waits longest and who came last have the next turn in turn. So after thousands have come at
-//! once somebody who comes then does not wait for all of them, and none of them waits for ever.
+//! The stream that waits longest and the one that came last have the next turn alternately. So
+//! after thousands have come at once a later one does not wait for all of them, and none of them
+//! waits for ever.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,7 +19,7 @@ pub(crate) struct Turns(Arc<Mutex<State>>);
 struct State {
     free: usize,
     waiting: VecDeque<oneshot::Sender<Turn>>,
-    /// Whether the next turn is for the one that came last.
+    /// True if the next turn is for the one that came last.
     newest_next: bool,
 }
 

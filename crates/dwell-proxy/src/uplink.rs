@@ -16,7 +16,7 @@ use crate::clock;
 use crate::compress::CompressorPool;
 use crate::path::Share;
 
-/// What is compressed on the spot, as handing it to another thread would take longer.
+/// At most this much is compressed on the spot, as handing it to another thread would take longer.
 const INLINE_BYTES_MAX: usize = 2 << 10;
 
 /// With less than this to send a stream fills no link, and what it says of it can wait.
@@ -35,7 +35,7 @@ pub(crate) struct Uplink {
     /// The connection takes nothing at present, which the sender knows.
     blocked: bool,
     finishing: bool,
-    /// What the connection was asked to hold of what it has not sent; zero if nothing yet, as it may have
+    /// The limit of unsent bytes that the connection was given; zero if none yet, as it may have
     /// had another stream before.
     not_sent_len: u32,
     /// The stream's part of what it shares with others.
@@ -64,7 +64,7 @@ impl Uplink {
         self.sender.finish();
     }
 
-    /// Whether the end was announced and taken by the connection.
+    /// Returns true if the end was announced and taken by the connection.
     pub(crate) fn is_finished(&self) -> bool {
         self.sender.is_finished()
     }
@@ -95,7 +95,7 @@ impl Uplink {
         Ok(self.compress(cx, compress)? || moved)
     }
 
-    /// Before it has much to send for the first time, the sender hears what the path has left. If others
+    /// Before it has much to send for the first time, the sender is notified of what the path has left. If others
     /// fill it, what goes now only makes them wait: it had better be compressed from the beginning.
     fn begin(&mut self) {
         if self.begun || self.sender.held() < BUSY_BYTES_MIN {

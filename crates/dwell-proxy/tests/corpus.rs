@@ -11,9 +11,9 @@ use std::path::Path;
 mod fuzz_proxy;
 
 fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut count = 0;
-    for file in std::fs::read_dir(&folder).unwrap() {
+    for file in std::fs::read_dir(&directory).unwrap() {
         let file = file.unwrap().path();
         let bytes = std::fs::read(&file).unwrap();
         assert!(catch_unwind(|| run(&bytes)).is_ok(), "{} fails", file.display());
@@ -24,7 +24,7 @@ fn replay(target: &str, run: fn(&[u8])) {
         }
         count += 1;
     }
-    assert!(count > 0, "no corpus in {}", folder.display());
+    assert!(count > 0, "no corpus in {}", directory.display());
 }
 
 #[test]

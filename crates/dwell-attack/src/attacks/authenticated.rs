@@ -14,14 +14,14 @@ use crate::row::{Bound, Check, Row};
 use crate::site::{EVIL, HUB_RELAY, Method, SERVER, Site, Tunnel, TunnelSpec, other_address};
 use crate::watch::Watched;
 
-/// What the links of the honest site and the hub carry.
+/// The rate of the links of the honest site and the hub.
 const LINK_MBPS: u64 = 10;
 /// A little less, so that the queue is the relay's.
 const RELAY_RATE: &str = "9500kbit";
 const BODY_BYTES: usize = 1_400;
-/// A datagram of 1.4 kB so often is 224 kbit/s.
+/// A datagram of 1.4 kB this often is 224 kbit/s.
 const BOMBS_A_SECOND: f64 = 20.0;
-/// A hub that has been attacked may take so long to answer what it counted.
+/// A hub that has been attacked may take this long to answer what it counted.
 const STATUS_PATIENCE: Duration = Duration::from_secs(10);
 const RECORDS_A_SECOND: f64 = 5_000.0;
 
@@ -122,7 +122,7 @@ fn refused(status: &Status) -> u64 {
     before + of_peers.sum::<u64>()
 }
 
-/// What the hub counted of its peers.
+/// Notes the hub's counts of its peers.
 pub(super) fn note_drops(row: &mut Row, tunnel: &Tunnel) {
     // It may have much to do still.
     let end = Instant::now() + STATUS_PATIENCE;
@@ -131,7 +131,7 @@ pub(super) fn note_drops(row: &mut Row, tunnel: &Tunnel) {
             Ok(status) => break status,
             Err(_) if Instant::now() < end => {}
             Err(error) => {
-                row.notes.push(format!("the hub does not tell its status: {error}"));
+                row.notes.push(format!("the hub does not report its status: {error}"));
                 row.checks.push(Check::new("status answers", 0.0, Bound::AtLeast(1.0)));
                 return;
             }

@@ -27,17 +27,17 @@ const FLOOD_A_SECOND: f64 = 100_000.0;
 const DATAGRAMS: usize = 8_192;
 /// Handed to the kernel at once.
 const BATCH: usize = 64;
-/// Datagrams of the honest peer that are heard before.
-const HEARD_MIN: usize = 200;
+/// Datagrams of the honest peer that are captured before.
+const CAPTURED_MIN: usize = 200;
 const DATAGRAM_BYTES_MAX: u64 = 512;
-/// What a datagram on an Ethernet carries at most, less what a mutation may add.
+/// The most bytes that a datagram on an Ethernet carries, less what a mutation may add.
 const MTU_PAYLOAD_BYTES: usize = 1_456;
 
 pub(super) fn forged(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
-    flood(context, name, |rng, heard| {
+    flood(context, name, |rng, captured| {
         // The session's name, and numbers that have not been yet, so that the seal must be tried:
         // all that can be known without the key.
-        let mut datagram = pick(rng, heard).to_vec();
+        let mut datagram = pick(rng, captured).to_vec();
         datagram.resize(40 + rng.below(DATAGRAM_BYTES_MAX) as usize, 0);
         let low = u32::from_be_bytes([datagram[2], datagram[3], datagram[4], datagram[5]]);
         let low = low.wrapping_add((1 << 20) + rng.below(1 << 20) as u32);
@@ -48,13 +48,13 @@ pub(super) fn forged(context: &mut Context, name: &'static str) -> anyhow::Resul
 }
 
 pub(super) fn replayed(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
-    flood(context, name, |rng, heard| (GOOD_RELAY, pick(rng, heard).to_vec()))
+    flood(context, name, |rng, captured| (GOOD_RELAY, pick(rng, captured).to_vec()))
 }
 
 pub(super) fn spoofed(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
-    flood(context, name, |rng, heard| {
+    flood(context, name, |rng, captured| {
         let address = Ipv4Addr::from(0x1400_0000 | rng.below(1 << 24) as u32);
-        let mut datagram = pick(rng, heard).to_vec();
+        let mut datagram = pick(rng, captured).to_vec();
         // Half of them data, the others of all kinds, those that do not exist too.
         if rng.chance(0.5) {
             rng.fill(&mut datagram);
@@ -65,8 +65,8 @@ pub(super) fn spoofed(context: &mut Context, name: &'static str) -> anyhow::Resu
 }
 
 pub(super) fn mutated(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
-    flood(context, name, |rng, heard| {
-        let mut datagram = pick(rng, heard).to_vec();
+    flood(context, name, |rng, captured| {
+        let mut datagram = pick(rng, captured).to_vec();
         match rng.below(4) {
             0 => datagram.truncate(rng.below(datagram.len() as u64) as usize),
             1 => datagram.extend([0; 16]),
@@ -94,14 +94,14 @@ pub(super) fn hellos(context: &mut Context, name: &'static str) -> anyhow::Resul
     })
 }
 
-fn pick<'a>(rng: &mut Rng, heard: &'a [Vec<u8>]) -> &'a [u8] {
-    &heard[rng.below(heard.len() as u64) as usize]
+fn pick<'a>(rng: &mut Rng, captured: &'a [Vec<u8>]) -> &'a [u8] {
+    &captured[rng.below(captured.len() as u64) as usize]
 }
 
-/// Makes a datagram, and the source that it is to have, of what was heard.
+/// Makes a datagram, and the source that it is to have, of captured ones.
 type Make = fn(&mut Rng, &[Vec<u8>]) -> (SocketAddrV4, Vec<u8>);
 
-/// Floods the hub with what `make` makes of what was heard from the honest peer.
+/// Floods the hub with what `make` makes of captured datagrams of the honest peer.
 fn flood(context: &mut Context, name: &'static str, make: Make) -> anyhow::Result<Row> {
     flood_at(context, name, &spec(), make)
 }
@@ -118,11 +118,11 @@ fn flood_at(
     let mut sniffer = Sniffer::on(&site.good)?;
     let traffic = Traffic::start((&site.client, SERVER), (&site.server, SERVER), Pings::Udp)?;
     traffic.wait_until_it_flows()?;
-    let heard = listen(&mut sniffer)?;
+    let captured = listen(&mut sniffer)?;
     drop(sniffer);
     let mut rng = Rng::from_seed(1);
     let packets: Vec<Vec<u8>> = (0..DATAGRAMS)
-        .map(|_| make(&mut rng, &heard))
+        .map(|_| make(&mut rng, &captured))
         .map(|(from, datagram)| udp_packet(from, HUB_RELAY, &datagram))
         .collect();
     let watched = Watched(tunnel.hub.process().id());
@@ -144,16 +144,16 @@ fn flood_at(
 /// Data datagrams of the honest peer, as somebody on its path sees them.
 fn listen(sniffer: &mut Sniffer) -> anyhow::Result<Vec<Vec<u8>>> {
     let end = Instant::now() + Duration::from_secs(10);
-    let mut heard = Vec::new();
-    while heard.len() < HEARD_MIN {
-        ensure!(Instant::now() < end, "only {} datagrams of the honest peer", heard.len());
+    let mut captured = Vec::new();
+    while captured.len() < CAPTURED_MIN {
+        ensure!(Instant::now() < end, "only {} datagrams of the honest peer", captured.len());
         thread::sleep(Duration::from_millis(100));
         let own = sniffer.seen().into_iter().filter(|seen| seen.from == GOOD_RELAY);
         // What the kernel has not cut yet (GSO) is no datagram of the link.
         let is_whole = |payload: &Vec<u8>| (41..=MTU_PAYLOAD_BYTES).contains(&payload.len());
-        heard.extend(own.map(|seen| seen.payload).filter(is_whole));
+        captured.extend(own.map(|seen| seen.payload).filter(is_whole));
     }
-    Ok(heard)
+    Ok(captured)
 }
 
 type Poured = thread::JoinHandle<Result<anyhow::Result<()>, dwell_lab::lab::LabError>>;

@@ -25,12 +25,12 @@ const LINK_MBPS: u64 = 10;
 const SOURCES: u8 = 60;
 /// Ports at each, ...
 const PORTS: u16 = 10;
-/// ... which send what they ask with so often a second: the hub counts each time.
+/// ... which send what they ask with this often a second: the hub counts each time.
 const TIMES: f64 = 5.0;
 const ASKERS: u32 = SOURCES as u32 * PORTS as u32;
 /// The honest relay must find the hub in this time, or it is given up.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How much longer it may take than without the attack.
+/// A restart may take longer than without the attack by at most this.
 const RESTART_MORE_SECONDS_MAX: f64 = 3.0;
 const FLOOD_A_SECOND: f64 = 100_000.0;
 

@@ -14,26 +14,26 @@ use crate::crowd::{Crowd, Echo};
 use crate::honest::{PORTS, Pings};
 use crate::phases::{Ending, Limits, Switch, alternate_with};
 use crate::row::{Bound, Check, Row};
-use crate::site::{DOOR, OUTER, SERVER, Site, at};
+use crate::site::{INGRESS, OUTER, SERVER, Site, at};
 use crate::watch::{Watched, softirq_seconds};
 
 const IDLE_CLIENTS: usize = 10_000;
 
 type Lingering = thread::JoinHandle<Result<(), LabError>>;
 
-/// What a single byte takes on the link there, and its echo back, with Ethernet's headers: a segment of 101
-/// bytes (14 of Ethernet, 20 of IP, 32 of TCP, 22 of TLS, 12 of the stream's block), and there another one of
-/// 66 that acknowledges the echo.
+/// The cost of a single byte on the link there, and of its echo back, with Ethernet's headers: a
+/// segment of 101 bytes (14 of Ethernet, 20 of IP, 32 of TCP, 22 of TLS, 12 of the stream's block),
+/// and there another one of 66 that acknowledges the echo.
 const IDLE_LINK_BYTES: u64 = 101 + 66;
 
-/// The share of the link there that is left when idle clients send so many bytes a second. Each has a
+/// The share of the link there that is left when idle clients send this many bytes a second. Each has a
 /// connection of its own, so that no two of these bytes can share a segment.
 fn left_by_idle(per_second: f64) -> f64 {
     let taken_bps = per_second * (IDLE_LINK_BYTES * 8) as f64;
     (1.0 - taken_bps / (LINK_MBPS * 1_000_000) as f64).max(0.0)
 }
 
-/// What was used until a moment.
+/// The usage until a moment.
 struct Usage {
     at: Instant,
     /// Seconds of a processor: the ingress', the egress', and this program's, which is all else: clients,
@@ -105,7 +105,7 @@ pub(super) fn idle(context: &mut Context, name: &'static str) -> anyhow::Result<
             }
             if on {
                 let open =
-                    || Crowd::open(at(DOOR, CROWD_PORT), count, 500.0, Duration::from_secs(30));
+                    || Crowd::open(at(INGRESS, CROWD_PORT), count, 500.0, Duration::from_secs(30));
                 let mut crowd = site.client.run(open)??;
                 let opened = crowd.tally();
                 tally = Some(opened);

@@ -24,7 +24,7 @@ use crate::site::{EVIL, HUB_RELAY, SERVER, Site, Tunnel, TunnelSpec, other_addre
 use crate::watch::Watched;
 
 const LINK_MBPS: u64 = 10;
-/// What the server sends to the attacker: 1 Mbit/s.
+/// The rate that the server offers to the attacker: 1 Mbit/s.
 const OFFERED_A_SECOND: f64 = 125.0;
 const OFFERED_BYTES: usize = 1_000;
 const REPORTS_A_SECOND: f64 = 200.0;
@@ -32,7 +32,7 @@ const REPORTS_A_SECOND: f64 = 200.0;
 const LIAR_BPS_MIN: f64 = 16_000.0;
 /// Headers, reports and what else goes to the attacker beside what is offered.
 const LIAR_BPS_MAX: f64 = 1.5e6;
-/// How often the hub is asked what rate it believes in.
+/// The hub is asked this often what rate it believes in.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The rate towards the peer that asks for datagrams again: less than what is offered, so that a
 /// queue stands and blocks are made.
@@ -49,12 +49,12 @@ const LIAR: &str = "other0";
 /// Small and patient: peers as there are many of.
 const PEERS: usize = 63;
 const PACKETS_A_SECOND_EACH: f64 = 20.0;
-/// A peer with a wrong clock asks so often.
+/// A peer with a wrong clock asks this often.
 const ASKS_A_SECOND: f64 = 20.0;
 /// It must have a session again in this time once its clock is right, though behind.
 const SESSION_SECONDS_MAX: f64 = 15.0;
 
-/// What came from the hub, without and with the attack.
+/// The traffic received from the hub, without and with the attack.
 #[derive(Debug, Default)]
 struct Came {
     bytes: [AtomicU64; 2],
@@ -168,7 +168,7 @@ pub(super) fn reports(context: &mut Context, name: &'static str) -> anyhow::Resu
             }
         }
     };
-    // The hub finds out by the reports how fast the way to the peer is.
+    // The hub finds out by the reports how fast the path to the peer is.
     let spec = TunnelSpec { rate: "auto".to_owned(), ..spec() };
     let noise = corpus::incompressible(OFFERED_BYTES * 100, 3);
     let found = Arc::new(Mutex::new(Vec::new()));
@@ -192,7 +192,7 @@ pub(super) fn reports(context: &mut Context, name: &'static str) -> anyhow::Resu
     let found = found.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((least, most)) = found.iter().min().zip(found.iter().max()) {
         row.notes.push(format!(
-            "{} times the hub believed the way to the liar to carry something: {} to {}",
+            "{} times the hub believed the path to the liar to carry something: {} to {}",
             found.len(),
             human::rate(*least),
             human::rate(*most)

@@ -27,7 +27,7 @@ const OTHER_UID: u32 = 65_534;
 /// as that.
 const THIEF: &str = "--steal";
 const THIEF_NOW: &str = "--steal-now";
-/// How often it tries to bind.
+/// It tries to bind this often.
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
 pub(super) fn steal(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
@@ -40,7 +40,7 @@ pub(super) fn steal(context: &mut Context, name: &'static str) -> anyhow::Result
     // A program that everybody may run, wherever this one is.
     let program = site.file("thief");
     std::fs::copy(std::env::current_exe()?, &program)?;
-    for path in [&site.folder, &program] {
+    for path in [&site.directory, &program] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
     }
     let log = site.file("thief.log");
@@ -88,7 +88,7 @@ pub(super) fn steal(context: &mut Context, name: &'static str) -> anyhow::Result
     Ok(row)
 }
 
-/// What this program is when it is started as the other user's; `None` if it is not.
+/// Runs this program as the other user's; `None` if it was not started so.
 pub(crate) fn thief() -> Option<ExitCode> {
     match std::env::args().nth(1)?.as_str() {
         // On the hub's host already, which takes root; from here on as the other user.
@@ -127,7 +127,7 @@ fn steal_now() -> ExitCode {
                 stolen += 1;
             }
         }
-        // Lines are summed: each tells what is new.
+        // Lines are summed: each reports what is new.
         if reported.elapsed() > Duration::from_millis(100) {
             println!("tried {tried}\nbound {bound}\nstolen {stolen}");
             (tried, bound, stolen, reported) = (0, 0, 0, Instant::now());

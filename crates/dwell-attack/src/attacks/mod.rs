@@ -13,13 +13,13 @@ use crate::row::Row;
 
 /// An attack.
 pub(crate) struct Attack {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: &'static str,
-    /// What it does, in a sentence.
+    /// Its description, in a sentence.
     pub(crate) about: &'static str,
     /// Runs it.
     pub(crate) run: fn(&mut Context, &'static str) -> anyhow::Result<Row>,
-    /// Whether it is among those that run with every change.
+    /// True if it is among those that run with every change.
     pub(crate) is_quick: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) const ALL: &[Attack] = &[
     },
     Attack {
         name: "replayed",
-        about: "100,000 datagrams a second of the honest peer, heard before and sent again",
+        about: "100,000 datagrams a second of the honest peer, captured before and sent again",
         run: flood::replayed,
         is_quick: false,
     },

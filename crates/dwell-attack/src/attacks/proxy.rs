@@ -23,17 +23,17 @@ use crate::honest::{PORTS, Pings, Traffic};
 use crate::peer::Pace;
 use crate::phases::{Ending, Limits, Switch, alternate};
 use crate::row::{Bound, Check, Row};
-use crate::site::{DOOR, HUB_PROXY, SERVER, Site, at};
+use crate::site::{HUB_PROXY, INGRESS, SERVER, Site, at};
 use crate::watch::Watched;
 
 pub(super) const LINK_MBPS: u64 = 10;
-/// Where the server answers crowds, ...
+/// The server answers crowds at this port, ...
 pub(super) const CROWD_PORT: u16 = 9010;
 /// ... takes slowly what it gets, ...
 const SLOW_PORT: u16 = 9011;
 /// ... and takes and gives all it can.
 const GREEDY_PORT: u16 = 9012;
-/// How long a proxy has to listen.
+/// A proxy has this long until it must listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SILENT_A_SECOND: f64 = 300.0;
 /// Silent connections that are held at once.
@@ -41,7 +41,7 @@ const SILENT_MAX: usize = 1_000;
 const RESETS_A_SECOND: f64 = 1_000.0;
 const BOMBS: usize = 40;
 const MEMORY_MAX_MB: u64 = 96;
-/// The zeros are so many times the memory.
+/// The zeros are this many times the memory.
 const BOMBS_OF_MEMORY: u64 = 10;
 
 /// Two proxies.
@@ -77,7 +77,7 @@ impl Proxies {
         let mut arguments = words(ingress_more);
         arguments.extend(["--egress".to_owned(), HUB_PROXY.to_string()]);
         for port in PORTS.into_iter().chain([CROWD_PORT, SLOW_PORT, GREEDY_PORT]) {
-            arguments.extend(["--forward".to_owned(), format!("{DOOR}:{port}={SERVER}:{port}")]);
+            arguments.extend(["--forward".to_owned(), format!("{INGRESS}:{port}={SERVER}:{port}")]);
         }
         let ingress = start(&site.good, "ingress", &arguments)?;
         Ok(Self { ingress, egress })
@@ -103,7 +103,7 @@ pub(super) fn status(site: &Site, name: &str) -> anyhow::Result<ProxyStatus> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// What both ends counted.
+/// Notes the counts of both ends.
 pub(super) fn note_counts(row: &mut Row, site: &Site) {
     for name in ["ingress", "egress"] {
         match status(site, name) {
@@ -113,7 +113,7 @@ pub(super) fn note_counts(row: &mut Row, site: &Site) {
                 serde_json::to_string(&status.connections).unwrap_or_default()
             )),
             Err(error) => {
-                row.notes.push(format!("the {name} does not tell its status: {error}"));
+                row.notes.push(format!("the {name} does not report its status: {error}"));
                 row.checks.push(Check::new("status answers", 0.0, Bound::AtLeast(1.0)));
             }
         }
@@ -126,7 +126,7 @@ pub(super) fn reach(row: &mut Row, context: &Context, what: &str, measured: f64,
 }
 
 pub(super) fn traffic(site: &Site, pings: Pings) -> anyhow::Result<Traffic> {
-    Traffic::start((&site.client, DOOR), (&site.server, SERVER), pings)
+    Traffic::start((&site.client, INGRESS), (&site.server, SERVER), pings)
 }
 
 /// Connections to the egress that say nothing.
@@ -196,7 +196,7 @@ fn burst(context: &mut Context, name: &'static str, count: usize) -> anyhow::Res
     let watched = Watched(proxies.egress.id());
     let before = watched.resident_bytes()?;
     let cpu = watched.cpu_seconds()?;
-    let open = || Crowd::open(at(DOOR, CROWD_PORT), count, 1e6, Duration::from_secs(60));
+    let open = || Crowd::open(at(INGRESS, CROWD_PORT), count, 1e6, Duration::from_secs(60));
     let crowd = site.client.run(open)??;
     let tally = crowd.tally();
     let peak = watched.peak_bytes()?;
@@ -236,7 +236,7 @@ pub(super) fn resets(context: &mut Context, name: &'static str) -> anyhow::Resul
     let mut threads = Vec::new();
     let at_egress = Arc::new(AtomicU64::new(0));
     let egress = SocketAddr::from(HUB_PROXY);
-    for (host, to) in [(&site.client, at(DOOR, CROWD_PORT)), (&site.evil, egress)] {
+    for (host, to) in [(&site.client, at(INGRESS, CROWD_PORT)), (&site.evil, egress)] {
         let (attacker, at_egress) = (switch.clone(), Arc::clone(&at_egress));
         threads.push(host.spawn_thread(move || {
             let mut pace = Pace::new(RESETS_A_SECOND / 2.0);
@@ -298,7 +298,7 @@ pub(super) fn bombs(context: &mut Context, name: &'static str) -> anyhow::Result
         while !attacker.is_over() {
             if attacker.is_on() {
                 while streams.len() < BOMBS {
-                    let Ok(stream) = begin_to_connect(at(DOOR, SLOW_PORT)) else { break };
+                    let Ok(stream) = begin_to_connect(at(INGRESS, SLOW_PORT)) else { break };
                     streams.push(stream);
                     attacker.done(1, 0);
                 }
@@ -363,7 +363,7 @@ pub(super) fn greedy(context: &mut Context, name: &'static str) -> anyhow::Resul
             thread::sleep(Duration::from_millis(20));
             if client.is_on()
                 && let Ok(stream) =
-                    TcpStream::connect_timeout(&at(DOOR, GREEDY_PORT), Duration::from_secs(1))
+                    TcpStream::connect_timeout(&at(INGRESS, GREEDY_PORT), Duration::from_secs(1))
             {
                 stuff(stream, &client, |len| [0, len]);
             }
@@ -389,8 +389,8 @@ pub(super) fn greedy(context: &mut Context, name: &'static str) -> anyhow::Resul
     Ok(row)
 }
 
-/// Writes random bytes and reads what comes, as fast as both go, while the switch is on.
-/// What it reads counts as `count` says.
+/// Writes random bytes and reads what comes, as fast as both go, while the switch is on; returns
+/// what it counts of the bytes read, by `count`.
 fn stuff(mut stream: TcpStream, switch: &Switch, count: fn(u64) -> [u64; 2]) {
     let noise = corpus::incompressible(64 << 10, 7);
     let mut room = vec![0; 64 << 10];
@@ -409,7 +409,7 @@ fn stuff(mut stream: TcpStream, switch: &Switch, count: fn(u64) -> [u64; 2]) {
     }
 }
 
-/// Lets this process and its children open so many descriptors, if the system allows it; returns
+/// Lets this process and its children open this many descriptors, if the system allows it; returns
 /// how many they may.
 pub(super) fn raise_descriptors(wanted: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

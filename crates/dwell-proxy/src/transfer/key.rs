@@ -29,7 +29,7 @@ impl OneTimeKey {
         Some(Self(bytes))
     }
 
-    /// What both ends derive their keys from.
+    /// Returns the secret that both ends derive their keys from.
     pub fn secret(&self) -> Secret {
         let mut bytes = [0; Secret::BYTES];
         bytes[..KEY_BYTES].copy_from_slice(&self.0);

@@ -1,4 +1,4 @@
-//! Where a received file goes: beside its place under another name until it is complete.
+//! The output of a received file: beside its place under another name until it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -9,23 +9,23 @@ use rustix::io::Errno;
 
 use super::part;
 
-/// Where to put what comes.
+/// The place of the output.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// To standard output.
     Stdout,
     /// To this file.
     File(PathBuf),
-    /// Into this folder, under the name that the sender gives it.
-    Folder(PathBuf),
+    /// Into this directory, under the name that the sender gives it.
+    Directory(PathBuf),
 }
 
-/// What is being written. Dropped before it is complete, it leaves nothing behind.
+/// The output while it is written. Dropped before it is complete, it leaves nothing behind.
 #[derive(Debug)]
 pub enum Output {
     /// Standard output.
     Stdout(io::Stdout),
-    /// A file on its way.
+    /// A file that is being written.
     File(PartFile),
 }
 
@@ -49,18 +49,18 @@ impl Output {
         let path = match place {
             Place::Stdout => return Ok(Self::Stdout(io::stdout())),
             Place::File(path) => path.clone(),
-            Place::Folder(_) if name.is_empty() => {
+            Place::Directory(_) if name.is_empty() => {
                 return Err(
                     "the sender reads from a pipe and gives no name: receive with a name, \
                             as `dwell recv FILE`"
                         .to_owned(),
                 );
             }
-            Place::Folder(folder) => folder.join(name),
+            Place::Directory(directory) => directory.join(name),
         };
         let shown = path.display();
         if path.is_dir() {
-            return Err(format!("{shown} is a folder: name a file"));
+            return Err(format!("{shown} is a directory: name a file"));
         }
         match fs::symlink_metadata(&path) {
             Ok(_) if !replace => {
@@ -76,7 +76,7 @@ impl Output {
         Ok(Self::File(PartFile { file, part, path, replace, complete: false }))
     }
 
-    /// What it will be called, for messages.
+    /// Returns its final name, for messages.
     pub fn name(&self) -> String {
         match self {
             Self::Stdout(_) => "standard output".to_owned(),
@@ -84,7 +84,7 @@ impl Output {
         }
     }
 
-    /// Where it is until it is complete; nothing if that is a pipe.
+    /// Returns its path until it is complete; none if it is a pipe.
     pub fn part(&self) -> Option<PathBuf> {
         match self {
             Self::Stdout(_) => None,
@@ -95,7 +95,7 @@ impl Output {
     /// Waits until everything written is on the disk, which may take a while.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn sync(&mut self) -> io::Result<()> {
         match self {
             Self::Stdout(out) => out.flush(),
@@ -106,7 +106,7 @@ impl Output {
     /// Puts a complete file, on the disk by [`Output::sync`], where it belongs.
     ///
     /// # Errors
-    /// What the system says; there is nothing left then.
+    /// Returns the system's error; there is nothing left then.
     pub fn complete(mut self) -> io::Result<()> {
         match &mut self {
             Self::Stdout(out) => out.flush(),
@@ -123,18 +123,18 @@ impl PartFile {
             rename_to_nothing(&self.part, &self.path)?;
         }
         self.complete = true;
-        // It has its name already, and not all file systems can sync a folder.
-        if let Err(error) = sync_folder(&self.path) {
-            tracing::debug!("the folder of {} can't be synced: {error}", self.path.display());
+        // It has its name already, and not all file systems can sync a directory.
+        if let Err(error) = sync_directory(&self.path) {
+            tracing::debug!("the directory of {} can't be synced: {error}", self.path.display());
         }
         Ok(())
     }
 }
 
 /// Makes the name last as well.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Renames, but replaces nothing that came meanwhile.
@@ -184,9 +184,9 @@ impl Drop for PartFile {
 mod tests {
     use super::*;
 
-    struct Folder(PathBuf);
+    struct Directory(PathBuf);
 
-    impl Folder {
+    impl Directory {
         fn new(name: &str) -> Self {
             let path = std::env::temp_dir().join(format!("dwell-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&path);
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    impl Drop for Folder {
+    impl Drop for Directory {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -208,50 +208,50 @@ mod tests {
 
     #[test]
     fn what_is_complete_has_its_name() {
-        let folder = Folder::new("output");
-        let place = Place::Folder(folder.0.clone());
+        let directory = Directory::new("output");
+        let place = Place::Directory(directory.0.clone());
         let mut output = Output::create(&place, "a.txt", false).unwrap();
         output.write_all(b"hello").unwrap();
-        assert!(!folder.0.join("a.txt").exists());
+        assert!(!directory.0.join("a.txt").exists());
         output.complete().unwrap();
-        assert_eq!(folder.files(), ["a.txt"]);
-        assert_eq!(fs::read(folder.0.join("a.txt")).unwrap(), b"hello");
+        assert_eq!(directory.files(), ["a.txt"]);
+        assert_eq!(fs::read(directory.0.join("a.txt")).unwrap(), b"hello");
 
         let error = Output::create(&place, "a.txt", false).unwrap_err();
         assert!(error.contains("--force"), "{error}");
         let mut output = Output::create(&place, "a.txt", true).unwrap();
         output.write_all(b"again").unwrap();
         output.complete().unwrap();
-        assert_eq!(fs::read(folder.0.join("a.txt")).unwrap(), b"again");
-        assert_eq!(folder.files(), ["a.txt"]);
+        assert_eq!(fs::read(directory.0.join("a.txt")).unwrap(), b"again");
+        assert_eq!(directory.files(), ["a.txt"]);
     }
 
     #[test]
     fn what_is_not_complete_is_gone() {
-        let folder = Folder::new("part");
-        let place = Place::File(folder.0.join("x".repeat(250)));
+        let directory = Directory::new("part");
+        let place = Place::File(directory.0.join("x".repeat(250)));
         let mut output = Output::create(&place, "", false).unwrap();
         output.write_all(b"half").unwrap();
-        assert_eq!(folder.files().len(), 1);
+        assert_eq!(directory.files().len(), 1);
         drop(output);
-        assert!(folder.files().is_empty());
+        assert!(directory.files().is_empty());
     }
 
     #[test]
     fn what_came_meanwhile_is_kept() {
-        let folder = Folder::new("meanwhile");
-        let path = folder.0.join("a");
+        let directory = Directory::new("meanwhile");
+        let path = directory.0.join("a");
         let output = Output::create(&Place::File(path.clone()), "", false).unwrap();
         fs::write(&path, "mine").unwrap();
         output.complete().unwrap_err();
         assert_eq!(fs::read(&path).unwrap(), b"mine");
-        assert_eq!(folder.files(), ["a"]);
+        assert_eq!(directory.files(), ["a"]);
     }
 
     #[test]
     fn what_came_meanwhile_is_kept_where_names_are_reserved() {
-        let folder = Folder::new("reserve");
-        let (part, path) = (folder.0.join("part"), folder.0.join("a"));
+        let directory = Directory::new("reserve");
+        let (part, path) = (directory.0.join("part"), directory.0.join("a"));
         fs::write(&part, "new").unwrap();
         fs::write(&path, "mine").unwrap();
         for rename in [rename_to_nothing, reserve_and_rename] {
@@ -261,25 +261,25 @@ mod tests {
         fs::remove_file(&path).unwrap();
         reserve_and_rename(&part, &path).unwrap();
         assert_eq!(
-            (folder.files(), fs::read(&path).unwrap()),
+            (directory.files(), fs::read(&path).unwrap()),
             (vec!["a".to_owned()], b"new".to_vec())
         );
     }
 
     #[test]
     fn only_files_are_replaced() {
-        let folder = Folder::new("replace");
-        std::os::unix::fs::symlink("elsewhere", folder.0.join("link")).unwrap();
-        for path in ["/dev/null".into(), folder.0.join("link")] {
+        let directory = Directory::new("replace");
+        std::os::unix::fs::symlink("elsewhere", directory.0.join("link")).unwrap();
+        for path in ["/dev/null".into(), directory.0.join("link")] {
             let error = Output::create(&Place::File(path), "", true).unwrap_err();
             assert!(error.contains("no regular file"), "{error}");
         }
-        assert_eq!(folder.files(), ["link"]);
+        assert_eq!(directory.files(), ["link"]);
     }
 
     #[test]
     fn a_pipe_needs_a_name() {
-        let error = Output::create(&Place::Folder(".".into()), "", false).unwrap_err();
+        let error = Output::create(&Place::Directory(".".into()), "", false).unwrap_err();
         assert!(error.contains("dwell recv FILE"), "{error}");
     }
 }

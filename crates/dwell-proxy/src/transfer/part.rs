@@ -1,4 +1,4 @@
-//! Files on their way: their names, the locks on them, and those that nobody writes any more.
+//! Files being written: their names, the locks on them, and those that nobody writes any more.
 //!
 //! A part file is locked (`flock`) by the process that writes it. The kernel frees the lock however
 //! that process ends; so a part file that can be locked is left over from one that was killed.
@@ -14,17 +14,17 @@ use rustix::io::Errno;
 
 use super::Place;
 
-/// What stands in the name of each part file, between the file's own name and random letters.
+/// The mark in the name of each part file, between the file's own name and random letters.
 const MARK: &str = ".dwell-part-";
 /// The number of random letters at the end of the name.
 const LETTERS: usize = 8;
-/// How often another name is tried if a file is taken for a stale one just as it is made.
+/// Another name is tried this often if a file is taken for a stale one just as it is made.
 const TRIES: usize = 8;
 
 /// A part file that was left over, and is removed now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// Where it was.
+    /// Its path.
     pub path: PathBuf,
     /// Its length in bytes.
     pub bytes: u64,
@@ -51,19 +51,19 @@ pub(super) fn create(path: &Path) -> Result<(File, PathBuf), String> {
 }
 
 /// Removes the part files of a place that no process writes any more: those of its file, or all of
-/// its folder if the sender names the file. Files that another process has locked, other names and
+/// its directory if the sender names the file. Files that another process has locked, other names and
 /// what is no regular file are left alone.
 pub fn remove_stale(place: &Place) -> Vec<Stale> {
-    let (folder, prefix) = match place {
+    let (directory, prefix) = match place {
         Place::Stdout => return Vec::new(),
-        Place::Folder(folder) => (folder.clone(), None),
+        Place::Directory(directory) => (directory.clone(), None),
         Place::File(path) => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            (folder.unwrap_or(Path::new(".")).to_owned(), Some(prefix(path)))
+            let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+            (directory.unwrap_or(Path::new(".")).to_owned(), Some(prefix(path)))
         }
     };
-    // A folder that can't be read can't be written, either, which is said in time.
-    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+    // A directory that can't be read can't be written, either, which is said in time.
+    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
     let is_part = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         is_part_name(&name, prefix.as_deref())
@@ -92,7 +92,7 @@ fn remove_if_stale(path: PathBuf) -> io::Result<Option<Stale>> {
     Ok(Some(Stale { path, bytes: locked.len() }))
 }
 
-/// Hidden, in the same folder, so that it can become the file by another name alone; nobody else
+/// Hidden, in the same directory, so that it can become the file by another name alone; nobody else
 /// comes upon the name, not even one with the same number in another container.
 fn random_name(path: &Path) -> Result<PathBuf, String> {
     let mut number = [0; LETTERS];
@@ -128,9 +128,9 @@ fn is_part_name(name: &str, prefix: Option<&str>) -> bool {
 mod tests {
     use super::*;
 
-    struct Folder(PathBuf);
+    struct Directory(PathBuf);
 
-    impl Folder {
+    impl Directory {
         fn new(name: &str) -> Self {
             let path = std::env::temp_dir().join(format!("dwell-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&path);
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    impl Drop for Folder {
+    impl Drop for Directory {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn what_nobody_writes_is_removed() {
-        let folder = Folder::new("stale");
-        let stale = folder.0.join(".a.dwell-part-abcdefgh");
+        let directory = Directory::new("stale");
+        let stale = directory.0.join(".a.dwell-part-abcdefgh");
         for name in [
             ".a.dwell-part-abcdefgh",
             ".b.dwell-part-abcdefgh",
@@ -166,18 +166,18 @@ mod tests {
             "a.dwell-part-abcdefgh",
             "a",
         ] {
-            fs::write(folder.0.join(name), "half").unwrap();
+            fs::write(directory.0.join(name), "half").unwrap();
         }
-        std::os::unix::fs::symlink("a", folder.0.join(".a.dwell-part-linklink")).unwrap();
-        let removed = remove_stale(&Place::File(folder.0.join("a")));
+        std::os::unix::fs::symlink("a", directory.0.join(".a.dwell-part-linklink")).unwrap();
+        let removed = remove_stale(&Place::File(directory.0.join("a")));
         assert_eq!(removed, [Stale { path: stale, bytes: 4 }]);
-        assert!(remove_stale(&Place::File(folder.0.join("a"))).is_empty());
+        assert!(remove_stale(&Place::File(directory.0.join("a"))).is_empty());
         // Where the sender names the file, it may be any.
-        let removed = remove_stale(&Place::Folder(folder.0.clone()));
+        let removed = remove_stale(&Place::Directory(directory.0.clone()));
         assert_eq!(removed.len(), 1);
         assert!(removed[0].path.ends_with(".b.dwell-part-abcdefgh"));
         assert_eq!(
-            folder.names(),
+            directory.names(),
             [
                 ".a.dwell-part-abcdefg",
                 ".a.dwell-part-abcdefgH",
@@ -187,20 +187,20 @@ mod tests {
             ]
         );
         assert!(remove_stale(&Place::Stdout).is_empty());
-        assert!(remove_stale(&Place::Folder(folder.0.join("none"))).is_empty());
+        assert!(remove_stale(&Place::Directory(directory.0.join("none"))).is_empty());
     }
 
     #[test]
     fn what_somebody_writes_is_kept() {
-        let folder = Folder::new("locked");
-        let path = folder.0.join("x".repeat(250));
+        let directory = Directory::new("locked");
+        let path = directory.0.join("x".repeat(250));
         let (file, part) = create(&path).unwrap();
-        for place in [Place::File(path.clone()), Place::Folder(folder.0.clone())] {
+        for place in [Place::File(path.clone()), Place::Directory(directory.0.clone())] {
             assert!(remove_stale(&place).is_empty());
         }
         assert!(part.exists());
         drop(file);
         assert_eq!(remove_stale(&Place::File(path)).len(), 1);
-        assert!(folder.names().is_empty());
+        assert!(directory.names().is_empty());
     }
 }

@@ -23,39 +23,39 @@ use crate::message::{Message, MessageError, Reason};
 use crate::reception::Reception;
 use crate::security::{self, Security};
 
-/// What is waited for, and where it is to go.
+/// The settings of a receiver.
 #[derive(Debug)]
 pub struct Receive {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// How the connection is protected.
+    /// The protection of the connection.
     pub security: Security,
-    /// Where the file is to go.
+    /// The place of the file.
     pub place: Place,
-    /// Whether it may replace one that is there.
+    /// True if it may replace one that is there.
     pub replace: bool,
     /// The longest time that a sender has to show that it knows the key.
     pub handshake: Duration,
 }
 
-/// So many may be about to show at once that they know the key.
+/// At most this many may be about to show at once that they know the key.
 const HANDSHAKES_MAX: usize = 64;
-/// How long it is waited after a connection that could not be accepted.
+/// The pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest that is waited for what was begun to be removed.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Waits for one file, and returns when it is where it belongs. `ready` is notified where it listens,
-/// `begun` who sends what; now and then `tell` is notified how far it is.
+/// `begun` who sends what; `on_progress` is notified now and then.
 ///
 /// # Errors
 /// Nothing is left of the file then. (If it is in its place, there is none, although its sender may
-/// not have heard of that any more.)
+/// not know of that any more.)
 pub fn receive(
     job: Receive,
     ready: impl FnOnce(SocketAddr),
     begun: impl FnOnce(SocketAddr, &str, Option<u64>),
-    tell: impl FnMut(&Progress),
+    on_progress: impl FnMut(&Progress),
 ) -> Result<Summary, TransferError> {
     engine::run(async move {
         let mut writer = None;
@@ -63,7 +63,7 @@ pub fn receive(
             // In this order, so that signals are heeded before anybody knows that it is there.
             biased;
             _ = reported_to_stop() => Err(TransferError::Interrupted),
-            summary = receive_file(&job, ready, begun, tell, &mut writer) => summary,
+            summary = receive_file(&job, ready, begun, on_progress, &mut writer) => summary,
         };
         Ok(match (result, writer) {
             (Err(error), Some(writer)) => writer.give_up().await.ok_or(error),
@@ -76,7 +76,7 @@ async fn receive_file(
     job: &Receive,
     ready: impl FnOnce(SocketAddr),
     begun: impl FnOnce(SocketAddr, &str, Option<u64>),
-    tell: impl FnMut(&Progress),
+    on_progress: impl FnMut(&Progress),
     place: &mut Option<Writer>,
 ) -> Result<Summary, TransferError> {
     let tls = security::server(&job.security, Purpose::File)?;
@@ -105,7 +105,7 @@ async fn receive_file(
     let what = output.name();
     let writer = place.insert(Writer::start(output).map_err(RunError::from)?);
     carrier.say(&Message::Accept).await?;
-    let mut meter = Meter::new(bytes, tell);
+    let mut meter = Meter::new(bytes, on_progress);
     let received = receive_stream(&mut carrier, writer, &mut meter).await;
     let summary = match received {
         Ok(summary) => summary,
@@ -124,7 +124,7 @@ async fn receive_file(
     Ok(summary)
 }
 
-/// The first who knows the key; others are informed off. All who have connected are heard at once, so
+/// Returns the first who knows the key; others are rejected. All who have connected are served at once, so
 /// that one who says nothing keeps nobody waiting.
 async fn accept(
     job: &Receive,
@@ -132,7 +132,7 @@ async fn accept(
     listener: &TcpListener,
 ) -> Result<Carrier, TransferError> {
     let reception = Arc::new(Reception::new(HANDSHAKES_MAX));
-    let mut heard = JoinSet::new();
+    let mut clients = JoinSet::new();
     loop {
         tokio::select! {
             // Nothing is waited for once it is accepted: whatever else happens meanwhile, no
@@ -149,23 +149,23 @@ async fn accept(
                 };
                 let Some(admitted) = reception.try_admit(peer) else {
                     tracing::warn!(
-                        "{peer} is sent away: {HANDSHAKES_MAX} others are about to show that they \
+                        "{peer} is rejected: {HANDSHAKES_MAX} others are about to show that they \
                          know the key; it may try again"
                     );
                     continue;
                 };
                 let (reception, tls, time) = (Arc::clone(&reception), tls.clone(), job.handshake);
-                heard.spawn(async move {
+                clients.spawn(async move {
                     let hello = Hello::new(Purpose::File, BLOCK_LEN_MAX as u32, "");
                     (peer, reception.welcome(admitted, tcp, peer, tls, &hello, time).await)
                 });
             }
-            Some(Ok((peer, ended))) = heard.join_next() => match ended {
+            Some(Ok((peer, ended))) = clients.join_next() => match ended {
                 Ok(carrier) => return Ok(carrier),
                 Err(CarrierError::OtherKey) => {
-                    tracing::warn!("{peer} is sent away: its key is not the one that is wanted here");
+                    tracing::warn!("{peer} is rejected: its key is not the one that is wanted here");
                 }
-                Err(error) => tracing::warn!("{peer} is sent away: {error}"),
+                Err(error) => tracing::warn!("{peer} is rejected: {error}"),
             },
         }
     }
@@ -173,7 +173,7 @@ async fn accept(
 
 enum Failure {
     Transfer(TransferError),
-    /// What writes has ended; it knows why.
+    /// The writer has ended; it knows why.
     Writer,
 }
 
@@ -241,8 +241,8 @@ fn cut(error: &io::Error) -> TransferError {
     }
 }
 
-/// What is to be written; at the end what it must have been, and who wants to know whether it was
-/// and is in its place.
+/// A piece to be written; at the end the expected summary, and the sender that waits to know
+/// whether it was written and is in its place.
 enum Piece {
     Bytes(Vec<u8>),
     End { bytes: u64, sha256: [u8; 32], answer: oneshot::Sender<bool> },
@@ -252,24 +252,25 @@ enum Piece {
 #[derive(Debug)]
 struct Writer {
     pieces: mpsc::Sender<Piece>,
-    /// Whether it put the file into its place, or why it could not; nothing if it was asked already.
+    /// True if it put the file into its place, or why it could not; nothing if it was asked
+    /// already.
     gone: Option<oneshot::Receiver<io::Result<bool>>>,
-    /// What it writes, for messages.
+    /// The name of the output, for messages.
     name: String,
-    /// Where it writes until that has its name; nothing if that is a pipe.
+    /// The path of the output until it has its name; none if it is a pipe.
     part: Option<PathBuf>,
-    /// What is reported if the file comes to its place, once the end has been heard.
+    /// The summary that is reported if the file comes to its place, once the end was received.
     expected: Option<Summary>,
 }
 
 impl Writer {
     fn start(output: Output) -> io::Result<Self> {
         let (pieces, mut receiver) = mpsc::channel(PIECES_MAX);
-        let (tell, gone) = oneshot::channel();
+        let (outcome, gone) = oneshot::channel();
         let (name, part) = (output.name(), output.part());
         let work = move || {
             // Nobody asks if all went well.
-            let _ = tell.send(write(output, &mut receiver));
+            let _ = outcome.send(write(output, &mut receiver));
         };
         thread::Builder::new().name("dwell-write".to_owned()).spawn(work)?;
         Ok(Self { pieces, gone: Some(gone), name, part, expected: None })
@@ -301,7 +302,7 @@ impl Writer {
     }
 }
 
-/// Whether the file is complete and in its place, when nothing more is to be done.
+/// Returns true if the file is complete and in its place, when nothing more is to be done.
 fn write(mut output: Output, pieces: &mut mpsc::Receiver<Piece>) -> io::Result<bool> {
     let mut digest = digest::Context::new(&SHA256);
     let mut written = 0;
@@ -335,9 +336,9 @@ fn write(mut output: Output, pieces: &mut mpsc::Receiver<Piece>) -> io::Result<b
 mod tests {
     use super::*;
 
-    /// What becomes of a file of these bytes, whose end is reported by someone who still waits or not.
-    fn written(folder: &std::path::Path, bytes: &[u8], waits: bool) -> io::Result<bool> {
-        let place = Place::Folder(folder.to_path_buf());
+    /// Writes a file of these bytes, whose end is reported by a sender that still waits or not.
+    fn written(directory: &std::path::Path, bytes: &[u8], waits: bool) -> io::Result<bool> {
+        let place = Place::Directory(directory.to_path_buf());
         let output = Output::create(&place, "a", false).unwrap();
         let (pieces, mut receiver) = mpsc::channel(PIECES_MAX);
         let (answer, verdict) = oneshot::channel();
@@ -356,15 +357,15 @@ mod tests {
     #[test]
     fn what_is_given_up_does_not_come_to_its_place() {
         let name = format!("dwell-given-up-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let is_empty = || std::fs::read_dir(&folder).unwrap().next().is_none();
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let is_empty = || std::fs::read_dir(&directory).unwrap().next().is_none();
         for (bytes, waits) in [(&b"hello"[..], false), (b"hallo", true), (b"hell", true)] {
-            assert!(!written(&folder, bytes, waits).unwrap());
+            assert!(!written(&directory, bytes, waits).unwrap());
             assert!(is_empty(), "{bytes:?}");
         }
-        assert!(written(&folder, b"hello", true).unwrap());
-        assert_eq!(std::fs::read(folder.join("a")).unwrap(), b"hello");
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(written(&directory, b"hello", true).unwrap());
+        assert_eq!(std::fs::read(directory.join("a")).unwrap(), b"hello");
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

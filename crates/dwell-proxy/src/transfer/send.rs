@@ -22,21 +22,21 @@ use crate::security::{self, Security};
 use crate::target::{Host, Target};
 use crate::uplink::Uplink;
 
-/// What is to be sent, and where.
+/// The settings of a sender.
 pub struct Send {
     /// The bytes.
     pub source: Box<dyn Read + std::marker::Send>,
-    /// What it is, for messages.
+    /// The name of the input, for messages.
     pub what: String,
-    /// Its name at the receiver, without folders; empty for a pipe.
+    /// Its name at the receiver, without directories; empty for a pipe.
     pub name: String,
     /// Its length, if it is known.
     pub bytes: Option<u64>,
     /// The receiver.
     pub to: Target,
-    /// How the connection is protected.
+    /// The protection of the connection.
     pub security: Security,
-    /// How it is compressed.
+    /// The compression.
     pub compressing: Compression,
     /// The longest time to connect.
     pub connect: Duration,
@@ -49,20 +49,23 @@ enum Piece {
     Failed(io::Error),
 }
 
-/// Sends a file, and returns when the receiver has it. Now and then it tells how far it is.
+/// Sends a file, and returns when the receiver has it. Notifies `on_progress` now and then.
 ///
 /// # Errors
 /// The receiver has nothing then, or could not say that it has it.
-pub fn send(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, TransferError> {
+pub fn send(job: Send, on_progress: impl FnMut(&Progress)) -> Result<Summary, TransferError> {
     engine::run(async move {
         tokio::select! {
-            summary = send_file(job, tell) => Ok(summary),
+            summary = send_file(job, on_progress) => Ok(summary),
             _ = reported_to_stop() => Ok(Err(TransferError::Interrupted)),
         }
     })?
 }
 
-async fn send_file(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, TransferError> {
+async fn send_file(
+    job: Send,
+    on_progress: impl FnMut(&Progress),
+) -> Result<Summary, TransferError> {
     let host = match &job.to.host {
         Host::Ip(ip) => ip.to_string(),
         Host::Name(name) => name.clone(),
@@ -86,7 +89,7 @@ async fn send_file(job: Send, tell: impl FnMut(&Progress)) -> Result<Summary, Tr
         sha256: None,
         up: Uplink::new(sender, None),
         compress,
-        meter: Meter::new(job.bytes, tell),
+        meter: Meter::new(job.bytes, on_progress),
     };
     let sent = poll_fn(|cx| sending.poll(cx, &mut carrier)).await;
     match sent {
@@ -194,7 +197,7 @@ impl<F: FnMut(&Progress)> Sending<F> {
             if self.up.is_finished() {
                 return Poll::Ready(Ok(true));
             }
-            if heard(cx, carrier).map_err(Failure::Carrier)? {
+            if received(cx, carrier).map_err(Failure::Carrier)? {
                 return Poll::Ready(Ok(false));
             }
             if !took && !sent {
@@ -230,8 +233,8 @@ impl<F: FnMut(&Progress)> Sending<F> {
     }
 }
 
-/// Whether the receiver has said something, which is then in the carrier's rest.
-fn heard(cx: &mut Context<'_>, carrier: &mut Carrier) -> io::Result<bool> {
+/// Returns true if the receiver has said something, which is then in the carrier's rest.
+fn received(cx: &mut Context<'_>, carrier: &mut Carrier) -> io::Result<bool> {
     let mut bytes = [0; 512];
     let mut buffer = ReadBuf::new(&mut bytes);
     match std::pin::Pin::new(&mut *carrier).poll_read(cx, &mut buffer)? {

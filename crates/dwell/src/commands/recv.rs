@@ -86,7 +86,7 @@ impl Recv {
         hide();
         let listen = self.listen.unwrap_or_else(|| everywhere(FILE_PORT));
         let place = match &self.file {
-            None => Place::Folder(PathBuf::from(".")),
+            None => Place::Directory(PathBuf::from(".")),
             Some(file) if file == Path::new("-") => {
                 ensure!(
                     !io::stdout().is_terminal(),

@@ -144,7 +144,7 @@ fn the_only_node() -> anyhow::Result<PathBuf> {
     let example = NodeConfig::default_status("NAME");
     let directory = example.parent().unwrap_or(Path::new("/"));
     let mut sockets = sockets_in(directory)?;
-    if let Some(own) = dwell_proxy::status_folder().filter(|own| own != directory) {
+    if let Some(own) = dwell_proxy::status_directory().filter(|own| own != directory) {
         sockets.extend(sockets_in(&own)?);
     }
     match &sockets[..] {

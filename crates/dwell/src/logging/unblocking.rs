@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// A pipe that says that it is writable takes so much without blocking. A terminal says it as soon as
+/// A pipe that says that it is writable takes this much without blocking. A terminal says it as soon as
 /// it takes anything: one that was stopped says no, but a pseudo-terminal whose other end is open and
 /// not read can hold up the line that fills it. Services log to pipes, sockets and files.
 const PIECE_BYTES: usize = 4096;

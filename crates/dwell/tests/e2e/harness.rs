@@ -30,8 +30,8 @@ const LEFTOVERS: &str = "nothing_is_left_behind";
 /// The first check: that it would be seen if a filter of system calls refused one. Each check fails if it
 /// is seen.
 const REFUSED_CALLS: &str = "refused_system_calls_are_seen";
-/// How many checks run at the same time. They mostly wait: for a thin link, for what is lost to be
-/// noticed, for programs to end.
+/// The number of checks that run at the same time. They mostly wait: for a thin link, for losses to
+/// be noticed, for programs to end.
 const AT_ONCE: usize = 4;
 /// The prefix of the line by which a check reports the PID namespace of its lab.
 const NAMESPACE: &str = "lab in ";
@@ -68,7 +68,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-enum Verdict {
+enum CheckOutcome {
     Passed(String),
     Skipped(String),
     Failed(String),
@@ -90,11 +90,11 @@ pub(crate) fn run_all(arguments: &[String]) -> ExitCode {
     let (outside, log) = (Outside::look(), KernelLog::open());
     let mut run = Run { outside, log, passed: 0, failed: 0, skipped: 0 };
     if is_wanted(REFUSED_CALLS) {
-        let verdict = match kernel_log::are_refused_calls_seen(run.log.as_mut()) {
-            Err(error) if error.is::<Skip>() => Ok(Verdict::Skipped(error.to_string())),
-            seen => seen.map(|()| Verdict::Passed(String::new())),
+        let outcome = match kernel_log::are_refused_calls_seen(run.log.as_mut()) {
+            Err(error) if error.is::<Skip>() => Ok(CheckOutcome::Skipped(error.to_string())),
+            seen => seen.map(|()| CheckOutcome::Passed(String::new())),
         };
-        run.report(REFUSED_CALLS, verdict, Duration::ZERO);
+        run.report(REFUSED_CALLS, outcome, Duration::ZERO);
     }
     let is_alone = |name: &str| checks::ALONE.iter().any(|start| name.starts_with(start));
     let in_labs = names.into_iter().filter(|&name| name != LEFTOVERS && name != REFUSED_CALLS);
@@ -102,14 +102,15 @@ pub(crate) fn run_all(arguments: &[String]) -> ExitCode {
     run.checks(&together, AT_ONCE);
     run.checks(&alone, 1);
     if is_wanted(LEFTOVERS) {
-        let verdict = run.outside.compare().map(|said| run.unless_refused(Verdict::Passed(said)));
-        run.report(LEFTOVERS, verdict, Duration::ZERO);
+        let outcome =
+            run.outside.compare().map(|said| run.unless_refused(CheckOutcome::Passed(said)));
+        run.report(LEFTOVERS, outcome, Duration::ZERO);
     }
     println!("\n{} passed, {} failed, {} skipped", run.passed, run.failed, run.skipped);
     if run.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// What has become of the checks so far.
+/// The state of the run.
 struct Run {
     outside: Outside,
     log: Option<KernelLog>,
@@ -128,11 +129,11 @@ impl Run {
                 let start = Instant::now();
                 let checked = start_in_lab(name);
                 let Ok(mut run) = run.lock() else { return };
-                let verdict = checked.map(|(verdict, namespace)| {
+                let outcome = checked.map(|(outcome, namespace)| {
                     run.outside.labs.extend(namespace);
-                    run.unless_refused(verdict)
+                    run.unless_refused(outcome)
                 });
-                run.report(name, verdict, start.elapsed());
+                run.report(name, outcome, start.elapsed());
             }
         };
         std::thread::scope(|scope| {
@@ -142,23 +143,28 @@ impl Run {
         });
     }
 
-    /// Returns the verdict on a check, if the kernel has not named a system call that a filter refused.
+    /// Returns the outcome on a check, if the kernel has not named a system call that a filter refused.
     /// That may have been in another check that runs at the same time.
-    fn unless_refused(&mut self, verdict: Verdict) -> Verdict {
-        match (self.log.as_mut().map_or(Ok(()), KernelLog::names_nothing), verdict) {
-            (Ok(()), verdict) => verdict,
-            (Err(named), Verdict::Failed(why)) => Verdict::Failed(format!("{named:#}\n{why}")),
-            (Err(named), _) => Verdict::Failed(format!("{named:#}")),
+    fn unless_refused(&mut self, outcome: CheckOutcome) -> CheckOutcome {
+        match (self.log.as_mut().map_or(Ok(()), KernelLog::names_nothing), outcome) {
+            (Ok(()), outcome) => outcome,
+            (Err(named), CheckOutcome::Failed(why)) => {
+                CheckOutcome::Failed(format!("{named:#}\n{why}"))
+            }
+            (Err(named), _) => CheckOutcome::Failed(format!("{named:#}")),
         }
     }
 
-    fn report(&mut self, name: &str, verdict: anyhow::Result<Verdict>, took: Duration) {
+    fn report(&mut self, name: &str, outcome: anyhow::Result<CheckOutcome>, took: Duration) {
         let took = format!("{:.1} s", took.as_secs_f64());
-        let (count, said) = match verdict.unwrap_or_else(|e| Verdict::Failed(format!("{e:#}"))) {
-            Verdict::Passed(said) if said.is_empty() => (&mut self.passed, format!("ok [{took}]")),
-            Verdict::Passed(said) => (&mut self.passed, format!("ok ({said}) [{took}]")),
-            Verdict::Skipped(why) => (&mut self.skipped, format!("skipped: {why}")),
-            Verdict::Failed(why) => (&mut self.failed, format!("FAILED [{took}]\n{why}")),
+        let (count, said) = match outcome.unwrap_or_else(|e| CheckOutcome::Failed(format!("{e:#}")))
+        {
+            CheckOutcome::Passed(said) if said.is_empty() => {
+                (&mut self.passed, format!("ok [{took}]"))
+            }
+            CheckOutcome::Passed(said) => (&mut self.passed, format!("ok ({said}) [{took}]")),
+            CheckOutcome::Skipped(why) => (&mut self.skipped, format!("skipped: {why}")),
+            CheckOutcome::Failed(why) => (&mut self.failed, format!("FAILED [{took}]\n{why}")),
         };
         *count += 1;
         println!("test {name} ... {said}");
@@ -166,7 +172,7 @@ impl Run {
 }
 
 /// Runs a check, and returns which PID namespace its lab had.
-fn start_in_lab(name: &str) -> anyhow::Result<(Verdict, Option<String>)> {
+fn start_in_lab(name: &str) -> anyhow::Result<(CheckOutcome, Option<String>)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--in-lab", name]).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -181,15 +187,15 @@ fn start_in_lab(name: &str) -> anyhow::Result<(Verdict, Option<String>)> {
         Some(rest) => rest.split_once('\n').unwrap_or((rest, "")),
         None => ("", said.as_str()),
     };
-    let verdict = match status.map(|status| (status, status.code())) {
-        None => Verdict::Failed(format!("took longer than {TIME_MAX:?}\n{said}{why}")),
-        Some((_, Some(0))) => Verdict::Passed(said.trim().replace('\n', "; ")),
+    let outcome = match status.map(|status| (status, status.code())) {
+        None => CheckOutcome::Failed(format!("took longer than {TIME_MAX:?}\n{said}{why}")),
+        Some((_, Some(0))) => CheckOutcome::Passed(said.trim().replace('\n', "; ")),
         Some((_, Some(code))) if code == i32::from(SKIPPED) => {
-            Verdict::Skipped(why.trim().to_owned())
+            CheckOutcome::Skipped(why.trim().to_owned())
         }
-        Some((status, _)) => Verdict::Failed(format!("{status}: {said}{why}")),
+        Some((status, _)) => CheckOutcome::Failed(format!("{status}: {said}{why}")),
     };
-    Ok((verdict, (!namespace.is_empty()).then(|| namespace.to_owned())))
+    Ok((outcome, (!namespace.is_empty()).then(|| namespace.to_owned())))
 }
 
 /// Reads a pipe to its end while the process writes to another one.

@@ -44,7 +44,7 @@ fn without_the_key_nobody_gets_anywhere() {
         }
     }
     wait_until("all are counted", || pair.statuses()[1].connections.unknown_peers >= 80);
-    assert!(pair.log("egress").contains("is sent away"));
+    assert!(pair.log("egress").contains("is rejected"));
     assert_eq!(exchange(pair.connect(), b"hello").unwrap(), b"hello");
     let after = pair.egress.resident_bytes();
     assert!(after < before + (32 << 20), "from {before} to {after} bytes");
@@ -55,7 +55,7 @@ fn without_the_key_nobody_gets_anywhere() {
 #[test]
 fn without_protection_the_parsers_hold() {
     let target = echo();
-    let pair = Pair::in_folder(Directory::new(), target, &[], &[]);
+    let pair = Pair::in_directory(Directory::new(), target, &[], &[]);
     let before = pair.egress.resident_bytes();
     let noise = corpus::incompressible(1 << 20, 1);
     let start = [hello(), open(target)].concat();
@@ -100,7 +100,7 @@ fn who_says_nothing_is_sent_away() {
 
 #[test]
 fn another_version_is_reported_why() {
-    let pair = Pair::in_folder(Directory::new(), echo(), &[], &[]);
+    let pair = Pair::in_directory(Directory::new(), echo(), &[], &[]);
     let later = Hello { versions: (9, 9), ..Hello::new(Purpose::Streams, 1 << 16, "") };
     let (hello, _) = Hello::decode(&answer(pair.egress_at, &later.encode())).unwrap().unwrap();
     assert_eq!(hello.versions, (0, 0));
@@ -115,7 +115,7 @@ fn another_key_is_named_at_both_ends() {
         assert!(dwell().args(["genpsk", "--out"]).arg(key).status().unwrap().success());
     }
     let [one, other] = keys.each_ref().map(|key| key.to_str().unwrap());
-    let pair = Pair::in_folder(Directory::new(), echo(), &["--psk", one], &["--psk", other]);
+    let pair = Pair::in_directory(Directory::new(), echo(), &["--psk", one], &["--psk", other]);
     assert!(exchange(pair.connect(), b"hello").is_err());
     for name in ["ingress", "egress"] {
         wait_until("it is said", || pair.log(name).contains("the keys of the two ends differ"));
@@ -132,7 +132,7 @@ fn who_has_no_key_where_one_is_wanted_is_named() {
     let key = directory.path("psk");
     assert!(dwell().args(["genpsk", "--out"]).arg(&key).status().unwrap().success());
     let key = key.to_str().unwrap();
-    let pair = Pair::in_folder(Directory::new(), echo(), &["--psk", key], &[]);
+    let pair = Pair::in_directory(Directory::new(), echo(), &["--psk", key], &[]);
     wait_until("it is said", || pair.log("egress").contains("does not speak TLS"));
 }
 
@@ -141,8 +141,8 @@ fn proxies_say_where_they_listen() {
     let target = echo();
     let pair = Pair::new(target, &[], &[]);
     let (ingress, egress) = (pair.log("ingress"), pair.log("egress"));
-    let (door, socks, at) = (pair.door, pair.socks, pair.egress_at);
-    assert!(ingress.contains(&format!("listening at {door} to {target}\n")), "{ingress}");
+    let (listener, socks, at) = (pair.listener, pair.socks, pair.egress_at);
+    assert!(ingress.contains(&format!("listening at {listener} to {target}\n")), "{ingress}");
     assert!(ingress.contains(&format!("listening at {socks} SOCKS5\n")), "{ingress}");
     assert_eq!(egress, format!("listening at {at}\n"));
 }

@@ -176,19 +176,19 @@ fn an_egress_that_cuts_off_is_asked_again() {
         let _ = io::copy(&mut up, &mut down);
         let _ = down.shutdown(Shutdown::Write);
     });
-    let door = free_port();
+    let listener = free_port();
     let mut command = dwell();
     command.args(["proxy", "ingress", "--pool", "0", "--egress", &front.to_string(), "--psk"]);
     command.arg(pair.directory.path("psk"));
     // The egress allows this target only.
     let status = pair.statuses();
     let target = status[0].listens[0].split(" to ").nth(1).unwrap().to_owned();
-    command.args(["--forward", &format!("{door}={target}")]);
+    command.args(["--forward", &format!("{listener}={target}")]);
     let socket = pair.directory.path("again.sock");
     command.arg("--status").arg(&socket);
     let _ingress = Process(command.spawn().unwrap());
     wait_until("it listens", || socket.exists());
-    let stream = crate::pair::patient(TcpStream::connect(door).unwrap());
+    let stream = crate::pair::patient(TcpStream::connect(listener).unwrap());
     assert_eq!(exchange(stream, b"hello").unwrap(), b"hello");
     let output = dwell().args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -201,11 +201,11 @@ fn an_egress_that_cuts_off_is_asked_again() {
 fn who_goes_away_before_the_stream_is_open_leaves_its_room() {
     // It never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (directory, door) = (Directory::new(), free_port());
+    let (directory, listener) = (Directory::new(), free_port());
     let mut command = dwell();
     let egress = silent.local_addr().unwrap().to_string();
     command.args(["proxy", "ingress", "--pool", "0", "--streams-max", "1", "--egress", &egress]);
-    command.args(["--forward", &format!("{door}=db:1"), "--handshake-time", "1h", "--status"]);
+    command.args(["--forward", &format!("{listener}=db:1"), "--handshake-time", "1h", "--status"]);
     let socket = directory.path("status.sock");
     let _ingress = Process(command.arg(&socket).spawn().unwrap());
     wait_until("it listens", || socket.exists());
@@ -218,7 +218,7 @@ fn who_goes_away_before_the_stream_is_open_leaves_its_room() {
         drop(carriers.take(5).collect::<Vec<_>>());
     });
     for _ in 0..5 {
-        let client = TcpStream::connect(door).unwrap();
+        let client = TcpStream::connect(listener).unwrap();
         // There is room for one stream only: it reaches the egress when the one before has gone.
         reaches.recv_timeout(crate::pair::PATIENCE).unwrap();
         crate::pair::reset(client);
@@ -366,7 +366,7 @@ fn out_of_descriptors_clients_wait() {
         if name == "ingress" {
             assert_eq!(exchange(stream, b"after").unwrap(), b"after");
         } else {
-            // Taken in, and sent away when it says nothing for too long.
+            // Accepted, and rejected when it says nothing for too long.
             stream.set_read_timeout(Some(crate::pair::PATIENCE)).unwrap();
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         }

@@ -107,7 +107,7 @@ pub(crate) struct Pair {
     pub(crate) egress: Process,
     pub(crate) ingress: Process,
     pub(crate) egress_at: SocketAddr,
-    pub(crate) door: SocketAddr,
+    pub(crate) listener: SocketAddr,
     pub(crate) socks: SocketAddr,
     pub(crate) directory: Directory,
 }
@@ -135,17 +135,17 @@ impl Pair {
         let egress: Vec<&str> = ["--psk", psk].into_iter().chain(egress.iter().copied()).collect();
         let ingress: Vec<&str> =
             ["--psk", psk].into_iter().chain(ingress.iter().copied()).collect();
-        Self::in_folder(directory, target, &egress, &ingress)
+        Self::in_directory(directory, target, &egress, &ingress)
     }
 
     /// Protected as the arguments say.
-    pub(crate) fn in_folder(
+    pub(crate) fn in_directory(
         directory: Directory,
         target: SocketAddr,
         egress: &[&str],
         ingress: &[&str],
     ) -> Self {
-        let [egress_at, door, socks] = [(); 3].map(|()| free_port());
+        let [egress_at, listener, socks] = [(); 3].map(|()| free_port());
         let mut command = dwell();
         command.args(["proxy", "egress", "--listen", &egress_at.to_string()]);
         command.arg("--status").arg(directory.path("egress.sock")).args(egress);
@@ -155,14 +155,14 @@ impl Pair {
         let egress = start(command, &directory, "egress");
         let mut command = dwell();
         command.args(["proxy", "ingress", "--egress", &egress_at.to_string()]);
-        command.args(["--forward", &format!("{door}={target}"), "--socks", &socks.to_string()]);
+        command.args(["--forward", &format!("{listener}={target}"), "--socks", &socks.to_string()]);
         command.arg("--status").arg(directory.path("ingress.sock")).args(ingress);
         let ingress = start(command, &directory, "ingress");
-        Self { egress, ingress, egress_at, door, socks, directory }
+        Self { egress, ingress, egress_at, listener, socks, directory }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        patient(TcpStream::connect(self.door).unwrap())
+        patient(TcpStream::connect(self.listener).unwrap())
     }
 
     /// The states of ingress and egress.

@@ -380,7 +380,7 @@ fn certificates_let_in() {
         let [cert, key] = identity(name);
         let ingress =
             ["--cert", &cert, "--cert-key", &key, "--ca", trusted, "--egress-name", egress_name];
-        let pair = Pair::in_folder(Directory::new(), echo(), &egress, &ingress);
+        let pair = Pair::in_directory(Directory::new(), echo(), &egress, &ingress);
         let got = exchange(pair.connect(), b"hello");
         assert_eq!(got.is_ok_and(|got| got == b"hello"), gets_in, "{name} {}", pair.log("ingress"));
         if !gets_in {
@@ -394,9 +394,9 @@ fn an_ingress_without_an_egress_says_why() {
     let nobody = free_port();
     let directory = Directory::new();
     let mut command = dwell();
-    let door = free_port();
+    let listener = free_port();
     command.args(["proxy", "ingress", "--egress", &nobody.to_string(), "--no-status"]);
-    command.args(["--forward", &format!("{door}=db:1")]);
+    command.args(["--forward", &format!("{listener}=db:1")]);
     let log = directory.path("log");
     let process = command.stderr(std::fs::File::create(&log).unwrap()).spawn().unwrap();
     let _process = crate::pair::Process(process);

@@ -132,7 +132,7 @@ fn a_wrong_key_is_of_no_use() {
     assert!(command.output().unwrap().status.success());
     let (code, said) = receiver.end();
     assert_eq!(code, 0);
-    assert!(said.contains("is sent away: its key is not the one"), "{said}");
+    assert!(said.contains("is rejected: its key is not the one"), "{said}");
 }
 
 /// Unknown peers may be patient, and many.

@@ -92,7 +92,7 @@ pub(super) struct Ping {
 impl From<&PingSummary> for Ping {
     fn from(summary: &PingSummary) -> Self {
         let replies = summary.replies.len() as u64;
-        // What is still on its way when the ping ends is not lost.
+        // What is still in transit when the ping ends is not lost.
         let last = summary.replies.iter().map(|reply| reply.sequence).max().unwrap_or(0);
         Self {
             replies,

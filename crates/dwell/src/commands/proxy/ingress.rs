@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use dwell_proxy::security::read_private;
 use dwell_proxy::socks::Users;
 use dwell_proxy::target::{Host, Target};
-use dwell_proxy::{Door, PORT, is_loopback, run_ingress};
+use dwell_proxy::{Listener, PORT, is_loopback, run_ingress};
 
 use super::options::{Options, listening};
 
@@ -115,23 +115,24 @@ impl Ingress {
             }
         };
         let forwards = self.forward.into_iter();
-        let mut doors: Vec<Door> =
-            forwards.map(|Forward { listen, to }| Door::Forward { listen, to }).collect();
+        let mut listeners: Vec<Listener> =
+            forwards.map(|Forward { listen, to }| Listener::Forward { listen, to }).collect();
         for listen in self.socks {
             if !listen.ip().is_loopback() && self.socks_users.is_none() {
                 tracing::warn!(
                     "everybody who reaches {listen} may use it: --socks-users FILE asks for names"
                 );
             }
-            doors.push(Door::Socks { listen, users: users.clone() });
+            listeners.push(Listener::Socks { listen, users: users.clone() });
         }
-        doors.extend(self.transparent.into_iter().map(|listen| Door::Transparent { listen }));
+        listeners
+            .extend(self.transparent.into_iter().map(|listen| Listener::Transparent { listen }));
         let pool = usize::from(self.pool);
-        let besides = dwell_proxy::Ingress::descriptors_besides(doors.len(), pool);
+        let besides = dwell_proxy::Ingress::descriptors_besides(listeners.len(), pool);
         let ingress = dwell_proxy::Ingress {
             common: self.options.common("ingress", security, |_| besides)?,
             egress: self.egress,
-            doors,
+            listeners,
             pool,
         };
         run_ingress(ingress, listening)?;
@@ -148,9 +149,9 @@ mod tests {
         assert_eq!(listen("1080").unwrap().to_string(), "127.0.0.1:1080");
         assert_eq!(listen("[::]:1080").unwrap().to_string(), "[::]:1080");
         assert!(listen("localhost:1080").is_err());
-        let door = forward("5432=db:5433").unwrap();
-        assert_eq!(door.listen.to_string(), "127.0.0.1:5432");
-        assert_eq!(door.to.to_string(), "db:5433");
+        let listener = forward("5432=db:5433").unwrap();
+        assert_eq!(listener.listen.to_string(), "127.0.0.1:5432");
+        assert_eq!(listener.to.to_string(), "db:5433");
         assert!(forward("5432:db:5433").unwrap_err().contains("5432=db:5432"));
         assert!(forward("5432=db").is_err());
     }

@@ -122,11 +122,11 @@ pub(super) struct Options {
     /// Memory that all streams together may hold; about 1.4 MB each at most
     #[arg(long, value_name = "SIZE", default_value = "1536MiB", help_heading = LIMITS)]
     memory_max: ByteSize,
-    /// A stream on which nothing has moved for so long is given up
+    /// A stream on which nothing has moved for this long is given up
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     #[arg(help_heading = LIMITS)]
     idle: Duration,
-    /// While others wait for room: a stream whose program has not read for so long is given up
+    /// While others wait for room: a stream whose program has not read for this long is given up
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     #[arg(help_heading = LIMITS)]
     stall_time: Duration,

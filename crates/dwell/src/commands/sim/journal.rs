@@ -35,7 +35,7 @@ pub(super) struct Journal {
     json: bool,
 }
 
-/// What came of a journal.
+/// The result of repeating a journal.
 #[derive(Debug, Serialize)]
 struct Repeated {
     file: PathBuf,

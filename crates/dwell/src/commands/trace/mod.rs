@@ -1,6 +1,6 @@
 //! `dwell trace`: what captures of real traffic say of a link.
 //!
-//! [`files`] finds captures, the [`survey`] looks at all of them once, [`input`] counts what is read.
+//! [`files`] finds captures, the [`survey`] reads all of them once, [`input`] counts what is read.
 //! The [`runner`] spreads packets over the cores, and [`output`] shows what came of an analysis.
 //! [`replay`] and [`train`] read captures side by side, by [`captures`].
 

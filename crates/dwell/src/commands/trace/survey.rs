@@ -1,4 +1,4 @@
-//! The first look at captures: what is on which side of the link, when each of them begins, and
+//! The survey of captures: what is on which side of the link, when each of them begins, and
 //! whether two of them are the same.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use dwell_cli::terminal;
 /// So much of standard input is kept for a second look; what is behind it follows the rule that
 /// was found until there.
 const HEAD_BYTES_MAX: usize = 64 << 20;
-/// Frames between two looks at whether to stop.
+/// Frames between two checks whether to stop.
 const STOP_FRAMES: u64 = 4096;
 
 /// Captures that are about to be read.
@@ -28,7 +28,7 @@ pub(super) struct Survey {
     pub(super) is_cut_short: bool,
 }
 
-/// A capture that was looked at.
+/// A capture that was surveyed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surveyed {
     pub(super) path: PathBuf,
@@ -41,14 +41,14 @@ pub(super) struct Surveyed {
 }
 
 impl Survey {
-    /// Takes captures as they are, without a look at them.
+    /// Takes captures as they are, without a survey.
     pub(super) fn none(arguments: &[PathBuf]) -> anyhow::Result<Self> {
         let paths = files::find(arguments)?.into_iter();
         let captures = paths.map(|path| Surveyed { path, ..Surveyed::default() }).collect();
         Ok(Self { captures, sides: Sides::one_way(), is_cut_short: false })
     }
 
-    /// Looks at all captures. `sides` are those that were stated; without, they are found.
+    /// Surveys all captures. `sides` are those that were stated; without, they are found.
     pub(super) fn of(
         arguments: &[PathBuf],
         sides: Option<Sides>,
@@ -130,7 +130,7 @@ fn keep(mut from: impl Read, stop: &AtomicBool) -> io::Result<(Vec<u8>, bool)> {
     Ok((head, false))
 }
 
-/// Looks at all frames of a capture.
+/// Surveys all frames of a capture.
 fn look(capture: &mut Surveyed, learner: &mut Learner, stop: &AtomicBool) -> Fingerprint {
     let mut fingerprint = Fingerprint::default();
     let source: io::Result<Box<dyn Read + '_>> = match &capture.head {

@@ -25,7 +25,7 @@ use dwell_testkit::faults::Fault;
 
 use crate::harness::Check;
 
-/// How the names of checks begin that compare times, and so must not share the machine.
+/// The beginnings of the names of checks that compare times, and so must not share the machine.
 pub(crate) const ALONE: &[&str] = &[
     "a_changing_link_behind_a_router_is_found",
     "a_peer_that_sends_crowds_leaves_others_alone",

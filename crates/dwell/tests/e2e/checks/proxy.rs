@@ -32,7 +32,7 @@ struct Proxies {
 }
 
 impl Proxies {
-    /// With a door for each of these ports of the server, one for SOCKS, and `more`.
+    /// With a listener for each of these ports of the server, one for SOCKS, and `more`.
     fn start(lab: &mut Lab, mbps: u64, ports: &[u16], more: &[&str]) -> anyhow::Result<Self> {
         let pair = pair(lab, PairSpec::thin(Rate::from_mbps(mbps), 0))?;
         let directory = lab.directory();

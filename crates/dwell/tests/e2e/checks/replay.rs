@@ -27,8 +27,8 @@ const RATE_MBPS: u64 = 2;
 const SPAN: Duration = Duration::from_secs(4);
 /// The largest difference between the two.
 const BOUND: f64 = 0.1;
-/// What a machine that stands still is kept from sending is allowed for. Where that is not enough, and
-/// it stood still for longer than this, it is tried again, ...
+/// Time for what a machine that stands still is kept from sending. Where that is not enough, and it
+/// stood still for longer than this, it is tried again, ...
 const STALLED_MAX: Duration = Duration::from_millis(20);
 /// ... so often. Nothing is judged ...
 const TRIES: u32 = 3;

@@ -68,7 +68,7 @@ pub(super) fn over_a_bad_link(lab: &mut Lab, scheme: &str) -> anyhow::Result<()>
     verify(&site, scheme)
 }
 
-/// What the cores of real relays decided is decided again from their journals.
+/// Repeats the decisions of real relays' cores from their journals.
 pub(super) fn decisions_are_repeated(lab: &mut Lab) -> anyhow::Result<()> {
     let settings = RelaySettings {
         rate: RelayRate::Fixed(Rate::from_mbps(5)),

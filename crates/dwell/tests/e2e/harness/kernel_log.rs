@@ -119,6 +119,6 @@ pub(crate) fn make_refused_call() -> ExitCode {
     if errno == Some(Errno::PERM.raw_os_error()) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("making a folder was not refused: {made:?}");
+    eprintln!("making a directory was not refused: {made:?}");
     ExitCode::FAILURE
 }

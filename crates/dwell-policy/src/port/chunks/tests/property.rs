@@ -12,20 +12,20 @@ use crate::port::chunks::*;
 use crate::scheme::Queue;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ChunkStep {
     Arrive { flow: usize, bytes: u32 },
     Wait { ns: u64 },
     Take,
     Drain,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ChunkStep> {
     prop_oneof![
         20 => (0..HOLDS_US.len(), prop_oneof![1u32..300, 300u32..3000, Just(12_000)])
-            .prop_map(|(flow, bytes)| Step::Arrive { flow, bytes }),
-        10 => (0u64..60_000).prop_map(|ns| Step::Wait { ns }),
-        10 => Just(Step::Take),
-        1 => Just(Step::Drain),
+            .prop_map(|(flow, bytes)| ChunkStep::Arrive { flow, bytes }),
+        10 => (0u64..60_000).prop_map(|ns| ChunkStep::Wait { ns }),
+        10 => Just(ChunkStep::Take),
+        1 => Just(ChunkStep::Drain),
     ]
 }
 
@@ -106,10 +106,10 @@ proptest! {
             let mut model = Model::default();
             for step in &steps {
                 match *step {
-                    Step::Arrive { flow, bytes } => model.arrive(&mut chunks, flow, bytes),
-                    Step::Wait { ns } => model.now = model.now + ns,
-                    Step::Take => model.take(&mut chunks, &mut chunk, &limits),
-                    Step::Drain => chunks.drain(|entry| model.left(&entry)),
+                    ChunkStep::Arrive { flow, bytes } => model.arrive(&mut chunks, flow, bytes),
+                    ChunkStep::Wait { ns } => model.now = model.now + ns,
+                    ChunkStep::Take => model.take(&mut chunks, &mut chunk, &limits),
+                    ChunkStep::Drain => chunks.drain(|entry| model.left(&entry)),
                 }
                 chunks.assert_invariants();
                 prop_assert_eq!(chunks.packets(), model.waiting.len());
