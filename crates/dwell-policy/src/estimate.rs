@@ -120,12 +120,19 @@ impl Slot {
     }
 }
 
+/// In whole numbers: the same to the bit wherever it runs.
 fn ewma(old: u32, sample: u32) -> u32 {
     let (old, sample) = (i64::from(old), i64::from(sample));
     // Rounded away from the old value, so that a steady sample is reached exactly.
     let step = sample - old;
     let step = (step + step.signum() * ((1 << EWMA_SHIFT) - 1)) / (1 << EWMA_SHIFT);
     u32::try_from(old + step).unwrap_or(u32::MAX)
+}
+
+/// The same in floating point, with the weight of the sample: for rates and shares, which have no
+/// smallest step.
+pub(crate) fn smoothed(old: f64, sample: f64, weight: f64) -> f64 {
+    old + weight * (sample - old)
 }
 
 /// Learned estimates per flow and per class.

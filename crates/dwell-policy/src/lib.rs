@@ -21,6 +21,9 @@
 //! * Sawabe, Tsukamoto and Oie, "Efficient QoS-aware Packet Chunking Scheme for M2M Cloud
 //!   Services", section 4: packets that are held back to fill frames.
 //!
+//! Byte streams have no packets to choose from, but codecs: [`method`] decides which blocks of a
+//! stream are compressed, and with which codec, and [`rate`] estimates what its link carries.
+//!
 //! Compression ratio is compressed / original, as in those papers.
 
 mod account;
@@ -30,14 +33,16 @@ mod config;
 mod estimate;
 mod event;
 mod explore;
+pub mod method;
 mod packet;
 mod port;
+pub mod rate;
 mod scheme;
 mod waiting_time;
 
 pub use account::{Accounts, Bypass, CompressionAccounts, Count, DropReason, Late};
 pub use action::{Action, Frame, FramePacket, FrameUnit, Job, JobId, SendCause};
-pub use backoff::{BackOff, BackOffConfig};
+pub use backoff::{BackOff, BackOffConfig, ProbingBackOff};
 pub use config::{ConfigError, FrameCost, Objective, PortConfig, QueueLimit};
 pub use estimate::{Estimate, Estimates, LearnedConfig, Ratio};
 pub use event::{Event, LinkState, LostBatch, Outcome};

@@ -4,20 +4,19 @@ use std::collections::VecDeque;
 
 use crc32fast::Hasher;
 use dwell_base::Instant;
-use dwell_codec::{CodecId, HISTORY_LEN_MAX};
+use dwell_codec::content::{ContentClass, classify};
+use dwell_codec::{CodecId, CodecSpec, HISTORY_LEN_MAX};
+use dwell_policy::method::{Choice, Offer, Steering};
 
 use crate::compress::{Done, Job};
 use crate::config::Config;
 use crate::depth::Depth;
 use crate::error::AbortReason;
-use crate::estimates::Choice;
 use crate::frame::{BlockHeader, Header, HeaderBytes, Layout, Preamble, ROOM};
 use crate::history::History;
-use crate::hull::Offer;
+use crate::rule::rule;
 use crate::stats::SenderStats;
-use crate::steering::Steering;
 use crate::strategy::Strategy;
-use dwell_codec::content::{ContentClass, classify};
 
 /// The most blocks that wait, however short they are.
 const BLOCKS_MAX: usize = 1024;
@@ -29,7 +28,7 @@ const OPEN_COMPRESS_MIN: usize = 2 << 10;
 /// The queue of blocks of one sender.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    steering: Steering,
+    steering: Steering<CodecSpec>,
     block_len: usize,
     buffer_len: usize,
     reorder: u64,
@@ -82,7 +81,7 @@ struct Part {
     original_len: usize,
     /// The check sum of all data up to the end of this block.
     check: u32,
-    class: ContentClass,
+    looks_random: bool,
     /// True if later blocks may refer to it; decided when it is compressed or sent, in order.
     kept: Option<bool>,
 }
@@ -135,7 +134,7 @@ impl Blocks {
             history: with_history,
         };
         Self {
-            steering: Steering::new(config),
+            steering: Steering::new(rule(config), config.not_sent_len()),
             block_len: config.block_len,
             buffer_len: config.buffer_len,
             reorder: u64::from(reorder),
@@ -260,13 +259,13 @@ impl Blocks {
         }
         self.busy = false;
         if let Some(at) = self.offered_at.take() {
-            self.steering.sending.measured(len, now.since_ns(at));
+            self.steering.writing.measured(len, now.since_ns(at));
         }
         self.stats.wire_bytes += len as u64;
         self.out.at += len;
         self.steering.link.wrote(now, len);
         if let Some(part) = self.out.regret.take() {
-            self.steering.went_raw(part.class);
+            self.steering.went_raw(part.looks_random);
         }
         if self.out.rest().is_empty() {
             self.held -= self.out.held;
@@ -303,7 +302,7 @@ impl Blocks {
         if self.queue.is_empty() && self.open.is_empty() && !self.finishing {
             (self.next_index, self.open_start) = (part.index, part.start);
             self.open = out.bytes;
-            self.steering.reopened(part.class);
+            self.steering.reopened(part.looks_random);
         } else {
             let state = State::Raw(out.bytes);
             // It may have overtaken one that is being compressed.
@@ -353,14 +352,24 @@ impl Blocks {
         let reserved = usize::from(self.in_order_with_thread && !self.busy);
         let mut waiting = self.queue.iter().enumerate().skip(reserved);
         let (at, block) = waiting.find(|(_, block)| matches!(block.state, State::Raw(_)))?;
-        let Choice { spec, refers } =
-            self.steering.codec(now, (block.part.original_len, block.part.class), self.busy)?;
+        let Choice { codec, refers } = self.steering.codec(
+            now,
+            (block.part.original_len, block.part.looks_random),
+            self.busy,
+        )?;
         let history = self.history_for(at, refers);
         let Waiting { part, state } = &mut self.queue[at];
         let State::Raw(bytes) = std::mem::replace(state, State::Compressing) else { return None };
         // The header of a compressed block is two bytes longer.
         let len_max = part.original_len.saturating_sub(3);
-        Some(Job { index: part.index, spec, block: bytes, class: part.class, history, len_max })
+        Some(Job {
+            index: part.index,
+            spec: codec,
+            block: bytes,
+            looks_random: part.looks_random,
+            history,
+            len_max,
+        })
     }
 
     /// Returns the history that the block at this place of the queue may refer to.
@@ -397,8 +406,8 @@ impl Blocks {
     pub(crate) fn done(&mut self, done: Done) {
         let compression = done.compression();
         let Done { mut job, payload, took_ns } = done;
-        let used = compression.compressed_len.unwrap_or(compression.original_len);
-        self.steering.compressed(&compression, job.class);
+        let used = compression.used_len();
+        self.steering.compressed(&compression.measured(), job.looks_random);
         self.stats.compressed_with(&compression, took_ns);
         // The block is gone if the stream was aborted meanwhile.
         let refers = job.refers();
@@ -425,17 +434,15 @@ impl Blocks {
         }
         let bytes = std::mem::take(&mut self.open);
         let original_len = bytes.len() - ROOM;
-        let class = if self.steering.wants_classes() {
-            classify(&bytes[ROOM..])
-        } else {
-            ContentClass::Uneven
-        };
-        let admitted = self.steering.admits(class);
+        let looks_random =
+            self.steering.depends_on_content() && classify(&bytes[ROOM..]) == ContentClass::Random;
+        let admitted = self.steering.admits(looks_random);
         let state = if admitted { State::Raw(bytes) } else { State::Final(bytes) };
         let check = self.hasher.clone().finalize();
         let start = self.open_start;
         self.open_start += original_len as u64;
-        let part = Part { index: self.next_index, start, original_len, check, class, kept: None };
+        let index = self.next_index;
+        let part = Part { index, start, original_len, check, looks_random, kept: None };
         self.queue.push_back(Waiting { part, state });
         self.next_index += 1;
     }

@@ -4,10 +4,10 @@ use std::fmt;
 
 use dwell_base::Instant;
 use dwell_codec::{CodecId, CodecSpec, Compressor, Decompressor};
+use dwell_policy::method::{Choice, Measured};
 
 use crate::error::StreamError;
 use crate::frame::ROOM;
-use dwell_codec::content::ContentClass;
 
 /// The compressors of one thread. Each is made when it is first used, and serves any number of
 /// senders: no state of a stream stays in it.
@@ -139,7 +139,7 @@ pub struct Job {
     pub(crate) spec: CodecSpec,
     /// `ROOM` bytes, and the bytes to compress.
     pub(crate) block: Vec<u8>,
-    pub(crate) class: ContentClass,
+    pub(crate) looks_random: bool,
     /// The data before it, if the result may refer to them.
     pub(crate) history: Vec<u8>,
     /// The length above which a result is of no use.
@@ -217,4 +217,21 @@ pub struct Compression {
     pub compressed_len: Option<usize>,
     /// The time that it took, in nanoseconds.
     pub took_ns: u64,
+}
+
+impl Compression {
+    /// Returns the length of what is sent, compressed or not.
+    pub(crate) fn used_len(&self) -> usize {
+        self.compressed_len.unwrap_or(self.original_len)
+    }
+
+    /// Returns it as the core takes it in.
+    pub(crate) fn measured(&self) -> Measured<CodecSpec> {
+        Measured {
+            choice: Choice { codec: self.codec, refers: self.refers },
+            original_len: self.original_len,
+            used_len: self.used_len(),
+            took_ns: self.took_ns,
+        }
+    }
 }

@@ -84,29 +84,21 @@
 
 #[cfg(feature = "tokio")]
 mod asynchronous;
-mod backoff;
-mod balance;
 mod blocks;
-mod bound;
 mod compress;
 mod config;
 mod depth;
 mod error;
-mod estimates;
 mod frame;
 mod history;
-mod hull;
 mod io;
-mod link;
 #[cfg(test)]
 mod model;
 mod receiver;
+mod rule;
 mod sender;
-mod sending;
 mod stats;
-mod steering;
 mod strategy;
-mod switching;
 mod tcpcomp;
 #[cfg(test)]
 mod tests;
@@ -115,9 +107,9 @@ mod units;
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncStreamReader, AsyncStreamWriter};
-pub use bound::{Bound, CodecPoint};
 pub use compress::{Compression, Compressors, Decompressors, Done, Job};
 pub use config::{BLOCK_LEN_MAX, BLOCK_LEN_MIN, BUFFER_LEN_MAX, Config};
+pub use dwell_policy::method::{Bound, CodecPoint};
 pub use error::{AbortReason, ConfigError, ParseStrategyError, StreamError};
 pub use io::{StreamReader, StreamWriter, Wait};
 pub use receiver::{Limits, Receiver};

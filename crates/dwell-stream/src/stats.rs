@@ -75,12 +75,11 @@ impl SenderStats {
     }
 
     pub(crate) fn compressed_with(&mut self, compression: &Compression, took_ns: u64) {
-        let used = compression.compressed_len.unwrap_or(compression.original_len);
         self.compress_ns += took_ns;
         let codec = self.by_codec.entry(compression.codec).or_default();
         codec.blocks += 1;
         codec.original_bytes += compression.original_len as u64;
-        codec.compressed_bytes += used as u64;
+        codec.compressed_bytes += compression.used_len() as u64;
         codec.compress_ns += took_ns;
     }
 

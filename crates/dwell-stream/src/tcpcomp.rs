@@ -1,5 +1,6 @@
-//! The decisions of TCPComp, and the length of its units (Wang et al., sections 3.2 and 3.3).
+//! The settings of TCPComp, and the length of its units (Wang et al., sections 3.2 and 3.3).
 
+use dwell_policy::BackOffConfig;
 use serde::{Deserialize, Serialize};
 
 /// The settings of TCPComp. The defaults are the paper's (table 3), except for the limit of the
@@ -13,12 +14,12 @@ pub struct TcpCompConfig {
     /// A unit whose factor (original / compressed) is below this counts as hard to compress.
     pub factor_min: f64,
     /// The number of such units in a row that begin a back-off.
-    pub poor_units: u32,
+    pub poor_units: u8,
     /// The number of segments then sent without trying; doubled each time that the unit tried after
     /// them is poor too.
-    pub skip_first: u32,
+    pub skip_first: u16,
     /// The number up to which it is doubled. The paper sets no limit. Default 320.
-    pub skip_max: u32,
+    pub skip_max: u16,
     /// True if there is a back-off at all; for comparison.
     pub backoff: bool,
     /// The variance of the first estimate, P₀.
@@ -45,6 +46,14 @@ impl Default for TcpCompConfig {
             process_variance: 1e-6,
             measurement_variance: 1e-1,
         }
+    }
+}
+
+impl TcpCompConfig {
+    /// Returns the back-off of section 3.2.2, if there is one.
+    pub(crate) fn back_off(&self) -> Option<BackOffConfig> {
+        let &Self { poor_units, skip_first, skip_max, .. } = self;
+        self.backoff.then_some(BackOffConfig { poor_run: poor_units, skip_first, skip_max })
     }
 }
 
@@ -89,48 +98,6 @@ impl FactorFilter {
     }
 }
 
-/// Decides if the next unit is tried: the back-off of section 3.2.2.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Decision {
-    config: TcpCompConfig,
-    poor: u32,
-    skip_left: u32,
-    skip_length: u32,
-}
-
-impl Decision {
-    pub(crate) fn new(config: TcpCompConfig) -> Self {
-        Self { config, poor: 0, skip_left: 0, skip_length: 0 }
-    }
-
-    /// Returns true if the next segment is to be sent without trying.
-    pub(crate) fn skips(&self) -> bool {
-        self.skip_left > 0
-    }
-
-    pub(crate) fn skipped(&mut self) {
-        self.skip_left = self.skip_left.saturating_sub(1);
-    }
-
-    /// Notes that a unit was tried; failures count as poor.
-    pub(crate) fn tried(&mut self, factor: f64) {
-        if !self.config.backoff {
-            return;
-        }
-        if factor >= self.config.factor_min {
-            (self.poor, self.skip_length) = (0, 0);
-            return;
-        }
-        self.poor += 1;
-        if self.skip_length > 0 {
-            self.skip_length = (2 * self.skip_length).min(self.config.skip_max);
-        } else if self.poor >= self.config.poor_units {
-            self.skip_length = self.config.skip_first.min(self.config.skip_max);
-        }
-        self.skip_left = self.skip_length;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,30 +117,5 @@ mod tests {
         assert!(filter.estimate() < before + 0.02, "{filter:?}");
         filter.failed();
         assert_eq!(filter.estimate(), 1.001);
-    }
-
-    #[test]
-    fn the_back_off_doubles_up_to_its_limit_and_ends_at_once() {
-        let mut decision = Decision::new(TcpCompConfig::default());
-        let mut skipped = Vec::new();
-        let mut run = 0;
-        for _ in 0..2000 {
-            if decision.skips() {
-                decision.skipped();
-                run += 1;
-            } else {
-                decision.tried(1.1);
-                skipped.push(run);
-                run = 0;
-            }
-        }
-        assert_eq!(skipped[..12], [0, 0, 0, 0, 0, 5, 10, 20, 40, 80, 160, 320]);
-        assert_eq!(skipped[12], 320);
-        while decision.skips() {
-            decision.skipped();
-        }
-        decision.tried(1.2);
-        (0..4).for_each(|_| decision.tried(1.0));
-        assert!(!decision.skips());
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crc32fast::Hasher;
 use dwell_codec::{CodecId, SRC_LEN_MAX};
+use dwell_policy::{BackOff, BackOffConfig};
 
 use crate::compress::{Done, Job};
 use crate::config::Config;
@@ -12,8 +13,7 @@ use crate::error::AbortReason;
 use crate::frame::{Layout, Preamble, ROOM, UNIT_PAYLOAD_MAX, UnitForm, UnitHeader};
 use crate::stats::SenderStats;
 use crate::strategy::Strategy;
-use crate::tcpcomp::{Decision, FactorFilter, TcpCompConfig};
-use dwell_codec::content::ContentClass;
+use crate::tcpcomp::FactorFilter;
 
 /// The most segments that are made in advance while the link is busy.
 const READY_MAX: usize = 16;
@@ -29,7 +29,9 @@ pub(crate) struct Units {
     payload_max: usize,
     preamble: Option<Preamble>,
     filter: FactorFilter,
-    decision: Decision,
+    back_off: BackOff,
+    /// None if every unit is tried.
+    back_off_config: Option<BackOffConfig>,
     /// The data that are in no unit yet.
     waiting: VecDeque<u8>,
     /// The segments that are complete.
@@ -78,11 +80,11 @@ impl Units {
             payload_max: (config.mss - header_len).min(longest),
             preamble,
             filter: FactorFilter::new(config.tcpcomp),
-            decision: Decision::new(TcpCompConfig {
-                // The scheme that it is compared with tries every segment.
-                backoff: config.tcpcomp.backoff && config.strategy == Strategy::TcpComp,
-                ..config.tcpcomp
-            }),
+            back_off: BackOff::default(),
+            // The scheme that it is compared with tries every segment.
+            back_off_config: (config.strategy == Strategy::TcpComp)
+                .then(|| config.tcpcomp.back_off())
+                .flatten(),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             out: Vec::new(),
@@ -195,7 +197,7 @@ impl Units {
         {
             return None;
         }
-        if self.decision.skips() || self.waiting.is_empty() {
+        if self.back_off.is_skipping() || self.waiting.is_empty() {
             return None;
         }
         let wanted = self.unit_len();
@@ -213,7 +215,7 @@ impl Units {
             index,
             spec: self.config.codec,
             block,
-            class: ContentClass::Uneven,
+            looks_random: false,
             history: Vec::new(),
             len_max,
         })
@@ -228,7 +230,9 @@ impl Units {
         }
         let data = &job.block[ROOM..];
         let factor = compression.compressed_len.map_or(1.0, |len| data.len() as f64 / len as f64);
-        self.decision.tried(factor);
+        if let Some(config) = &self.back_off_config {
+            self.back_off.record(factor < self.config.tcpcomp.factor_min, config);
+        }
         match payload {
             Some(payload) => {
                 self.filter.measured(factor);
@@ -264,11 +268,11 @@ impl Units {
         if self.being_compressed.is_some() || !self.ready.is_empty() {
             return;
         }
-        let raw = self.layout.is_none() || self.decision.skips();
+        let raw = self.layout.is_none() || self.back_off.is_skipping();
         if raw && !self.waiting.is_empty() {
             let len = self.waiting.len().min(self.payload_max);
             let data: Vec<u8> = self.waiting.drain(..len).collect();
-            self.decision.skipped();
+            self.back_off.may_try();
             self.push_unit(UnitForm::Raw, &data, &data);
         } else if self.waiting.is_empty() && self.finishing && !self.ended {
             self.ended = true;

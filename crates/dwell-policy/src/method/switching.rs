@@ -1,9 +1,7 @@
 //! All or nothing, with probes: simple switching (Pu and Singaravelu, section 3).
 
-use dwell_codec::CodecSpec;
-
-use crate::compress::Compression;
-use crate::link::Link;
+use crate::estimate::smoothed;
+use crate::rate::LinkRate;
 
 /// One block in this many is sent the other way as a probe: 5 %.
 const PERIOD: u32 = 20;
@@ -16,8 +14,7 @@ const GAIN: f64 = 0.3;
 
 /// The two modes and the estimates for choosing between them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Switching {
-    pub(crate) codec: CodecSpec,
+pub(super) struct Switching {
     compressing: bool,
     /// The blocks until the next probes.
     until_probes: u32,
@@ -31,9 +28,8 @@ pub(crate) struct Switching {
 }
 
 impl Switching {
-    pub(crate) fn new(codec: CodecSpec) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            codec,
             compressing: true,
             until_probes: PERIOD,
             probes: 0,
@@ -44,12 +40,12 @@ impl Switching {
         }
     }
 
-    pub(crate) fn is_compressing(&self) -> bool {
+    pub(super) fn is_compressing(&self) -> bool {
         self.compressing
     }
 
     /// Returns true if the next block is compressed. Call it once for each.
-    pub(crate) fn admits(&mut self, link: &Link) -> bool {
+    pub(super) fn admits(&mut self, link: &LinkRate) -> bool {
         self.reconsider(link);
         if self.probes > 0 {
             self.probes -= 1;
@@ -63,11 +59,11 @@ impl Switching {
     }
 
     /// Returns true if the link is full of compressed data; then there is nothing to probe.
-    fn network_bound(&self, link: &Link) -> bool {
+    fn network_bound(&self, link: &LinkRate) -> bool {
         matches!((link.measured_rate(), self.codec_rate), (Some(b), Some(c)) if b < 0.2 * c)
     }
 
-    fn begin_probes(&mut self, link: &Link) {
+    fn begin_probes(&mut self, link: &LinkRate) {
         self.probes = 1;
         if self.compressing {
             let reported = link.measurements() > self.measurements;
@@ -81,16 +77,16 @@ impl Switching {
         self.until_probes = PERIOD * self.probes;
     }
 
-    pub(crate) fn compressed(&mut self, compression: &Compression) {
-        let rate = compression.original_len as f64 * 1e9 / compression.took_ns.max(1) as f64;
+    pub(super) fn compressed(&mut self, original_len: usize, took_ns: u64) {
+        let rate = original_len as f64 * 1e9 / took_ns.max(1) as f64;
         self.codec_rate = Some(match self.codec_rate {
-            Some(known) => known + GAIN * (rate - known),
+            Some(known) => smoothed(known, rate, GAIN),
             None => rate,
         });
     }
 
     /// Chooses the mode that carries more: raw data at the link's rate, or the codec's input rate.
-    fn reconsider(&mut self, link: &Link) {
+    fn reconsider(&mut self, link: &LinkRate) {
         let (Some(link), Some(codec)) = (link.rate(), self.codec_rate) else { return };
         // With the same threshold on both sides it would change with every measurement.
         if self.compressing && link > 1.05 * codec {

@@ -14,27 +14,34 @@ const PRIOR_BYTES: f64 = 65_536.0;
 /// without hardware support, or on the same machine as the receiver, also for all other processing
 /// of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending {
+pub struct WriteCost {
     ns: f64,
     bytes: f64,
 }
 
-impl Sending {
-    pub(crate) const fn new() -> Self {
+impl WriteCost {
+    /// Makes the estimate, before anything was written.
+    pub const fn new() -> Self {
         Self { ns: PRIOR_NS * PRIOR_BYTES, bytes: PRIOR_BYTES }
     }
 
     /// Returns the nanoseconds a byte.
-    pub(crate) fn cost_ns(self) -> f64 {
+    pub fn cost_ns(self) -> f64 {
         self.ns / self.bytes
     }
 
     /// Notes that the transport took this many bytes, in this time.
-    pub(crate) fn measured(&mut self, len: usize, took_ns: u64) {
+    pub fn measured(&mut self, len: usize, took_ns: u64) {
         let len = len as f64;
         let ns = (took_ns as f64).min(OUTLIER * self.cost_ns() * len + CALL_NS);
         self.ns = FORGET * self.ns + ns;
         self.bytes = FORGET * self.bytes + len;
+    }
+}
+
+impl Default for WriteCost {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -44,12 +51,12 @@ mod tests {
 
     #[test]
     fn it_follows_what_is_measured_but_no_interruption() {
-        let mut sending = Sending::new();
+        let mut cost = WriteCost::new();
         for _ in 0..300 {
-            sending.measured(65_536, 65_536);
+            cost.measured(65_536, 65_536);
         }
-        assert!((sending.cost_ns() - 1.0).abs() < 0.01, "{sending:?}");
-        sending.measured(65_536, 20_000_000);
-        assert!(sending.cost_ns() < 1.1, "{sending:?}");
+        assert!((cost.cost_ns() - 1.0).abs() < 0.01, "{cost:?}");
+        cost.measured(65_536, 20_000_000);
+        assert!(cost.cost_ns() < 1.1, "{cost:?}");
     }
 }

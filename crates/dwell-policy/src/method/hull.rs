@@ -3,13 +3,12 @@
 
 use dwell_base::Instant;
 
-use crate::balance::Balance;
-use crate::bound::{Bound, CodecPoint};
-use crate::compress::Compression;
-use crate::config::Config;
-use crate::estimates::{Choice, Estimate, Estimates};
-use crate::link::Link;
-use crate::sending::Sending;
+use crate::rate::LinkRate;
+
+use super::balance::Balance;
+use super::bound::{Bound, CodecPoint};
+use super::codecs::{Choice, CodecEstimate, CodecEstimates, Measured, Prior};
+use super::write_cost::WriteCost;
 
 /// The cost of each byte besides compressing and writing: copies, the check sum. In nanoseconds.
 const OVERHEAD_NS: f64 = 0.4;
@@ -46,14 +45,14 @@ const RAW_EXCESS: f64 = 1.5;
 
 /// The steering of hull mixing.
 #[derive(Clone, Debug)]
-pub(crate) struct Hull {
-    estimates: Estimates,
+pub(super) struct Hull<C> {
+    estimates: CodecEstimates<C>,
     /// The number of blocks compressed with each codec, and of those sent uncompressed; old ones
     /// count less.
     counts: Vec<f64>,
     raw_count: f64,
     shares: Shares,
-    pub(crate) balance: Balance,
+    pub(super) balance: Balance,
     slowdown: Slowdown,
     /// The number of further blocks that are kept so that later blocks can refer to them.
     keeps_history_for: u32,
@@ -69,24 +68,24 @@ pub(crate) struct Hull {
 
 /// A block that could be sent uncompressed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
+pub struct Offer {
     /// The length in bytes.
-    pub(crate) len: usize,
+    pub len: usize,
     /// True if it is as long as a block may be.
-    pub(crate) is_full: bool,
+    pub is_full: bool,
     /// True if the application has more than there is room for.
-    pub(crate) more: bool,
+    pub more: bool,
 }
 
 /// A block that is to be compressed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
+pub(super) struct Block {
     /// The length in bytes.
-    pub(crate) len: usize,
+    pub(super) len: usize,
     /// True if this is the trial after others have failed.
-    pub(crate) probing: bool,
+    pub(super) probing: bool,
     /// True if the link has enough to do.
-    pub(crate) busy: bool,
+    pub(super) busy: bool,
 }
 
 /// The factor by which compression takes longer than the codecs need, because the thread is
@@ -126,12 +125,15 @@ struct Shares {
     codecs: Vec<f64>,
 }
 
-impl Hull {
-    pub(crate) fn new(config: &Config) -> Self {
-        let estimates = Estimates::new(config);
+impl<C: Copy + PartialEq> Hull<C> {
+    /// Makes the steering for these codecs. Without any, nothing is ever compressed.
+    pub(super) fn new(priors: &[Prior<C>]) -> Self {
+        let estimates = CodecEstimates::new(priors);
         let len = estimates.all().len();
         let mut first = vec![0.0; len];
-        first[0] = 1.0;
+        if let Some(cheapest) = first.first_mut() {
+            *cheapest = 1.0;
+        }
         Self {
             estimates,
             counts: vec![0.0; len],
@@ -149,18 +151,18 @@ impl Hull {
     }
 
     /// Returns the planned share of blocks that are sent uncompressed.
-    pub(crate) fn raw_share(&self) -> f64 {
+    pub(super) fn raw_share(&self) -> f64 {
         self.shares.raw
     }
 
     /// Returns true if later blocks are to refer to the blocks that are sent now.
-    pub(crate) fn keeps_history(&self) -> bool {
+    pub(super) fn keeps_history(&self) -> bool {
         self.keeps_history_for > 0
     }
 
     /// Notes that a block was sent uncompressed: as planned, or because the link would have become
     /// idle.
-    pub(crate) fn went_raw(&mut self) {
+    pub(super) fn went_raw(&mut self) {
         self.forget_counts();
         self.raw_count += 1.0;
         if self.shares.raw <= RAW_SHARE_MIN {
@@ -172,7 +174,7 @@ impl Hull {
     /// of the plan: if fewer were sent so than planned, or not many more and the link would become
     /// idle while a block is compressed. Otherwise if the link would finish it sooner than its
     /// compressed form with any codec.
-    pub(crate) fn lets_raw_go(&self, now: Instant, offer: Offer, link: &Link) -> bool {
+    pub(super) fn lets_raw_go(&self, now: Instant, offer: Offer, link: &LinkRate) -> bool {
         let Some(rate) = link.rate() else { return true };
         let drain_ns = link.drain_ns(now);
         let mixed = self.shares.raw > RAW_SHARE_MIN;
@@ -197,14 +199,14 @@ impl Hull {
 
     /// Returns the codec for a block. If the plan is to compress nothing, or nothing planned is
     /// done in time: none while the link is busy, the cheapest otherwise.
-    pub(crate) fn codec(
+    pub(super) fn codec(
         &mut self,
         now: Instant,
-        (link, sending): (&Link, Sending),
+        (link, writing): (&LinkRate, WriteCost),
         block: Block,
-    ) -> Option<Choice> {
-        self.plan(link, sending);
-        let choice = |hull: &Self, at: usize| Some(hull.estimates.all()[at].choice);
+    ) -> Option<Choice<C>> {
+        self.plan(link, writing);
+        let choice = |hull: &Self, at: usize| Some(hull.estimates.all().get(at)?.choice);
         if block.probing {
             let at = if self.probe_cheapest { 0 } else { self.estimates.all().len() / 2 };
             self.probe_cheapest = !self.probe_cheapest;
@@ -223,7 +225,7 @@ impl Hull {
                 return None;
             }
             self.forget_counts();
-            self.counts[0] += 1.0;
+            self.counts.iter_mut().take(1).for_each(|cheapest| *cheapest += 1.0);
             return choice(self, 0);
         };
         let at = self.stale(planned).or_else(|| self.neighbour(planned)).unwrap_or(planned);
@@ -238,7 +240,7 @@ impl Hull {
     /// so much that it must not become idle while a block is compressed.
     ///
     /// Otherwise a cheaper one is used if the link would finish the block sooner with it.
-    fn in_time(&self, planned: usize, now: Instant, link: &Link, len: usize) -> Option<usize> {
+    fn in_time(&self, planned: usize, now: Instant, link: &LinkRate, len: usize) -> Option<usize> {
         let Some(rate) = link.rate() else { return Some(planned) };
         let (drain_ns, all) = (link.drain_ns(now), self.estimates.all());
         let slowdown = self.slowdown.factor();
@@ -257,23 +259,22 @@ impl Hull {
             .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
     }
 
-    pub(crate) fn compressed(&mut self, compression: &Compression) {
-        self.estimates.measured(compression);
-        let choice = Choice { spec: compression.codec, refers: compression.refers };
-        if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == choice) {
-            let estimated_ns = codec.cost_ns * compression.original_len as f64;
-            self.slowdown.measured(compression.took_ns as f64, estimated_ns);
+    pub(super) fn compressed(&mut self, result: &Measured<C>) {
+        self.estimates.measured(result);
+        if let Some(codec) = self.estimates.all().iter().find(|it| it.choice == result.choice) {
+            let estimated_ns = codec.cost_ns * result.original_len as f64;
+            self.slowdown.measured(result.took_ns as f64, estimated_ns);
         }
     }
 
     /// Solves for the shares, by the present estimates.
-    pub(crate) fn plan(&mut self, link: &Link, sending: Sending) {
+    pub(super) fn plan(&mut self, link: &LinkRate, writing: WriteCost) {
         let Some(rate) = link.rate() else { return };
         let slowdown = self.slowdown.factor();
         // Uncompressed data have to be written too, and that takes the same processor.
         let with_all = |own: CodecPoint| {
             let compressing_ns = slowdown * (own.cost_ns + OVERHEAD_NS);
-            CodecPoint::new(compressing_ns + own.ratio * sending.cost_ns(), own.ratio)
+            CodecPoint::new(compressing_ns + own.ratio * writing.cost_ns(), own.ratio)
         };
         let mut points = vec![with_all(CodecPoint::RAW)];
         points.extend(self.estimates.all().iter().map(|estimate| with_all(estimate.point())));
@@ -353,6 +354,12 @@ impl Hull {
 /// Returns the time at which the link would finish a block of `len` bytes that is compressed now,
 /// in nanoseconds from when it finishes what it has: `drain_ns`. Compression takes `slowdown` times
 /// as long as the codec needs.
-fn done_ns(codec: &Estimate, slowdown: f64, len: f64, drain_ns: f64, rate: f64) -> f64 {
+fn done_ns<C: Copy>(
+    codec: &CodecEstimate<C>,
+    slowdown: f64,
+    len: f64,
+    drain_ns: f64,
+    rate: f64,
+) -> f64 {
     (slowdown * codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
 }

@@ -20,7 +20,7 @@ const CORRECTION_MAX: f64 = 2.5;
 /// right. At the optimum link and processor are both full, so the one that is not shows the
 /// direction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Balance {
+pub(super) struct Balance {
     correction: f64,
     began_at: Option<Instant>,
     /// Since when there is nothing to do but to wait for the link.
@@ -31,22 +31,22 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { correction: 1.0, began_at: None, waiting_since: None, unrefused_since: None }
     }
 
-    pub(crate) const fn correction(self) -> f64 {
+    pub(super) const fn correction(self) -> f64 {
         self.correction
     }
 
     /// Notes that there is nothing to do before the link takes more: the processor is idle.
-    pub(crate) fn waits(&mut self, now: Instant) {
+    pub(super) fn waits(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
     }
 
     /// Notes that something is done. `write_blocked` if the application has more than there is room
     /// for. `drained_ns` is the time for which the transport should have had nothing left to send.
-    pub(crate) fn works(&mut self, now: Instant, write_blocked: bool, drained_ns: u64) {
+    pub(super) fn works(&mut self, now: Instant, write_blocked: bool, drained_ns: u64) {
         let gain = self.gain(now);
         if let Some(since) = self.waiting_since.take() {
             self.move_for(now.since_ns(since).min(WAIT_NS_MAX), -gain);
@@ -65,12 +65,12 @@ impl Balance {
     }
 
     /// Notes that the transport takes no more.
-    pub(crate) fn refused(&mut self) {
+    pub(super) fn refused(&mut self) {
         self.unrefused_since = None;
     }
 
     /// Notes that something was sent against the plan, because the link would have become idle.
-    pub(crate) fn link_idle(&mut self) {
+    pub(super) fn link_idle(&mut self) {
         self.set(self.correction * (1.0 + STEP));
     }
 

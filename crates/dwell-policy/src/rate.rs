@@ -2,6 +2,8 @@
 
 use dwell_base::Instant;
 
+use crate::estimate::smoothed;
+
 /// Shortest time over which a rate is measured, in nanoseconds: a few ticks of a shaper.
 const WINDOW_NS: u64 = 1_000_000;
 /// Fewest bytes over which a rate is measured.
@@ -41,9 +43,29 @@ const GROWTH_FROM: f64 = 0.92;
 /// The time without a refusal that means that the link has become faster, in nanoseconds.
 const UNREFUSED_NS: u64 = 20_000_000;
 
-/// An estimate of the link's rate, and of the data that wait in the transport.
+/// An estimate of the link's rate, and of the data that wait in the transport: what a transport
+/// takes between two refusals has gone over the link.
+///
+/// ```
+/// use dwell_base::Instant;
+/// use dwell_policy::rate::LinkRate;
+///
+/// let at = |ms: u64| Instant::from_ns(ms * 1_000_000);
+/// // It holds 200 kB, and then takes 20 kB every 10 ms.
+/// let mut link = LinkRate::new(200_000);
+/// link.wrote(at(0), 200_000);
+/// link.blocked(at(0));
+/// assert_eq!(link.rate(), None);
+/// for tick in 1..=20 {
+///     link.wrote(at(10 * tick), 20_000);
+///     link.blocked(at(10 * tick));
+/// }
+/// let rate = link.measured_rate().expect("there were refusals");
+/// assert!((rate - 2e6).abs() < 1.0, "2 MB/s");
+/// assert!(link.drain_ns(at(200)) > 99e6, "100 ms until all of it is sent");
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
+pub struct LinkRate {
     rate: Option<f64>,
     /// True if a refusal has shown the rate, and it is no guess.
     measured: bool,
@@ -106,9 +128,9 @@ fn gain(ns: f64) -> f64 {
     whole.max(GAIN * (ns / GAIN_NS).min(1.0))
 }
 
-impl Link {
+impl LinkRate {
     /// Makes the estimate for a transport that holds this many bytes before it refuses.
-    pub(crate) fn new(capacity: u32) -> Self {
+    pub fn new(capacity: u32) -> Self {
         Self {
             rate: None,
             measured: false,
@@ -128,30 +150,30 @@ impl Link {
     }
 
     /// Returns the rate in bytes a second; none while it is unknown.
-    pub(crate) fn rate(&self) -> Option<f64> {
+    pub fn rate(&self) -> Option<f64> {
         self.rate
     }
 
     /// Returns the rate that was found when the transport was kept full; none if it is only a
     /// guess.
-    pub(crate) fn measured_rate(&self) -> Option<f64> {
+    pub fn measured_rate(&self) -> Option<f64> {
         self.rate.filter(|_| self.measured)
     }
 
     /// Returns the number of measurements of the rate.
-    pub(crate) fn measurements(&self) -> u64 {
+    pub fn measurements(&self) -> u64 {
         self.measurements
     }
 
     /// Returns the rate at which the link was recently seen to carry data, in bytes a second,
     /// smoothed: less than its rate if it was idle meanwhile.
-    pub(crate) fn shown_rate(&self) -> f64 {
+    pub fn shown_rate(&self) -> f64 {
         self.shown
     }
 
     /// Takes the link to be full, and this to be what it carries of this stream, in bytes a second, until
     /// something is measured.
-    pub(crate) fn expect(&mut self, now: Instant, rate: f64) {
+    pub fn expect(&mut self, now: Instant, rate: f64) {
         if self.rate.is_none() && rate > 0.0 {
             self.rate = Some(rate);
             self.level = self.capacity;
@@ -160,7 +182,7 @@ impl Link {
     }
 
     /// Sets the number of bytes that the transport holds before it refuses, from now on.
-    pub(crate) fn holds(&mut self, capacity: u32) {
+    pub fn holds(&mut self, capacity: u32) {
         let more = i64::from(capacity) - self.capacity as i64;
         self.capacity = capacity.into();
         // Bytes that it takes more, or has to send first, do not count as carried.
@@ -172,20 +194,20 @@ impl Link {
 
     /// Returns the time for which the data that wait in the transport keep the link busy, in
     /// nanoseconds.
-    pub(crate) fn drain_ns(&self, now: Instant) -> f64 {
+    pub fn drain_ns(&self, now: Instant) -> f64 {
         let Some(rate) = self.rate else { return 0.0 };
         self.level_now(now) / rate * 1e9
     }
 
     /// Returns the time since which nothing waits in the transport any more, in nanoseconds.
-    pub(crate) fn drained_ns(&self, now: Instant) -> u64 {
+    pub fn drained_ns(&self, now: Instant) -> u64 {
         let Some(rate) = self.rate else { return u64::MAX };
         let drain_ns = self.level / rate * 1e9;
         (now.since_ns(self.level_at) as f64 - drain_ns).max(0.0) as u64
     }
 
     /// Notes that the transport is offered something.
-    pub(crate) fn offered(&mut self, now: Instant) {
+    pub fn offered(&mut self, now: Instant) {
         let Some(starved_at) = self.starved_at.take() else { return };
         let (pause_ns, drain_ns) = (now.since_ns(starved_at), self.drain_ns(starved_at));
         if pause_ns as f64 <= drain_ns {
@@ -199,7 +221,8 @@ impl Link {
         }
     }
 
-    pub(crate) fn wrote(&mut self, now: Instant, len: usize) {
+    /// Notes that the transport took `len` bytes.
+    pub fn wrote(&mut self, now: Instant, len: usize) {
         self.level = (self.level_now(now) + len as f64).min(self.capacity);
         self.level_at = now;
         self.written += len as u64;
@@ -264,7 +287,8 @@ impl Link {
         }
     }
 
-    pub(crate) fn blocked(&mut self, now: Instant) {
+    /// Notes that the transport takes no more.
+    pub fn blocked(&mut self, now: Instant) {
         let gap = self.written.saturating_sub(self.refused_at) as f64;
         self.refused_at = self.written;
         self.level = self.capacity;
@@ -285,13 +309,13 @@ impl Link {
         self.mark = Some(here);
         let sample = bytes as f64 * 1e9 / ns as f64;
         let gain = gain(ns as f64);
-        self.shown += gain * (sample - self.shown);
+        self.shown = smoothed(self.shown, sample, gain);
         if mark.broken {
             self.carried(sample, ns);
             return;
         }
         self.rate = Some(match self.rate {
-            Some(rate) if self.measured => rate + gain * (sample - rate),
+            Some(rate) if self.measured => smoothed(rate, sample, gain),
             _ => sample,
         });
         self.measured = true;
@@ -300,7 +324,7 @@ impl Link {
     }
 
     /// Notes that nothing waits to be sent any more.
-    pub(crate) fn starved(&mut self, now: Instant) {
+    pub fn starved(&mut self, now: Instant) {
         self.starved_at = Some(now);
     }
 
@@ -311,228 +335,4 @@ impl Link {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_ns(ms * 1_000_000)
-    }
-
-    #[test]
-    fn the_rate_is_what_fits_between_two_refusals() {
-        let mut link = Link::new(200_000);
-        link.wrote(at(0), 200_000);
-        link.blocked(at(0));
-        assert_eq!(link.rate(), None);
-        for tick in 1..=20 {
-            link.wrote(at(10 * tick), 20_000);
-            link.blocked(at(10 * tick));
-        }
-        let rate = link.measured_rate().unwrap();
-        assert!((rate - 2e6).abs() < 1.0, "{rate}");
-        // 200 kB wait, for 100 ms.
-        assert!((link.drain_ns(at(200)) - 1e8).abs() < 2e7, "{}", link.drain_ns(at(200)));
-        assert_eq!(link.drain_ns(at(400)), 0.0);
-    }
-
-    #[test]
-    fn what_is_expected_holds_until_something_is_measured() {
-        let mut link = Link::new(200_000);
-        link.expect(at(0), 1e6);
-        assert_eq!((link.rate(), link.measured_rate()), (Some(1e6), None));
-        assert!((link.drain_ns(at(0)) - 2e8).abs() < 1.0);
-        link.blocked(at(0));
-        for tick in 1..=20 {
-            link.wrote(at(10 * tick), 20_000);
-            link.blocked(at(10 * tick));
-        }
-        assert!((link.measured_rate().unwrap() - 2e6).abs() < 1.0);
-        // What is known is not replaced.
-        link.expect(at(210), 1e3);
-        assert!((link.measured_rate().unwrap() - 2e6).abs() < 1.0);
-    }
-
-    #[test]
-    fn a_link_that_never_refuses_seems_faster_and_faster() {
-        let mut link = Link::new(131_072);
-        for tick in 0..10 {
-            link.wrote(at(10 * tick), 50_000);
-        }
-        let rate = link.rate().unwrap();
-        assert!(rate > 5e6 && link.measured_rate().is_none(), "{rate}");
-    }
-
-    /// TCP's window grows, or a shaper's queue takes a burst.
-    #[test]
-    fn what_the_transport_takes_at_once_was_not_carried_at_once() {
-        let mut link = Link::new(131_072);
-        link.wrote(at(0), 20_000);
-        link.blocked(at(0));
-        link.wrote(at(0) + 100_000, 400_000);
-        link.blocked(at(0) + 100_000);
-        for tick in 1..=20 {
-            link.wrote(at(10 * tick), 20_000);
-            link.blocked(at(10 * tick));
-            assert!(link.rate().is_none_or(|rate| rate < 1e8), "{link:?}");
-        }
-    }
-
-    /// A thread that shares its processor finds the transport empty each time that it runs.
-    #[test]
-    fn a_rate_that_nothing_confirms_is_given_up() {
-        let mut link = Link::new(100_000);
-        link.wrote(at(0), 100_000);
-        link.blocked(at(0));
-        for tick in 1..=5 {
-            link.wrote(at(2 * tick), 50_000);
-            link.blocked(at(2 * tick));
-        }
-        assert!((link.measured_rate().unwrap() - 25e6).abs() < 1e6, "{link:?}");
-        for tick in 1..=100 {
-            link.wrote(at(100 + 10 * tick), 100_000);
-            link.blocked(at(100 + 10 * tick));
-        }
-        let rate = link.rate().unwrap();
-        assert!(rate < 16e6 && link.measured_rate().is_none(), "{link:?}");
-    }
-
-    /// TCP over a shaper: its window grows in bursts at first, then it takes two large segments
-    /// each time that two have left, and refuses in between.
-    #[test]
-    fn bursts_at_the_beginning_are_soon_forgotten() {
-        let us = |us: u64| Instant::from_ns(us * 1_000);
-        let mut link = Link::new(131_072);
-        for (at_us, len) in [(500, 85_432), (1_300, 156_384), (3_800, 144_800), (6_000, 65_160)] {
-            link.wrote(us(at_us), len);
-            for refused in 1..4 {
-                link.blocked(us(at_us + 200 * refused));
-            }
-        }
-        for tick in 2..60 {
-            link.wrote(us(5_200 * tick), 130_320);
-            for refused in 0..4 {
-                link.blocked(us(5_200 * tick + 300 * refused));
-            }
-        }
-        let rate = link.rate().unwrap_or_default();
-        assert!((24e6..40e6).contains(&rate), "{link:?}");
-    }
-
-    /// TCP wakes a writer when half of what may wait has drained, which takes a while here.
-    #[test]
-    fn a_link_that_becomes_slow_is_measured_although_it_seldom_asks() {
-        let mut link = Link::new(131_072);
-        link.wrote(at(0), 160_000);
-        link.blocked(at(0));
-        for tick in 1..=50 {
-            link.wrote(at(2 * tick), 50_000);
-            link.blocked(at(2 * tick));
-        }
-        assert!((link.measured_rate().unwrap() - 25e6).abs() < 1e6, "{link:?}");
-        let measurements = link.measurements();
-        for tick in 1..=40 {
-            link.wrote(at(100 + 50 * tick), 64_000);
-            link.blocked(at(100 + 50 * tick));
-        }
-        assert!((link.measured_rate().unwrap() - 1.28e6).abs() < 1e5, "{link:?}");
-        assert!(link.measurements() > measurements + 30, "{link:?}");
-    }
-
-    /// The same if nothing was known before.
-    #[test]
-    fn a_link_that_is_slow_from_the_beginning_is_measured() {
-        let mut link = Link::new(131_072);
-        link.wrote(at(0), 160_000);
-        link.blocked(at(0));
-        for tick in 1..=10 {
-            link.wrote(at(50 * tick), 64_000);
-            link.blocked(at(50 * tick));
-        }
-        assert!((link.measured_rate().unwrap() - 1.28e6).abs() < 1e3, "{link:?}");
-    }
-
-    /// A writer whose every piece is taken at once, except during pauses of the reader at the other
-    /// end.
-    #[test]
-    fn seldom_refusals_do_not_hide_how_fast_a_link_is() {
-        let us = |us: u64| Instant::from_ns(us * 1_000);
-        let mut link = Link::new(131_072);
-        for piece in 0..20_000 {
-            let now = 100 * piece;
-            link.offered(us(now));
-            link.wrote(us(now + 90), 64_000);
-            match piece % 30 {
-                28 => link.blocked(us(now + 92)),
-                29 => link.blocked(us(now + 95)),
-                _ => link.starved(us(now + 90)),
-            }
-        }
-        // 640 MB/s are seen; it may be more.
-        assert!((6e8..2e9).contains(&link.rate().unwrap()), "{link:?}");
-        assert!((5e8..7e8).contains(&link.shown_rate()), "{link:?}");
-    }
-
-    /// An application that writes little at a time does not show the speed of the link.
-    #[test]
-    fn a_trickle_is_no_slow_link() {
-        let mut link = Link::new(131_072);
-        for piece in 0..10_000 {
-            let now = Instant::from_ns(50_000 * piece);
-            link.offered(now);
-            link.wrote(now + 1_000, 1_000);
-            link.starved(now + 1_000);
-        }
-        assert_eq!(link.rate(), None);
-    }
-
-    #[test]
-    fn what_a_deeper_transport_takes_more_is_not_carried() {
-        let mut link = Link::new(100_000);
-        for (tick, len) in [(0, 100_000), (10, 20_000), (20, 20_000), (30, 20_000)] {
-            link.wrote(at(tick), len);
-            link.blocked(at(tick));
-        }
-        link.holds(400_000);
-        link.wrote(at(40), 320_000);
-        link.blocked(at(40));
-        link.wrote(at(50), 20_000);
-        link.blocked(at(50));
-        assert!((link.measured_rate().unwrap() - 2e6).abs() < 1e3, "{link:?}");
-        assert!((link.shown_rate() - 2e6).abs() < 1e6, "{link:?}");
-        link.holds(100_000);
-        // It gives 300 kB before it takes anything.
-        link.wrote(at(210), 20_000);
-        link.blocked(at(210));
-        let rate = link.measured_rate().unwrap();
-        assert!((2e6..2.3e6).contains(&rate), "{link:?}");
-    }
-
-    /// A link that stops for long and continues slowly is not the fast link that it was.
-    #[test]
-    fn a_long_window_counts_for_more() {
-        let mut link = Link::new(4 << 20);
-        for tick in 0..100 {
-            link.wrote(at(4 * tick), 2_000_000);
-            link.blocked(at(4 * tick));
-        }
-        assert!(link.measured_rate().unwrap() > 4e8, "{link:?}");
-        link.wrote(at(2400), 2_000_000);
-        link.blocked(at(2400));
-        assert!(link.rate().unwrap() < 2e7, "{link:?}");
-    }
-
-    #[test]
-    fn pauses_of_the_application_are_not_the_links() {
-        let mut link = Link::new(131_072);
-        link.wrote(at(0), 100_000);
-        for tick in [0, 10, 20, 30] {
-            link.wrote(at(tick), 20_000);
-            link.blocked(at(tick));
-        }
-        link.starved(at(30));
-        link.offered(at(5000));
-        link.wrote(at(5000), 20_000);
-        link.blocked(at(5000));
-        assert!((link.rate().unwrap() - 2e6).abs() < 1.0);
-    }
-}
+mod tests;

@@ -1,0 +1,70 @@
+//! The method axis for byte streams: whether a block is compressed, and with which of several
+//! codecs.
+//!
+//! A [`Port`](crate::Port) compresses packets, each a decision of its own, with the one codec that
+//! its world has. A stream has blocks, of which any can be compressed by any codec, and its driver
+//! writes to a transport that refuses. [`Steering`] decides for one stream by a [`Rule`]:
+//! it is asked for each block, and notified of what the transport took and of what compressing
+//! brought. Neither bytes nor codecs are known here: a codec is a name of any type.
+//!
+//! [`Rule::Hull`] is ours, the codec choice: a codec of cost c and ratio R is a point, and the best
+//! that link and processor can do is a mixture of two neighbours on the convex hull of all points
+//! ([`Bound`]). The points are measured on the stream's own data, the link by
+//! [`LinkRate`](crate::rate::LinkRate), and where the result leaves link or processor idle, it is
+//! corrected.
+//!
+//! ```
+//! use dwell_base::Instant;
+//! use dwell_policy::method::{Choice, Measured, Offer, Prior, Rule, Steering};
+//!
+//! // A fast codec that halves what it is given, and one that takes ten times as long for a third.
+//! let prior = |codec, cost_ns, saving| Prior { codec, cost_ns, saving, may_refer: false };
+//! let rule = Rule::Hull(vec![prior("fast", 3.0, 0.5), prior("strong", 30.0, 0.67)]);
+//! let mut steering = Steering::new(rule, 128 << 10);
+//!
+//! // An idle link of unknown rate takes what there is.
+//! let (now, offer) = (Instant::ZERO, Offer { len: 64 << 10, is_full: true, more: true });
+//! assert!(steering.admits(false));
+//! assert!(steering.lets_raw_go(now, offer));
+//!
+//! // A full link of 1 MB/s has time for the strong codec.
+//! steering.expect(now, 1e6);
+//! assert!(!steering.lets_raw_go(now, offer));
+//! let choice = steering.codec(now, (64 << 10, false), true);
+//! assert_eq!(choice, Some(Choice::alone("strong")));
+//!
+//! // It is used until the measurements say otherwise: 200 ns a byte for nearly nothing.
+//! for _ in 0..20 {
+//!     let choice = Choice::alone("strong");
+//!     let result =
+//!         Measured { choice, original_len: 65_536, used_len: 60_000, took_ns: 13_107_200 };
+//!     steering.compressed(&result, false);
+//!     let choice = Choice::alone("fast");
+//!     let result = Measured { choice, original_len: 65_536, used_len: 60_000, took_ns: 200_000 };
+//!     steering.compressed(&result, false);
+//! }
+//! let choice = steering.codec(now, (64 << 10, false), true);
+//! assert_eq!(choice, Some(Choice::alone("fast")));
+//! ```
+//!
+//! Rates, costs and shares are floating-point numbers, and some take the machine's exponential
+//! function: on one machine the same events give the same decisions, on all of them nearly the same.
+//!
+//! The rules come from Pu and Singaravelu, "Fine-Grain Adaptive Compression in Dynamically Variable
+//! Networks", and the back-off from Wang et al., "TCPComp".
+
+mod balance;
+mod bound;
+mod codecs;
+mod hull;
+mod steering;
+mod switching;
+#[cfg(test)]
+mod tests;
+mod write_cost;
+
+pub use bound::{Bound, CodecPoint};
+pub use codecs::{Choice, Measured, Prior};
+pub use hull::Offer;
+pub use steering::{Rule, Steering};
+pub use write_cost::WriteCost;

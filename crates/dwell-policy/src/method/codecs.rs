@@ -1,0 +1,247 @@
+//! Estimates of each codec's cost and ratio on the data of one stream.
+
+use crate::estimate::smoothed;
+
+use super::bound::CodecPoint;
+
+/// The weight of a measurement in an estimate.
+const GAIN: f64 = 0.3;
+/// The weight of a measured cost above the estimate, and the multiple of the estimate that it
+/// counts as at most: a thread that was interrupted seems to be slow for a while, but codecs are
+/// not.
+const GAIN_UP: f64 = 0.1;
+const OUTLIER: f64 = 3.0;
+/// The weight, on a logarithmic scale, of a measurement in the savings of the other codecs: data
+/// that are harder for one are more or less harder for all.
+const SHARED: f64 = 0.6;
+/// A saving is never taken to be less, so that it can rise again.
+const SAVING_MIN: f64 = 0.005;
+const SAVING_MAX: f64 = 0.995;
+
+/// The cost and the ratio of referring to earlier blocks, relative to compressing a block on its
+/// own; before it was measured.
+const REFERRING_COST: f64 = 1.4;
+const REFERRING_RATIO: f64 = 0.92;
+
+/// The codec with which a block is compressed. `C` is the world's name for a codec and its level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice<C> {
+    /// The codec.
+    pub codec: C,
+    /// True if it refers to earlier blocks, if there are any that it can refer to.
+    pub refers: bool,
+}
+
+impl<C> Choice<C> {
+    /// Makes the choice of a codec without references.
+    pub const fn alone(codec: C) -> Self {
+        Self { codec, refers: false }
+    }
+}
+
+/// What is assumed of a codec before anything was measured. Only the order and rough distances of
+/// such assumptions matter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prior<C> {
+    /// The codec.
+    pub codec: C,
+    /// Processor time for each byte of the original, in nanoseconds; above 0.
+    pub cost_ns: f64,
+    /// 1 − ratio, from 0.005 to 0.995.
+    pub saving: f64,
+    /// True if blocks compressed with it may refer to earlier ones.
+    pub may_refer: bool,
+}
+
+/// The result of compressing a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured<C> {
+    /// The codec with which it was done.
+    pub choice: Choice<C>,
+    /// The length before, in bytes; not zero.
+    pub original_len: usize,
+    /// The length of what is sent of it, in bytes: `original_len` if the result is of no use.
+    pub used_len: usize,
+    /// The time that it took, in nanoseconds.
+    pub took_ns: u64,
+}
+
+/// The estimates for a list of codecs.
+#[derive(Clone, Debug)]
+pub(super) struct CodecEstimates<C> {
+    codecs: Vec<CodecEstimate<C>>,
+}
+
+/// The estimate for one codec.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CodecEstimate<C> {
+    pub(super) choice: Choice<C>,
+    pub(super) cost_ns: f64,
+    /// 1 − ratio.
+    saving: f64,
+    /// Blocks since it was last measured; none if never.
+    pub(super) age: Option<u32>,
+}
+
+impl<C: Copy> CodecEstimate<C> {
+    /// The estimate before the codec was used.
+    fn prior(prior: &Prior<C>) -> Self {
+        let &Prior { codec, cost_ns, saving, .. } = prior;
+        Self { choice: Choice::alone(codec), cost_ns, saving, age: None }
+    }
+
+    /// The same for blocks that refer to earlier ones.
+    fn prior_of_referring(prior: &Prior<C>) -> Self {
+        let alone = Self::prior(prior);
+        let choice = Choice { codec: prior.codec, refers: true };
+        let mut estimate = Self { choice, ..alone };
+        estimate.follow(&alone);
+        estimate
+    }
+
+    pub(super) fn point(&self) -> CodecPoint {
+        CodecPoint::new(self.cost_ns, 1.0 - self.saving)
+    }
+
+    /// Follows a measurement of the same codec with the opposite use of references.
+    fn follow(&mut self, sibling: &Self) {
+        let (cost, ratio) = match self.choice.refers {
+            true => (REFERRING_COST, REFERRING_RATIO),
+            false => (1.0 / REFERRING_COST, 1.0 / REFERRING_RATIO),
+        };
+        self.cost_ns = cost * sibling.cost_ns;
+        self.saving = (1.0 - ratio * (1.0 - sibling.saving)).clamp(SAVING_MIN, SAVING_MAX);
+    }
+}
+
+impl<C: Copy + PartialEq> CodecEstimates<C> {
+    /// Makes the estimates before anything was measured; the cheapest codec first.
+    pub(super) fn new(priors: &[Prior<C>]) -> Self {
+        let mut codecs: Vec<_> = priors.iter().map(CodecEstimate::prior).collect();
+        let referring = priors.iter().filter(|prior| prior.may_refer);
+        codecs.extend(referring.map(CodecEstimate::prior_of_referring));
+        codecs.sort_by(|a, b| a.cost_ns.total_cmp(&b.cost_ns));
+        codecs.dedup_by_key(|estimate| estimate.choice);
+        Self { codecs }
+    }
+
+    pub(super) fn all(&self) -> &[CodecEstimate<C>] {
+        &self.codecs
+    }
+
+    pub(super) fn measured(&mut self, result: &Measured<C>) {
+        let Some(at) = self.codecs.iter().position(|e| e.choice == result.choice) else { return };
+        let len = result.original_len as f64;
+        let ratio = result.used_len as f64 / len;
+        let cost_ns = result.took_ns as f64 / len;
+        let first = self.codecs[at].age.is_none();
+        let gain = if first { 1.0 } else { GAIN };
+        let here = &mut self.codecs[at];
+        let (cost_before, saving_before) = (here.cost_ns, here.saving);
+        let cost_gain = if first || cost_ns < here.cost_ns { gain } else { GAIN_UP };
+        // Also the first: it may have been interrupted. A codec that is believed to be slow is
+        // hardly used, and so not measured again.
+        let believed_ns = cost_ns.min(OUTLIER * here.cost_ns);
+        here.cost_ns = smoothed(here.cost_ns, believed_ns, cost_gain);
+        let saving = smoothed(here.saving, 1.0 - ratio, gain);
+        here.saving = saving.clamp(SAVING_MIN, SAVING_MAX);
+        let harder = (here.saving / saving_before).powf(SHARED);
+        // A machine that is slower than that of the priors is slower with all codecs.
+        let slower = if first { here.cost_ns / cost_before } else { 1.0 };
+        let measured = self.codecs[at];
+        for (other, estimate) in self.codecs.iter_mut().enumerate() {
+            if other == at {
+                estimate.age = Some(0);
+                continue;
+            }
+            if estimate.age.is_none() && estimate.choice.codec == result.choice.codec {
+                estimate.follow(&measured);
+                continue;
+            }
+            estimate.saving = (estimate.saving * harder).clamp(SAVING_MIN, SAVING_MAX);
+            match &mut estimate.age {
+                Some(age) => *age = age.saturating_add(1),
+                None => estimate.cost_ns *= slower.clamp(0.2, 5.0),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Codec = &'static str;
+
+    fn result(codec: Codec, compressed_len: Option<usize>, took_ns: u64) -> Measured<Codec> {
+        let used_len = compressed_len.unwrap_or(1000);
+        Measured { choice: Choice::alone(codec), original_len: 1000, used_len, took_ns }
+    }
+
+    fn prior(codec: Codec, cost_ns: f64, saving: f64, may_refer: bool) -> Prior<Codec> {
+        Prior { codec, cost_ns, saving, may_refer }
+    }
+
+    fn estimates() -> CodecEstimates<Codec> {
+        CodecEstimates::new(&[
+            prior("zstd:9", 45.0, 0.63, false),
+            prior("lz4", 2.3, 0.40, false),
+            prior("zstd:1", 5.5, 0.56, false),
+        ])
+    }
+
+    #[test]
+    fn what_refers_is_known_apart_from_what_does_not() {
+        let mut estimates = CodecEstimates::new(&[
+            prior("lz4", 2.3, 0.40, false),
+            prior("zstd:-5", 2.8, 0.42, false),
+            prior("zstd:1", 5.5, 0.56, true),
+        ]);
+        let choices: Vec<_> = estimates.all().iter().map(|e| e.choice).collect();
+        let zstd = |refers| Choice { codec: "zstd:1", refers };
+        assert_eq!(choices[2..], [zstd(false), zstd(true)], "{choices:?}");
+        estimates.measured(&result("zstd:1", Some(500), 6000));
+        let derived = estimates.all()[3].point();
+        assert!((derived.ratio - 0.46).abs() < 1e-9 && (derived.cost_ns - 8.4).abs() < 1e-9);
+        let refers = Measured { choice: zstd(true), ..result("zstd:1", Some(400), 8000) };
+        estimates.measured(&refers);
+        let [alone, after] = [2, 3].map(|at| estimates.all()[at].point());
+        assert!((after.cost_ns - 8.0).abs() < 1e-9 && (after.ratio - 0.4).abs() < 1e-9);
+        assert!((alone.cost_ns - 6.0).abs() < 1e-9 && alone.ratio > 0.41, "{alone:?}");
+    }
+
+    #[test]
+    fn measurements_replace_priors_and_move_the_others() {
+        let mut estimates = estimates();
+        assert_eq!(estimates.all()[0].choice.codec, "lz4");
+        let before = estimates.all()[2].point();
+        estimates.measured(&result("lz4", Some(950), 5000));
+        let lz4 = estimates.all()[0].point();
+        assert!((lz4.cost_ns - 5.0).abs() < 1e-9 && (lz4.ratio - 0.95).abs() < 1e-9, "{lz4:?}");
+        let after = estimates.all()[2].point();
+        assert!(after.ratio > before.ratio && after.cost_ns > before.cost_ns, "{after:?}");
+    }
+
+    #[test]
+    fn an_interruption_is_not_taken_for_the_codecs_speed() {
+        let mut estimates = estimates();
+        (0..10).for_each(|_| estimates.measured(&result("lz4", Some(600), 2500)));
+        estimates.measured(&result("lz4", Some(600), 10_000_000));
+        assert!(estimates.all()[0].cost_ns < 3.5, "{:?}", estimates.all()[0]);
+        (0..40).for_each(|_| estimates.measured(&result("lz4", Some(600), 10_000)));
+        assert!(estimates.all()[0].cost_ns > 9.0, "{:?}", estimates.all()[0]);
+    }
+
+    #[test]
+    fn what_was_incompressible_can_become_compressible() {
+        let mut estimates = estimates();
+        for _ in 0..100 {
+            estimates.measured(&result("lz4", None, 100));
+        }
+        assert!(estimates.all()[2].point().ratio > 0.9);
+        for _ in 0..4 {
+            estimates.measured(&result("lz4", Some(500), 2000));
+        }
+        assert!(estimates.all()[2].point().ratio < 0.85, "{:?}", estimates.all());
+    }
+}

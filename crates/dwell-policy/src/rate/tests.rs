@@ -1,0 +1,223 @@
+use super::*;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_ns(ms * 1_000_000)
+}
+
+#[test]
+fn the_rate_is_what_fits_between_two_refusals() {
+    let mut link = LinkRate::new(200_000);
+    link.wrote(at(0), 200_000);
+    link.blocked(at(0));
+    assert_eq!(link.rate(), None);
+    for tick in 1..=20 {
+        link.wrote(at(10 * tick), 20_000);
+        link.blocked(at(10 * tick));
+    }
+    let rate = link.measured_rate().unwrap();
+    assert!((rate - 2e6).abs() < 1.0, "{rate}");
+    // 200 kB wait, for 100 ms.
+    assert!((link.drain_ns(at(200)) - 1e8).abs() < 2e7, "{}", link.drain_ns(at(200)));
+    assert_eq!(link.drain_ns(at(400)), 0.0);
+}
+
+#[test]
+fn what_is_expected_holds_until_something_is_measured() {
+    let mut link = LinkRate::new(200_000);
+    link.expect(at(0), 1e6);
+    assert_eq!((link.rate(), link.measured_rate()), (Some(1e6), None));
+    assert!((link.drain_ns(at(0)) - 2e8).abs() < 1.0);
+    link.blocked(at(0));
+    for tick in 1..=20 {
+        link.wrote(at(10 * tick), 20_000);
+        link.blocked(at(10 * tick));
+    }
+    assert!((link.measured_rate().unwrap() - 2e6).abs() < 1.0);
+    // What is known is not replaced.
+    link.expect(at(210), 1e3);
+    assert!((link.measured_rate().unwrap() - 2e6).abs() < 1.0);
+}
+
+#[test]
+fn a_link_that_never_refuses_seems_faster_and_faster() {
+    let mut link = LinkRate::new(131_072);
+    for tick in 0..10 {
+        link.wrote(at(10 * tick), 50_000);
+    }
+    let rate = link.rate().unwrap();
+    assert!(rate > 5e6 && link.measured_rate().is_none(), "{rate}");
+}
+
+/// TCP's window grows, or a shaper's queue takes a burst.
+#[test]
+fn what_the_transport_takes_at_once_was_not_carried_at_once() {
+    let mut link = LinkRate::new(131_072);
+    link.wrote(at(0), 20_000);
+    link.blocked(at(0));
+    link.wrote(at(0) + 100_000, 400_000);
+    link.blocked(at(0) + 100_000);
+    for tick in 1..=20 {
+        link.wrote(at(10 * tick), 20_000);
+        link.blocked(at(10 * tick));
+        assert!(link.rate().is_none_or(|rate| rate < 1e8), "{link:?}");
+    }
+}
+
+/// A thread that shares its processor finds the transport empty each time that it runs.
+#[test]
+fn a_rate_that_nothing_confirms_is_given_up() {
+    let mut link = LinkRate::new(100_000);
+    link.wrote(at(0), 100_000);
+    link.blocked(at(0));
+    for tick in 1..=5 {
+        link.wrote(at(2 * tick), 50_000);
+        link.blocked(at(2 * tick));
+    }
+    assert!((link.measured_rate().unwrap() - 25e6).abs() < 1e6, "{link:?}");
+    for tick in 1..=100 {
+        link.wrote(at(100 + 10 * tick), 100_000);
+        link.blocked(at(100 + 10 * tick));
+    }
+    let rate = link.rate().unwrap();
+    assert!(rate < 16e6 && link.measured_rate().is_none(), "{link:?}");
+}
+
+/// TCP over a shaper: its window grows in bursts at first, then it takes two large segments
+/// each time that two have left, and refuses in between.
+#[test]
+fn bursts_at_the_beginning_are_soon_forgotten() {
+    let us = |us: u64| Instant::from_ns(us * 1_000);
+    let mut link = LinkRate::new(131_072);
+    for (at_us, len) in [(500, 85_432), (1_300, 156_384), (3_800, 144_800), (6_000, 65_160)] {
+        link.wrote(us(at_us), len);
+        for refused in 1..4 {
+            link.blocked(us(at_us + 200 * refused));
+        }
+    }
+    for tick in 2..60 {
+        link.wrote(us(5_200 * tick), 130_320);
+        for refused in 0..4 {
+            link.blocked(us(5_200 * tick + 300 * refused));
+        }
+    }
+    let rate = link.rate().unwrap_or_default();
+    assert!((24e6..40e6).contains(&rate), "{link:?}");
+}
+
+/// TCP wakes a writer when half of what may wait has drained, which takes a while here.
+#[test]
+fn a_link_that_becomes_slow_is_measured_although_it_seldom_asks() {
+    let mut link = LinkRate::new(131_072);
+    link.wrote(at(0), 160_000);
+    link.blocked(at(0));
+    for tick in 1..=50 {
+        link.wrote(at(2 * tick), 50_000);
+        link.blocked(at(2 * tick));
+    }
+    assert!((link.measured_rate().unwrap() - 25e6).abs() < 1e6, "{link:?}");
+    let measurements = link.measurements();
+    for tick in 1..=40 {
+        link.wrote(at(100 + 50 * tick), 64_000);
+        link.blocked(at(100 + 50 * tick));
+    }
+    assert!((link.measured_rate().unwrap() - 1.28e6).abs() < 1e5, "{link:?}");
+    assert!(link.measurements() > measurements + 30, "{link:?}");
+}
+
+/// The same if nothing was known before.
+#[test]
+fn a_link_that_is_slow_from_the_beginning_is_measured() {
+    let mut link = LinkRate::new(131_072);
+    link.wrote(at(0), 160_000);
+    link.blocked(at(0));
+    for tick in 1..=10 {
+        link.wrote(at(50 * tick), 64_000);
+        link.blocked(at(50 * tick));
+    }
+    assert!((link.measured_rate().unwrap() - 1.28e6).abs() < 1e3, "{link:?}");
+}
+
+/// A writer whose every piece is taken at once, except during pauses of the reader at the other
+/// end.
+#[test]
+fn seldom_refusals_do_not_hide_how_fast_a_link_is() {
+    let us = |us: u64| Instant::from_ns(us * 1_000);
+    let mut link = LinkRate::new(131_072);
+    for piece in 0..20_000 {
+        let now = 100 * piece;
+        link.offered(us(now));
+        link.wrote(us(now + 90), 64_000);
+        match piece % 30 {
+            28 => link.blocked(us(now + 92)),
+            29 => link.blocked(us(now + 95)),
+            _ => link.starved(us(now + 90)),
+        }
+    }
+    // 640 MB/s are seen; it may be more.
+    assert!((6e8..2e9).contains(&link.rate().unwrap()), "{link:?}");
+    assert!((5e8..7e8).contains(&link.shown_rate()), "{link:?}");
+}
+
+/// An application that writes little at a time does not show the speed of the link.
+#[test]
+fn a_trickle_is_no_slow_link() {
+    let mut link = LinkRate::new(131_072);
+    for piece in 0..10_000 {
+        let now = Instant::from_ns(50_000 * piece);
+        link.offered(now);
+        link.wrote(now + 1_000, 1_000);
+        link.starved(now + 1_000);
+    }
+    assert_eq!(link.rate(), None);
+}
+
+#[test]
+fn what_a_deeper_transport_takes_more_is_not_carried() {
+    let mut link = LinkRate::new(100_000);
+    for (tick, len) in [(0, 100_000), (10, 20_000), (20, 20_000), (30, 20_000)] {
+        link.wrote(at(tick), len);
+        link.blocked(at(tick));
+    }
+    link.holds(400_000);
+    link.wrote(at(40), 320_000);
+    link.blocked(at(40));
+    link.wrote(at(50), 20_000);
+    link.blocked(at(50));
+    assert!((link.measured_rate().unwrap() - 2e6).abs() < 1e3, "{link:?}");
+    assert!((link.shown_rate() - 2e6).abs() < 1e6, "{link:?}");
+    link.holds(100_000);
+    // It gives 300 kB before it takes anything.
+    link.wrote(at(210), 20_000);
+    link.blocked(at(210));
+    let rate = link.measured_rate().unwrap();
+    assert!((2e6..2.3e6).contains(&rate), "{link:?}");
+}
+
+/// A link that stops for long and continues slowly is not the fast link that it was.
+#[test]
+fn a_long_window_counts_for_more() {
+    let mut link = LinkRate::new(4 << 20);
+    for tick in 0..100 {
+        link.wrote(at(4 * tick), 2_000_000);
+        link.blocked(at(4 * tick));
+    }
+    assert!(link.measured_rate().unwrap() > 4e8, "{link:?}");
+    link.wrote(at(2400), 2_000_000);
+    link.blocked(at(2400));
+    assert!(link.rate().unwrap() < 2e7, "{link:?}");
+}
+
+#[test]
+fn pauses_of_the_application_are_not_the_links() {
+    let mut link = LinkRate::new(131_072);
+    link.wrote(at(0), 100_000);
+    for tick in [0, 10, 20, 30] {
+        link.wrote(at(tick), 20_000);
+        link.blocked(at(tick));
+    }
+    link.starved(at(30));
+    link.offered(at(5000));
+    link.wrote(at(5000), 20_000);
+    link.blocked(at(5000));
+    assert!((link.rate().unwrap() - 2e6).abs() < 1.0);
+}
