@@ -10,7 +10,8 @@
 //!   much of one group as the link sends in a given time, if it arrives sooner for being compressed
 //!   by Eq. (2) of Shimamura et al.; if it does only in smaller batches, a smaller one.
 //! * All else goes raw, and is chosen only when the link has room for it: what is not to be
-//!   compressed, and what can't be in time.
+//!   compressed, and what can't be in time. If enough waits, the batch is made further back, and what is
+//!   before it goes raw meanwhile.
 //! * A packet that comes alone to an idle link, or beside a backlog of others, of a flow that sends
 //!   little, goes at once: it passes batches that hold nothing of its flow.
 //!
@@ -87,6 +88,8 @@ struct Unit {
     bytes: u32,
     is_compressing: bool,
     is_compressed: bool,
+    /// Why it went past the compressor.
+    bypass: Option<Bypass>,
     /// It came back.
     returned: bool,
 }
@@ -143,6 +146,13 @@ enum Choice {
     Raw(Bypass),
     /// It begins a batch of at most so many bytes.
     Batch(u64),
+    /// It goes as it is, and so does what waits behind it, until a batch has the time that it needs.
+    Behind {
+        /// The bytes that go as they are, at least.
+        raw_bytes: u64,
+        /// The most bytes of the batch.
+        bytes: u64,
+    },
 }
 
 /// Queues for flows, and what was chosen from them.
@@ -291,6 +301,7 @@ impl Flows {
             bytes: unit.bytes,
             is_compressing: false,
             is_compressed: true,
+            bypass: None,
             returned: true,
         };
         self.returned += 1 + unit.followers.len();
@@ -354,13 +365,17 @@ impl Flows {
 
     /// True if what waits is to wait for more.
     fn is_held(&mut self, common: &Common, now: Instant) -> bool {
-        // What was chosen goes, and others fill its frame.
-        if !self.held.gathers() || !self.chosen.is_empty() {
+        if !self.held.gathers() {
+            return false;
+        }
+        if self.lanes.packets() == 0 {
+            self.held.emptied();
             return false;
         }
         let frame_bytes = u64::from(common.config.frame.units_bytes_max);
         let is_full = self.units_bytes() >= frame_bytes.max(1);
-        self.held.holds(now, is_full, self.lanes.packets() == 0)
+        // What was chosen goes, and others fill its frame.
+        self.chosen.is_empty() && self.held.holds(now, is_full)
     }
 
     /// Makes a frame of what goes at once, of what was chosen, and of what is to go raw; false if
@@ -406,7 +421,7 @@ impl Flows {
         if self.compressing().is_some() {
             return now > self.done_at;
         }
-        if self.batch.is_some() {
+        if self.next_batch().is_some() {
             return false;
         }
         let Some(at) = self.lanes.next(false) else { return true };
@@ -450,6 +465,7 @@ impl Flows {
         let at = self.lanes.next(false)?;
         match self.choose(common, now, at)? {
             Choice::Raw(reason) => Some((at, reason)),
+            Choice::Behind { .. } => Some((at, Bypass::NoTime)),
             Choice::Batch(bytes) => {
                 // Asking has consequences; it is not asked again.
                 self.batch = self.lanes.peek(at).map(|first| (at, first.id, bytes));
@@ -554,8 +570,29 @@ impl Flows {
         if self.held.grants(now, cost_ns) {
             return Some(Choice::Batch(bytes));
         }
+        if let Some(behind) = self.behind(common, &entry, (bytes, wait_bytes), rate) {
+            return Some(behind);
+        }
         let explores = bytes >= TELLING_BYTES_MIN && common.explore(now, key);
         Some(if explores { Choice::Batch(bytes) } else { Choice::Raw(Bypass::NoTime) })
+    }
+
+    /// A batch that has the time that it needs while the link sends what waits before it; none if too
+    /// little waits even for the smallest.
+    fn behind(
+        &self,
+        common: &mut Common,
+        first: &Entry,
+        (bytes, wait_bytes): (u64, u64),
+        rate: Rate,
+    ) -> Option<Choice> {
+        let key = first.learned_as();
+        let waiting_bytes = self.lanes.bytes();
+        [bytes, u64::from(first.bytes)].into_iter().find_map(|bytes| {
+            let needed_bytes = needed(common, key, bytes, rate)?;
+            let raw_bytes = needed_bytes.saturating_sub(wait_bytes);
+            (waiting_bytes > raw_bytes + bytes).then_some(Choice::Behind { raw_bytes, bytes })
+        })
     }
 
     /// Asks the back-off of a flow about its first packet, once.
@@ -570,9 +607,8 @@ impl Flows {
         if self.compressing().is_some() || self.ready_bytes > frame_bytes {
             return false;
         }
-        if let Some((at, id, bytes)) = self.batch.take()
-            && self.lanes.peek(at).is_some_and(|first| first.id == id)
-        {
+        if let Some((at, bytes)) = self.next_batch() {
+            self.batch = None;
             let members = self.gather_batch(common, now, at, bytes);
             return self.start(common, now, members);
         }
@@ -580,9 +616,49 @@ impl Flows {
         let is_little = self.lanes.new_bytes() <= sparse_bytes(common);
         let skips_new = is_little && !common.link_idle && !self.held.gathers();
         let Some(at) = self.lanes.next(skips_new) else { return false };
-        let Some(Choice::Batch(bytes)) = self.choose(common, now, at) else { return false };
+        let (at, bytes) = match self.choose(common, now, at) {
+            Some(Choice::Batch(bytes)) => (at, bytes),
+            Some(Choice::Behind { raw_bytes, bytes }) => {
+                self.choose_raw(common, now, raw_bytes);
+                let next = self.lanes.next(skips_new).filter(|&at| self.is_eligible(at));
+                let Some(at) = next else { return true };
+                (at, bytes)
+            }
+            Some(Choice::Raw(_)) | None => return false,
+        };
         let members = self.gather_batch(common, now, at, bytes);
         self.start(common, now, members)
+    }
+
+    /// The flow and the bytes of the batch that was decided on, unless its first packet is gone since.
+    fn next_batch(&mut self) -> Option<(u32, u64)> {
+        let (at, id, bytes) = self.batch?;
+        let is_there = self.lanes.peek(at).is_some_and(|first| first.id == id);
+        self.batch = self.batch.filter(|_| is_there);
+        is_there.then_some((at, bytes))
+    }
+
+    /// True if a flow's first packet may be compressed.
+    fn is_eligible(&self, at: u32) -> bool {
+        self.lanes.peek(at).is_some_and(|first| first.bypass.is_none())
+    }
+
+    /// Chooses packets that go as they are, in the order of their turns, until they take so many bytes
+    /// of the link.
+    fn choose_raw(&mut self, common: &mut Common, now: Instant, link_bytes: u64) {
+        let until_bytes = self.ready_bytes + link_bytes;
+        while self.ready_bytes < until_bytes {
+            let Some(at) = self.lanes.next(false) else { return };
+            let Some(entry) = self.first(common, now, at) else { continue };
+            self.lanes.pop(at);
+            let mut unit = Unit::raw(entry, self.spare.pop().unwrap_or_default());
+            unit.bypass = Some(entry.bypass.unwrap_or(Bypass::NoTime));
+            let unit_bytes = unit_bytes(common, &unit);
+            self.lanes.charge(at, unit_bytes);
+            self.ready_bytes += unit_bytes;
+            self.chosen_packets += 1;
+            self.chosen.push_back(unit);
+        }
     }
 
     /// Takes packets of one group for a batch, from flow after flow as it is their turn, and then from
@@ -655,6 +731,7 @@ impl Flows {
             bytes: 0,
             is_compressing: true,
             is_compressed: false,
+            bypass: None,
             returned: false,
         };
         common.batch.extend(unit.packets().map(|packet| packet.id));
@@ -721,8 +798,11 @@ impl Flows {
             original_bytes,
             compressed_here: unit.is_compressed,
             followers: unit.followers.len() as u32,
-            ..raw_unit(&unit.first, None, now)
+            ..raw_unit(&unit.first, unit.bypass, now)
         });
+        if let Some(reason) = unit.bypass {
+            common.accounts.bypass(reason);
+        }
         let mut followers = unit.followers;
         followers.clear();
         self.spare.push(followers);
@@ -744,6 +824,7 @@ impl Flows {
         // A job that was not given out yet is given out all the same; a frame is not.
         self.next = self.next.filter(|action| matches!(action, Action::Compress(_)));
         self.batch = None;
+        self.held.emptied();
         self.chosen_packets = self.chosen.iter().map(|unit| 1 + unit.followers.len()).sum();
         (self.ready_bytes, self.returned) = (0, 0);
     }
@@ -796,6 +877,7 @@ impl Unit {
             bytes: entry.bytes,
             is_compressing: false,
             is_compressed: false,
+            bypass: None,
             returned: false,
         }
     }
@@ -836,14 +918,19 @@ fn in_time(
     (bytes, wait_bytes): (u64, u64),
     rate: Rate,
 ) -> u64 {
-    let bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let estimate = common.estimate(key.0, key.1, bytes_max);
-    match backlog_needed_bytes(bytes_max, estimate, rate) {
+    match needed(common, key, bytes, rate) {
         Some(needed) if needed <= wait_bytes => bytes,
         // The time that is missing grows with the batch.
         Some(needed) => u128_ratio(bytes, wait_bytes, needed),
         None => 0,
     }
+}
+
+/// What has to be before a batch of `bytes`, in bytes, for it to have time; none if no time suffices.
+fn needed(common: &mut Common, key: (u64, ClassKey), bytes: u64, rate: Rate) -> Option<u64> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let estimate = common.estimate(key.0, key.1, bytes);
+    backlog_needed_bytes(bytes, estimate, rate)
 }
 
 /// Every packet of a batch is taken to have shrunk as the whole did.

@@ -44,12 +44,13 @@ impl Held {
         self.due_at = Some(self.due_at.map_or(due_at, |at| at.min(due_at)));
     }
 
+    /// Nothing waits any more.
+    pub(super) fn emptied(&mut self) {
+        (self.due_at, self.goes) = (None, false);
+    }
+
     /// True if what waits is to wait for more; it `is_full` if it fills a frame.
-    pub(super) fn holds(&mut self, now: Instant, is_full: bool, is_empty: bool) -> bool {
-        if is_empty {
-            (self.due_at, self.goes) = (None, false);
-            return false;
-        }
+    pub(super) fn holds(&mut self, now: Instant, is_full: bool) -> bool {
         self.goes |= is_full || self.due_at() <= now;
         !self.goes
     }

@@ -404,3 +404,27 @@ fn a_frame_does_not_wait_for_a_batch_that_takes_longer_than_it_should() {
     assert_eq!(frame(&port), [200]);
     assert_eq!((ask(&mut port, late), port.next_deadline()), (None, None));
 }
+
+#[test]
+fn what_has_no_time_goes_raw_while_a_batch_behind_it_is_compressed() {
+    // Three packets that become a quarter save 2.5 ms of 5; the other 2.5 ms are two packets.
+    let mut port = port(5 * MILLI_NS);
+    for id in 0..7 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch(), [2, 3, 4].map(PacketId));
+    let mut sent = Vec::new();
+    for ms in 0..2 {
+        ready(&mut port, at(ms));
+        assert_eq!(ask(&mut port, at(ms)), Some(Wanted::Send));
+        assert_eq!(port.frame().units[0].bypass, Some(Bypass::NoTime));
+        sent.extend(frame(&port));
+    }
+    ready(&mut port, at(2));
+    assert_eq!(ask(&mut port, at(2)), None, "those behind are of its flow");
+    done(&mut port, 5 * MILLI_NS);
+    assert_eq!(ask(&mut port, at(5)), Some(Wanted::Send));
+    sent.extend(frame(&port));
+    assert_eq!(sent, [0, 1, 2, 3, 4]);
+}
