@@ -7,16 +7,13 @@ use std::task::{Context, Poll, ready};
 use dwell_base::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::compress::{Compressors, Decompressors};
+use crate::compress::Compressors;
 use crate::config::Config;
 use crate::error::{AbortReason, ConfigError};
-use crate::io::invalid;
+use crate::io::Intake;
 use crate::receiver::{Limits, Receiver};
 use crate::sender::Sender;
 use crate::stats::{ReceiverStats, SenderStats};
-
-/// The bytes that a read asks of a transport at once.
-const READ_LEN: usize = 64 << 10;
 
 /// Writes a stream to a transport; compresses while the transport takes no more.
 ///
@@ -26,7 +23,6 @@ const READ_LEN: usize = 64 << 10;
 /// written for the time being, as with any buffered writer. `poll_flush` is done when the transport
 /// has taken everything; `poll_shutdown` announces the end first, and then shuts the transport
 /// down.
-/// transport down.
 #[derive(Debug)]
 pub struct AsyncStreamWriter<W, C> {
     transport: W,
@@ -145,23 +141,18 @@ impl<W: AsyncWrite + Unpin, C: FnMut() -> Instant + Unpin> AsyncWrite for AsyncS
 #[derive(Debug)]
 pub struct AsyncStreamReader<R> {
     transport: R,
-    receiver: Receiver,
-    decompressors: Decompressors,
-    buf: Vec<u8>,
-    fed: usize,
-    filled: usize,
+    intake: Intake,
 }
 
 impl<R: AsyncRead + Unpin> AsyncStreamReader<R> {
     /// Makes a reader at the beginning of its stream.
     pub fn new(transport: R, limits: Limits) -> Self {
-        let (receiver, buf) = (Receiver::new(limits), vec![0; READ_LEN]);
-        Self { transport, receiver, decompressors: Decompressors::new(), buf, fed: 0, filled: 0 }
+        Self { transport, intake: Intake::new(Receiver::new(limits)) }
     }
 
     /// Returns the counters so far.
     pub fn stats(&self) -> &ReceiverStats {
-        self.receiver.stats()
+        self.intake.receiver.stats()
     }
 }
 
@@ -172,25 +163,20 @@ impl<R: AsyncRead + Unpin> AsyncRead for AsyncStreamReader<R> {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        loop {
-            if this.fed < this.filled {
-                let bytes = &this.buf[this.fed..this.filled];
-                this.fed += this.receiver.feed(bytes, &mut this.decompressors).map_err(invalid)?;
-            }
-            if !this.receiver.data().is_empty() || this.receiver.is_finished() {
-                let len = this.receiver.data().len().min(out.remaining());
-                out.put_slice(&this.receiver.data()[..len]);
-                this.receiver.consume(len);
-                return Poll::Ready(Ok(()));
-            }
-            let mut buf = ReadBuf::new(&mut this.buf);
+        while !this.intake.restore()? {
+            let mut buf = ReadBuf::new(this.intake.room());
             ready!(Pin::new(&mut this.transport).poll_read(cx, &mut buf))?;
-            (this.fed, this.filled) = (0, buf.filled().len());
-            if this.filled == 0 {
-                this.receiver.end().map_err(invalid)?;
+            let len = buf.filled().len();
+            this.intake.was_read(len)?;
+            if len == 0 {
                 return Poll::Ready(Ok(()));
             }
         }
+        let receiver = &mut this.intake.receiver;
+        let len = receiver.data().len().min(out.remaining());
+        out.put_slice(&receiver.data()[..len]);
+        receiver.consume(len);
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -158,12 +158,7 @@ impl<W: Write, C: FnMut() -> Instant> StreamWriter<W, C> {
 #[derive(Debug)]
 pub struct StreamReader<R> {
     transport: R,
-    receiver: Receiver,
-    decompressors: Decompressors,
-    buf: Vec<u8>,
-    /// The part of `buf` that was not fed yet: from `fed` to `filled`.
-    fed: usize,
-    filled: usize,
+    intake: Intake,
 }
 
 impl<R: Read> StreamReader<R> {
@@ -174,33 +169,22 @@ impl<R: Read> StreamReader<R> {
 
     /// Makes a reader with a receiver that was made otherwise.
     pub fn with_receiver(transport: R, receiver: Receiver) -> Self {
-        let buf = vec![0; READ_LEN];
-        Self { transport, receiver, decompressors: Decompressors::new(), buf, fed: 0, filled: 0 }
+        Self { transport, intake: Intake::new(receiver) }
     }
 
     /// Returns true if the whole stream was read.
     pub fn is_finished(&self) -> bool {
-        self.receiver.is_finished() && self.receiver.data().is_empty()
+        self.intake.receiver.is_finished() && self.intake.receiver.data().is_empty()
     }
 
     /// Returns the counters so far.
     pub fn stats(&self) -> &ReceiverStats {
-        self.receiver.stats()
+        self.intake.receiver.stats()
     }
 
     /// Returns the transport, for instance to wait for it.
     pub fn transport(&self) -> &R {
         &self.transport
-    }
-
-    /// Restores data that were read. Returns true if there are data for the application, or nothing
-    /// more will come.
-    fn restore(&mut self) -> io::Result<bool> {
-        if self.fed < self.filled {
-            let bytes = &self.buf[self.fed..self.filled];
-            self.fed += self.receiver.feed(bytes, &mut self.decompressors).map_err(invalid)?;
-        }
-        Ok(!self.receiver.data().is_empty() || self.receiver.is_finished())
     }
 }
 
@@ -211,20 +195,61 @@ impl<R: Read> Read for StreamReader<R> {
         if out.is_empty() {
             return Ok(0);
         }
-        while !self.restore()? {
-            let len = self.transport.read(&mut self.buf)?;
-            (self.fed, self.filled) = (0, len);
+        while !self.intake.restore()? {
+            let len = self.transport.read(self.intake.room())?;
+            self.intake.was_read(len)?;
             if len == 0 {
-                self.receiver.end().map_err(invalid)?;
                 return Ok(0);
             }
         }
-        Ok(self.receiver.take(out))
+        Ok(self.intake.receiver.take(out))
+    }
+}
+
+/// A receiver, and what was read for it.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) receiver: Receiver,
+    decompressors: Decompressors,
+    buf: Vec<u8>,
+    /// The part of `buf` that was not fed yet: from `fed` to `filled`.
+    fed: usize,
+    filled: usize,
+}
+
+impl Intake {
+    pub(crate) fn new(receiver: Receiver) -> Self {
+        let buf = vec![0; READ_LEN];
+        Self { receiver, decompressors: Decompressors::new(), buf, fed: 0, filled: 0 }
+    }
+
+    /// Restores data that were read. Returns true if there are data for the application, or nothing
+    /// more will come.
+    pub(crate) fn restore(&mut self) -> io::Result<bool> {
+        if self.fed < self.filled {
+            let bytes = &self.buf[self.fed..self.filled];
+            self.fed += self.receiver.feed(bytes, &mut self.decompressors).map_err(invalid)?;
+        }
+        Ok(!self.receiver.data().is_empty() || self.receiver.is_finished())
+    }
+
+    /// Returns the place for what is read next.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.buf
+    }
+
+    /// Notes that so many bytes were read to that place; none at the end of the transport.
+    pub(crate) fn was_read(&mut self, len: usize) -> io::Result<()> {
+        (self.fed, self.filled) = (0, len);
+        if len == 0 {
+            self.receiver.end().map_err(invalid)?;
+        }
+        Ok(())
     }
 }
 
 /// Converts an error of the stream to one of reading.
-pub(crate) fn invalid(error: StreamError) -> io::Error {
+fn invalid(error: StreamError) -> io::Error {
     let kind = match error {
         StreamError::Truncated => ErrorKind::UnexpectedEof,
         StreamError::Aborted(_) => ErrorKind::ConnectionAborted,
