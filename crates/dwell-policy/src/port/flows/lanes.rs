@@ -5,8 +5,8 @@ use std::hash::BuildHasherDefault;
 
 use dwell_base::Instant;
 
-use super::Entry;
 use super::codel::{CoDel, Grant};
+use super::unit::Entry;
 use crate::port::mixer::Mixer;
 
 /// Which list a flow is in.

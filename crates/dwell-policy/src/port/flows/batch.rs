@@ -1,0 +1,291 @@
+//! Which packets become the next batch.
+
+use dwell_base::{Instant, Rate};
+
+use super::frame::sparse_bytes;
+use super::unit::{Entry, Unit, u128_ratio, unit_bytes};
+use super::{ALONE_BYTES_MIN, Flows};
+use crate::account::Bypass;
+use crate::action::Action;
+use crate::packet::ClassKey;
+use crate::port::common::Common;
+use crate::waiting_time::backlog_needed_bytes;
+
+/// From this many bytes on, the result of a batch says something about its packets.
+const TELLING_BYTES_MIN: u64 = 1_000;
+
+/// What becomes of the packet whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// It goes as it is.
+    Raw(Bypass),
+    /// It begins a batch of at most so many bytes.
+    Batch(u64),
+    /// It goes as it is, and so does what waits behind it, until a batch has the time that it needs.
+    Behind {
+        /// The bytes that go as they are, at least.
+        raw_bytes: u64,
+        /// The most bytes of the batch.
+        bytes: u64,
+    },
+}
+
+impl Flows {
+    /// What becomes of a flow's first packet.
+    pub(super) fn choose(&mut self, common: &mut Common, now: Instant, at: u32) -> Option<Choice> {
+        let entry = self.first(common, now, at)?;
+        if !common.config.scheme.compresses() {
+            return Some(Choice::Raw(Bypass::Scheme));
+        }
+        if let Some(reason) = entry.bypass {
+            return Some(Choice::Raw(reason));
+        }
+        let Some(rate) = common.config.rate else { return Some(Choice::Raw(Bypass::NoTime)) };
+        let wait_bytes = common.wait_bytes(self.ready_bytes);
+        let waiting_bytes = self.lanes.bytes();
+        let is_alone = wait_bytes == 0 && waiting_bytes < ALONE_BYTES_MIN;
+        if is_alone && !self.held.gathers() {
+            return Some(Choice::Raw(Bypass::Sparse));
+        }
+        let key = entry.learned_as();
+        if !self.may_try(common, at, key) {
+            return Some(Choice::Raw(Bypass::BackOff));
+        }
+        // A frame is as long as others wait in any case.
+        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
+        let link_bytes = rate.bytes_in_ns(self.room.link_ns).max(frame_bytes);
+        let most = self.batches.grow(link_bytes).min(u64::from(self.room.bytes));
+        let bytes = most.min(waiting_bytes).max(u64::from(entry.bytes));
+        let ready = in_time(common, key, (bytes, wait_bytes), rate);
+        if ready >= u64::from(entry.bytes) {
+            return Some(Choice::Batch(ready));
+        }
+        let cost_ns =
+            common.estimate(key.0, key.1, u32::try_from(bytes).unwrap_or(u32::MAX)).cost_ns;
+        if self.held.grants(now, cost_ns) {
+            return Some(Choice::Batch(bytes));
+        }
+        if let Some(behind) = self.behind(common, &entry, (bytes, wait_bytes), rate) {
+            return Some(behind);
+        }
+        let explores = bytes >= TELLING_BYTES_MIN && common.explore(now, key);
+        Some(if explores { Choice::Batch(bytes) } else { Choice::Raw(Bypass::NoTime) })
+    }
+
+    /// A batch that has the time that it needs while the link sends what waits before it; none if too
+    /// little waits even for the smallest.
+    pub(super) fn behind(
+        &self,
+        common: &mut Common,
+        first: &Entry,
+        (bytes, wait_bytes): (u64, u64),
+        rate: Rate,
+    ) -> Option<Choice> {
+        let key = first.learned_as();
+        let waiting_bytes = self.lanes.bytes();
+        [bytes, u64::from(first.bytes)].into_iter().find_map(|bytes| {
+            let needed_bytes = needed(common, key, bytes, rate)?;
+            let raw_bytes = needed_bytes.saturating_sub(wait_bytes);
+            (waiting_bytes > raw_bytes + bytes).then_some(Choice::Behind { raw_bytes, bytes })
+        })
+    }
+
+    /// Asks the back-off of a flow about its first packet, once.
+    pub(super) fn may_try(&mut self, common: &mut Common, at: u32, key: (u64, ClassKey)) -> bool {
+        let Some(entry) = self.lanes.peek_mut(at) else { return false };
+        *entry.may_try.get_or_insert_with(|| common.may_try(key.0, key.1))
+    }
+
+    /// Chooses a batch and gives it to the compressor, if it is time for the next; false if not.
+    pub(super) fn begin(&mut self, common: &mut Common, now: Instant) -> bool {
+        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
+        if self.compressing().is_some() || self.ready_bytes > frame_bytes {
+            return false;
+        }
+        if let Some((at, bytes)) = self.next_batch() {
+            self.batch = None;
+            let members = self.gather_batch(common, now, at, bytes);
+            return self.start(common, now, members);
+        }
+        // What goes at once waits for the link only.
+        let is_little = self.lanes.new_bytes() <= sparse_bytes(common);
+        let skips_new = is_little && !common.link_idle && !self.held.gathers();
+        let Some(at) = self.lanes.next(skips_new) else { return false };
+        let (at, bytes) = match self.choose(common, now, at) {
+            Some(Choice::Batch(bytes)) => (at, bytes),
+            Some(Choice::Behind { raw_bytes, bytes }) => {
+                self.choose_raw(common, now, raw_bytes);
+                let next = self.lanes.next(skips_new).filter(|&at| self.is_eligible(at));
+                let Some(at) = next else { return true };
+                (at, bytes)
+            }
+            Some(Choice::Raw(_)) | None => return false,
+        };
+        let members = self.gather_batch(common, now, at, bytes);
+        self.start(common, now, members)
+    }
+
+    /// The flow and the bytes of the batch that was decided on, unless its first packet is gone since.
+    pub(super) fn next_batch(&mut self) -> Option<(u32, u64)> {
+        let (at, id, bytes) = self.batch?;
+        let is_there = self.lanes.peek(at).is_some_and(|first| first.id == id);
+        self.batch = self.batch.filter(|_| is_there);
+        is_there.then_some((at, bytes))
+    }
+
+    /// True if a flow's first packet may be compressed.
+    pub(super) fn is_eligible(&self, at: u32) -> bool {
+        self.lanes.peek(at).is_some_and(|first| first.bypass.is_none())
+    }
+
+    /// Chooses packets that go as they are, in the order of their turns, until they take so many bytes
+    /// of the link.
+    pub(super) fn choose_raw(&mut self, common: &mut Common, now: Instant, link_bytes: u64) {
+        let until_bytes = self.ready_bytes + link_bytes;
+        while self.ready_bytes < until_bytes {
+            let Some(at) = self.lanes.next(false) else { return };
+            let Some(entry) = self.first(common, now, at) else { continue };
+            self.lanes.pop(at);
+            let mut unit = Unit::raw(entry, self.spare.pop().unwrap_or_default());
+            unit.bypass = Some(entry.bypass.unwrap_or(Bypass::NoTime));
+            let unit_bytes = unit_bytes(common, &unit);
+            self.lanes.charge(at, unit_bytes);
+            self.ready_bytes += unit_bytes;
+            self.chosen_packets += 1;
+            self.chosen.push_back(unit);
+        }
+    }
+
+    /// Takes packets of one group for a batch, from flow after flow as it is their turn, and then from
+    /// the first more than its share of this round.
+    pub(super) fn gather_batch(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        first: u32,
+        bytes_max: u64,
+    ) -> Vec<Entry> {
+        let mut members = self.spare.pop().unwrap_or_default();
+        let mut bytes = 0;
+        let mut at = first;
+        loop {
+            let mut is_open = true;
+            while is_open && self.lanes.has_credit(at) {
+                is_open = self.gather_one(common, now, at, (&mut members, &mut bytes), bytes_max);
+            }
+            let before = at;
+            match self.lanes.next(false) {
+                Some(next) if is_open || next != before => at = next,
+                _ => return members,
+            }
+            if bytes >= bytes_max || !self.is_of_batch(at, &members) {
+                break;
+            }
+        }
+        while self.gather_one(common, now, first, (&mut members, &mut bytes), bytes_max) {}
+        members
+    }
+
+    /// True if a flow's first packet may be compressed with the others.
+    pub(super) fn is_of_batch(&self, at: u32, members: &[Entry]) -> bool {
+        let group = members.first().map(|first| first.group);
+        self.lanes.peek(at).is_some_and(|it| it.bypass.is_none() && Some(it.group) == group)
+    }
+
+    /// Takes a flow's first packet into the batch; false if it doesn't belong there, or finds no room.
+    pub(super) fn gather_one(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        at: u32,
+        (members, bytes): (&mut Vec<Entry>, &mut u64),
+        bytes_max: u64,
+    ) -> bool {
+        let Some(entry) = self.first(common, now, at) else { return false };
+        let is_first = members.is_empty();
+        let fits =
+            *bytes + u64::from(entry.bytes) <= bytes_max && members.len() < self.room.packets;
+        let belongs = is_first || (fits && self.is_of_batch(at, members));
+        if !belongs {
+            return false;
+        }
+        self.lanes.pop(at);
+        self.lanes.charge(at, self.batches.shrink(u64::from(entry.bytes)).max(1));
+        *bytes += u64::from(entry.bytes);
+        members.push(entry);
+        true
+    }
+
+    /// Gives a batch to the compressor.
+    pub(super) fn start(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        mut members: Vec<Entry>,
+    ) -> bool {
+        let Some(&first) = members.first() else { return false };
+        members.remove(0);
+        let unit = Unit {
+            first,
+            followers: members,
+            bytes: 0,
+            is_compressing: true,
+            is_compressed: false,
+            bypass: None,
+            returned: false,
+        };
+        common.batch.extend(unit.packets().map(|packet| packet.id));
+        self.chosen_packets += common.batch.len();
+        let context = common.config.scheme.has_contexts().then_some(first.group);
+        let action = common.begin_job(unit.original_bytes(), first.learned_as(), context);
+        if let Action::Compress(job) = action {
+            self.done_at = now + job.cost_ns;
+            self.held.spend(job.cost_ns);
+        }
+        self.next = Some(action);
+        self.chosen.push_back(unit);
+        true
+    }
+}
+
+/// The bytes of a batch of at most `bytes` that arrives sooner for being compressed, with
+/// `wait_bytes` before it; zero if none does.
+pub(super) fn in_time(
+    common: &mut Common,
+    key: (u64, ClassKey),
+    (bytes, wait_bytes): (u64, u64),
+    rate: Rate,
+) -> u64 {
+    match needed(common, key, bytes, rate) {
+        Some(needed) if needed <= wait_bytes => bytes,
+        // The time that is missing grows with the batch.
+        Some(needed) => u128_ratio(bytes, wait_bytes, needed),
+        None => 0,
+    }
+}
+
+/// What has to be before a batch of `bytes`, in bytes, for it to have time; none if no time suffices.
+pub(super) fn needed(
+    common: &mut Common,
+    key: (u64, ClassKey),
+    bytes: u64,
+    rate: Rate,
+) -> Option<u64> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let estimate = common.estimate(key.0, key.1, bytes);
+    backlog_needed_bytes(bytes, estimate, rate)
+}
+
+/// Every packet of a batch is taken to have shrunk as the whole did.
+pub(super) fn learn(common: &mut Common, unit: &Unit, (bytes, to_bytes): (u32, u32), took_ns: u64) {
+    let total = u64::from(bytes.max(1));
+    if common.learned.is_none() || total < TELLING_BYTES_MIN {
+        return;
+    }
+    for packet in unit.packets() {
+        let part = u64::from(packet.bytes);
+        let to = (part * u64::from(to_bytes) / total) as u32;
+        let took_ns = took_ns.saturating_mul(part) / total;
+        common.learn(packet.learned_as(), (packet.bytes, to), took_ns);
+    }
+}
