@@ -41,7 +41,7 @@ pub(super) fn read(
         return Some(Compression::FREE);
     }
     let section = Section::of(tree, "compress", errors)?;
-    section.refuse_unknown(&["ratio", "time", "class", "file", "samples"], errors);
+    section.refuse_unknown(&["ratio", "time", "class", "file", "samples", "history"], errors);
     let ways: Vec<&str> =
         ["ratio", "class", "file", "samples"].into_iter().filter(|key| section.has(key)).collect();
     match ways[..] {
@@ -66,6 +66,34 @@ pub(super) fn read(
             let message = format!("`{first}` and `{second}` exclude each other: remove one");
             section.fail(second, message, errors);
             None
+        }
+    }
+}
+
+/// Reads `history`: what a ratio is multiplied by where a batch may refer to those before it.
+pub(super) fn history(tree: &Table, errors: &mut Errors) -> f64 {
+    if tree.get("compress").is_none() {
+        return 1.0;
+    }
+    let section = Section::of(tree, "compress", errors);
+    section.map_or(1.0, |section| section.or("history", 1.0, errors, value::ratio))
+}
+
+/// The model where batches may refer to those before them.
+pub(super) fn with_history(model: CompressionModel, history: f64) -> CompressionModel {
+    match model {
+        CompressionModel::Constant { ratio, time_ns } => {
+            CompressionModel::Constant { ratio: ratio * history, time_ns }
+        }
+        CompressionModel::PerClass(mut classes) => {
+            for class in &mut classes {
+                class.ratio = (class.ratio.0 * history, class.ratio.1 * history);
+            }
+            CompressionModel::PerClass(classes)
+        }
+        CompressionModel::Measured(mut samples) => {
+            samples.iter_mut().for_each(|sample| sample.ratio *= history);
+            CompressionModel::Measured(samples)
         }
     }
 }
@@ -297,6 +325,24 @@ mod tests {
             panic!("not classes")
         };
         assert_eq!(classes[0].1.ratio, (0.5, 0.9));
+    }
+
+    #[test]
+    fn what_refers_to_history_is_smaller() {
+        let mut errors = Errors::default();
+        let tree = parse("[compress]\nratio = 0.8\ntime = \"2us\"\nhistory = 0.5", &mut errors);
+        let history = history(&tree.unwrap(), &mut errors);
+        assert!(errors.into_result("x", Some(())).is_ok());
+        let constant = CompressionModel::Constant { ratio: 0.8, time_ns: 2_000 };
+        let smaller = CompressionModel::Constant { ratio: 0.4, time_ns: 2_000 };
+        assert_eq!(with_history(constant, history), smaller);
+        let sample = |ratio| CompressionSample { bytes: 500, ratio, time_ns: 1 };
+        let measured = |ratio| CompressionModel::Measured(vec![sample(ratio)]);
+        assert_eq!(with_history(measured(0.5), history), measured(0.25));
+        let class =
+            |low, high| CompressionClass { group: 0, ratio: (low, high), unit_ns: 1, byte_ns: 1.0 };
+        let classes = |low, high| CompressionModel::PerClass(vec![class(low, high)]);
+        assert_eq!(with_history(classes(0.5, 1.0), history), classes(0.25, 0.5));
     }
 
     #[test]

@@ -214,6 +214,11 @@ impl SchemePart {
         }
     }
 
+    /// Returns true if batches may refer to those before them.
+    pub(super) fn has_contexts(&self) -> bool {
+        self.kind == Kind::Auto
+    }
+
     /// Returns the number of packets that the link sends while a block is being compressed, for
     /// schemes that go by the length of the queue.
     pub(super) fn lead(&self) -> Option<u32> {

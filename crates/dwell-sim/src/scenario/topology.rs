@@ -44,6 +44,8 @@ pub(super) const TABLES: [&str; 7] =
 pub(super) struct Parts {
     scheme: SchemePart,
     compressing: Compression,
+    /// What ratios are multiplied by where batches may refer to those before them.
+    history: f64,
 }
 
 /// Reads all that a run needs.
@@ -55,6 +57,7 @@ pub(super) fn read(
     let runs = run::read(tree, errors);
     let scheme = scheme::read(tree, errors);
     let compressing = compress::read(tree, inputs, errors);
+    let history = compress::history(tree, errors);
     if tree.get("topology").is_none() {
         let message = "[topology] is missing: it says what network there is, for instance \
                        kind = \"parking-lot\"";
@@ -77,6 +80,7 @@ pub(super) fn read(
     let parts = Parts {
         scheme: scheme.unwrap_or_default(),
         compressing: compressing.unwrap_or(Compression::FREE),
+        history,
     };
     let plan = match kind {
         Kind::ParkingLot => parking_lot::read(tree, &section, &parts, inputs, errors),

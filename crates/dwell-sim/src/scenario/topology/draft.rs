@@ -4,7 +4,7 @@ use dwell_base::Rate;
 use dwell_policy::{PortConfig, QueueLimit};
 
 use crate::plan::{DropTail, Flow, Group, Link, Plan, PortPlan, Queue};
-use crate::scenario::compress::{Compression, estimates};
+use crate::scenario::compress::{Compression, estimates, with_history};
 use crate::scenario::error::Errors;
 
 use super::Parts;
@@ -93,7 +93,9 @@ impl Draft {
         // Unused values must not make runs different.
         let compressing =
             if parts.scheme.compresses() { &parts.compressing } else { &Compression::FREE };
-        let compress = compressing.model(&groups, port.unit_ns, errors)?;
+        let model = compressing.model(&groups, port.unit_ns, errors)?;
+        let history = if parts.scheme.has_contexts() { parts.history } else { 1.0 };
+        let compress = with_history(model, history);
         let max_waits_ns: Vec<u64> = self.plan.groups.iter().map(|g| g.wait_ns_max).collect();
         let config = PortConfig {
             scheme: parts.scheme.scheme(&max_waits_ns, errors)?,
