@@ -12,7 +12,7 @@ pub mod text;
 pub mod time;
 
 pub use rate::Rate;
-pub use rng::Rng;
+pub use rng::{Exponentials, Rng};
 pub use secret::Secret;
 pub use size::ByteSize;
 pub use time::Instant;

@@ -41,9 +41,17 @@ impl Driven {
         self.journal.as_deref_mut()
     }
 
+    #[cold]
     fn note(&mut self, now: Instant, input: impl FnOnce() -> Input) {
         if let Some(journal) = &mut self.journal {
             journal.input(now, input());
+        }
+    }
+
+    #[cold]
+    fn note_output(&mut self, now: Instant, action: Option<Action>) {
+        if let Some(journal) = &mut self.journal {
+            journal.output(now, Output::of(&self.port, action));
         }
     }
 
@@ -75,8 +83,8 @@ impl Driven {
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
         let action = self.port.poll(now);
-        if let Some(journal) = &mut self.journal {
-            journal.output(now, Output::of(&self.port, action));
+        if self.journal.is_some() {
+            self.note_output(now, action);
         }
         action
     }

@@ -117,7 +117,7 @@ impl Port {
     }
 
     /// Takes in what happened. After it, the driver calls [`Port::poll`] until it returns `None`.
-    #[inline]
+    #[inline(always)]
     pub fn handle(&mut self, now: Instant, event: Event<'_>) {
         match event {
             Event::Arrive(packet) => self.arrive(now, &packet),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dwell_base::Rng;
+use dwell_base::{Exponentials, Rng};
 
 use crate::plan::{OnOff, RandomSource, Traffic};
 
@@ -25,13 +25,9 @@ impl Source {
     pub fn new(traffic: &Traffic, seed: u64, stream: u64) -> Option<Self> {
         Some(match traffic {
             Traffic::OnOff(config) => Self::OnOff(OnOffSource::new(*config, seed, stream)),
-            Traffic::Poisson { packet_bytes, steps } => Self::Poisson(PoissonSource {
-                packet_bytes: *packet_bytes,
-                steps: steps.clone(),
-                step: 0,
-                rng: Rng::stream(seed, stream),
-                at_ns: steps.first().map_or(f64::INFINITY, |&(from_ns, _)| from_ns as f64),
-            }),
+            Traffic::Poisson { packet_bytes, steps } => {
+                Self::Poisson(PoissonSource::new(*packet_bytes, steps, Rng::stream(seed, stream)))
+            }
             Traffic::Cbr { packet_bytes, rate, start_ns } => Self::Cbr(CbrSource {
                 packet_bytes: *packet_bytes,
                 start_ns: *start_ns,
@@ -77,14 +73,15 @@ pub struct OnOffSource {
 
 #[derive(Clone, Debug)]
 enum Random {
-    Own(Rng),
+    Own(Exponentials),
     Ns2(Box<crate::ns2::Stream>),
 }
 
 impl Random {
+    #[inline]
     fn exponential(&mut self, mean: f64) -> f64 {
         match self {
-            Self::Own(rng) => rng.exponential(mean),
+            Self::Own(draws) => draws.draw(mean),
             Self::Ns2(stream) => stream.exponential(mean),
         }
     }
@@ -94,7 +91,7 @@ impl OnOffSource {
     fn new(config: OnOff, seed: u64, stream: u64) -> Self {
         let spacing_ns = f64::from(config.packet_bytes) * 8e9 / config.rate.as_bps() as f64;
         let random = match config.random {
-            RandomSource::Own => Random::Own(Rng::stream(seed, stream)),
+            RandomSource::Own => Random::Own(Exponentials::new(Rng::stream(seed, stream))),
             RandomSource::Ns2 { stream } => {
                 Random::Ns2(Box::new(crate::ns2::Stream::new(seed, stream)))
             }
@@ -122,30 +119,52 @@ pub struct PoissonSource {
     packet_bytes: u32,
     steps: Vec<(u64, f64)>,
     step: usize,
-    rng: Rng,
+    draws: Exponentials,
     at_ns: f64,
+    /// In this step: the mean distance, unless it is a pause, and the end.
+    mean_ns: Option<f64>,
+    until_ns: f64,
 }
 
 impl PoissonSource {
+    fn new(packet_bytes: u32, steps: &[(u64, f64)], rng: Rng) -> Self {
+        let at_ns = steps.first().map_or(f64::INFINITY, |&(from_ns, _)| from_ns as f64);
+        let mut source = Self {
+            packet_bytes,
+            steps: steps.to_vec(),
+            step: 0,
+            draws: Exponentials::new(rng),
+            at_ns,
+            mean_ns: None,
+            until_ns: f64::INFINITY,
+        };
+        source.enter(0);
+        source
+    }
+
+    fn enter(&mut self, step: usize) {
+        let bps = self.steps.get(step).map(|&(_, bps)| bps).filter(|&bps| bps > 0.0);
+        self.step = step;
+        self.mean_ns = bps.map(|bps| f64::from(self.packet_bytes) * 8e9 / bps);
+        self.until_ns = self.steps.get(step + 1).map_or(f64::INFINITY, |&(from, _)| from as f64);
+    }
+
+    #[inline]
     fn next_packet(&mut self) -> Option<(u64, u32)> {
         loop {
-            let &(_, bps) = self.steps.get(self.step)?;
-            let until_ns =
-                self.steps.get(self.step + 1).map_or(f64::INFINITY, |&(from, _)| from as f64);
-            if bps > 0.0 {
-                let mean_ns = f64::from(self.packet_bytes) * 8e9 / bps;
-                let at_ns = self.at_ns + self.rng.exponential(mean_ns);
-                if at_ns < until_ns {
+            if let Some(mean_ns) = self.mean_ns {
+                let at_ns = self.at_ns + self.draws.draw(mean_ns);
+                if at_ns < self.until_ns {
                     self.at_ns = at_ns;
                     return Some((at_ns as u64, self.packet_bytes));
                 }
             }
             // A Poisson process has no memory: it restarts at the step.
-            if until_ns == f64::INFINITY {
+            if self.until_ns == f64::INFINITY {
                 return None;
             }
-            self.at_ns = until_ns;
-            self.step += 1;
+            self.at_ns = self.until_ns;
+            self.enter(self.step + 1);
         }
     }
 }

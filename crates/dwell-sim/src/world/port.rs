@@ -9,7 +9,7 @@ use dwell_policy::{
     LostBatch, Objective, Outcome as Compressed, Packet as Arrival, PacketId,
 };
 
-use crate::agenda::NEVER_NS;
+use crate::agenda::{Agenda, NEVER_NS};
 use crate::outcome::PortOutcome;
 use crate::plan::{CompressionModel, PortPlan, Window};
 use crate::world::World;
@@ -76,6 +76,19 @@ impl PortState {
         self.outcome
     }
 
+    /// Updates the timer and the accounts of the queue after the port has done its part.
+    #[inline]
+    fn settle(&mut self, agenda: &mut Agenda, now_ns: u64, window: Window) {
+        if self.holds {
+            let timer_ns = self.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
+            if timer_ns != self.timer_ns {
+                self.timer_ns = timer_ns;
+                agenda.set(self.timer_actor, timer_ns);
+            }
+        }
+        self.note_waiting(now_ns, window);
+    }
+
     /// Integrates the number of waiting packets over time.
     #[inline]
     fn note_waiting(&mut self, now_ns: u64, window: Window) {
@@ -111,7 +124,7 @@ struct Book<'a> {
 
 impl Book<'_> {
     /// Chains the packets of a unit, and returns the first.
-    #[inline]
+    #[inline(always)]
     fn unit(&mut self, unit: &FrameUnit, followers: &[FramePacket]) -> u32 {
         let first = unit.id.0;
         self.packet(first, unit.sojourn_ns, unit.compressed_here);
@@ -126,7 +139,7 @@ impl Book<'_> {
         first
     }
 
-    #[inline]
+    #[inline(always)]
     fn packet(&mut self, id: u32, sojourn_ns: u64, compressed_here: bool) {
         let packet = &mut self.packets[id];
         let group = self.flows[packet.flow as usize].group;
@@ -198,35 +211,22 @@ impl World {
         let mut has_sent = false;
         loop {
             let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return false };
-            let Some(action) = state.port.poll(now) else { break };
-            match action {
-                Action::Compress(job) => self.compress(n, job),
-                Action::Send => {
+            match state.port.poll(now) {
+                Some(Action::Compress(job)) => self.compress(n, job),
+                Some(Action::Send) => {
                     self.send(n);
                     has_sent = true;
                 }
-                Action::Drop(id, reason) => self.dropped(n, id.0, reason),
-                Action::Mark(_) => (), // simulated senders take no marks
+                Some(Action::Mark(_)) => (), // simulated senders take no marks
+                Some(Action::Drop(id, reason)) => self.dropped(n, id.0, reason),
+                None => {
+                    state.settle(&mut self.agenda, self.now_ns, self.window);
+                    if self.check_invariants {
+                        state.port.assert_invariants();
+                    }
+                    return has_sent;
+                }
             }
-        }
-        self.settle(n);
-        has_sent
-    }
-
-    /// Updates the timer and the accounts of the queue after the port has done its part.
-    #[inline]
-    fn settle(&mut self, n: u32) {
-        let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return };
-        if state.holds {
-            let timer_ns = state.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
-            if timer_ns != state.timer_ns {
-                state.timer_ns = timer_ns;
-                self.agenda.set(state.timer_actor, timer_ns);
-            }
-        }
-        state.note_waiting(self.now_ns, self.window);
-        if self.check_invariants {
-            state.port.assert_invariants();
         }
     }
 

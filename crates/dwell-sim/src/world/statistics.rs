@@ -86,15 +86,17 @@ impl Statistics {
     }
 
     /// Counts a packet that waited `wait_ns` in a port.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn waited(&mut self, group: usize, sent_ns: u64, wait_ns: u64) {
         let max_ns = self.wait_ns_max[group];
-        if max_ns == 0 || wait_ns <= max_ns {
-            return;
+        if max_ns > 0 && wait_ns > max_ns {
+            self.late(group, sent_ns, wait_ns - max_ns);
         }
+    }
+
+    fn late(&mut self, group: usize, sent_ns: u64, excess_ns: u64) {
         if self.in_window(sent_ns) {
             let group = &mut self.groups[group];
-            let excess_ns = wait_ns - max_ns;
             group.late += 1;
             group.excess.add(excess_ns);
             let bin = ((excess_ns / EXCESS_BIN_NS) as usize).min(EXCESS_BINS - 1);
