@@ -3,12 +3,22 @@
 //! The real ones come from the repository's `data/` (its README has sources and licences)
 //! and are embedded, so that an installed program needs no files.
 
+use std::sync::LazyLock;
+
 use dwell_base::Rng;
 
 /// Lewis Carroll, Alice's Adventures in Wonderland: English prose of 152 kB.
 pub const ALICE: &[u8] = include_bytes!("../../../data/text/alice29.txt");
 /// Thomas Hardy, Far from the Madding Crowd: English prose of 769 kB.
-pub const BOOK: &[u8] = include_bytes!("../../../data/text/book1.txt");
+pub static BOOK: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    // The only one of them in the shipped program, which can decompress anyway.
+    let compressed = include_bytes!("../../../data/text/book1.txt.zst");
+    let mut book = vec![0; BOOK_LEN];
+    let len = zstd_safe::decompress(&mut book[..], compressed);
+    assert_eq!(len, Ok(BOOK_LEN), "what was built in is a book");
+    book
+});
+const BOOK_LEN: usize = 768_771;
 /// The output of a satellite receiver, a sentence a line, after some lines of remarks (`#`).
 pub const NMEA: &[u8] = include_bytes!("../../../data/telemetry/zed-f9p.nmea");
 /// A video: compressed already.
@@ -89,6 +99,11 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_book_is_the_file() {
+        assert!(*BOOK == include_bytes!("../../../data/text/book1.txt"));
+    }
 
     #[test]
     fn lengths_are_as_asked_and_seeds_matter() {
