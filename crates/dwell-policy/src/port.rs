@@ -177,13 +177,14 @@ impl Port {
         on_store!(&mut self.store, store => store.poll(&mut self.common, now))
     }
 
-    /// When [`Port::poll`] must be called though nothing happened, because a packet must not be
-    /// held back any longer. `None` as long as nothing is held back.
+    /// When [`Port::poll`] must be called though nothing happened: because a packet must not be
+    /// held back any longer, or a batch is to be begun for a link that will have sent all else. `None`
+    /// if there is no such time.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.store {
             Store::Serial(_) | Store::Blocks(_) => None, // they hold nothing back
-            Store::Flows(store) => store.next_deadline().filter(|_| self.common.link_idle),
+            Store::Flows(store) => store.next_deadline(self.common.link_idle),
             // While the link is busy no time makes a difference.
             Store::Chunks(store) => store.next_deadline().filter(|_| self.common.link_idle),
         }

@@ -77,6 +77,8 @@ pub(super) struct Flows {
     /// What was sent lately, and of it what was compressed.
     sent: Shrunk,
     batches: Shrunk,
+    /// When the next batch is to be begun, if not yet.
+    begin_at: Option<Instant>,
     /// When the batch that is being compressed should be done.
     done_at: Instant,
     held: Held,
@@ -98,6 +100,7 @@ impl Flows {
             batch: None,
             sent: Shrunk::default(),
             batches: Shrunk::default(),
+            begin_at: None,
             done_at: Instant::ZERO,
             held: Held::default(),
             spare: Vec::new(),
@@ -300,10 +303,11 @@ impl Flows {
         }
     }
 
-    /// When what is held back goes at the latest; none if nothing is.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        if !self.held.gathers() {
-            return None;
+    /// When a batch is to be begun, or what is held back for a free link goes at the latest; none if
+    /// there is neither.
+    pub(super) fn next_deadline(&self, link_idle: bool) -> Option<Instant> {
+        if !link_idle || self.begin_at.is_some() || !self.held.gathers() {
+            return self.begin_at;
         }
         if self.compressing().is_some() {
             // A frame that waits for a batch does so no longer than that should take.
@@ -366,7 +370,7 @@ impl Flows {
         let counted = (packets, ready_bytes);
         assert_eq!(counted, (self.chosen_packets, self.ready_bytes), "chosen is miscounted");
         let idles = common.link_idle && !self.held.gathers();
-        let is_free = idles && self.compressing().is_none();
+        let is_free = idles && self.compressing().is_none() && self.begin_at.is_none();
         assert!(!is_free || !self.can_send(), "the link idles for nothing");
         assert!(!idles || self.sendable().is_none(), "the link idles beside a batch");
         held

@@ -11,6 +11,8 @@ use crate::packet::ClassKey;
 use crate::port::common::Common;
 use crate::waiting_time::backlog_needed_bytes;
 
+/// Whoever drives the port may come a little late.
+const LEAD_NS: u64 = 100_000;
 /// From this many bytes on, the result of a batch says something about its packets.
 const TELLING_BYTES_MIN: u64 = 1_000;
 
@@ -51,10 +53,7 @@ impl Flows {
         if !self.may_try(common, at, key) {
             return Some(Choice::Raw(Bypass::BackOff));
         }
-        // A frame is as long as others wait in any case.
-        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
-        let link_bytes = rate.bytes_in_ns(self.room.link_ns).max(frame_bytes);
-        let most = self.batches.grow(link_bytes).min(u64::from(self.room.bytes));
+        let most = self.batch_bytes_max(common, rate);
         let bytes = most.min(waiting_bytes).max(u64::from(entry.bytes));
         let ready = in_time(common, key, (bytes, wait_bytes), rate);
         if ready >= u64::from(entry.bytes) {
@@ -70,6 +69,35 @@ impl Flows {
         }
         let explores = bytes >= TELLING_BYTES_MIN && common.explore(now, key);
         Some(if explores { Choice::Batch(bytes) } else { Choice::Raw(Bypass::NoTime) })
+    }
+
+    /// The most bytes of a batch: what keeps the link for the time that it may, compressed as those
+    /// before it.
+    fn batch_bytes_max(&self, common: &Common, rate: Rate) -> u64 {
+        // A frame is as long as others wait in any case.
+        let frame_bytes = u64::from(common.config.frame.units_bytes_max);
+        let link_bytes = rate.bytes_in_ns(self.room.link_ns).max(frame_bytes);
+        self.batches.grow(link_bytes).min(u64::from(self.room.bytes))
+    }
+
+    /// When a batch of `bytes` is to be begun, if that is later: as long as it is not full and the
+    /// link has something to do, more may come for it.
+    fn begins_later(
+        &self,
+        common: &mut Common,
+        now: Instant,
+        at: u32,
+        bytes: u64,
+    ) -> Option<Instant> {
+        let rate = common.config.rate?;
+        let is_full = self.lanes.bytes() >= self.batch_bytes_max(common, rate)
+            || self.lanes.packets() >= self.room.packets;
+        let (flow, class) = self.lanes.peek(at).filter(|_| !is_full)?.learned_as();
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let needed_ns = common.estimate(flow, class, bytes).cost_ns.saturating_add(LEAD_NS);
+        let ahead_bytes = common.link.ahead_bytes + common.backlog_bytes(self.ready_bytes);
+        let ahead_ns = rate.transmission_ns(ahead_bytes);
+        (ahead_ns > needed_ns).then(|| now + (ahead_ns - needed_ns))
     }
 
     /// A batch that has the time that it needs while the link sends what waits before it; none if too
@@ -98,12 +126,17 @@ impl Flows {
 
     /// Chooses a batch and gives it to the compressor, if it is time for the next; false if not.
     pub(super) fn begin(&mut self, common: &mut Common, now: Instant) -> bool {
+        self.begin_at = None;
         let frame_bytes = u64::from(common.config.frame.units_bytes_max);
         if self.compressing().is_some() || self.ready_bytes > frame_bytes {
             return false;
         }
         if let Some((at, bytes)) = self.next_batch() {
+            self.begin_at = self.begins_later(common, now, at, bytes);
             self.batch = None;
+            if self.begin_at.is_some() {
+                return false;
+            }
             let members = self.gather_batch(common, now, at, bytes);
             return self.start(common, now, members);
         }
@@ -121,6 +154,10 @@ impl Flows {
             }
             Some(Choice::Raw(_)) | None => return false,
         };
+        self.begin_at = self.begins_later(common, now, at, bytes);
+        if self.begin_at.is_some() {
+            return false;
+        }
         let members = self.gather_batch(common, now, at, bytes);
         self.start(common, now, members)
     }

@@ -406,6 +406,31 @@ fn a_frame_does_not_wait_for_a_batch_that_takes_longer_than_it_should() {
 }
 
 #[test]
+fn a_batch_is_begun_when_the_link_is_about_to_have_nothing_to_do() {
+    let mut port = port(400 * MICRO_NS);
+    let link = LinkState { ahead_bytes: 1_250, ..LinkState::of_rate(Some(Rate::from_mbps(10))) };
+    port.handle(at(10), Event::Link(link)); // 1 ms
+    ready(&mut port, at(10));
+    arrive(&mut port, at(10), packet(1, 1, 1_400));
+    arrive(&mut port, at(10), packet(2, 1, 1_400));
+    assert_eq!(ask(&mut port, at(10)), None);
+    // The batch takes 400 µs, and 100 are left for whoever comes late.
+    let begin_at = at(10) + 500 * MICRO_NS;
+    assert_eq!(port.next_deadline(), Some(begin_at));
+    let link = LinkState { ahead_bytes: 625, ..link };
+    port.handle(begin_at, Event::Link(link));
+    assert_eq!(ask(&mut port, begin_at), Some(Wanted::CompressBatch));
+    assert_eq!(port.next_deadline(), None);
+    // One that is full is not waited for.
+    let mut port = self::port(400 * MICRO_NS);
+    port.handle(at(10), Event::Link(link));
+    for id in 0..4 {
+        arrive(&mut port, at(10), packet(id, 1, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(10)), Some(Wanted::CompressBatch));
+}
+
+#[test]
 fn what_has_no_time_goes_raw_while_a_batch_behind_it_is_compressed() {
     // Three packets that become a quarter save 2.5 ms of 5; the other 2.5 ms are two packets.
     let mut port = port(5 * MILLI_NS);

@@ -25,6 +25,7 @@ enum Step {
     LinkBusy,
     PutBack,
     Rate(u64),
+    Ahead(u64),
     Scheme(usize),
     Clear,
 }
@@ -40,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::LinkBusy),
         1 => Just(Step::PutBack),
         1 => (0u64..1_000_000_000).prop_map(Step::Rate),
+        1 => (0u64..20_000).prop_map(|bytes| Step::Ahead(bytes.saturating_sub(10_000))),
         1 => (0..SCHEMES).prop_map(Step::Scheme),
         1 => Just(Step::Clear),
     ]
@@ -201,7 +203,7 @@ impl Model {
         assert!(
             deadline.is_none()
                 || port.config().scheme.fills_frames()
-                || port.config().objective != Objective::Time,
+                || matches!(port.config().scheme.queue, Queue::Flows(_)),
             "this holds nothing back"
         );
         assert_eq!(port.accounts().held.packets, self.held.len() as u64);
@@ -283,6 +285,7 @@ impl Model {
             Step::LinkReady => port.link_ready(),
             Step::LinkBusy => port.link_busy(),
             Step::PutBack => self.put_back(port, now),
+            Step::Ahead(bytes) => port.set_ahead(bytes, false),
             Step::Rate(bps) => port.set_rate(Rate::from_bps(bps)),
             Step::Scheme(n) => {
                 let scheme = self.setting.scheme(n);
