@@ -307,7 +307,8 @@ impl Flows {
     /// there is neither.
     pub(super) fn next_deadline(&self, link_idle: bool) -> Option<Instant> {
         if !link_idle || self.begin_at.is_some() || !self.held.gathers() {
-            return self.begin_at;
+            // What waits for the link goes when that is ready, and the batch is asked for again then.
+            return self.begin_at.filter(|_| self.sendable().is_none());
         }
         if self.compressing().is_some() {
             // A frame that waits for a batch does so no longer than that should take.
