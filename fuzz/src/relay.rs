@@ -80,6 +80,8 @@ struct Setup {
     /// End 1 has no endpoint: it waits to be called.
     waits: bool,
     clock_behind: bool,
+    /// What is sent is compressed in contexts.
+    contexts: bool,
 }
 
 impl Setup {
@@ -92,6 +94,7 @@ impl Setup {
             wrong_public: keyed && byte & 3 == 3,
             waits: byte & 4 != 0,
             clock_behind: byte & 16 != 0,
+            contexts: byte & 32 != 0,
         }
     }
 
@@ -103,9 +106,15 @@ impl Setup {
         let (own, other) = (side + 1, 2 - side);
         let mut node = format!("[node]\naddresses = [\"10.{own}.0.1/16\"]\n");
         let mut peer = format!(
-            "[[peer]]\nname = \"other\"\nprefixes = [\"10.{other}.0.0/16\"]\nrate = \"10mbit\"\n\
-             codec = \"lz4\"\n"
+            "[[peer]]\nname = \"other\"\nprefixes = [\"10.{other}.0.0/16\"]\nrate = \"10mbit\"\n"
         );
+        peer += match self.contexts {
+            true => {
+                "scheme = \"host-pair\"\nhistory = \"host-pair\"\ncontext_window = \"32KiB\"\n\
+                 contexts_max = 2\ncodec = \"zstd:1\"\n"
+            }
+            false => "codec = \"lz4\"\n",
+        };
         if side == 0 || !self.waits {
             peer += &format!("endpoint = \"{}\"\n", address(1 - side));
         }

@@ -495,7 +495,13 @@ impl Engine {
     }
 
     fn take_results(&mut self) {
-        while let Some(job) = self.env.worker.finished() {
+        while let Some(mut job) = self.env.worker.finished() {
+            if let Some(done) = job.in_context.take() {
+                let peer = done.ticket.peer;
+                self.node.compressed_in_context(Clock::now(), done);
+                self.touch(peer);
+                continue;
+            }
             if let Some(ticket) = job.ticket {
                 let result = job.result.map(|len| len.map(|len| &job.out[..len]));
                 self.node.compressed(Clock::now(), ticket, result, job.took_ns);

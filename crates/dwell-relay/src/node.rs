@@ -11,6 +11,7 @@
 mod bottleneck;
 mod classes;
 mod compress;
+mod contexts;
 mod deadlines;
 mod delivery;
 mod diagnosis;
@@ -38,6 +39,7 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
+pub use contexts::ContextJob;
 pub use diagnosis::{Parting, Unsent};
 pub use env::{CompressJob, Compression, Destination, Env, NodeEvent, Ticket};
 pub use pacer::{Pacer, Pacing};
@@ -372,7 +374,7 @@ impl Node {
 
     fn remove_peer(&mut self, index: usize) {
         let peer = &mut self.peers[index];
-        outbound::clear(peer, &mut self.store);
+        outbound::clear(peer, &mut self.store, Instant::ZERO);
         // A result may still come; it knows only the first packet of its block.
         for &id in peer.port.batch().iter().skip(1) {
             self.store.remove(id);

@@ -3,6 +3,8 @@
 //! Names follow Prometheus' conventions: the prefix `dwell_`, base units (seconds, bytes), and
 //! `_total` for counters. All metrics of a peer have the label `peer`.
 
+mod contexts;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -24,6 +26,7 @@ pub fn metrics_text(status: &Status) -> String {
         of_peer(&mut page, peer);
         of_sending(&mut page, peer);
         of_receiving(&mut page, peer);
+        contexts::of_contexts(&mut page, peer);
         peer.classes.iter().for_each(|class| of_class(&mut page, peer, class));
         peer.deadlines.iter().for_each(|class| of_deadline(&mut page, peer, class));
         peer.traffic.iter().for_each(|class| of_traffic(&mut page, peer, class));

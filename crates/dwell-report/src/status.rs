@@ -5,10 +5,12 @@
 //! nanoseconds, `_bytes`, `_bps` for bits per second; names without one count things.
 //! Counters start at zero with the process (`uptime_ns`) and never go down.
 
+mod contexts;
 mod problem;
 
 use std::collections::BTreeMap;
 
+pub use contexts::{RxContexts, TxContexts};
 pub use problem::{Problem, ProblemStatus};
 
 use dwell_policy::{Accounts, Bypass, ClassKey, DropReason, Ratio};
@@ -279,6 +281,9 @@ pub struct TxStatus {
     /// The recent loss on the path to the peer, by its latest report.
     #[serde(default)]
     pub loss: Option<RecentLoss>,
+    /// The contexts of what is sent; left out if there were none.
+    #[serde(default, skip_serializing_if = "TxContexts::is_unused")]
+    pub contexts: TxContexts,
     /// Datagrams that the operating system did not take, by error.
     pub send_errors: BTreeMap<String, u64>,
 }
@@ -440,6 +445,9 @@ pub struct RxStatus {
     pub skipped_records: u64,
     /// Packets refused because their source is not in the peer's prefixes.
     pub not_allowed: u64,
+    /// The contexts of what is received; left out if there were none.
+    #[serde(default, skip_serializing_if = "RxContexts::is_unused")]
+    pub contexts: RxContexts,
     /// The reception of this node's datagrams as the peer reports it; `None` before its first
     /// report.
     pub reported: Option<PeerReport>,

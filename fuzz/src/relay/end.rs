@@ -7,7 +7,7 @@ use dwell_base::time::SECOND_NS;
 use dwell_base::{Instant, Rng};
 use dwell_codec::Compressor;
 use dwell_relay::config::Config;
-use dwell_relay::node::{CompressJob, Compression, Destination, Env, Node, NodeEvent};
+use dwell_relay::node::{CompressJob, Compression, ContextJob, Destination, Env, Node, NodeEvent};
 use dwell_relay::trust::RandomSource;
 use dwell_wire::CloseReason;
 
@@ -50,6 +50,12 @@ impl Env for World {
             Ok(len) => Compression::Done { len, took_ns: 2 * job.packet.len() as u64 },
             Err(_) => Compression::Failed,
         }
+    }
+
+    fn compress_in_context(&mut self, mut job: ContextJob) -> Option<ContextJob> {
+        job.run();
+        job.took_ns = 2 * job.batch_len() as u64;
+        Some(job)
     }
 
     fn datagram(&mut self, _: usize) -> &mut [u8] {

@@ -11,6 +11,7 @@ mod class;
 mod endpoint;
 mod error;
 mod exceptions;
+mod history;
 mod load;
 mod protection;
 mod public_key;
@@ -38,6 +39,7 @@ pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use error::{ConfigError, ConfigErrors};
 pub use exceptions::parse as parse_exceptions;
+pub use history::History;
 pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
 pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};
@@ -199,6 +201,12 @@ pub struct PeerConfig {
     /// The longest that packets from the peer wait for a datagram that is missing, so that they
     /// keep their order, in nanoseconds.
     pub order_wait_ns: u64,
+    /// The scope of a context: the packets whose batches refer to each other.
+    pub history: History,
+    /// The most contexts at a time, for each direction.
+    pub contexts_max: u8,
+    /// The binary logarithm of the bytes that a batch can refer back to.
+    pub context_window_log: u8,
     /// The time that a datagram takes to the peer, in nanoseconds; or it is estimated.
     pub one_way_delay_ns: Option<u64>,
     /// What is to be saved.
@@ -419,6 +427,9 @@ impl PeerConfig {
             chunk_compress: true,
             retransmit: true,
             order_wait_ns: 50 * MILLI_NS,
+            history: History::Off,
+            contexts_max: 16,
+            context_window_log: 20,
             one_way_delay_ns: None,
             saving: SavingConfig::default(),
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },

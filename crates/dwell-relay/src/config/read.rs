@@ -13,8 +13,8 @@ use super::error::Errors;
 use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
-    Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
-    Secret, check, class, exceptions, value,
+    Config, ConfigErrors, Endpoint, FailMode, History, NodeConfig, PeerConfig, RateConfig,
+    ReadSecretError, Secret, check, class, exceptions, history, value,
 };
 
 /// Functions that read the secret in a file.
@@ -53,7 +53,7 @@ pub const NODE_KEYS: [&str; 15] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first four may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 30] = [
+pub const PEER_KEYS: [&str; 33] = [
     "name",
     "endpoint",
     "prefixes",
@@ -71,6 +71,9 @@ pub const PEER_KEYS: [&str; 30] = [
     "objective",
     "gather_time",
     "cpu",
+    "history",
+    "contexts_max",
+    "context_window",
     "codec",
     "rate",
     "queue_time",
@@ -341,6 +344,9 @@ struct PeerKeys {
     saves_bytes: Option<Located<bool>>,
     gather_ns: Option<Located<u64>>,
     cpu_ppm: Option<Located<u32>>,
+    history: Option<Located<History>>,
+    contexts_max: Option<Located<u32>>,
+    context_window_log: Option<Located<u8>>,
     codec: Option<Located<CodecSpec>>,
     rate: Option<Located<RateConfig>>,
     queue_time_ns: Option<Located<u64>>,
@@ -385,6 +391,9 @@ impl PeerKeys {
                 value::duration_ns(value, MILLI_NS..=60 * SECOND_NS)
             }),
             cpu_ppm: table.get("cpu", errors, value::share_ppm),
+            history: table.get("history", errors, history::history),
+            contexts_max: table.get("contexts_max", errors, |value| value::integer(value, 1..=255)),
+            context_window_log: table.get("context_window", errors, history::window_log),
             codec: table.get("codec", errors, value::codec),
             rate: table.get("rate", errors, value::rate),
             queue_time_ns: table.get("queue_time", errors, |value| {
@@ -427,6 +436,10 @@ impl PeerKeys {
         set(&mut peer.saving.saves_bytes, &self.saves_bytes);
         set(&mut peer.saving.gather_ns, &self.gather_ns);
         set(&mut peer.saving.cpu_ppm, &self.cpu_ppm);
+        if let Some(contexts) = &self.contexts_max {
+            peer.contexts_max = contexts.value as u8; // at most 255
+        }
+        set(&mut peer.context_window_log, &self.context_window_log);
         set(&mut peer.codec, &self.codec);
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;
@@ -509,6 +522,14 @@ fn read_peer<'t>(
             config.scheme_name
         );
         table.fail("objective", found.map_or(table.line, |found| found.line), message, errors);
+    }
+    let found = keys.history.as_ref().or(defaults.history.as_ref());
+    match history::scheme(&config, found.map(|found| found.value)) {
+        Ok((history, scheme)) => (config.history, config.scheme) = (history, scheme),
+        Err(message) => {
+            let line = found.map_or(table.line, |history| history.line);
+            table.fail("history", line, message, errors);
+        }
     }
     let (prefixes, prefix_lines): (Vec<IpNet>, Vec<usize>) =
         prefixes.unwrap_or_default().into_iter().map(|prefix| (prefix.value, prefix.line)).unzip();

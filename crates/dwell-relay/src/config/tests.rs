@@ -153,6 +153,9 @@ fn every_key_reaches_its_field() {
         one_way_delay = "3ms"
         chunk_compress = false
         columnar = false
+        history = "off"
+        contexts_max = 200
+        context_window = "128KiB"
         retransmit = false
         order_wait = "0ms"
         objective = "time"
@@ -202,6 +205,9 @@ fn every_key_reaches_its_field() {
             scheme_name: "all",
             scheme: Scheme::all(),
             columnar: false,
+            history: History::Off,
+            contexts_max: 200,
+            context_window_log: 17,
             chunk_compress: false,
             retransmit: false,
             order_wait_ns: 0,
@@ -229,6 +235,50 @@ fn every_key_reaches_its_field() {
             metric: 16,
         }]
     );
+}
+
+#[test]
+fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
+    let with = |lines: &str| parse(&MINIMAL.replace("[[peer]]", &format!("[[peer]]\n{lines}")));
+    let gathers = [
+        ("flow", Gather::Flow),
+        ("service", Gather::Service),
+        ("host-pair", Gather::HostPair),
+        ("peer", Gather::Edge),
+    ];
+    for (name, gather) in gathers {
+        let config = with(&format!("scheme = \"flow\"\nhistory = \"{name}\"")).unwrap();
+        let scheme = config.peers[0].scheme;
+        assert!(scheme.has_contexts() && scheme.gather() == gather, "{name}");
+        assert_eq!(scheme.check(), Ok(()));
+    }
+    assert!(!with("scheme = \"edge\"").unwrap().peers[0].scheme.has_contexts());
+    // The scheme that is made for it has it, unless it can't.
+    for (lines, history) in [
+        ("", History::HostPair),
+        ("history = \"flow\"", History::Flow),
+        ("history = \"off\"", History::Off),
+        ("codec = \"lz4\"", History::Off),
+    ] {
+        let config = with(&format!("scheme = \"auto\"\n{lines}")).unwrap();
+        let peer = &config.peers[0];
+        assert_eq!((peer.history, peer.scheme.has_contexts()), (history, history != History::Off));
+        assert_eq!(peer.scheme.check(), Ok(()));
+    }
+    for (lines, said) in [
+        ("scheme = \"packet\"\nhistory = \"flow\"", "write scheme = \"auto\""),
+        ("history = \"flow\"", "\"packet\" does not"),
+        ("scheme = \"edge\"\nblock_packets = 5\nhistory = \"peer\"", "\"edge\" with block_packets"),
+        ("scheme = \"edge\"\ncodec = \"lz4\"\nhistory = \"peer\"", "needs zstd, since lz4"),
+        ("scheme = \"edge\"\nretransmit = false\nhistory = \"peer\"", "retransmit = true"),
+        ("scheme = \"edge\"\nhistory = \"hostpair\"", "there is no history \"hostpair\""),
+        ("context_window = \"100KiB\"", "a power of two, such as \"128KiB\", not 102400 bytes"),
+        ("context_window = \"4MiB\"", "must be from 32.8 kB"),
+        ("contexts_max = 0", "from 1 to 255"),
+    ] {
+        let errors = with(lines).unwrap_err().to_string();
+        assert!(errors.contains(said), "{lines}: {errors}");
+    }
 }
 
 #[test]

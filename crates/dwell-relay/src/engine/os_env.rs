@@ -13,7 +13,7 @@ use super::worker::{Job, Worker};
 use crate::io::clock::Clock;
 use crate::io::tun::{Tun, TunError, TunWriteBatch};
 use crate::io::udp::{SendOutcome, UdpPort};
-use crate::node::{CompressJob, Compression, Destination, Env, NodeEvent};
+use crate::node::{CompressJob, Compression, ContextJob, Destination, Env, NodeEvent};
 
 /// A packet that is expected to take longer than this is compressed by the worker, so that the
 /// link and the other peers are served meanwhile. Below it the handover to the worker and back
@@ -211,6 +211,16 @@ impl Env for OsEnv {
             Ok(len) => Compression::Done { len, took_ns },
             Err(_) => Compression::Failed,
         }
+    }
+
+    fn compress_in_context(&mut self, mut job: ContextJob) -> Option<ContextJob> {
+        if job.cost_ns > INLINE_NS_MAX || job.primes() {
+            job = self.worker.submit_in_context(job)?;
+        }
+        let start = Clock::now();
+        job.run();
+        job.took_ns = Clock::now().since_ns(start);
+        Some(job)
     }
 
     fn datagram(&mut self, peer: usize) -> &mut [u8] {

@@ -10,7 +10,7 @@ use dwell_confine::privilege;
 
 use crate::io::clock::Clock;
 use crate::io::poller::Waker;
-use crate::node::Ticket;
+use crate::node::{ContextJob, Ticket};
 
 /// A packet for the worker. The buffers come back with the result and are used again.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Job {
     /// The room for the result in a job, the result's bytes in an answer.
     pub(crate) out: Vec<u8>,
     pub(crate) result: Result<Option<usize>, ()>,
+    /// Instead of all that: a batch to be compressed in a context.
+    pub(crate) in_context: Option<ContextJob>,
     pub(crate) took_ns: u64,
 }
 
@@ -32,6 +34,7 @@ impl Default for Job {
             packet: Vec::new(),
             out: Vec::new(),
             result: Ok(None),
+            in_context: None,
             took_ns: 0,
         }
     }
@@ -64,7 +67,10 @@ impl Worker {
                 }
                 let mut compressors = HashMap::new();
                 for mut job in work {
-                    compress(&mut compressors, &mut job);
+                    match &mut job.in_context {
+                        Some(job) => run(job),
+                        None => compress(&mut compressors, &mut job),
+                    }
                     if finish.send(job).is_err() {
                         break;
                     }
@@ -90,6 +96,19 @@ impl Worker {
         self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
     }
 
+    /// Hands over a batch that is to be compressed in a context. Gives it back if there is no thread
+    /// for it.
+    pub(crate) fn submit_in_context(&mut self, job: ContextJob) -> Option<ContextJob> {
+        if self.thread.is_none()
+            && let Err(error) = self.start()
+        {
+            tracing::warn!("cannot start the worker thread: {error}");
+        }
+        let Some(jobs) = &self.jobs else { return Some(job) };
+        let job = Job { in_context: Some(job), ..Job::default() };
+        jobs.send(job).err().and_then(|refused| refused.0.in_context)
+    }
+
     /// A job that is done, if there is one.
     pub(crate) fn finished(&mut self) -> Option<Job> {
         self.done.try_recv().ok()
@@ -109,6 +128,12 @@ impl Drop for Worker {
             let _ = thread.join();
         }
     }
+}
+
+fn run(job: &mut ContextJob) {
+    let start = Clock::thread_cpu_ns();
+    job.run();
+    job.took_ns = Clock::thread_cpu_ns() - start;
 }
 
 fn compress(compressors: &mut HashMap<CodecSpec, Result<Compressor, CodecError>>, job: &mut Job) {

@@ -12,6 +12,7 @@ use dwell_wire::header::COMPRESSED_HEADER_LEN;
 use dwell_wire::packet::destination;
 use dwell_wire::record::BLOCK_PACKETS_MAX;
 
+use super::contexts::compress_in_context;
 use super::env::{CompressJob, Compression, Env, Ticket};
 use super::peer::Peer;
 use super::store::{Compressed, Onward, Store};
@@ -42,6 +43,9 @@ pub(super) fn compress(
         debug_assert!(false, "a job has packets");
         return;
     };
+    if compress_in_context(peer, index, job, store, env) {
+        return;
+    }
     peer.columnar_len = None;
     let bytes = if job.packets == 1 {
         store.get(first).0

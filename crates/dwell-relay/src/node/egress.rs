@@ -5,6 +5,7 @@ use dwell_codec::CodecId;
 use dwell_wire::record::BLOCK_PACKETS_MAX;
 use dwell_wire::{Block, BlockPackets, Compressed, Fragment, PacketInfo, Record, Records, Unit};
 
+use super::contexts::Origin;
 use super::env::Env;
 use super::outbound::clamp;
 use super::turns::PACKET_NS;
@@ -16,24 +17,31 @@ impl Node {
     pub(super) fn take_in(
         &mut self,
         env: &mut impl Env,
-        (now, is_present): (Instant, bool),
+        (now, origin): (Instant, Origin),
         index: usize,
         record: &Record<'_>,
     ) {
         self.peers[index].data_records += 1;
         match record {
             Record::Fragment(fragment) => {
-                self.fragment(env, (now, is_present), index, fragment);
+                self.fragment(env, (now, origin), index, fragment);
             }
             whole => {
-                self.whole(env, index, whole);
+                self.whole(env, (now, origin), index, whole);
             }
         }
     }
 
     /// A record that is no part of one; false if it holds no packets.
-    fn whole(&mut self, env: &mut impl Env, index: usize, record: &Record<'_>) -> bool {
+    fn whole(
+        &mut self,
+        env: &mut impl Env,
+        (now, origin): (Instant, Origin),
+        index: usize,
+        record: &Record<'_>,
+    ) -> bool {
         match record {
+            Record::Context(record) => self.of_context(env, (now, origin), index, record),
             Record::Raw(packet) => self.raw(env, index, packet),
             Record::Compressed(compressed) => self.restore_packet(env, index, compressed),
             Record::Block(block) => self.restore_block(env, index, block),
@@ -50,10 +58,11 @@ impl Node {
     fn fragment(
         &mut self,
         env: &mut impl Env,
-        (now, is_present): (Instant, bool),
+        (now, origin): (Instant, Origin),
         index: usize,
         fragment: &Fragment<'_>,
     ) {
+        let is_present = origin.is_present;
         let peer = &mut self.peers[index];
         peer.rx.fragments += 1;
         let Some(joined) = peer.reassembly.insert(now, is_present, fragment) else { return };
@@ -67,12 +76,13 @@ impl Node {
         if is_present && record.is_kept() {
             peer.reorder.activate(now);
         }
-        if matches!(record, Record::Fragment(_)) || !self.whole(env, index, &record) {
+        if matches!(record, Record::Fragment(_)) || !self.whole(env, (now, origin), index, &record)
+        {
             self.peers[index].rx.malformed += 1;
         }
     }
 
-    fn raw(&mut self, env: &mut impl Env, index: usize, packet: &[u8]) {
+    pub(super) fn raw(&mut self, env: &mut impl Env, index: usize, packet: &[u8]) {
         if !self.may_hold_another(index) {
             return;
         }
@@ -126,7 +136,12 @@ impl Node {
     }
 
     /// The packets of a block that was not rearranged.
-    fn one_after_another(&mut self, env: &mut impl Env, index: usize, mut rest: &mut [u8]) {
+    pub(super) fn one_after_another(
+        &mut self,
+        env: &mut impl Env,
+        index: usize,
+        mut rest: &mut [u8],
+    ) {
         self.peers[index].rx.blocks += 1;
         let mut packets = 0;
         while !rest.is_empty() {
@@ -150,7 +165,7 @@ impl Node {
     }
 
     /// The packets of a block that was rearranged.
-    fn columnar(&mut self, env: &mut impl Env, index: usize, rearranged: &[u8]) {
+    pub(super) fn columnar(&mut self, env: &mut impl Env, index: usize, rearranged: &[u8]) {
         let mut packets = std::mem::take(&mut self.block);
         packets.resize(LEN_MAX, 0);
         match dwell_wire::columnar::restore(rearranged, &mut packets) {

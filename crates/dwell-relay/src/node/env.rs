@@ -7,6 +7,7 @@ use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{JobId, PacketId};
 use dwell_report::status::Problem;
 
+use super::contexts::ContextJob;
 use super::diagnosis::Parting;
 use super::problems::Finding;
 
@@ -93,6 +94,11 @@ pub trait Env {
 
     /// Compresses a packet, or hands a copy to a worker.
     fn compress(&mut self, job: CompressJob<'_>) -> Compression;
+
+    /// Compresses a batch in a context by [`ContextJob::run`] and gives it back; or hands it to a
+    /// worker, and it comes back by
+    /// [`Node::compressed_in_context`](super::Node::compressed_in_context).
+    fn compress_in_context(&mut self, job: ContextJob) -> Option<ContextJob>;
 
     /// Room for the next datagram to this peer: at least 65,507 bytes.
     fn datagram(&mut self, peer: usize) -> &mut [u8];

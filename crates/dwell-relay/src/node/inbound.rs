@@ -12,6 +12,7 @@ use dwell_wire::{
 };
 
 use super::Node;
+use super::contexts::Origin;
 use super::diagnosis::{Foreign, Parting};
 use super::env::{Destination, Env};
 use super::link::{retransmit, send_control};
@@ -52,6 +53,8 @@ struct Span {
     from: usize,
     packets_left: usize,
     is_present: bool,
+    /// The number under which it was first sent, if it is of the present session.
+    number: u64,
 }
 
 impl Node {
@@ -172,14 +175,16 @@ impl Node {
         let Some(number) = number else {
             let is_new = resent.is_none_or(|low| peer.handshake.accept_resent(header, low));
             let part = if is_new { Part::All } else { Part::Control };
-            self.records(env, now, index, (body, false), part);
+            self.records(env, now, index, (body, None), part);
             return;
         };
         let waits = peer.waits();
+        let mut first_sent = number;
         let at_once = match resent {
             Some(sequence_low) => {
                 peer.reorder.pass(now, number, waits);
                 let retransmitted = reconstruct_sequence(number, sequence_low);
+                first_sent = retransmitted;
                 let placed = peer.reorder.resent(retransmitted, body);
                 if placed.is_some() {
                     // The datagram that was believed lost may only be late.
@@ -193,7 +198,7 @@ impl Node {
         };
         // What others wait for must not wait itself.
         let part = if at_once { Part::All } else { Part::Control };
-        self.records(env, now, index, (body, true), part);
+        self.records(env, now, index, (body, Some(first_sent)), part);
         self.hand_on(env, now, index);
     }
 
@@ -213,7 +218,7 @@ impl Node {
     /// Hands on what waited for a datagram that came, or is not waited for any more.
     fn hand_on(&mut self, env: &mut impl Env, now: Instant, index: usize) {
         while let Some(body) = self.peers[index].reorder.ready() {
-            self.records(env, now, index, (&body, true), Part::Packets);
+            self.records(env, now, index, (&body, Some(0)), Part::Packets);
         }
     }
 
@@ -230,14 +235,15 @@ impl Node {
         env: &mut impl Env,
         now: Instant,
         index: usize,
-        (body, is_present): (&[u8], bool),
+        (body, number): (&[u8], Option<u64>),
         part: Part,
     ) {
-        let span = Span { from: 0, packets_left: packets_max(body.len()), is_present };
+        let (is_present, number) = (number.is_some(), number.unwrap_or(0));
+        let span = Span { from: 0, packets_left: packets_max(body.len()), is_present, number };
         let Some(rest) = self.restore(env, now, index, (body, span), part) else { return };
-        let Span { from, packets_left, is_present } = rest;
+        let Span { from, packets_left, is_present, number } = rest;
         let peer = &mut self.peers[index];
-        let waiting = Waiting { body: body.to_vec(), from, packets_left, is_present };
+        let waiting = Waiting { body: body.to_vec(), from, packets_left, is_present, number };
         let kept = peer.turn.defer(waiting);
         peer.rx.deferred_datagrams += u64::from(kept);
         peer.rx.over_budget += u64::from(!kept);
@@ -251,11 +257,11 @@ impl Node {
         index: usize,
         waiting: Waiting,
     ) -> Option<Waiting> {
-        let Waiting { body, from, packets_left, is_present } = waiting;
-        let span = Span { from, packets_left, is_present };
+        let Waiting { body, from, packets_left, is_present, number } = waiting;
+        let span = Span { from, packets_left, is_present, number };
         let rest = self.restore(env, now, index, (&body, span), Part::Rest)?;
-        let Span { from, packets_left, is_present } = rest;
-        Some(Waiting { body, from, packets_left, is_present })
+        let Span { from, packets_left, is_present, number } = rest;
+        Some(Waiting { body, from, packets_left, is_present, number })
     }
 
     /// Reads records, and restores their packets while the peer's turn lasts. Returns where the
@@ -270,7 +276,8 @@ impl Node {
     ) -> Option<Span> {
         let mut asked = Asked::default();
         let mut rest = None;
-        let is_present = span.is_present;
+        let Span { is_present, number, .. } = span;
+        let origin = Origin { datagram: number, is_present, packets: 0 };
         let peer = &mut self.peers[index];
         peer.turn.packets_left = span.packets_left;
         let data_records = peer.data_records;
@@ -293,7 +300,8 @@ impl Node {
                 continue;
             }
             if is_packets && (must_wait || !peer.turn.may_restore()) {
-                rest = Some(Span { from, packets_left: peer.turn.packets_left, is_present });
+                let packets_left = peer.turn.packets_left;
+                rest = Some(Span { from, packets_left, is_present, number });
                 // What the peers say to each other does not wait.
                 match part {
                     Part::All => part = Part::Control,
@@ -307,9 +315,8 @@ impl Node {
                     note_control(peer, (now, is_present), &control, &mut asked);
                 }
                 Record::Resent { .. } => {}
-                // This version offers no contexts.
-                Record::Context(_) | Record::Skipped { .. } => peer.rx.skipped_records += 1,
-                _ => self.take_in(env, (now, is_present), index, &record),
+                Record::Skipped { .. } => peer.rx.skipped_records += 1,
+                _ => self.take_in(env, (now, origin), index, &record),
             }
         }
         self.answer(env, (now, is_present), index, (asked, data_records));
@@ -463,8 +470,12 @@ fn note_control(
         Control::Gone(numbers) if is_present => {
             numbers.iter().for_each(|number| peer.reorder.gone(number));
         }
+        Control::ContextReport(report) if is_present => {
+            peer.contexts.outgoing.report(now, &report);
+        }
+        Control::ContextReport(_) => {}
         Control::Report(_) | Control::Missing(_) | Control::Gone(_) => {}
         Control::Close { reason } => asked.close = Some(reason),
-        Control::ContextReport(_) | Control::Unknown { .. } => peer.rx.skipped_records += 1,
+        Control::Unknown { .. } => peer.rx.skipped_records += 1,
     }
 }

@@ -1,21 +1,24 @@
 //! The sending side of the link to a peer: frames of the port, and control messages.
 
 use dwell_base::Instant;
-use dwell_policy::{Event, Frame, FrameUnit, PacketId, SendCause};
+use dwell_policy::{Event, Frame, FrameUnit, SendCause};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::carried::carried_extra_len;
-use dwell_wire::control::Numbers;
-use dwell_wire::header::DATA_HEADER_LEN;
+use dwell_wire::control::{CONTROL_BODY_MAX, Numbers};
+use dwell_wire::header::{DATA_HEADER_LEN, RECORD_HEADER_LEN};
 use dwell_wire::record::{
-    BLOCK_PACKETS_MAX, RESENT_RECORD_LEN, block_record_len, fragment_record_len, packets_max,
-    raw_record_len,
+    RESENT_RECORD_LEN, block_record_len, fragment_record_len, packets_max, raw_record_len,
 };
 use dwell_wire::{self as wire, Block, BodyWriter, Carried, Control, Fragment, Full, Unit};
 
 use super::classes::{Classes, Form};
+use super::contexts::{Item, number_frame};
 use super::env::Env;
 use super::peer::Peer;
 use super::store::{Compressed, Onward, Store};
+
+/// The longest record of a control message.
+const CONTROL_RECORD_MAX: usize = RECORD_HEADER_LEN + CONTROL_BODY_MAX;
 
 /// The parameters that the two ends of the link agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +41,27 @@ pub(super) fn offer_link(peer: &mut Peer, now: Instant) {
 /// Sends a control record in a datagram of its own, ahead of what waits in the port.
 pub(super) fn send_control(peer: &mut Peer, index: usize, env: &mut impl Env, control: &Control) {
     let now = env.now();
-    if let Some(len) = send_body(peer, index, env, now, false, |body| body.control(control)) {
-        peer.sent_control(now, len);
+    if let Some(sent) = send_body(peer, index, env, now, false, |body| body.control(control)) {
+        peer.sent_control(now, sent.len);
+    }
+}
+
+/// The same of several, as many as fit a datagram together.
+pub(super) fn send_controls(
+    peer: &mut Peer,
+    index: usize,
+    env: &mut impl Env,
+    controls: &[Control],
+) {
+    let now = env.now();
+    let room = peer.units_bytes_max();
+    for together in controls.chunks((room / CONTROL_RECORD_MAX).max(1)) {
+        let sent = send_body(peer, index, env, now, false, |body| {
+            together.iter().try_for_each(|control| body.control(control))
+        });
+        if let Some(sent) = sent {
+            peer.sent_control(now, sent.len);
+        }
     }
 }
 
@@ -57,8 +79,8 @@ pub(super) fn send_padded(
         body.control(probe)?;
         body.padding(body_bytes.saturating_sub(body.len()))
     });
-    if let Some(len) = sent {
-        peer.sent_control(now, len);
+    if let Some(sent) = sent {
+        peer.sent_control(now, sent.len);
     }
 }
 
@@ -80,10 +102,13 @@ pub(super) fn send_frame(
     }
     let waited_ns = waited_ns(peer, store);
     peer.pacer.sent(now, peer.port.frame().link_bytes, waited_ns);
-    let units = std::mem::take(&mut peer.frame_units);
-    let units = peer.copy_units(units);
-    send_units(peer, index, (store, &units), scratch, env, now);
-    peer.frame_units = units;
+    let mut items = std::mem::take(&mut peer.frame_items);
+    let more = number_frame(peer, store, now, &mut items);
+    if more > 0 {
+        split(peer, now, 0, more);
+    }
+    send_units(peer, index, (store, &items), scratch, env, now);
+    peer.frame_items = items;
     let Peer { port, sojourn, deadlines, classes, .. } = peer;
     let frame = port.frame();
     if !classes.is_empty() {
@@ -130,8 +155,11 @@ fn count_classes(classes: &mut Classes, frame: &Frame, store: &Store) {
 }
 
 /// Bytes of the record that a unit becomes.
-fn unit_len(store: &Store, id: PacketId, on_link: OnLink) -> usize {
-    let (bytes, compressed) = store.get(id);
+fn unit_len(store: &Store, item: &Item, on_link: OnLink) -> usize {
+    if let Some(len) = item.len(store) {
+        return len;
+    }
+    let (bytes, compressed) = store.get(item.id);
     let Some(compressed) = compressed else { return raw_record_len(bytes.len()) };
     let onward = compressed.onward.filter(|_| on_link.forwards);
     let extra = onward.map_or(0, |onward| carried_extra_len(&onward.label));
@@ -141,11 +169,16 @@ fn unit_len(store: &Store, id: PacketId, on_link: OnLink) -> usize {
 fn write_unit(
     body: &mut BodyWriter<'_>,
     store: &Store,
-    id: PacketId,
+    item: &Item,
     on_link: OnLink,
 ) -> Result<(), Full> {
-    let (data, compressed) = store.get(id);
-    let Some(p) = compressed else { return body.raw(data) };
+    if let Some(record) = item.context_record(store) {
+        return body.context(&record);
+    }
+    let (data, compressed) = store.get(item.id);
+    let Some(p) = compressed.filter(|_| !item.is_original) else {
+        return body.raw(item.packet(store));
+    };
     let Compressed { codec, epoch, original_len, .. } = p;
     let unit = if p.is_block {
         let flags = Block::flags(p.is_columnar, on_link.retransmits);
@@ -165,63 +198,106 @@ fn write_unit(
 fn send_units(
     peer: &mut Peer,
     index: usize,
-    (store, units): (&Store, &[PacketId]),
+    (store, items): (&Store, &[Item]),
     scratch: &mut [u8],
     env: &mut impl Env,
     now: Instant,
 ) {
     let on_link = OnLink { retransmits: peer.retransmits(), forwards: peer.forwards() };
-    let keep = may_keep(peer, store);
+    let keeping = Keeping::of(peer, store, now);
     let mut room = peer.units_bytes_max();
-    if let [id] = units[..]
-        && unit_len(store, id, on_link) > room
+    if let [item] = items
+        && unit_len(store, item, on_link) > room
     {
-        send_cut(peer, index, (store, id), scratch, env, now);
+        send_cut(peer, index, (store, item), (scratch, keeping), env, now);
         return;
     }
-    if keep {
+    if keeping != Keeping::No {
         room -= RESENT_RECORD_LEN;
     }
-    let mut rest = units;
-    while let Some(&first) = rest.first() {
-        if rest.len() < units.len() {
+    let mut rest = items;
+    while let Some(first) = rest.first() {
+        if rest.len() < items.len() {
             split(peer, now, 1, 0);
         }
-        if unit_len(store, first, on_link) > room && store.is_block(first) {
-            let parts = send_cut(peer, index, (store, first), scratch, env, now);
+        let may_cut = store.is_block(first.id) || keeping == Keeping::Each;
+        if unit_len(store, first, on_link) > room && may_cut {
+            let parts = send_cut(peer, index, (store, first), (scratch, keeping), env, now);
             let headers = parts * fragment_record_len(0);
             split(peer, now, parts.saturating_sub(1), headers);
             rest = &rest[1..];
             continue;
         }
-        let sent = units.len() - rest.len();
-        let (these, later) = rest.split_at(fitting(peer, (store, sent), rest, (room, on_link)));
+        let fitting = fitting(store, rest, (room, on_link), keeping == Keeping::Each);
+        let (these, later) = rest.split_at(fitting);
         let mut unwritten = 0;
-        send_body(peer, index, env, now, keep, |body| {
-            for &id in these {
-                let written = write_unit(body, store, id, on_link);
+        let keep = keeping.keeps(store, first);
+        let sent = send_body(peer, index, env, now, keep, |body| {
+            for item in these {
+                let written = write_unit(body, store, item, on_link);
                 debug_assert!(written.is_ok(), "the core knows what a frame has room for");
                 unwritten += u64::from(written.is_err());
             }
             Ok(())
         });
         peer.extra.unwritten += unwritten;
+        let sent = sent.filter(|_| unwritten == 0);
+        note_sent(peer, now, these, sent);
         rest = later;
+    }
+}
+
+/// Which datagrams of a frame are kept for retransmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeping {
+    No,
+    All,
+    /// Those with what must be sent once are not.
+    Each,
+}
+
+impl Keeping {
+    fn of(peer: &Peer, store: &Store, now: Instant) -> Self {
+        // What passes contexts by is missed beside them as much as they are.
+        if peer.retransmits() && peer.contexts.is_active(now, peer.rtt_ns) {
+            return Self::Each;
+        }
+        if may_keep(peer, store) { Self::All } else { Self::No }
+    }
+
+    /// Returns true if the datagram that begins with this is kept.
+    fn keeps(self, store: &Store, first: &Item) -> bool {
+        match self {
+            Self::No => false,
+            Self::All => true,
+            Self::Each => !store.treatment(first.id).once,
+        }
+    }
+}
+
+/// Notes where the records of contexts are, or that they are nowhere.
+fn note_sent(peer: &mut Peer, now: Instant, items: &[Item], sent: Option<Sent>) {
+    for position in items.iter().filter_map(|item| item.position) {
+        match sent {
+            Some(sent) => peer.contexts.outgoing.written(position, sent.number),
+            None => peer.contexts.outgoing.unwritten(now, position),
+        }
     }
 }
 
 /// Returns the number of units that fit into one datagram; the first always does.
 fn fitting(
-    peer: &Peer,
-    (store, sent): (&Store, usize),
-    units: &[PacketId],
+    store: &Store,
+    items: &[Item],
     (room, on_link): (usize, OnLink),
+    keeps_each: bool,
 ) -> usize {
     let (mut bytes, mut packets, mut fitting) = (0, 0, 1);
-    for (at, &id) in units.iter().enumerate() {
-        bytes += unit_len(store, id, on_link);
-        packets += packets_of(peer, store, (sent + at, id));
-        if at > 0 && bytes > room {
+    let once = |item: &Item| store.treatment(item.id).once;
+    for (at, item) in items.iter().enumerate() {
+        bytes += unit_len(store, item, on_link);
+        packets += item.packets;
+        if at > 0 && (bytes > room || (keeps_each && once(item) != once(&items[0]))) {
             break;
         }
         if packets <= packets_max(bytes) {
@@ -229,17 +305,6 @@ fn fitting(
         }
     }
     fitting
-}
-
-/// Returns the number of packets in the unit at this place of the port's frame.
-fn packets_of(peer: &Peer, store: &Store, (at, id): (usize, PacketId)) -> usize {
-    let frame = peer.port.frame();
-    let known = 1 + frame.units.get(at).map_or(0, |unit| unit.followers as usize);
-    match store.get(id).1 {
-        // Made elsewhere, and not opened here.
-        Some(compressed) if compressed.is_block && known == 1 => BLOCK_PACKETS_MAX,
-        _ => known,
-    }
 }
 
 /// Books datagrams that the port did not count as frames: their headers, and `more` bytes.
@@ -254,21 +319,22 @@ fn split(peer: &mut Peer, now: Instant, datagrams: usize, more: usize) {
 fn send_cut(
     peer: &mut Peer,
     index: usize,
-    (store, id): (&Store, PacketId),
-    scratch: &mut [u8],
+    (store, item): (&Store, &Item),
+    (scratch, keeping): (&mut [u8], Keeping),
     env: &mut impl Env,
     now: Instant,
 ) -> usize {
     let mut record = BodyWriter::new(scratch);
     let on_link = OnLink { retransmits: peer.retransmits(), forwards: peer.forwards() };
-    let written = write_unit(&mut record, store, id, on_link);
+    let written = write_unit(&mut record, store, item, on_link);
     let len = record.len();
     let part_len = peer.part_bytes_max();
-    let keep = may_keep(peer, store);
+    let keep = keeping.keeps(store, item);
     let parts = scratch[..len].chunks(part_len);
     if written.is_err() || parts.len() > FRAGMENTS_MAX {
         // The path became narrower since it was compressed.
         peer.extra.unwritten += 1;
+        note_sent(peer, now, std::slice::from_ref(item), None);
         return 0;
     }
     let last = (parts.len() - 1) as u8;
@@ -276,7 +342,8 @@ fn send_cut(
     let id = peer.fragment_id;
     for (part, data) in (0..=last).zip(parts) {
         let fragment = Fragment { id, index: part, last, data };
-        send_body(peer, index, env, now, keep, |body| body.fragment(&fragment));
+        let sent = send_body(peer, index, env, now, keep, |body| body.fragment(&fragment));
+        note_sent(peer, now, std::slice::from_ref(item), sent);
     }
     usize::from(last) + 1
 }
@@ -300,6 +367,7 @@ pub(super) fn retransmit(
         // Others may wait for what will not come: the peer is notified at once if the link is open.
         if !peer.pacer.is_blocked() && !peer.retransmit_buffer.has(number as u32) {
             gone.add(number);
+            peer.contexts.outgoing.gone(now, number);
         } else if peer.to_retransmit.len() < TO_RETRANSMIT_MAX {
             // The peer asks again for those that find no room.
             peer.to_retransmit.push_back(number);
@@ -323,6 +391,7 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
         }
         peer.to_retransmit.pop_front();
         let Some(body) = peer.retransmit_buffer.retransmit(low) else {
+            peer.contexts.outgoing.gone(now, number);
             if !gone.add(number) {
                 send_control(peer, index, env, &Control::Gone(gone));
                 gone = Numbers::default();
@@ -335,8 +404,8 @@ pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, no
             writer.resent(low)?;
             writer.records(&body)
         });
-        if let Some(len) = sent {
-            let link_bytes = peer.link_bytes(len);
+        if let Some(sent) = sent {
+            let link_bytes = peer.link_bytes(sent.len);
             peer.extra.resent_datagrams += 1;
             peer.extra.resent_bytes += link_bytes;
             peer.pacer.sent(now, link_bytes, peer.late_by_ns_max());
@@ -357,7 +426,14 @@ fn may_keep(peer: &Peer, store: &Store) -> bool {
     peer.retransmits() && units().any(is_block) && !packets.any(|id| store.treatment(id).once)
 }
 
-/// Seals and commits a datagram with what `fill` writes, and returns its length; none if there
+/// A datagram that was sent: its length, and its number in the session.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    len: usize,
+    number: u64,
+}
+
+/// Seals and commits a datagram with what `fill` writes, and returns what it is; none if there
 /// is no session, or `fill` has nothing to send. If it may be retransmitted, a copy is kept.
 fn send_body(
     peer: &mut Peer,
@@ -366,7 +442,7 @@ fn send_body(
     now: Instant,
     keep: bool,
     fill: impl FnOnce(&mut BodyWriter<'_>) -> Result<(), Full>,
-) -> Option<usize> {
+) -> Option<Sent> {
     let room = peer.units_bytes_max();
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
     let Peer { handshake, retransmit_buffer, pacer, rtt_ns, bottleneck, extra, path_mtu, .. } =
@@ -392,5 +468,5 @@ fn send_body(
     if !env.commit(index, len, pacer.burst_bytes()) {
         pacer.blocked(now);
     }
-    Some(len)
+    Some(Sent { len, number })
 }

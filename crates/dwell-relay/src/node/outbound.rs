@@ -11,6 +11,7 @@ use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
 use super::compress::{Scratch, compress, keep_compressed};
+use super::contexts::{ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame, send_missing};
@@ -67,15 +68,18 @@ impl Node {
         }
         let gather = peer.port.config().scheme.gather();
         // A node can forward a block only if all its packets have the same next hop from there.
-        let by_prefix = gather == Gather::Edge && peer.forwards();
+        let by_prefix = gather == Gather::Edge && peer.forwards() && !peer.has_contexts();
         let edge = self.outbound.entry_of(info.dst).filter(|_| by_prefix).unwrap_or_default();
         let peer = &mut self.peers[index];
         let class = class_of(&self.classes, info);
         let source = ClassKey::new(info.protocol, info.src_port);
         let destination = ClassKey::new(info.protocol, info.dst_port);
-        let treatment = treatment(&self.classes, class);
+        let treatment = treatment(&self.classes, class, info.flow_hash);
         let is_exempt = class.is_some_and(|class| !self.classes[class].compress);
         peer.classes.arrived(class, packet.len());
+        let group = group_key(gather, info, self.flow_seed, edge as u64);
+        // What is not sent again can't be in a context with what must be.
+        let apart = treatment.once && peer.port.config().scheme.has_contexts();
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
@@ -83,7 +87,7 @@ impl Node {
             source: if is_exempt { NEVER_COMPRESSED } else { source },
             destination,
             flow: info.flow_hash,
-            group: group_key(gather, info, self.flow_seed, edge as u64),
+            group: if apart { !group } else { group },
             max_wait_ns: peer.deadlines.deadline_ns(class),
             looks_random: looks_random(&peer.port.config().scheme, packet, info),
             takes_mark: ecn::takes_mark(packet),
@@ -185,6 +189,19 @@ impl Node {
         peer.port.handle(now, Event::Compressed { job, outcome, took_ns });
     }
 
+    /// A worker is done with a job that [`Env::compress_in_context`] gave it.
+    pub fn compressed_in_context(&mut self, now: Instant, job: ContextJob) {
+        let Ticket { peer, generation, id, job: name, .. } = job.ticket;
+        let peer = &mut self.peers[peer];
+        if peer.removed || peer.generation != generation {
+            self.store.remove(id); // the port that waited for it is gone
+            return;
+        }
+        let took_ns = job.took_ns;
+        let outcome = finish(peer, job, &mut self.store, now);
+        peer.port.handle(now, Event::Compressed { job: name, outcome, took_ns });
+    }
+
     /// The socket refused a datagram that was flushed after [`Env::commit`].
     pub fn link_blocked(&mut self, now: Instant, peer: usize) {
         self.peers[peer].pacer.blocked(now);
@@ -220,10 +237,11 @@ impl Node {
             peer.reassembly.expire(now);
             peer.retransmit_buffer.expire(now, peer.rtt_ns);
             if peer.gives_up_scheme(now) {
-                clear(peer, &mut self.store);
+                clear(peer, &mut self.store, now);
                 peer.take_up_scheme();
             }
             self.chase_missing(env, now, index);
+            self.tend_contexts(env, now, index);
             self.probe_path(env, now, index);
             self.watch_delivery(env, now, index);
             let peer = &mut self.peers[index];
@@ -290,7 +308,7 @@ impl Node {
         peer.reports.end_session();
         peer.retransmit_buffer.clear();
         peer.to_retransmit.clear();
-        clear(peer, &mut self.store);
+        clear(peer, &mut self.store, env.now());
         peer.diagnosis.parted(why);
         if enter(&mut peer.state, PeerState::Down) {
             env.event(NodeEvent::Down(index, why));
@@ -299,8 +317,9 @@ impl Node {
 }
 
 /// Drops what waits for a peer.
-pub(super) fn clear(peer: &mut Peer, store: &mut Store) {
-    let Peer { port, classes, .. } = peer;
+pub(super) fn clear(peer: &mut Peer, store: &mut Store, now: Instant) {
+    let Peer { port, classes, contexts, .. } = peer;
+    contexts.outgoing.dropped(now);
     port.clear(|id, reason| {
         classes.dropped(store.class(id), reason);
         store.remove(id);
@@ -326,11 +345,12 @@ fn looks_random(scheme: &Scheme, packet: &[u8], info: &PacketInfo) -> bool {
     classify_packet(payload) == ContentClass::Random
 }
 
-fn treatment(classes: &[ClassConfig], class: Option<usize>) -> Treatment {
+fn treatment(classes: &[ClassConfig], class: Option<usize>, flow: u64) -> Treatment {
     let found = class.and_then(|class| classes.get(class));
     Treatment {
         class: class.and_then(|class| u8::try_from(class).ok()),
         once: found.is_some_and(|class| !class.retransmit),
+        flow,
     }
 }
 

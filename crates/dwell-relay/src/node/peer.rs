@@ -11,17 +11,18 @@ use dwell_base::time::SECOND_NS;
 use dwell_codec::{CodecId, supported_bitmap};
 use dwell_drive::Driven;
 use dwell_policy::{
-    ClassKey, ConfigError, Estimates, Event, LearnedConfig, PacketId, PortConfig, Queue, Scheme,
+    ClassKey, ConfigError, Estimates, Event, LearnedConfig, PortConfig, Queue, Reference, Scheme,
     Select,
 };
 use dwell_report::Histogram;
 use dwell_report::status::{Count, PeerReport, PeerState, RxStatus};
 use dwell_wire::block::FRAGMENTS_MAX;
 use dwell_wire::record::carried_record_len;
-use dwell_wire::{Carried, Control, Hello, Report, Unit};
+use dwell_wire::{Carried, ContextOffer, Control, Hello, Report, Unit};
 
 use super::bottleneck::{Bottleneck, LinkReport};
 use super::classes::Classes;
+use super::contexts::{Contexts, Item, Limits};
 use super::deadlines::Deadlines;
 use super::delivery::Delivery;
 use super::diagnosis::Diagnosis;
@@ -101,11 +102,14 @@ pub(crate) struct Peer {
     pub(crate) classes: Classes,
     /// When held-back packets go at the latest, if the link waits for that.
     pub(crate) held_until: Option<Instant>,
-    /// The units of the frame that is being sent; storage that is used again.
-    pub(crate) frame_units: Vec<PacketId>,
+    /// The records of the frame that is being sent; storage that is used again.
+    pub(crate) frame_items: Vec<Item>,
     /// The name of the latest record that was cut.
     pub(crate) fragment_id: u32,
     pub(crate) reassembly: Reassemblies,
+    pub(crate) contexts: Contexts,
+    /// This node forwards what the peer sends compressed.
+    transit: bool,
     /// Datagrams that were sent and may be retransmitted.
     pub(crate) retransmit_buffer: RetransmitBuffer,
     /// Numbers of datagrams that the peer misses and the link has not taken yet.
@@ -141,8 +145,12 @@ impl Peer {
         // A restarted node must not go on with names that it had before.
         let mut fragment_id = [0; 4];
         random(&mut fragment_id);
+        let mut incarnation = [0; 8];
+        random(&mut incarnation);
         config.exceptions.sort_unstable();
-        let handshake = Handshake::new(&config.security, offer(false), random);
+        let contexts = Contexts::new(Limits::of(&config), u64::from_be_bytes(incarnation));
+        let offer = offer(false, contexts.offer());
+        let handshake = Handshake::new(&config.security, offer, random);
         let mut peer = Self {
             generation,
             endpoint,
@@ -165,7 +173,9 @@ impl Peer {
             deadlines: Deadlines::default(),
             classes: Classes::default(),
             held_until: None,
-            frame_units: Vec::new(),
+            frame_items: Vec::new(),
+            contexts,
+            transit: false,
             fragment_id: u32::from_be_bytes(fragment_id),
             reassembly: Reassemblies::default(),
             retransmit_buffer: RetransmitBuffer::default(),
@@ -205,6 +215,8 @@ impl Peer {
         let other_codec = config.codec != self.config.codec;
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
+        self.contexts.set_limits(Limits::of(&self.config));
+        self.set_transit(self.transit);
         self.listen_for_bottleneck();
         self.deadlines.configure(classes);
         self.classes.configure(classes);
@@ -228,7 +240,12 @@ impl Peer {
                 scheme = scheme.with_compressed_frames();
             }
         }
-        if let Select::Waiting { bytes_max, .. } = &mut scheme.select {
+        if !self.contexts.outgoing.is_possible() {
+            scheme.method.reference = Reference::Nothing;
+        }
+        if let Select::Waiting { bytes_max, .. } | Select::Slack { bytes_max, .. } =
+            &mut scheme.select
+        {
             // Compressing what may not fit through the path would be for nothing.
             *bytes_max = (*bytes_max).min(u32::try_from(cut_bytes_max).unwrap_or(u32::MAX));
         }
@@ -367,7 +384,8 @@ impl Peer {
 
     /// Sets whether this node forwards what the peer sends compressed, which the peer is notified of.
     pub(crate) fn set_transit(&mut self, transit: bool) {
-        self.handshake.set_offer(offer(transit));
+        self.transit = transit;
+        self.handshake.set_offer(offer(transit, self.contexts.offer()));
     }
 
     /// Returns true if the peer forwards what is sent to it compressed.
@@ -404,14 +422,21 @@ impl Peer {
 
     /// Returns the times that missing datagrams are waited for.
     pub(crate) fn waits(&self) -> Waits {
-        Waits { rtt_ns: self.rtt_ns, order_wait_ns: self.config.order_wait_ns }
+        let has_contexts = self.contexts.incoming.is_active();
+        let order_wait_ns = if has_contexts { 0 } else { self.config.order_wait_ns };
+        Waits { rtt_ns: self.rtt_ns, order_wait_ns, has_contexts }
     }
 
-    /// The names of the units in the port's frame, in the storage given.
-    pub(crate) fn copy_units(&self, mut units: Vec<PacketId>) -> Vec<PacketId> {
-        units.clear();
-        units.extend(self.port.frame().units.iter().map(|unit| unit.id));
-        units
+    /// Offers as a version does that knows no contexts.
+    #[cfg(test)]
+    pub(crate) fn offer_no_contexts(&mut self) {
+        let offer = offer(self.transit, self.contexts.offer());
+        self.handshake.set_offer(Offer { contexts: None, ..offer });
+    }
+
+    /// Returns true if what is sent may go through contexts, by the configuration.
+    pub(crate) fn has_contexts(&self) -> bool {
+        self.config.scheme.has_contexts()
     }
 
     /// Returns true if probes can find out which datagrams pass.
@@ -465,6 +490,9 @@ impl Peer {
         self.retransmit_buffer.clear();
         self.to_retransmit.clear();
         self.reorder.reset();
+        self.contexts.begin_session(now, hello.contexts.as_ref());
+        let has_contexts = self.has_contexts() && self.contexts.outgoing.is_possible();
+        self.retransmit_buffer.set_limits(has_contexts);
         self.refresh_deadlines();
         self.refresh_port();
         self.received(now);
@@ -522,8 +550,9 @@ impl Peer {
 }
 
 /// Returns the parameters that a peer is sent.
-fn offer(forwards: bool) -> Offer {
-    Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), forwards, contexts: None }
+fn offer(forwards: bool, contexts: ContextOffer) -> Offer {
+    let contexts = Some(contexts);
+    Offer { datagram_max: u16::MAX, codecs: supported_bitmap(), forwards, contexts }
 }
 
 fn pacing(config: &PeerConfig) -> Pacing {

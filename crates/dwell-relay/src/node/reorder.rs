@@ -12,6 +12,11 @@ use super::loss::JUMP_MIN;
 /// Datagrams of one peer that may be missing at a time; of more, the link is gone rather than
 /// lossy.
 const MISSING_MAX: usize = 256;
+/// The same, and how often one is asked for, if nothing that came later can be decoded without it.
+const MISSING_MAX_CONTEXTS: usize = 1_024;
+const ASKS_MAX_CONTEXTS: u8 = 10;
+/// A path on which a datagram was late passes for one that reorders for so long.
+const REORDERS_NS: u64 = 10 * SECOND_NS;
 /// Bytes of datagrams that wait for one that is missing.
 const HELD_BYTES_MAX: usize = 1 << 20;
 /// The largest number of them, empty ones included.
@@ -42,12 +47,22 @@ pub(crate) struct Waits {
     pub(crate) rtt_ns: Option<u64>,
     /// The longest that packets may wait for one that is missing.
     pub(crate) order_wait_ns: u64,
+    /// What comes is compressed in contexts: all that is missing is needed.
+    pub(crate) has_contexts: bool,
 }
 
 impl Waits {
     /// For how long a datagram may be late without being missing.
     fn late_ns(self) -> u64 {
         (self.rtt_ns.unwrap_or(0) / 8).clamp(LATE_NS_MIN, LATE_NS_MAX)
+    }
+
+    fn asks_max(self) -> u8 {
+        if self.has_contexts { ASKS_MAX_CONTEXTS } else { ASKS_MAX }
+    }
+
+    fn missing_max(self) -> usize {
+        if self.has_contexts { MISSING_MAX_CONTEXTS } else { MISSING_MAX }
     }
 
     fn answer_ns(self) -> u64 {
@@ -85,6 +100,7 @@ pub(crate) struct ReorderBuffer {
     /// Datagrams that wait for their turn; none for a datagram that holds nothing.
     held: BTreeMap<u64, Option<Vec<u8>>>,
     held_bytes: usize,
+    reorders_until: Instant,
     pub(crate) counts: ReorderCounts,
 }
 
@@ -99,8 +115,8 @@ impl ReorderBuffer {
 
     /// A new session begins.
     pub(crate) fn reset(&mut self) {
-        let counts = self.counts;
-        *self = Self { counts, ..Self::default() };
+        let Self { counts, reorders_until, .. } = *self;
+        *self = Self { counts, reorders_until, ..Self::default() };
     }
 
     /// The peer said that it keeps what it sends. What was missing before, perhaps because this
@@ -121,17 +137,29 @@ impl ReorderBuffer {
     /// otherwise a copy is kept. In either case [`Self::ready`] may have more.
     pub(crate) fn take(&mut self, now: Instant, number: u64, body: &[u8], waits: Waits) -> bool {
         self.notice(now, number, waits);
-        self.missing.remove(&number);
+        self.came(now, number);
         !self.active || self.place(number, Some(body))
     }
 
     /// A datagram came that holds nothing which has its place by its number.
     pub(crate) fn pass(&mut self, now: Instant, number: u64, waits: Waits) {
         self.notice(now, number, waits);
-        self.missing.remove(&number);
+        self.came(now, number);
         if self.active {
             self.place(number, None);
         }
+    }
+
+    /// Notes that a datagram came; one that was missed was only late, so that the path reorders.
+    fn came(&mut self, now: Instant, number: u64) {
+        if self.missing.remove(&number).is_some() {
+            self.reorders_until = now + REORDERS_NS;
+        }
+    }
+
+    /// Returns true if a datagram is missing, and may yet come, up to this one.
+    pub(crate) fn is_missing_before(&self, number: u64) -> bool {
+        self.missing.range(..=number).next().is_some()
     }
 
     /// Takes the content of a missing datagram that came with another one. None if it is not
@@ -176,12 +204,13 @@ impl ReorderBuffer {
         let max_wait_ns = waits.max_wait_ns();
         let mut numbers = Numbers::default();
         let before = self.missing.len();
+        let asks_max = waits.asks_max();
         self.missing.retain(|&number, miss| {
             let expired = now >= miss.since + max_wait_ns;
             if expired {
                 miss.awaited = false;
             }
-            if now >= miss.ask_at && miss.asks < ASKS_MAX && numbers.add(number) {
+            if now >= miss.ask_at && miss.asks < asks_max && numbers.add(number) {
                 miss.asks += 1;
                 miss.ask_at = now + waits.answer_ns();
             }
@@ -198,7 +227,8 @@ impl ReorderBuffer {
         }
         let max_wait_ns = waits.max_wait_ns();
         let of = |miss: &Miss| {
-            let ask_at = if miss.asks < ASKS_MAX { miss.ask_at } else { miss.since + FORGET_NS };
+            let asks = miss.asks < waits.asks_max();
+            let ask_at = if asks { miss.ask_at } else { miss.since + FORGET_NS };
             if miss.awaited { ask_at.min(miss.since + max_wait_ns) } else { ask_at }
         };
         self.missing.values().map(of).min().unwrap_or(Instant::FAR_FUTURE)
@@ -211,7 +241,7 @@ impl ReorderBuffer {
         }
         let gap = self.highest + 1..number;
         self.highest = number;
-        if (gap.end - gap.start) as usize + self.missing.len() > MISSING_MAX {
+        if (gap.end - gap.start) as usize + self.missing.len() > waits.missing_max() {
             if self.active {
                 // What the numbers jumped over was never sent.
                 let lost = Some(gap.end - gap.start).filter(|&gap| gap < JUMP_MIN).unwrap_or(0);
@@ -221,7 +251,9 @@ impl ReorderBuffer {
             return;
         }
         let awaited = self.active && waits.max_wait_ns() > 0;
-        let ask_at = now + waits.late_ns();
+        // Where nothing comes late it is asked for at once, if others can't do without it.
+        let may_be_late = !waits.has_contexts || now < self.reorders_until;
+        let ask_at = if may_be_late { now + waits.late_ns() } else { now };
         let miss = Miss { since: now, ask_at, asks: 0, awaited };
         self.missing.extend(gap.map(|missing| (missing, miss)));
     }
@@ -251,7 +283,8 @@ impl ReorderBuffer {
 mod tests {
     use super::*;
 
-    const WAITS: Waits = Waits { rtt_ns: Some(10 * MILLI_NS), order_wait_ns: 50 * MILLI_NS };
+    const WAITS: Waits =
+        Waits { rtt_ns: Some(10 * MILLI_NS), order_wait_ns: 50 * MILLI_NS, has_contexts: false };
 
     fn at(ms: u64) -> Instant {
         Instant::from_ns(ms * MILLI_NS)

@@ -6,20 +6,31 @@ use std::collections::VecDeque;
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 
-/// The most bytes in the buffer of one peer.
-const BYTES_MAX: usize = 1 << 20;
-/// The most datagrams in the buffer of one peer.
-const DATAGRAMS_MAX: usize = 4_096;
-/// A datagram is retransmitted at most this often.
+/// The limits of the buffer of one peer.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    bytes: usize,
+    datagrams: usize,
+    /// A datagram is retransmitted at most this often.
+    tries: u8,
+    /// The retransmission budget grows to at most this: as many full datagrams as a receiver misses at
+    /// a time.
+    budget_bytes: usize,
+}
+
+/// If all that is lost with a datagram is the blocks in it.
+const BLOCKS: Limits =
+    Limits { bytes: 1 << 20, datagrams: 4_096, tries: TRIES_MAX, budget_bytes: 256 * 1_500 };
+/// If nothing that comes later can be decoded without it.
+const CONTEXTS: Limits =
+    Limits { bytes: 16 << 20, datagrams: 16_384, tries: 10, budget_bytes: 1_024 * 1_500 };
+/// A datagram with blocks is retransmitted at most this often.
 pub(super) const TRIES_MAX: u8 = 3;
 /// Datagrams are kept for this many round trips, within limits. That the last datagram of many is missing
 /// shows with the next one only, which may be the report of the second.
 const KEEP_ROUND_TRIPS: u64 = 5;
 const KEEP_NS_MIN: u64 = 1_500 * MILLI_NS;
 const KEEP_NS_MAX: u64 = 4 * SECOND_NS;
-/// The retransmission budget grows to at most this: as many full datagrams as a receiver misses at
-/// a time.
-const BUDGET_BYTES_MAX: usize = 256 * 1_500;
 /// The round trip assumed until one is measured.
 const RTT_NS_DEFAULT: u64 = 400 * MILLI_NS;
 
@@ -37,8 +48,9 @@ struct Datagram {
 /// Each byte that enters the buffer allows for one byte to be retransmitted: on a link that loses half of all
 /// datagrams, each is sent twice. A peer that asks for everything as often as it may therefore costs its
 /// link as much again as what is meant for it, and not three times as much.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RetransmitBuffer {
+    limits: Limits,
     datagrams: VecDeque<Datagram>,
     bytes: usize,
     /// Bytes that may be retransmitted.
@@ -46,17 +58,29 @@ pub(crate) struct RetransmitBuffer {
     spare: Vec<Vec<u8>>,
 }
 
+impl Default for RetransmitBuffer {
+    fn default() -> Self {
+        let (datagrams, spare) = (VecDeque::new(), Vec::new());
+        Self { limits: BLOCKS, datagrams, bytes: 0, budget_bytes: 0, spare }
+    }
+}
+
 impl RetransmitBuffer {
+    /// Takes the limits for a peer that batches of contexts are sent to, or not.
+    pub(crate) fn set_limits(&mut self, has_contexts: bool) {
+        self.limits = if has_contexts { CONTEXTS } else { BLOCKS };
+    }
+
     /// Keeps the body of a datagram, and forgets what is too old or too much.
     pub(crate) fn keep(&mut self, now: Instant, number: u32, body: &[u8], rtt_ns: Option<u64>) {
         self.expire(now, rtt_ns);
         self.bytes += body.len();
-        while self.bytes > BYTES_MAX || self.datagrams.len() >= DATAGRAMS_MAX {
+        while self.bytes > self.limits.bytes || self.datagrams.len() >= self.limits.datagrams {
             if !self.forget_oldest() {
                 break;
             }
         }
-        self.budget_bytes = (self.budget_bytes + body.len()).min(BUDGET_BYTES_MAX);
+        self.budget_bytes = (self.budget_bytes + body.len()).min(self.limits.budget_bytes);
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.extend_from_slice(body);
         self.datagrams.push_back(Datagram { number, sent_at: now, tries: 0, body: copy });
@@ -86,7 +110,7 @@ impl RetransmitBuffer {
     }
 
     fn may_send(&self, datagram: &Datagram) -> bool {
-        datagram.tries < TRIES_MAX && datagram.body.len() <= self.budget_bytes
+        datagram.tries < self.limits.tries && datagram.body.len() <= self.budget_bytes
     }
 
     /// Returns whether [`Self::retransmit`] has the datagram with this number.
@@ -176,7 +200,7 @@ mod tests {
             .flat_map(|number| [number; 3])
             .map(|number| buffer.retransmit(number).map_or(0, <[u8]>::len))
             .sum();
-        assert!((BUDGET_BYTES_MAX - 1_000..=BUDGET_BYTES_MAX).contains(&burst), "{burst}");
+        assert!((BLOCKS.budget_bytes - 1_000..=BLOCKS.budget_bytes).contains(&burst), "{burst}");
     }
 
     #[test]
@@ -201,12 +225,12 @@ mod tests {
         for number in 0..10_000u32 {
             let now = Instant::from_ns(u64::from(number) * MILLI_NS);
             buffer.keep(now, number, &[7; 100], Some(100 * MILLI_NS));
-            assert!(buffer.bytes <= BYTES_MAX && buffer.datagrams.len() <= 1_501);
+            assert!(buffer.bytes <= BLOCKS.bytes && buffer.datagrams.len() <= 1_501);
         }
         for number in 0..10_000u32 {
             buffer.keep(Instant::from_ns(20 * SECOND_NS), number, &[7; 1400], None);
         }
-        assert_eq!(buffer.datagrams.len(), BYTES_MAX / 1400);
+        assert_eq!(buffer.datagrams.len(), BLOCKS.bytes / 1400);
         assert_eq!(buffer.bytes, buffer.datagrams.len() * 1400);
         buffer.expire(Instant::from_ns(25 * SECOND_NS), None);
         assert_eq!((buffer.bytes, buffer.datagrams.len()), (0, 0), "without more being sent");

@@ -100,6 +100,7 @@ fn tx_status(peer: &Peer, now: Instant) -> TxStatus {
         loss: peer.reports.recent_there(now),
         frames: accounts.frames + extra.split_datagrams,
         link_bytes: accounts.link_bytes + extra.split_bytes,
+        contexts: peer.contexts.status().0,
         send_errors: errors.map(|(name, count)| (name.to_owned(), count)).into(),
         ..TxStatus::from(accounts)
     }
@@ -121,6 +122,7 @@ fn rx_status(peer: &Peer, now: Instant) -> RxStatus {
         unrecovered_datagrams: peer.reorder.counts.given_up,
         dropped_records: dropped.map(|(name, count)| (name.to_owned(), count)).into(),
         reported: peer.reported,
+        contexts: peer.contexts.status().1,
         ..peer.rx.clone()
     }
 }

@@ -2,13 +2,16 @@
 
 use dwell_drive::Slab;
 use dwell_policy::PacketId;
-use dwell_wire::{Label, ecn};
+use dwell_wire::{Label, Start, ecn};
 
 /// A packet's place.
 #[derive(Debug, Default)]
 struct Place {
     bytes: Vec<u8>,
     codec: Option<Compressed>,
+    /// It is a batch of a context, and its first packet is here as it was.
+    context: Option<InContext>,
+    original: Vec<u8>,
     treatment: Treatment,
 }
 
@@ -19,6 +22,8 @@ pub(crate) struct Treatment {
     pub(crate) class: Option<u8>,
     /// It is not sent again if it is lost.
     pub(crate) once: bool,
+    /// Its flow, as the core knows it.
+    pub(crate) flow: u64,
 }
 
 /// The method by which a packet was compressed.
@@ -33,6 +38,19 @@ pub(crate) struct Compressed {
     pub(crate) is_columnar: bool,
     /// Its destination beyond the next node, if that node can forward it.
     pub(crate) onward: Option<Onward>,
+}
+
+/// The place of a batch that was compressed in a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InContext {
+    pub(crate) context: u8,
+    /// Its generation, by a name that no other has had.
+    pub(crate) epoch: u64,
+    /// It is the first batch of its generation.
+    pub(crate) start: Option<Start>,
+    /// The bytes that were compressed: the packets one after another, or in columns.
+    pub(crate) original_len: u16,
+    pub(crate) is_columnar: bool,
 }
 
 /// The reach of a compressed packet or block beyond the next node.
@@ -55,7 +73,7 @@ impl Store {
         let (id, place) = self.places.take();
         place.bytes.clear();
         place.bytes.extend_from_slice(packet);
-        place.codec = None;
+        (place.codec, place.context) = (None, None);
         place.treatment = treatment;
         id
     }
@@ -110,10 +128,31 @@ impl Store {
         place.codec = Some(compressed);
     }
 
+    /// Puts a batch that was compressed in a context in the place of its first packet, which is kept
+    /// until the batch is sent.
+    pub(crate) fn commit(&mut self, id: PacketId, context: InContext, bytes: &[u8]) {
+        let place = self.places.get_mut(id);
+        std::mem::swap(&mut place.bytes, &mut place.original);
+        place.bytes.clear();
+        place.bytes.extend_from_slice(bytes);
+        place.context = Some(context);
+    }
+
+    /// Returns the place in its context, if this is a batch of one.
+    pub(crate) fn context(&self, id: PacketId) -> Option<InContext> {
+        self.places.get(id).context
+    }
+
+    /// Returns the first packet of a batch of a context.
+    pub(crate) fn original(&self, id: PacketId) -> &[u8] {
+        &self.places.get(id).original
+    }
+
     /// Marks a packet that is not compressed as one that met congestion.
     pub(crate) fn mark(&mut self, id: PacketId) {
         let place = self.places.get_mut(id);
-        let is_marked = place.codec.is_none() && ecn::mark(&mut place.bytes);
+        let is_marked =
+            place.codec.is_none() && place.context.is_none() && ecn::mark(&mut place.bytes);
         debug_assert!(is_marked, "only what takes a mark is marked");
     }
 
@@ -136,7 +175,7 @@ mod tests {
     #[test]
     fn what_waits_keeps_its_class_when_others_take_its_index() {
         let mut store = Store::default();
-        let of = |class| Treatment { class, once: true };
+        let of = |class| Treatment { class, once: true, flow: 0 };
         let ids = [Some(0), Some(1), Some(2), None].map(|class| store.insert(&[1], of(class)));
         // The first is gone, the other two changed places.
         store.reclass(&[None, Some(1), Some(0)]);

@@ -4,6 +4,7 @@ mod beyond;
 mod blocks;
 mod chains;
 mod chunks;
+mod contexts;
 mod fair;
 mod flood;
 mod harness;

@@ -17,6 +17,7 @@ use dwell_base::time::MILLI_NS;
 
 use super::Node;
 use super::env::Env;
+use super::peer::Peer;
 
 /// The allowed cost of restoring a peer's packets in a turn.
 pub(super) const BUDGET_NS: i64 = MILLI_NS as i64;
@@ -48,6 +49,8 @@ pub(super) struct Waiting {
     pub(super) packets_left: usize,
     /// It is of the present session.
     pub(super) is_present: bool,
+    /// The number under which it was first sent.
+    pub(super) number: u64,
 }
 
 /// The rest of a peer's turn, and the datagrams that wait for the next one.
@@ -132,7 +135,7 @@ impl Turn {
 
     /// Marks the waiting datagrams as belonging to a session that ended.
     pub(super) fn end_session(&mut self) {
-        self.waiting.iter_mut().for_each(|it| it.is_present = false);
+        self.waiting.iter_mut().for_each(|it| (it.is_present, it.number) = (false, 0));
     }
 
     /// Forgets what waits.
@@ -158,15 +161,20 @@ impl Node {
 
     /// Returns true if datagrams of a peer may be read: in this turn it has not used up its budget.
     pub fn has_turn(&self, peer: usize) -> bool {
-        self.peers.get(peer).is_none_or(|peer| peer.turn.may_read())
+        let of_peer = |peer: &Peer| peer.turn.may_read() && !peer.contexts.incoming.is_ready();
+        self.peers.get(peer).is_none_or(of_peer)
     }
 
     /// Returns true if datagrams wait for [`Node::take_turns`], which is to be called at once.
     pub fn is_behind(&self) -> bool {
-        self.peers.iter().any(|peer| peer.turn.is_behind())
+        self.peers.iter().any(|peer| peer.turn.is_behind() || peer.contexts.incoming.is_ready())
     }
 
     fn catch_up(&mut self, env: &mut impl Env, index: usize) {
+        let (now, left_ns) = (env.now(), self.peers[index].turn.left_ns());
+        self.open_ready(env, now, index);
+        let elapsed_ns = env.now().since_ns(now);
+        self.peers[index].turn.took(left_ns, elapsed_ns);
         while let Some(rest) = self.peers[index].turn.resume() {
             let (now, left_ns) = (env.now(), self.peers[index].turn.left_ns());
             let rest = self.restore_rest(env, now, index, rest);
@@ -186,7 +194,7 @@ mod tests {
     use super::*;
 
     fn rest(len: usize) -> Waiting {
-        Waiting { body: vec![0; len], from: 0, packets_left: 9, is_present: true }
+        Waiting { body: vec![0; len], from: 0, packets_left: 9, is_present: true, number: 1 }
     }
 
     #[test]

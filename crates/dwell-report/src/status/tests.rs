@@ -125,6 +125,7 @@ fn example_tx() -> TxStatus {
         peer_got_datagrams: 600,
         peer_lost_datagrams: 10,
         loss: RecentLoss::of(200, 3),
+        contexts: TxContexts::default(),
         send_errors: map([("ENOBUFS", 0)]),
     }
 }
@@ -156,6 +157,7 @@ fn example_rx() -> RxStatus {
         decode_failed: 0,
         skipped_records: 0,
         not_allowed: 0,
+        contexts: RxContexts::default(),
         reported: Some(PeerReport {
             datagrams: 590,
             bytes: 620_000,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_policy::FrameCost;
 use dwell_wire::block::{BLOCK_HEADER_LEN, FRAGMENTS_MAX};
+use dwell_wire::context::{CONTEXT_BATCH_HEADER_LEN, CONTEXT_RAW_HEADER_LEN};
 use dwell_wire::header::{COMPRESSED_HEADER_LEN, RECORD_HEADER_LEN};
 use dwell_wire::record::{RECORD_BODY_NAMED_MAX, RESENT_RECORD_LEN, fragment_record_len};
 
@@ -43,11 +44,15 @@ impl Peer {
 
     pub(super) fn frame_cost(&self) -> FrameCost {
         let record = RECORD_HEADER_LEN as u32;
+        let header = match self.has_contexts() {
+            true => CONTEXT_BATCH_HEADER_LEN,
+            false => COMPRESSED_HEADER_LEN,
+        };
         FrameCost {
             frame_bytes: self.frame_bytes(),
             raw_unit_bytes: record,
-            compressed_unit_bytes: record + COMPRESSED_HEADER_LEN as u32,
-            units_bytes_max: self.units_bytes_max() as u32,
+            compressed_unit_bytes: record + header as u32,
+            units_bytes_max: (self.units_bytes_max() - self.spare_bytes()) as u32,
             fragment_bytes: fragment_record_len(0) as u32,
             fragment_spare_bytes: RESENT_RECORD_LEN as u32,
             unit_bytes_named: record + RECORD_BODY_NAMED_MAX as u32,
@@ -84,6 +89,13 @@ impl Peer {
 
     /// The longest packet that fits into a datagram, raw.
     pub(crate) fn packet_max(&self) -> u16 {
-        self.datagram_max() - (self.session_bytes() as u16 + RECORD_HEADER_LEN as u16)
+        let taken = self.session_bytes() as usize + RECORD_HEADER_LEN + self.spare_bytes();
+        self.datagram_max() - taken as u16
+    }
+
+    /// Returns the bytes of each datagram that are kept free for what contexts may add to a record,
+    /// and to a datagram that is retransmitted.
+    fn spare_bytes(&self) -> usize {
+        if self.has_contexts() { CONTEXT_RAW_HEADER_LEN + RESENT_RECORD_LEN } else { 0 }
     }
 }

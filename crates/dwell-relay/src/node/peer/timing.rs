@@ -4,6 +4,7 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 
 use super::{OLD_SCHEME_NS, Peer};
+use crate::node::contexts::GapWaits;
 use crate::node::reports::ASK_AGAIN_NS;
 use crate::trust::Session;
 
@@ -60,6 +61,8 @@ impl Peer {
         if self.handshake.current().is_some() {
             at = at.min(self.probe_at(patience)).min(self.dead_at(patience));
             at = at.min(self.measure_at()).min(self.reorder.deadline(self.waits()));
+            let is_missing = |datagram| self.reorder.is_missing_before(datagram);
+            at = at.min(self.contexts.incoming.deadline(GapWaits::of(self.rtt_ns), is_missing));
             at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
         }
         if self.probes_path() {

@@ -41,6 +41,10 @@ impl Env for BusyEnv {
         self.0.compress(job)
     }
 
+    fn compress_in_context(&mut self, job: ContextJob) -> Option<ContextJob> {
+        self.0.compress_in_context(job)
+    }
+
     fn datagram(&mut self, peer: usize) -> &mut [u8] {
         self.0.datagram(peer)
     }

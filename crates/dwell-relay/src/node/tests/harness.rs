@@ -29,11 +29,16 @@ pub(super) fn config(end: usize, sealed: bool, rate: &str, scheme: &str) -> Conf
 
 /// The same with other lines for the peer.
 pub(super) fn config_with(end: usize, sealed: bool, rate: &str, lines: &str) -> Config {
+    config_of(end, sealed, rate, &format!("codec = \"lz4\"\n{lines}"))
+}
+
+/// The same with another codec.
+pub(super) fn config_of(end: usize, sealed: bool, rate: &str, lines: &str) -> Config {
     let security = if sealed { "psk_file = \"the.psk\"" } else { "security = \"none\"" };
     let text = format!(
         "[node]\naddresses = [\"10.{own}.0.1/16\"]\n[[peer]]\nname = \"other\"\n\
          endpoint = \"{endpoint}\"\nprefixes = [{prefix}]\nrate = \"{rate}\"\n\
-         codec = \"lz4\"\n{security}\n{lines}\n",
+         {security}\n{lines}\n",
         own = end + 1,
         endpoint = ADDRESSES[1 - end],
         prefix = PREFIXES[1 - end],
@@ -55,6 +60,8 @@ pub(super) struct TestEnv {
     pub(super) link_open: bool,
     /// A worker is slow: what it was given, if it is used.
     pub(super) worker: Option<Vec<(Ticket, Vec<u8>)>>,
+    /// The same of contexts.
+    pub(super) context_worker: Option<Vec<ContextJob>>,
     /// The offset of the clock that shows UTC against the other one.
     pub(super) clock_ahead_ns: u64,
     /// The most bytes that were given to the compressor at once.
@@ -82,6 +89,16 @@ impl Env for TestEnv {
             Ok(len) => Compression::Done { len, took_ns },
             Err(_) => Compression::Failed,
         }
+    }
+
+    fn compress_in_context(&mut self, mut job: ContextJob) -> Option<ContextJob> {
+        if let Some(worker) = &mut self.context_worker {
+            worker.push(job);
+            return None;
+        }
+        job.run();
+        job.took_ns = 2 * job.batch_len() as u64;
+        Some(job)
     }
 
     fn datagram(&mut self, _: usize) -> &mut [u8] {
@@ -181,6 +198,7 @@ impl TestEnv {
             events: Vec::new(),
             link_open: true,
             worker: None,
+            context_worker: None,
             clock_ahead_ns: 1_700_000_000_000_000_000,
             compressed_bytes_max: 0,
         }
@@ -268,6 +286,16 @@ impl End {
             let len = self.env.compressor.compress(&packet, &mut out).expect("lz4 works");
             let now = self.env.now();
             self.node.compressed(now, ticket, Ok(len.map(|len| &out[..len])), 1_000_000);
+        }
+    }
+
+    /// The worker is done with all batches of contexts that it was given.
+    pub(super) fn work_in_contexts(&mut self) {
+        let jobs = self.env.context_worker.as_mut().map(std::mem::take).unwrap_or_default();
+        for mut job in jobs {
+            job.run();
+            job.took_ns = 100_000;
+            self.node.compressed_in_context(self.env.now(), job);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The checks by name.
 
 mod closed;
+mod contexts;
 mod downloads;
 mod fair;
 mod faults;
@@ -83,6 +84,9 @@ pub(crate) const ALL: &[Check] = &[
     ("a_bad_link_with_chutq_tpf_cea", |lab| schemes::over_a_bad_link(lab, "chutq-tpf+cea")),
     ("a_bad_link_with_chutq_cef", |lab| schemes::over_a_bad_link(lab, "chutq-cef")),
     ("a_bad_link_with_chutq_cef_cea", |lab| schemes::over_a_bad_link(lab, "chutq-cef+cea")),
+    ("contexts_over_a_bad_link", |lab| contexts::downloads(lab, "host-pair", "host-pair")),
+    ("contexts_of_a_peer_over_a_bad_link", |lab| contexts::downloads(lab, "edge", "peer")),
+    ("contexts_after_a_restart", contexts::restarts),
     ("loss_is_reported_within_seconds", links::loss),
     ("a_peer_that_sends_crowds_leaves_others_alone", fair::crowds),
     ("a_changing_link_behind_a_router_is_found", steps::found),

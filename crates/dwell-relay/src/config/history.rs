@@ -1,0 +1,123 @@
+//! What batches refer to: `history`, and how large contexts are.
+
+use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId};
+use dwell_policy::{Gather, Reference, Scheme, Select};
+use toml::de::DeValue;
+
+use super::{PeerConfig, value};
+
+/// Which packets share a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    /// None: each batch is decoded alone.
+    Off,
+    /// Those of a flow.
+    Flow,
+    /// Those to a service: the same destination address, destination port and protocol.
+    Service,
+    /// Those between two hosts.
+    HostPair,
+    /// All that go to the peer.
+    Peer,
+}
+
+impl History {
+    /// Every scope, from the narrowest to the widest.
+    pub const ALL: [Self; 5] = [Self::Off, Self::Flow, Self::Service, Self::HostPair, Self::Peer];
+
+    /// Returns the scope as it is written in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Flow => "flow",
+            Self::Service => "service",
+            Self::HostPair => "host-pair",
+            Self::Peer => "peer",
+        }
+    }
+
+    /// What shares a context is compressed together.
+    const fn gather(self) -> Option<Gather> {
+        match self {
+            Self::Off => None,
+            Self::Flow => Some(Gather::Flow),
+            Self::Service => Some(Gather::Service),
+            Self::HostPair => Some(Gather::HostPair),
+            Self::Peer => Some(Gather::Edge),
+        }
+    }
+}
+
+pub(super) fn history(value: &DeValue<'_>) -> Result<History, String> {
+    let name = value.as_str().ok_or_else(|| {
+        format!("must be a string such as \"host-pair\", not {}", value::describe(value))
+    })?;
+    History::ALL.into_iter().find(|history| history.name() == name).ok_or_else(|| {
+        let names = History::ALL.map(History::name);
+        format!(
+            "there is no history \"{}\": {}",
+            dwell_base::text::printable(name),
+            dwell_base::text::suggest(name, &names).replace("the keys here are", "there are")
+        )
+    })
+}
+
+/// The logarithm of a window, which is a power of two.
+pub(super) fn window_log(value: &DeValue<'_>) -> Result<u8, String> {
+    let bytes = value::size_bytes(value, 1 << CONTEXT_LOG_MIN..=1 << CONTEXT_LOG_MAX)?;
+    if !bytes.is_power_of_two() {
+        let next = bytes.next_power_of_two() >> 10;
+        return Err(format!("must be a power of two, such as \"{next}KiB\", not {bytes} bytes"));
+    }
+    Ok(bytes.trailing_zeros() as u8)
+}
+
+/// Returns the history of a peer and its scheme with that; or why it can't have the one that is
+/// written. A scheme that is made for contexts has them if nothing is written.
+pub(super) fn scheme(
+    config: &PeerConfig,
+    written: Option<History>,
+) -> Result<(History, Scheme), String> {
+    let history = match written {
+        Some(history) => history,
+        None if config.scheme.has_contexts() && refusal(config).is_none() => History::HostPair,
+        None => History::Off,
+    };
+    let mut scheme = config.scheme;
+    let Some(scope) = history.gather() else {
+        scheme.method.reference = Reference::Nothing;
+        return Ok((history, scheme));
+    };
+    let name = history.name();
+    match &mut scheme.select {
+        Select::Waiting { gather, packets_max: 2.., .. } | Select::Slack { gather, .. } => {
+            *gather = scope;
+        }
+        _ => {
+            let packets = config.blocks.packets.map_or("", |_| " with block_packets");
+            return Err(format!(
+                "\"{name}\" needs a scheme that compresses together what waits, which \"{}\"{packets} \
+                 does not: write scheme = \"auto\" (or \"flow\", \"service\", \"host-pair\", \
+                 \"edge\" with block_packets = \"auto\"), or history = \"off\"",
+                config.scheme_name,
+            ));
+        }
+    }
+    match refusal(config) {
+        None => Ok((history, scheme.with_contexts())),
+        Some(reason) => Err(format!("\"{name}\" {reason}, or history = \"off\"")),
+    }
+}
+
+/// Returns why a peer can't have contexts, whatever its scheme.
+fn refusal(config: &PeerConfig) -> Option<String> {
+    if config.codec.id != CodecId::Zstd {
+        let codec = config.codec;
+        return Some(format!(
+            "needs zstd, since {codec} can't refer to what went before: write for instance codec = \
+             \"zstd:6\""
+        ));
+    }
+    let needed = "needs what was lost to be sent again: write retransmit = true";
+    (!config.retransmit).then(|| needed.to_owned())
+}

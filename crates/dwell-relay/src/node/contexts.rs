@@ -1,0 +1,137 @@
+//! Contexts: batches that refer to those before them, to and from one peer (`docs/wire.md`).
+//!
+//! * [`outgoing`](Outgoing): which group of packets goes through which context, and how far the peer
+//!   has come with it.
+//! * [`bindings`](Bindings): which flows did so of late.
+//! * [`incoming`](Incoming): what came, in the order of its numbers.
+//!
+//! These have neither packets nor sessions. What joins them with the node is in `entering` (batches on
+//! their way to the compressor and back), `numbering` (what a frame's records are) and `leaving` (from
+//! records to packets, and reports).
+
+mod bindings;
+mod counts;
+mod entering;
+mod incoming;
+mod job;
+mod leaving;
+mod numbering;
+mod outgoing;
+#[cfg(test)]
+mod tests;
+
+use dwell_base::Instant;
+use dwell_base::time::MILLI_NS;
+use dwell_report::status::{RxContexts, TxContexts};
+use dwell_wire::ContextOffer;
+
+use crate::config::PeerConfig;
+use bindings::Bindings;
+use incoming::Incoming;
+use outgoing::Outgoing;
+
+pub(super) use entering::{compress_in_context, finish};
+pub(crate) use incoming::{GapWaits, Origin};
+pub use job::ContextJob;
+pub(super) use numbering::{Item, number_frame};
+
+/// A flow is bound to its context for so long at least, or for a round trip and this much more.
+const BOUND_NS_MIN: u64 = 200 * MILLI_NS;
+const BOUND_MARGIN_NS: u64 = 50 * MILLI_NS;
+/// What is sent beside records of contexts is sent again like these for so long after them.
+const ACTIVE_NS_MIN: u64 = 1_000 * MILLI_NS;
+
+/// How many contexts there may be in one direction, and how large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) contexts: u8,
+    /// The binary logarithm of the largest window and of the ring, in bytes.
+    pub(crate) ring_log: u8,
+}
+
+impl Limits {
+    pub(crate) fn of(config: &PeerConfig) -> Self {
+        Self { contexts: config.contexts_max, ring_log: config.context_window_log }
+    }
+
+    /// What both ends allow.
+    fn and(self, offer: &ContextOffer) -> Self {
+        let Self { contexts, ring_log } = self;
+        let (contexts, ring_log) = (contexts.min(offer.contexts), ring_log.min(offer.ring_log));
+        Self { contexts, ring_log }
+    }
+}
+
+/// The contexts to and from one peer.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    pub(crate) outgoing: Outgoing,
+    pub(crate) bindings: Bindings,
+    pub(crate) incoming: Incoming,
+    /// What this end offers to decode.
+    limits: Limits,
+    /// The name of what it decodes with: random, and another one if it begins from nothing.
+    incarnation: u64,
+    /// Those of both ends in the latest session.
+    incarnations: Option<(u64, Option<u64>)>,
+    /// The buffers of a job that came back, for the next one.
+    spare: (Vec<u8>, Vec<u8>),
+}
+
+impl Contexts {
+    pub(crate) fn new(limits: Limits, incarnation: u64) -> Self {
+        Self {
+            outgoing: Outgoing::default(),
+            bindings: Bindings::default(),
+            incoming: Incoming::new(limits),
+            limits,
+            incarnation,
+            incarnations: None,
+            spare: (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// The configuration allows so much now: it holds from the next session on.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        if limits != self.limits {
+            self.limits = limits;
+            // The decoders of before are of other sizes.
+            self.incarnation = self.incarnation.wrapping_add(1);
+        }
+    }
+
+    /// What the peer is sent in handshakes.
+    pub(crate) fn offer(&self) -> ContextOffer {
+        let Limits { contexts, ring_log } = self.limits;
+        ContextOffer { contexts, ring_log, incarnation: self.incarnation }
+    }
+
+    /// A session began, with a peer that offers this.
+    pub(crate) fn begin_session(&mut self, now: Instant, offer: Option<&ContextOffer>) {
+        let ours = self.incarnation;
+        let theirs = offer.map(|offer| offer.incarnation);
+        let before = self.incarnations.replace((ours, theirs));
+        let is_same = before == self.incarnations;
+        let limits = offer.map(|offer| self.limits.and(offer));
+        self.outgoing.begin_session(now, limits, is_same);
+        self.incoming.begin_session(self.limits, is_same);
+        if !is_same {
+            self.bindings.clear();
+        }
+    }
+
+    /// What flows through contexts is sent again if it is lost, and so is what is sent beside it.
+    pub(crate) fn is_active(&self, now: Instant, rtt_ns: Option<u64>) -> bool {
+        let for_ns = bound_ns(rtt_ns).max(ACTIVE_NS_MIN);
+        self.outgoing.is_active(now, for_ns)
+    }
+
+    pub(super) fn status(&self) -> (TxContexts, RxContexts) {
+        (self.outgoing.status(), self.incoming.status())
+    }
+}
+
+/// For how long a flow is bound to the context that it went through.
+fn bound_ns(rtt_ns: Option<u64>) -> u64 {
+    rtt_ns.map_or(BOUND_NS_MIN, |rtt_ns| (rtt_ns + BOUND_MARGIN_NS).max(BOUND_NS_MIN))
+}

@@ -1,0 +1,164 @@
+//! What is counted of contexts.
+
+use dwell_report::Histogram;
+use dwell_report::status::{RxContexts, TxContexts};
+
+/// Why a generation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It is the first one of its group.
+    First,
+    /// The peer can't go on with the one before.
+    Lost,
+    /// A record of the one before can't be sent again, or could not be sent.
+    Unsendable,
+    /// What waited to be sent was dropped.
+    Dropped,
+    /// Level or window have changed.
+    Reconfigured,
+    /// The codec failed.
+    Failed,
+    /// The context was not used for long.
+    Idle,
+}
+
+impl Reason {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::First, "first"),
+        (Self::Lost, "lost"),
+        (Self::Unsendable, "unsendable"),
+        (Self::Dropped, "dropped"),
+        (Self::Reconfigured, "reconfigured"),
+        (Self::Failed, "failed"),
+        (Self::Idle, "idle"),
+    ];
+}
+
+/// What became of what is sent through contexts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OutgoingCounts {
+    generations: [u64; Reason::ALL.len()],
+    /// Of these, those that began from nothing.
+    cold: u64,
+    pub(super) batches: u64,
+    pub(super) raw: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+    /// Batches whose generation ended before they were sent, so that their packets went raw.
+    pub(super) undone: u64,
+    /// Batches that did without a context: all were in use, ...
+    pub(super) crowded_out: u64,
+    /// ... or the next generation had to wait.
+    pub(super) paused: u64,
+    pub(super) evicted: u64,
+    /// Times that the peer had forgotten all.
+    pub(super) restarts: u64,
+    /// Reports that can't be true.
+    pub(super) false_reports: u64,
+}
+
+impl OutgoingCounts {
+    pub(super) fn began(&mut self, reason: Reason, is_cold: bool) {
+        self.generations[reason as usize] += 1;
+        self.cold += u64::from(is_cold);
+    }
+
+    /// Returns true if no batch was ever to enter a context.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.generations == [0; Reason::ALL.len()] && self.crowded_out == 0
+    }
+
+    pub(super) fn status(&self, (open, memory_bytes): (usize, usize)) -> TxContexts {
+        let by_reason =
+            |(reason, name): (Reason, &str)| (name.to_owned(), self.generations[reason as usize]);
+        let without = [("crowded_out", self.crowded_out), ("paused", self.paused)];
+        TxContexts {
+            open: open as u64,
+            memory_bytes: memory_bytes as u64,
+            generations: Reason::ALL.map(by_reason).into(),
+            cold_starts: self.cold,
+            batches: self.batches,
+            raw: self.raw,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            undone_batches: self.undone,
+            without_context: without.map(|(name, count)| (name.to_owned(), count)).into(),
+            evicted: self.evicted,
+            restarts: self.restarts,
+            false_reports: self.false_reports,
+        }
+    }
+}
+
+/// What became of what came through contexts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IncomingCounts {
+    pub(super) batches: u64,
+    pub(super) raw: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+    pub(super) generations: u64,
+    /// Times that records waited for one that was missing.
+    pub(super) gaps: u64,
+    /// Of these, those that were waited for in vain.
+    pub(super) given_up: u64,
+    /// Numbers that were given up.
+    pub(super) missing: u64,
+    /// Generations that could not go on.
+    pub(super) lost: u64,
+    /// Raw packets that came after they were given up, and were delivered all the same.
+    pub(super) late_raw: u64,
+    /// Records that were dropped: they came after they were given up or twice, ...
+    pub(super) late: u64,
+    /// ... are of a generation that can't go on, ...
+    pub(super) dead: u64,
+    /// ... found no room to wait in, ...
+    pub(super) crowded_out: u64,
+    /// ... are of a context that was not offered or a session that means others, ...
+    pub(super) refused: u64,
+    /// ... begin a generation from what is not there, ...
+    pub(super) no_base: u64,
+    /// ... or can't be decoded.
+    pub(super) damaged: u64,
+    /// How long records waited for what was missing before them.
+    pub(super) waited: Option<Box<Histogram>>,
+}
+
+impl IncomingCounts {
+    pub(super) fn waited(&mut self, ns: u64) {
+        self.waited.get_or_insert_default().record(ns);
+    }
+
+    /// Returns true if no record ever came.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.raw + self.batches + self.dead + self.gaps + self.refused + self.lost == 0
+    }
+
+    pub(super) fn status(&self, open: usize, memory_bytes: usize, held_bytes: usize) -> RxContexts {
+        let dropped = [
+            ("late", self.late),
+            ("dead_generation", self.dead),
+            ("crowded_out", self.crowded_out),
+            ("refused", self.refused),
+            ("no_base", self.no_base),
+            ("damaged", self.damaged),
+        ];
+        RxContexts {
+            open: open as u64,
+            memory_bytes: memory_bytes as u64,
+            held_bytes: held_bytes as u64,
+            batches: self.batches,
+            raw: self.raw,
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            generations: self.generations,
+            gaps: self.gaps,
+            gaps_given_up: self.given_up,
+            missing_records: self.missing,
+            lost_generations: self.lost,
+            late_raw: self.late_raw,
+            dropped: dropped.map(|(name, count)| (name.to_owned(), count)).into(),
+            waited: self.waited.as_ref().map(|waited| waited.summary()).unwrap_or_default(),
+        }
+    }
+}

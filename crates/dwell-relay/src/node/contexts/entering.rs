@@ -1,0 +1,115 @@
+//! Batches on their way to the compressor in a context, and back into the store.
+
+use dwell_base::Instant;
+use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec};
+use dwell_drive::gather;
+use dwell_policy::{Event, Job, Outcome, PacketId};
+use dwell_wire::Start;
+use dwell_wire::block::BLOCK_HEADER_LEN;
+use dwell_wire::context::{CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
+use dwell_wire::record::BLOCK_PACKETS_MAX;
+
+use super::job::ContextJob;
+use super::outgoing::Entered;
+use crate::node::env::{Env, Ticket};
+use crate::node::peer::Peer;
+use crate::node::store::{InContext, Store};
+
+/// Performs [`Action::Compress`](dwell_policy::Action::Compress) in the context of the job's group.
+/// False, and nothing is changed, if it must do without one.
+pub(in crate::node) fn compress_in_context(
+    peer: &mut Peer,
+    index: usize,
+    job: Job,
+    store: &mut Store,
+    env: &mut impl Env,
+) -> bool {
+    let Some(group) = job.context.filter(|_| peer.contexts.outgoing.is_possible()) else {
+        return false;
+    };
+    let Some(&first) = peer.port.batch().first() else { return false };
+    // What must not be sent again can't be needed by what comes after it.
+    if store.treatment(first).once || peer.port.batch().len() > BLOCK_PACKETS_MAX {
+        return false;
+    }
+    let now = env.now();
+    let (mut batch, out) = std::mem::take(&mut peer.contexts.spare);
+    let packets = peer.port.batch().iter().map(|&id| store.get(id).0);
+    let is_columnar = gather(packets, peer.config.columnar, &mut batch);
+    let fits = (1..=CONTEXT_BATCH_LEN_MAX).contains(&batch.len());
+    let spec =
+        ContextSpec { level: peer.config.codec.level, window_log: peer.config.context_window_log };
+    let entered = peer.contexts.outgoing.enter(now, group, spec).filter(|_| fits);
+    let Some(Entered { context, epoch, encoder, is_new, begin }) = entered else {
+        peer.contexts.spare = (batch, out);
+        return false;
+    };
+    if is_new {
+        peer.contexts.bindings.forget(context);
+    }
+    let ticket = ticket(peer, (index, first), job);
+    let (cost_ns, took_ns) = (if job.is_urgent { 0 } else { job.cost_ns }, 0);
+    let is_done = false;
+    let job = ContextJob {
+        ticket,
+        cost_ns,
+        took_ns,
+        context,
+        epoch,
+        encoder,
+        begin,
+        is_columnar,
+        batch,
+        out,
+        is_done,
+    };
+    if let Some(done) = env.compress_in_context(job) {
+        let (job, took_ns) = (done.ticket.job, done.took_ns);
+        let now = env.now();
+        let outcome = finish(peer, done, store, now);
+        peer.port.handle(now, Event::Compressed { job, outcome, took_ns });
+    }
+    true
+}
+
+fn ticket(peer: &Peer, (index, id): (usize, PacketId), job: Job) -> Ticket {
+    let (generation, codec) = (peer.generation, CodecId::Zstd);
+    Ticket { peer: index, generation, id, job: job.id, codec }
+}
+
+/// Puts a result into the first packet's place, if its generation can yet go on.
+pub(in crate::node) fn finish(
+    peer: &mut Peer,
+    job: ContextJob,
+    store: &mut Store,
+    now: Instant,
+) -> Outcome {
+    let extra = CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN - BLOCK_HEADER_LEN;
+    let len_max = peer.cut_bytes_max() - extra;
+    let ContextJob { ticket, context, epoch, encoder, begin, is_columnar, batch, out, .. } = job;
+    // Too long, and it can never be sent: then nothing after it can be decoded.
+    let is_done = job.is_done && (1..=len_max).contains(&out.len());
+    let contexts = &mut peer.contexts;
+    let is_live = contexts.outgoing.leave(now, (context, epoch), encoder, is_done);
+    let original_len = u16::try_from(batch.len());
+    let outcome = match original_len {
+        Ok(original_len) if is_live => {
+            let start = begin.map(|(spec, base)| Start {
+                codec: CodecId::Zstd as u8,
+                window_log: spec.window_log,
+                base_offset: base.offset,
+                base_len: base.len,
+            });
+            let place = InContext { context, epoch, start, original_len, is_columnar };
+            store.commit(ticket.id, place, &out);
+            contexts.outgoing.counts.batches += 1;
+            contexts.outgoing.counts.bytes_in += batch.len() as u64;
+            contexts.outgoing.counts.bytes_out += out.len() as u64;
+            Outcome::Committed(out.len() as u32)
+        }
+        // Nothing refers to it: its packets go as they are.
+        _ => Outcome::Failed,
+    };
+    contexts.spare = (batch, out);
+    outcome
+}

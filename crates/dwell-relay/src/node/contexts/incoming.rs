@@ -1,0 +1,301 @@
+//! The contexts of what comes from a peer (`docs/wire.md`, contexts, receiver).
+//!
+//! Records are opened in the order of their numbers. What comes too early is held, within bounds of
+//! memory and time, until what is missing before it has come or was given up. If a batch was given up,
+//! its generation can't go on: what is left of it is dropped, but for packets that are not compressed,
+//! until a newer generation begins.
+
+mod receiver;
+
+use std::collections::BTreeMap;
+
+use dwell_base::Instant;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_report::status::RxContexts;
+use dwell_wire::{ContextBody, ContextRecord, ContextReport, reconstruct_number};
+
+use super::Limits;
+use super::counts::IncomingCounts;
+use receiver::Receiver;
+pub(crate) use receiver::{Held, Opened};
+
+/// Bytes of records of all contexts of a peer that wait for one that is missing.
+const HELD_BYTES_MAX: usize = 4 << 20;
+/// The number of them.
+const HELD_MAX: usize = 8_192;
+/// What each costs beside its bytes.
+const HELD_OVERHEAD_BYTES: usize = 128;
+/// What is missing is waited for so many round trips and so much longer, ...
+const WAIT_ROUND_TRIPS: u64 = 8;
+const WAIT_MARGIN_NS: u64 = 200 * MILLI_NS;
+/// ... and never longer than this.
+const WAIT_NS_MAX: u64 = 2 * SECOND_NS;
+/// What is not even asked for any more may yet be on its way past others.
+const LATE_NS_MIN: u64 = 5 * MILLI_NS;
+const LATE_NS_MAX: u64 = 50 * MILLI_NS;
+/// What is believed of a round trip that was not measured yet.
+const RTT_NS_DEFAULT: u64 = 400 * MILLI_NS;
+/// Reports on a context that moves on are at least so far apart.
+const REPORT_NS_MIN: u64 = 50 * MILLI_NS;
+
+/// How long is waited for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GapWaits {
+    /// For a record that may come again.
+    pub(crate) missing_ns: u64,
+    /// For one that can only be late.
+    pub(crate) late_ns: u64,
+    /// Between reports.
+    pub(crate) report_ns: u64,
+}
+
+impl GapWaits {
+    /// Over a path with this round trip, if it is known.
+    pub(crate) fn of(rtt_ns: Option<u64>) -> Self {
+        let rtt = rtt_ns.unwrap_or(RTT_NS_DEFAULT);
+        Self {
+            missing_ns: (WAIT_ROUND_TRIPS * rtt + WAIT_MARGIN_NS).min(WAIT_NS_MAX),
+            late_ns: (rtt / 4).clamp(LATE_NS_MIN, LATE_NS_MAX),
+            report_ns: (rtt / 2).clamp(REPORT_NS_MIN, SECOND_NS),
+        }
+    }
+}
+
+/// What is to be done with a record that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is its turn: open it, see [`Incoming::open`].
+    Now,
+    /// It is a packet that nobody waits for any more: deliver it.
+    Late,
+    /// Nothing: it is held, with so many of the packets that its datagram may hold.
+    Held { packets: usize },
+    /// Open what is ready, and ask again: it finds no room.
+    Full,
+    /// Nothing.
+    Dropped,
+}
+
+/// From where a record came, and what it may cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The number of the datagram that it was first sent in, in the present session; zero if it is
+    /// of another.
+    pub(crate) datagram: u64,
+    /// It is of the present session.
+    pub(crate) is_present: bool,
+    /// The packets that its datagram may yet hold.
+    pub(crate) packets: usize,
+}
+
+/// The contexts of what comes from one peer.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// What was offered to the peer.
+    limits: Limits,
+    contexts: BTreeMap<u8, Box<Receiver>>,
+    held_bytes: usize,
+    held: usize,
+    /// Records of the session before are of the same contexts.
+    accepts_previous: bool,
+    /// There were records in this session.
+    is_active: bool,
+    pub(super) counts: IncomingCounts,
+}
+
+impl Incoming {
+    /// Nothing has come yet, of at most so much.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            contexts: BTreeMap::new(),
+            held_bytes: 0,
+            held: 0,
+            accepts_previous: false,
+            is_active: false,
+            counts: IncomingCounts::default(),
+        }
+    }
+
+    /// A session began. `is_same` if both ends are what they were in the session before.
+    pub(crate) fn begin_session(&mut self, limits: Limits, is_same: bool) {
+        self.limits = limits;
+        self.accepts_previous = is_same;
+        self.is_active &= is_same;
+        if !is_same {
+            self.contexts.clear();
+            (self.held_bytes, self.held) = (0, 0);
+        }
+        // What was missing of the session before nobody asks for any more.
+        for receiver in self.contexts.values_mut() {
+            receiver.held.values_mut().for_each(|held| held.datagram = 0);
+        }
+    }
+
+    /// True if the peer has sent records of contexts in this session.
+    pub(crate) fn is_active(&self) -> bool {
+        self.is_active
+    }
+
+    /// A record came. It is to be opened at once if that is the answer.
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        record: &ContextRecord<'_>,
+        origin: Origin,
+    ) -> Taken {
+        let is_foreign = !origin.is_present && !self.accepts_previous;
+        if record.context >= self.limits.contexts || is_foreign {
+            self.counts.refused += 1;
+            return Taken::Dropped;
+        }
+        self.is_active |= origin.is_present;
+        let ring_log = self.limits.ring_log;
+        let new = || Box::new(Receiver::new(ring_log));
+        let receiver = self.contexts.entry(record.context).or_insert_with(new);
+        let number = reconstruct_number(receiver.next, record.number);
+        if number < receiver.next {
+            return match record.body {
+                ContextBody::Raw(_) => {
+                    self.counts.late_raw += 1;
+                    Taken::Late
+                }
+                ContextBody::Batch { .. } => {
+                    self.counts.late += 1;
+                    receiver.hears_again(record.generation);
+                    Taken::Dropped
+                }
+            };
+        }
+        if receiver.held.contains_key(&number) {
+            self.counts.late += 1;
+            return Taken::Dropped;
+        }
+        if number == receiver.next {
+            return Taken::Now;
+        }
+        self.hold(now, number, record, origin)
+    }
+
+    fn hold(
+        &mut self,
+        now: Instant,
+        number: u64,
+        record: &ContextRecord<'_>,
+        origin: Origin,
+    ) -> Taken {
+        let cost = record.data().len() + HELD_OVERHEAD_BYTES;
+        if self.held_bytes + cost > HELD_BYTES_MAX || self.held >= HELD_MAX {
+            // Those that wait must not wait any longer.
+            self.give_up_all();
+            return Taken::Full;
+        }
+        let Some(receiver) = self.contexts.get_mut(&record.context) else { return Taken::Dropped };
+        if receiver.held.is_empty() {
+            self.counts.gaps += 1;
+        }
+        self.held_bytes += cost;
+        self.held += 1;
+        let held = Held::new(now, record, origin);
+        let packets = held.packets;
+        receiver.held.insert(number, held);
+        Taken::Held { packets }
+    }
+
+    /// Notes that a record found no room twice.
+    pub(crate) fn crowded_out(&mut self) {
+        self.counts.crowded_out += 1;
+    }
+
+    fn give_up_all(&mut self) {
+        for receiver in self.contexts.values_mut() {
+            receiver.give_up(&mut self.counts);
+        }
+    }
+
+    /// Opens a record whose turn it is, into `out`, which has room for any batch.
+    pub(crate) fn open(&mut self, record: &ContextRecord<'_>, out: &mut [u8]) -> Opened {
+        let Some(receiver) = self.contexts.get_mut(&record.context) else { return Opened::Nothing };
+        receiver.open(record, out, &mut self.counts)
+    }
+
+    /// What was decoded of this context makes no sense: the two ends don't have the same ring.
+    pub(crate) fn is_garbled(&mut self, context: u8) {
+        if let Some(receiver) = self.contexts.get_mut(&context) {
+            self.counts.damaged += 1;
+            receiver.lose(&mut self.counts);
+        }
+    }
+
+    /// True if a record that was held can be opened now.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.held > 0 && self.contexts.values().any(|it| it.is_ready())
+    }
+
+    /// The next record that was held and whose turn it is; it is to be opened at once.
+    pub(crate) fn ready(&mut self, now: Instant) -> Option<(u8, Held)> {
+        if self.held == 0 {
+            return None;
+        }
+        let (&context, receiver) = self.contexts.iter_mut().find(|(_, it)| it.is_ready())?;
+        let held = receiver.take_ready(&mut self.counts)?;
+        self.held -= 1;
+        self.held_bytes -= held.len() + HELD_OVERHEAD_BYTES;
+        self.counts.waited(now.since_ns(held.came_at));
+        Some((context, held))
+    }
+
+    /// Gives up what is waited for in vain: for too long, or although no datagram is missing that
+    /// could hold it. `is_missing` says so of datagrams up to a number.
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        waits: GapWaits,
+        is_missing: impl Fn(u64) -> bool,
+    ) {
+        for receiver in self.contexts.values_mut() {
+            let Some(first) = receiver.first_held() else { continue };
+            let waited_ns = now.since_ns(first.came_at);
+            let is_hopeless = waited_ns >= waits.late_ns && !is_missing(first.datagram);
+            if is_hopeless || waited_ns >= waits.missing_ns {
+                receiver.give_up(&mut self.counts);
+            }
+        }
+    }
+
+    /// When [`Self::expire`] or [`Self::reports`] have something to do.
+    pub(crate) fn deadline(&self, waits: GapWaits, is_missing: impl Fn(u64) -> bool) -> Instant {
+        let of = |receiver: &Receiver| {
+            let report_at = receiver.report_at(waits.report_ns);
+            let Some(first) = receiver.first_held() else { return report_at };
+            let is_waited_for = is_missing(first.datagram);
+            let wait_ns = if is_waited_for { waits.missing_ns } else { waits.late_ns };
+            report_at.min(first.came_at + wait_ns)
+        };
+        let all = self.contexts.values().map(|receiver| of(receiver));
+        all.min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// The reports that are due.
+    pub(crate) fn reports(&mut self, now: Instant, report_ns: u64, due: &mut Vec<ContextReport>) {
+        for (&context, receiver) in &mut self.contexts {
+            if now >= receiver.report_at(report_ns) {
+                due.push(receiver.report(now, context));
+            }
+        }
+    }
+
+    pub(super) fn status(&self) -> RxContexts {
+        if self.contexts.is_empty() && self.counts.is_nothing() {
+            return RxContexts::default();
+        }
+        let bytes = self.contexts.values().map(|it| it.memory_bytes()).sum();
+        self.counts.status(self.contexts.len(), bytes, self.held_bytes)
+    }
+
+    /// Bytes and number of what is held.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.held_bytes, self.held)
+    }
+}

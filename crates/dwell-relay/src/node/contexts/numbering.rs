@@ -1,0 +1,130 @@
+//! What the records of a frame are: those of contexts get their numbers, and what must keep its place
+//! among them does too.
+
+use dwell_base::Instant;
+use dwell_policy::PacketId;
+use dwell_wire::context::{CONTEXT_RAW_HEADER_LEN, CONTEXT_START_LEN};
+use dwell_wire::record::{BLOCK_PACKETS_MAX, raw_record_len};
+use dwell_wire::{ContextBody, ContextRecord, context_record_len};
+
+use super::outgoing::Position;
+use super::{Contexts, bound_ns};
+use crate::node::peer::Peer;
+use crate::node::store::Store;
+
+/// One record of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub(crate) id: PacketId,
+    /// Its packets.
+    pub(crate) packets: usize,
+    /// Its place in a context, if it has one.
+    pub(crate) position: Option<Position>,
+    /// It is the first packet of a batch that can't be sent any more, as it was.
+    pub(crate) is_original: bool,
+}
+
+impl Item {
+    /// The record, if it is one of a context.
+    pub(crate) fn context_record<'s>(&self, store: &'s Store) -> Option<ContextRecord<'s>> {
+        let Position { context, generation, number } = self.position?;
+        let body = match store.context(self.id).filter(|_| !self.is_original) {
+            Some(place) => ContextBody::Batch {
+                start: place.start,
+                is_columnar: place.is_columnar,
+                original_len: place.original_len,
+                data: store.get(self.id).0,
+            },
+            None => ContextBody::Raw(self.packet(store)),
+        };
+        Some(ContextRecord { context, generation, number: number as u16, body })
+    }
+
+    /// The bytes of a packet that is not compressed.
+    pub(crate) fn packet<'s>(&self, store: &'s Store) -> &'s [u8] {
+        if self.is_original { store.original(self.id) } else { store.get(self.id).0 }
+    }
+
+    /// Bytes of the record, if it is one of a context or a packet that came out of one.
+    pub(crate) fn len(&self, store: &Store) -> Option<usize> {
+        match self.context_record(store) {
+            Some(record) => Some(context_record_len(&record)),
+            None => self.is_original.then(|| raw_record_len(self.packet(store).len())),
+        }
+    }
+}
+
+/// Finds what the records of the port's frame are. Returns by how many bytes they are more than the
+/// core knows.
+pub(in crate::node) fn number_frame(
+    peer: &mut Peer,
+    store: &Store,
+    now: Instant,
+    items: &mut Vec<Item>,
+) -> usize {
+    items.clear();
+    let bound_ns = bound_ns(peer.rtt_ns);
+    let Peer { port, contexts, .. } = peer;
+    let frame = port.frame();
+    let mut followers = frame.followers.iter().map(|packet| packet.id);
+    let mut extra = 0;
+    for unit in &frame.units {
+        let of_batch = followers.by_ref().take(unit.followers as usize);
+        let (id, known) = (unit.id, 1 + unit.followers as usize);
+        let Some(place) = store.context(id) else {
+            of_batch.for_each(drop);
+            let packets = match store.get(id).1 {
+                // Made elsewhere, and not opened here.
+                Some(compressed) if compressed.is_block && known == 1 => BLOCK_PACKETS_MAX,
+                Some(_) => known,
+                None => {
+                    extra += raw(contexts, store, (now, bound_ns), (id, false), items);
+                    continue;
+                }
+            };
+            items.push(Item { id, packets, position: None, is_original: false });
+            continue;
+        };
+        let position = contexts.outgoing.number_batch(now, (place.context, place.epoch));
+        if position.is_some() {
+            for id in std::iter::once(id).chain(of_batch) {
+                contexts.bindings.bind(now, store.treatment(id).flow, place.context);
+            }
+            items.push(Item { id, packets: known, position, is_original: false });
+            extra += if place.start.is_some() { CONTEXT_START_LEN } else { 0 };
+            continue;
+        }
+        // Its generation has ended meanwhile: nobody could decode it.
+        contexts.outgoing.counts.undone += 1;
+        let before: usize = items.len();
+        extra += raw(contexts, store, (now, bound_ns), (id, true), items);
+        for id in of_batch {
+            extra += raw(contexts, store, (now, bound_ns), (id, false), items);
+        }
+        let packets = items[before..].iter().map(|item| raw_record_len(item.packet(store).len()));
+        extra += packets.sum::<usize>().saturating_sub(store.get(id).0.len());
+    }
+    extra
+}
+
+/// A packet goes as it is: in its place among those of its flow, if they are in a context and may not
+/// have come yet. Returns by how many bytes its record is longer then.
+fn raw(
+    contexts: &mut Contexts,
+    store: &Store,
+    (now, bound_ns): (Instant, u64),
+    (id, is_original): (PacketId, bool),
+    items: &mut Vec<Item>,
+) -> usize {
+    let treatment = store.treatment(id);
+    let bound = contexts.bindings.context_of(now, treatment.flow, bound_ns);
+    let context = bound.filter(|_| !treatment.once);
+    let position = context.and_then(|context| contexts.outgoing.number_raw(now, context));
+    items.push(Item { id, packets: 1, position, is_original });
+    if let Some(position) = position {
+        contexts.bindings.bind(now, treatment.flow, position.context);
+        contexts.outgoing.counts.raw += 1;
+        return CONTEXT_RAW_HEADER_LEN;
+    }
+    0
+}

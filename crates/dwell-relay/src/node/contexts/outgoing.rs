@@ -1,0 +1,445 @@
+//! The contexts of what goes to a peer (`docs/wire.md`, contexts, sender).
+//!
+//! A context's batches can be decoded in the order of their numbers only, and all of them are needed.
+//! So a *generation* ends as soon as it is known that one is missing for good, and the next batch
+//! begins another, from what the peer has confirmed.
+
+use std::collections::{HashMap, VecDeque};
+
+use dwell_base::Instant;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_codec::{Base, ContextEncoder, ContextSpec};
+use dwell_report::status::TxContexts;
+use dwell_wire::ContextReport;
+
+use super::Limits;
+use super::counts::{OutgoingCounts, Reason};
+
+/// Datagrams with records of one context whose arrival was not confirmed; of more, those before are
+/// not known any more, and only the peer can say that they are missing.
+const IN_FLIGHT_MAX: usize = 16_384;
+/// What was not confirmed for so long is not on its way any more.
+const IN_FLIGHT_NS: u64 = 4 * SECOND_NS;
+/// A generation that ends sooner makes the next one wait.
+const SHORT_NS: u64 = SECOND_NS;
+/// For how long: this, and double of it each time.
+const PAUSE_NS_MIN: u64 = 20 * MILLI_NS;
+const PAUSE_NS_MAX: u64 = 2 * SECOND_NS;
+/// The memory of a context that is not used for so long is given back.
+const IDLE_NS: u64 = 120 * SECOND_NS;
+
+/// The first number of a context.
+const NUMBER_MIN: u64 = 1;
+/// Numbers and generations beyond those that the peer has reported of; the format allows a few more.
+const AHEAD_MAX: u64 = (1 << 15) - 1_024;
+const GENERATIONS_AHEAD_MAX: u64 = 100;
+
+/// One context.
+#[derive(Debug)]
+struct Context {
+    group: u64,
+    /// None while it is with the compressor, and if there is nothing to go on from.
+    encoder: Option<Box<ContextEncoder>>,
+    is_out: bool,
+    /// What it took when it was last here.
+    memory_bytes: usize,
+    /// The generation, by a name that no other has had.
+    epoch: u64,
+    /// Why it ended, if it did.
+    ended: Option<Reason>,
+    began_at: Instant,
+    /// Its number; zero if there was none yet.
+    generation: u64,
+    /// That of the latest batch that was written.
+    written_generation: u64,
+    spec: ContextSpec,
+    /// The number of the next record.
+    next_number: u64,
+    /// Those before this one have come or were given up.
+    confirmed_number: u64,
+    /// The latest generation that the peer has reported of.
+    reported_generation: u64,
+    /// Plaintext that the peer has, and where the generation began.
+    confirmed_offset: u64,
+    base_offset: u64,
+    /// The peer could not begin a generation from there.
+    base_failed: bool,
+    /// The datagrams and their records, in their order.
+    in_flight: VecDeque<(u64, u64)>,
+    written_at: Instant,
+    used_at: Instant,
+    /// No generation begins before.
+    pause_until: Instant,
+    pause_ns: u64,
+}
+
+impl Context {
+    fn new(group: u64, spec: ContextSpec) -> Self {
+        Self {
+            group,
+            encoder: None,
+            is_out: false,
+            memory_bytes: 0,
+            epoch: 0,
+            ended: Some(Reason::First),
+            began_at: Instant::ZERO,
+            generation: 0,
+            written_generation: 0,
+            spec,
+            next_number: NUMBER_MIN,
+            confirmed_number: NUMBER_MIN,
+            reported_generation: 0,
+            confirmed_offset: 0,
+            base_offset: 0,
+            base_failed: false,
+            in_flight: VecDeque::new(),
+            written_at: Instant::ZERO,
+            used_at: Instant::ZERO,
+            pause_until: Instant::ZERO,
+            pause_ns: PAUSE_NS_MIN,
+        }
+    }
+
+    /// Something of it may yet be on its way.
+    fn is_in_flight(&self, now: Instant) -> bool {
+        self.confirmed_number < self.next_number && now.since_ns(self.written_at) < IN_FLIGHT_NS
+    }
+
+    /// True if the peer could not tell which number or generation is meant by more of them.
+    fn is_ahead(&self, now: Instant) -> bool {
+        let is_far = self.next_number - self.confirmed_number >= AHEAD_MAX;
+        let is_much_later = self.generation - self.reported_generation >= GENERATIONS_AHEAD_MAX;
+        (is_far && self.is_in_flight(now)) || is_much_later
+    }
+
+    fn end(&mut self, now: Instant, reason: Reason) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = Some(reason);
+        // Else a peer that lets every generation end would cost us the work of priming each time.
+        if now.since_ns(self.began_at) < SHORT_NS {
+            self.pause_until = now + self.pause_ns;
+            self.pause_ns = (2 * self.pause_ns).min(PAUSE_NS_MAX);
+        } else {
+            self.pause_ns = PAUSE_NS_MIN;
+        }
+    }
+
+    /// Others use it from now on: nothing of what those before them sent is referred to any more.
+    fn take_over(&mut self, group: u64) {
+        (self.group, self.encoder) = (group, None);
+        self.base_failed = false;
+        self.ended = Some(Reason::First);
+        self.confirmed_offset = 0;
+        self.pause_until = Instant::ZERO;
+        self.pause_ns = PAUSE_NS_MIN;
+    }
+}
+
+/// A batch may enter a context.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) context: u8,
+    pub(super) epoch: u64,
+    pub(super) encoder: Box<ContextEncoder>,
+    /// The context was another group's, or nobody's.
+    pub(super) is_new: bool,
+    /// It begins a generation.
+    pub(super) begin: Option<(ContextSpec, Base)>,
+}
+
+/// Where a record stands in a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) context: u8,
+    /// The low bits of the generation.
+    pub(crate) generation: u8,
+    pub(crate) number: u64,
+}
+
+/// The contexts of what goes to one peer.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    limits: Option<Limits>,
+    contexts: Vec<Context>,
+    by_group: HashMap<u64, u8>,
+    epochs: u64,
+    pub(super) counts: OutgoingCounts,
+}
+
+impl Outgoing {
+    /// A session began with a peer that takes so much. `is_same` if what it decodes contexts with
+    /// is what it was.
+    pub(crate) fn begin_session(&mut self, now: Instant, limits: Option<Limits>, is_same: bool) {
+        let as_before =
+            |limits: &Limits| self.limits.is_none_or(|old| old.ring_log == limits.ring_log);
+        if !is_same || !limits.as_ref().is_some_and(as_before) {
+            self.forget();
+        }
+        let contexts = limits.map_or(0, |limits| usize::from(limits.contexts));
+        if self.contexts.len() > contexts {
+            self.contexts.truncate(contexts);
+            self.by_group.retain(|_, context| usize::from(*context) < contexts);
+        }
+        self.limits = limits;
+        // Their numbers are those of another session now; what is lost of them only the peer sees.
+        for context in &mut self.contexts {
+            context.in_flight.clear();
+            context.pause_until = context.pause_until.min(now);
+        }
+    }
+
+    /// The peer knows nothing of what was.
+    fn forget(&mut self) {
+        self.counts.restarts += u64::from(!self.contexts.is_empty());
+        self.contexts.clear();
+        self.by_group.clear();
+    }
+
+    /// Whether batches can be compressed in contexts.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.limits.is_some()
+    }
+
+    /// Gives the encoder of the group's context to a batch that is about to be compressed; none if
+    /// the batch must do without.
+    pub(super) fn enter(&mut self, now: Instant, group: u64, spec: ContextSpec) -> Option<Entered> {
+        let limits = self.limits?;
+        let spec = ContextSpec { window_log: spec.window_log.min(limits.ring_log), ..spec };
+        let Some(at) = self.context_of(now, group, spec, limits) else {
+            self.counts.crowded_out += 1;
+            return None;
+        };
+        let context = &mut self.contexts[usize::from(at)];
+        if context.is_out {
+            return None;
+        }
+        context.used_at = now;
+        if context.ended.is_none() && context.spec != spec {
+            context.ended = Some(Reason::Reconfigured);
+        }
+        let Some(reason) = context.ended else {
+            if context.is_ahead(now) {
+                self.counts.paused += 1;
+                return None;
+            }
+            let encoder = context.encoder.take()?;
+            context.is_out = true;
+            return Some(Entered {
+                context: at,
+                epoch: context.epoch,
+                encoder,
+                is_new: false,
+                begin: None,
+            });
+        };
+        if now < context.pause_until || context.is_ahead(now) {
+            self.counts.paused += 1;
+            return None;
+        }
+        let (encoder, base) = match context.encoder.take() {
+            Some(encoder) => {
+                let base = encoder.base_at(context.confirmed_offset);
+                (encoder, base.map(|base| shorten(base, spec)).unwrap_or_default())
+            }
+            None => {
+                let encoder = ContextEncoder::new(spec, limits.ring_log).ok()?;
+                (Box::new(encoder), Base::default())
+            }
+        };
+        self.epochs += 1;
+        self.counts.began(reason, base.len == 0);
+        context.epoch = self.epochs;
+        (context.ended, context.began_at) = (None, now);
+        context.generation += 1;
+        context.spec = spec;
+        (context.base_offset, context.confirmed_offset) = (base.offset, base.offset);
+        context.is_out = true;
+        let (is_new, begin) = (reason == Reason::First, Some((spec, base)));
+        Some(Entered { context: at, epoch: self.epochs, encoder, is_new, begin })
+    }
+
+    /// The context of a group: its own, one that is free, or the one that was idle longest if
+    /// nothing of it is on its way.
+    fn context_of(
+        &mut self,
+        now: Instant,
+        group: u64,
+        spec: ContextSpec,
+        limits: Limits,
+    ) -> Option<u8> {
+        if let Some(&at) = self.by_group.get(&group) {
+            return Some(at);
+        }
+        let at = if self.contexts.len() < usize::from(limits.contexts) {
+            self.contexts.push(Context::new(group, spec));
+            self.contexts.len() - 1
+        } else {
+            let idle = |it: &&(usize, &Context)| !it.1.is_out && !it.1.is_in_flight(now);
+            let all: Vec<_> = self.contexts.iter().enumerate().collect();
+            let (at, _) = *all.iter().filter(idle).min_by_key(|(_, it)| it.used_at)?;
+            self.by_group.remove(&self.contexts[at].group);
+            self.contexts[at].take_over(group);
+            self.counts.evicted += 1;
+            at
+        };
+        let at = u8::try_from(at).ok()?;
+        self.by_group.insert(group, at);
+        Some(at)
+    }
+
+    /// The encoder comes back from a batch, which entered it or did not.
+    /// Returns whether the batch can be sent in its generation.
+    pub(super) fn leave(
+        &mut self,
+        now: Instant,
+        (context, epoch): (u8, u64),
+        encoder: Box<ContextEncoder>,
+        is_done: bool,
+    ) -> bool {
+        let found = self.contexts.get_mut(usize::from(context));
+        // All may have been forgotten meanwhile, and others be in its place.
+        let Some(context) = found.filter(|it| it.epoch == epoch && it.is_out) else { return false };
+        context.is_out = false;
+        context.memory_bytes = encoder.memory_bytes();
+        context.encoder = Some(encoder);
+        if !is_done {
+            context.end(now, Reason::Failed);
+        }
+        context.ended.is_none()
+    }
+
+    /// The next number of the context for a batch; none if its generation has ended.
+    pub(crate) fn number_batch(
+        &mut self,
+        now: Instant,
+        (at, epoch): (u8, u64),
+    ) -> Option<Position> {
+        let context = self.contexts.get_mut(usize::from(at))?;
+        if context.epoch != epoch || context.ended.is_some() {
+            return None;
+        }
+        context.written_generation = context.generation;
+        Some(context.number(now, at))
+    }
+
+    /// The next number of the context for a packet that is bound to it and goes raw; none if nothing
+    /// of the context is on its way that it could pass.
+    pub(crate) fn number_raw(&mut self, now: Instant, at: u8) -> Option<Position> {
+        let context = self.contexts.get_mut(usize::from(at))?;
+        (context.written_generation > 0 && context.is_in_flight(now) && !context.is_ahead(now))
+            .then(|| context.number(now, at))
+    }
+
+    /// A record was written to this datagram.
+    pub(crate) fn written(&mut self, position: Position, datagram: u64) {
+        let Some(context) = self.contexts.get_mut(usize::from(position.context)) else { return };
+        if context.in_flight.len() == IN_FLIGHT_MAX {
+            context.in_flight.pop_front();
+        }
+        context.in_flight.push_back((datagram, position.number));
+    }
+
+    /// A record that has a number could not be sent.
+    pub(crate) fn unwritten(&mut self, now: Instant, position: Position) {
+        if let Some(context) = self.contexts.get_mut(usize::from(position.context)) {
+            context.end(now, Reason::Unsendable);
+        }
+    }
+
+    /// The peer misses a datagram that can't be sent again.
+    pub(crate) fn gone(&mut self, now: Instant, datagram: u64) {
+        for context in &mut self.contexts {
+            if context.in_flight.binary_search_by_key(&datagram, |it| it.0).is_ok() {
+                context.end(now, Reason::Unsendable);
+            }
+        }
+    }
+
+    /// What waited to be sent was dropped, batches perhaps too.
+    pub(crate) fn dropped(&mut self, now: Instant) {
+        self.contexts.iter_mut().for_each(|context| context.end(now, Reason::Dropped));
+    }
+
+    /// The peer says what it has of a context.
+    pub(crate) fn report(&mut self, now: Instant, report: &ContextReport) {
+        let Some(context) = self.contexts.get_mut(usize::from(report.context)) else { return };
+        if report.next_number > context.next_number {
+            self.counts.false_reports += 1; // that was never sent
+            return;
+        }
+        context.confirmed_number = context.confirmed_number.max(report.next_number);
+        let confirmed = context.confirmed_number;
+        while context.in_flight.front().is_some_and(|&(_, number)| number < confirmed) {
+            context.in_flight.pop_front();
+        }
+        if report.generation != context.written_generation as u8 {
+            return;
+        }
+        context.reported_generation = context.written_generation;
+        if context.written_generation == context.generation {
+            context.confirm_offset(report);
+            if report.is_lost {
+                context.end(now, Reason::Lost);
+            }
+        }
+    }
+
+    /// Whether something went through a context less than so long ago.
+    pub(crate) fn is_active(&self, now: Instant, for_ns: u64) -> bool {
+        self.contexts
+            .iter()
+            .any(|it| it.next_number > NUMBER_MIN && now.since_ns(it.written_at) < for_ns)
+    }
+
+    /// Gives back the memory of contexts that nobody uses.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        for context in &mut self.contexts {
+            if context.encoder.is_some() && now.since_ns(context.used_at) > IDLE_NS {
+                (context.encoder, context.ended) = (None, Some(Reason::Idle));
+            }
+        }
+    }
+
+    pub(super) fn status(&self) -> TxContexts {
+        let bytes = self.contexts.iter().map(|it| match &it.encoder {
+            Some(encoder) => encoder.memory_bytes(),
+            None if it.is_out => it.memory_bytes,
+            None => 0,
+        });
+        let open = self.contexts.iter().filter(|it| it.is_out || it.encoder.is_some()).count();
+        let bytes = bytes.sum();
+        if self.contexts.is_empty() && self.counts.is_nothing() {
+            return TxContexts::default();
+        }
+        self.counts.status((open, bytes))
+    }
+}
+
+impl Context {
+    /// What the peer has of the present generation.
+    fn confirm_offset(&mut self, report: &ContextReport) {
+        if report.ring_offset >= self.base_offset {
+            (self.confirmed_offset, self.base_failed) = (report.ring_offset, false);
+        } else if report.is_lost && self.ended.is_none() {
+            // It did not begin there. That its beginning was lost is likelier than that the peer does
+            // not have what it once had; but not twice.
+            if std::mem::replace(&mut self.base_failed, true) {
+                (self.confirmed_offset, self.base_failed) = (0, false);
+            }
+        }
+    }
+
+    fn number(&mut self, now: Instant, context: u8) -> Position {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.written_at = now;
+        Position { context, generation: self.written_generation as u8, number }
+    }
+}
+
+/// No base is longer than the window.
+fn shorten(base: Base, spec: ContextSpec) -> Base {
+    Base { len: base.len.min(1 << spec.window_log), ..base }
+}

@@ -1,0 +1,438 @@
+//! A sender and a receiver of contexts, with all that can happen between them.
+
+use std::collections::BTreeMap;
+
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rng};
+use dwell_codec::{CodecId, ContextSpec};
+use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start};
+use proptest::prelude::*;
+
+use super::incoming::{GapWaits, Incoming, Opened, Origin, Taken};
+use super::outgoing::{Entered, Outgoing, Position};
+use super::*;
+
+const LIMITS: Limits = Limits { contexts: 2, ring_log: 15 };
+const SPEC: ContextSpec = ContextSpec { level: 1, window_log: 15 };
+const RTT_NS: u64 = 20 * MILLI_NS;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_ns(ms * MILLI_NS)
+}
+
+/// A record on its way.
+#[derive(Clone, Debug)]
+struct Sent {
+    position: Position,
+    datagram: u64,
+    start: Option<Start>,
+    /// The number of the batch or the packet, and the bytes of it.
+    original: Vec<u8>,
+    data: Vec<u8>,
+    is_raw: bool,
+}
+
+impl Sent {
+    fn record(&self) -> ContextRecord<'_> {
+        let body = if self.is_raw {
+            ContextBody::Raw(&self.data)
+        } else {
+            let original_len = self.original.len() as u16;
+            let start = self.start;
+            ContextBody::Batch { start, is_columnar: false, original_len, data: &self.data }
+        };
+        let Position { context, generation, number } = self.position;
+        ContextRecord { context, generation, number: number as u16, body }
+    }
+}
+
+/// Both ends, and what is between them.
+struct Pair {
+    now: Instant,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    rng: Rng,
+    sent: u64,
+    datagrams: u64,
+    /// Datagrams that are missing, and may yet come.
+    missing: BTreeMap<u64, (Instant, Sent)>,
+    delivered: Vec<Vec<u8>>,
+    out: Vec<u8>,
+}
+
+impl Pair {
+    fn new(seed: u64) -> Self {
+        let mut outgoing = Outgoing::default();
+        outgoing.begin_session(Instant::ZERO, Some(LIMITS), false);
+        let mut incoming = Incoming::new(LIMITS);
+        incoming.begin_session(LIMITS, false);
+        Self {
+            now: at(1),
+            outgoing,
+            incoming,
+            rng: Rng::from_seed(seed),
+            sent: 0,
+            datagrams: 0,
+            missing: BTreeMap::new(),
+            delivered: Vec::new(),
+            out: vec![0; 65_535],
+        }
+    }
+
+    fn content(&mut self) -> Vec<u8> {
+        let len = 20 + self.rng.below(3_000) as usize;
+        let mut content: Vec<u8> =
+            (0..len).map(|at| b"queues are short, lines are long "[at % 33]).collect();
+        content[..8].copy_from_slice(&self.sent.to_be_bytes());
+        self.sent += 1;
+        content
+    }
+
+    /// Compresses a batch of a group; none if it must do without a context.
+    fn batch(&mut self, group: u64) -> Option<Sent> {
+        let original = self.content();
+        let Entered { context, epoch, mut encoder, begin, .. } =
+            self.outgoing.enter(self.now, group, SPEC)?;
+        if let Some((spec, base)) = begin {
+            encoder.begin(spec, base).expect("a base of the ring");
+        }
+        let mut data = Vec::new();
+        encoder.compress(&original, &mut data).expect("a generation");
+        assert!(self.outgoing.leave(self.now, (context, epoch), encoder, true));
+        let position = self.outgoing.number_batch(self.now, (context, epoch))?;
+        let start = begin.map(|(spec, base)| Start {
+            codec: CodecId::Zstd as u8,
+            window_log: spec.window_log,
+            base_offset: base.offset,
+            base_len: base.len,
+        });
+        Some(self.written(Sent { position, datagram: 0, start, original, data, is_raw: false }))
+    }
+
+    fn raw(&mut self, context: u8) -> Option<Sent> {
+        let data = self.content();
+        let position = self.outgoing.number_raw(self.now, context)?;
+        let original = data.clone();
+        Some(self.written(Sent {
+            position,
+            datagram: 0,
+            start: None,
+            original,
+            data,
+            is_raw: true,
+        }))
+    }
+
+    fn written(&mut self, mut sent: Sent) -> Sent {
+        self.datagrams += 1;
+        sent.datagram = self.datagrams;
+        self.outgoing.written(sent.position, self.datagrams);
+        sent
+    }
+
+    fn come(&mut self, sent: &Sent) {
+        self.missing.remove(&sent.datagram);
+        let origin = Origin { datagram: sent.datagram, is_present: true, packets: 128 };
+        let mut taken = self.incoming.take(self.now, &sent.record(), origin);
+        if taken == Taken::Full {
+            self.open_ready();
+            taken = self.incoming.take(self.now, &sent.record(), origin);
+        }
+        match taken {
+            Taken::Now => self.open(&sent.record()),
+            Taken::Late => self.delivered.push(sent.data.clone()),
+            Taken::Held { .. } | Taken::Full | Taken::Dropped => {}
+        }
+        self.open_ready();
+    }
+
+    fn open(&mut self, record: &ContextRecord<'_>) {
+        match self.incoming.open(record, &mut self.out) {
+            Opened::Raw => self.delivered.push(record.data().to_vec()),
+            Opened::Batch { len, .. } => self.delivered.push(self.out[..len].to_vec()),
+            Opened::Nothing => {}
+        }
+    }
+
+    fn open_ready(&mut self) {
+        while let Some((context, held)) = self.incoming.ready(self.now) {
+            self.open(&held.record(context));
+        }
+    }
+
+    /// What time brings: gaps are given up, and reports come or don't.
+    fn tend(&mut self, report_loss: f64) {
+        let waits = GapWaits::of(Some(RTT_NS));
+        let missing = &self.missing;
+        let is_missing = |datagram| missing.range(..=datagram).next().is_some();
+        self.incoming.expire(self.now, waits, is_missing);
+        self.open_ready();
+        let mut due = Vec::new();
+        self.incoming.reports(self.now, waits.report_ns, &mut due);
+        for report in due {
+            if !self.rng.chance(report_loss) {
+                self.outgoing.report(self.now, &report);
+            }
+        }
+    }
+}
+
+/// Whatever is lost, late, doubled or never repeated: what comes out went in, once, in order, and in the
+/// end all comes again.
+fn run(seed: u64, loss: f64, gone: f64) -> (Pair, usize) {
+    let mut pair = Pair::new(seed);
+    let mut originals = BTreeMap::new();
+    for step in 0..3_000 {
+        pair.now = pair.now + 2 * MILLI_NS;
+        let group = pair.rng.below(3);
+        let sent = match pair.rng.below(4) {
+            0 => pair.raw(group as u8 % 2),
+            _ => pair.batch(group),
+        };
+        let is_quiet = step >= 2_500;
+        if let Some(sent) = sent {
+            originals.insert(sent.original[..8].to_vec(), sent.original.clone());
+            match pair.rng.chance(if is_quiet { 0.0 } else { loss }) {
+                false => {
+                    pair.come(&sent);
+                    // Datagrams that come twice are dropped as such.
+                    if !sent.is_raw && pair.rng.chance(0.02) {
+                        pair.come(&sent);
+                    }
+                }
+                true => {
+                    let again = pair.now + RTT_NS + pair.rng.below(3) * RTT_NS;
+                    pair.missing.insert(sent.datagram, (again, sent));
+                }
+            }
+        }
+        let due: Vec<_> = pair
+            .missing
+            .iter()
+            .filter(|(_, (again, _))| *again <= pair.now)
+            .map(|(_, (_, sent))| sent.clone())
+            .collect();
+        for sent in due {
+            if pair.rng.chance(gone) {
+                pair.missing.remove(&sent.datagram);
+                if pair.rng.chance(0.5) {
+                    pair.outgoing.gone(pair.now, sent.datagram);
+                }
+            } else {
+                pair.come(&sent);
+            }
+        }
+        pair.tend(if is_quiet { 0.0 } else { 0.2 });
+    }
+    for _ in 0..200 {
+        pair.now = pair.now + 20 * MILLI_NS;
+        pair.tend(0.0);
+    }
+    assert_eq!(pair.incoming.held(), (0, 0));
+    let mut seen = std::collections::HashSet::new();
+    for content in &pair.delivered {
+        assert_eq!(originals.get(&content[..8]), Some(content), "seed {seed}: altered");
+        assert!(seen.insert(content[..8].to_vec()), "seed {seed}: twice");
+    }
+    (pair, originals.len())
+}
+
+#[test]
+fn without_loss_all_comes_in_order() {
+    let (pair, sent) = run(1, 0.0, 0.0);
+    assert_eq!(pair.delivered.len(), sent);
+    assert_eq!(pair.incoming.counts.given_up, 0);
+    assert!(pair.outgoing.counts.evicted > 0, "three groups share two contexts");
+}
+
+#[test]
+fn what_is_lost_is_waited_for_and_nothing_is_decoded_wrongly() {
+    for seed in 0..20 {
+        let (pair, sent) = run(seed, 0.05, 0.0);
+        assert_eq!(pair.delivered.len(), sent, "seed {seed}");
+        assert!(pair.incoming.counts.gaps > 10, "seed {seed}");
+        let (pair, sent) = run(seed, 0.1, 0.2);
+        let counts = &pair.incoming.counts;
+        assert!(counts.lost > 0 && counts.damaged == 0, "seed {seed}: {counts:?}");
+        assert!(pair.delivered.len() > sent / 3, "seed {seed}: {} of {sent}", pair.delivered.len());
+        // What came when nothing was lost any more came all.
+        let last = pair.delivered.iter().rev().take(50);
+        assert!(last.filter(|it| it.len() > 20).count() == 50);
+    }
+}
+
+#[test]
+fn a_start_that_is_lost_does_not_end_the_context() {
+    let mut pair = Pair::new(3);
+    let first = pair.batch(0).expect("a context");
+    let second = pair.batch(0).expect("a context");
+    pair.come(&second);
+    pair.now = pair.now + 3 * SECOND_NS;
+    pair.tend(0.0);
+    assert_eq!(pair.delivered.len(), 0);
+    // It is known that the generation is lost: the next one begins.
+    let third = pair.batch(0).or_else(|| {
+        pair.now = pair.now + SECOND_NS;
+        pair.batch(0)
+    });
+    let third = third.expect("a context");
+    assert!(third.start.is_some());
+    pair.come(&third);
+    assert_eq!(pair.delivered.len(), 1);
+    assert_eq!(pair.delivered[0], third.original);
+    pair.come(&first);
+    assert_eq!((pair.delivered.len(), pair.incoming.counts.late), (1, 1));
+}
+
+#[test]
+fn a_generation_begins_from_what_was_confirmed() {
+    let mut pair = Pair::new(4);
+    for _ in 0..5 {
+        let sent = pair.batch(0).expect("a context");
+        pair.come(&sent);
+    }
+    pair.now = pair.now + SECOND_NS;
+    pair.tend(0.0);
+    let bytes: usize = pair.delivered.iter().map(Vec::len).sum();
+    let lost = pair.batch(0).expect("a context");
+    pair.outgoing.gone(pair.now, lost.datagram);
+    let next = pair.batch(0).expect("the one before lasted long enough");
+    let start = next.start.expect("another generation");
+    assert_eq!((start.base_offset, start.base_len), (bytes as u64, bytes as u32));
+    pair.come(&next);
+    pair.now = pair.now + SECOND_NS;
+    pair.tend(0.0);
+    assert_eq!(pair.delivered.last(), Some(&next.original));
+    assert_eq!(pair.incoming.counts.generations, 2);
+}
+
+#[test]
+fn a_peer_that_lets_every_generation_end_gets_few() {
+    let mut pair = Pair::new(5);
+    let mut began = 0;
+    for _ in 0..1_000 {
+        pair.now = pair.now + 10 * MILLI_NS;
+        let Some(sent) = pair.batch(0) else { continue };
+        began += u64::from(sent.start.is_some());
+        let report = ContextReport {
+            context: 0,
+            generation: sent.position.generation,
+            is_lost: true,
+            next_number: 1,
+            ring_offset: 0,
+        };
+        pair.outgoing.report(pair.now, &report);
+    }
+    assert!((5..20).contains(&began), "{began} in ten seconds");
+}
+
+#[test]
+fn a_peer_that_has_forgotten_all_is_sent_a_cold_start() {
+    let mut pair = Pair::new(6);
+    for _ in 0..5 {
+        let sent = pair.batch(0).expect("a context");
+        pair.come(&sent);
+        pair.now = pair.now + 100 * MILLI_NS;
+        pair.tend(0.0);
+    }
+    // Without another incarnation, as if by a fault.
+    pair.incoming = Incoming::new(LIMITS);
+    let before = pair.delivered.len();
+    for _ in 0..200 {
+        pair.now = pair.now + 100 * MILLI_NS;
+        if let Some(sent) = pair.batch(0) {
+            pair.come(&sent);
+        }
+        pair.tend(0.0);
+    }
+    assert!(pair.delivered.len() > before + 100, "{}", pair.delivered.len());
+}
+
+type AnyRecord = (u8, u8, u16, Option<(u8, u8, u64, u32)>, bool, u16, Vec<u8>);
+
+fn any_record() -> impl Strategy<Value = AnyRecord> {
+    let start = prop::option::of((0u8..4, 10u8..24, 0u64..100_000, any::<u32>()));
+    let data = prop::collection::vec(any::<u8>(), 1..60);
+    (0u8..4, any::<u8>(), any::<u16>(), start, any::<bool>(), 1u16.., data)
+}
+
+proptest! {
+    /// Whatever a peer sends: no panic, and no more memory than was offered.
+    #[test]
+    fn what_makes_no_sense_is_dropped(
+        records in prop::collection::vec((any_record(), 0u64..30), 1..200),
+    ) {
+        let mut incoming = Incoming::new(LIMITS);
+        let mut out = vec![0; 65_535];
+        let mut now = at(1);
+        for ((context, generation, number, start, is_raw, original_len, data), later_ms) in records {
+            let start = start.map(|(codec, window_log, base_offset, base_len)| {
+                Start { codec, window_log, base_offset, base_len }
+            });
+            let body = match is_raw {
+                true => ContextBody::Raw(&data),
+                false => ContextBody::Batch { start, is_columnar: false, original_len, data: &data },
+            };
+            let record = ContextRecord { context, generation, number, body };
+            let origin = Origin { datagram: number.into(), is_present: true, packets: 3 };
+            if incoming.take(now, &record, origin) == Taken::Now {
+                incoming.open(&record, &mut out);
+            }
+            while let Some((context, held)) = incoming.ready(now) {
+                incoming.open(&held.record(context), &mut out);
+            }
+            now = now + later_ms * MILLI_NS;
+            let waits = GapWaits::of(Some(RTT_NS));
+            incoming.expire(now, waits, |datagram| datagram % 2 == 0);
+            let mut due = Vec::new();
+            incoming.reports(now, waits.report_ns, &mut due);
+            prop_assert!(due.len() <= 2);
+            prop_assert!(incoming.deadline(waits, |_| true) >= Instant::ZERO);
+            let memory = incoming.status().memory_bytes;
+            prop_assert!(memory < 2 * (3 << 20), "{memory}");
+        }
+    }
+
+    /// Whatever a peer reports: what is sent to one that tells the truth afterwards can be decoded.
+    #[test]
+    fn false_reports_harm_nobody_else(
+        reports in prop::collection::vec((0u8..3, 0u8..4, any::<bool>(), 0u64..40, 0u64..9_000), 1..60),
+    ) {
+        let mut pair = Pair::new(9);
+        for (context, generation, is_lost, next_number, ring_offset) in reports {
+            let report = ContextReport { context, generation, is_lost, next_number, ring_offset };
+            pair.outgoing.report(pair.now, &report);
+            pair.now = pair.now + 30 * MILLI_NS;
+            if let Some(sent) = pair.batch(0) {
+                prop_assert!(sent.data.len() <= sent.original.len() + 10);
+            }
+        }
+    }
+}
+
+/// Nothing that waits takes more than its limit, and what is too much goes on without what is missing.
+#[test]
+fn what_is_held_is_bounded() {
+    let mut incoming = Incoming::new(LIMITS);
+    let data = vec![7; 60_000];
+    let mut out = vec![0; 65_535];
+    for number in 2..2_000u16 {
+        let body = ContextBody::Raw(&data);
+        let record = ContextRecord { context: 0, generation: 1, number, body };
+        let origin = Origin { datagram: 1, is_present: true, packets: 1 };
+        for _ in 0..2 {
+            let taken = incoming.take(at(1), &record, origin);
+            assert!(incoming.held().0 <= 4 << 20);
+            if taken == Taken::Now {
+                incoming.open(&record, &mut out);
+            }
+            while let Some((context, held)) = incoming.ready(at(1)) {
+                incoming.open(&held.record(context), &mut out);
+            }
+            if taken != Taken::Full {
+                break;
+            }
+        }
+    }
+    assert_eq!((incoming.counts.raw, incoming.counts.given_up), (1_998, 1));
+}

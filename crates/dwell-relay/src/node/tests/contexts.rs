@@ -1,0 +1,279 @@
+//! Batches that refer to those before them, between nodes.
+
+use dwell_base::time::MICRO_NS;
+use dwell_report::status::PeerStatus;
+use dwell_testkit::LinkSpec;
+
+use super::harness::*;
+
+/// Packets of IPv4 and of IPv6 are of two pairs of hosts, and so in two contexts.
+const TEXT: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random: 0.1 };
+const HOST_PAIR: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"\nhistory = \"host-pair\"";
+const STATELESS: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"";
+
+fn pair_of(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
+    let configs = [0, 1].map(|side| config_of(side, true, "9mbit", lines[side]));
+    let mut net = Net::new(&configs, link, seed);
+    net.set_traffic(TEXT);
+    net
+}
+
+fn run(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
+    let mut net = pair_of(lines, link, seed);
+    net.run_to(8_000); // hellos get lost as well
+    net.start_sources(8_000, 8_000, 250 * MICRO_NS);
+    net.run_to(14_000);
+    assert_sound(&net);
+    net
+}
+
+/// What came is what was sent, and all is accounted for.
+fn assert_sound(net: &Net) {
+    net.assert_nothing_altered_or_doubled();
+    for side in [0, 1] {
+        assert!(net.end(side).peer().tx.balances());
+        assert_eq!(net.end(side).node.store.len(), 0);
+        assert!(!is_damaged(&net.end(side).peer()));
+    }
+}
+
+fn is_damaged(peer: &PeerStatus) -> bool {
+    peer.rx.contexts.dropped.get("damaged").is_some_and(|&count| count > 0)
+}
+
+fn peers(net: &Net) -> [PeerStatus; 2] {
+    [0, 1].map(|side| net.end(side).peer())
+}
+
+#[test]
+fn batches_refer_to_those_before_and_all_come_in_order() {
+    let net = run([HOST_PAIR; 2], &good_link(), 1);
+    let without = run([STATELESS; 2], &good_link(), 1);
+    net.assert_flows_in_order();
+    for side in [0, 1] {
+        let (tx, rx) = (net.end(side).peer().tx, net.end(1 - side).peer().rx);
+        assert_eq!(tx.sent.packets, rx.packets.packets);
+        let (sent, came) = (&tx.contexts, &rx.contexts);
+        assert!(sent.batches > 100 && sent.batches == came.batches, "{sent:?}, {came:?}");
+        assert_eq!((sent.bytes_in, sent.bytes_out), (came.bytes_out, came.bytes_in));
+        assert_eq!((came.gaps, came.lost_generations), (0, 0));
+        let stateless = without.end(side).peer().tx;
+        assert_eq!(stateless.contexts.batches, 0);
+        assert!(tx.link_bytes < stateless.link_bytes, "{} {}", tx.link_bytes, stateless.link_bytes);
+    }
+}
+
+/// The part of the packets that did not come, in thousandths, of what was sent.
+fn lost_of_thousand(net: &Net) -> u64 {
+    let [a, b] = peers(net);
+    let sent = a.tx.sent.packets + b.tx.sent.packets;
+    let came = a.rx.packets.packets + b.rx.packets.packets;
+    (sent - came) * 1000 / sent
+}
+
+#[test]
+fn what_was_lost_comes_again_and_only_what_needs_it_waits() {
+    for (loss, at_most) in [(0.001, 1), (0.01, 1), (0.03, 3), (0.1, 40)] {
+        for seed in 0..4 {
+            let net = run([HOST_PAIR; 2], &good_link().with_loss(loss), seed);
+            let lost = lost_of_thousand(&net);
+            let rx = net.end(1).peer().rx;
+            assert!(lost <= at_most, "{loss}, seed {seed}: {lost}, {:?}", rx.contexts);
+            assert!(rx.contexts.gaps > 0 || loss < 0.01, "{loss}: {:?}", rx.contexts);
+            // A round trip of 10 ms, and what the link has to do meanwhile.
+            let p99_ms = rx.contexts.waited.p99_ns / 1_000_000;
+            assert!(p99_ms < 250 || loss > 0.03, "{loss}: {p99_ms} ms, {:?}", rx.contexts);
+        }
+    }
+}
+
+#[test]
+fn a_link_that_reorders_and_doubles_costs_little() {
+    for seed in 0..4 {
+        let link = good_link().with_reorder(0.02).with_duplicate(0.05);
+        let net = run([HOST_PAIR; 2], &link, seed);
+        assert_eq!(lost_of_thousand(&net), 0);
+        let rx = net.end(1).peer().rx;
+        assert_eq!(rx.contexts.lost_generations, 0, "{:?}", rx.contexts);
+    }
+}
+
+#[test]
+fn an_end_that_can_not_or_must_not_is_sent_what_it_understands() {
+    let net = run([HOST_PAIR, STATELESS], &good_link(), 3);
+    let [a, b] = peers(&net);
+    assert!(a.tx.contexts.batches > 100 && b.tx.contexts.batches == 0);
+    assert!(b.tx.compressed.packets > 100, "{:?}", b.tx);
+    // One that knows nothing of contexts.
+    let mut net = pair_of([HOST_PAIR; 2], &good_link(), 4);
+    net.net.with_node(net.ends[1], |end, _, _| end.node.peers[0].offer_no_contexts());
+    net.run_to(2_000);
+    net.start_sources(2_000, 4_000, 250 * MICRO_NS);
+    net.run_to(6_000);
+    assert_sound(&net);
+    let [a, b] = peers(&net);
+    assert!(a.tx.contexts.batches == 0 && a.tx.compressed.packets > 100, "{:?}", a.tx);
+    assert!(b.tx.contexts.batches > 100);
+}
+
+#[test]
+fn contexts_outlive_new_keys_and_another_address() {
+    let mut net = pair_of([HOST_PAIR; 2], &good_link(), 5);
+    net.run_to(1_000);
+    net.start_sources(1_000, 16_000, 250 * MICRO_NS);
+    for turn in 0..6 {
+        net.run_to(1_500 + 500 * turn);
+        net.net.with_node(net.ends[0], |end, now, out| {
+            if turn % 2 == 0 {
+                end.node.peers[0].handshake.renew();
+            } else {
+                end.node.moved_away(&mut end.env, 0);
+            }
+            virtual_timers(end, now, out);
+        });
+    }
+    net.run_to(8_000);
+    assert_sound(&net);
+    assert_eq!(lost_of_thousand(&net), 0);
+    for peer in peers(&net) {
+        let begun: u64 = peer.tx.contexts.generations.values().sum();
+        assert!(begun <= 2 && peer.tx.contexts.restarts == 0, "{:?}", peer.tx.contexts);
+        assert!(peer.rx.contexts.batches > 300, "{:?}", peer.rx.contexts);
+    }
+}
+
+#[test]
+fn contexts_begin_again_with_an_end_that_was_restarted() {
+    for side in [0, 1] {
+        for seed in 0..3 {
+            let mut net = pair_of([HOST_PAIR; 2], &good_link().with_loss(0.01), 10 + seed);
+            net.run_to(2_000);
+            net.start_sources(2_000, 24_000, 250 * MICRO_NS);
+            net.run_to(3_000 + 7 * seed);
+            let config = config_of(side, true, "9mbit", HOST_PAIR);
+            net.net.with_node(net.ends[side], |end, now, _| {
+                let mut other = End::new(side, &config, 1_000 + seed);
+                other.env.now.set(now);
+                std::mem::swap(&mut end.node, &mut other.node);
+            });
+            net.run_to(5_000);
+            let before = peers(&net).map(|peer| peer.rx.contexts.batches);
+            net.run_to(9_000);
+            assert_nothing_altered(&net);
+            for (peer, before) in peers(&net).iter().zip(before) {
+                let rx = &peer.rx.contexts;
+                assert!(rx.batches > before + 300, "{side}, {seed}: {rx:?}");
+                assert!(!is_damaged(peer), "{side}, {seed}: {rx:?}");
+            }
+            let other = &peers(&net)[1 - side];
+            assert!(other.tx.contexts.restarts > 0, "{:?}", other.tx.contexts);
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_slow_keeps_order() {
+    let mut net = pair_of([HOST_PAIR; 2], &good_link(), 8);
+    for id in net.ends {
+        net.net.with_node(id, |end, _, _| end.env.context_worker = Some(Vec::new()));
+    }
+    net.run_to(1_000);
+    net.start_sources(1_000, 4_000, 250 * MICRO_NS);
+    for step in 0..8_000 {
+        net.run_to(1_000 + step);
+        for id in net.ends {
+            net.net.with_node(id, |end, now, out| {
+                end.env.now.set(now);
+                end.work_in_contexts();
+                end.node.pump_all(&mut end.env);
+                end.after(out);
+            });
+        }
+    }
+    assert_sound(&net);
+    net.assert_flows_in_order();
+    assert_eq!(lost_of_thousand(&net), 0);
+    assert!(peers(&net)[0].tx.contexts.batches > 50);
+}
+
+#[test]
+fn another_level_begins_another_generation_and_loses_nothing() {
+    let mut net = pair_of([HOST_PAIR; 2], &good_link(), 9);
+    net.run_to(1_000);
+    net.start_sources(1_000, 12_000, 250 * MICRO_NS);
+    for (turn, level) in [1, 9, 1].into_iter().enumerate() {
+        net.run_to(1_700 + 700 * turn as u64);
+        let lines = HOST_PAIR.replace("zstd:3", &format!("zstd:{level}"));
+        let config = config_of(0, true, "9mbit", &lines);
+        net.net.with_node(net.ends[0], |end, _, _| {
+            let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+            let mut random = random_sources(7, 7);
+            end.node.reconfigure(&config, &[endpoint], &mut random).expect("a good configuration");
+        });
+    }
+    net.run_to(7_000);
+    assert_sound(&net);
+    net.assert_flows_in_order();
+    assert_eq!(lost_of_thousand(&net), 0);
+    let tx = net.end(0).peer().tx.contexts;
+    assert_eq!((tx.generations["reconfigured"], tx.cold_starts), (2 * 3, 2), "{tx:?}");
+}
+
+#[test]
+fn what_waits_is_dropped_and_the_context_goes_on_with_another_generation() {
+    let mut net = pair_of([HOST_PAIR; 2], &good_link(), 11);
+    net.run_to(1_000);
+    net.start_sources(1_000, 8_000, 250 * MICRO_NS);
+    net.run_to(2_000);
+    net.net.with_node(net.ends[0], |end, now, _| {
+        let crate::node::Node { peers, store, .. } = &mut end.node;
+        crate::node::outbound::clear(&mut peers[0], store, now);
+    });
+    net.run_to(6_000);
+    net.assert_nothing_altered_or_doubled();
+    let [a, b] = peers(&net);
+    assert_eq!(a.tx.contexts.generations["dropped"], 2, "{:?}", a.tx.contexts);
+    assert_eq!((b.rx.contexts.lost_generations, b.rx.contexts.gaps), (0, 0), "{:?}", b.rx.contexts);
+    assert_eq!(b.rx.contexts.generations, 2 * 2);
+}
+
+/// A reload to a scheme without contexts while batches wait.
+#[test]
+fn contexts_can_be_switched_off_while_they_are_used() {
+    let mut net = pair_of([HOST_PAIR; 2], &good_link(), 12);
+    net.run_to(1_000);
+    net.start_sources(1_000, 8_000, 250 * MICRO_NS);
+    for (at, lines) in [(1_800, STATELESS), (2_400, HOST_PAIR), (3_000, "scheme = \"packet\"")] {
+        net.run_to(at);
+        let config = config_of(0, true, "9mbit", lines);
+        net.net.with_node(net.ends[0], |end, _, _| {
+            let endpoint = Some(ADDRESSES[1].parse().expect("an address"));
+            let mut random = random_sources(7, 7);
+            end.node.reconfigure(&config, &[endpoint], &mut random).expect("a good configuration");
+        });
+    }
+    net.run_to(8_000);
+    assert_sound(&net);
+    assert_eq!(lost_of_thousand(&net), 0);
+}
+
+fn virtual_timers(
+    end: &mut End,
+    now: dwell_base::Instant,
+    out: &mut dwell_testkit::virtual_net::Outbox,
+) {
+    end.env.now.set(now);
+    end.node.timers(&mut end.env);
+    end.after(out);
+}
+
+/// After a restart numbers of packets are not what they were.
+fn assert_nothing_altered(net: &Net) {
+    for side in [0, 1] {
+        let (from, to) = (net.end(1 - side), net.end(side));
+        for packet in &to.env.delivered {
+            let number = number_of(packet) as usize;
+            assert_eq!(Some(packet), from.made.get(number), "{number} is damaged");
+        }
+    }
+}
