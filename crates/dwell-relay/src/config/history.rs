@@ -1,4 +1,4 @@
-//! What batches refer to: `history`, and how large contexts are.
+//! The scope of contexts (`history`), and their size.
 
 use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId};
 use dwell_policy::{Gather, Reference, Scheme, Select};
@@ -36,7 +36,7 @@ impl History {
         }
     }
 
-    /// What shares a context is compressed together.
+    /// Returns the axis by which packets are compressed together that share a context.
     const fn gather(self) -> Option<Gather> {
         match self {
             Self::Off => None,

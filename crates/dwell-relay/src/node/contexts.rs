@@ -38,10 +38,10 @@ pub(super) use numbering::{Item, number_frame};
 /// A flow is bound to its context for so long at least, or for a round trip and this much more.
 const BOUND_NS_MIN: u64 = 200 * MILLI_NS;
 const BOUND_MARGIN_NS: u64 = 50 * MILLI_NS;
-/// What is sent beside records of contexts is sent again like these for so long after them.
+/// Packets beside records of contexts are retransmitted like these for so long after them.
 const ACTIVE_NS_MIN: u64 = 1_000 * MILLI_NS;
 
-/// How many contexts there may be in one direction, and how large.
+/// The number and the size of the contexts of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) contexts: u8,
@@ -54,7 +54,7 @@ impl Limits {
         Self { contexts: config.contexts_max, ring_log: config.context_window_log }
     }
 
-    /// What both ends allow.
+    /// Returns the limits that both ends allow.
     fn and(self, offer: &ContextOffer) -> Self {
         let Self { contexts, ring_log } = self;
         let (contexts, ring_log) = (contexts.min(offer.contexts), ring_log.min(offer.ring_log));
@@ -68,7 +68,7 @@ pub(crate) struct Contexts {
     pub(crate) outgoing: Outgoing,
     pub(crate) bindings: Bindings,
     pub(crate) incoming: Incoming,
-    /// What this end offers to decode.
+    /// The limits that this end offers.
     limits: Limits,
     /// The name of what it decodes with: random, and another one if it begins from nothing.
     incarnation: u64,
@@ -100,7 +100,7 @@ impl Contexts {
         }
     }
 
-    /// What the peer is sent in handshakes.
+    /// Returns the offer that the peer is sent in handshakes.
     pub(crate) fn offer(&self) -> ContextOffer {
         let Limits { contexts, ring_log } = self.limits;
         ContextOffer { contexts, ring_log, incarnation: self.incarnation }
@@ -120,7 +120,8 @@ impl Contexts {
         }
     }
 
-    /// What flows through contexts is sent again if it is lost, and so is what is sent beside it.
+    /// Returns true while datagrams are kept for retransmission whatever is in them: those with records
+    /// of contexts, and those beside them.
     pub(crate) fn is_active(&self, now: Instant, rtt_ns: Option<u64>) -> bool {
         let for_ns = bound_ns(rtt_ns).max(ACTIVE_NS_MIN);
         self.outgoing.is_active(now, for_ns)
@@ -131,7 +132,7 @@ impl Contexts {
     }
 }
 
-/// For how long a flow is bound to the context that it went through.
+/// Returns the time for which a flow is bound to the context that it went through, in nanoseconds.
 fn bound_ns(rtt_ns: Option<u64>) -> u64 {
     rtt_ns.map_or(BOUND_NS_MIN, |rtt_ns| (rtt_ns + BOUND_MARGIN_NS).max(BOUND_NS_MIN))
 }

@@ -47,7 +47,7 @@ pub(crate) struct Waits {
     pub(crate) rtt_ns: Option<u64>,
     /// The longest that packets may wait for one that is missing.
     pub(crate) order_wait_ns: u64,
-    /// What comes is compressed in contexts: all that is missing is needed.
+    /// The peer compresses in contexts: all datagrams that are missing are needed.
     pub(crate) has_contexts: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is counted of contexts.
+//! Counters of contexts.
 
 use dwell_report::Histogram;
 use dwell_report::status::{RxContexts, TxContexts};
@@ -12,7 +12,7 @@ pub(super) enum Reason {
     Lost,
     /// A record of the one before can't be sent again, or could not be sent.
     Unsendable,
-    /// What waited to be sent was dropped.
+    /// The queue was dropped.
     Dropped,
     /// Level or window have changed.
     Reconfigured,
@@ -34,7 +34,7 @@ impl Reason {
     ];
 }
 
-/// What became of what is sent through contexts.
+/// Counters of what is sent through contexts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutgoingCounts {
     generations: [u64; Reason::ALL.len()],
@@ -90,7 +90,7 @@ impl OutgoingCounts {
     }
 }
 
-/// What became of what came through contexts.
+/// Counters of what is received through contexts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IncomingCounts {
     pub(super) batches: u64,
@@ -120,7 +120,7 @@ pub(super) struct IncomingCounts {
     pub(super) no_base: u64,
     /// ... or can't be decoded.
     pub(super) damaged: u64,
-    /// How long records waited for what was missing before them.
+    /// The times that records waited for a missing one.
     pub(super) waited: Option<Box<Histogram>>,
 }
 

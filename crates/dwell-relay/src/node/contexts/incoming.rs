@@ -23,22 +23,22 @@ pub(crate) use receiver::{Held, Opened};
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// The number of them.
 const HELD_MAX: usize = 8_192;
-/// What each costs beside its bytes.
+/// The cost of each beside its bytes.
 const HELD_OVERHEAD_BYTES: usize = 128;
-/// What is missing is waited for so many round trips and so much longer, ...
+/// A missing record is waited for so many round trips and so much longer, ...
 const WAIT_ROUND_TRIPS: u64 = 8;
 const WAIT_MARGIN_NS: u64 = 200 * MILLI_NS;
 /// ... and never longer than this.
 const WAIT_NS_MAX: u64 = 2 * SECOND_NS;
-/// What is not even asked for any more may yet be on its way past others.
+/// A record that is not asked for any more may yet be late: bounds of the time for that.
 const LATE_NS_MIN: u64 = 5 * MILLI_NS;
 const LATE_NS_MAX: u64 = 50 * MILLI_NS;
-/// What is believed of a round trip that was not measured yet.
+/// The round trip assumed until one is measured.
 const RTT_NS_DEFAULT: u64 = 400 * MILLI_NS;
 /// Reports on a context that moves on are at least so far apart.
 const REPORT_NS_MIN: u64 = 50 * MILLI_NS;
 
-/// How long is waited for what.
+/// The times that are waited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GapWaits {
     /// For a record that may come again.
@@ -61,7 +61,7 @@ impl GapWaits {
     }
 }
 
-/// What is to be done with a record that came.
+/// The next thing to do with a record that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// It is its turn: open it, see [`Incoming::open`].
@@ -76,7 +76,7 @@ pub(crate) enum Taken {
     Dropped,
 }
 
-/// From where a record came, and what it may cost.
+/// The datagram that a record came in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     /// The number of the datagram that it was first sent in, in the present session; zero if it is
@@ -91,7 +91,7 @@ pub(crate) struct Origin {
 /// The contexts of what comes from one peer.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// What was offered to the peer.
+    /// The limits that were offered to the peer.
     limits: Limits,
     contexts: BTreeMap<u8, Box<Receiver>>,
     held_bytes: usize,
@@ -219,7 +219,7 @@ impl Incoming {
         receiver.open(record, out, &mut self.counts)
     }
 
-    /// What was decoded of this context makes no sense: the two ends don't have the same ring.
+    /// Ends a generation whose content makes no sense: the two ends don't have the same ring.
     pub(crate) fn is_garbled(&mut self, context: u8) {
         if let Some(receiver) = self.contexts.get_mut(&context) {
             self.counts.damaged += 1;
@@ -263,7 +263,7 @@ impl Incoming {
         }
     }
 
-    /// When [`Self::expire`] or [`Self::reports`] have something to do.
+    /// Returns the time at which [`Self::expire`] or [`Self::reports`] have something to do.
     pub(crate) fn deadline(&self, waits: GapWaits, is_missing: impl Fn(u64) -> bool) -> Instant {
         let of = |receiver: &Receiver| {
             let report_at = receiver.report_at(waits.report_ns);

@@ -1,4 +1,4 @@
-//! What the records of a frame are: those of contexts get their numbers, and what must keep its place
+//! The records of a frame: those of contexts get their numbers, and what must keep its place
 //! among them does too.
 
 use dwell_base::Instant;

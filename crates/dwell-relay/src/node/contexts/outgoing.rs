@@ -18,11 +18,11 @@ use super::counts::{OutgoingCounts, Reason};
 /// Datagrams with records of one context whose arrival was not confirmed; of more, those before are
 /// not known any more, and only the peer can say that they are missing.
 const IN_FLIGHT_MAX: usize = 16_384;
-/// What was not confirmed for so long is not on its way any more.
+/// A record that was not confirmed for so long is not on its way any more.
 const IN_FLIGHT_NS: u64 = 4 * SECOND_NS;
 /// A generation that ends sooner makes the next one wait.
 const SHORT_NS: u64 = SECOND_NS;
-/// For how long: this, and double of it each time.
+/// The pause before it: this, and double of it each time.
 const PAUSE_NS_MIN: u64 = 20 * MILLI_NS;
 const PAUSE_NS_MAX: u64 = 2 * SECOND_NS;
 /// The memory of a context that is not used for so long is given back.
@@ -41,7 +41,7 @@ struct Context {
     /// None while it is with the compressor, and if there is nothing to go on from.
     encoder: Option<Box<ContextEncoder>>,
     is_out: bool,
-    /// What it took when it was last here.
+    /// The memory of the encoder when it was last here.
     memory_bytes: usize,
     /// The generation, by a name that no other has had.
     epoch: u64,
@@ -100,7 +100,7 @@ impl Context {
         }
     }
 
-    /// Something of it may yet be on its way.
+    /// Returns true if a record of it may yet be on its way.
     fn is_in_flight(&self, now: Instant) -> bool {
         self.confirmed_number < self.next_number && now.since_ns(self.written_at) < IN_FLIGHT_NS
     }
@@ -149,7 +149,7 @@ pub(super) struct Entered {
     pub(super) begin: Option<(ContextSpec, Base)>,
 }
 
-/// Where a record stands in a context.
+/// The place of a record in a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) context: u8,
@@ -197,7 +197,7 @@ impl Outgoing {
         self.by_group.clear();
     }
 
-    /// Whether batches can be compressed in contexts.
+    /// Returns true if batches can be compressed in contexts.
     pub(crate) fn is_possible(&self) -> bool {
         self.limits.is_some()
     }
@@ -357,7 +357,7 @@ impl Outgoing {
         }
     }
 
-    /// What waited to be sent was dropped, batches perhaps too.
+    /// Ends all generations: the queue was dropped, and batches perhaps with it.
     pub(crate) fn dropped(&mut self, now: Instant) {
         self.contexts.iter_mut().for_each(|context| context.end(now, Reason::Dropped));
     }
@@ -386,7 +386,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether something went through a context less than so long ago.
+    /// Returns true if something went through a context less than so long ago.
     pub(crate) fn is_active(&self, now: Instant, for_ns: u64) -> bool {
         self.contexts
             .iter()
@@ -418,7 +418,7 @@ impl Outgoing {
 }
 
 impl Context {
-    /// What the peer has of the present generation.
+    /// Takes the offset that the peer reports of the present generation.
     fn confirm_offset(&mut self, report: &ContextReport) {
         if report.ring_offset >= self.base_offset {
             (self.confirmed_offset, self.base_failed) = (report.ring_offset, false);

@@ -160,7 +160,7 @@ impl Pair {
         }
     }
 
-    /// What time brings: gaps are given up, and reports come or don't.
+    /// Lets timers go off: gaps are given up, and reports come or don't.
     fn tend(&mut self, report_loss: f64) {
         let waits = GapWaits::of(Some(RTT_NS));
         let missing = &self.missing;

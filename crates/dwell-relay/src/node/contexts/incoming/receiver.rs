@@ -82,7 +82,7 @@ impl Held {
     }
 }
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// The packet of the record.
@@ -109,11 +109,11 @@ pub(super) struct Receiver {
     pub(super) next: u64,
     pub(super) held: BTreeMap<u64, Held>,
     reported_at: Instant,
-    /// Something has changed since.
+    /// There is something to report.
     has_moved: bool,
     /// That the generation is lost is to be said at once.
     must_say_lost: bool,
-    /// How often it was said.
+    /// The number of times that it was said.
     said_lost: u32,
 }
 
@@ -137,7 +137,7 @@ impl Receiver {
         self.decoder.memory_bytes()
     }
 
-    /// Whether the generation is newer than the latest one.
+    /// Returns true if the generation is newer than the latest one.
     fn is_newer(&self, generation: u8) -> bool {
         self.generation.is_none_or(|old| generation.wrapping_sub(old).cast_signed() > 0)
     }
@@ -253,7 +253,7 @@ impl Receiver {
         }
     }
 
-    /// When a report is due, if they are to be so far apart.
+    /// Returns the time at which a report is due, if they are to be so far apart.
     pub(super) fn report_at(&self, report_ns: u64) -> Instant {
         if self.must_say_lost {
             return Instant::ZERO;
