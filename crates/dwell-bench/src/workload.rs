@@ -49,7 +49,7 @@ impl Workload {
 }
 
 /// The length of a download before it begins again.
-const BODY_BYTES: usize = 4 << 20;
+const BODY_BYTES: usize = 16 << 20;
 /// Of many downloads: how many, and how much of each is made.
 const MANY: u64 = 20;
 const MANY_BODY_BYTES: usize = 1 << 20;

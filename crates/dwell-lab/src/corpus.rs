@@ -24,10 +24,40 @@ pub const NMEA: &[u8] = include_bytes!("../../../data/telemetry/zed-f9p.nmea");
 /// A video: compressed already.
 pub const VIDEO: &[u8] = include_bytes!("../../../data/media/elf.webm");
 
-/// Returns English prose, from some place on; repeated only after 768 kB.
+/// Returns English prose, from some place on; after 768 kB the same with other letters, see
+/// [`rewritten`].
 pub fn text(len: usize, seed: u64) -> Vec<u8> {
-    let start = Rng::from_seed(seed).below(BOOK.len() as u64) as usize;
-    BOOK.iter().cycle().skip(start).take(len).copied().collect()
+    let mut rng = Rng::from_seed(seed);
+    let start = rng.below(BOOK.len() as u64) as usize;
+    let mut text: Vec<u8> = BOOK[start..].iter().take(len).copied().collect();
+    text.extend(rewritten(&BOOK, len - text.len(), &mut rng));
+    text
+}
+
+/// Returns `len` bytes of a text, over and over, each time with other letters in place of the letters:
+/// to a compressor with a long memory each time is as hard as the first, as nothing of the times before
+/// comes again.
+pub fn rewritten(original: &[u8], len: usize, rng: &mut Rng) -> Vec<u8> {
+    let mut out = Vec::with_capacity(len);
+    while out.len() < len {
+        let letters = exchanged(rng);
+        let rest = len - out.len();
+        out.extend(original.iter().take(rest).map(|&byte| letters[usize::from(byte)]));
+    }
+    out
+}
+
+/// Another letter for each, small and capital alike; all other bytes stay.
+fn exchanged(rng: &mut Rng) -> [u8; 256] {
+    let mut order: [u8; 26] = std::array::from_fn(|at| at as u8);
+    for at in (1..order.len()).rev() {
+        order.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    std::array::from_fn(|at| {
+        let byte = at as u8;
+        let first = if byte.is_ascii_uppercase() { b'A' } else { b'a' };
+        if byte.is_ascii_alphabetic() { first + order[usize::from(byte - first)] } else { byte }
+    })
 }
 
 /// Returns random bytes, which can't be compressed.

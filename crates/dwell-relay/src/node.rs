@@ -51,8 +51,7 @@ use std::net::SocketAddr;
 use dwell_base::Instant;
 use dwell_codec::Decompressor;
 use dwell_drive::{Entry, Journal};
-use dwell_policy::ConfigError;
-use dwell_policy::Event;
+use dwell_policy::{ConfigError, Event, Queue};
 use dwell_report::status::PeerState;
 use ipnet::IpNet;
 
@@ -328,10 +327,13 @@ impl Node {
         self.peers.iter().map(of_peer).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// True if datagrams to a peer leave at a rate that is configured or was found beyond the next
-    /// hop, so that each packet should be pumped separately.
+    /// True if each packet for a peer should be pumped separately: datagrams leave at a rate that is
+    /// configured or was found beyond the next hop, and the scheme decides about each packet. One
+    /// that queues by flow makes better batches of all that came at once.
     pub fn is_paced(&self, peer: usize) -> bool {
-        self.peers[peer].pacer.is_paced()
+        let peer = &self.peers[peer];
+        let gathers = matches!(peer.port.config().scheme.queue, Queue::Flows(_));
+        peer.pacer.is_paced() && !gathers
     }
 
     /// Returns the number of bytes of packets that the kernel's send buffer for a peer should hold,

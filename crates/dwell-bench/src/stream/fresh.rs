@@ -30,7 +30,7 @@ const SOURCES: [&str; 12] = [
 impl FreshText {
     /// Two English books, of 0.9 MB.
     pub(super) fn books() -> Self {
-        Self { originals: [corpus::BOOK, corpus::ALICE].concat() }
+        Self { originals: [&corpus::BOOK[..], corpus::ALICE].concat() }
     }
 
     /// Program text.
