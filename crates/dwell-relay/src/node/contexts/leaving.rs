@@ -93,7 +93,10 @@ impl Node {
         let waits = GapWaits::of(peer.rtt_ns);
         let reorder = &peer.reorder;
         let is_missing = |datagram| reorder.is_missing_before(datagram);
-        peer.contexts.incoming.expire(now, waits, is_missing);
+        // What came and waits for the peer's turn may hold what is missing.
+        if !peer.turn.is_behind() {
+            peer.contexts.incoming.expire(now, waits, is_missing);
+        }
         self.open_ready(env, now, index);
         let peer = &mut self.peers[index];
         if peer.handshake.current().is_none() {

@@ -5,6 +5,7 @@ use dwell_report::status::PeerStatus;
 use dwell_testkit::LinkSpec;
 
 use super::harness::*;
+use super::row::{Load, Plan, Row};
 
 /// Packets of IPv4 and of IPv6 are of two pairs of hosts, and so in two contexts.
 const TEXT: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random: 0.1 };
@@ -255,6 +256,82 @@ fn contexts_can_be_switched_off_while_they_are_used() {
     net.run_to(8_000);
     assert_sound(&net);
     assert_eq!(lost_of_thousand(&net), 0);
+}
+
+/// The scheme that is made for contexts.
+#[test]
+fn flow_queueing_works_with_contexts_over_links_that_lose() {
+    const AUTO: &str = "scheme = \"auto\"\ncodec = \"zstd:3\"";
+    for (loss, at_most) in [(0.0, 0), (0.01, 1)] {
+        for seed in 0..3 {
+            let net = run([AUTO; 2], &good_link().with_loss(loss), seed);
+            for peer in peers(&net) {
+                assert!(peer.rx.contexts.batches > 20, "{:?}", peer.rx.contexts);
+            }
+            let lost = lost_of_thousand(&net);
+            assert!(lost <= at_most, "{loss}, {seed}: {lost}");
+        }
+    }
+}
+
+#[test]
+fn a_core_with_contexts_does_the_same_again() {
+    for lines in [HOST_PAIR, "scheme = \"auto\"\ncodec = \"zstd:3\""] {
+        let mut net = pair_of([lines; 2], &good_link().with_loss(0.01), 21);
+        for id in net.ends {
+            net.net.with_node(id, |end, _, _| end.node.keep_journal(0));
+        }
+        net.run_to(200);
+        net.start_sources(200, 3_000, 300 * MICRO_NS);
+        net.run_to(2_000);
+        for id in net.ends {
+            net.net.with_node(id, |end, _, _| {
+                let entries = end.node.take_journal(0);
+                let lines: Vec<String> = entries.iter().map(dwell_drive::Entry::to_line).collect();
+                let read = lines.iter().enumerate();
+                let read = read.map(|(n, line)| dwell_drive::Entry::from_line(line, n + 1));
+                let (port, actions) = dwell_drive::repeat(read).expect("the same");
+                assert!(actions > 500, "{actions}");
+                assert_eq!(port.accounts(), end.node.peers[0].port.accounts());
+                assert!(end.node.peers[0].contexts.is_active(end.env.now.get(), None));
+            });
+        }
+    }
+}
+
+/// What came through contexts enters other ones on the next link; what came self-contained goes on
+/// unopened.
+#[test]
+fn contexts_end_at_each_hop() {
+    let link =
+        || LinkSpec::new().with_rate(dwell_base::Rate::from_mbps(10)).with_delay_ns(2_000_000);
+    for seed in 0..2 {
+        for ends in [HOST_PAIR, STATELESS] {
+            let lines = [ends, HOST_PAIR, ends].map(|it| format!("{it}\nrate = \"9mbit\""));
+            let plans: Vec<_> =
+                lines.iter().enumerate().map(|(at, lines)| Plan::in_row(at, 3, lines)).collect();
+            let mut row = Row::new(&plans, &link().with_loss(0.002), seed);
+            row.run_to(8_000);
+            for (at, to) in [(0, [2, 2]), (2, [0, 1])] {
+                let spacing_ns = 500 * MICRO_NS;
+                row.load(
+                    at,
+                    Load { to, packets: 2_000, spacing_ns, traffic: TEXT, ttl: 64, full: false },
+                );
+            }
+            row.run_to(13_000);
+            let (came, _) = row.check();
+            row.assert_accounts();
+            assert!(came > 3_900, "{came} came");
+            let middle = row.station(1);
+            for peer in [0, 1].map(|peer| middle.peer(peer)) {
+                let (rx, tx) = (&peer.rx, &peer.tx);
+                assert_eq!(rx.contexts.batches > 20, ends == HOST_PAIR, "{:?}", rx.contexts);
+                assert_eq!(rx.forwarded_compressed.packets > 20, ends != HOST_PAIR, "{rx:?}");
+                assert!(tx.contexts.batches > 20 || ends != HOST_PAIR, "{:?}", tx.contexts);
+            }
+        }
+    }
 }
 
 fn virtual_timers(

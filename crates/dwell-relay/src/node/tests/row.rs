@@ -41,8 +41,9 @@ impl Plan {
     }
 
     pub(super) fn config(&self, at: usize) -> Config {
+        let codec = if self.lines.contains("codec =") { "" } else { "codec = \"lz4\"\n" };
         let mut text = format!(
-            "[node]\naddresses = [\"10.{at}.0.1/16\"]\ntransit = {}\n[defaults]\ncodec = \"lz4\"\n\
+            "[node]\naddresses = [\"10.{at}.0.1/16\"]\ntransit = {}\n[defaults]\n{codec}\
              security = \"none\"\n{}\n",
             self.transit, self.lines
         );
