@@ -90,4 +90,23 @@ mod tests {
         assert_eq!(slab.remove(second), [7]);
         assert!(slab.get(second).is_empty());
     }
+
+    #[test]
+    fn every_place_has_its_own_name_and_can_be_changed() {
+        let mut slab: Slab<u32> = Slab::default();
+        assert!(slab.is_empty());
+        let names: Vec<_> = (0..3).map(|n| slab.insert(10 * n)).collect();
+        assert_eq!(names, [0, 1, 2].map(PacketId));
+        assert_eq!((slab.len(), slab.is_empty()), (3, false));
+        *slab.get_mut(names[1]) += 1;
+        assert_eq!(names.iter().map(|&id| *slab.get(id)).collect::<Vec<_>>(), [0, 11, 20]);
+        assert_eq!(slab.remove(names[2]), 20);
+        assert_eq!(slab.len(), 2);
+        // Free places are handed out, too.
+        slab.places_mut().for_each(|place| *place += 1);
+        assert_eq!([0, 1, 2].map(|n| *slab.get(PacketId(n))), [1, 12, 1]);
+        slab.release(names[0]);
+        slab.release(names[1]);
+        assert!(slab.is_empty());
+    }
 }
