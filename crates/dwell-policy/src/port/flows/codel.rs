@@ -108,4 +108,35 @@ mod tests {
         assert_eq!(drops(&mut codel, 2_000, (MS, 100_000)), 0);
         assert!(drops(&mut codel, 3_000, (20 * MS, 100_000)) > second / 2);
     }
+
+    #[test]
+    fn drops_come_at_the_times_of_the_control_law() {
+        let mut codel = CoDel::default();
+        let at = |ms| Instant::from_ns(ms * MS);
+        // A packet that has waited for the target exactly waits for too long.
+        let is_dropped = |&ms: &u64| codel.wants_drop(at(ms), (5 * MS, 1_501), &GRANT);
+        // 100 ms, and from there on 100 ms / sqrt(n) after the one before.
+        let times: Vec<_> = (0..400).filter(is_dropped).collect();
+        assert_eq!(times, [100, 200, 271, 329, 379]);
+    }
+
+    #[test]
+    fn what_was_slowed_down_long_ago_begins_again() {
+        for (early_ns, second_ns) in [(0, 100 * MS), (1, 70_710_678)] {
+            let mut codel = CoDel::default();
+            let at = |ms| Instant::from_ns(ms * MS);
+            let is_dropped = |&ms: &u64| codel.wants_drop(at(ms), (20 * MS, 9_000), &GRANT);
+            assert_eq!((0..300).filter(is_dropped).count(), 3);
+            assert!(!codel.wants_drop(at(300), (MS, 9_000), &GRANT));
+            // Three were dropped, two of them more than at the beginning. It is above again for an
+            // interval, sixteen intervals after the next would have been, or a little less.
+            let again = codel.drop_next + 1_600 * MS;
+            let above = again.before_ns(100 * MS + early_ns);
+            assert!(!codel.wants_drop(above, (20 * MS, 9_000), &GRANT));
+            let first = above + 100 * MS;
+            assert!(codel.wants_drop(first, (20 * MS, 9_000), &GRANT));
+            assert!(!codel.wants_drop(first + (second_ns - 1), (20 * MS, 9_000), &GRANT));
+            assert!(codel.wants_drop(first + second_ns, (20 * MS, 9_000), &GRANT));
+        }
+    }
 }

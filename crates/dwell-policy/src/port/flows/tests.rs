@@ -9,6 +9,9 @@ use crate::port::Port;
 use crate::port::shorthand::Wanted;
 use crate::scheme::Scheme;
 
+mod batches;
+mod limits;
+
 const RATIO_PPM: u32 = 250_000;
 
 /// A link of 10 Mbit/s with frames of 1,400 bytes, and a codec that leaves a quarter, at

@@ -1,0 +1,219 @@
+//! Which packets become a batch, and when: at the very limits.
+
+use super::*;
+
+#[test]
+fn small_packets_are_compressed_in_company_only_where_there_is_company() {
+    for gather in [Gather::HostPair, Gather::Packet] {
+        let mut port = port(1_000);
+        let scheme = Scheme::auto(gather);
+        let config = PortConfig { scheme, compress_bytes_min: 200, ..port.config().clone() };
+        port.configure(config).unwrap();
+        for id in 0..40 {
+            arrive(&mut port, at(0), packet(id, 1, 94));
+        }
+        if gather == Gather::HostPair {
+            assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+            assert_eq!(port.batch().len(), 40);
+        } else {
+            ready(&mut port, at(0));
+            assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+            assert_eq!(port.frame().units[0].bypass, Some(Bypass::TooSmall));
+        }
+    }
+}
+
+#[test]
+fn the_last_packet_of_a_flow_goes_at_once_if_it_is_small() {
+    for (bytes, is_small) in [(255, true), (256, false)] {
+        let mut port = port(1_000);
+        for id in 0..2 {
+            let noise = Packet { looks_random: true, ..packet(id, 1, 1_400) };
+            arrive(&mut port, at(0), noise);
+        }
+        // The flow has sent its share before this one's turn comes: it is not new any more.
+        arrive(&mut port, at(0), packet(2, 1, bytes));
+        for id in 0..2 {
+            ready(&mut port, at(0));
+            assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+            assert_eq!(
+                (frame(&port), port.frame().units[0].bypass),
+                (vec![id], Some(Bypass::Random))
+            );
+        }
+        ready(&mut port, at(0));
+        if is_small {
+            assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+            assert_eq!(port.frame().units[0].bypass, Some(Bypass::Sparse));
+        } else {
+            assert_eq!(ask(&mut port, at(0)), Some(Wanted::Compress(PacketId(2))));
+        }
+    }
+}
+
+#[test]
+fn what_goes_at_once_waits_for_a_busy_link_only() {
+    let mut port = port(1_000);
+    // 2,800 bytes of flows that have just begun are little.
+    arrive(&mut port, at(0), packet(1, 1, 1_400));
+    arrive(&mut port, at(0), packet(2, 2, 1_400));
+    assert_eq!(ask(&mut port, at(0)), None);
+    arrive(&mut port, at(0), packet(3, 3, 1));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    // To save bytes what is due is compressed, whether the link is ready or not.
+    let mut port = gathering(1_000);
+    arrive(&mut port, at(100), packet(1, 1, 200));
+    assert_eq!(ask(&mut port, at(119)), None);
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::Compress(PacketId(1))));
+}
+
+#[test]
+fn small_packets_of_many_flows_go_at_once_in_one_frame() {
+    // Together they would be worth a batch.
+    let mut port = port(1_000);
+    ready(&mut port, at(0));
+    for id in 0..4 {
+        arrive(&mut port, at(0), packet(id, u64::from(id), 94));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!(frame(&port), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_batch_that_was_decided_on_is_begun_after_what_goes_at_once() {
+    let mut port = port(1_000);
+    ready(&mut port, at(0));
+    arrive(&mut port, at(0), packet(1, 1, 94));
+    arrive(&mut port, at(0), packet(2, 2, 1_000));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!((frame(&port), port.frame().units[0].bypass), (vec![1], Some(Bypass::Sparse)));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Compress(PacketId(2))));
+}
+
+#[test]
+fn the_next_batch_is_begun_while_less_than_a_frame_is_ready() {
+    // With its header of 9 bytes the one fills a frame, and the other needs two.
+    for (bytes, wanted) in [(1_391, Some(Wanted::CompressBatch)), (1_392, None)] {
+        let mut port = port(1_000);
+        for id in 0..60 {
+            arrive(&mut port, at(0), packet(id, 1, 1_400));
+        }
+        assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+        port.compressed(PacketId(0), Outcome::Committed(bytes), 1_000);
+        assert_eq!(ask(&mut port, at(0)), wanted);
+    }
+}
+
+#[test]
+fn a_batch_is_made_further_back_only_if_enough_waits() {
+    // Compressing takes 5 ms: for a batch of the first packet alone 5,201 bytes have to be sent before
+    // it, and it is 1,400.
+    for (last_bytes, wanted) in [(1_001, None), (1_002, Some(Wanted::Compress(PacketId(4))))] {
+        let mut port = port(5 * MILLI_NS);
+        for id in 0..4 {
+            arrive(&mut port, at(0), packet(id, 1, 1_400));
+        }
+        arrive(&mut port, at(0), packet(4, 1, last_bytes));
+        assert_eq!(ask(&mut port, at(0)), wanted, "{last_bytes}");
+    }
+}
+
+#[test]
+fn no_more_goes_raw_before_a_batch_than_has_to() {
+    // For a batch of 5,000 bytes 2,501 have to be sent before it: these two, with their headers.
+    let mut port = port(5 * MILLI_NS);
+    for (id, bytes) in [1_249, 1_248, 1_400, 1_400, 1_400, 1_400].into_iter().enumerate() {
+        arrive(&mut port, at(0), packet(id as u32, 1, bytes));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch(), [2, 3, 4].map(PacketId));
+    assert_eq!(port.waiting(), (1, 2));
+}
+
+#[test]
+fn a_batch_further_back_does_not_begin_with_noise() {
+    let mut port = port(5 * MILLI_NS);
+    for id in 0..7 {
+        arrive(&mut port, at(0), Packet { looks_random: id == 2, ..packet(id, 1, 1_400) });
+    }
+    assert_eq!(ask(&mut port, at(0)), None);
+    assert_eq!(port.waiting(), (5, 2));
+}
+
+#[test]
+fn a_batch_has_room_for_so_many_packets_and_bytes() {
+    let mut port = port(1_000);
+    for id in 0..200 {
+        arrive(&mut port, at(0), packet(id, 1, 30));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch().len(), 128);
+    // 4 ms are 5,000 bytes.
+    for (bytes, packets) in [(1_250, 4), (1_251, 3)] {
+        let mut port = self::port(1_000);
+        for id in 0..10 {
+            arrive(&mut port, at(0), packet(id, 1, bytes));
+        }
+        assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+        assert_eq!(port.batch().len(), packets, "{bytes}");
+    }
+}
+
+/// The time at which a batch of `packets` packets of `bytes` bytes is begun on a link that has 2,500
+/// bytes, 2 ms, to send; none if at once.
+fn begins_at(packets: u32, bytes: u32) -> Option<Instant> {
+    let mut port = port(400 * MICRO_NS);
+    let link = LinkState { ahead_bytes: 2_500, ..LinkState::of_rate(Some(Rate::from_mbps(10))) };
+    port.handle(at(10), Event::Link(link));
+    ready(&mut port, at(10));
+    for id in 0..packets {
+        arrive(&mut port, at(10), packet(id, 1, bytes));
+    }
+    match ask(&mut port, at(10)) {
+        None => Some(port.next_deadline().unwrap()),
+        Some(Wanted::Compress(_) | Wanted::CompressBatch) => {
+            assert_eq!(port.next_deadline(), None);
+            None
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_batch_that_is_not_full_is_begun_when_the_link_gets_to_it() {
+    let begin_at = at(10) + 1_500 * MICRO_NS;
+    // Full are 5,000 bytes or 128 packets.
+    assert_eq!(begins_at(3, 1_400), Some(begin_at));
+    assert_eq!(begins_at(4, 1_250), None);
+    assert_eq!(begins_at(4, 1_249), Some(begin_at));
+    assert_eq!(begins_at(127, 30), Some(begin_at));
+    assert_eq!(begins_at(128, 30), None);
+}
+
+#[test]
+fn a_frame_s_time_on_a_slow_link_is_no_waiting() {
+    // A frame takes 11.6 ms at 1 Mbit/s, and packets may always wait for one and a half.
+    for (delay_ms, drops) in [(16, false), (20, true)] {
+        let mut port = port(1_000);
+        port.set_rate(Some(Rate::from_mbps(1)));
+        let mut dropped = 0;
+        for ms in 0..1_500 {
+            let noise = Packet { looks_random: true, ..packet(ms as u32, 1, 1_390) };
+            arrive(&mut port, at(ms), noise);
+            if ms >= delay_ms {
+                ready(&mut port, at(ms));
+            }
+            while let Some(wanted) = ask(&mut port, at(ms)) {
+                dropped += u32::from(matches!(wanted, Wanted::Drop(_, DropReason::Delay)));
+            }
+        }
+        assert_eq!(dropped > 0, drops, "{delay_ms} ms: {dropped}");
+    }
+}
+
+#[test]
+fn an_empty_port_that_gathers_has_no_deadline() {
+    let mut port = gathering(1_000);
+    ready(&mut port, at(100));
+    assert_eq!((ask(&mut port, at(100)), port.next_deadline()), (None, None));
+}
