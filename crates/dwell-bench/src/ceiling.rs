@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dwell_cli::terminal;
-use dwell_lab::lab;
+use dwell_lab::lab::Lab;
 use dwell_report::Table;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +14,7 @@ use super::link_rate::LinkRate;
 use super::options::{Knowledge, Records, Rounds, Variants, Watch};
 use super::others::Others;
 use super::record::{Bench, Measured, OnlyPlace, Run};
-use super::runner;
+use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, Row, figure, percent};
 use super::trial::{self, Timing};
 use super::tunnel::Belief;
@@ -89,14 +88,20 @@ impl Bench for Ceiling {
     fn line(_place: &OnlyPlace, peak: &Peak) -> String {
         format!("{} Gbit/s, {} packets/s", figure(peak.gbps()), figure(peak.flood.per_second))
     }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        runner::head(runs) + "\n" + &table(runs).to_text()
+    }
 }
 
 impl Ceiling {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(runs) = self.records.to_report::<Self>()? {
-            terminal::print(&report(&runs))?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        let belief = self.knowledge.relay_rate;
+        let conditions = Conditions { belief, seconds: self.watch.seconds };
+        self.records.run::<Self>(conditions, |lab, series| self.measure(lab, series))
+    }
+
+    fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let mut contenders = vec![Contender::Off];
         let Variants { scheme, codec } = &self.variants;
         for &security in &self.security {
@@ -104,26 +109,20 @@ impl Ceiling {
         }
         contenders.extend(self.others.contenders(&["gcm", "none"])?);
         let programs = self.others.programs()?;
-        let mut lab = lab::enter()?;
-        let belief = self.knowledge.relay_rate;
-        let conditions = Conditions { belief, seconds: self.watch.seconds };
-        let mut series = self.records.series::<Self>(conditions)?;
-        let bed = Bed::new(&mut lab, CABLE, 0)?;
+        let bed = Bed::new(lab, CABLE, 0)?;
         let timing = Timing::new(CABLE, self.watch.seconds);
         let content = Content::new(Workload::Random, CABLE, timing.total(), 1);
         let step = Duration::from_secs_f64(self.watch.seconds);
         let length = (self.rounds.runs, timing.total() + step * (flood::STEPS_MAX - 2));
-        series.plan([(series.missing(&OnlyPlace {}, &contenders, length.0), length.1)]);
         let is_interrupted = || bed.check().is_err();
-        series.rounds(&OnlyPlace {}, &contenders, length, is_interrupted, |contender| {
+        series.here(&contenders, length, is_interrupted, |contender| {
+            let belief = self.knowledge.relay_rate;
             trial::through(&bed, contender, (belief, &programs), |tunnel| {
                 let stream = trial::run(&bed, tunnel, &content, timing)?;
                 let flood = flood::climb(&bed, tunnel, timing.window)?;
                 Ok(Peak { stream, flood })
             })
-        })?;
-        terminal::print(&report(series.runs()))?;
-        Ok(series.outcome().exit_code())
+        })
     }
 }
 
@@ -136,10 +135,6 @@ impl Peak {
     fn share(&self, cpu_ns: u64) -> Option<f64> {
         Some(cpu_ns as f64 / self.stream.window_ns.max(1) as f64)
     }
-}
-
-fn report(runs: &[Run<Ceiling>]) -> String {
-    runner::head(runs) + "\n" + &table(runs).to_text()
 }
 
 fn table(runs: &[Run<Ceiling>]) -> Table {
@@ -192,7 +187,7 @@ mod tests {
         let conditions = Conditions { belief: Belief::Auto, seconds: 1.0 };
         let who = ("none sealed", 0);
         let run = record::<Ceiling>(conditions, OnlyPlace {}, who, Peak { stream, flood });
-        let text = report(&[run]);
+        let text = Ceiling::report(&[run]);
         let row = text.lines().last().unwrap_or_default();
         for expected in ["4.00", "0.50, 1.00", "25.0 %, 50.0 %, 10.0 %", "50.0", "2.00, 4.00"] {
             assert!(row.contains(expected), "{expected} is not in {row}");

@@ -4,8 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dwell_base::time::parse_duration_ns;
-use dwell_cli::terminal;
-use dwell_lab::lab::{self, Lab};
+use dwell_lab::lab::Lab;
 use dwell_report::{Table, human};
 use serde::{Deserialize, Serialize};
 
@@ -108,27 +107,33 @@ impl Bench for Idle {
     fn line(_place: &Link, quiet: &Quiet) -> String {
         human::duration(quiet.ping_p50_ns)
     }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        let mut text = runner::head(runs);
+        for place in runner::places(runs) {
+            let table = table(runs, place).to_text();
+            text.push_str(&format!("\n{}, idle\n\n{table}", place.rate));
+        }
+        text
+    }
 }
 
 impl Idle {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(runs) = self.records.to_report::<Self>()? {
-            terminal::print(&report(&runs))?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        let conditions = self.conditions();
+        self.records.run::<Self>(conditions, |lab, series| self.measure(lab, series))
+    }
+
+    fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let mut contenders = vec![Contender::Off];
         contenders.extend(self.variants.all(self.protection.security));
         contenders.extend(self.others.contenders(&["gcm", "none"])?);
         let programs = self.others.programs()?;
-        let mut lab = lab::enter()?;
-        let mut series = self.records.series::<Self>(self.conditions())?;
         let links: Vec<Link> = self.rate.iter().map(|&rate| Link { rate }).collect();
         let length = (self.rounds.runs, |_: &Link| self.planned());
         series.everywhere(&links, &contenders, length, |series, link| {
-            self.at(&mut lab, link.rate, (&contenders, &programs), series)
-        })?;
-        terminal::print(&report(series.runs()))?;
-        Ok(series.outcome().exit_code())
+            self.at(lab, link.rate, (&contenders, &programs), series)
+        })
     }
 
     fn conditions(&self) -> Conditions {
@@ -188,15 +193,6 @@ impl Idle {
     }
 }
 
-fn report(runs: &[Run<Idle>]) -> String {
-    let mut text = runner::head(runs);
-    for place in runner::places(runs) {
-        let table = table(runs, place).to_text();
-        text.push_str(&format!("\n{}, idle\n\n{table}", place.rate));
-    }
-    text
-}
-
 fn table(runs: &[Run<Idle>], place: &Link) -> Table {
     let rows = runner::rows(runs, place);
     let p50 = |quiet: &Quiet| Some(quiet.ping_p50_ns as f64 / 1e3);
@@ -241,7 +237,7 @@ mod tests {
             run(("none", 1), 160_000, Some(3)),
             run(("off", 1), 102_000, None),
         ];
-        let text = report(&runs);
+        let text = Idle::report(&runs);
         let row = text.lines().last().unwrap_or_default();
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells, ["none", "155", "150..160", "+54", "310", "0", "3"]);

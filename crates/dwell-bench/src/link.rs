@@ -1,26 +1,22 @@
 //! `./x bench link`: goodput over a link, contender against contender.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
-use dwell_cli::terminal;
-use dwell_lab::lab::{self, Lab};
+use dwell_lab::lab::Lab;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
 use super::contender::{Contender, with_block_packets};
 use super::link_rate::LinkRate;
-use super::options::{Knowledge, Protection, Records, Rounds, Tcp, Variants, Watch};
+use super::options::{Records, Usual, Variants};
 use super::others::Others;
 use super::record::{Bench, Measured, Run, Terms};
 use super::report;
 use super::results::Results;
 use super::runner::{self, Series};
 use super::sheet::{figure, shown, time};
-use super::trial::{self, Timing};
-use super::tunnel::Programs;
 use super::workload::{Content, Workload};
 
 const AFTER_HELP: &str = "\
@@ -71,15 +67,7 @@ pub(super) struct Link {
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     delay_up_to: Rate,
     #[command(flatten)]
-    rounds: Rounds,
-    #[command(flatten)]
-    watch: Watch,
-    #[command(flatten)]
-    knowledge: Knowledge,
-    #[command(flatten)]
-    tcp: Tcp,
-    #[command(flatten)]
-    protection: Protection,
+    usual: Usual,
     /// Seed of texts, random bytes and messages
     #[arg(long, default_value = "1")]
     seed: u64,
@@ -115,102 +103,52 @@ impl Bench for Link {
         let ping = shown(measured.ping_p50_ns.map(|ns| ns as f64), time);
         format!("{} {unit}, ping {ping}", figure(measured.per_second() / one))
     }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        let mut text = runner::head(runs);
+        let Some(first) = runs.first() else { return text };
+        let terms = &first.conditions;
+        text += &format!(
+            "{} each way up to {}, none beyond; relays' rate {:?}, security {:?}, TCP {}, seed {}\n",
+            dwell_base::time::format_duration_ns(terms.delay_ns),
+            Rate::clamped_bps(terms.delay_max_bps),
+            terms.belief,
+            terms.security,
+            terms.congestion_control,
+            terms.seed,
+        );
+        text + &report::link(&Results::new(runs))
+            + "Everything that arrived was what had been sent.\n"
+    }
 }
 
 impl Link {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(runs) = self.records.to_report::<Self>()? {
-            print(&runs, 0)?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        let terms = self.usual.terms((self.delay, self.delay_up_to), self.seed);
+        self.records.run::<Self>(terms, |lab, series| self.measure(lab, series))
+    }
+
+    fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let mut contenders = vec![Contender::Off];
-        let variants = self.variants.all(self.protection.security);
+        let variants = self.variants.all(self.usual.protection.security);
         contenders.extend(with_block_packets(variants, &self.block_packets));
         contenders.extend(self.others.contenders(&OPENVPN_USUAL)?);
         let programs = self.others.programs()?;
-        let mut lab = lab::enter()?;
-        let mut series = self.records.series::<Self>(self.terms())?;
-        let takes = |place: &Place| self.timing(place.rate).total();
-        let length = (self.rounds.runs, takes);
+        let takes = |place: &Place| self.usual.timing(place.rate).total();
+        let length = (self.usual.rounds.runs, takes);
         series.everywhere(&self.places(), &contenders, length, |series, &place| {
-            self.at(&mut lab, place, (&contenders, &programs), series)
-        })?;
-        print(series.runs(), series.outcome().failed)?;
-        Ok(series.outcome().exit_code())
-    }
-
-    fn terms(&self) -> Terms {
-        Terms {
-            delay_ns: self.delay,
-            delay_max_bps: self.delay_up_to.as_bps(),
-            belief: self.knowledge.relay_rate,
-            congestion_control: self.tcp.congestion_control(),
-            security: self.protection.security,
-            seconds: self.watch.seconds,
-            seed: self.seed,
-        }
-    }
-
-    fn timing(&self, rate: LinkRate) -> Timing {
-        Timing::new(rate, self.watch.seconds)
+            let Place { rate, workload } = place;
+            let has_delay = rate.bps().is_some_and(|bps| bps <= self.delay_up_to.as_bps());
+            let mut bed = Bed::new(lab, rate, if has_delay { self.delay } else { 0 })?;
+            let timing = self.usual.timing(rate);
+            let content = Content::new(workload, rate, timing.total() * 2, self.seed);
+            let who = (&place, &contenders[..]);
+            self.usual.trials(series, who, (&mut bed, &programs), (&content, timing))
+        })
     }
 
     fn places(&self) -> Vec<Place> {
         let of = |&rate| self.workload.iter().map(move |&workload| Place { rate, workload });
         self.rate.iter().flat_map(of).collect()
     }
-
-    fn at(
-        &self,
-        lab: &mut Lab,
-        place: Place,
-        (contenders, programs): (&[Contender], &Programs),
-        series: &mut Series<Self>,
-    ) -> anyhow::Result<()> {
-        let Place { rate, workload } = place;
-        let has_delay = rate.bps().is_some_and(|bps| bps <= self.delay_up_to.as_bps());
-        let mut bed = Bed::new(lab, rate, if has_delay { self.delay } else { 0 })?;
-        bed.set_congestion_control(&self.tcp.congestion_control())?;
-        let timing = self.timing(rate);
-        let content = Content::new(workload, rate, timing.total() * 2, self.seed);
-        let length: (u32, Duration) = (self.rounds.runs, timing.total());
-        series.rounds(
-            &place,
-            contenders,
-            length,
-            || bed.check().is_err(),
-            |contender| {
-                let belief = self.knowledge.relay_rate;
-                trial::through(&bed, contender, (belief, programs), |tunnel| {
-                    trial::run(&bed, tunnel, &content, timing)
-                })
-            },
-        )
-    }
-}
-
-/// The tables, without the runs that failed.
-fn print(runs: &[Run<Link>], failed: usize) -> anyhow::Result<()> {
-    let what_failed = match failed {
-        0 => "Everything that arrived was what had been sent.\n".to_owned(),
-        1 => "1 run failed and is not in the tables.\n".to_owned(),
-        _ => format!("{failed} runs failed and are not in the tables.\n"),
-    };
-    let Some(first) = runs.first() else {
-        terminal::note("There are no runs.");
-        return Ok(());
-    };
-    let terms = &first.conditions;
-    let head = format!(
-        "{}{} each way up to {}, none beyond; relays' rate {:?}, security {:?}, TCP {}, seed {}\n",
-        runner::head(runs),
-        dwell_base::time::format_duration_ns(terms.delay_ns),
-        Rate::clamped_bps(terms.delay_max_bps),
-        terms.belief,
-        terms.security,
-        terms.congestion_control,
-        terms.seed,
-    );
-    terminal::print(&(head + &report::link(&Results::new(runs)) + &what_failed))?;
-    Ok(())
 }

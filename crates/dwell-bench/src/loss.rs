@@ -5,20 +5,18 @@ use std::process::ExitCode;
 
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
-use dwell_cli::terminal;
 use dwell_cli::values::probability;
-use dwell_lab::lab::{self, Lab};
+use dwell_lab::lab::Lab;
 use dwell_report::Table;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
 use super::contender::{Contender, makes_blocks};
 use super::link_rate::LinkRate;
-use super::options::{Knowledge, Protection, Records, Rounds, Tcp, Variants, Watch};
+use super::options::{Records, Usual, Variants};
 use super::record::{Bench, Measured, RelayAccounts, Run, Terms};
 use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, Row, figure, percent, time, whole};
-use super::trial::{self, Timing};
 use super::tunnel::Programs;
 use super::workload::{Content, Workload};
 
@@ -59,15 +57,7 @@ pub(super) struct Loss {
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration_ns)]
     delay: u64,
     #[command(flatten)]
-    rounds: Rounds,
-    #[command(flatten)]
-    watch: Watch,
-    #[command(flatten)]
-    knowledge: Knowledge,
-    #[command(flatten)]
-    tcp: Tcp,
-    #[command(flatten)]
-    protection: Protection,
+    usual: Usual,
     #[command(flatten)]
     records: Records,
 }
@@ -93,30 +83,42 @@ impl Bench for Loss {
     fn line(_place: &Lossy, measured: &Measured) -> String {
         format!("{} Mbit/s", figure(measured.mbps()))
     }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        let mut text = runner::head(runs);
+        for place in runner::places(runs) {
+            let table = table(runs, place).to_text();
+            text.push_str(&format!("\n{}\n\n{table}", Self::place(place)));
+        }
+        text
+    }
 }
 
 impl Loss {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(runs) = self.records.to_report::<Self>()? {
-            terminal::print(&report(&runs))?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        let terms = self.usual.terms((self.delay, self.rate), 1);
+        self.records.run::<Self>(terms, |lab, series| self.measure(lab, series))
+    }
+
+    fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let contenders = self.contenders();
-        let mut lab = lab::enter()?;
-        let mut series = self.records.series::<Self>(self.terms())?;
+        let rate = LinkRate(Some(self.rate));
+        let timing = self.usual.timing(rate);
+        let content = Content::new(Workload::Text, rate, timing.total(), 1);
+        let programs = Programs::usual()?;
         let places = self.loss.iter().map(|&loss| Lossy { rate_bps: self.rate.as_bps(), loss });
         let places: Vec<Lossy> = places.collect();
-        let length = (self.rounds.runs, |_: &Lossy| self.timing().total());
+        let length = (self.usual.rounds.runs, |_: &Lossy| timing.total());
         series.everywhere(&places, &contenders, length, |series, place| {
-            self.at(&mut lab, place, &contenders, series)
-        })?;
-        terminal::print(&report(series.runs()))?;
-        Ok(series.outcome().exit_code())
+            let mut bed = Bed::emulated(lab, rate, self.delay, place.loss)?;
+            let who = (place, &contenders[..]);
+            self.usual.trials(series, who, (&mut bed, &programs), (&content, timing))
+        })
     }
 
     fn contenders(&self) -> Vec<Contender> {
         let mut contenders = vec![Contender::Off];
-        for contender in self.variants.all(self.protection.security) {
+        for contender in self.variants.all(self.usual.protection.security) {
             let once = match &contender {
                 Contender::Dwell(dwell) if makes_blocks(&dwell.scheme) => {
                     let mut once = dwell.clone();
@@ -130,59 +132,6 @@ impl Loss {
         }
         contenders
     }
-
-    fn timing(&self) -> Timing {
-        Timing::new(LinkRate(Some(self.rate)), self.watch.seconds)
-    }
-
-    fn terms(&self) -> Terms {
-        Terms {
-            delay_ns: self.delay,
-            delay_max_bps: self.rate.as_bps(),
-            belief: self.knowledge.relay_rate,
-            congestion_control: self.tcp.congestion_control(),
-            security: self.protection.security,
-            seconds: self.watch.seconds,
-            seed: 1,
-        }
-    }
-
-    fn at(
-        &self,
-        lab: &mut Lab,
-        place: &Lossy,
-        contenders: &[Contender],
-        series: &mut Series<Self>,
-    ) -> anyhow::Result<()> {
-        let rate = LinkRate(Some(self.rate));
-        let mut bed = Bed::emulated(lab, rate, self.delay, place.loss)?;
-        bed.set_congestion_control(&self.tcp.congestion_control())?;
-        let timing = self.timing();
-        let content = Content::new(Workload::Text, rate, timing.total(), 1);
-        let programs = Programs::usual()?;
-        let length = (self.rounds.runs, timing.total());
-        series.rounds(
-            place,
-            contenders,
-            length,
-            || bed.check().is_err(),
-            |contender| {
-                let belief = self.knowledge.relay_rate;
-                trial::through(&bed, contender, (belief, &programs), |tunnel| {
-                    trial::run(&bed, tunnel, &content, timing)
-                })
-            },
-        )
-    }
-}
-
-fn report(runs: &[Run<Loss>]) -> String {
-    let mut text = runner::head(runs);
-    for place in runner::places(runs) {
-        let table = table(runs, place).to_text();
-        text.push_str(&format!("\n{}\n\n{table}", Loss::place(place)));
-    }
-    text
 }
 
 fn table(runs: &[Run<Loss>], place: &Lossy) -> Table {
@@ -259,8 +208,8 @@ mod tests {
     fn defaults_are_those_of_this_bench() {
         let loss = Line::parse_from(["loss"]).loss;
         assert_eq!(loss.variants.scheme, ["none", "packet", "edge"]);
-        assert_eq!((loss.rounds.runs, loss.watch.seconds), (5, 5.0));
-        assert_eq!(loss.protection.security.name(), "keys");
+        assert_eq!((loss.usual.rounds.runs, loss.usual.watch.seconds), (5, 5.0));
+        assert_eq!(loss.usual.protection.security.name(), "keys");
     }
 
     #[test]

@@ -1,14 +1,22 @@
 //! The options that benches share. A bench that has other defaults sets them with `mut_arg`.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
+use dwell_base::Rate;
+use dwell_cli::terminal;
 use dwell_cli::values::{codec, schemes};
+use dwell_lab::lab::{self, Lab};
 
+use super::bed::Bed;
 use super::contender::{Contender, Security, dwell_variants};
+use super::link_rate::LinkRate;
 use super::machine;
-use super::record::{Bench, Journal, Run};
+use super::record::{Bench, Journal, Measured, Run, Terms};
 use super::runner::{Series, ensure_same_bench};
-use super::tunnel::Belief;
+use super::trial::{self, Timing};
+use super::tunnel::{Belief, Programs};
+use super::workload::Content;
 
 /// Which variants of dwell take part.
 #[derive(Clone, Debug, clap::Args)]
@@ -78,6 +86,61 @@ impl Tcp {
     }
 }
 
+/// How often and for how long everything runs, and what relays and TCP are like.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Usual {
+    #[command(flatten)]
+    pub(super) rounds: Rounds,
+    #[command(flatten)]
+    pub(super) watch: Watch,
+    #[command(flatten)]
+    pub(super) knowledge: Knowledge,
+    #[command(flatten)]
+    pub(super) tcp: Tcp,
+    #[command(flatten)]
+    pub(super) protection: Protection,
+}
+
+impl Usual {
+    /// Returns the conditions of runs over links of this delay, up to a rate.
+    pub(super) fn terms(&self, (delay_ns, up_to): (u64, Rate), seed: u64) -> Terms {
+        Terms {
+            delay_ns,
+            delay_max_bps: up_to.as_bps(),
+            belief: self.knowledge.relay_rate,
+            congestion_control: self.tcp.congestion_control(),
+            security: self.protection.security,
+            seconds: self.watch.seconds,
+            seed,
+        }
+    }
+
+    /// Returns the times of a run over a link of this rate.
+    pub(super) fn timing(&self, rate: LinkRate) -> Timing {
+        Timing::new(rate, self.watch.seconds)
+    }
+
+    /// Lets all contenders run in turns at a place, a trial of `content` each.
+    pub(super) fn trials<B: Bench<Measured = Measured>>(
+        &self,
+        series: &mut Series<B>,
+        (place, contenders): (&B::Place, &[Contender]),
+        (bed, programs): (&mut Bed<'_>, &Programs),
+        (content, timing): (&Content, Timing),
+    ) -> anyhow::Result<()> {
+        bed.set_congestion_control(&self.tcp.congestion_control())?;
+        let bed = &*bed;
+        let length = (self.rounds.runs, timing.total());
+        let is_interrupted = || bed.check().is_err();
+        series.rounds(place, contenders, length, is_interrupted, |contender| {
+            let belief = self.knowledge.relay_rate;
+            trial::through(bed, contender, (belief, programs), |tunnel| {
+                trial::run(bed, tunnel, content, timing)
+            })
+        })
+    }
+}
+
 /// Where runs are noted.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Records {
@@ -93,20 +156,34 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Returns the runs in the file if nothing is to be done but to print them.
-    pub(super) fn to_report<B: Bench>(&self) -> anyhow::Result<Option<Vec<Run<B>>>> {
-        if !self.report {
-            return Ok(None);
+    /// Has `measure` done what is missing of a series under these conditions, in a lab, unless only
+    /// what is in the file is asked for; then prints all runs. Must be called before there are threads:
+    /// the lab is entered here.
+    ///
+    /// # Errors
+    /// If nothing can be measured or written. Single runs that fail are complained of and counted.
+    pub(super) fn run<B: Bench>(
+        &self,
+        conditions: B::Conditions,
+        measure: impl FnOnce(&mut Lab, &mut Series<B>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<ExitCode> {
+        if self.report {
+            let (_, runs) = Journal::open::<Run<B>>(self.json.as_deref(), true)?;
+            ensure_same_bench::<B>(&runs)?;
+            terminal::print(&B::report(&runs))?;
+            return Ok(ExitCode::SUCCESS);
         }
-        let (_, runs) = Journal::open::<Run<B>>(self.json.as_deref(), true)?;
-        ensure_same_bench::<B>(&runs)?;
-        Ok(Some(runs))
-    }
-
-    /// Starts a series of runs under these conditions, or goes on with the one in the file.
-    pub(super) fn series<B: Bench>(&self, conditions: B::Conditions) -> anyhow::Result<Series<B>> {
+        let mut lab = lab::enter()?;
         let (journal, before) = Journal::open::<Run<B>>(self.json.as_deref(), self.resume)?;
-        Series::new(conditions, journal, before)
+        let mut series = Series::new(conditions, journal, before)?;
+        measure(&mut lab, &mut series)?;
+        let what_failed = match series.outcome().failed {
+            0 => "",
+            1 => "1 run failed and is not in the tables.\n",
+            failed => &format!("{failed} runs failed and are not in the tables.\n"),
+        };
+        terminal::print(&(B::report(series.runs()) + what_failed))?;
+        Ok(series.outcome().exit_code())
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) trait Part: Clone + Debug + PartialEq + Serialize + DeserializeOwned 
 impl<T: Clone + Debug + PartialEq + Serialize + DeserializeOwned> Part for T {}
 
 /// A bench, by what its records have of their own.
-pub(super) trait Bench {
+pub(super) trait Bench: Sized {
     /// As on the command line.
     const NAME: &'static str;
     /// What all runs of a series have in common: runs may be compared if these are the same.
@@ -57,6 +57,9 @@ pub(super) trait Bench {
 
     /// Returns what a run found in a line.
     fn line(place: &Self::Place, measured: &Self::Measured) -> String;
+
+    /// Returns everything that there is to say of these runs, for a terminal.
+    fn report(runs: &[Run<Self>]) -> String;
 }
 
 /// The only place of a bench without others.
@@ -213,22 +216,17 @@ pub(super) fn unix_seconds() -> u64 {
 }
 
 /// A file of records, one a line; or none.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Journal(Option<File>);
 
 impl Journal {
-    /// Keeps nothing.
-    pub(super) fn none() -> Self {
-        Self(None)
-    }
-
     /// Opens it. A file that exists is only added to, and only if asked to resume; the runs
     /// that are in it come along.
     pub(super) fn open<T: for<'de> Deserialize<'de>>(
         path: Option<&Path>,
         resume: bool,
     ) -> anyhow::Result<(Self, Vec<T>)> {
-        let Some(path) = path else { return Ok((Self(None), Vec::new())) };
+        let Some(path) = path else { return Ok((Self::default(), Vec::new())) };
         let shown = path.display();
         let before = match File::open(path) {
             Ok(file) if resume => {

@@ -12,28 +12,29 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use dwell_base::Rate;
-use dwell_lab::lab::{self, Host, Process};
+use dwell_lab::lab::{Host, Lab, Process};
 use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 use dwell_report::Status;
 use dwell_testkit::stalls::StallWatch;
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::account::{Account, Agreement, report};
+use self::account::{Account, Agreement};
 use self::scene::{Mac, Scene};
 use self::shake::shake;
 use super::bed::Bed;
 use super::link_rate::LinkRate;
-use super::record::{Journal, Origin};
-use super::runner::Runner;
-use dwell_cli::terminal;
+use super::options::{Records, Rounds};
+use super::record::{Bench, OnlyPlace, Run};
+use super::runner::{self, Series};
 use dwell_cli::values::{codec, schemes};
 
 const AFTER_HELP: &str = "\
 Examples:
   ./x bench replay site.pcap                           over a link that carries 70 % of it
   ./x bench replay site.pcap --rate 1mbit --seconds 20 over one of 1 Mbit/s, in 20 s
-  ./x bench replay *.pcap.gz --scheme packet,edge --runs 5 --json
+  ./x bench replay *.pcap.gz --scheme packet,edge --runs 5 --json runs.jsonl
 
 All packets go from the client to the server, in the order and with the gaps of the capture (none
 longer than 10 s), sped up so that it lasts as long as asked. What arrived at the sending relay, and when, is captured and
@@ -51,9 +52,10 @@ Exit codes:
 /// Compare `dwell trace replay` with real relays, by tcpreplay of captures
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("runs", |arg| arg.default_value("3")))]
 pub(super) struct Replay {
     /// Captures (pcap, pcapng; plain, gzip or zstd), sent one after another
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "report", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Schemes of dwell
     #[arg(long, value_name = "SCHEME,...", default_value = "none,packet,flow,edge")]
@@ -68,17 +70,52 @@ pub(super) struct Replay {
     /// Seconds for which the packets are sent
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Number of rounds
-    #[arg(long, value_name = "COUNT", default_value = "3")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Number of replays with moved packets for each run
     #[arg(long, value_name = "COUNT", default_value = "10")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1000))]
     shaken: u32,
-    /// Print a line of JSON for each run
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    records: Records,
+}
+
+/// The conditions of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Conditions {
+    #[serde(rename = "rate_bps")]
+    rate: Rate,
+    codec: String,
+    /// What is sent, in which time, and how much faster than it was captured.
+    packets: usize,
+    bytes: usize,
+    left_out_packets: u64,
+    seconds: u32,
+    speed: f64,
+    /// Replays with moved packets for each run.
+    shaken: u32,
+}
+
+impl Bench for Replay {
+    const NAME: &'static str = "replay";
+    type Conditions = Conditions;
+    type Place = OnlyPlace;
+    type Measured = Agreement;
+
+    fn line(_place: &OnlyPlace, agreement: &Agreement) -> String {
+        agreement.in_a_word()
+    }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        let mut text = runner::head(runs);
+        let Some(first) = runs.first() else { return text };
+        let Conditions { packets, bytes, left_out_packets, speed, rate, .. } = &first.conditions;
+        text += &format!(
+            "{packets} packets of {bytes} bytes in all ({left_out_packets} left out), {speed:.3} times \
+             as fast as captured, over a link of {rate}\n\n"
+        );
+        text + &account::report(&runner::rows(runs, &OnlyPlace {}))
+    }
 }
 
 /// The share of the offered bytes that the link carries by default.
@@ -91,39 +128,43 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 impl Replay {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let scene = match &self.files[..] {
+            [] => Scene::default(), // only a report is asked for
+            files => Scene::read(files)?,
+        };
+        let conditions = self.conditions(&scene);
+        self.records.run::<Self>(conditions, |lab, series| self.measure(lab, &scene, series))
+    }
+
+    fn measure(
+        &self,
+        lab: &mut Lab,
+        scene: &Scene,
+        series: &mut Series<Self>,
+    ) -> anyhow::Result<()> {
         ensure_installed("tcpreplay")?;
         ensure_installed("tcpdump")?;
-        let scene = Scene::read(&self.files)?;
-        let rate = self.link_rate(&scene);
-        let mut lab = lab::enter()?;
+        let rate = self.link_rate(scene);
         // What the relays take the link for limits them; the cable is faster.
-        let bed = Bed::new(&mut lab, LinkRate(None), 0)?;
-        let planned = Duration::from_secs(self.seconds.into()) + AROUND;
-        let count = self.scheme.len() * self.runs as usize;
-        let mut runner = Runner::new(count, planned * count as u32, Journal::none());
-        let mut agreements = Vec::new();
-        'rounds: for round in 1..=self.runs {
-            for scheme in &self.scheme {
-                let what = format!("{scheme}, round {round}");
-                let stage = Stage { bed: &bed, scene: &scene, asked: &self, rate, scheme };
-                let found = stage.run();
-                let run = (what.as_str(), planned);
-                let is_interrupted = || bed.check().is_err();
-                let line = |agreement: &Agreement| agreement.in_a_word();
-                if let Some(agreement) = runner.take(run, found, is_interrupted, line) {
-                    if self.json {
-                        terminal::print(&(serde_json::to_string(&agreement)? + "\n"))?;
-                    }
-                    agreements.push(agreement);
-                } else if runner.is_over() {
-                    break 'rounds;
-                }
-            }
+        let bed = Bed::new(lab, LinkRate(None), 0)?;
+        let takes = Duration::from_secs(self.seconds.into()) + AROUND;
+        let is_interrupted = || bed.check().is_err();
+        series.here(&self.scheme, (self.rounds.runs, takes), is_interrupted, |scheme| {
+            Stage { bed: &bed, scene, asked: self, rate, scheme }.run()
+        })
+    }
+
+    fn conditions(&self, scene: &Scene) -> Conditions {
+        Conditions {
+            rate: self.link_rate(scene),
+            codec: self.codec.clone(),
+            packets: scene.len(),
+            bytes: scene.bytes(),
+            left_out_packets: scene.left_out,
+            seconds: self.seconds,
+            speed: self.speed(scene),
+            shaken: self.shaken,
         }
-        if !self.json {
-            terminal::print(&self.text(&scene, rate, &agreements))?;
-        }
-        Ok(runner.outcome().exit_code())
     }
 
     fn link_rate(&self, scene: &Scene) -> Rate {
@@ -135,20 +176,6 @@ impl Replay {
     /// Returns the factor by which it is faster than it was captured.
     fn speed(&self, scene: &Scene) -> f64 {
         scene.span_ns() as f64 / 1e9 / f64::from(self.seconds)
-    }
-
-    fn text(&self, scene: &Scene, rate: Rate, agreements: &[Agreement]) -> String {
-        let mut text = format!("\n{}\n", Origin::this().line());
-        text.push_str(&format!(
-            "{} packets of {} bytes in all ({} left out), {:.3} times as fast as captured, over a \
-             link of {rate}\n\n",
-            scene.len(),
-            scene.bytes(),
-            scene.left_out,
-            self.speed(scene)
-        ));
-        text.push_str(&report(agreements, &self.scheme));
-        text
     }
 }
 
@@ -200,7 +227,7 @@ impl Stage<'_> {
             relayed.arrived_packets,
             replayed.arrived_packets
         );
-        Ok(Agreement { scheme: self.scheme.to_owned(), replayed, shaken, relayed, stalled_ms })
+        Ok(Agreement { replayed, shaken, relayed, stalled_ms })
     }
 
     /// Replays of the same packets, moved.

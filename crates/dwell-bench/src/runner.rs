@@ -8,7 +8,7 @@ use dwell_cli::progress::Progress;
 use serde::Serialize;
 
 use super::Outcome;
-use super::record::{Bench, Journal, Origin, Record, Run, unix_seconds};
+use super::record::{Bench, Journal, OnlyPlace, Origin, Record, Run, unix_seconds};
 use super::sheet::Row;
 
 /// The runs of a bench, those of a file before among them.
@@ -40,7 +40,7 @@ impl<B: Bench> Series<B> {
                 run.origin
             );
         }
-        Ok(Self { origin, conditions, runs: before, runner: Runner::unplanned(journal) })
+        Ok(Self { origin, conditions, runs: before, runner: Runner::new(journal) })
     }
 
     /// Says how many runs there will be and how long they will take: of the parts of the series,
@@ -160,6 +160,20 @@ impl<B: Bench> Series<B> {
     }
 }
 
+impl<B: Bench<Place = OnlyPlace>> Series<B> {
+    /// Plans all rounds of a bench that has only one place, and lets all contenders run in turns.
+    pub(super) fn here<T: Display>(
+        &mut self,
+        all: &[T],
+        (rounds, takes): (u32, Duration),
+        is_interrupted: impl Fn() -> bool,
+        measure: impl FnMut(&T) -> anyhow::Result<B::Measured>,
+    ) -> anyhow::Result<()> {
+        self.plan([(self.missing(&OnlyPlace {}, all, rounds), takes)]);
+        self.rounds(&OnlyPlace {}, all, (rounds, takes), is_interrupted, measure)
+    }
+}
+
 /// Fails if these are runs of another bench.
 pub(super) fn ensure_same_bench<B: Bench>(runs: &[Run<B>]) -> anyhow::Result<()> {
     match runs.iter().find(|run| run.bench != B::NAME) {
@@ -216,13 +230,8 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Starts with the number of runs to be done and the time planned for all of them.
-    pub(super) fn new(runs: usize, planned: Duration, journal: Journal) -> Self {
-        let progress = Some(Progress::new(runs, planned));
-        Self { progress, ..Self::unplanned(journal) }
-    }
-
-    fn unplanned(journal: Journal) -> Self {
+    /// Starts without a plan.
+    fn new(journal: Journal) -> Self {
         Self { progress: None, journal, outcome: Outcome::default() }
     }
 
@@ -292,7 +301,7 @@ mod tests {
 
     #[test]
     fn errors_are_counted_and_interruptions_are_not() {
-        let mut runner = Runner::new(3, Duration::from_secs(3), Journal::none());
+        let mut runner = Runner::new(Journal::default());
         let run = ("a run", Duration::from_secs(1));
         let line = |_: &u8| "done".to_owned();
         assert_eq!(runner.take(run, Ok(1), || false, line), Some(1));
@@ -314,6 +323,10 @@ mod tests {
         fn line(_place: &char, measured: &u32) -> String {
             measured.to_string()
         }
+
+        fn report(runs: &[Run<Self>]) -> String {
+            head(runs)
+        }
     }
 
     fn before(contender: &str, round: u32) -> Run<Toy> {
@@ -324,7 +337,7 @@ mod tests {
     #[test]
     fn what_is_in_the_file_is_not_run_again() {
         let known = vec![before("x", 0), before("y", 1)];
-        let mut series = Series::<Toy>::new(7, Journal::none(), known).unwrap();
+        let mut series = Series::<Toy>::new(7, Journal::default(), known).unwrap();
         assert_eq!(series.missing(&'a', &["x", "y"], 2), 2);
         assert_eq!(series.missing(&'b', &["x", "y"], 2), 4);
         let takes = Duration::from_secs(1);
@@ -339,7 +352,7 @@ mod tests {
 
     #[test]
     fn runs_that_were_done_otherwise_are_refused() {
-        let series = |run: Run<Toy>| Series::<Toy>::new(7, Journal::none(), vec![run]).map(drop);
+        let series = |run: Run<Toy>| Series::<Toy>::new(7, Journal::default(), vec![run]).map(drop);
         assert!(series(before("x", 0)).is_ok());
         assert!(series(Record { conditions: 8, ..before("x", 0) }).is_err());
         let other = Record { bench: "loss".to_owned(), ..before("x", 0) };

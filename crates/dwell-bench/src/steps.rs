@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use dwell_base::Rate;
-use dwell_cli::terminal;
-use dwell_lab::lab::{self, Shape};
+use dwell_lab::lab::{Lab, Shape};
 use dwell_report::Table;
 use dwell_report::status::PeerStatus;
 use serde::{Deserialize, Serialize};
@@ -18,7 +17,7 @@ use super::link_rate::LinkRate;
 use super::options::{Protection, Records, Rounds, Variants, Watch, seconds};
 use super::pinger::Pinger;
 use super::record::{Bench, OnlyPlace, Run};
-use super::runner;
+use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, Row, figure, ms, percent};
 use super::trial;
 use super::tunnel::{Belief, Programs, Tunnel};
@@ -150,6 +149,10 @@ impl Bench for Steps {
         };
         phases.iter().map(shown).collect::<Vec<_>>().join("; ")
     }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        runner::head(runs) + "\n" + &table(runs).to_text()
+    }
 }
 
 /// Pings are rare enough not to be noticed.
@@ -159,39 +162,27 @@ const AROUND: Duration = Duration::from_secs(2);
 
 impl Steps {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(runs) = self.records.to_report::<Self>()? {
-            terminal::print(&report(&runs))?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        let conditions = self.conditions();
+        self.records.run::<Self>(conditions, |lab, series| self.measure(lab, series))
+    }
+
+    fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let mut all = vec![Climber(Contender::Off, None)];
         for contender in self.variants.all(self.protection.security) {
             let with = |&belief| Climber(contender.clone(), Some(belief));
             all.extend(self.relay_rate.iter().map(with));
         }
-        let mut lab = lab::enter()?;
-        let mut series = self.records.series::<Self>(self.conditions())?;
         let first = self.rate.first().copied().context("there is no rate")?;
-        let mut bed = Bed::routed(&mut lab, first)?;
+        let mut bed = Bed::routed(lab, first)?;
         bed.set_congestion_control(&self.congestion_control)?;
         let programs = Programs::usual()?;
         let length = (self.rounds.runs, self.planned());
-        series.plan([(series.missing(&OnlyPlace {}, &all, length.0), length.1)]);
         let is_interrupted = || bed.check().is_err();
-        series.rounds(
-            &OnlyPlace {},
-            &all,
-            length,
-            is_interrupted,
-            |Climber(contender, belief)| {
-                self.shape(&bed, first)?;
-                let belief = belief.unwrap_or(Belief::Auto);
-                trial::through(&bed, contender, (belief, &programs), |tunnel| {
-                    self.climb(&bed, tunnel)
-                })
-            },
-        )?;
-        terminal::print(&report(series.runs()))?;
-        Ok(series.outcome().exit_code())
+        series.here(&all, length, is_interrupted, |Climber(contender, belief)| {
+            self.shape(&bed, first)?;
+            let belief = belief.unwrap_or(Belief::Auto);
+            trial::through(&bed, contender, (belief, &programs), |tunnel| self.climb(&bed, tunnel))
+        })
     }
 
     fn conditions(&self) -> Conditions {
@@ -274,10 +265,6 @@ impl Steps {
     }
 }
 
-fn report(runs: &[Run<Steps>]) -> String {
-    runner::head(runs) + "\n" + &table(runs).to_text()
-}
-
 /// A row for each phase of each run.
 fn table(runs: &[Run<Steps>]) -> Table {
     let rows = runs.iter().flat_map(|run| {
@@ -349,7 +336,7 @@ mod tests {
         let run = record::<Steps>(conditions, OnlyPlace {}, (&name, 0), phases);
         let json = serde_json::to_string(&run).unwrap_or_default();
         assert_eq!(serde_json::from_str::<Run<Steps>>(&json).ok().as_ref(), Some(&run));
-        let text = report(&[run]);
+        let text = Steps::report(&[run]);
         for expected in ["packet/zstd:1 auto", "5 Mbit/s", "5.10", "160.0 %", "98.0 %", "90.0 %"] {
             assert!(text.contains(expected), "{expected} is not in {text}");
         }

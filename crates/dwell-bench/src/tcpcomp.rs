@@ -123,7 +123,7 @@ fn corpora() -> Vec<Data> {
     let hybrid = turns.flat_map(|(text, film)| [text, film]).flatten().copied().collect();
     let named = |name: &str, bytes: Vec<u8>| Data { name: name.to_owned(), bytes, repeats: 1 };
     vec![
-        named("novel", corpus::BOOK.to_vec()),
+        named("novel", corpus::BOOK.clone()),
         named("alice", corpus::ALICE.to_vec()),
         named("hybrid", hybrid),
         Data { repeats: FILM_REPEATS, ..named("film", corpus::VIDEO.repeat(FILM_REPEATS)) },
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn estimates_follow_what_is() {
-        let (stats, units) = send(&config(Strategy::TcpComp, spec()), corpus::BOOK).unwrap();
+        let (stats, units) = send(&config(Strategy::TcpComp, spec()), &corpus::BOOK).unwrap();
         assert!(units.len() > 200 && stats.efficiency() > 1.7);
         let near = units.iter().filter(|unit| (unit.estimated / unit.was - 1.0).abs() < 0.2);
         assert!(near.count() * 10 > units.len() * 8);

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use dwell_base::Rate;
+use dwell_lab::lab::Lab;
 use dwell_lab::lab::topology::PairSpec;
-use dwell_lab::lab::{self, Lab};
 use dwell_lab::relays::{Relay, RelayRate, RelaySettings};
 use dwell_testkit::mesh::Mesh;
 use dwell_testkit::sites::{Layout, Sites, sites};
@@ -23,7 +23,7 @@ use self::source::{Content, Flow, Way};
 use super::bed::Interrupted;
 use super::options::{Records, Rounds, Watch};
 use super::record::OnlyPlace;
-use dwell_cli::terminal;
+use super::runner::Series;
 use dwell_cli::values::{codec, probability, schemes};
 
 const AFTER_HELP: &str = "\
@@ -111,12 +111,11 @@ fn load(text: &str) -> Result<f64, String> {
 
 impl Chain {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(runs) = self.records.to_report::<Self>()? {
-            terminal::print(&table::all(&runs))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut lab = lab::enter()?;
-        let mut series = self.records.series::<Self>(self.conditions())?;
+        let conditions = self.conditions();
+        self.records.run::<Self>(conditions, |lab, series| self.measure(lab, series))
+    }
+
+    fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let all: &[&str] = if self.opened { &[FORWARDED, OPENED] } else { &[FORWARDED] };
         let takes = WARM_UP + DRAIN + AROUND + Duration::from_secs_f64(self.watch.seconds);
         series.plan([(series.missing(&OnlyPlace {}, all, self.rounds.runs), takes)]);
@@ -126,12 +125,11 @@ impl Chain {
                 let is_interrupted = || interrupted.load(Ordering::Relaxed);
                 let turn = (&OnlyPlace {}, how.to_owned(), round);
                 series.run(turn, takes, is_interrupted, || {
-                    self.measure(&mut lab, &interrupted, round, how == FORWARDED)
+                    self.measure_one(lab, &interrupted, round, how == FORWARDED)
                 })?;
             }
         }
-        terminal::print(&table::all(series.runs()))?;
-        Ok(series.outcome().exit_code())
+        Ok(())
     }
 
     fn conditions(&self) -> Conditions {
@@ -154,7 +152,7 @@ impl Chain {
         self.load * self.rate.as_bps() as f64 / packet_bits / 2.0
     }
 
-    fn measure(
+    fn measure_one(
         &self,
         lab: &mut Lab,
         interrupted: &AtomicBool,

@@ -3,8 +3,8 @@
 use dwell_base::Rate;
 use serde::{Deserialize, Serialize};
 
-use super::super::record::{Bench, OnlyPlace};
-use super::Chain;
+use super::super::record::{Bench, OnlyPlace, Run};
+use super::{Chain, table};
 
 /// The conditions of a run: runs may be compared if these are the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +47,10 @@ impl Bench for Chain {
     fn line(_place: &OnlyPlace, counts: &Counts) -> String {
         let shares = counts.nodes.iter().map(|node| format!("{:.1} %", node.share() * 100.0));
         shares.collect::<Vec<_>>().join(", ")
+    }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        table::all(runs)
     }
 }
 

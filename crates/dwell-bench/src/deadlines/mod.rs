@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dwell_base::Rate;
-use dwell_lab::lab::{self, Lab};
+use dwell_lab::lab::Lab;
 use serde::{Deserialize, Serialize};
 
 use self::classes::ClassSet;
@@ -17,9 +17,8 @@ use self::run::{Measured, Trial};
 use super::bed::Bed;
 use super::link_rate::LinkRate;
 use super::options::{Records, Rounds, Watch};
-use super::record::Bench;
+use super::record::{Bench, Run};
 use super::runner::{Series, turns};
-use dwell_cli::terminal;
 use dwell_cli::values::schemes;
 
 const AFTER_HELP: &str = "\
@@ -129,6 +128,10 @@ impl Bench for Deadlines {
         let datagrams = measured.datagrams_per_hundred();
         format!("{datagrams:.2} datagrams for 100 packets, {late} % late")
     }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        table::report(runs)
+    }
 }
 
 /// Starting, warming up, draining and stopping.
@@ -136,26 +139,24 @@ const AROUND: Duration = Duration::from_millis(3200);
 
 impl Deadlines {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(runs) = self.records.to_report::<Self>()? {
-            terminal::print(&table::report(&runs))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut lab = lab::enter()?;
-        let mut series = self.records.series::<Self>(self.conditions())?;
+        let conditions = self.conditions();
+        self.records.run::<Self>(conditions, |lab, series| self.measure(lab, series))
+    }
+
+    fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let missing = |series: &Series<Self>, mtu| -> usize {
             let of = |&load| series.missing(&Place { mtu, load }, &self.scheme, self.rounds.runs);
             self.load.iter().map(of).sum()
         };
-        let parts = self.mtu.iter().map(|&mtu| (missing(&series, mtu), self.takes()));
+        let parts = self.mtu.iter().map(|&mtu| (missing(series, mtu), self.takes()));
         let parts: Vec<_> = parts.collect();
         series.plan(parts);
         for &mtu in &self.mtu {
-            if missing(&series, mtu) > 0 {
-                self.with_mtu(&mut lab, mtu, &mut series)?;
+            if missing(series, mtu) > 0 {
+                self.with_mtu(lab, mtu, series)?;
             }
         }
-        terminal::print(&table::report(series.runs()))?;
-        Ok(series.outcome().exit_code())
+        Ok(())
     }
 
     fn conditions(&self) -> Conditions {

@@ -11,14 +11,14 @@ use std::time::Duration;
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
 use dwell_lab::corpus;
-use dwell_lab::lab;
+use dwell_lab::lab::Lab;
 use dwell_testkit::faults::{Fault, FaultTiming};
 
 use self::record::{Cause, Circumstances};
 use self::run::Scene;
 use super::contender::Security;
 use super::options::{Records, Rounds};
-use dwell_cli::terminal;
+use super::runner::Series;
 use dwell_cli::values::{codec, schemes};
 
 const AFTER_HELP: &str = "\
@@ -91,12 +91,11 @@ const BODY_BYTES: usize = 4 << 20;
 
 impl Faults {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if let Some(runs) = self.records.to_report::<Self>()? {
-            terminal::print(&table::report(&runs))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let mut lab = lab::enter()?;
-        let mut series = self.records.series::<Self>(self.circumstances())?;
+        let circumstances = self.circumstances();
+        self.records.run::<Self>(circumstances, |lab, series| self.measure(lab, series))
+    }
+
+    fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let part = |(fault, security): (Fault, Security)| {
             let place = Cause { fault: fault.name().to_owned() };
             (series.missing(&place, &[security.name()], self.rounds.runs), self.takes(fault))
@@ -111,12 +110,11 @@ impl Faults {
                 let interrupted = lab.interrupted();
                 let is_interrupted = || interrupted.load(Ordering::Relaxed);
                 series.run(turn, self.takes(fault), is_interrupted, || {
-                    self.scene(fault, security, &body).play(&mut lab)
+                    self.scene(fault, security, &body).play(lab)
                 })?;
             }
         }
-        terminal::print(&table::report(series.runs()))?;
-        Ok(series.outcome().exit_code())
+        Ok(())
     }
 
     fn pairs(&self) -> impl Iterator<Item = (Fault, Security)> {

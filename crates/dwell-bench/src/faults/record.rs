@@ -3,8 +3,8 @@
 use dwell_report::human;
 use serde::{Deserialize, Serialize};
 
-use super::super::record::Bench;
-use super::Faults;
+use super::super::record::{Bench, Run};
+use super::{Faults, table};
 
 /// The conditions of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,10 @@ impl Bench for Faults {
             human::duration(measured.resumed_ns()),
             human::duration(measured.silence_ns())
         )
+    }
+
+    fn report(runs: &[Run<Self>]) -> String {
+        table::report(runs)
     }
 }
 

@@ -3,13 +3,14 @@
 use anyhow::Context as _;
 use dwell_report::status::TxStatus;
 use dwell_report::{Column, Status, Table, human};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::sheet::Row;
 use crate::statistics::median;
 
 /// The account of the packets that arrived.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Account {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Account {
     pub(super) arrived_packets: u64,
     pub(super) sent_packets: u64,
     pub(super) dropped_packets: u64,
@@ -43,9 +44,8 @@ impl Account {
 }
 
 /// The two, for one run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Agreement {
-    pub(super) scheme: String,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Agreement {
     pub(super) replayed: Account,
     /// The same with packets that were moved.
     pub(super) shaken: Vec<Account>,
@@ -74,7 +74,7 @@ const FIELDS: [Field; 5] = [
 ];
 
 /// All runs of each scheme: medians, and how far apart the two are in all runs together.
-pub(super) fn report(agreements: &[Agreement], schemes: &[String]) -> String {
+pub(super) fn report(rows: &[Row<'_, Agreement>]) -> String {
     let mut table = Table::new([
         Column::left("scheme"),
         Column::left("what"),
@@ -85,8 +85,8 @@ pub(super) fn report(agreements: &[Agreement], schemes: &[String]) -> String {
         Column::right("apart"),
         Column::right("moved apart"),
     ]);
-    for scheme in schemes {
-        let runs = || agreements.iter().filter(|run| run.scheme == *scheme);
+    for Row { name: scheme, runs } in rows {
+        let runs = || runs.iter();
         for (what, of) in FIELDS {
             let replayed = || runs().map(|run| of(&run.replayed));
             let relayed = || runs().map(|run| of(&run.relayed));
@@ -113,7 +113,8 @@ pub(super) fn report(agreements: &[Agreement], schemes: &[String]) -> String {
         "\nmedians and ranges; `apart` is how far the mean of the replays is from that of the relays: of \
          those of what arrived, and of those whose packets were moved\n",
     );
-    if let Some(stalled_ms) = agreements.iter().map(|run| run.stalled_ms).reduce(f64::max) {
+    let all = rows.iter().flat_map(|row| &row.runs);
+    if let Some(stalled_ms) = all.map(|run| run.stalled_ms).reduce(f64::max) {
         text.push_str(&format!("the machine stood still for up to {stalled_ms:.0} ms in a run\n"));
     }
     text
@@ -152,13 +153,13 @@ mod tests {
     fn all_runs_together_are_compared() {
         let account = |dropped_packets| Account { dropped_packets, ..Account::default() };
         let run = |replayed, relayed| Agreement {
-            scheme: "edge".to_owned(),
             replayed: account(replayed),
             shaken: vec![account(replayed - 2), account(replayed + 8)],
             relayed: account(relayed),
             stalled_ms: replayed as f64,
         };
-        let text = report(&[run(10, 8), run(12, 12), run(8, 16)], &["edge".to_owned()]);
+        let runs = [run(10, 8), run(12, 12), run(8, 16)];
+        let text = report(&[Row { name: "edge".to_owned(), runs: runs.iter().collect() }]);
         let row = text.lines().find(|line| line.contains("dropped")).unwrap();
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells[3..], ["10", "6..20", "12", "8..16", "-16.7", "%", "+8.3", "%"]);

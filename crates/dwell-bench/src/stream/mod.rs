@@ -20,18 +20,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use clap::builder::ArgPredicate;
 use dwell_base::time::parse_duration_ns;
 use dwell_codec::CodecSpec;
-use dwell_lab::lab;
 use dwell_stream::Strategy;
 
 use self::content::Workload;
-use self::matrix::Matrix;
 use self::plan::{Field, Part, Shape, Source};
-use self::record::{Conditions, Setting, StreamRun};
-use super::Outcome;
+use self::record::{Conditions, Found, Place, Setting, StreamRun};
 use super::link_rate::LinkRate;
-use super::record::{Journal, Origin};
+use super::options::{Records, Rounds, Watch};
+use super::record::Bench;
 use dwell_cli::terminal;
 
 pub(super) use self::table::numbers as table_of_numbers;
@@ -63,6 +62,14 @@ Exit codes:
 /// Measure compressed TCP streams against plain ones, bounds and other programs
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("runs", |arg| {
+    arg.default_value("3").default_value_if("quick", ArgPredicate::IsPresent, "1")
+}))]
+#[command(mut_arg("seconds", |arg| {
+    arg.default_value("1")
+        .default_value_if("quick", ArgPredicate::IsPresent, "0.5")
+        .help("Seconds for which each run is measured at least, after a warm-up")
+}))]
 pub(super) struct Stream {
     /// Parts of the whole [default: all, unless options below choose something else]
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
@@ -99,53 +106,49 @@ pub(super) struct Stream {
     /// Bytes that wait in the sender at most [default: 262144]
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     buffer: Option<Vec<usize>>,
-    /// Number of rounds [default: 3]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: Option<u32>,
-    /// Seconds for which each run is measured at least, after a warm-up [default: 1]
-    #[arg(long, value_parser = super::options::seconds)]
-    seconds: Option<f64>,
+    #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
+    watch: Watch,
     /// Seed of texts and random bytes
     #[arg(long, default_value = "1")]
     seed: u64,
     /// Fewer of everything, one round of half a second
     #[arg(long)]
     quick: bool,
-    /// Write each run to this file as a line of JSON
-    #[arg(long, value_name = "FILE", help_heading = "Records")]
-    json: Option<PathBuf>,
-    /// Leave out runs that are in the file already
-    #[arg(long, requires = "json", help_heading = "Records")]
-    resume: bool,
-    /// Only print what is in the file
-    #[arg(long, requires = "json", help_heading = "Records")]
-    report: bool,
+    #[command(flatten)]
+    records: Records,
+}
+
+impl Bench for Stream {
+    const NAME: &'static str = "stream";
+    type Conditions = Conditions;
+    type Place = Place;
+    type Measured = Found;
+
+    fn place(place: &Place) -> String {
+        let Place { setting, rate, workload } = place;
+        let shares = if setting.competing { " shared" } else { "" };
+        let (block, buffer) = (setting.block_bytes >> 10, setting.buffer_bytes >> 10);
+        format!("{rate}{shares}, {workload}, {block}/{buffer} KiB")
+    }
+
+    fn line(_place: &Place, found: &Found) -> String {
+        format!("{:.1} Mbit/s", found.transfer.goodput_bps() / 1e6)
+    }
+
+    fn report(runs: &[StreamRun]) -> String {
+        table::all(runs)
+    }
 }
 
 impl Stream {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        if self.report {
-            let (_, runs) = Journal::open::<StreamRun>(self.json.as_deref(), true)?;
-            terminal::print(&table::all(&runs))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let fields = self.fields()?;
-        let mut lab = lab::enter()?;
-        let (journal, runs) = Journal::open::<StreamRun>(self.json.as_deref(), self.resume)?;
-        let mut matrix = Matrix {
-            origin: Origin::this(),
-            conditions: Conditions {
-                seconds: self.seconds.unwrap_or(if self.quick { 0.5 } else { 1.0 }),
-                seed: self.seed,
-            },
-            rounds: self.runs.unwrap_or(if self.quick { 1 } else { 3 }),
-            runs,
-            journal,
-            outcome: Outcome::default(),
-        };
-        matrix.fill(&mut lab, &fields)?;
-        terminal::print(&table::all(&matrix.runs))?;
-        Ok(matrix.outcome.exit_code())
+        let conditions = Conditions { seconds: self.watch.seconds, seed: self.seed };
+        self.records.run::<Self>(conditions, |lab, series| {
+            let fields = self.fields()?;
+            matrix::fill(lab, series, (&fields, self.rounds.runs), conditions)
+        })
     }
 
     /// Returns the fields to be measured, in this order.

@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn contenders_stand_side_by_side() {
         let mut faster = run("hull", 320);
-        faster.rate = "200mbit".parse().unwrap();
+        faster.place.rate = "200mbit".parse().unwrap();
         let mut short = run("hull", 150);
-        short.setting.block_bytes = 4 << 10;
+        short.place.setting.block_bytes = 4 << 10;
         let runs = [run("plain", 100), run("hull", 160), faster, short];
         let text = all(&results::fields(&runs));
         assert!(text.contains("text by rate: Mbit/s"), "{text}");

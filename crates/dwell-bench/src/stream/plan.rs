@@ -12,7 +12,7 @@ use super::super::link_rate::LinkRate;
 use super::contender::Contender;
 use super::content::{self, Workload};
 use super::pipes;
-use super::record::Setting;
+use super::record::{Place, Setting};
 use super::transfer::Times;
 
 /// A part of the whole measurement.
@@ -270,6 +270,11 @@ pub(super) fn merge(fields: impl IntoIterator<Item = Field>) -> Vec<Field> {
 }
 
 impl Field {
+    /// Returns what is noted of it in records.
+    pub(super) fn place(&self) -> Place {
+        Place { setting: self.setting, rate: self.rate, workload: self.workload.name() }
+    }
+
     /// Returns the times of a run that is to be measured for `seconds`.
     pub(super) fn times(&self, seconds: f64) -> Times {
         let bps = self.rate.bps().unwrap_or(UNLIMITED_BPS).max(1);

@@ -1,14 +1,15 @@
-//! The record of a run, a line of JSON. Field names are the format, with units in them.
+//! What a run of a stream and its record are about.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::link_rate::LinkRate;
-use super::super::record::Origin;
+use super::super::record::Run;
+use super::Stream;
 use super::speed::Speed;
 
 /// The conditions of all runs of a file: runs may be compared if these are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Conditions {
+pub(crate) struct Conditions {
     /// The least time for which a run is measured.
     pub(super) seconds: f64,
     pub(super) seed: u64,
@@ -16,7 +17,7 @@ pub(super) struct Conditions {
 
 /// The settings at both ends and on the path, besides the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// The link's delay each way.
     pub(super) delay_ns: u64,
     /// True if another stream takes half of the link.
@@ -47,32 +48,33 @@ impl Default for Setting {
     }
 }
 
-/// One run.
+/// A link, and what is sent over it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct StreamRun {
-    pub(super) at_unix_seconds: u64,
-    #[serde(flatten)]
-    pub(super) origin: Origin,
-    #[serde(flatten)]
-    pub(super) conditions: Conditions,
+pub(crate) struct Place {
     #[serde(flatten)]
     pub(super) setting: Setting,
     #[serde(rename = "rate_bps")]
     pub(super) rate: LinkRate,
     pub(super) workload: String,
-    pub(super) contender: String,
+}
+
+/// One run.
+pub(super) type StreamRun = Run<Stream>;
+
+/// The measurements, and what the bounds are made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Found {
     /// The one codec that the contender has.
     pub(super) codec: Option<String>,
-    pub(super) round: u32,
     /// The speeds and ratios of codecs on these data.
     pub(super) speeds: Vec<Speed>,
     #[serde(flatten)]
-    pub(super) measured: Measured,
+    pub(super) transfer: Measured,
 }
 
 /// The measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     pub(super) window_ns: u64,
     /// Bytes that arrived for the application in the window, each compared with what was sent.
     pub(super) application_bytes: u64,
@@ -86,7 +88,7 @@ pub(super) struct Measured {
 
 /// The accounts of a sender of ours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct StreamAccounts {
+pub(crate) struct StreamAccounts {
     pub(super) framed_bytes: u64,
     pub(super) wire_bytes: u64,
     pub(super) raw_bytes: u64,

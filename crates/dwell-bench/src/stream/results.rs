@@ -4,7 +4,7 @@ use dwell_stream::{Bound, CodecPoint};
 
 use super::super::link_rate::LinkRate;
 use super::super::statistics::{Summary, median};
-use super::record::{Measured, Setting, StreamAccounts, StreamRun};
+use super::record::{Measured, Place, Setting, StreamAccounts, StreamRun};
 
 /// The runs of a workload at a rate in a setting.
 #[derive(Debug)]
@@ -31,14 +31,15 @@ pub(super) fn fields(runs: &[StreamRun]) -> Vec<Results<'_>> {
     let mut fields: Vec<Results<'_>> = Vec::new();
     for run in runs {
         let same = |field: &&mut Results<'_>| {
-            (field.rate, field.setting) == (run.rate, run.setting) && field.workload == run.workload
+            let Place { setting, rate, workload } = &run.place;
+            (field.rate, field.setting) == (*rate, *setting) && field.workload == workload
         };
         match fields.iter_mut().find(same) {
             Some(field) => field.runs.push(run),
             None => fields.push(Results {
-                workload: &run.workload,
-                rate: run.rate,
-                setting: run.setting,
+                workload: &run.place.workload,
+                rate: run.place.rate,
+                setting: run.place.setting,
                 runs: vec![run],
             }),
         }
@@ -64,9 +65,10 @@ impl<'a> Results<'a> {
     /// Returns the speeds and ratios of codecs on these data.
     pub(super) fn speeds(&self) -> impl Iterator<Item = (&'a str, CodecPoint)> {
         // Those of the run that knows most: fields may have been run in parts.
-        let most = self.runs.iter().max_by_key(|run| run.speeds.len());
+        let most = self.runs.iter().max_by_key(|run| run.measured.speeds.len());
         most.into_iter()
-            .flat_map(|run| run.speeds.iter().map(|speed| (speed.codec.as_str(), speed.point)))
+            .flat_map(|run| &run.measured.speeds)
+            .map(|speed| (speed.codec.as_str(), speed.point))
     }
 
     fn of(&self, contender: &str) -> impl Iterator<Item = &&'a StreamRun> {
@@ -79,7 +81,7 @@ impl<'a> Results<'a> {
         contender: &str,
         figure: impl Fn(&Measured) -> Option<f64>,
     ) -> Option<f64> {
-        median(self.of(contender).filter_map(|run| figure(&run.measured)))
+        median(self.of(contender).filter_map(|run| figure(&run.measured.transfer)))
     }
 
     /// The same of what a sender says of itself.
@@ -93,7 +95,7 @@ impl<'a> Results<'a> {
 
     /// Bits per second of the application.
     pub(super) fn goodput(&self, contender: &str) -> Option<Summary> {
-        Summary::of(self.of(contender).map(|run| run.measured.goodput_bps()))
+        Summary::of(self.of(contender).map(|run| run.measured.transfer.goodput_bps()))
     }
 
     /// The median of that.
@@ -103,7 +105,7 @@ impl<'a> Results<'a> {
 
     /// The codec of a contender that has one.
     pub(super) fn codec_of(&self, contender: &str) -> Option<&'a str> {
-        self.of(contender).find_map(|run| run.codec.as_deref())
+        self.of(contender).find_map(|run| run.measured.codec.as_deref())
     }
 
     /// The best of these contenders, in bit/s.
@@ -151,8 +153,9 @@ pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::super::record::Origin;
-    use super::super::record::Conditions;
+    use super::super::super::record::tests::record;
+    use super::super::Stream;
+    use super::super::record::{Conditions, Found};
     use super::super::speed::Speed;
     use super::*;
 
@@ -163,30 +166,29 @@ pub(super) mod tests {
             codec: codec.to_owned(),
             point: CodecPoint::new(8e3 / mbit, ratio),
         };
-        StreamRun {
-            at_unix_seconds: 0,
-            origin: Origin::this(),
-            conditions: Conditions { seconds: 1.0, seed: 1 },
+        let place = Place {
             setting: Setting::default(),
             rate: "100mbit".parse().unwrap(),
             workload: "text".to_owned(),
-            contender: contender.to_owned(),
+        };
+        let transfer = Measured {
+            window_ns: 1_000_000_000,
+            application_bytes: mbit * 125_000,
+            stream: Some(StreamAccounts {
+                wire_bytes: 1_000_000,
+                thread_cpu_ns: 8_000_000,
+                segments: mbit,
+                efficiency: 1.0,
+                ..StreamAccounts::default()
+            }),
+            ..Measured::default()
+        };
+        let found = Found {
             codec: contender.split_once('/').map(|(_, codec)| codec.to_owned()),
-            round: 0,
             speeds: vec![speed("deflate", 88.0, 0.5), speed("lz4", 1000.0, 0.6)],
-            measured: Measured {
-                window_ns: 1_000_000_000,
-                application_bytes: mbit * 125_000,
-                stream: Some(StreamAccounts {
-                    wire_bytes: 1_000_000,
-                    thread_cpu_ns: 8_000_000,
-                    segments: mbit,
-                    efficiency: 1.0,
-                    ..StreamAccounts::default()
-                }),
-                ..Measured::default()
-            },
-        }
+            transfer,
+        };
+        record::<Stream>(Conditions { seconds: 1.0, seed: 1 }, place, (contender, 0), found)
     }
 
     #[test]
@@ -207,7 +209,7 @@ pub(super) mod tests {
     #[test]
     fn what_was_run_otherwise_is_another_field() {
         let mut shared = run("plain", 50);
-        shared.setting.competing = true;
+        shared.place.setting.competing = true;
         let runs = [run("plain", 100), shared, run("hull", 160)];
         let fields = fields(&runs);
         assert_eq!(fields.len(), 2);

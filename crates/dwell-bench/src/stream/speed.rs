@@ -11,7 +11,7 @@ use super::contender::Contender;
 
 /// A codec on some data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Speed {
+pub(crate) struct Speed {
     pub(super) codec: String,
     #[serde(flatten)]
     pub(super) point: CodecPoint,

@@ -5,18 +5,16 @@ use std::fmt::Write as _;
 use dwell_report::human::NOTHING;
 use dwell_report::{Column, Table};
 
+use super::super::runner;
 use super::record::{Setting, StreamRun};
 use super::results::{self, Results, ratio};
 use super::{overview, verdict};
 
 /// Everything, for a terminal: the verdict is what stands last.
 pub(super) fn all(runs: &[StreamRun]) -> String {
-    let Some(first) = runs.first() else { return "There are no runs.\n".to_owned() };
-    let mut text = format!(
-        "\n{}; each run watched for {} s\n",
-        first.origin.line(),
-        first.conditions.seconds,
-    );
+    let mut text = runner::head(runs);
+    let Some(first) = runs.first() else { return text };
+    let _ = writeln!(text, "each run watched for {} s", first.conditions.seconds);
     let fields = results::fields(runs);
     let mut reported: Vec<(&str, usize)> = Vec::new();
     for field in &fields {

@@ -210,7 +210,7 @@ mod tests {
         let mut runs =
             [run("plain", 100), run("tcpcomp/deflate", 57), run("kernel-level/deflate", 100)];
         for run in &mut runs {
-            if let Some(stream) = &mut run.measured.stream {
+            if let Some(stream) = &mut run.measured.transfer.stream {
                 stream.framed_bytes = 1000;
             }
         }
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn the_best_block_is_named_once() {
         let mut long = run("mix/lz4", 120);
-        long.setting.block_bytes = 32 << 10;
+        long.place.setting.block_bytes = 32 << 10;
         let text = verdict(&[run("mix/lz4", 110), long]);
         assert!(text.contains("\n  32 KiB  mix/lz4: text, 100 Mbit/s\n"), "{text}");
     }
