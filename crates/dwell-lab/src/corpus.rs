@@ -147,6 +147,15 @@ mod tests {
     }
 
     #[test]
+    fn letters_are_exchanged_one_for_one() {
+        let letters = exchanged(&mut Rng::from_seed(1));
+        let different: std::collections::HashSet<u8> = letters.into_iter().collect();
+        assert_eq!(different.len(), 256);
+        assert_eq!(letters[usize::from(b' ')], b' ');
+        assert_eq!(letters[usize::from(b'A')].to_ascii_lowercase(), letters[usize::from(b'a')]);
+    }
+
+    #[test]
     fn messages_are_of_the_length_of_the_comparisons() {
         let messages = telemetry_messages(1000, 1);
         let mean = messages.iter().map(Vec::len).sum::<usize>() / messages.len();

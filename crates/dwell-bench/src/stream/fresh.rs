@@ -40,28 +40,8 @@ impl FreshText {
 
     /// Returns `len` bytes, the same for the same seed.
     pub(super) fn bytes(&self, len: usize, seed: u64) -> Vec<u8> {
-        let mut rng = Rng::from_seed(seed);
-        let mut out = Vec::with_capacity(len);
-        while out.len() < len {
-            let letters = exchanged(&mut rng);
-            let rest = len - out.len();
-            out.extend(self.originals.iter().take(rest).map(|&byte| letters[usize::from(byte)]));
-        }
-        out
+        corpus::rewritten(&self.originals, len, &mut Rng::from_seed(seed))
     }
-}
-
-/// Another letter for each, small and capital alike; all other bytes stay.
-fn exchanged(rng: &mut Rng) -> [u8; 256] {
-    let mut order: [u8; 26] = std::array::from_fn(|at| at as u8);
-    for at in (1..order.len()).rev() {
-        order.swap(at, rng.below(at as u64 + 1) as usize);
-    }
-    std::array::from_fn(|at| {
-        let byte = at as u8;
-        let first = if byte.is_ascii_uppercase() { b'A' } else { b'a' };
-        if byte.is_ascii_alphabetic() { first + order[usize::from(byte - first)] } else { byte }
-    })
 }
 
 #[cfg(test)]
@@ -83,14 +63,5 @@ mod tests {
             let again = passages.iter().filter(|&&passage| known.contains(passage)).count();
             assert!(again * 50 < passages.len(), "{again} of {}", passages.len());
         }
-    }
-
-    #[test]
-    fn letters_are_exchanged_one_for_one() {
-        let letters = exchanged(&mut Rng::from_seed(1));
-        let different: HashSet<u8> = letters.into_iter().collect();
-        assert_eq!(different.len(), 256);
-        assert_eq!(letters[usize::from(b' ')], b' ');
-        assert_eq!(letters[usize::from(b'A')].to_ascii_lowercase(), letters[usize::from(b'a')]);
     }
 }
