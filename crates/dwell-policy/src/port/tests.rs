@@ -86,6 +86,34 @@ fn eq_2_compresses_the_first_packet_with_five_ahead_of_it() {
 }
 
 #[test]
+fn every_job_has_a_name_of_its_own_and_is_booked() {
+    let mut port = paper(Scheme::all(), 700_000);
+    for (id, took_ns) in [(0, 3_000), (1, 4_000), (2, 5_000)] {
+        arrive(&mut port, id);
+        let Some(Action::Compress(job)) = port.poll(Instant::ZERO) else { panic!("no job") };
+        assert_eq!((job.id.0, job.packets, job.bytes), (u64::from(id), 1, 500));
+        let outcome = Outcome::Smaller(350);
+        port.handle(Instant::ZERO, Event::Compressed { job: job.id, outcome, took_ns });
+        port.link_ready();
+        assert_eq!(actions(&mut port), [Wanted::Send]);
+    }
+    let compress = port.accounts().compress;
+    assert_eq!((compress.compressions, compress.tried, compress.took_ns), (3, 3, 12_000));
+    assert_eq!((compress.compressed.bytes, compress.compressed_to_bytes), (1_500, 1_050));
+}
+
+#[test]
+fn what_is_as_large_as_the_least_is_compressed() {
+    for (compress_bytes_min, wanted) in [(500, Wanted::Compress(PacketId(1))), (501, Wanted::Send)]
+    {
+        let mut port = paper(Scheme::all(), 700_000);
+        port.configure(PortConfig { compress_bytes_min, ..port.config().clone() }).unwrap();
+        arrive(&mut port, 1);
+        assert_eq!(actions(&mut port), [wanted]);
+    }
+}
+
+#[test]
 fn all_compresses_even_on_an_idle_link() {
     let mut port = paper(Scheme::all(), 700_000);
     arrive(&mut port, 1);

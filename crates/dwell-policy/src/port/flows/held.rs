@@ -79,3 +79,41 @@ impl Held {
         self.credit_ns = self.credit_ns.saturating_sub_unsigned(cost_ns).max(least_ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(cpu_ppm: u32) -> Held {
+        let mut held = Held::default();
+        held.configure(Objective::Bytes { max_wait_ns: 10_000, cpu_ppm });
+        held
+    }
+
+    #[test]
+    fn nothing_is_granted_before_it_is_earned_however_often_it_is_asked_for() {
+        // A nanosecond in ten microseconds.
+        let mut held = held(100);
+        let at = |us: u64| Instant::from_ns(us * 1_000);
+        assert!((0..10).all(|us| !held.grants(at(us), 5)));
+        assert!(held.grants(at(10), 5));
+        assert!(!held.grants(at(10), 10_001), "it may not wait for so long");
+        assert!(held.grants(at(10), 10_000));
+        held.spend(1);
+        assert!(!held.grants(at(10), 5));
+    }
+
+    #[test]
+    fn what_is_saved_up_and_what_is_owed_have_bounds() {
+        let mut held = held(1_000_000);
+        let now = Instant::from_ns(1_000_000_000);
+        assert!(held.grants(now, 5));
+        held.spend(CREDIT_NS_MAX - 1);
+        assert!(held.grants(now, 5));
+        held.spend(1);
+        assert!(!held.grants(now, 5));
+        held.spend(u64::MAX);
+        assert!(!held.grants(now + CREDIT_NS_MAX, 5));
+        assert!(held.grants(now + (CREDIT_NS_MAX + 1), 5));
+    }
+}

@@ -217,3 +217,134 @@ fn an_empty_port_that_gathers_has_no_deadline() {
     ready(&mut port, at(100));
     assert_eq!((ask(&mut port, at(100)), port.next_deadline()), (None, None));
 }
+
+#[test]
+fn what_is_gathered_is_begun_when_the_link_gets_to_it() {
+    let mut port = gathering(1_000);
+    arrive(&mut port, at(100), packet(1, 1, 200));
+    assert_eq!((ask(&mut port, at(100)), port.next_deadline()), (None, None), "the link is busy");
+    let link = LinkState { ahead_bytes: 1_250, ..LinkState::of_rate(Some(Rate::from_mbps(10))) };
+    port.handle(at(100), Event::Link(link)); // 1 ms
+    ready(&mut port, at(100));
+    assert_eq!((ask(&mut port, at(100)), port.next_deadline()), (None, Some(at(120))));
+    assert_eq!(ask(&mut port, at(120)), None);
+    // The codec's microsecond, and 100 for whoever comes late.
+    assert_eq!(port.next_deadline(), Some(at(120) + 899 * MICRO_NS));
+}
+
+#[test]
+fn after_what_was_gathered_the_next_is_gathered_as_long() {
+    let mut port = gathering(1_000);
+    for ms in [100, 200] {
+        ready(&mut port, at(ms));
+        arrive(&mut port, at(ms), packet(ms as u32, 1, 200));
+        assert_eq!((ask(&mut port, at(ms)), port.next_deadline()), (None, Some(at(ms + 20))));
+        assert_eq!(ask(&mut port, at(ms + 19)), None);
+        assert_eq!(ask(&mut port, at(ms + 20)), Some(Wanted::Compress(PacketId(ms as u32))));
+        port.compressed(PacketId(ms as u32), Outcome::Committed(50), 1_000);
+        assert_eq!(ask(&mut port, at(ms + 20)), Some(Wanted::Send));
+        assert_eq!(ask(&mut port, at(ms + 20)), None);
+    }
+}
+
+#[test]
+fn a_frame_waits_for_a_batch_as_long_as_that_should_take() {
+    let mut port = gathering(1_000);
+    ready(&mut port, at(100));
+    arrive(&mut port, at(100), packet(1, 1, 200));
+    arrive(&mut port, at(100), Packet { looks_random: true, ..packet(200, 200, 200) });
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::Compress(PacketId(1))));
+    assert_eq!(ask(&mut port, at(120) + 1_000), None);
+    assert_eq!(ask(&mut port, at(120) + 1_001), Some(Wanted::Send));
+}
+
+#[test]
+fn a_batch_takes_more_than_its_share_from_the_first_flow_if_others_do_not_belong() {
+    let mut port = port(1_000);
+    for id in 0..4 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    arrive(&mut port, at(0), packet(100, 101, 1_400));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch(), [0, 1, 2].map(PacketId));
+}
+
+#[test]
+fn flows_take_turns_of_1514_bytes_in_a_batch() {
+    let batch = |bytes: u32, of_flow: u32| {
+        let mut port = port(1_000);
+        for id in 0..2 * of_flow {
+            arrive(&mut port, at(0), packet(id, u64::from(id / of_flow), bytes));
+        }
+        assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+        let flows = port.batch().iter().map(|id| id.0 / of_flow);
+        flows.collect::<Vec<_>>().chunk_by(|a, b| a == b).map(<[u32]>::len).collect::<Vec<_>>()
+    };
+    // 16 packets are 1,600 bytes, and what is too much is taken off the next turn.
+    assert_eq!(batch(100, 50), [16, 16, 15, 3]);
+    // Two are exactly a turn.
+    assert_eq!(batch(757, 10), [2, 2, 2]);
+}
+
+#[test]
+fn a_flow_that_sends_little_passes_a_batch_but_not_its_own() {
+    let mut port = port(1_000);
+    for id in 0..3 {
+        arrive(&mut port, at(0), packet(id, 1, 1_000));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    // Nothing else waits of either.
+    arrive(&mut port, at(0), packet(3, 1, 300));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), None);
+    let mut port = self::port(1_000);
+    for id in 0..3 {
+        arrive(&mut port, at(0), packet(id, 1, 1_000));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    arrive(&mut port, at(0), packet(3, 2, 300));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!((frame(&port), port.frame().units[0].bypass), (vec![3], Some(Bypass::Sparse)));
+}
+
+#[test]
+fn a_flow_that_sends_a_little_again_and_again_is_not_new_each_time() {
+    let mut port = port(1_000);
+    for id in 0..60 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    for (id, wanted) in [(99, Some(Wanted::Send)), (100, None)] {
+        arrive(&mut port, at(0), packet(id, 2, 84));
+        ready(&mut port, at(0));
+        assert_eq!(ask(&mut port, at(0)), wanted, "{id}");
+    }
+}
+
+#[test]
+fn flows_with_a_backlog_do_not_go_at_once() {
+    let mut port = port(1_000);
+    for id in 0..8 {
+        let looks_random = id % 4 < 2;
+        arrive(&mut port, at(0), Packet { looks_random, ..packet(id, u64::from(id / 4), 1_400) });
+    }
+    for id in [0, 1, 4, 5] {
+        ready(&mut port, at(0));
+        assert_eq!((ask(&mut port, at(0)), frame(&port)), (Some(Wanted::Send), vec![id]));
+    }
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+}
+
+#[test]
+fn what_was_sent_counts_for_half_once_it_is_much() {
+    let mut sent = Shrunk::default();
+    assert_eq!((sent.shrink(1_000), sent.grow(1_000)), (1_000, 1_000));
+    sent.add(1 << 18, 65_537);
+    assert_eq!((sent.before, sent.after), (1 << 18, 65_537));
+    sent.add(2, 0);
+    assert_eq!((sent.before, sent.after), ((1 << 17) + 1, 32_769));
+    assert_eq!(sent.shrink(4 * 131_073), 4 * 32_769);
+    assert_eq!(sent.grow(32_769), 131_073);
+}

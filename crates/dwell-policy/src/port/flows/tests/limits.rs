@@ -135,12 +135,12 @@ fn learning(first_cost_ps_per_byte: u32) -> Port {
     port
 }
 
-/// Compresses a batch of three packets of `bytes` bytes, and returns what was learned of them: the
+/// Compresses a batch of so many packets of `bytes` bytes, and returns what was learned of them: the
 /// ratio in parts per million, and picoseconds per byte.
-fn learned_of(bytes: u32, outcome: Outcome, took_ns: u64) -> (u32, u32) {
+fn learned_of((packets, bytes): (u32, u32), outcome: Outcome, took_ns: u64) -> (u32, u32) {
     let mut port = learning(5_000);
     port.handle(at(0), Event::LinkReady);
-    for id in 0..3 {
+    for id in 0..packets {
         arrive(&mut port, at(0), packet(id, 1, bytes));
     }
     assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
@@ -159,13 +159,13 @@ fn each_packet_of_a_batch_is_learned_as_the_whole() {
         learned.0 -= (learned.0 - 250_000).div_ceil(8);
         learned.1 += (10_000 - learned.1).div_ceil(8);
     }
-    assert_eq!(learned_of(1_000, Outcome::Committed(750), 30_000), learned);
+    assert_eq!(learned_of((3, 1_000), Outcome::Committed(750), 30_000), learned);
     // Less than 1,000 bytes say nothing, a failure neither.
-    assert_eq!(learned_of(333, Outcome::Committed(249), 9_990), first);
-    assert_ne!(learned_of(334, Outcome::Committed(249), 9_990), first);
-    assert_eq!(learned_of(1_000, Outcome::Failed, 30_000), first);
+    assert_eq!(learned_of((3, 333), Outcome::Committed(249), 9_990), first);
+    assert_ne!(learned_of((4, 250), Outcome::Committed(249), 9_990), first);
+    assert_eq!(learned_of((3, 1_000), Outcome::Failed, 30_000), first);
     // What did not shrink is learned as such.
-    assert!(learned_of(1_000, Outcome::NotSmaller, 30_000).0 > first.0);
+    assert!(learned_of((3, 1_000), Outcome::NotSmaller, 30_000).0 > first.0);
 }
 
 #[test]
