@@ -19,7 +19,8 @@ fn main() {
     let learned = Estimates::Learned(LearnedConfig::default());
     println!("{:<9} {:<8} {:>14} {:>12}", "scheme", "beliefs", "ns per packet", "spread");
     for (name, estimates) in [("fixed", fixed), ("learned", learned)] {
-        for scheme in dwell_policy::PRESETS {
+        // The paper's rule for blocks beside ours.
+        for scheme in dwell_policy::PRESETS.into_iter().chain(["flow(5,5)", "edge(5,5)"]) {
             if preset(scheme).fills_frames() {
                 continue; // see chunk_cost
             }
