@@ -10,6 +10,7 @@ use crate::event::Outcome;
 use crate::scheme::{Queue, Scheme};
 use dwell_base::Rate;
 
+mod frames;
 /// Random events, and what must hold after each of them.
 mod property;
 
