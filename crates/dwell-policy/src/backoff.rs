@@ -250,4 +250,16 @@ mod tests {
         back_off.record(false);
         assert!(back_off.admits() && back_off.admits());
     }
+
+    #[test]
+    fn what_is_left_alone_says_so_until_the_next_try() {
+        let mut state = BackOff::default();
+        assert!(!state.is_skipping());
+        tries(&mut state, 5, true);
+        for _ in 0..5 {
+            assert!(state.is_skipping());
+            assert!(!state.may_try());
+        }
+        assert!(!state.is_skipping() && state.is_backing_off());
+    }
 }

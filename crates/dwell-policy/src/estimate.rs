@@ -335,4 +335,38 @@ mod tests {
         assert_eq!(ewma(0, u32::MAX), u32::MAX / 8 + 1);
         assert_eq!(ewma(u32::MAX, u32::MAX), u32::MAX);
     }
+
+    #[test]
+    fn estimates_move_by_their_weight() {
+        assert_eq!((ewma(0, 8), ewma(8, 0), ewma(0, 9), ewma(7, 7)), (1, 7, 2, 7));
+        assert_eq!(smoothed(1.0, 3.0, 0.25), 1.5);
+        assert_eq!(Ratio::from_ppm(250_000).as_f64(), 0.25);
+    }
+
+    #[test]
+    fn no_flow_is_taken_for_one_that_was_never_seen() {
+        let (mut learned, config) = learned();
+        for _ in 0..100 {
+            learned.record((1 << 40, WEB), (1000, 400), 3_000, &config);
+        }
+        for (slot, tag) in [(1, u64::from(u32::MAX)), (2, 1 << 31), (3, 0)] {
+            let estimate = learned.estimate(tag << 32 | slot, WEB, 1000, &config);
+            assert_eq!(estimate.ratio.ppm(), 400_000, "{tag:x}");
+        }
+    }
+
+    #[test]
+    fn a_new_flow_of_a_class_that_was_poor_for_long_waits_no_longer_for_it() {
+        let (mut learned, config) = learned();
+        (0..8).for_each(|_| learned.record((1 << 33, WEB), (1400, 1400), 5_000, &config));
+        assert_eq!((0..100).take_while(|_| !learned.may_try(9 << 33, WEB, &config)).count(), 5);
+    }
+
+    #[test]
+    fn another_first_guess_holds_for_classes_that_come_later() {
+        let (mut learned, config) = learned();
+        let first_ratio = Ratio::from_ppm(500_000);
+        learned.set_config(LearnedConfig { first_ratio, ..LearnedConfig::default() });
+        assert_eq!(learned.estimate(1 << 40, WEB, 1000, &config).ratio, first_ratio);
+    }
 }

@@ -97,4 +97,14 @@ mod tests {
         let mut explorer = Explorer::new(0);
         assert!(!explorer.may_explore(Instant::from_ns(SECOND_NS), false));
     }
+
+    #[test]
+    fn what_is_earned_in_small_steps_is_not_lost() {
+        // A nanosecond in ten microseconds.
+        let mut explorer = Explorer::new(100);
+        explorer.spend(CREDIT_NS_MAX);
+        let at = |us: u64| Instant::from_ns(us * 1_000);
+        assert!((0..10).all(|us| !explorer.may_explore(at(us), false)));
+        assert!(explorer.may_explore(at(10), false));
+    }
 }
