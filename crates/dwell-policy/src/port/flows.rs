@@ -307,8 +307,10 @@ impl Flows {
     /// there is neither.
     pub(super) fn next_deadline(&self, link_idle: bool) -> Option<Instant> {
         if !link_idle || self.begin_at.is_some() || !self.held.gathers() {
-            // What waits for the link goes when that is ready, and the batch is asked for again then.
-            return self.begin_at.filter(|_| self.sendable().is_none());
+            // What waits for the link goes when that is ready, and the batch is asked for again then;
+            // but what is gathered waits for the batch.
+            let waits = link_idle && self.held.gathers();
+            return self.begin_at.filter(|_| waits || self.sendable().is_none());
         }
         if self.compressing().is_some() {
             // A frame that waits for a batch does so no longer than that should take.
@@ -374,6 +376,9 @@ impl Flows {
         let is_free = idles && self.compressing().is_none() && self.begin_at.is_none();
         assert!(!is_free || !self.can_send(), "the link idles for nothing");
         assert!(!idles || self.sendable().is_none(), "the link idles beside a batch");
+        let waits = self.lanes.packets() > 0 || !self.chosen.is_empty();
+        let is_asked = self.compressing().is_some() || self.next_deadline(true).is_some();
+        assert!(!(common.link_idle && waits) || is_asked, "nobody asks for what waits");
         held
     }
 

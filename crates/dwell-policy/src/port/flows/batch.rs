@@ -90,12 +90,15 @@ impl Flows {
         bytes: u64,
     ) -> Option<Instant> {
         let rate = common.config.rate?;
+        // What is gathered for the same frame keeps the link from nothing.
+        let is_ahead = !(common.link_idle && self.held.gathers());
+        let ready_bytes = if is_ahead { self.ready_bytes } else { 0 };
         let is_full = self.lanes.bytes() >= self.batch_bytes_max(common, rate)
             || self.lanes.packets() >= self.room.packets;
         let (flow, class) = self.lanes.peek(at).filter(|_| !is_full)?.learned_as();
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let needed_ns = common.estimate(flow, class, bytes).cost_ns.saturating_add(LEAD_NS);
-        let ahead_bytes = common.link.ahead_bytes + common.backlog_bytes(self.ready_bytes);
+        let ahead_bytes = common.link.ahead_bytes + common.backlog_bytes(ready_bytes);
         let ahead_ns = rate.transmission_ns(ahead_bytes);
         (ahead_ns > needed_ns).then(|| now + (ahead_ns - needed_ns))
     }

@@ -348,3 +348,17 @@ fn what_was_sent_counts_for_half_once_it_is_much() {
     assert_eq!(sent.shrink(4 * 131_073), 4 * 32_769);
     assert_eq!(sent.grow(32_769), 131_073);
 }
+
+#[test]
+fn batches_of_two_groups_share_a_frame_without_waiting_for_each_other() {
+    let mut port = gathering(1_000);
+    ready(&mut port, at(100));
+    arrive(&mut port, at(100), packet(1, 1, 600));
+    arrive(&mut port, at(100), packet(101, 101, 600));
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::Compress(PacketId(1))));
+    port.compressed(PacketId(1), Outcome::Committed(400), 1_000);
+    // 400 bytes would take the link 0.4 ms, but they wait for the others.
+    assert_eq!(ask(&mut port, at(120)), Some(Wanted::Compress(PacketId(101))));
+    port.compressed(PacketId(101), Outcome::Committed(400), 1_000);
+    assert_eq!((ask(&mut port, at(120)), frame(&port)), (Some(Wanted::Send), vec![1, 101]));
+}
