@@ -181,7 +181,7 @@ impl Receiver {
         }
     }
 
-    /// The generation can't go on: the peer must be told so.
+    /// The generation can't go on: the peer must be notified.
     pub(super) fn lose(&mut self, counts: &mut IncomingCounts) {
         counts.lost += u64::from(self.is_live);
         self.is_live = false;
