@@ -220,6 +220,7 @@ impl Port {
         for (id, reason) in self.common.dropped.drain(..) {
             free(id, reason);
         }
+        self.common.marked.clear();
         let mut free = |id| free(id, DropReason::Cleared);
         on_store!(&mut self.store, store => store.clear(&mut self.common, &mut free));
     }

@@ -240,7 +240,7 @@ impl Flows {
             self.ready_bytes += unit_bytes(common, &unit);
             self.chosen.insert(behind, unit);
         }
-        self.spare.push(followers);
+        self.chosen[at].followers = followers;
     }
 
     /// The batch that is being compressed.
@@ -306,6 +306,10 @@ impl Flows {
     /// When a batch is to be begun, or what is held back for a free link goes at the latest; none if
     /// there is neither.
     pub(super) fn next_deadline(&self, link_idle: bool) -> Option<Instant> {
+        if link_idle && self.compressing().is_some() && self.can_send() {
+            // Others wait for a batch no longer than that should take.
+            return Some(self.done_at + 1);
+        }
         if !link_idle || self.begin_at.is_some() || !self.held.gathers() {
             // What waits for the link goes when that is ready, and the batch is asked for again then;
             // but what is gathered waits for the batch.
@@ -313,8 +317,7 @@ impl Flows {
             return self.begin_at.filter(|_| waits || self.sendable().is_none());
         }
         if self.compressing().is_some() {
-            // A frame that waits for a batch does so no longer than that should take.
-            return self.can_send().then(|| self.done_at + 1);
+            return None;
         }
         (self.lanes.packets() > 0).then(|| self.held.due_at())
     }
@@ -341,6 +344,7 @@ impl Flows {
         // A job that was not given out yet is given out all the same; a frame is not.
         self.next = self.next.filter(|action| matches!(action, Action::Compress(_)));
         self.batch = None;
+        self.begin_at = None;
         self.held.emptied();
         self.chosen_packets = self.chosen.iter().map(|unit| 1 + unit.followers.len()).sum();
         (self.ready_bytes, self.returned) = (0, 0);

@@ -322,10 +322,17 @@ pub(super) fn learn(common: &mut Common, unit: &Unit, (bytes, to_bytes): (u32, u
     if common.learned.is_none() || total < TELLING_BYTES_MIN {
         return;
     }
+    // One measurement counts once for each flow, however many of its packets are in the batch.
+    let mut flows: Vec<((u64, ClassKey), u64)> = Vec::new();
     for packet in unit.packets() {
-        let part = u64::from(packet.bytes);
+        let key = packet.learned_as();
+        match flows.iter_mut().find(|(flow, _)| *flow == key) {
+            Some((_, part)) => *part += u64::from(packet.bytes),
+            None => flows.push((key, u64::from(packet.bytes))),
+        }
+    }
+    for (key, part) in flows {
         let to = (part * u64::from(to_bytes) / total) as u32;
-        let took_ns = took_ns.saturating_mul(part) / total;
-        common.learn(packet.learned_as(), (packet.bytes, to), took_ns);
+        common.learn(key, (part as u32, to), took_ns.saturating_mul(part) / total);
     }
 }

@@ -362,3 +362,36 @@ fn batches_of_two_groups_share_a_frame_without_waiting_for_each_other() {
     port.compressed(PacketId(101), Outcome::Committed(400), 1_000);
     assert_eq!((ask(&mut port, at(120)), frame(&port)), (Some(Wanted::Send), vec![1, 101]));
 }
+
+#[test]
+fn others_that_wait_for_the_compressor_are_asked_again_when_it_should_be_done() {
+    let mut port = port(400 * MICRO_NS);
+    for id in 0..3 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+        arrive(&mut port, at(0), packet(100 + id, 101, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), None);
+    assert_eq!(port.next_deadline(), Some(at(0) + 400 * MICRO_NS + 1));
+}
+
+#[test]
+fn what_does_not_shrink_leaves_nothing_behind() {
+    let mut port = port(1_000);
+    for round in 0..200 {
+        for id in 0..3 {
+            arrive(&mut port, at(round), packet(id, 1, 1_000));
+        }
+        assert_eq!(ask(&mut port, at(round)), Some(Wanted::CompressBatch));
+        port.compressed(PacketId(0), Outcome::NotSmaller, 1_000);
+        while !port.is_empty() {
+            ready(&mut port, at(round));
+            assert_eq!(ask(&mut port, at(round)), Some(Wanted::Send));
+            while ask(&mut port, at(round)).is_some() {}
+        }
+        port.handle(at(round), Event::LinkBusy);
+    }
+    let crate::port::Store::Flows(flows) = &port.store else { panic!("another store") };
+    assert!(flows.spare.len() < 10, "{}", flows.spare.len());
+}
