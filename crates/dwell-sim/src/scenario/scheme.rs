@@ -44,6 +44,8 @@ const KEYS: [&str; 19] = [
     "cpu",
 ];
 
+/// The frame that `auto` fills with what waits.
+const FILLED_BYTES: u32 = 1500;
 /// A jumbo frame, as in Sawabe et al.
 const MTU_BYTES: u32 = 9000;
 
@@ -112,7 +114,7 @@ pub(super) struct SchemePart {
     block_packets: u32,
     lead_packets: u32,
     blocks: BlockRules,
-    mtu_bytes: u32,
+    mtu_bytes: Option<u32>,
     timers_ns: Option<Vec<u64>>,
     eager: bool,
     clamp_ns: u64,
@@ -134,7 +136,7 @@ impl Default for SchemePart {
             block_packets: 1,
             lead_packets: 5,
             blocks: BlockRules::PAPER,
-            mtu_bytes: MTU_BYTES,
+            mtu_bytes: None,
             timers_ns: None,
             eager: false,
             clamp_ns: 0,
@@ -162,7 +164,7 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
     part.block_packets = section.or("m", 1, errors, |v| value::whole32(v, 1..=10_000));
     part.lead_packets = section.or("n", 5, errors, |v| value::whole32(v, 0..=1_000_000));
     part.blocks = block_rules(&section, errors);
-    part.mtu_bytes = section.or("mtu", MTU_BYTES, errors, value::packet_bytes);
+    part.mtu_bytes = section.get("mtu", errors, value::packet_bytes);
     part.timers_ns = timers(&section, errors);
     part.eager = section.or("eager", false, errors, value::truth);
     part.clamp_ns = section.or("clamp", 0, errors, value::time_ns);
@@ -241,16 +243,16 @@ impl SchemePart {
             }
             Kind::Backlog(gather) => Scheme::backlog(gather, self.block_packets, self.lead_packets)
                 .with_rules(self.blocks),
-            Kind::BasiCq => Scheme::basicq(self.mtu_bytes),
+            Kind::BasiCq => Scheme::basicq(self.chunk_bytes()),
             Kind::ChuMq { fill } => {
-                let chumq = Scheme::chumq(self.classes(max_waits_ns, errors)?, self.mtu_bytes);
+                let chumq = Scheme::chumq(self.classes(max_waits_ns, errors)?, self.chunk_bytes());
                 if fill { chumq.with_cea() } else { chumq }
             }
             Kind::ChuTq { policy, fill } => {
                 let hold = self.hold.unwrap_or(fill);
                 let pull = Pull { policy, eager: self.eager, clamp_ns: self.clamp_ns, hold };
                 let timers = self.classes(max_waits_ns, errors)?;
-                let chutq = Scheme::chutq(timers, pull, self.mtu_bytes);
+                let chutq = Scheme::chutq(timers, pull, self.chunk_bytes());
                 if fill { chutq.with_cea() } else { chutq }
             }
         };
@@ -285,20 +287,25 @@ impl SchemePart {
         }
     }
 
-    /// Returns the overhead of frames: one unit each, but for chunks.
+    /// The most bytes of a chunk.
+    fn chunk_bytes(&self) -> u32 {
+        self.mtu_bytes.unwrap_or(MTU_BYTES)
+    }
+
+    const fn filled(units_bytes_max: u32) -> FrameCost {
+        FrameCost { units_bytes_max, units_max: u32::MAX, ..FrameCost::FREE }
+    }
+
+    /// Returns the overhead of frames: one unit each, but for schemes that fill them.
     pub(super) fn frame(&self) -> FrameCost {
         match self.kind {
-            Kind::None
-            | Kind::All
-            | Kind::Packet
-            | Kind::Auto
-            | Kind::Waiting(_)
-            | Kind::Backlog(_) => FrameCost::FREE,
-            Kind::BasiCq | Kind::ChuMq { .. } | Kind::ChuTq { .. } => FrameCost {
-                units_bytes_max: self.mtu_bytes,
-                units_max: u32::MAX,
-                ..FrameCost::FREE
-            },
+            Kind::None | Kind::All | Kind::Packet | Kind::Waiting(_) | Kind::Backlog(_) => {
+                FrameCost::FREE
+            }
+            Kind::Auto => Self::filled(self.mtu_bytes.unwrap_or(FILLED_BYTES)),
+            Kind::BasiCq | Kind::ChuMq { .. } | Kind::ChuTq { .. } => {
+                Self::filled(self.chunk_bytes())
+            }
         }
     }
 }

@@ -197,7 +197,9 @@ impl World {
                 let now_ns = self.now_ns;
                 let event = Event::Compressed { job, outcome, took_ns };
                 state.port.handle(Instant::from_ns(now_ns), event);
-                if matches!(outcome, Compressed::Smaller(_)) && self.statistics.in_window(now_ns) {
+                let is_compressed =
+                    matches!(outcome, Compressed::Smaller(_) | Compressed::Committed(_));
+                if is_compressed && self.statistics.in_window(now_ns) {
                     state.outcome.compressions += 1;
                 }
             }
@@ -249,8 +251,12 @@ impl World {
         let (group, bytes) = (self.flows[self.packets[first].flow as usize].group, job.bytes);
         let (ratio, took_ns) = cost(&state.model, group, bytes, &mut self.rng);
         let to_bytes = compressed_bytes(bytes, ratio);
-        let outcome =
-            if to_bytes < bytes { Compressed::Smaller(to_bytes) } else { Compressed::NotSmaller };
+        let outcome = match job.context {
+            // Those after it refer to it, so that it is sent whatever its size.
+            Some(_) => Compressed::Committed(to_bytes),
+            None if to_bytes < bytes => Compressed::Smaller(to_bytes),
+            None => Compressed::NotSmaller,
+        };
         state.compressing = Some((job.id, outcome, took_ns));
         self.agenda.set(state.compress_actor, self.now_ns + took_ns);
     }
