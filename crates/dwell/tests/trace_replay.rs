@@ -126,7 +126,7 @@ fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
     let report: Value = serde_json::from_slice(&first.stdout).unwrap();
     assert_eq!(report["verdict"]["answer"], "yes", "{report:#}");
     let status: Status = serde_json::from_value(report["status"].clone()).unwrap();
-    assert_eq!(status.peers.len(), 17);
+    assert_eq!(status.peers.len(), 18);
     assert!(status.peers.iter().all(|peer| peer.tx.balances()));
     // The relay's own reader takes the configuration.
     let checked = Command::new(env!("CARGO_BIN_EXE_dwell")).arg("check").arg(&config).output();
@@ -136,8 +136,33 @@ fn text_over_a_thin_link_is_a_yes_with_a_configuration() {
     assert!(text.contains("rate = \"1000000bit\"") && text.contains("10.0.0.0/30"), "{text}");
     assert!(text.contains("ports = [\"udp/8080-8080\"]") && text.contains("max_wait"), "{text}");
     let lines = fs::read_to_string(&csv).unwrap().lines().count();
-    assert_eq!(lines, 18);
+    assert_eq!(lines, 19);
     assert!(fs::read_to_string(&page).unwrap().contains("Delay over time"));
+}
+
+/// The scheme `auto`, with what it saves: its configuration is one that relays take.
+#[test]
+fn a_configuration_with_auto_has_its_objective() {
+    let directory = Directory::new("replay-auto");
+    let capture = directory.file("text.pcap", &pcap(text));
+    let config = directory.0.join("relay.toml");
+    let written = |more: &[&str]| {
+        let arguments = ["replay", capture.to_str().unwrap(), "--rate=1mbit", "--scheme=auto"];
+        let files = ["--write-config", config.to_str().unwrap(), "--plain"];
+        let output = dwell(&[&arguments[..], &files, &["--compress-cost=3000,4"], more].concat());
+        assert!(output.status.success(), "{}", reported(&output));
+        let check = Command::new(env!("CARGO_BIN_EXE_dwell")).arg("check").arg(&config).output();
+        assert!(check.as_ref().unwrap().status.success(), "{}", reported(&check.unwrap()));
+        fs::read_to_string(&config).unwrap()
+    };
+    let time = written(&[]);
+    assert!(time.contains("scheme = \"auto\"") && !time.contains("objective"), "{time}");
+    let bytes = written(&["--objective=bytes", "--gather-time=30ms"]);
+    for line in ["scheme = \"auto\"", "objective = \"bytes\"", "30000000ns", "cpu = \"50%\""] {
+        assert!(bytes.contains(line), "{line}: {bytes}");
+    }
+    // Without contexts, since the codec has none.
+    assert!(written(&["--codec=lz4"]).contains("codec = \"lz4\""));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use dwell_policy::{ClassKey, Select};
+use dwell_policy::{ClassKey, Objective, Select};
 use dwell_relay::config::{Config, Endpoint, Secret};
 use dwell_report::human;
 use dwell_trace::replay::Settings;
@@ -151,10 +151,22 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
         Some(Select::Backlog { packets, .. }) => {
             let _ = writeln!(text, "block_packets = {packets}");
         }
+        Some(Select::Slack { .. }) => objective(text, settings.objective),
         _ => {}
     }
     if !settings.columnar {
         text.push_str("columnar = false\n");
+    }
+}
+
+/// What `auto` is to save, if that is not time.
+fn objective(text: &mut String, objective: Objective) {
+    if let Objective::Bytes { max_wait_ns, cpu_ppm } = objective {
+        let percent = f64::from(cpu_ppm) / 1e4;
+        let _ = writeln!(
+            text,
+            "objective = \"bytes\"\ngather_time = \"{max_wait_ns}ns\"\ncpu = \"{percent}%\""
+        );
     }
 }
 
