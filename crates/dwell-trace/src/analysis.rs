@@ -1,9 +1,10 @@
 //! The contents of a capture, and the effect of compressing it.
 //!
-//! Two halves work on a capture. [`Accounts`] sees every packet in order and costs little: hosts,
-//! sizes, times. [`Analyzer`] takes packets in [`Batch`]es and really compresses them; batches
-//! don't depend on each other, so that any number of threads may each take some. Both give an
-//! [`Analysis`], and analyses add up ([`Analysis::merge`]) to the same sums, whatever was done
+//! Three parts work on a capture. [`Accounts`] sees every packet in order and costs little: hosts,
+//! sizes, times. [`HistoryAnalyzer`] takes packets in [`Batch`]es, all in order, and compresses those
+//! that refer to earlier ones. [`Analyzer`] takes them then and compresses them in all other ways; there
+//! batches don't depend on each other, so that any number of threads may each take some. All give
+//! an [`Analysis`], and analyses add up ([`Analysis::merge`]) to the same sums, whatever was done
 //! where and in which order. The sums are exact while no table was full: beyond that, the
 //! distinguished pairs and flows depend on the order.
 
@@ -16,6 +17,7 @@ mod directions;
 mod distribution;
 mod entropy;
 mod hash;
+mod history;
 mod pairs;
 mod record;
 #[cfg(test)]
@@ -36,6 +38,7 @@ pub use compress::{Analyzer, Clock};
 pub use directions::{DirectionSums, Directions};
 pub use distribution::Distribution;
 pub use entropy::{Entropy, PAYLOAD_BYTES_MIN};
+pub use history::{Histories, HistoryAnalyzer, HistorySums, RECORD_BYTES, SCOPES, Scope};
 pub use pairs::{CodecSums, PAIRS_MAX, Pair, PairSums, Pairs};
 pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, SizeSums, Sums};
 pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};
@@ -82,6 +85,9 @@ pub struct Settings {
     pub codecs: Vec<CodecSpec>,
     /// The codec to measure blocks with; none for no blocks.
     pub block_codec: Option<CodecSpec>,
+    /// The codec to measure history with; none for no contexts.
+    #[serde(default)]
+    pub context_codec: Option<CodecSpec>,
     /// The rates of the links that packets would wait for.
     pub rates: Vec<Rate>,
 }

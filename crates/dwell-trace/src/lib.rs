@@ -8,6 +8,7 @@
 
 pub mod analysis;
 pub mod capture;
+pub mod contexts;
 pub mod datagram;
 pub mod fingerprint;
 pub mod link;
@@ -20,7 +21,7 @@ pub mod summary;
 pub mod train;
 pub mod verdict;
 
-pub use analysis::{Accounts, Analysis, Analyzer, Batch, Clock, Over, Settings};
+pub use analysis::{Accounts, Analysis, Analyzer, Batch, Clock, HistoryAnalyzer, Over, Settings};
 pub use capture::{Capture, LinkType, OpenError, Packet, Trouble};
 pub use datagram::Datagram;
 pub use fingerprint::Fingerprint;

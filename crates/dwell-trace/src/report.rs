@@ -2,6 +2,7 @@
 
 mod blocks;
 mod classes;
+mod history;
 mod timing;
 mod traffic;
 
@@ -28,6 +29,7 @@ pub fn page(
         Some(classes::classes(summary, classes)),
         classes::table_1(analysis, summary),
         blocks::section(analysis),
+        history::section(analysis),
         timing::section(analysis),
     ];
     let title = match &analysis.files[..] {

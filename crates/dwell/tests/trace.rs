@@ -160,13 +160,23 @@ fn an_analysis_says_it_in_text_json_and_on_a_page() {
     let output = dwell(&["trace", "analyze", &capture, "--out", &json, "--html", &html]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["474 frames", "tcp/10625", "zstd:9", "host-pair", "m = 100", "99 %"] {
+    let parts = ["474 frames", "tcp/10625", "zstd:9", "host-pair", "m = 100", "99 %", "History"];
+    for part in parts {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(fs::read_to_string(html).unwrap().contains("<svg"));
     let value: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!(value["files"][0]["frames"]["packets"], 474);
     assert!(value["summary"]["codecs"][0]["all"]["bytes"].as_u64().unwrap() > 0);
+    assert_eq!(value["settings"]["context_codec"], value["settings"]["block_codec"]);
+    for kind in ["records", "singles"] {
+        let sums = value["histories"][kind].as_array().unwrap();
+        assert!(sums.len() == 5 && sums[4]["compressed"].as_u64().unwrap() > 0, "{sums:?}");
+    }
+    let output = dwell(&["trace", "analyze", &capture, "--context-codec", "lz4"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = dwell(&["trace", "analyze", &capture, "--no-contexts"]);
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("History"));
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub struct Batch {
     pub with_blocks: bool,
     /// The number of the batch in its capture.
     pub(super) number: u64,
+    /// The least that the packets of each direction become with what came before them to refer to,
+    /// if that was found out.
+    pub(super) least_after: [Option<usize>; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +64,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.packets.clear();
+        self.least_after = [None; 2];
     }
 
     /// Returns true if it has no packet.

@@ -62,7 +62,8 @@ impl<C: Clock> Analyzer<C> {
         })
     }
 
-    /// Compresses all packets of a batch.
+    /// Compresses all packets of a batch, which a
+    /// [`HistoryAnalyzer`](super::HistoryAnalyzer) may have seen before.
     ///
     /// # Errors
     /// If a library fails in a way that it should not.

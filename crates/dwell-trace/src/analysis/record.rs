@@ -10,6 +10,7 @@ use super::blocks::Blocks;
 use super::directions::Directions;
 use super::distribution::Distribution;
 use super::entropy::Entropy;
+use super::history::Histories;
 use super::pairs::{CodecSums, Pairs};
 use super::timing::{Timeline, Timing};
 use crate::capture::LinkType;
@@ -58,6 +59,9 @@ pub struct Analysis {
     pub entropy: Entropy,
     /// The results of blocks.
     pub blocks: Blocks,
+    /// The results of history.
+    #[serde(default)]
+    pub histories: Histories,
     /// The traffic in each direction of the link.
     pub directions: Directions,
 }
@@ -206,6 +210,7 @@ impl Analysis {
             timing: Timing::default(),
             entropy: Entropy::default(),
             blocks: Blocks::default(),
+            histories: Histories::default(),
             directions: Directions::default(),
         }
     }
@@ -239,6 +244,7 @@ impl Analysis {
         self.timing.merge(&other.timing);
         self.entropy.merge(&other.entropy);
         self.blocks.merge(&other.blocks);
+        self.histories.merge(&other.histories);
         self.directions.merge(&other.directions);
         Ok(())
     }

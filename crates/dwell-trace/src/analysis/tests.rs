@@ -19,6 +19,7 @@ pub(crate) fn settings() -> Settings {
         over: Over::Packet,
         codecs: vec!["lz4".parse().unwrap(), "zstd:1".parse().unwrap()],
         block_codec: Some("lz4".parse().unwrap()),
+        context_codec: Some("zstd:1".parse().unwrap()),
         rates: vec![Rate::from_mbps(1)],
     }
 }
@@ -28,6 +29,7 @@ pub(crate) fn analyse(captures: &[Vec<u8>], settings: &Settings, analyzers: usiz
     let mut accounts = Accounts::new(settings);
     let mut analyzers: Vec<_> =
         (0..analyzers).map(|_| Analyzer::new(settings, Ticks(0)).unwrap()).collect();
+    let mut history = HistoryAnalyzer::new(settings, Ticks(0)).unwrap();
     let mut batch = Batch::default();
     let mut turn = 0;
     for (at, bytes) in captures.iter().enumerate() {
@@ -35,6 +37,7 @@ pub(crate) fn analyse(captures: &[Vec<u8>], settings: &Settings, analyzers: usiz
         accounts.begin(&format!("{at}"), capture.format());
         loop {
             let more = accounts.fill(&mut capture, &mut batch);
+            history.batch(&mut batch).unwrap();
             let count = analyzers.len();
             analyzers[turn % count].batch(&batch).unwrap();
             turn += 1;
@@ -45,6 +48,7 @@ pub(crate) fn analyse(captures: &[Vec<u8>], settings: &Settings, analyzers: usiz
         accounts.end_with(None);
     }
     let mut whole = accounts.finish();
+    whole.merge(history.finish().unwrap()).unwrap();
     analyzers.into_iter().for_each(|analyzer| whole.merge(analyzer.finish()).unwrap());
     whole
 }
@@ -109,6 +113,67 @@ fn longer_blocks_and_rearranged_ones_are_smaller() {
     assert_eq!(sums(1).bytes, sums(100).bytes);
     assert!(sums(10).plain < sums(1).plain && sums(100).plain < sums(10).plain);
     assert!(sums(100).columnar < sums(100).plain);
+}
+
+/// A wider scope has more to refer to, a longer record too, and both more than nothing at all.
+#[test]
+fn history_gains_by_its_scope() {
+    let analysis = analyse(&[capture(500)], &settings(), 1);
+    let histories = &analysis.histories;
+    assert_eq!((histories.packets.packets, histories.random.packets), (500, 250));
+    assert_eq!(histories.random.bytes, 250 * 328);
+    let text_bytes = (histories.packets.bytes - histories.random.bytes) as f64;
+    let of = |scope| histories.of(scope).unwrap().map(|sums| sums.compressed as f64 / text_bytes);
+    let [off, alone] = of(Scope::Off);
+    for scope in [Scope::Flow, Scope::Service, Scope::HostPair, Scope::Peer] {
+        let [records, singles] = of(scope);
+        assert!(records < off && singles < alone / 2.0, "{scope:?}: {records} {singles}");
+        assert!(records < singles, "{scope:?}: {records} {singles}");
+        let [records, singles] = histories.of(scope).unwrap();
+        assert_eq!((records.contexts, singles.contexts, singles.batches), (1, 1, 250));
+        assert!(records.batches < 100 && records.ns > 0);
+        let (random, all) = (histories.random.bytes, histories.packets.bytes);
+        let ratio = (records.compressed + random) as f64 / all as f64;
+        assert_eq!(histories.ratio(records), Some(ratio));
+    }
+}
+
+/// Four thousand packets of two hundred flows: only what shares a context is found again.
+#[test]
+fn each_scope_has_contexts_of_its_own_and_few_of_them() {
+    let packets: Vec<_> = (0..4_000u64)
+        .map(|n| owned(n * 1_000, &udp(10_000 + (n % 200) as u16, 9, &text(n))))
+        .collect();
+    let histories = analyse(&[pcap(&packets)], &settings(), 1).histories;
+    let begun = |scope| histories.of(scope).unwrap()[1].contexts;
+    // Each flow comes when two hundred others have been there.
+    assert_eq!(begun(Scope::Flow), 4_000);
+    assert_eq!([Scope::Service, Scope::HostPair, Scope::Peer].map(begun), [1; 3]);
+    let compressed = |scope| histories.of(scope).unwrap()[1].compressed;
+    assert!(compressed(Scope::Peer) * 3 < compressed(Scope::Flow));
+    assert!(compressed(Scope::Flow) >= compressed(Scope::Off), "nothing to refer to");
+}
+
+#[test]
+fn history_needs_a_codec_with_contexts() {
+    let settings = Settings { context_codec: Some("lz4".parse().unwrap()), ..settings() };
+    assert!(HistoryAnalyzer::new(&settings, Ticks(0)).is_err());
+}
+
+/// What repeats itself far back can go, so that the bound must know of it; and of another capture
+/// nothing is remembered.
+#[test]
+fn the_bound_knows_what_came_long_before() {
+    let packet = |n: u64| udp(40_000, 9, &noise(2 * (n % 2_000) + 1, 400));
+    let packets: Vec<_> = (0..6_000).map(|n| owned(n * 1_000, &packet(n))).collect();
+    let saving = |captures: &[Vec<u8>]| {
+        analyse(captures, &settings(), 1).directions.sums[0].saving_max().unwrap()
+    };
+    let whole = saving(&[pcap(&packets)]);
+    assert!(whole > 0.6, "{whole}: two thirds came before");
+    let parts: Vec<_> = packets.chunks(2_000).map(pcap).collect();
+    let apart = saving(&parts);
+    assert!(apart < 0.2, "{apart}: each has it once");
 }
 
 #[test]
@@ -209,6 +274,9 @@ fn without_times(mut analysis: Analysis) -> Analysis {
     for sums in analysis.blocks.sums.iter_mut().flatten() {
         (sums.plain_ns, sums.columnar_ns) = (0, 0);
     }
+    let histories = &mut analysis.histories;
+    let sums = histories.records.iter_mut().chain(&mut histories.singles);
+    sums.for_each(|sums| sums.ns = 0);
     analysis.files.sort_by(|a, b| a.name.cmp(&b.name));
     analysis
 }

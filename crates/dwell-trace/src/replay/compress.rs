@@ -5,14 +5,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use dwell_codec::{
-    CodecError, CodecId, CodecSpec, Compressor, ContextEncoder, ContextSpec, Dictionary,
-    SRC_LEN_MAX,
-};
+use dwell_codec::{CodecError, CodecSpec, Compressor, Dictionary, SRC_LEN_MAX};
 use dwell_policy::ClassKey;
 use thiserror::Error;
 
 use crate::analysis::Clock;
+use crate::contexts::Contexts;
 
 /// A compressor of the units of a lane.
 pub trait Compress {
@@ -111,52 +109,10 @@ impl FromStr for GivenCost {
 pub struct CodecCompressor {
     plain: Compressor,
     by_class: BTreeMap<ClassKey, Compressor>,
-    contexts: Contexts,
+    /// None if the codec has no contexts.
+    contexts: Option<Contexts>,
     out: Vec<u8>,
     cost: Cost,
-}
-
-/// The most contexts that are kept at a time, and the window of each, as in relays.
-const CONTEXTS_MAX: usize = 16;
-const WINDOW_LOG: u8 = 20;
-
-/// The contexts that are kept: those used lately.
-#[derive(Debug)]
-struct Contexts {
-    /// None if the codec has no contexts.
-    spec: Option<ContextSpec>,
-    /// The one used last is the last.
-    encoders: Vec<(u64, ContextEncoder)>,
-    out: Vec<u8>,
-}
-
-impl Contexts {
-    fn new(codec: CodecSpec) -> Self {
-        let spec = ContextSpec { level: codec.level, window_log: WINDOW_LOG };
-        let spec = (codec.id == CodecId::Zstd).then_some(spec);
-        Self { spec, encoders: Vec::new(), out: Vec::new() }
-    }
-
-    /// Returns the length of the batch in the context of its group; none if there is no context.
-    fn compress(&mut self, group: u64, batch: &[u8]) -> Option<Result<usize, CompressFailed>> {
-        let spec = self.spec?;
-        let found = self.encoders.iter().position(|(of, _)| *of == group);
-        let context = match found {
-            Some(at) => self.encoders.remove(at),
-            None => (group, ContextEncoder::new(spec, WINDOW_LOG).ok()?),
-        };
-        if self.encoders.len() == CONTEXTS_MAX {
-            self.encoders.remove(0);
-        }
-        self.encoders.push(context);
-        let (_, encoder) = self.encoders.last_mut()?;
-        self.out.clear();
-        let done = encoder.compress(batch, &mut self.out);
-        if done.is_err() {
-            self.encoders.pop();
-        }
-        Some(done.map(|()| self.out.len()).map_err(|_| CompressFailed))
-    }
 }
 
 impl CodecCompressor {
@@ -174,7 +130,7 @@ impl CodecCompressor {
             by_class.insert(*class, Compressor::new(spec, Some(Arc::clone(dictionary)))?);
         }
         let plain = Compressor::new(spec, None)?;
-        let contexts = Contexts::new(spec);
+        let contexts = Contexts::of(spec);
         Ok(Self { plain, by_class, contexts, out: vec![0; SRC_LEN_MAX], cost })
     }
 }
@@ -184,8 +140,8 @@ impl Compress for CodecCompressor {
         let Self { plain, by_class, contexts, out, cost } = self;
         let room = job.room.min(out.len());
         let mut run = || {
-            let done = job.context.and_then(|group| contexts.compress(group, job.bytes));
-            if let Some(len) = done {
+            if let Some((contexts, group)) = contexts.as_mut().zip(job.context) {
+                let len = contexts.compress(group, job.bytes).map_err(|_| CompressFailed);
                 return (len.map(Some), true);
             }
             let compressor = by_class.get_mut(&job.class).unwrap_or(plain);
@@ -252,9 +208,6 @@ mod tests {
         let mut of = |group| compress.compress(job(Some(group))).len.unwrap().unwrap();
         let (first, again, other) = (of(1), of(1), of(2));
         assert!(again < first / 5 && other == first, "{first}, {again}, {other}");
-        // Of more groups than are kept, the one that was not used for the longest time is forgotten.
-        (3..3 + CONTEXTS_MAX as u64 - 1).for_each(|group| assert_eq!(of(group), first));
-        assert_eq!(of(1), first);
         assert!(compress.compress(job(Some(1))).in_context);
         assert!(!compress.compress(job(None)).in_context);
         let mut lz4 = CodecCompressor::new("lz4".parse().unwrap(), &[], given()).unwrap();

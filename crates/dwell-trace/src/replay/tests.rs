@@ -189,7 +189,7 @@ impl Compress for Constant {
         let len = (job.bytes.len() as f64 * self.ratio + 1e-6) as usize;
         Compressed {
             len: Ok((len < job.bytes.len()).then_some(len)),
-            in_context: false,
+            in_context: job.context.is_some(),
             took_ns: self.time_ns,
         }
     }
@@ -198,42 +198,97 @@ impl Compress for Constant {
 const RATIO: f64 = 0.7;
 const TIME_NS: u64 = 900_000;
 
+/// A packet's time, its bytes and its flow.
+type Arrival = (u64, u32, usize);
+
+fn port_config(name: &str) -> PortConfig {
+    let estimate = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: TIME_NS };
+    PortConfig {
+        scheme: Scheme::preset(name).unwrap(),
+        rate: Some(Rate::from_mbps(2)),
+        limit: QueueLimit::packets(40),
+        frame: FrameCost::FREE_CHUNKS,
+        estimates: Estimates::Fixed(estimate),
+        ..PortConfig::default()
+    }
+}
+
 /// The same arrivals through the simulator's world and through a lane: time by time, drop by
 /// drop the same, for every preset.
 #[test]
 fn lanes_agree_with_the_simulator() {
     let mut rng = Rng::from_seed(5);
     let mut at_ns = 0;
-    let arrivals: Vec<(u64, u32)> = (0..5000)
+    let arrivals: Vec<Arrival> = (0..5000)
         .map(|n| {
             // Some packets arrive at the same time as others leave.
             at_ns += if n % 5 == 0 { 0 } else { rng.below(400) * 10_000 };
-            (at_ns, 100 + 100 * rng.below(14) as u32)
+            (at_ns, 100 + 100 * rng.below(14) as u32, 0)
         })
         .collect();
     for name in PRESETS {
         for max_wait_ns in [0, 100_000] {
-            let estimate = Estimate { ratio: Ratio::from_ppm(700_000), cost_ns: TIME_NS };
-            let config = PortConfig {
-                scheme: Scheme::preset(name).unwrap(),
-                rate: Some(Rate::from_mbps(2)),
-                limit: QueueLimit::packets(40),
-                frame: FrameCost::FREE_CHUNKS,
-                estimates: Estimates::Fixed(estimate),
-                ..PortConfig::default()
-            };
+            let config = port_config(name);
             let simulated = simulate(&config, &arrivals, max_wait_ns);
             let replayed = replay_through_lane(config, &arrivals, max_wait_ns);
             assert_eq!(replayed, simulated, "{name}, held {max_wait_ns} ns");
-            assert!(replayed.1 > 0, "{name}: the link must be overloaded");
+            assert!(replayed.flows[0].1 > 0, "{name}: the link must be overloaded");
         }
     }
 }
 
-/// Sent, dropped, sum of delays, largest delay, bytes on the link, compressions.
-type Numbers = (u64, u64, u128, u64, u64, u64);
+/// The same with flows that take turns, some of which send little, and groups of which batches are
+/// made: `auto` with what is known beforehand, with what it learns, and when it saves bytes.
+#[test]
+fn auto_decides_alike_for_many_flows() {
+    let mut rng = Rng::from_seed(6);
+    let mut at_ns = 0;
+    let arrivals: Vec<Arrival> = (0..8000)
+        .map(|_| {
+            at_ns += 10_000 + rng.below(250) * 10_000;
+            // No two flows at once: the simulator would draw lots.
+            let flow = if rng.below(20) == 0 { 4 + rng.below(2) } else { rng.below(4) };
+            let bytes = if flow >= 4 { 80 } else { 100 + 100 * rng.below(14) as u32 };
+            (at_ns, bytes, flow as usize)
+        })
+        .collect();
+    let bytes = Objective::Bytes { max_wait_ns: 20_000_000, cpu_ppm: 500_000 };
+    for objective in [Objective::Time, bytes] {
+        for learns in [false, true] {
+            let mut config = PortConfig { objective, ..port_config("auto") };
+            if learns {
+                config.estimates = Estimates::Learned(LearnedConfig::default());
+            }
+            let simulated = simulate(&config, &arrivals, 0);
+            let replayed = replay_through_lane(config, &arrivals, 0);
+            assert_eq!(replayed, simulated, "{objective:?}, learns {learns}");
+            assert!(replayed.compressions > 100, "{replayed:?}");
+            let dropped = replayed.flows.iter().map(|flow| flow.1).sum::<u64>();
+            assert!(replayed.flows.len() == 6 && dropped > 0, "the link must be overloaded");
+        }
+    }
+}
 
-fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], max_wait_ns: u64) -> Numbers {
+#[derive(Debug, PartialEq)]
+struct Numbers {
+    /// Of each flow, packets that were sent and dropped.
+    flows: Vec<(u64, u64)>,
+    delay_sum_ns: u128,
+    delay_ns_max: u64,
+    link_bytes: u64,
+    compressions: u64,
+}
+
+/// Packets of two flows are of one pair of hosts.
+const fn hosts_of(flow: usize) -> u64 {
+    flow as u64 / 2
+}
+
+fn flows_of(arrivals: &[Arrival]) -> usize {
+    arrivals.iter().map(|&(.., flow)| flow + 1).max().unwrap_or(0)
+}
+
+fn simulate(config: &PortConfig, arrivals: &[Arrival], max_wait_ns: u64) -> Numbers {
     let link = SimLink {
         name: "link".into(),
         from: 0,
@@ -248,71 +303,77 @@ fn simulate(config: &PortConfig, arrivals: &[(u64, u32)], max_wait_ns: u64) -> N
         })),
         restored: false,
     };
-    let flow = Flow {
-        group: 0,
-        route: vec![0],
-        back: Vec::new(),
-        max_wait_ns,
-        edge: 0,
-        service: 0,
-        hosts: 0,
-        traffic: Traffic::Trace(Arc::from(arrivals)),
+    let flow = |flow: usize| {
+        let own = arrivals.iter().filter(|&&(.., of)| of == flow);
+        let own: Vec<(u64, u32)> = own.map(|&(at_ns, bytes, _)| (at_ns, bytes)).collect();
+        Flow {
+            group: flow,
+            route: vec![0],
+            back: Vec::new(),
+            max_wait_ns,
+            edge: 0,
+            service: 0,
+            hosts: hosts_of(flow),
+            traffic: Traffic::Trace(Arc::from(own)),
+        }
     };
+    let flows = 0..flows_of(arrivals);
+    let group = |flow: usize| Group { name: flow.to_string(), wait_ns_max: 0 };
     let until_ns = 1_000_000_000_000;
     let plan = Plan {
         nodes: vec!["a".into(), "b".into()],
         links: vec![link],
-        groups: vec![Group { name: "all".into(), wait_ns_max: 0 }],
-        flows: vec![flow],
+        groups: flows.clone().map(group).collect(),
+        flows: flows.map(flow).collect(),
         window: Window { from_ns: 0, until_ns, drain_ns: until_ns },
         bin_ns: None,
         check_invariants: false,
     };
     let outcome = World::new(&plan, 1).unwrap().run();
-    let (group, accounts) = (&outcome.groups[0], &outcome.ports[0].accounts);
-    let sum = u128::from(group.delay.sum_ns);
-    (
-        group.delivered,
-        group.dropped,
-        sum,
-        group.delay.max_ns,
-        accounts.link_bytes,
-        accounts.compress.compressions,
-    )
+    let accounts = &outcome.ports[0].accounts;
+    let groups = outcome.groups.iter();
+    Numbers {
+        flows: groups.clone().map(|group| (group.delivered, group.dropped)).collect(),
+        delay_sum_ns: groups.clone().map(|group| u128::from(group.delay.sum_ns)).sum(),
+        delay_ns_max: groups.map(|group| group.delay.max_ns).max().unwrap_or(0),
+        link_bytes: accounts.link_bytes,
+        compressions: accounts.compress.compressions,
+    }
 }
 
-fn replay_through_lane(config: PortConfig, arrivals: &[(u64, u32)], max_wait_ns: u64) -> Numbers {
+fn replay_through_lane(config: PortConfig, arrivals: &[Arrival], max_wait_ns: u64) -> Numbers {
+    let flows = flows_of(arrivals);
     let mut lane = Lane::new(LaneSetup {
         port: config,
         rate: Rate::from_mbps(2),
         compress: Box::new(Constant { ratio: RATIO, time_ns: TIME_NS }),
-        waits_ns_max: vec![max_wait_ns],
+        waits_ns_max: vec![max_wait_ns; flows],
         columnar: false,
     })
     .unwrap();
-    for &(at_ns, bytes) in arrivals {
+    for &(at_ns, bytes, flow) in arrivals {
         let arriving = Arriving {
             bytes: vec![0; bytes as usize].into(),
             source: ClassKey::new(17, 9),
             destination: ClassKey::new(17, 9),
-            flow: 7,
+            flow: 7 + flow as u64,
             service: 7,
-            hosts: 7,
-            class: Some(0),
+            hosts: 7 + hosts_of(flow),
+            class: Some(flow as u8),
             looks_random: false,
         };
         lane.arrive(at_ns, &arriving);
     }
     let (port, result) = lane.finish();
     let accounts = port.accounts();
-    (
-        result.delay.count(),
-        accounts.dropped_total().packets,
-        result.delay.sum_ns(),
-        result.delay.summary().max_ns,
-        accounts.link_bytes,
-        accounts.compress.compressions,
-    )
+    let classes = result.classes.iter();
+    Numbers {
+        flows: classes.map(|class| (class.wait.count(), class.dropped)).collect(),
+        delay_sum_ns: result.delay.sum_ns(),
+        delay_ns_max: result.delay.summary().max_ns,
+        link_bytes: accounts.link_bytes,
+        compressions: accounts.compress.compressions,
+    }
 }
 
 #[test]
@@ -388,12 +449,15 @@ fn saving_max(packets: &[(u64, Vec<u8>)]) -> f64 {
     let mut capture = crate::Capture::open(&file[..]).unwrap();
     let mut accounts = crate::Accounts::new(&settings);
     accounts.begin("test", capture.format());
+    let mut history = crate::HistoryAnalyzer::new(&settings, Stopped).unwrap();
     let mut compress = crate::Analyzer::new(&settings, Stopped).unwrap();
     let mut batch = crate::Batch::default();
-    while accounts.fill(&mut capture, &mut batch) {
+    let mut is_more = true;
+    while is_more {
+        is_more = accounts.fill(&mut capture, &mut batch);
+        history.batch(&mut batch).unwrap();
         compress.batch(&batch).unwrap();
     }
-    compress.batch(&batch).unwrap();
     let mut analysis = accounts.finish();
     analysis.merge(compress.finish()).unwrap();
     analysis.directions.sums[0].saving_max().unwrap()
@@ -429,6 +493,27 @@ proptest! {
             prop_assert!(change.saving <= most, "{}: {} of {most}", lane.name, change.saving);
         }
     }
+}
+
+/// What came so long ago that it is not in the same stretch of the analysis is still in a context.
+#[test]
+fn auto_saves_no_more_than_the_analysis_says() {
+    let packet = |n: u64| {
+        let mut noise = [0; 430];
+        Rng::from_seed(n % 1_000).fill(&mut noise);
+        let digits: String = noise.iter().map(|byte| format!("{byte:02x}")).collect();
+        udp_v4(40_000, 9, digits.as_bytes())
+    };
+    let packets: Vec<_> = (0..4_000).map(|n| (n * 2_000_000, packet(n))).collect();
+    let most = saving_max(&packets);
+    let objective = Objective::Bytes { max_wait_ns: 50_000_000, cpu_ppm: 1_000_000 };
+    let link = Link::ethernet(Rate::from_mbps(10));
+    let settings = Settings { schemes: vec![preset("auto")], objective, ..Settings::new(link) };
+    let report = run(settings, &packets);
+    let question = crate::verdict::Question::default();
+    let change = crate::verdict::Change::of(&report, lane(&report, "auto"), &question).unwrap();
+    // Digits alone come to half their bytes, and three of four packets were there before.
+    assert!((0.65..=most).contains(&change.saving), "{} of {most}", change.saving);
 }
 
 #[test]

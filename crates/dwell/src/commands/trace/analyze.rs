@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dwell_base::Rate;
-use dwell_codec::{CodecId, CodecSpec};
+use dwell_codec::{CodecId, CodecSpec, ParseSpecError};
 use dwell_trace::{Over, Settings, Sides};
 use ipnet::IpNet;
 
@@ -48,6 +48,12 @@ pub(super) struct Analyze {
     /// Make no blocks
     #[arg(long)]
     no_blocks: bool,
+    /// The codec to measure history with: zstd, and its level
+    #[arg(long, value_name = "CODEC", default_value = "zstd:1", value_parser = context_codec)]
+    context_codec: CodecSpec,
+    /// Measure no history: what packets become that refer to earlier ones
+    #[arg(long)]
+    no_contexts: bool,
     /// Compress nothing: only count
     #[arg(long, conflicts_with_all = ["codec", "exceptions", "inside"])]
     no_codecs: bool,
@@ -102,7 +108,17 @@ impl Analyze {
             (false, false) => self.codec.clone(),
         };
         let block_codec = (!self.no_codecs && !self.no_blocks).then_some(self.block_codec);
-        Settings { over: self.over, codecs, block_codec, rates: self.rate.clone() }
+        let context_codec = (!self.no_codecs && !self.no_contexts).then_some(self.context_codec);
+        let rates = self.rate.clone();
+        Settings { over: self.over, codecs, block_codec, context_codec, rates }
+    }
+}
+
+fn context_codec(text: &str) -> Result<CodecSpec, String> {
+    let spec: CodecSpec = text.parse().map_err(|error: ParseSpecError| error.to_string())?;
+    match spec.id {
+        CodecId::Zstd => Ok(spec),
+        other => Err(format!("{other} can't refer to earlier packets: only zstd can")),
     }
 }
 

@@ -1,4 +1,5 @@
-//! One thread reads captures and keeps account of them; the others compress their packets.
+//! One thread reads captures and keeps account of them; the next compresses what refers to earlier
+//! packets, in their order; the others compress their packets in all other ways.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use dwell_report::human;
-use dwell_trace::{Accounts, Analysis, Analyzer, Batch, Capture, Clock, Settings};
+use dwell_trace::{Accounts, Analysis, Analyzer, Batch, Capture, Clock, HistoryAnalyzer, Settings};
 
 use super::input::Source;
 use super::survey::{Survey, Surveyed};
@@ -47,7 +48,10 @@ pub(super) fn run(
         failed: 0,
         is_partial: survey.is_cut_short,
     };
-    if settings.codecs.is_empty() && settings.block_codec.is_none() {
+    let is_counted_only = settings.codecs.is_empty()
+        && settings.block_codec.is_none()
+        && settings.context_codec.is_none();
+    if is_counted_only {
         for capture in &mut captures {
             reader.read(capture, |reader, capture| Ok(reader.skim(capture)))?;
         }
@@ -56,7 +60,9 @@ pub(super) fn run(
     let analyzers = (0..jobs)
         .map(|_| Analyzer::new(settings, Monotonic(Instant::now())))
         .collect::<Result<Vec<_>, _>>()?;
+    let history = HistoryAnalyzer::new(settings, Monotonic(Instant::now()))?;
     thread::scope(|scope| {
+        let (read, to_remember) = sync_channel(WAITING_PER_JOB);
         let (full, to_compress) = sync_channel(jobs.min(JOBS_WAITED_FOR_MAX) * WAITING_PER_JOB);
         let (empty, to_fill) = sync_channel(jobs.min(JOBS_WAITED_FOR_MAX) * (WAITING_PER_JOB + 2));
         let to_compress = Arc::new(Mutex::new(to_compress));
@@ -69,19 +75,35 @@ pub(super) fn run(
             .collect();
         // So that the reader notices if all of them are gone.
         drop((empty, to_compress));
-        let read = captures.iter_mut().try_for_each(|capture| {
-            reader.read(capture, |reader, capture| reader.hand_out(capture, &full, &to_fill))
+        let history = scope.spawn(move || remember(history, &to_remember, &full));
+        let done = captures.iter_mut().try_for_each(|capture| {
+            reader.read(capture, |reader, capture| reader.hand_out(capture, &read, &to_fill))
         });
-        drop(full);
+        drop(read);
         let parts = threads
             .into_iter()
+            .chain([history])
             .map(|thread| {
                 thread.join().map_err(|_| anyhow!("a thread panicked: this is a bug in dwell"))?
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
-        read?;
+        done?;
         Ok(reader.finish(parts))
     })
+}
+
+/// Compresses what refers to earlier packets, batch after batch, and hands them on.
+fn remember(
+    mut history: HistoryAnalyzer<Monotonic>,
+    to_remember: &Receiver<Batch>,
+    full: &SyncSender<Batch>,
+) -> anyhow::Result<Analysis> {
+    const BUG: &str = "a codec failed; this is a bug";
+    for mut batch in to_remember {
+        history.batch(&mut batch).context(BUG)?;
+        full.send(batch).map_err(|_| anyhow!("the threads that compress are gone"))?;
+    }
+    history.finish().context(BUG)
 }
 
 /// Compresses batches until there are no more.
