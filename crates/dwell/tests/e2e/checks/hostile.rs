@@ -222,7 +222,7 @@ pub(super) fn lies(lab: &mut Lab) -> anyhow::Result<()> {
         // Not of this peer.
         tell(&raw(&udp_packet("192.0.2.1:9".parse()?, to, b"unknown_peer")))?;
         // Unknown.
-        tell(&[0x90, 1, 7])?;
+        tell(&[0xf0, 1, 7])?;
         // True, and as long as a packet can be.
         tell(&compressed(2, 0, u16::MAX, &longest))?;
         tell(&raw(&packet))?;
