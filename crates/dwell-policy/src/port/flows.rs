@@ -146,7 +146,8 @@ impl Flows {
             Some(reason) => Some(reason),
             None => packet.looks_random.then_some(Bypass::Random),
         };
-        self.lanes.push(Entry {
+        let is_known = self.has_chosen(packet.flow);
+        let entry = Entry {
             id: packet.id,
             bytes: packet.bytes,
             class: packet.service(),
@@ -159,7 +160,8 @@ impl Flows {
             compressed_before: packet.compressed,
             was_seen: false,
             may_try: None,
-        });
+        };
+        self.lanes.push(entry, is_known);
         self.held.arrived(now, packet.max_wait_ns);
         while let Some(reason) = self.excess(common) {
             let Some(entry) = self.lanes.pop_fattest() else { return };

@@ -174,6 +174,12 @@ impl End {
         self.status().state == PeerState::Up
     }
 
+    /// The memory of what is compressed and decoded in contexts.
+    pub(crate) fn context_bytes(&self) -> u64 {
+        let status = self.status();
+        status.tx.contexts.memory_bytes + status.rx.contexts.memory_bytes
+    }
+
     fn other(&self) -> usize {
         1 - self.side
     }

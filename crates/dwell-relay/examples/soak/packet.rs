@@ -6,6 +6,12 @@ use dwell_base::Rng;
 
 const PAYLOAD: usize = 28;
 const NUMBER: std::ops::Range<usize> = PAYLOAD..PAYLOAD + 8;
+/// Where an IPv4 packet names its protocol, and that of ICMP.
+const PROTOCOL: usize = 9;
+const ICMP: u8 = 1;
+/// The type and code of an ICMP packet, and those of "fragmentation needed" (RFC 792).
+const TYPE: std::ops::Range<usize> = 20..22;
+const TOO_BIG: [u8; 2] = [3, 4];
 /// The latest packet may be at most this far ahead of one that still comes.
 const WINDOW: u64 = 1 << 16;
 
@@ -55,6 +61,8 @@ fn header(side: usize, flow: u64, payload: usize) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) packets: u64,
+    /// Packets of this side that its relay refused, and said so.
+    pub(crate) refusals: u64,
     /// One for each number from `first` on.
     seen: VecDeque<bool>,
     first: u64,
@@ -67,6 +75,11 @@ impl Arrivals {
         packet: &[u8],
         (from, seed, made): (usize, u64, u64),
     ) -> Result<(), String> {
+        if packet.get(PROTOCOL) == Some(&ICMP) && packet.get(TYPE) == Some(&TOO_BIG[..]) {
+            // The relay's own answer to a packet that is larger than its path takes at present.
+            self.refusals += 1;
+            return Ok(());
+        }
         let number = packet.get(NUMBER).and_then(|bytes| bytes.try_into().ok());
         let number = u64::from_be_bytes(number.ok_or("a packet came out too short")?);
         if number >= made {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
-use dwell_base::time::SECOND_NS;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::{CodecId, supported_bitmap};
 use dwell_drive::Driven;
 use dwell_policy::{
@@ -41,6 +41,10 @@ pub use timing::Patience;
 /// The datagram length assumed for a path of which nothing is known yet: an Ethernet's 1500
 /// bytes, over IPv6.
 pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
+/// The length of a datagram with a request for missing ones, with all headers.
+const ASK_BYTES: u64 = 90;
+/// The least time between such requests, whatever the link's rate.
+const ASK_PAUSE_NS_MIN: u64 = MILLI_NS;
 /// Packets that wait under an old scheme may leave for this long before they are dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 
@@ -217,6 +221,7 @@ impl Peer {
         self.config = config;
         self.contexts.set_limits(Limits::of(&self.config));
         self.set_transit(self.transit);
+        self.limit_retransmissions();
         self.listen_for_bottleneck();
         self.deadlines.configure(classes);
         self.classes.configure(classes);
@@ -424,7 +429,12 @@ impl Peer {
     pub(crate) fn waits(&self) -> Waits {
         let has_contexts = self.contexts.incoming.is_active();
         let order_wait_ns = if has_contexts { 0 } else { self.config.order_wait_ns };
-        Waits { rtt_ns: self.rtt_ns, order_wait_ns, has_contexts }
+        let pause_ns = match self.pacer.rate() {
+            Some(rate) => 10 * rate.transmission_ns(ASK_BYTES),
+            None => self.rtt_ns.unwrap_or(0) / 16,
+        };
+        let pause_ns = pause_ns.max(ASK_PAUSE_NS_MIN);
+        Waits { rtt_ns: self.rtt_ns, order_wait_ns, has_contexts, pause_ns }
     }
 
     /// Offers as a version does that knows no contexts.
@@ -491,14 +501,19 @@ impl Peer {
         self.to_retransmit.clear();
         self.reorder.reset();
         self.contexts.begin_session(now, hello.contexts.as_ref());
-        let has_contexts = self.has_contexts() && self.contexts.outgoing.is_possible();
-        self.retransmit_buffer.set_limits(has_contexts);
+        self.limit_retransmissions();
         self.refresh_deadlines();
         self.refresh_port();
         self.received(now);
         self.reports.begin_session(now, &self.rx, (self.records, self.data_records));
         self.bottleneck.begin_session();
         !self.codec_accepted()
+    }
+
+    /// What contexts refer to must come, so that more of it is kept and it is tried more often.
+    fn limit_retransmissions(&mut self) {
+        let has_contexts = self.has_contexts() && self.contexts.outgoing.is_possible();
+        self.retransmit_buffer.set_limits(has_contexts);
     }
 
     fn refresh_port(&mut self) {

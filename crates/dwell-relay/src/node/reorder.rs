@@ -28,6 +28,8 @@ const LATE_NS_MIN: u64 = MILLI_NS;
 const LATE_NS_MAX: u64 = 5 * MILLI_NS;
 /// An answer should have come after a round trip and a quarter, and this much more.
 const ANSWER_MARGIN_NS: u64 = 5 * MILLI_NS;
+/// Requests that may be sent together, before a pause.
+const ASKS_TOGETHER: u8 = 4;
 /// A request that nobody answers is given up after this.
 const FORGET_NS: u64 = 3 * SECOND_NS;
 
@@ -49,6 +51,9 @@ pub(crate) struct Waits {
     pub(crate) order_wait_ns: u64,
     /// The peer compresses in contexts: all datagrams that are missing are needed.
     pub(crate) has_contexts: bool,
+    /// The least time between requests. A request is a datagram itself, and missed if it is lost: where
+    /// much is lost each would cause more than one, if nothing kept them from filling the link.
+    pub(crate) pause_ns: u64,
 }
 
 impl Waits {
@@ -101,6 +106,9 @@ pub(crate) struct ReorderBuffer {
     held: BTreeMap<u64, Option<Vec<u8>>>,
     held_bytes: usize,
     reorders_until: Instant,
+    /// When requests may be sent again, and how many were in this turn.
+    may_ask_at: Instant,
+    asked: u8,
     pub(crate) counts: ReorderCounts,
 }
 
@@ -199,25 +207,36 @@ impl ReorderBuffer {
         None
     }
 
-    /// Gives up datagrams that were waited for too long, and returns those to ask for now, if any.
+    /// Gives up datagrams that were waited for too long, and returns those to ask for now, if any: to be
+    /// called until there are none.
     pub(crate) fn ask(&mut self, now: Instant, waits: Waits) -> Option<Numbers> {
         let max_wait_ns = waits.max_wait_ns();
         let mut numbers = Numbers::default();
         let before = self.missing.len();
         let asks_max = waits.asks_max();
+        let may_ask = now >= self.may_ask_at && self.asked < ASKS_TOGETHER;
         self.missing.retain(|&number, miss| {
             let expired = now >= miss.since + max_wait_ns;
             if expired {
                 miss.awaited = false;
             }
-            if now >= miss.ask_at && miss.asks < asks_max && numbers.add(number) {
+            let is_kept = now < miss.since + FORGET_NS;
+            let is_due = may_ask && now >= miss.ask_at && miss.asks < asks_max;
+            if is_kept && is_due && numbers.add(number) {
                 miss.asks += 1;
                 miss.ask_at = now + waits.answer_ns();
             }
-            now < miss.since + FORGET_NS
+            is_kept
         });
         self.counts.given_up += (before - self.missing.len()) as u64;
-        (numbers.bits != 0).then_some(numbers)
+        if numbers.bits != 0 {
+            self.asked += 1;
+            return Some(numbers);
+        }
+        if self.asked > 0 {
+            self.may_ask_at = now + u64::from(std::mem::take(&mut self.asked)) * waits.pause_ns;
+        }
+        None
     }
 
     /// When [`Self::ask`] has something to do.
@@ -228,7 +247,9 @@ impl ReorderBuffer {
         let max_wait_ns = waits.max_wait_ns();
         let of = |miss: &Miss| {
             let asks = miss.asks < waits.asks_max();
-            let ask_at = if asks { miss.ask_at } else { miss.since + FORGET_NS };
+            let forget_at = miss.since + FORGET_NS;
+            let ask_at = miss.ask_at.max(self.may_ask_at).min(forget_at);
+            let ask_at = if asks { ask_at } else { forget_at };
             if miss.awaited { ask_at.min(miss.since + max_wait_ns) } else { ask_at }
         };
         self.missing.values().map(of).min().unwrap_or(Instant::FAR_FUTURE)
@@ -283,8 +304,12 @@ impl ReorderBuffer {
 mod tests {
     use super::*;
 
-    const WAITS: Waits =
-        Waits { rtt_ns: Some(10 * MILLI_NS), order_wait_ns: 50 * MILLI_NS, has_contexts: false };
+    const WAITS: Waits = Waits {
+        rtt_ns: Some(10 * MILLI_NS),
+        order_wait_ns: 50 * MILLI_NS,
+        has_contexts: false,
+        pause_ns: 0,
+    };
 
     fn at(ms: u64) -> Instant {
         Instant::from_ns(ms * MILLI_NS)
@@ -334,6 +359,34 @@ mod tests {
         let counts = ReorderCounts { recovered: 1, given_up: 1, needless: 1 };
         assert_eq!(order.counts, counts);
         assert_eq!(order.deadline(WAITS), Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn requests_are_apart_however_much_is_missing() {
+        let waits = Waits { has_contexts: true, pause_ns: 3 * MILLI_NS, ..WAITS };
+        let mut order = active();
+        let mut asked = Vec::new();
+        // Every other datagram is lost, and ten come in a millisecond.
+        for count in 1..=300 {
+            let now = Instant::from_ns(count * MILLI_NS / 10);
+            order.take(now, 2 * count, &[], waits);
+            while now >= order.deadline(waits) {
+                let Some(numbers) = order.ask(now, waits) else { break };
+                asked.push((now, numbers));
+            }
+        }
+        assert!((5..=12).contains(&asked.len()), "{} requests in 30 ms", asked.len());
+        let first = |it: &(Instant, Numbers)| it.1.iter().next();
+        assert_eq!(
+            asked.iter().map(first).filter(|it| *it == Some(1)).count(),
+            2,
+            "it is not forgotten"
+        );
+        // Nothing is asked for in vain, nor forgotten in silence.
+        let late = Instant::from_ns(10 * SECOND_NS);
+        assert!(order.deadline(waits) <= Instant::from_ns(31 * MILLI_NS + 3 * SECOND_NS));
+        assert_eq!(order.ask(late, waits).map(|it| it.bits), None);
+        assert_eq!(order.deadline(waits), Instant::FAR_FUTURE);
     }
 
     #[test]

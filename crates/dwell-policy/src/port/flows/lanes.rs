@@ -90,16 +90,21 @@ impl Lanes {
         self.new_bytes
     }
 
-    /// Puts a packet into the queue of its flow.
-    pub(super) fn push(&mut self, entry: Entry) {
+    /// Puts a packet into the queue of its flow. One of which packets are being sent is not new.
+    pub(super) fn push(&mut self, entry: Entry, is_known: bool) {
         let at = match self.by_flow.get(&entry.flow) {
             Some(&at) => at,
             None => self.make(entry.flow),
         };
         let lane = &mut self.lanes[at as usize];
         if lane.list == List::None {
-            (lane.list, lane.deficit) = (List::New, self.quantum_bytes);
-            self.new.push_back(at);
+            let list;
+            lane.deficit = self.quantum_bytes;
+            (lane.list, list) = match is_known {
+                true => (List::Old, &mut self.old),
+                false => (List::New, &mut self.new),
+            };
+            list.push_back(at);
         }
         self.new_bytes += if lane.list == List::New { u64::from(entry.bytes) } else { 0 };
         lane.bytes += u64::from(entry.bytes);
@@ -128,12 +133,13 @@ impl Lanes {
             };
             let lane = &mut self.lanes[at as usize];
             let is_new = lane.list == List::New;
-            if lane.queue.is_empty() {
-                // One that sends little from time to time must not be new each time.
-                if is_new && !self.old.is_empty() { self.age(at) } else { self.retire(at) }
-            } else if lane.deficit <= 0 {
+            if lane.deficit <= 0 {
+                // What it took beyond its share it owes, though nothing of it waits.
                 lane.deficit += self.quantum_bytes;
                 self.age(at);
+            } else if lane.queue.is_empty() {
+                // One that sends little from time to time must not be new each time.
+                if is_new && !self.old.is_empty() { self.age(at) } else { self.retire(at) }
             } else {
                 return Some(at);
             }

@@ -184,6 +184,25 @@ fn a_small_flow_passes_the_backlog_of_a_large_one() {
 }
 
 #[test]
+fn a_flow_of_which_packets_are_being_sent_does_not_become_new_again() {
+    let mut port = port(1_000);
+    for id in 0..3 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    // All of it is in one batch: nothing waits in its own queue.
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert_eq!(port.batch().len(), 3);
+    for id in 3..13 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    done(&mut port, 1_000);
+    arrive(&mut port, at(0), packet(99, 2, 84));
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!(frame(&port)[0], 99, "what sends little passes");
+}
+
+#[test]
 fn many_small_flows_are_compressed_together_once_they_wait() {
     let mut port = port(1_000);
     for id in 0..200 {

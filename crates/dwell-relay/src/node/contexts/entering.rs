@@ -39,7 +39,8 @@ pub(in crate::node) fn compress_in_context(
     let fits = (1..=CONTEXT_BATCH_LEN_MAX).contains(&batch.len());
     let spec =
         ContextSpec { level: peer.config.codec.level, window_log: peer.config.context_window_log };
-    let entered = peer.contexts.outgoing.enter(now, group, spec).filter(|_| fits);
+    // Who enters must come out again.
+    let entered = fits.then(|| peer.contexts.outgoing.enter(now, group, spec)).flatten();
     let Some(Entered { context, epoch, encoder, is_new, begin }) = entered else {
         peer.contexts.spare = (batch, out);
         return false;

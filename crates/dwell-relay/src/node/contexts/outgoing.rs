@@ -25,6 +25,9 @@ const SHORT_NS: u64 = SECOND_NS;
 /// The pause before it: this, and double of it each time.
 const PAUSE_NS_MIN: u64 = 20 * MILLI_NS;
 const PAUSE_NS_MAX: u64 = 2 * SECOND_NS;
+/// A context that was used less than this ago is not given to another group: with more groups in turn
+/// than contexts none would keep what it refers to.
+const EVICTABLE_NS: u64 = 2 * SECOND_NS;
 /// The memory of a context that is not used for so long is given back.
 const IDLE_NS: u64 = 120 * SECOND_NS;
 
@@ -50,8 +53,9 @@ struct Context {
     began_at: Instant,
     /// Its number; zero if there was none yet.
     generation: u64,
-    /// That of the latest batch that was written.
+    /// That of the latest batch that was written, and the number of its first.
     written_generation: u64,
+    first_number: u64,
     spec: ContextSpec,
     /// The number of the next record.
     next_number: u64,
@@ -85,6 +89,7 @@ impl Context {
             began_at: Instant::ZERO,
             generation: 0,
             written_generation: 0,
+            first_number: NUMBER_MIN,
             spec,
             next_number: NUMBER_MIN,
             confirmed_number: NUMBER_MIN,
@@ -276,7 +281,10 @@ impl Outgoing {
             self.contexts.push(Context::new(group, spec));
             self.contexts.len() - 1
         } else {
-            let idle = |it: &&(usize, &Context)| !it.1.is_out && !it.1.is_in_flight(now);
+            let idle = |it: &&(usize, &Context)| {
+                let was_used = now.since_ns(it.1.used_at) < EVICTABLE_NS;
+                !it.1.is_out && !was_used && !it.1.is_in_flight(now)
+            };
             let all: Vec<_> = self.contexts.iter().enumerate().collect();
             let (at, _) = *all.iter().filter(idle).min_by_key(|(_, it)| it.used_at)?;
             self.by_group.remove(&self.contexts[at].group);
@@ -320,7 +328,10 @@ impl Outgoing {
         if context.epoch != epoch || context.ended.is_some() {
             return None;
         }
-        context.written_generation = context.generation;
+        if context.written_generation != context.generation {
+            context.written_generation = context.generation;
+            context.first_number = context.next_number;
+        }
         Some(context.number(now, at))
     }
 
@@ -351,7 +362,7 @@ impl Outgoing {
     /// The peer misses a datagram that can't be sent again.
     pub(crate) fn gone(&mut self, now: Instant, datagram: u64) {
         for context in &mut self.contexts {
-            if context.in_flight.binary_search_by_key(&datagram, |it| it.0).is_ok() {
+            if context.needs(datagram) {
                 context.end(now, Reason::Unsendable);
             }
         }
@@ -374,7 +385,9 @@ impl Outgoing {
         while context.in_flight.front().is_some_and(|&(_, number)| number < confirmed) {
             context.in_flight.pop_front();
         }
-        if report.generation != context.written_generation as u8 {
+        // One that was overtaken by a later one says what was.
+        let is_late = report.next_number < context.confirmed_number;
+        if is_late || report.generation != context.written_generation as u8 {
             return;
         }
         context.reported_generation = context.written_generation;
@@ -429,6 +442,15 @@ impl Context {
                 (self.confirmed_offset, self.base_failed) = (0, false);
             }
         }
+    }
+
+    /// Returns true if there is a record of the present generation in this datagram. Those of one that
+    /// has ended are missed in vain.
+    fn needs(&self, datagram: u64) -> bool {
+        let from = self.in_flight.partition_point(|it| it.0 < datagram);
+        let records = self.in_flight.range(from..).take_while(|it| it.0 == datagram);
+        self.written_generation == self.generation
+            && records.into_iter().any(|it| it.1 >= self.first_number)
     }
 
     fn number(&mut self, now: Instant, context: u8) -> Position {

@@ -184,7 +184,12 @@ fn run(seed: u64, loss: f64, gone: f64) -> (Pair, usize) {
     let mut originals = BTreeMap::new();
     for step in 0..3_000 {
         pair.now = pair.now + 2 * MILLI_NS;
-        let group = pair.rng.below(3);
+        // Three groups share two contexts: now and then one of them is not used for a while.
+        let round = step / 250;
+        if step % 250 == 0 {
+            pair.now = pair.now + 2_100 * MILLI_NS;
+        }
+        let group = pair.rng.below(2) + round % 2;
         let sent = match pair.rng.below(4) {
             0 => pair.raw(group as u8 % 2),
             _ => pair.batch(group),
@@ -304,6 +309,59 @@ fn a_generation_begins_from_what_was_confirmed() {
     pair.tend(0.0);
     assert_eq!(pair.delivered.last(), Some(&next.original));
     assert_eq!(pair.incoming.counts.generations, 2);
+}
+
+#[test]
+fn what_is_missed_of_a_generation_that_has_ended_does_not_end_the_next() {
+    let mut pair = Pair::new(7);
+    let lost = [pair.batch(0).expect("a context"), pair.batch(0).expect("a context")];
+    pair.outgoing.gone(pair.now, lost[0].datagram);
+    pair.now = pair.now + SECOND_NS;
+    let next = pair.batch(0).expect("the one before lasted long enough");
+    assert!(next.start.is_some());
+    pair.outgoing.gone(pair.now, lost[1].datagram);
+    let last = pair.batch(0).expect("a context");
+    assert_eq!(last.start, None, "it goes on");
+    // But what is missed of itself ends it.
+    pair.outgoing.gone(pair.now, last.datagram);
+    pair.now = pair.now + SECOND_NS;
+    assert!(pair.batch(0).expect("a context").start.is_some());
+}
+
+#[test]
+fn a_report_that_was_overtaken_changes_nothing() {
+    let mut pair = Pair::new(8);
+    let mut reports = Vec::new();
+    for _ in 0..2 {
+        let sent = pair.batch(0).expect("a context");
+        pair.come(&sent);
+        pair.now = pair.now + SECOND_NS;
+        pair.incoming.reports(pair.now, 1, &mut reports);
+    }
+    assert_eq!(reports.len(), 2);
+    let lost = ContextReport { is_lost: true, ..reports[0] };
+    pair.outgoing.report(pair.now, &reports[1]);
+    pair.outgoing.report(pair.now, &lost);
+    assert_eq!(pair.batch(0).expect("a context").start, None);
+}
+
+#[test]
+fn more_groups_than_contexts_do_not_take_them_from_each_other() {
+    let mut pair = Pair::new(9);
+    let mut went_without = 0;
+    for group in (0..4).cycle().take(400) {
+        pair.now = pair.now + MILLI_NS;
+        match pair.batch(group) {
+            Some(sent) => pair.come(&sent),
+            None => went_without += 1,
+        }
+        pair.tend(0.0);
+    }
+    assert_eq!(went_without, 200);
+    assert_eq!(pair.incoming.counts.generations, 2);
+    // What was not used for long is given to another.
+    pair.now = pair.now + 3 * SECOND_NS;
+    assert!(pair.batch(3).is_some());
 }
 
 #[test]
