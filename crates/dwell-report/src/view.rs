@@ -262,6 +262,7 @@ fn notes(peer: &PeerStatus) -> String {
             let _ = writeln!(out, "{}: {what}: {records}, {bytes}", peer.name);
         }
     }
+    out.push_str(&contexts(peer));
     if let Some(bps) = peer.bottleneck_bps {
         let queue = optional(peer.beyond_ns, human::duration);
         let _ = writeln!(
@@ -309,6 +310,51 @@ fn notes(peer: &PeerStatus) -> String {
     out
 }
 
+fn counted(counts: &BTreeMap<String, u64>) -> Option<String> {
+    reasons(counts.iter().map(|(reason, &count)| (reason, count)))
+}
+
+/// What was compressed with reference to what went before, in either direction.
+fn contexts(peer: &PeerStatus) -> String {
+    let (tx, rx, name) = (&peer.tx.contexts, &peer.rx.contexts, &peer.name);
+    let mut out = String::new();
+    if !tx.is_unused() {
+        let _ = writeln!(
+            out,
+            "{name}: contexts to it: {}, {}; {} batches of {} became {} ({})",
+            human::count(tx.open),
+            human::bytes(tx.memory_bytes),
+            human::count(tx.batches),
+            human::bytes(tx.bytes_in),
+            human::bytes(tx.bytes_out),
+            human::ratio((tx.bytes_in > 0).then(|| tx.bytes_out as f64 / tx.bytes_in as f64)),
+        );
+        if let Some(reasons) = counted(&tx.generations) {
+            let cold = human::count(tx.cold_starts);
+            let _ = writeln!(out, "{name}: generations begun: {reasons}; {cold} from nothing");
+        }
+        if let Some(reasons) = counted(&tx.without_context) {
+            let _ = writeln!(out, "{name}: compressed without a context: {reasons}");
+        }
+    }
+    if !rx.is_unused() {
+        let _ = writeln!(
+            out,
+            "{name}: contexts from it: {}, {}; {} batches; {} gaps, {} of them given up; waited p99 {}",
+            human::count(rx.open),
+            human::bytes(rx.memory_bytes),
+            human::count(rx.batches),
+            human::count(rx.gaps),
+            human::count(rx.gaps_given_up),
+            optional((rx.waited.count > 0).then_some(rx.waited.p99_ns), human::duration),
+        );
+        if let Some(reasons) = counted(&rx.dropped) {
+            let _ = writeln!(out, "{name}: dropped records of contexts: {reasons}");
+        }
+    }
+    out
+}
+
 /// `no_time 12, too_small 3`: the largest first; `None` if all are zero.
 fn reasons<S: AsRef<str>>(counts: impl IntoIterator<Item = (S, u64)>) -> Option<String> {
     let mut counts: Vec<_> = counts.into_iter().filter(|&(_, count)| count > 0).collect();
@@ -328,6 +374,7 @@ fn optional(value: Option<u64>, show: impl Fn(u64) -> String) -> String {
 mod tests {
     use super::*;
     use crate::status::tests::example;
+    use crate::status::{RxContexts, TxContexts};
 
     #[test]
     fn a_node_fills_a_screen() {
@@ -362,6 +409,41 @@ hub: class meters: 70 packets sent, 60 compressed, 5 dropped, 5 received; p99 28
 hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs at most
 ";
         assert_eq!(status_text(&example()), expected);
+    }
+
+    #[test]
+    fn contexts_are_described_if_there_are_any() {
+        let counts = |name: &str, count| BTreeMap::from([(name.to_owned(), count)]);
+        let mut peer = example().peers.remove(0);
+        assert_eq!(contexts(&peer), "");
+        peer.tx.contexts = TxContexts {
+            open: 2,
+            memory_bytes: 5_000_000,
+            batches: 1_200,
+            bytes_in: 4_000_000,
+            bytes_out: 1_000_000,
+            generations: counts("lost", 3),
+            cold_starts: 1,
+            without_context: counts("none_free", 7),
+            ..TxContexts::default()
+        };
+        peer.rx.contexts = RxContexts {
+            open: 1,
+            memory_bytes: 1_500_000,
+            batches: 900,
+            gaps: 4,
+            gaps_given_up: 1,
+            dropped: counts("late", 2),
+            ..RxContexts::default()
+        };
+        let expected = "\
+hub: contexts to it: 2, 5.0 MB; 1,200 batches of 4.0 MB became 1.0 MB (0.250)
+hub: generations begun: lost 3; 1 from nothing
+hub: compressed without a context: none_free 7
+hub: contexts from it: 1, 1.5 MB; 900 batches; 4 gaps, 1 of them given up; waited p99 -
+hub: dropped records of contexts: late 2
+";
+        assert_eq!(contexts(&peer), expected);
     }
 
     #[test]
