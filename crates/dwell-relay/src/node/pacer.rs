@@ -25,6 +25,10 @@ pub enum Pacing {
 /// Frames may leave this much ahead of their time: it saves a wake-up for each of them on
 /// fast links, and is less than one frame on links below 12 Mbit/s.
 const AHEAD_NS: u64 = 500 * MICRO_NS;
+/// Full frames of which this many fit into that time leave in bursts: the next begins when half of it is
+/// over, with the link still busy. A wake-up and a system call for each cost more than all else.
+const BURST_FRAMES_MIN: u64 = 4;
+const FULL_FRAME_BYTES: u64 = 1_500;
 /// The same if packets have deadlines: what left ahead of its time waits in the link, where nobody
 /// sees it.
 const AHEAD_EXACT_NS: u64 = 50 * MICRO_NS;
@@ -67,6 +71,8 @@ pub struct Pacer {
     /// When the link will have sent what it was given, if its rate is configured or was found
     /// beyond the next hop.
     free_at: Instant,
+    /// The present burst is over.
+    is_full: bool,
     /// Auto: when the local device will have sent what the kernel holds, if its rate is known.
     drained_at: Instant,
     /// The same when the relay last began to send. What it has added since goes at once, and says
@@ -95,6 +101,7 @@ impl Pacer {
         Self {
             pacing,
             free_at: Instant::ZERO,
+            is_full: false,
             drained_at: Instant::ZERO,
             standing_until: Instant::ZERO,
             found: None,
@@ -144,7 +151,10 @@ impl Pacer {
 
     /// When the link will be ready, if time alone decides.
     pub fn ready_at(&self) -> Instant {
-        if self.is_paced() { self.free_at.before_ns(self.ahead_ns) } else { Instant::ZERO }
+        if !self.is_paced() {
+            return Instant::ZERO;
+        }
+        self.free_at.before_ns(if self.is_full { self.ahead_ns / 2 } else { self.ahead_ns })
     }
 
     /// True if frames are handed out at a rate, so that time decides.
@@ -257,8 +267,13 @@ impl Pacer {
             let start = self.free_at.max(now.before_ns(self.catch_up_ns.min(waited_ns)));
             // Control datagrams don't wait for the link. However many there are, packets get
             // their turn.
-            let free_at = start + rate.transmission_ns(link_bytes);
-            self.free_at = free_at.min(now + DEBT_NS_MAX.max(rate.transmission_ns(link_bytes)));
+            let frame_ns = rate.transmission_ns(link_bytes);
+            let still_full = self.is_full && start.since_ns(now) > self.ahead_ns / 2;
+            self.free_at = (start + frame_ns).min(now + DEBT_NS_MAX.max(frame_ns));
+            let full_ns = rate.transmission_ns(FULL_FRAME_BYTES);
+            let is_burst = full_ns * BURST_FRAMES_MIN <= self.ahead_ns;
+            let is_ahead = self.free_at.since_ns(now) > self.ahead_ns;
+            self.is_full = is_burst && (still_full || is_ahead);
         }
     }
 
@@ -379,6 +394,28 @@ mod tests {
         let expected = rate.bytes_in_ns(SECOND_NS) / FRAME;
         // At the beginning it is as if a wake-up had come late: two more, and one ahead.
         assert!((expected..=expected + 3).contains(&frames), "{frames} of {expected}");
+    }
+
+    #[test]
+    fn frames_of_a_fast_link_leave_in_bursts_and_it_is_never_idle() {
+        let rate = Rate::from_mbps(500); // a frame takes 24 µs
+        let mut pacer = Pacer::new(Pacing::Fixed(rate));
+        let begin = Instant::from_ns(SECOND_NS);
+        let (mut now, mut frames, mut wake_ups) = (begin, 0, 0);
+        while now < begin + SECOND_NS {
+            wake_ups += 1;
+            assert!(wake_ups == 1 || pacer.free_at > now, "idle at {now:?}");
+            while pacer.ready(now) {
+                pacer.sent(now, FRAME, 0);
+                frames += 1;
+            }
+            // In the middle of a burst none may leave.
+            assert!(pacer.ready_at() >= now + 200 * MICRO_NS);
+            now = pacer.ready_at() + 200 * MICRO_NS;
+        }
+        assert!(wake_ups * 18 <= frames, "{wake_ups} wake-ups for {frames} frames");
+        let expected = rate.bytes_in_ns(SECOND_NS) / FRAME;
+        assert!((expected..=expected + 25).contains(&frames), "{frames} of {expected}");
     }
 
     #[test]
