@@ -348,9 +348,6 @@ fn send_cut(
     usize::from(last) + 1
 }
 
-/// At most this many of the datagrams that the peer misses may wait for the link.
-const TO_RETRANSMIT_MAX: usize = 256;
-
 /// Retransmits datagrams that the peer misses, before anything else is sent.
 pub(super) fn retransmit(
     peer: &mut Peer,
@@ -361,16 +358,16 @@ pub(super) fn retransmit(
 ) {
     let mut gone = Numbers::default();
     for number in missing.iter() {
-        if peer.to_retransmit.contains(&number) {
+        if peer.to_retransmit.contains(number) {
             continue;
         }
+        let kept_bytes = peer.retransmit_buffer.bytes_of(number as u32);
         // Others may wait for what will not come: the peer is notified at once if the link is open.
-        if !peer.pacer.is_blocked() && !peer.retransmit_buffer.has(number as u32) {
+        if !peer.pacer.is_blocked() && kept_bytes.is_none() {
             gone.add(number);
             peer.contexts.outgoing.gone(now, number);
-        } else if peer.to_retransmit.len() < TO_RETRANSMIT_MAX {
-            // The peer asks again for those that find no room.
-            peer.to_retransmit.push_back(number);
+        } else {
+            peer.to_retransmit.push(number, kept_bytes.unwrap_or(0));
         }
     }
     if gone.bits != 0 {
@@ -384,12 +381,12 @@ pub(super) fn retransmit(
 pub(super) fn send_missing(peer: &mut Peer, index: usize, env: &mut impl Env, now: Instant) {
     let mut gone = Numbers::default();
     while !peer.pacer.is_blocked() {
-        let Some(&number) = peer.to_retransmit.front() else { break };
+        let Some(number) = peer.to_retransmit.first() else { break };
         let low = number as u32;
         if !peer.pacer.ready(now) && peer.retransmit_buffer.has(low) {
             break;
         }
-        peer.to_retransmit.pop_front();
+        peer.to_retransmit.remove_first();
         let Some(body) = peer.retransmit_buffer.retransmit(low) else {
             peer.contexts.outgoing.gone(now, number);
             if !gone.add(number) {
@@ -445,8 +442,10 @@ fn send_body(
 ) -> Option<Sent> {
     let room = peer.units_bytes_max();
     let (listens, header_bytes) = (peer.listens(), peer.link_bytes(0));
-    let Peer { handshake, retransmit_buffer, pacer, rtt_ns, bottleneck, extra, path_mtu, .. } =
-        peer;
+    let Peer {
+        handshake, retransmit_buffer, pacer, rtt_ns, bottleneck, extra, path_mtu, tail, ..
+    } = peer;
+    let loses = peer.reports.recent_there(now).is_some_and(|recent| recent.lost > 0);
     let session = handshake.session()?;
     let datagram = env.datagram(index);
     let mut body = BodyWriter::new(&mut datagram[DATA_HEADER_LEN..]);
@@ -454,7 +453,9 @@ fn send_body(
     let body_len = body.len();
     // Sealing is done in place: the copy is made before, under the number that comes next. Room for the
     // mark was left, unless the path has become narrower since.
-    if keep && body_len + RESENT_RECORD_LEN <= room {
+    let is_kept = keep && body_len + RESENT_RECORD_LEN <= room;
+    tail.sent(now, is_kept && loses);
+    if is_kept {
         let body = &datagram[DATA_HEADER_LEN..DATA_HEADER_LEN + body_len];
         retransmit_buffer.keep(now, session.next_sequence_low(), body, *rtt_ns);
     }

@@ -15,7 +15,6 @@ use super::contexts::{ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::{offer_link, send_control, send_frame, send_missing};
-use super::pacer::Pacer;
 use super::peer::{NEVER_COMPRESSED, Peer};
 use super::store::{Store, Treatment};
 use super::{Node, enter};
@@ -118,7 +117,7 @@ impl Node {
             paced || !matches!(peer.port.config().scheme.select, Select::Nothing | Select::Each(_));
         loop {
             let now = env.now();
-            peer.port.handle(now, Event::Link(link_state(&peer.pacer, now)));
+            peer.port.handle(now, Event::Link(link_state(peer, now)));
             if link_first {
                 offer_link(peer, now);
             }
@@ -327,11 +326,14 @@ pub(super) fn clear(peer: &mut Peer, store: &mut Store, now: Instant) {
 }
 
 /// Returns what the core has to know of the link.
-fn link_state(pacer: &Pacer, now: Instant) -> LinkState {
+fn link_state(peer: &Peer, now: Instant) -> LinkState {
+    let pacer = &peer.pacer;
+    // What is sent again goes before all that waits.
+    let again_bytes = peer.to_retransmit.bytes();
     LinkState {
         rate: pacer.rate(),
         burst_bytes: pacer.at_once_bytes(),
-        ahead_bytes: pacer.ahead_bytes(now),
+        ahead_bytes: pacer.ahead_bytes(now) + again_bytes,
         takes_all: pacer.takes_all(),
     }
 }

@@ -1,9 +1,9 @@
 //! One peer of a node: its port, its sessions, its accounts.
 
 mod cost;
+mod tail;
 mod timing;
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use dwell_base::Instant;
@@ -32,10 +32,11 @@ use super::problems::Problems;
 use super::reassembly::Reassemblies;
 use super::reorder::{ReorderBuffer, Waits};
 use super::reports::Reports;
-use super::retransmit::RetransmitBuffer;
+use super::retransmit::{Awaited, RetransmitBuffer};
 use super::turns::Turn;
 use crate::config::{ClassConfig, PeerConfig, RateConfig};
 use crate::trust::{Handshake, Offer, RandomSource};
+use tail::Tail;
 pub use timing::Patience;
 
 /// The datagram length assumed for a path of which nothing is known yet: an Ethernet's 1500
@@ -116,8 +117,10 @@ pub(crate) struct Peer {
     transit: bool,
     /// Datagrams that were sent and may be retransmitted.
     pub(crate) retransmit_buffer: RetransmitBuffer,
-    /// Numbers of datagrams that the peer misses and the link has not taken yet.
-    pub(crate) to_retransmit: VecDeque<u64>,
+    /// The last datagram, if it may be missed without anybody noticing.
+    pub(crate) tail: Tail,
+    /// Those of them that the peer misses and the link has not taken yet.
+    pub(crate) to_retransmit: Awaited,
     pub(crate) reorder: ReorderBuffer,
     pub(crate) rx: RxStatus,
     /// The allowed cost of restoring the peer's packets, and those that wait for it.
@@ -183,7 +186,8 @@ impl Peer {
             fragment_id: u32::from_be_bytes(fragment_id),
             reassembly: Reassemblies::default(),
             retransmit_buffer: RetransmitBuffer::default(),
-            to_retransmit: VecDeque::new(),
+            tail: Tail::default(),
+            to_retransmit: Awaited::default(),
             reorder: ReorderBuffer::default(),
             rx: RxStatus::default(),
             turn: Turn::default(),

@@ -115,7 +115,13 @@ impl RetransmitBuffer {
 
     /// Returns whether [`Self::retransmit`] has the datagram with this number.
     pub(crate) fn has(&self, number: u32) -> bool {
-        self.position(number).is_some_and(|at| self.may_send(&self.datagrams[at]))
+        self.bytes_of(number).is_some()
+    }
+
+    /// Returns the length of the body that [`Self::retransmit`] has.
+    pub(crate) fn bytes_of(&self, number: u32) -> Option<usize> {
+        let datagram = &self.datagrams[self.position(number)?];
+        self.may_send(datagram).then_some(datagram.body.len())
     }
 
     /// Returns the body of a datagram to retransmit; none if it is not in the buffer, was sent
@@ -143,6 +149,59 @@ impl RetransmitBuffer {
             body.clear();
             self.spare.push(body);
         }
+    }
+}
+
+/// At most this many of the datagrams that the peer misses may wait for the link.
+const AWAITED_MAX: usize = 256;
+
+/// The datagrams that the peer misses and the link has not taken yet, in the order of its requests.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    /// Numbers, and the bytes that each had when it was asked for.
+    datagrams: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl Awaited {
+    /// Puts one behind the others, if it is not among them and there is room: the peer asks again.
+    pub(crate) fn push(&mut self, number: u64, bytes: usize) {
+        if self.datagrams.len() < AWAITED_MAX && !self.contains(number) {
+            self.datagrams.push_back((number, bytes));
+            self.bytes += bytes;
+        }
+    }
+
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        self.datagrams.iter().any(|it| it.0 == number)
+    }
+
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.datagrams.front().map(|it| it.0)
+    }
+
+    pub(crate) fn remove_first(&mut self) {
+        if let Some((_, bytes)) = self.datagrams.pop_front() {
+            self.bytes -= bytes;
+        }
+    }
+
+    /// The bytes that the link is to take before anything else.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 

@@ -38,7 +38,8 @@ impl Peer {
         if self.handshake.current().is_none() {
             return Due::default();
         }
-        let report = self.report_at().is_some_and(|at| now >= at);
+        let is_tail = now >= self.tail.deadline(self.rtt_ns);
+        let report = is_tail || self.report_at().is_some_and(|at| now >= at);
         // A node that receives packets all the time has no reason to ask, but wants the round trip.
         let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
         let measure = (report && due_again) || now >= self.measure_at() || now >= self.ask_at();
@@ -64,6 +65,7 @@ impl Peer {
             let is_missing = |datagram| self.reorder.is_missing_before(datagram);
             at = at.min(self.contexts.incoming.deadline(GapWaits::of(self.rtt_ns), is_missing));
             at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
+            at = at.min(self.tail.deadline(self.rtt_ns));
         }
         if self.probes_path() {
             at = at.min(self.path_mtu.deadline());

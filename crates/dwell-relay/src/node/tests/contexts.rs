@@ -1,6 +1,6 @@
 //! Batches that refer to those before them, between nodes.
 
-use dwell_base::time::MICRO_NS;
+use dwell_base::time::{MICRO_NS, MILLI_NS};
 use dwell_report::status::PeerStatus;
 use dwell_testkit::LinkSpec;
 
@@ -85,6 +85,25 @@ fn what_was_lost_comes_again_and_only_what_needs_it_waits() {
             let p99_ms = rx.contexts.waited.p99_ns / 1_000_000;
             assert!(p99_ms < 250 || loss > 0.03, "{loss}: {p99_ms} ms, {:?}", rx.contexts);
         }
+    }
+}
+
+#[test]
+fn the_last_datagram_of_many_is_missed_though_nothing_follows_it() {
+    let mut net = pair_of([HOST_PAIR; 2], &good_link().with_loss(0.03), 5);
+    net.run_to(2_000);
+    // One packet now and then: each is the last one for a while.
+    net.start_sources(2_000, 1_000, 150 * MILLI_NS);
+    net.run_to(160_000);
+    assert_sound(&net);
+    assert!(lost_of_thousand(&net) <= 2, "{}", lost_of_thousand(&net));
+    for side in [0, 1] {
+        let delays_ns = net.each_delay_ns(side, 0..=u16::MAX);
+        // 5 ms there, a round trip more for what was lost, and another if that is lost as well; but
+        // nothing waits for the next packet.
+        let longest_ns = delays_ns.iter().copied().max().unwrap_or_default();
+        assert_eq!(delays_ns.len(), 1_000);
+        assert!(longest_ns < 100 * MILLI_NS, "{longest_ns}");
     }
 }
 

@@ -480,16 +480,19 @@ impl Net {
     /// Returns the delays of packets of some ports to one side: the least, the most and the number
     /// of packets, in nanoseconds.
     pub(super) fn delays_ns(&self, side: usize, ports: RangeInclusive<u16>) -> (u64, u64, usize) {
+        let delays = self.each_delay_ns(side, ports);
+        let least = delays.iter().copied().min().unwrap_or_default();
+        (least, delays.iter().copied().max().unwrap_or_default(), delays.len())
+    }
+
+    /// Returns the delay of each packet of some ports to one side.
+    pub(super) fn each_delay_ns(&self, side: usize, ports: RangeInclusive<u16>) -> Vec<u64> {
         let (from, to) = (self.end(1 - side), &self.end(side).env);
         let taken = to.delivered.iter().zip(&to.delivered_at).filter(|(packet, _)| {
             let at = packet.len() - payload_of(packet).len() - 8;
             ports.contains(&u16::from_be_bytes([packet[at], packet[at + 1]]))
         });
-        let delays: Vec<u64> = taken
-            .map(|(packet, at)| at.since_ns(from.made_at[number_of(packet) as usize]))
-            .collect();
-        let least = delays.iter().copied().min().unwrap_or_default();
-        (least, delays.iter().copied().max().unwrap_or_default(), delays.len())
+        taken.map(|(packet, at)| at.since_ns(from.made_at[number_of(packet) as usize])).collect()
     }
 
     pub(super) fn set_traffic(&mut self, traffic: Traffic) {
