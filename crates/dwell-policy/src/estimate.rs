@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::backoff::{BackOff, BackOffConfig};
+use crate::job_time::JobTime;
 use crate::packet::ClassKey;
 
 /// A ratio of one, in parts per million.
@@ -141,6 +142,8 @@ pub(crate) struct Learned {
     config: LearnedConfig,
     flows: Vec<Slot>,
     classes: Vec<Slot>,
+    /// What each job takes beside its bytes, as far as anybody says so.
+    job_time: JobTime,
 }
 
 impl Learned {
@@ -152,14 +155,21 @@ impl Learned {
             results: 0,
             back_off: BackOff::default(),
         };
-        Self { config, flows: vec![empty; FLOW_SLOTS], classes: vec![empty; CLASS_SLOTS] }
+        let (flows, classes) = (vec![empty; FLOW_SLOTS], vec![empty; CLASS_SLOTS]);
+        Self { config, flows, classes, job_time: JobTime::default() }
     }
 
     pub(crate) fn set_config(&mut self, config: LearnedConfig) {
         self.config = config;
     }
 
-    /// The estimate for a packet of `bytes`.
+    /// Takes in the time of a whole job. Returns the part of it that is its bytes', for
+    /// [`Self::record`].
+    pub(crate) fn note_job(&mut self, bytes: u32, took_ns: u64) -> u64 {
+        self.job_time.note(bytes, took_ns)
+    }
+
+    /// The estimate for a job of `bytes` that are like those of a flow.
     pub(crate) fn estimate(
         &mut self,
         flow: u64,
@@ -167,9 +177,11 @@ impl Learned {
         bytes: u32,
         back_off: &BackOffConfig,
     ) -> Estimate {
+        let fixed_ns = self.job_time.fixed_ns();
         let slot = self.flow(flow, class, back_off);
         let cost_ps = u64::from(slot.cost_ps_per_byte) * u64::from(bytes);
-        Estimate { ratio: Ratio(slot.ratio_ppm.min(RATIO_ONE_PPM)), cost_ns: cost_ps / 1000 }
+        let ratio = Ratio(slot.ratio_ppm.min(RATIO_ONE_PPM));
+        Estimate { ratio, cost_ns: cost_ps / 1000 + fixed_ns }
     }
 
     /// Returns true if enough was compressed of the flow, or of its class before it, for the

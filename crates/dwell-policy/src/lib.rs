@@ -33,6 +33,7 @@ mod config;
 mod estimate;
 mod event;
 mod explore;
+mod job_time;
 pub mod method;
 mod packet;
 mod port;

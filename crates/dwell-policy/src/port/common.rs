@@ -193,6 +193,11 @@ impl Common {
         }
     }
 
+    /// Learns the time of a job of `bytes`; returns the part of it that is its bytes'.
+    pub(super) fn learn_job(&mut self, bytes: u32, took_ns: u64) -> u64 {
+        self.learned.as_mut().map_or(took_ns, |learned| learned.note_job(bytes, took_ns))
+    }
+
     /// Learns of one packet that compressing took `bytes` to `to_bytes`.
     pub(super) fn learn(
         &mut self,

@@ -322,6 +322,7 @@ pub(super) fn learn(common: &mut Common, unit: &Unit, (bytes, to_bytes): (u32, u
     if common.learned.is_none() || total < TELLING_BYTES_MIN {
         return;
     }
+    let took_ns = common.learn_job(bytes, took_ns);
     // One measurement counts once for each flow, however many of its packets are in the batch.
     let mut flows: Vec<((u64, ClassKey), u64)> = Vec::new();
     for packet in unit.packets() {

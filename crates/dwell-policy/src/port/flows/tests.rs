@@ -11,6 +11,7 @@ use crate::scheme::Scheme;
 
 mod batches;
 mod limits;
+mod steady;
 
 const RATIO_PPM: u32 = 250_000;
 
