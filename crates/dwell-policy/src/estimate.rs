@@ -169,6 +169,15 @@ impl Learned {
         self.job_time.note(bytes, took_ns)
     }
 
+    /// The time that each job takes beside its bytes, in nanoseconds.
+    pub(crate) fn fixed_ns(&self) -> u64 {
+        self.job_time.fixed_ns()
+    }
+
+    pub(crate) fn forget_job_time(&mut self) {
+        self.job_time = JobTime::default();
+    }
+
     /// The estimate for a job of `bytes` that are like those of a flow.
     pub(crate) fn estimate(
         &mut self,

@@ -46,6 +46,8 @@ impl JobTime {
             let slope_ns = ((self.bytes_took - self.bytes * self.took_ns) / variance).max(0.0);
             self.fixed_ns = (self.took_ns - slope_ns * self.bytes).max(0.0);
         }
+        // Jobs that are all alike at least say how much it can't be.
+        self.fixed_ns = self.fixed_ns.min(self.took_ns);
         let of_bytes = (took - self.fixed_ns).max(took * BYTES_PART_MIN);
         of_bytes as u64
     }
@@ -85,6 +87,20 @@ mod tests {
             assert_eq!(time.note(1_400, 50_000), 50_000);
         }
         assert_eq!(time.fixed_ns(), 0);
+    }
+
+    #[test]
+    fn what_was_learned_on_a_busy_machine_does_not_last() {
+        let mut time = JobTime::default();
+        for round in 0..200 {
+            let bytes = 1_400 * (1 + round % 4);
+            time.note(bytes, 200_000 + u64::from(bytes) * 5);
+        }
+        assert!(time.fixed_ns() > 190_000);
+        for _ in 0..500 {
+            time.note(1_400, 20_000);
+        }
+        assert!(time.fixed_ns() <= 21_000, "{}", time.fixed_ns());
     }
 
     #[test]

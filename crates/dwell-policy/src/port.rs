@@ -104,6 +104,7 @@ impl Port {
         self.common.configure(config);
         if kind != self.store.kind() {
             self.store = Store::new(kind);
+            self.common.forget_job_time();
         }
         on_store!(&mut self.store, store => store.recount(&self.common));
         Ok(())

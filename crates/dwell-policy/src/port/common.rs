@@ -198,6 +198,18 @@ impl Common {
         self.learned.as_mut().map_or(took_ns, |learned| learned.note_job(bytes, took_ns))
     }
 
+    /// Returns the time that each job is believed to take beside its bytes.
+    pub(super) fn fixed_ns(&self) -> u64 {
+        self.learned.as_ref().map_or(0, |learned| learned.fixed_ns())
+    }
+
+    /// Forgets that time: another store does not tell it from that of the bytes.
+    pub(super) fn forget_job_time(&mut self) {
+        if let Some(learned) = &mut self.learned {
+            learned.forget_job_time();
+        }
+    }
+
     /// Learns of one packet that compressing took `bytes` to `to_bytes`.
     pub(super) fn learn(
         &mut self,

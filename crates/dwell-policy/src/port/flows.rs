@@ -146,7 +146,8 @@ impl Flows {
             Some(reason) => Some(reason),
             None => packet.looks_random.then_some(Bypass::Random),
         };
-        let is_known = self.has_chosen(packet.flow);
+        // Who has packets waiting need not be looked for among what is being sent.
+        let is_known = !self.lanes.has(packet.flow) && self.has_chosen(packet.flow);
         let entry = Entry {
             id: packet.id,
             bytes: packet.bytes,

@@ -255,6 +255,7 @@ impl Node {
                 probe(peer, index, env, now);
             }
             if due.report {
+                peer.note_tail_report(now);
                 let report = Control::Report(peer.report(now));
                 send_control(peer, index, env, &report);
             }
@@ -329,7 +330,7 @@ pub(super) fn clear(peer: &mut Peer, store: &mut Store, now: Instant) {
 fn link_state(peer: &Peer, now: Instant) -> LinkState {
     let pacer = &peer.pacer;
     // What is sent again goes before all that waits.
-    let again_bytes = peer.to_retransmit.bytes();
+    let again_bytes = peer.to_retransmit.bytes().min(peer.retransmit_buffer.budget_bytes());
     LinkState {
         rate: pacer.rate(),
         burst_bytes: pacer.at_once_bytes(),

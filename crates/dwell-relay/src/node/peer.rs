@@ -46,6 +46,8 @@ pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
 const ASK_BYTES: u64 = 90;
 /// The least time between such requests, whatever the link's rate.
 const ASK_PAUSE_NS_MIN: u64 = MILLI_NS;
+/// The most: what is missing is forgotten after a few seconds.
+const ASK_PAUSE_NS_MAX: u64 = 250 * MILLI_NS;
 /// Packets that wait under an old scheme may leave for this long before they are dropped.
 const OLD_SCHEME_NS: u64 = 2 * SECOND_NS;
 
@@ -117,10 +119,10 @@ pub(crate) struct Peer {
     transit: bool,
     /// Datagrams that were sent and may be retransmitted.
     pub(crate) retransmit_buffer: RetransmitBuffer,
-    /// The last datagram, if it may be missed without anybody noticing.
-    pub(crate) tail: Tail,
     /// Those of them that the peer misses and the link has not taken yet.
     pub(crate) to_retransmit: Awaited,
+    /// The last datagram, if it may be missed without anybody noticing.
+    pub(crate) tail: Tail,
     pub(crate) reorder: ReorderBuffer,
     pub(crate) rx: RxStatus,
     /// The allowed cost of restoring the peer's packets, and those that wait for it.
@@ -437,7 +439,7 @@ impl Peer {
             Some(rate) => 10 * rate.transmission_ns(ASK_BYTES),
             None => self.rtt_ns.unwrap_or(0) / 16,
         };
-        let pause_ns = pause_ns.max(ASK_PAUSE_NS_MIN);
+        let pause_ns = pause_ns.clamp(ASK_PAUSE_NS_MIN, ASK_PAUSE_NS_MAX);
         Waits { rtt_ns: self.rtt_ns, order_wait_ns, has_contexts, pause_ns }
     }
 

@@ -77,7 +77,7 @@ impl Waits {
 
     /// The time that others wait for a missing one; zero if its retransmission would come too late.
     fn max_wait_ns(self) -> u64 {
-        let needed_ns = self.late_ns() + self.answer_ns();
+        let needed_ns = self.late_ns() + self.pause_ns + self.answer_ns();
         if needed_ns <= self.order_wait_ns { needed_ns } else { 0 }
     }
 }

@@ -137,6 +137,11 @@ impl RetransmitBuffer {
         Some(&datagram.body)
     }
 
+    /// The bytes that may be sent again at present.
+    pub(crate) fn budget_bytes(&self) -> u64 {
+        self.budget_bytes as u64
+    }
+
     /// Forgets everything: a new session begins.
     pub(crate) fn clear(&mut self) {
         self.datagrams.clear();

@@ -298,8 +298,13 @@ pub(super) fn in_time(
 ) -> u64 {
     match needed(common, key, bytes, rate) {
         Some(needed) if needed <= wait_bytes => bytes,
-        // The time that is missing grows with the batch.
-        Some(needed) => u128_ratio(bytes, wait_bytes, needed),
+        // The time that is missing grows with the batch, but for what each job takes in any case.
+        Some(needed) => {
+            let fixed_bytes = rate.bytes_in_ns(common.fixed_ns());
+            let (wait, grows) =
+                (wait_bytes.saturating_sub(fixed_bytes), needed.saturating_sub(fixed_bytes));
+            if grows > wait { u128_ratio(bytes, wait, grows) } else { 0 }
+        }
         None => 0,
     }
 }

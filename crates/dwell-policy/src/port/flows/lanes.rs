@@ -90,7 +90,12 @@ impl Lanes {
         self.new_bytes
     }
 
-    /// Puts a packet into the queue of its flow. One of which packets are being sent is not new.
+    /// Returns true if a flow has its turns at present.
+    pub(super) fn has(&self, flow: u64) -> bool {
+        self.by_flow.contains_key(&flow)
+    }
+
+    /// Puts a packet into the queue of its flow. If it has no turns yet, one of which packets are being sent is not new.
     pub(super) fn push(&mut self, entry: Entry, is_known: bool) {
         let at = match self.by_flow.get(&entry.flow) {
             Some(&at) => at,

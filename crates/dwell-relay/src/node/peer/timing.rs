@@ -8,6 +8,10 @@ use crate::node::contexts::GapWaits;
 use crate::node::reports::ASK_AGAIN_NS;
 use crate::trust::Session;
 
+/// The length of a datagram with a report, with all headers.
+const REPORT_BYTES: u64 = 160;
+/// Reports that follow a last datagram may take this part of the link.
+const TAIL_LINK_PART: u64 = 50;
 /// While something is unanswered, the peer is asked this often.
 const PROBE_AGAIN_NS: u64 = SECOND_NS;
 /// While packets come in, the round trip is measured this often.
@@ -38,8 +42,7 @@ impl Peer {
         if self.handshake.current().is_none() {
             return Due::default();
         }
-        let is_tail = now >= self.tail.deadline(self.rtt_ns);
-        let report = is_tail || self.report_at().is_some_and(|at| now >= at);
+        let report = now >= self.tail_at() || self.report_at().is_some_and(|at| now >= at);
         // A node that receives packets all the time has no reason to ask, but wants the round trip.
         let due_again = self.rtt_ns.is_none() || now >= self.probed_at + MEASURE_NS;
         let measure = (report && due_again) || now >= self.measure_at() || now >= self.ask_at();
@@ -65,13 +68,28 @@ impl Peer {
             let is_missing = |datagram| self.reorder.is_missing_before(datagram);
             at = at.min(self.contexts.incoming.deadline(GapWaits::of(self.rtt_ns), is_missing));
             at = at.min(self.ask_at()).min(self.report_at().unwrap_or(Instant::FAR_FUTURE));
-            at = at.min(self.tail.deadline(self.rtt_ns));
+            at = at.min(self.tail_at());
         }
         if self.probes_path() {
             at = at.min(self.path_mtu.deadline());
             at = at.min(self.delivery.deadline(&self.problems));
         }
         at
+    }
+
+    /// When a report should follow the last datagram, if nothing else is about to.
+    fn tail_at(&self) -> Instant {
+        let follows = !self.port.is_empty() || !self.to_retransmit.is_empty();
+        if follows || self.pacer.is_blocked() {
+            return Instant::FAR_FUTURE;
+        }
+        self.tail.deadline(self.rtt_ns)
+    }
+
+    /// A report is sent. Those that follow a last datagram take a small part of the link.
+    pub(crate) fn note_tail_report(&mut self, now: Instant) {
+        let report_ns = self.pacer.rate().map_or(0, |rate| rate.transmission_ns(REPORT_BYTES));
+        self.tail.reported(now, report_ns.saturating_mul(TAIL_LINK_PART));
     }
 
     pub(super) fn probe_at(&self, patience: Patience) -> Instant {

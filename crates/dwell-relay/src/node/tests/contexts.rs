@@ -1,5 +1,6 @@
 //! Batches that refer to those before them, between nodes.
 
+use dwell_base::Rate;
 use dwell_base::time::{MICRO_NS, MILLI_NS};
 use dwell_report::status::PeerStatus;
 use dwell_testkit::LinkSpec;
@@ -104,6 +105,22 @@ fn the_last_datagram_of_many_is_missed_though_nothing_follows_it() {
         let longest_ns = delays_ns.iter().copied().max().unwrap_or_default();
         assert_eq!(delays_ns.len(), 1_000);
         assert!(longest_ns < 100 * MILLI_NS, "{longest_ns}");
+    }
+}
+
+#[test]
+fn what_is_not_the_last_datagram_is_not_followed_by_a_report() {
+    // A frame takes 23 ms: longer than a report would wait.
+    let configs = [0, 1].map(|side| config_of(side, true, "512kbit", HOST_PAIR));
+    let link = good_link().with_rate(Rate::clamped_bps(512_000)).with_loss(0.03);
+    let mut net = Net::new(&configs, &link, 6);
+    net.set_traffic(Traffic { random: 1.0, ..TEXT });
+    net.run_to(2_000);
+    net.start_sources(2_000, 2_000, 20 * MILLI_NS);
+    net.run_to(40_000);
+    for peer in peers(&net) {
+        let (control, all) = (peer.tx.control_datagrams, peer.tx.datagrams);
+        assert!(all > 1_000 && control < all / 3, "{control} of {all}");
     }
 }
 
