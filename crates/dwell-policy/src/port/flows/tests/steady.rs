@@ -93,3 +93,47 @@ fn a_backlog_after_small_batches_is_compressed_at_once() {
         }
     }
 }
+
+/// A port that has learned that a job takes 45 µs and 5 ns for each byte.
+fn learned() -> Port {
+    let mut port = port(0);
+    let estimates = Estimates::Learned(LearnedConfig::default());
+    port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+    for round in 0..200 {
+        let bytes = 1_400 * (1 + round % 4);
+        let of_bytes = port.common.learn_job(bytes, 45_000 + u64::from(bytes) * 5);
+        port.common.learn(KEY, (bytes, bytes / 2), of_bytes);
+    }
+    assert!(port.common.fixed_ns().abs_diff(45_000) < 500);
+    port
+}
+
+const KEY: (u64, ClassKey) = (1 << 32 | 1, ClassKey::new(6, 80));
+
+#[test]
+fn a_batch_that_is_shrunk_to_have_time_has_it() {
+    let mut port = learned();
+    for (mbps, waits) in [(500, [1_500, 2_500, 4_000]), (2_000, [20_000, 40_000, 60_000])] {
+        let rate = Rate::from_mbps(mbps);
+        for wait_bytes in waits {
+            for bytes in [1_400, 2_800, 14_000, 60_000] {
+                let fits = batch::in_time(&mut port.common, KEY, (bytes, wait_bytes), rate);
+                assert!(fits <= bytes);
+                let needed = batch::needed(&mut port.common, KEY, fits, rate).unwrap();
+                // Rounding is worth a few bytes.
+                assert!(
+                    fits == 0 || needed <= wait_bytes + 8,
+                    "{mbps} {wait_bytes} {bytes}: {fits}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn another_store_does_not_count_the_time_of_a_job_twice() {
+    let mut port = learned();
+    let scheme = Scheme::packet();
+    port.configure(PortConfig { scheme, ..port.config().clone() }).unwrap();
+    assert_eq!(port.common.fixed_ns(), 0);
+}
