@@ -75,11 +75,15 @@ pub struct LinkState {
     /// It takes whatever it is given, so that nothing waits in the port: only `ahead_bytes` count as
     /// waiting time.
     pub takes_all: bool,
+    /// The time, in nanoseconds, for which it idled since it was last told about while the driver was too
+    /// busy to bring it what had come: its processor is what the link waits for. A driver that does
+    /// nothing else, as in simulations, has none.
+    pub starved_ns: u64,
 }
 
 impl LinkState {
     /// A link of this rate that takes one frame after another.
     pub const fn of_rate(rate: Option<Rate>) -> Self {
-        Self { rate, burst_bytes: 0, ahead_bytes: 0, takes_all: false }
+        Self { rate, burst_bytes: 0, ahead_bytes: 0, takes_all: false, starved_ns: 0 }
     }
 }

@@ -30,6 +30,7 @@ mod account;
 mod action;
 mod backoff;
 mod config;
+mod cpu_share;
 mod estimate;
 mod event;
 mod explore;

@@ -135,6 +135,9 @@ impl Port {
             Event::LinkBusy => self.common.link_idle = false,
             Event::Link(link) => {
                 self.common.config.rate = link.rate;
+                if link.starved_ns > 0 {
+                    self.common.cpu_share.starved(now, link.starved_ns);
+                }
                 self.common.link = link;
             }
         }

@@ -303,9 +303,13 @@ impl Engine {
             let deadline = deadline.min(self.look_after_at).min(self.reopen_due());
             let deadline = deadline.min(self.route_care.due()).min(self.status_retry_at);
             let deadline = if self.node.is_behind() { now } else { deadline };
-            self.poller
+            let has_waited = self
+                .poller
                 .wait(Some(deadline), now, &mut ready)
                 .map_err(RunError::system("wait for events"))?;
+            if has_waited {
+                self.node.slept(now, Clock::now());
+            }
             for event in &ready {
                 match event.token {
                     TUN => self.read_tun(),

@@ -32,6 +32,7 @@ mod reassembly;
 mod reorder;
 mod reports;
 mod retransmit;
+mod saturation;
 mod status;
 mod store;
 mod turns;
@@ -60,6 +61,7 @@ use crate::trust::{Identity, RandomSource};
 use peer::Peer;
 use prefixes::{Prefixes, Routes};
 use problems::Problems;
+use saturation::Saturation;
 use store::Store;
 
 /// The longest packet or datagram that IP and UDP know.
@@ -119,6 +121,7 @@ pub struct Node {
     generations: u64,
     /// The peer that comes first in this turn.
     first_turn: usize,
+    saturation: Saturation,
 }
 
 impl std::fmt::Debug for Node {
@@ -164,6 +167,7 @@ impl Node {
             flow_seed: u64::from_le_bytes(seed),
             generations: 0,
             first_turn: 0,
+            saturation: Saturation::new(),
         };
         node.identify(config, random);
         for (peer, &endpoint) in config.peers.iter().zip(endpoints) {

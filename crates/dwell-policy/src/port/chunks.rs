@@ -208,7 +208,8 @@ impl Chunks {
             return Some(Bypass::BackOff);
         }
         let estimate = common.estimate(flow, class, bytes);
-        let suffices = waiting_time_suffices(common.wait_bytes(0), bytes, estimate, rate);
+        let suffices = common.cpu_share.allows(now)
+            && waiting_time_suffices(common.wait_bytes(0), bytes, estimate, rate);
         (!suffices && !common.explore(now, key)).then_some(Bypass::NoTime)
     }
 

@@ -8,6 +8,7 @@ use crate::account::{Accounts, Bypass, Count, DropReason};
 use crate::action::{Action, Frame, FrameUnit, Job, JobId, SendCause};
 use crate::backoff::BackOffConfig;
 use crate::config::PortConfig;
+use crate::cpu_share::CpuShare;
 use crate::estimate::{Estimate, Estimates, Learned, Ratio};
 use crate::event::{LinkState, Outcome};
 use crate::explore::Explorer;
@@ -31,6 +32,7 @@ pub(super) struct Common {
     pub(super) batch: Vec<PacketId>,
     jobs: u64,
     explorer: Explorer,
+    pub(super) cpu_share: CpuShare,
     /// True if the job under way is exploring.
     explores: bool,
     /// Those of the configuration, sorted.
@@ -67,6 +69,7 @@ impl Common {
             batch: Vec::new(),
             jobs: 0,
             explorer: Explorer::new(0),
+            cpu_share: CpuShare::new(),
             explores: false,
             exceptions: Vec::new(),
             back_off: BackOffConfig::default(),
@@ -233,6 +236,7 @@ impl Common {
         if std::mem::take(&mut self.explores) {
             self.explorer.spend(took_ns);
         }
+        self.cpu_share.spend(took_ns);
         let compress = &mut self.accounts.compress;
         compress.compressions += 1;
         compress.took_ns += took_ns;

@@ -6,7 +6,7 @@ use crate::account::Bypass;
 use crate::action::FramePacket;
 use crate::config::{FrameCost, QueueLimit};
 use crate::estimate::LearnedConfig;
-use crate::event::Outcome;
+use crate::event::{LinkState, Outcome};
 use crate::scheme::{Queue, Scheme};
 use dwell_base::Rate;
 
@@ -480,4 +480,49 @@ impl Port {
         while port.ask(Instant::ZERO).is_some() {}
         port.assert_invariants();
     }
+}
+
+/// Returns the packets that were tried within the last second of two, with two of them each
+/// millisecond on a link that has much to do, and idles for `starved_ns` of it all the same.
+fn tried_beside(scheme: Scheme, starved_ns: u64) -> u64 {
+    let mut port = paper(scheme, 700_000);
+    let link = LinkState { ahead_bytes: 3_700, starved_ns, ..port.common.link };
+    let mut tried = 0;
+    for ms in 0..2_000 {
+        let now = Instant::from_ns(ms * 1_000 * MICRO_NS);
+        if ms == 1_000 {
+            tried = port.accounts().compress.tried;
+        }
+        port.handle(now, Event::LinkBusy);
+        port.handle(now, Event::Link(link));
+        for id in [0, 1] {
+            let packet = packet((ms * 2 + id) as u32);
+            port.handle(now, Event::Arrive(packet));
+        }
+        loop {
+            match port.poll(now) {
+                Some(Action::Compress(job)) => {
+                    let outcome = Outcome::Smaller(job.bytes * 7 / 10);
+                    port.handle(now, Event::Compressed { job: job.id, outcome, took_ns: 200_000 });
+                }
+                Some(_) => {}
+                None if port.is_empty() => break,
+                None => port.handle(now, Event::LinkReady),
+            }
+        }
+        port.assert_invariants();
+    }
+    port.accounts().compress.tried - tried
+}
+
+#[test]
+fn compressing_gives_way_where_the_link_waits_for_the_processor() {
+    let schemes = ["packet", "edge", "auto"].map(|name| Scheme::preset(name).unwrap());
+    for scheme in schemes {
+        let [fed, starved] = [0, 200 * MICRO_NS].map(|ns| tried_beside(scheme, ns));
+        assert!(fed > 1_900, "{scheme:?}: {fed}");
+        assert!((1..fed / 5).contains(&starved), "{scheme:?}: {starved} of {fed}");
+    }
+    // Who compresses each packet asks for no time.
+    assert_eq!(tried_beside(Scheme::all(), 200 * MICRO_NS), tried_beside(Scheme::all(), 0));
 }

@@ -139,7 +139,7 @@ impl Poller {
     /// Waits until something happens or `deadline` is there, and writes into `events` what
     /// happened (nothing, at the deadline or when a signal interrupted). No deadline, or
     /// [`Instant::FAR_FUTURE`], waits as long as it takes; one that has passed by `now`
-    /// just looks.
+    /// just looks. Returns false if it only looked, because something had happened already.
     ///
     /// The deadline is as exact as the kernel's timers: to the nanosecond (see
     /// [`Clock::sharpen_timers`](super::clock::Clock::sharpen_timers)).
@@ -151,29 +151,31 @@ impl Poller {
         deadline: Option<Instant>,
         now: Instant,
         events: &mut Vec<Readiness>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         events.clear();
         let timeout =
             deadline.filter(|at| *at != Instant::FAR_FUTURE).map(|at| timespec(at.since_ns(now)));
-        match self.wait_raw(timeout) {
-            Ok(()) => {}
-            Err(Errno::INTR) => return Ok(()),
+        let has_waited = match self.wait_raw(timeout) {
+            Ok(has_waited) => has_waited,
+            Err(Errno::INTR) => return Ok(true),
             Err(errno) => return Err(errno.into()),
-        }
+        };
         events.extend(self.ready.iter().map(readiness));
-        Ok(())
+        Ok(has_waited)
     }
 
-    fn wait_raw(&mut self, timeout: Option<Timespec>) -> Result<(), Errno> {
+    fn wait_raw(&mut self, timeout: Option<Timespec>) -> Result<bool, Errno> {
         self.look(timeout.is_none())?;
-        if let Some(timeout) = timeout.filter(|left| self.ready.is_empty() && *left != NO_TIME) {
-            // epoll's own wait counts milliseconds on old kernels, `ppoll` nanoseconds on all; and
-            // under load, when something is ready, no timer is set.
-            if poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout))? > 0 {
-                self.look(false)?;
-            }
+        let Some(timeout) = timeout else { return Ok(true) };
+        if !self.ready.is_empty() || timeout == NO_TIME {
+            return Ok(false);
         }
-        Ok(())
+        // epoll's own wait counts milliseconds on old kernels, `ppoll` nanoseconds on all; and
+        // under load, when something is ready, no timer is set.
+        if poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout))? > 0 {
+            self.look(false)?;
+        }
+        Ok(true)
     }
 
     /// Fetches what has happened; if it is to wait, not before something has.

@@ -122,6 +122,7 @@ fn report(
         Compression::Done { len: None, took_ns } => (Outcome::NotSmaller, took_ns),
         Compression::Failed => (Outcome::Failed, 0),
     };
+    peer.compressed_ns = peer.compressed_ns.saturating_add(took_ns);
     peer.port.handle(now, Event::Compressed { job, outcome, took_ns });
 }
 

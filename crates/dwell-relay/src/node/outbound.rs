@@ -95,12 +95,18 @@ impl Node {
         peer.port.handle(env.now(), Event::Arrive(arrival));
     }
 
+    /// Whoever drives the node had nothing to do between these two: what a link idled for meanwhile did
+    /// not wait for the processor.
+    pub fn slept(&mut self, from: Instant, until: Instant) {
+        self.saturation.slept(from, until);
+    }
+
     /// Lets a peer's port compress and send what it can.
     ///
     /// With a paced link a packet should be pumped before the next one arrives; without
     /// pacing, pumping after a batch lets its small packets share datagrams.
     pub fn pump(&mut self, env: &mut impl Env, index: usize) {
-        let Self { peers, store, scratch, block, .. } = self;
+        let Self { peers, store, scratch, block, saturation, .. } = self;
         let peer = &mut peers[index];
         if peer.pacer.found().is_some() {
             peer.forget_old_bottleneck(env.now());
@@ -115,9 +121,13 @@ impl Node {
         let paced = peer.pacer.is_paced();
         let link_first =
             paced || !matches!(peer.port.config().scheme.select, Select::Nothing | Select::Each(_));
+        let mut is_first = true;
         loop {
             let now = env.now();
-            peer.port.handle(now, Event::Link(link_state(peer, now)));
+            let is_asked = std::mem::take(&mut is_first) && !peer.port.is_empty();
+            let starved_ns =
+                if is_asked { starved_ns(peer, saturation.busy_since(now), now) } else { 0 };
+            peer.port.handle(now, Event::Link(link_state(peer, now, starved_ns)));
             if link_first {
                 offer_link(peer, now);
             }
@@ -327,7 +337,7 @@ pub(super) fn clear(peer: &mut Peer, store: &mut Store, now: Instant) {
 }
 
 /// Returns what the core has to know of the link.
-fn link_state(peer: &Peer, now: Instant) -> LinkState {
+fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
     let pacer = &peer.pacer;
     // What is sent again goes before all that waits.
     let again_bytes = peer.to_retransmit.bytes().min(peer.retransmit_buffer.budget_bytes());
@@ -336,6 +346,20 @@ fn link_state(peer: &Peer, now: Instant) -> LinkState {
         burst_bytes: pacer.at_once_bytes(),
         ahead_bytes: pacer.ahead_bytes(now) + again_bytes,
         takes_all: pacer.takes_all(),
+        starved_ns,
+    }
+}
+
+/// Returns how long the link has idled since this was last asked while this thread, which has had no rest
+/// since `busy_since`, compressed instead of bringing it what waits.
+fn starved_ns(peer: &mut Peer, busy_since: Option<Instant>, now: Instant) -> u64 {
+    let compressed_ns = std::mem::take(&mut peer.compressed_ns);
+    let asked_at = std::mem::replace(&mut peer.starved_until, now);
+    match busy_since {
+        Some(since) if peer.pacer.is_paced() => {
+            now.since_ns(peer.pacer.free_at().max(since).max(asked_at)).min(compressed_ns)
+        }
+        _ => 0,
     }
 }
 

@@ -157,6 +157,11 @@ impl Pacer {
         self.free_at.before_ns(if self.is_full { self.ahead_ns / 2 } else { self.ahead_ns })
     }
 
+    /// When the link will have sent what it was given, if frames are handed out at a rate.
+    pub(super) fn free_at(&self) -> Instant {
+        self.free_at
+    }
+
     /// True if frames are handed out at a rate, so that time decides.
     pub fn is_paced(&self) -> bool {
         match self.pacing {

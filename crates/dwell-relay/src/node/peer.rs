@@ -109,6 +109,10 @@ pub(crate) struct Peer {
     pub(crate) classes: Classes,
     /// When held-back packets go at the latest, if the link waits for that.
     pub(crate) held_until: Option<Instant>,
+    /// Up to then the core knows how long the link starved, and for how long this thread has compressed
+    /// since.
+    pub(crate) starved_until: Instant,
+    pub(crate) compressed_ns: u64,
     /// The records of the frame that is being sent; storage that is used again.
     pub(crate) frame_items: Vec<Item>,
     /// The name of the latest record that was cut.
@@ -182,6 +186,8 @@ impl Peer {
             deadlines: Deadlines::default(),
             classes: Classes::default(),
             held_until: None,
+            starved_until: Instant::ZERO,
+            compressed_ns: 0,
             frame_items: Vec::new(),
             contexts,
             transit: false,

@@ -85,6 +85,7 @@ impl Blocks {
         if common.config.scheme.has_contexts() && !self.is_last_of_context(first) {
             return Asked::Missing(0);
         }
+        let has_cpu = common.cpu_share.allows(now);
         let Self { queue, members, gatherer, .. } = self;
         let bytes = gatherer.gather_waiting(queue, first, room, members);
         let node = *queue.node(first);
@@ -98,11 +99,11 @@ impl Blocks {
         let estimate = common.estimate(key.0, key.1, bytes);
         let backlog_bytes = common.wait_bytes(ahead_bytes);
         let missing_bytes = match backlog_needed_bytes(bytes, estimate, rate) {
-            Some(needed_bytes) => {
+            Some(needed_bytes) if has_cpu => {
                 self.needed_bytes = needed_bytes;
                 needed_bytes.saturating_sub(backlog_bytes)
             }
-            None => u64::MAX,
+            _ => u64::MAX,
         };
         // Results that would say nothing are not worth finding out.
         let is_telling = self.gather == Gather::Packet || u64::from(bytes) >= TELLING_BYTES_MIN;

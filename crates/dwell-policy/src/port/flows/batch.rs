@@ -55,7 +55,8 @@ impl Flows {
         }
         let most = self.batch_bytes_max(common, rate);
         let bytes = most.min(waiting_bytes).max(u64::from(entry.bytes));
-        let ready = in_time(common, key, (bytes, wait_bytes), rate);
+        let has_cpu = common.cpu_share.allows(now);
+        let ready = if has_cpu { in_time(common, key, (bytes, wait_bytes), rate) } else { 0 };
         if ready >= u64::from(entry.bytes) {
             return Some(Choice::Batch(ready));
         }
@@ -64,7 +65,8 @@ impl Flows {
         if self.held.grants(now, cost_ns) {
             return Some(Choice::Batch(bytes));
         }
-        if let Some(behind) = self.behind(common, &entry, (bytes, wait_bytes), rate) {
+        let behind = has_cpu.then(|| self.behind(common, &entry, (bytes, wait_bytes), rate));
+        if let Some(behind) = behind.flatten() {
             return Some(behind);
         }
         let explores = bytes >= TELLING_BYTES_MIN && common.explore(now, key);
