@@ -87,7 +87,8 @@ impl CpuShare {
         let windows = (elapsed_ns / WINDOW_NS).min(ONE_PPM / STEP_PPM);
         if self.starved_ns > elapsed_ns / STARVED_PART {
             let starved_ns = self.starved_ns.min(elapsed_ns / CUT_PART_MIN);
-            let cut_ppm = u128::from(self.share_ppm) * u128::from(starved_ns) / u128::from(elapsed_ns);
+            let cut_ppm =
+                u128::from(self.share_ppm) * u128::from(starved_ns) / u128::from(elapsed_ns);
             self.share_ppm = (self.share_ppm - cut_ppm as u64).max(SHARE_PPM_MIN);
         } else {
             self.share_ppm = (self.share_ppm + STEP_PPM * windows).min(ONE_PPM);

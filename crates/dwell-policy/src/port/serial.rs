@@ -295,9 +295,8 @@ fn bypass(common: &mut Common, now: Instant, entry: &Entry, ready_bytes: u64) ->
         return entry.bypass;
     }
     let key = (entry.flow, entry.class);
-    let suffices = |common: &mut Common| {
-        common.cpu_share.allows(now) && has_time(common, entry, ready_bytes)
-    };
+    let suffices =
+        |common: &mut Common| common.cpu_share.allows(now) && has_time(common, entry, ready_bytes);
     if when == When::WaitingTime && !suffices(common) {
         // A link that is never busy has no use for smaller packets.
         let explores = common.config.rate.is_some() && common.explore(now, key);
