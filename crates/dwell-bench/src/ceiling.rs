@@ -18,7 +18,7 @@ use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, Row, figure, percent};
 use super::trial::{self, Timing};
 use super::tunnel::Belief;
-use super::workload::{Content, Workload};
+use super::workload::{Content, Source, Workload};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -111,7 +111,7 @@ impl Ceiling {
         let programs = self.others.programs()?;
         let bed = Bed::new(lab, CABLE, 0)?;
         let timing = Timing::new(CABLE, self.watch.seconds);
-        let content = Content::new(Workload::Random, CABLE, timing.total(), 1);
+        let content = Content::new(Workload::Random, CABLE, timing.total(), &Source::seeded(1))?;
         let step = Duration::from_secs_f64(self.watch.seconds);
         let length = (self.rounds.runs, timing.total() + step * (flood::STEPS_MAX - 2));
         let is_interrupted = || bed.check().is_err();

@@ -41,17 +41,38 @@ struct State {
     is_altered: AtomicBool,
 }
 
+/// Bytes that are sent over and over, from some place on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Body {
+    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) from: usize,
+}
+
+impl From<Arc<Vec<u8>>> for Body {
+    fn from(bytes: Arc<Vec<u8>>) -> Self {
+        Self { bytes, from: 0 }
+    }
+}
+
+impl Body {
+    /// The same bytes from places that are equally far from each other.
+    pub(super) fn at_places(bytes: &Arc<Vec<u8>>, count: usize) -> impl Iterator<Item = Self> {
+        let from = move |place| bytes.len() * place / count;
+        (0..count).map(move |place| Self { bytes: Arc::clone(bytes), from: from(place) })
+    }
+}
+
 impl Downloads {
     /// Downloads each of the bodies on a connection of its own, over and over.
-    pub(super) fn start(bed: &Bed<'_>, bodies: &[Arc<Vec<u8>>]) -> anyhow::Result<Self> {
+    pub(super) fn start(bed: &Bed<'_>, bodies: &[Body]) -> anyhow::Result<Self> {
         let state = Arc::new(State::default());
         let mut source = Source::default();
         let mut clients = Vec::new();
         for (number, body) in bodies.iter().enumerate() {
             let address = server(PORT + u16::try_from(number).context("too many bodies")?);
             let listener = bed.listen(address)?;
-            source.serve(listener, Arc::clone(body), Arc::clone(&state))?;
-            let (state, body) = (Arc::clone(&state), Arc::clone(body));
+            source.serve(listener, body.clone(), Arc::clone(&state))?;
+            let (state, body) = (Arc::clone(&state), body.clone());
             let client = move || download(address, &body, &state);
             clients.push(bed.pair.client.spawn_thread(client)?);
         }
@@ -93,7 +114,7 @@ impl Downloads {
     }
 }
 
-fn download(address: SocketAddr, body: &[u8], state: &State) -> io::Result<()> {
+fn download(address: SocketAddr, body: &Body, state: &State) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
     stream.set_read_timeout(Some(GLANCE))?;
     stream.write_all(REQUEST)?;
@@ -102,7 +123,7 @@ fn download(address: SocketAddr, body: &[u8], state: &State) -> io::Result<()> {
     let mut answer = vec![0; ANSWER.len()];
     read_until(&mut stream, &mut answer, state)?;
     state.started.fetch_add(1, Ordering::Relaxed);
-    let mut expected = Cycle { body, at: 0 };
+    let mut expected = Cycle { body: &body.bytes, at: body.from };
     let mut piece = vec![0; PIECE_BYTES];
     while !state.stop.load(Ordering::Relaxed) {
         let len = match stream.read(&mut piece) {
@@ -171,7 +192,7 @@ impl Source {
     fn serve(
         &mut self,
         listener: TcpListener,
-        body: Arc<Vec<u8>>,
+        body: Body,
         state: Arc<State>,
     ) -> anyhow::Result<()> {
         listener.set_nonblocking(true).context("a listener can't be set up")?;
@@ -212,16 +233,18 @@ fn accept(listener: &TcpListener, state: &State) -> Option<TcpStream> {
     None
 }
 
-fn pour(mut stream: TcpStream, body: &[u8], state: &State) -> io::Result<()> {
+fn pour(mut stream: TcpStream, body: &Body, state: &State) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     set_socket_linger(&stream, Some(Duration::ZERO))?;
     let mut request = vec![0; REQUEST.len()];
     stream.read_exact(&mut request)?;
     stream.write_all(ANSWER)?;
+    let mut rest = &body.bytes[body.from..];
     while !state.stop.load(Ordering::Relaxed) {
-        for piece in body.chunks(PIECE_BYTES) {
+        for piece in rest.chunks(PIECE_BYTES) {
             stream.write_all(piece)?;
         }
+        rest = &body.bytes;
     }
     Ok(())
 }
@@ -237,5 +260,7 @@ mod tests {
         assert!(cycle.goes_on_with(b"deabcdea"));
         assert!(!cycle.goes_on_with(b"bcdEa"));
         assert!(!Cycle { body: b"", at: 0 }.goes_on_with(b"a"));
+        let mut cycle = Cycle { body: b"abcde", at: 3 };
+        assert!(cycle.goes_on_with(b"deabcdeab"));
     }
 }

@@ -1,7 +1,9 @@
 //! `./x bench link`: goodput over a link, contender against contender.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::ArgPredicate;
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
 use dwell_lab::lab::Lab;
@@ -9,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
 use super::contender::{Contender, with_block_packets};
+use super::file::NamedFile;
 use super::link_rate::LinkRate;
 use super::options::{Records, Usual, Variants};
 use super::others::Others;
@@ -17,13 +20,15 @@ use super::report;
 use super::results::Results;
 use super::runner::{self, Series};
 use super::sheet::{figure, shown, time};
-use super::workload::{Content, Workload};
+use super::workload::{Content, Source, Workload};
 
 const AFTER_HELP: &str = "\
 Examples:
   ./x bench link --rate 10mbit --workload text --runs 3    two minutes
   ./x bench link --rate 10mbit --workload many --scheme packet,flow,edge --block-packets 5,10
                                                              blocks of several packets
+  ./x bench link --rate 10mbit --file site.tar --scheme edge,auto --codec zstd:6
+                                                             a file of yours
   ./x bench link --json runs.jsonl                         the whole matrix
   ./x bench link --json runs.jsonl --resume --openvpn      OpenVPN in addition
   ./x bench link --json runs.jsonl --report                only print what is in the file
@@ -54,8 +59,12 @@ pub(super) struct Link {
     block_packets: Vec<u32>,
     /// Workloads to send
     #[arg(long, value_name = "WORKLOAD,...", default_value = "text,random,half,telemetry")]
-    #[arg(value_delimiter = ',')]
+    #[arg(value_delimiter = ',', requires_if("file", "file"))]
+    #[arg(default_value_if("file", ArgPredicate::IsPresent, "file"))]
     workload: Vec<Workload>,
+    /// File to send, for the workloads `file` and `ten`; it begins again when it ends
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// Rates of the link, or `unlimited` for a plain cable
     #[arg(long, value_name = "RATE,...", value_delimiter = ',')]
     #[arg(default_value = "1mbit,5mbit,10mbit,50mbit,100mbit,500mbit,unlimited")]
@@ -117,6 +126,9 @@ impl Bench for Link {
             terms.congestion_control,
             terms.seed,
         );
+        if let Some(NamedFile { name, bytes }) = &terms.file {
+            text += &format!("file: {name}, {bytes} bytes\n");
+        }
         text + &report::link(&Results::new(runs))
             + "Everything that arrived was what had been sent.\n"
     }
@@ -124,7 +136,8 @@ impl Bench for Link {
 
 impl Link {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let terms = self.usual.terms((self.delay, self.delay_up_to), self.seed);
+        let mut terms = self.usual.terms((self.delay, self.delay_up_to), self.seed);
+        terms.file = self.file.as_deref().map(NamedFile::at).transpose()?;
         self.records.run::<Self>(terms, |lab, series| self.measure(lab, series))
     }
 
@@ -136,15 +149,21 @@ impl Link {
         let programs = self.others.programs()?;
         let takes = |place: &Place| self.usual.timing(place.rate).total();
         let length = (self.usual.rounds.runs, takes);
+        let source = self.source()?;
         series.everywhere(&self.places(), &contenders, length, |series, &place| {
             let Place { rate, workload } = place;
             let has_delay = rate.bps().is_some_and(|bps| bps <= self.delay_up_to.as_bps());
             let mut bed = Bed::new(lab, rate, if has_delay { self.delay } else { 0 })?;
             let timing = self.usual.timing(rate);
-            let content = Content::new(workload, rate, timing.total() * 2, self.seed);
+            let content = Content::new(workload, rate, timing.total() * 2, &source)?;
             let who = (&place, &contenders[..]);
             self.usual.trials(series, who, (&mut bed, &programs), (&content, timing))
         })
+    }
+
+    fn source(&self) -> anyhow::Result<Source> {
+        let read = |path: &PathBuf| NamedFile::at(path)?.read(path);
+        Ok(Source { seed: self.seed, file: self.file.as_ref().map(read).transpose()? })
     }
 
     fn places(&self) -> Vec<Place> {

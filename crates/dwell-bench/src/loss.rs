@@ -18,7 +18,7 @@ use super::record::{Bench, Measured, RelayAccounts, Run, Terms};
 use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, Row, figure, percent, time, whole};
 use super::tunnel::Programs;
-use super::workload::{Content, Workload};
+use super::workload::{Content, Source, Workload};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -104,7 +104,7 @@ impl Loss {
         let contenders = self.contenders();
         let rate = LinkRate(Some(self.rate));
         let timing = self.usual.timing(rate);
-        let content = Content::new(Workload::Text, rate, timing.total(), 1);
+        let content = Content::new(Workload::Text, rate, timing.total(), &Source::seeded(1))?;
         let programs = Programs::usual()?;
         let places = self.loss.iter().map(|&loss| Lossy { rate_bps: self.rate.as_bps(), loss });
         let places: Vec<Lossy> = places.collect();

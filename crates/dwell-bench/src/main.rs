@@ -11,6 +11,7 @@ mod contender;
 mod deadlines;
 mod download;
 mod faults;
+mod file;
 mod flood;
 mod idle;
 mod link;

@@ -112,6 +112,7 @@ impl Usual {
             security: self.protection.security,
             seconds: self.watch.seconds,
             seed,
+            file: None,
         }
     }
 

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::contender::Security;
+use super::file::NamedFile;
 use super::machine::Machine;
 use super::tunnel::Belief;
 
@@ -99,6 +100,9 @@ pub(super) struct Terms {
     pub(super) security: Security,
     pub(super) seconds: f64,
     pub(super) seed: u64,
+    /// The file that is sent, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<NamedFile>,
 }
 
 /// The measurements between two moments of a run.
@@ -314,6 +318,7 @@ pub(super) mod tests {
             security: Security::Psk,
             seconds: 2.0,
             seed: 1,
+            file: None,
         }
     }
 

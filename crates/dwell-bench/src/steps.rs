@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
 use dwell_lab::lab::{Lab, Shape};
 use dwell_report::Table;
@@ -21,7 +21,7 @@ use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, Row, figure, ms, percent};
 use super::trial;
 use super::tunnel::{Belief, Programs, Tunnel};
-use super::workload::{Content, Load, Workload};
+use super::workload::{Content, Load, Source, Workload};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -162,6 +162,7 @@ const AROUND: Duration = Duration::from_secs(2);
 
 impl Steps {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        ensure!(self.workload != Workload::File, "only ./x bench link sends files");
         let conditions = self.conditions();
         self.records.run::<Self>(conditions, |lab, series| self.measure(lab, series))
     }
@@ -205,7 +206,8 @@ impl Steps {
     /// One download through all rates.
     fn climb(&self, bed: &Bed<'_>, tunnel: &Tunnel) -> anyhow::Result<Phases> {
         let rate = LinkRate(self.rate.first().copied());
-        let content = Content::new(self.workload, rate, self.planned(), self.seed);
+        let source = Source::seeded(self.seed);
+        let content = Content::new(self.workload, rate, self.planned(), &source)?;
         let load = Load::start(bed, &content)?;
         let begin = Instant::now();
         let phase = |&rate: &Rate| {
@@ -215,7 +217,7 @@ impl Steps {
         let phases: anyhow::Result<Vec<Phase>> = self.rate.iter().map(phase).collect();
         let delivery = load.finish([begin, Instant::now()]);
         let phases = phases?;
-        anyhow::ensure!(delivery?.is_verified, "what arrived is not what was sent");
+        ensure!(delivery?.is_verified, "what arrived is not what was sent");
         Ok(Phases { phases })
     }
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use clap::ValueEnum;
 use dwell_lab::corpus;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
-use super::download::Downloads;
+use super::download::{Body, Downloads};
 use super::link_rate::LinkRate;
 use super::messages::{Delivery, Messages, Script};
 
@@ -24,6 +25,12 @@ pub(super) enum Workload {
     Half,
     /// Twenty downloads at once, each of other prose
     Many,
+    /// Ten downloads at once: of the file from different places on, or else of prose
+    Ten,
+    /// One download of prose and random bytes in turns of 256 KiB
+    Alternating,
+    /// One download of the file that `--file` names
+    File,
     /// Short UDP messages, three times as many as the link carries
     Telemetry,
 }
@@ -35,6 +42,9 @@ impl Workload {
             Self::Random => "random",
             Self::Half => "half",
             Self::Many => "many",
+            Self::Ten => "ten",
+            Self::Alternating => "alternating",
+            Self::File => "file",
             Self::Telemetry => "telemetry",
         }
     }
@@ -43,7 +53,7 @@ impl Workload {
     pub(super) fn unit(self) -> (&'static str, f64) {
         match self {
             Self::Telemetry => ("messages/s", 1.0),
-            Self::Text | Self::Random | Self::Half | Self::Many => ("Mbit/s", 1e6 / 8.0),
+            _ => ("Mbit/s", 1e6 / 8.0),
         }
     }
 }
@@ -53,30 +63,77 @@ const BODY_BYTES: usize = 16 << 20;
 /// Of many downloads: how many, and how much of each is made.
 const MANY: u64 = 20;
 const MANY_BODY_BYTES: usize = 1 << 20;
+/// Of the same at different places.
+const TEN: usize = 10;
+/// The length of a turn of prose, and of random bytes.
+const TURN_BYTES: usize = 256 << 10;
+
+/// What contents are made of.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) seed: u64,
+    /// The bytes of a file.
+    pub(super) file: Option<Arc<Vec<u8>>>,
+}
+
+impl Source {
+    /// Without a file.
+    pub(super) const fn seeded(seed: u64) -> Self {
+        Self { seed, file: None }
+    }
+}
 
 /// The content of a workload, made once for all runs.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    Bodies(Vec<Arc<Vec<u8>>>),
+    Bodies(Vec<Body>),
     Script(Arc<Script>),
 }
 
 impl Content {
     /// Enough for runs of this length.
-    pub(super) fn new(workload: Workload, rate: LinkRate, time: Duration, seed: u64) -> Self {
+    ///
+    /// # Errors
+    /// If the workload is a file and there is none.
+    pub(super) fn new(
+        workload: Workload,
+        rate: LinkRate,
+        time: Duration,
+        source: &Source,
+    ) -> anyhow::Result<Self> {
+        let seed = source.seed;
         let text = || Arc::new(corpus::text(BODY_BYTES, seed));
         let random = || Arc::new(corpus::incompressible(BODY_BYTES, seed));
-        match workload {
-            Workload::Text => Self::Bodies(vec![text()]),
-            Workload::Random => Self::Bodies(vec![random()]),
-            Workload::Half => Self::Bodies(vec![text(), random()]),
+        let bodies = match workload {
+            Workload::Text => vec![text().into()],
+            Workload::Random => vec![random().into()],
+            Workload::Half => vec![text().into(), random().into()],
             Workload::Many => {
                 let other = |n| Arc::new(corpus::text(MANY_BODY_BYTES, seed.wrapping_add(n)));
-                Self::Bodies((0..MANY).map(other).collect())
+                (0..MANY).map(|n| other(n).into()).collect()
             }
-            Workload::Telemetry => Self::Script(Arc::new(Script::new(rate, time, seed))),
-        }
+            Workload::Ten => {
+                Body::at_places(&source.file.clone().unwrap_or_else(text), TEN).collect()
+            }
+            Workload::Alternating => vec![Arc::new(alternating(BODY_BYTES, seed)).into()],
+            Workload::File => {
+                vec![source.file.clone().context("the workload `file` needs a file")?.into()]
+            }
+            Workload::Telemetry => {
+                return Ok(Self::Script(Arc::new(Script::new(rate, time, seed))));
+            }
+        };
+        Ok(Self::Bodies(bodies))
     }
+}
+
+/// Prose and random bytes in turn: with a whole number of pairs of them it goes on so when it begins
+/// again.
+fn alternating(len: usize, seed: u64) -> Vec<u8> {
+    let text = corpus::text(len / 2, seed);
+    let random = corpus::incompressible(len / 2, seed);
+    let turns = text.chunks(TURN_BYTES).zip(random.chunks(TURN_BYTES));
+    turns.flat_map(|(text, random)| [text, random]).flatten().copied().collect()
 }
 
 /// A workload under way.
@@ -147,5 +204,50 @@ impl Load {
             }
             Self::Messages(messages) => messages.finish(window),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bodies(workload: Workload, source: &Source) -> Vec<Body> {
+        let rate = LinkRate(None);
+        match Content::new(workload, rate, Duration::from_secs(1), source).unwrap() {
+            Content::Bodies(bodies) => bodies,
+            Content::Script(_) => panic!("{workload:?} is a download"),
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for workload in Workload::value_variants() {
+            let value = workload.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), workload.name());
+        }
+    }
+
+    #[test]
+    fn prose_and_random_bytes_alternate_beyond_the_end() {
+        let bytes = alternating(BODY_BYTES, 1);
+        assert_eq!(bytes.len(), BODY_BYTES);
+        let turns: Vec<bool> =
+            bytes.chunks(TURN_BYTES).map(|turn| turn.iter().all(u8::is_ascii)).collect();
+        assert_eq!(turns.len() % 2, 0);
+        assert!(turns.iter().enumerate().all(|(at, &is_prose)| is_prose == (at % 2 == 0)));
+    }
+
+    #[test]
+    fn a_file_is_sent_from_its_beginning_or_from_ten_places() {
+        let file = Arc::new((0..=99).collect::<Vec<u8>>());
+        let source = Source { seed: 1, file: Some(Arc::clone(&file)) };
+        assert_eq!(bodies(Workload::File, &source), [Body::from(file)]);
+        let ten = bodies(Workload::Ten, &source);
+        let first: Vec<u8> = ten.iter().map(|body| body.bytes[body.from]).collect();
+        assert_eq!(first, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]);
+        let none = Source::seeded(1);
+        assert_eq!(bodies(Workload::Ten, &none).len(), 10);
+        let error = Content::new(Workload::File, LinkRate(None), Duration::ZERO, &none);
+        assert!(error.unwrap_err().to_string().contains("needs a file"));
     }
 }

@@ -17,6 +17,7 @@ use dwell_testkit::faults::{Fault, FaultTiming};
 use self::record::{Cause, Circumstances};
 use self::run::Scene;
 use super::contender::Security;
+use super::download::Body;
 use super::options::{Records, Rounds};
 use super::runner::Series;
 use dwell_cli::values::{codec, schemes};
@@ -102,7 +103,7 @@ impl Faults {
         };
         let parts: Vec<_> = self.pairs().map(part).collect();
         series.plan(parts);
-        let body = std::sync::Arc::new(corpus::half_and_half(BODY_BYTES, 1));
+        let body = Body::from(std::sync::Arc::new(corpus::half_and_half(BODY_BYTES, 1)));
         for round in 0..self.rounds.runs {
             for (fault, security) in self.pairs() {
                 let place = Cause { fault: fault.name().to_owned() };
@@ -138,12 +139,7 @@ impl Faults {
         FaultTiming { restart, outage }
     }
 
-    fn scene<'a>(
-        &'a self,
-        fault: Fault,
-        security: Security,
-        body: &'a std::sync::Arc<Vec<u8>>,
-    ) -> Scene<'a> {
+    fn scene<'a>(&'a self, fault: Fault, security: Security, body: &'a Body) -> Scene<'a> {
         Scene {
             fault,
             security,

@@ -1,6 +1,5 @@
 //! One run: relays, traffic, a fault, and what became of the traffic.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use dwell_testkit::stream::{Spacing, Stream, StreamSpec, Tally};
 
 use super::super::bed::Bed;
 use super::super::contender::Security;
-use super::super::download::Downloads;
+use super::super::download::{Body, Downloads};
 use super::super::link_rate::LinkRate;
 use super::super::program;
 use super::record::{Aftermath, OneWay};
@@ -28,7 +27,7 @@ pub(super) struct Scene<'a> {
     pub(super) codec: &'a str,
     pub(super) rate: Rate,
     pub(super) delay_ns: u64,
-    pub(super) body: &'a Arc<Vec<u8>>,
+    pub(super) body: &'a Body,
 }
 
 /// Datagrams a second each way, and their payloads.

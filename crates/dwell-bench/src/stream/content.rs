@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use dwell_base::Rng;
 use dwell_lab::corpus;
 
+use super::super::file;
 use super::fresh::FreshText;
 
 /// A content that is made here.
@@ -109,13 +110,8 @@ impl Content {
         let body = shuffled(&beginning_of(path)?, seed);
         let shown = path.display();
         ensure!(!body.is_empty(), "{shown} is empty: name a file with something in it");
-        Ok(Self { name: file_name(path), body: Arc::new(body), period_bytes: PERIOD_BYTES })
+        Ok(Self { name: file::name(path), body: Arc::new(body), period_bytes: PERIOD_BYTES })
     }
-}
-
-/// Returns the name of a file as a workload.
-pub(super) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// The pieces of what is not the same everywhere in another order: a run sees only some of them, and

@@ -8,9 +8,10 @@ use dwell_base::Rate;
 use dwell_codec::CodecSpec;
 use dwell_stream::Strategy;
 
+use super::super::file;
 use super::super::link_rate::LinkRate;
 use super::contender::Contender;
-use super::content::{self, Workload};
+use super::content::Workload;
 use super::pipes;
 use super::record::{Place, Setting};
 use super::transfer::Times;
@@ -57,7 +58,7 @@ impl Source {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Made(workload) => workload.name().to_owned(),
-            Self::File(path) => content::file_name(path),
+            Self::File(path) => file::name(path),
         }
     }
 }
