@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use dwell_base::Rate;
 use dwell_lab::LinkSpec;
-use dwell_lab::lab::topology::{self, Pair, PairSpec};
-use dwell_lab::lab::{Lab, LabError, Shape};
+use dwell_lab::lab::topology::{self, Pair, PairSpec, THIN_DEVICE};
+use dwell_lab::lab::{Host, Lab, LabError, Shape};
 use rustix::net::sockopt::set_tcp_congestion;
 
 use super::link_rate::LinkRate;
+use super::machine;
 
 /// A pair of sites joined by a link. Data flow from the server to the client, so that the
 /// egress is the sender and the ingress the receiver.
@@ -87,7 +88,16 @@ impl<'a> Bed<'a> {
 
     /// Opens a TCP port of the server.
     pub(super) fn listen(&self, address: SocketAddr) -> anyhow::Result<TcpListener> {
-        let listener = self.pair.server.run(|| TcpListener::bind(address))?;
+        self.listen_on(&self.pair.server, address)
+    }
+
+    /// Opens a TCP port of a host, whose connections react to congestion in the way that was chosen.
+    pub(super) fn listen_on(
+        &self,
+        host: &Host,
+        address: SocketAddr,
+    ) -> anyhow::Result<TcpListener> {
+        let listener = host.run(|| TcpListener::bind(address))?;
         let listener = listener.with_context(|| format!("can't listen on {address}"))?;
         if let Some(name) = &self.congestion_control {
             // Connections inherit it. The default of a namespace can't be set to any.
@@ -95,6 +105,19 @@ impl<'a> Bed<'a> {
                 .with_context(|| format!("TCP can't use {name}: is the kernel's module loaded?"))?;
         }
         Ok(listener)
+    }
+
+    /// Lets all TCP of the sender's router over the link react to congestion in the way that was chosen, also
+    /// that of other programs.
+    pub(super) fn congest_link(&self) -> anyhow::Result<()> {
+        let egress = &self.pair.egress;
+        let Some(name) = &self.congestion_control else { return Ok(()) };
+        // A namespace's default can be set to few, a route's to any.
+        if egress.run(machine::congestion_control)? != *name {
+            let route = ["route", "replace", "10.0.0.1/32", "dev", THIN_DEVICE, "congctl", name];
+            egress.output("ip", &route)?;
+        }
+        Ok(())
     }
 
     /// Fails if the user wants to stop.

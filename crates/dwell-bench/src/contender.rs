@@ -7,6 +7,9 @@ use clap::ValueEnum;
 use dwell_policy::{Gather, Scheme};
 use serde::{Deserialize, Serialize};
 
+use super::peers::Peer;
+use super::workload::Workload;
+
 /// Something that carries packets over the link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Contender {
@@ -15,6 +18,7 @@ pub(super) enum Contender {
     Dwell(Dwell),
     OpenVpn(OpenVpnVariant),
     WireGuardGo,
+    Peer(Peer),
 }
 
 /// A variant of dwell.
@@ -128,6 +132,16 @@ pub(super) fn makes_blocks(scheme: &str) -> bool {
     Scheme::preset(scheme).is_ok_and(|scheme| scheme.gather() != Gather::Packet)
 }
 
+impl Contender {
+    /// Returns true if it can carry this.
+    pub(super) fn carries(&self, workload: Workload) -> bool {
+        match self {
+            Self::Peer(peer) => peer.carries(workload),
+            Self::Off | Self::Dwell(_) | Self::OpenVpn(_) | Self::WireGuardGo => true,
+        }
+    }
+}
+
 impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,6 +149,7 @@ impl fmt::Display for Contender {
             Self::Dwell(dwell) => dwell.fmt(f),
             Self::OpenVpn(variant) => write!(f, "openvpn {variant}"),
             Self::WireGuardGo => f.write_str("wireguard-go"),
+            Self::Peer(peer) => peer.fmt(f),
         }
     }
 }

@@ -1,20 +1,23 @@
 //! Endless HTTP downloads whose every byte is compared.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use dwell_lab::lab::LabError;
 use rustix::net::sockopt::set_socket_linger;
 
 use super::bed::Bed;
 use super::tunnel::server;
 
+/// The port of the first download; those of others follow.
 const PORT: u16 = 8080;
+/// So many at once at most.
+const DOWNLOADS_MAX: u16 = 20;
 /// The time in which everybody notices that it is over.
 const GLANCE: Duration = Duration::from_millis(100);
 /// The period in which progress is looked for.
@@ -41,6 +44,11 @@ struct State {
     is_altered: AtomicBool,
 }
 
+/// The ports that downloads may have.
+pub(super) fn ports() -> impl Iterator<Item = u16> {
+    PORT..PORT + DOWNLOADS_MAX
+}
+
 /// Bytes that are sent over and over, from some place on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Body {
@@ -63,14 +71,15 @@ impl Body {
 }
 
 impl Downloads {
-    /// Downloads each of the bodies on a connection of its own, over and over.
-    pub(super) fn start(bed: &Bed<'_>, bodies: &[Body]) -> anyhow::Result<Self> {
+    /// Downloads each of the bodies on a connection of its own to `entrance`, over and over.
+    pub(super) fn start(bed: &Bed<'_>, bodies: &[Body], entrance: IpAddr) -> anyhow::Result<Self> {
         let state = Arc::new(State::default());
         let mut source = Source::default();
         let mut clients = Vec::new();
-        for (number, body) in bodies.iter().enumerate() {
-            let address = server(PORT + u16::try_from(number).context("too many bodies")?);
-            let listener = bed.listen(address)?;
+        ensure!(bodies.len() <= usize::from(DOWNLOADS_MAX), "there are too many downloads");
+        for (port, body) in ports().zip(bodies) {
+            let listener = bed.listen(server(port))?;
+            let address = SocketAddr::from((entrance, port));
             source.serve(listener, body.clone(), Arc::clone(&state))?;
             let (state, body) = (Arc::clone(&state), body.clone());
             let client = move || download(address, &body, &state);

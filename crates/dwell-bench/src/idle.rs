@@ -131,7 +131,8 @@ impl Idle {
         let programs = self.others.programs()?;
         let links: Vec<Link> = self.rate.iter().map(|&rate| Link { rate }).collect();
         let length = (self.rounds.runs, |_: &Link| self.planned());
-        series.everywhere(&links, &contenders, length, |series, link| {
+        let all = |_: &Link| contenders.clone();
+        series.everywhere(&links, all, length, |series, link| {
             self.at(lab, link.rate, (&contenders, &programs), series)
         })
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::builder::ArgPredicate;
 use dwell_base::Rate;
 use dwell_base::time::parse_duration_ns;
+use dwell_cli::terminal;
 use dwell_lab::lab::Lab;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,7 @@ use super::file::NamedFile;
 use super::link_rate::LinkRate;
 use super::options::{Records, Usual, Variants};
 use super::others::Others;
+use super::peers::Peer;
 use super::record::{Bench, Measured, Run, Terms};
 use super::report;
 use super::results::Results;
@@ -29,6 +31,8 @@ Examples:
                                                              blocks of several packets
   ./x bench link --rate 10mbit --file site.tar --scheme edge,auto --codec zstd:6
                                                              a file of yours
+  ./x bench link --rate 10mbit --file site.tar --scheme edge,auto --codec zstd:6 \\
+      --peer pipe,ssh-w,ssh-l,vtun                           and what others make of it
   ./x bench link --json runs.jsonl                         the whole matrix
   ./x bench link --json runs.jsonl --resume --openvpn      OpenVPN in addition
   ./x bench link --json runs.jsonl --report                only print what is in the file
@@ -82,6 +86,10 @@ pub(super) struct Link {
     seed: u64,
     #[command(flatten)]
     others: Others,
+    /// Other programs that compress: pipe (zstd --adapt for each TCP connection), ssh-w (a tunnel of
+    /// ssh -C), ssh-l (TCP connections forwarded by ssh -C), vtun (zlib), vtun:lzo
+    #[arg(long, value_name = "PEER,...", value_delimiter = ',', help_heading = "Others")]
+    peer: Vec<Peer>,
     #[command(flatten)]
     records: Records,
 }
@@ -142,23 +150,39 @@ impl Link {
     }
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
-        let mut contenders = vec![Contender::Off];
-        let variants = self.variants.all(self.usual.protection.security);
-        contenders.extend(with_block_packets(variants, &self.block_packets));
-        contenders.extend(self.others.contenders(&OPENVPN_USUAL)?);
+        let contenders = self.contenders()?;
         let programs = self.others.programs()?;
         let takes = |place: &Place| self.usual.timing(place.rate).total();
         let length = (self.usual.rounds.runs, takes);
         let source = self.source()?;
-        series.everywhere(&self.places(), &contenders, length, |series, &place| {
+        let who = |place: &Place| able(&contenders, place.workload);
+        series.everywhere(&self.places(), who, length, |series, &place| {
             let Place { rate, workload } = place;
             let has_delay = rate.bps().is_some_and(|bps| bps <= self.delay_up_to.as_bps());
             let mut bed = Bed::new(lab, rate, if has_delay { self.delay } else { 0 })?;
             let timing = self.usual.timing(rate);
             let content = Content::new(workload, rate, timing.total() * 2, &source)?;
-            let who = (&place, &contenders[..]);
+            let who = (&place, &who(&place)[..]);
             self.usual.trials(series, who, (&mut bed, &programs), (&content, timing))
         })
+    }
+
+    fn contenders(&self) -> anyhow::Result<Vec<Contender>> {
+        let mut contenders = vec![Contender::Off];
+        let variants = self.variants.all(self.usual.protection.security);
+        contenders.extend(with_block_packets(variants, &self.block_packets));
+        contenders.extend(self.others.contenders(&OPENVPN_USUAL)?);
+        self.peer.iter().try_for_each(|peer| peer.ensure_installed())?;
+        contenders.extend(self.peer.iter().copied().map(Contender::Peer));
+        for &workload in &self.workload {
+            let unable = contenders.iter().filter(|contender| !contender.carries(workload));
+            let names: Vec<String> = unable.map(ToString::to_string).collect();
+            if !names.is_empty() {
+                let (workload, names) = (workload.name(), names.join(", "));
+                terminal::note(&format!("{workload}: without {names}: TCP connections only"));
+            }
+        }
+        Ok(contenders)
     }
 
     fn source(&self) -> anyhow::Result<Source> {
@@ -170,4 +194,9 @@ impl Link {
         let of = |&rate| self.workload.iter().map(move |&workload| Place { rate, workload });
         self.rate.iter().flat_map(of).collect()
     }
+}
+
+/// Those that can carry a workload.
+fn able(contenders: &[Contender], workload: Workload) -> Vec<Contender> {
+    contenders.iter().filter(|contender| contender.carries(workload)).cloned().collect()
 }

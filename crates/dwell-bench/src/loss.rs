@@ -109,7 +109,8 @@ impl Loss {
         let places = self.loss.iter().map(|&loss| Lossy { rate_bps: self.rate.as_bps(), loss });
         let places: Vec<Lossy> = places.collect();
         let length = (self.usual.rounds.runs, |_: &Lossy| timing.total());
-        series.everywhere(&places, &contenders, length, |series, place| {
+        let all = |_: &Lossy| contenders.clone();
+        series.everywhere(&places, all, length, |series, place| {
             let mut bed = Bed::emulated(lab, rate, self.delay, place.loss)?;
             let who = (place, &contenders[..]);
             self.usual.trials(series, who, (&mut bed, &programs), (&content, timing))

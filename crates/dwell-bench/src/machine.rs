@@ -68,17 +68,31 @@ pub(super) fn cpu_ns(process: u32) -> anyhow::Result<u64> {
 
 /// CPU time that processes and all their descendants have used, including those that have ended.
 pub(super) fn family_cpu_ns(processes: &[u32]) -> u64 {
+    ns(family_ticks(processes, &stats()))
+}
+
+/// Returns processes with all their descendants.
+pub(super) fn family(processes: &[u32]) -> Vec<u32> {
+    members(processes, &stats())
+}
+
+/// Of all processes.
+fn stats() -> Vec<(u32, Stat)> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let stats: Vec<(u32, Stat)> = all
-        .filter_map(|entry| {
-            let process = entry.file_name().to_str()?.parse().ok()?;
-            Some((process, parse_stat(&fs::read_to_string(entry.path().join("stat")).ok()?)?))
-        })
-        .collect();
-    ns(family_ticks(processes, &stats))
+    all.filter_map(|entry| {
+        let process = entry.file_name().to_str()?.parse().ok()?;
+        Some((process, parse_stat(&fs::read_to_string(entry.path().join("stat")).ok()?)?))
+    })
+    .collect()
 }
 
 fn family_ticks(processes: &[u32], stats: &[(u32, Stat)]) -> u64 {
+    let family = members(processes, stats);
+    let members = stats.iter().filter(|(process, _)| family.contains(process));
+    members.map(|(_, stat)| stat.own_ticks + stat.children_ticks).sum()
+}
+
+fn members(processes: &[u32], stats: &[(u32, Stat)]) -> Vec<u32> {
     let mut family = processes.to_vec();
     let mut at = 0;
     while let Some(&parent) = family.get(at) {
@@ -87,8 +101,7 @@ fn family_ticks(processes: &[u32], stats: &[(u32, Stat)]) -> u64 {
         family.extend(new);
         at += 1;
     }
-    let members = stats.iter().filter(|(process, _)| family.contains(process));
-    members.map(|(_, stat)| stat.own_ticks + stat.children_ticks).sum()
+    family
 }
 
 /// The CPU time in a process' `stat`.
@@ -143,6 +156,7 @@ mod tests {
         assert_eq!(family_ticks(&[3], &stats), 3111);
         assert_eq!(family_ticks(&[3, 7], &stats), 3111);
         assert_eq!(family_ticks(&[8], &stats), 0);
+        assert_eq!(members(&[3], &stats), [3, 7, 9]);
         let own = cpu_ns(std::process::id()).unwrap();
         assert!(family_cpu_ns(&[std::process::id()]) >= own);
     }

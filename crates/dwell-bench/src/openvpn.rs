@@ -8,6 +8,7 @@ use dwell_lab::lab::{Host, Lab};
 
 use super::bed::Bed;
 use super::contender::{OpenVpnCompression, OpenVpnVariant};
+use super::ends::Ends;
 use super::tunnel::{Other, spawn_logged};
 
 /// The path at which distributions install it.
@@ -34,7 +35,8 @@ pub(super) fn start(bed: &Bed<'_>, variant: OpenVpnVariant) -> anyhow::Result<Ot
         run(sender, &certificates, 0, variant, &server)?,
         run(receiver, &certificates, 1, variant, &client)?,
     ];
-    Ok(Other { devices: [DEVICE; 2], sender, receiver, logs: [sender_log, receiver_log] })
+    let ends = Ends { sender, receiver, logs: [sender_log, receiver_log] };
+    Ok(Other { devices: [DEVICE; 2], ends })
 }
 
 fn run(

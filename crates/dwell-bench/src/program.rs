@@ -36,6 +36,15 @@ pub(super) fn dwell() -> anyhow::Result<PathBuf> {
     }
 }
 
+/// Returns the path of a program, also where only root looks.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file())
+}
+
 fn beside() -> anyhow::Result<PathBuf> {
     Ok(std::env::current_exe()
         .context("the path of this program can't be found")?

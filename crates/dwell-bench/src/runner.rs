@@ -62,19 +62,19 @@ impl<B: Bench> Series<B> {
         (0..rounds).flat_map(of).count()
     }
 
-    /// Plans all rounds at these places, and has those done at which runs are missing.
+    /// Plans all rounds of those that take part at each of these places, and has those done at which runs are missing.
     pub(super) fn everywhere<T: Display>(
         &mut self,
         places: &[B::Place],
-        all: &[T],
+        all: impl Fn(&B::Place) -> Vec<T>,
         (rounds, takes): (u32, impl Fn(&B::Place) -> Duration),
         mut at: impl FnMut(&mut Self, &B::Place) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let part = |place| (self.missing(place, all, rounds), takes(place));
+        let part = |place| (self.missing(place, &all(place), rounds), takes(place));
         let parts: Vec<_> = places.iter().map(part).collect();
         self.plan(parts);
         for place in places {
-            if self.missing(place, all, rounds) > 0 {
+            if self.missing(place, &all(place), rounds) > 0 {
                 at(self, place)?;
             }
         }

@@ -208,7 +208,7 @@ impl Steps {
         let rate = LinkRate(self.rate.first().copied());
         let source = Source::seeded(self.seed);
         let content = Content::new(self.workload, rate, self.planned(), &source)?;
-        let load = Load::start(bed, &content)?;
+        let load = Load::start(bed, tunnel, &content)?;
         let begin = Instant::now();
         let phase = |&rate: &Rate| {
             self.shape(bed, rate)?;

@@ -73,7 +73,7 @@ pub(super) fn run(
     content: &Content,
     timing: Timing,
 ) -> anyhow::Result<Measured> {
-    let load = Load::start(bed, content)?;
+    let load = Load::start(bed, tunnel, content)?;
     let seen = observe(bed, tunnel, &load, timing);
     let window = seen.as_ref().map_or([Instant::now(); 2], |seen| [seen.from.at, seen.to.at]);
     let delivery = load.finish(window);

@@ -1,19 +1,21 @@
 //! A contender that runs.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use dwell_lab::lab::{Host, Process};
 use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 use dwell_report::Status;
 
 use super::bed::Bed;
 use super::contender::{Contender, Dwell, Security};
+use super::ends::Ends;
 use super::machine::cpu_ns;
+use super::peers::pipe::Pipes;
 use super::pinger::SERVER;
-use super::{openvpn, program, wireguard};
+use super::{openvpn, peers, program, wireguard};
 
 /// The knowledge that relays have of the link.
 #[derive(
@@ -51,20 +53,27 @@ pub(super) enum Tunnel {
     Off,
     Dwell(Box<Relays>),
     Other(Other),
+    /// TCP connections only, each with processes of its own.
+    Pipes(Pipes),
+    /// TCP connections only.
+    Forward(Ends),
 }
 
-/// A tunnel of somebody else: a process at each end, and their logs.
+/// A tunnel of somebody else.
 #[derive(Debug)]
 pub(super) struct Other {
     /// The interfaces of sender and receiver.
     pub(super) devices: [&'static str; 2],
-    pub(super) sender: Process,
-    pub(super) receiver: Process,
-    pub(super) logs: [PathBuf; 2],
+    pub(super) ends: Ends,
 }
 
 /// The time in which packets must get through a new tunnel.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The time in which the first bytes of each connection must come.
+const FIRST_BYTES: Duration = Duration::from_secs(15);
+/// `zstd -d` reads 128 KiB before it writes anything, and ssh has long queues: on one of many connections of a
+/// slow link either takes long.
+const FIRST_BYTES_OF_CONNECTIONS: Duration = Duration::from_secs(60);
 
 impl Tunnel {
     /// Starts it, and waits until it carries packets.
@@ -87,24 +96,29 @@ impl Tunnel {
             Contender::WireGuardGo => {
                 Ok(Self::Other(wireguard::start(bed, &programs.wireguard_go)?.ready(bed)?))
             }
+            Contender::Peer(peer) => peer.start(bed),
         }
     }
 
     /// CPU time of the processes at the sending and at the receiving end, if there are any.
     pub(super) fn cpu_ns(&mut self) -> anyhow::Result<Option<[u64; 2]>> {
-        let [sender, receiver] = match self {
-            Self::Off => return Ok(None),
-            Self::Dwell(relays) => [relays.egress.process().id(), relays.ingress.process().id()],
-            Self::Other(other) => [other.sender.id(), other.receiver.id()],
-        };
-        Ok(Some([cpu_ns(sender)?, cpu_ns(receiver)?]))
+        Ok(match self {
+            Self::Off => None,
+            Self::Dwell(relays) => {
+                let ends = [&mut relays.egress, &mut relays.ingress];
+                let [sender, receiver] = ends.map(|relay| relay.process().id());
+                Some([cpu_ns(sender)?, cpu_ns(receiver)?])
+            }
+            Self::Other(Other { ends, .. }) | Self::Forward(ends) => Some(ends.cpu_ns()),
+            Self::Pipes(pipes) => Some(pipes.cpu_ns()?),
+        })
     }
 
     /// Returns the sending relay's status.
     pub(super) fn status(&self) -> anyhow::Result<Option<Status>> {
         match self {
             Self::Dwell(relays) => Ok(Some(relays.egress.status()?)),
-            Self::Off | Self::Other(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 
@@ -112,14 +126,31 @@ impl Tunnel {
     pub(super) fn receiver_status(&self) -> anyhow::Result<Option<Status>> {
         match self {
             Self::Dwell(relays) => Ok(Some(relays.ingress.status()?)),
-            Self::Off | Self::Other(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 
-    /// Bytes that the sender's end of it has carried; `None` where there is no tunnel.
+    /// Returns the address at which clients find the server: where only TCP connections are carried, that
+    /// of the receiver's router, so that nothing can go past it.
+    pub(super) fn entrance(&self) -> IpAddr {
+        match self {
+            Self::Off | Self::Dwell(_) | Self::Other(_) => server(0).ip(),
+            Self::Pipes(_) | Self::Forward(_) => peers::ENTRANCE,
+        }
+    }
+
+    /// Returns the time in which the first bytes of a load must come.
+    pub(super) fn patience(&self) -> Duration {
+        match self {
+            Self::Pipes(_) | Self::Forward(_) => FIRST_BYTES_OF_CONNECTIONS,
+            _ => FIRST_BYTES,
+        }
+    }
+
+    /// Bytes that the sender's end of it has carried; `None` where there is no tunnel of packets.
     pub(super) fn carried_bytes(&self, bed: &Bed<'_>) -> anyhow::Result<Option<u64>> {
         match self {
-            Self::Off => Ok(None),
+            Self::Off | Self::Pipes(_) | Self::Forward(_) => Ok(None),
             Self::Dwell(relays) => Ok(Some(relays.egress.status()?.tun.rx_bytes)),
             Self::Other(other) => Ok(Some(bed.pair.egress.tx_bytes(other.devices[0])?)),
         }
@@ -127,14 +158,11 @@ impl Tunnel {
 
     pub(super) fn stop(self) -> anyhow::Result<()> {
         match self {
-            Self::Off => {}
-            Self::Dwell(mut relays) => relays.stop()?,
-            Self::Other(mut other) => {
-                other.sender.stop()?;
-                other.receiver.stop()?;
-            }
+            // They end as they are dropped.
+            Self::Off | Self::Pipes(_) => Ok(()),
+            Self::Dwell(mut relays) => Ok(relays.stop()?),
+            Self::Other(Other { mut ends, .. }) | Self::Forward(mut ends) => ends.stop(),
         }
-        Ok(())
     }
 }
 
@@ -171,38 +199,18 @@ fn relay_settings(bed: &Bed<'_>, dwell: &Dwell, belief: Belief) -> RelaySettings
 
 impl Other {
     /// Sends both sites' traffic into it, and waits until it gets through.
-    fn ready(mut self, bed: &Bed<'_>) -> anyhow::Result<Self> {
+    pub(super) fn ready(mut self, bed: &Bed<'_>) -> anyhow::Result<Self> {
         let end = Instant::now() + PATIENCE;
         let sides = [(&bed.pair.egress, "10.1.0.0/24"), (&bed.pair.ingress, "10.2.0.0/24")];
         for ((host, prefix), device) in sides.into_iter().zip(self.devices) {
             while route(host, prefix, device).is_err() {
-                self.still_hopeful(bed, end)?;
+                self.ends.still_hopeful(bed, end)?;
             }
         }
         while bed.pair.client.output("ping", &["-c", "1", "-W", "1", SERVER]).is_err() {
-            self.still_hopeful(bed, end)?;
+            self.ends.still_hopeful(bed, end)?;
         }
         Ok(self)
-    }
-
-    fn still_hopeful(&mut self, bed: &Bed<'_>, end: Instant) -> anyhow::Result<()> {
-        bed.sleep(Duration::from_millis(20))?;
-        if let Some(exit) = self.sender.try_wait()?.or(self.receiver.try_wait()?) {
-            bail!("the tunnel ended with {exit}; its logs say:\n{}", self.tail_of_logs());
-        }
-        if Instant::now() >= end {
-            bail!("the tunnel carries nothing; its logs say:\n{}", self.tail_of_logs());
-        }
-        Ok(())
-    }
-
-    fn tail_of_logs(&self) -> String {
-        let tail = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            let lines: Vec<&str> = text.lines().collect();
-            lines[lines.len().saturating_sub(12)..].join("\n")
-        };
-        self.logs.iter().map(tail).collect::<Vec<_>>().join("\n--\n")
     }
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Context as _, ensure};
 use dwell_lab::lab::{Host, Process};
 
 use super::bed::Bed;
+use super::ends::Ends;
 use super::openvpn::openssl;
 use super::tunnel::{Other, spawn_logged};
 
@@ -46,7 +47,8 @@ pub(super) fn start(bed: &Bed<'_>, program: &Path) -> anyhow::Result<Other> {
     else {
         anyhow::bail!("wireguard-go did not start");
     };
-    Ok(Other { devices: DEVICES, sender, receiver, logs: [sender_log, receiver_log] })
+    let ends = Ends { sender, receiver, logs: [sender_log, receiver_log] };
+    Ok(Other { devices: DEVICES, ends })
 }
 
 fn run(host: &Host, program: &Path, device: &str, log: &Path) -> anyhow::Result<Process> {

@@ -12,6 +12,7 @@ use super::bed::Bed;
 use super::download::{Body, Downloads};
 use super::link_rate::LinkRate;
 use super::messages::{Delivery, Messages, Script};
+use super::tunnel::Tunnel;
 
 /// The traffic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
@@ -143,17 +144,16 @@ pub(super) enum Load {
     Messages(Messages),
 }
 
-/// The time in which the first byte must come.
-const PATIENCE: Duration = Duration::from_secs(15);
-
 impl Load {
-    /// Starts it and waits until something has arrived.
-    pub(super) fn start(bed: &Bed<'_>, content: &Content) -> anyhow::Result<Self> {
+    /// Starts it through a tunnel, and waits until something has arrived.
+    pub(super) fn start(bed: &Bed<'_>, tunnel: &Tunnel, content: &Content) -> anyhow::Result<Self> {
         let load = match content {
-            Content::Bodies(bodies) => Self::Downloads(Downloads::start(bed, bodies)?),
+            Content::Bodies(bodies) => {
+                Self::Downloads(Downloads::start(bed, bodies, tunnel.entrance())?)
+            }
             Content::Script(script) => Self::Messages(Messages::start(bed, script)?),
         };
-        match load.wait(bed) {
+        match load.wait(bed, tunnel.patience()) {
             Ok(()) => Ok(load),
             Err(error) => {
                 // The first error tells more.
@@ -163,8 +163,8 @@ impl Load {
         }
     }
 
-    fn wait(&self, bed: &Bed<'_>) -> anyhow::Result<()> {
-        let end = Instant::now() + PATIENCE;
+    fn wait(&self, bed: &Bed<'_>, patience: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + patience;
         while !self.has_started() {
             anyhow::ensure!(Instant::now() < end, "nothing arrives");
             bed.sleep(Duration::from_millis(2))?;

@@ -16,6 +16,7 @@ use super::super::contender::Security;
 use super::super::download::{Body, Downloads};
 use super::super::link_rate::LinkRate;
 use super::super::program;
+use super::super::tunnel::server;
 use super::record::{Aftermath, OneWay};
 
 /// The subject of a run.
@@ -48,7 +49,7 @@ impl Scene<'_> {
         let mut relays = self.relays(&bed)?;
         block_plain_paths(&bed.pair)?;
         let mut trap = Trap::set(bed.lab, self.fault, self.timing, &mut relays)?;
-        let downloads = Downloads::start(&bed, std::slice::from_ref(self.body))?;
+        let downloads = Downloads::start(&bed, std::slice::from_ref(self.body), server(0).ip())?;
         let streams = streams(&bed)?;
         let played = self.act(&bed, &mut trap, &mut relays, &downloads, &streams);
         let [there, back] = streams.map(|stream| stream.finish(GRACE));
