@@ -52,6 +52,7 @@ pub use packet::{ClassKey, Packet, PacketId};
 pub use port::Port;
 pub use scheme::{
     BlockOrder, BlockPlace, BlockRules, BlockSlots, CLASSES_MAX, ClassTimers, FlowQueues, Gather,
-    Method, PRESETS, Pull, PullPolicy, Queue, Reference, Release, Scheme, Select, Unfinished, When,
+    History, Method, PRESETS, Pull, PullPolicy, Queue, Reference, Release, Scheme, Select,
+    Unfinished, When,
 };
 pub use waiting_time::waiting_time_suffices;

@@ -6,8 +6,10 @@ use crate::backoff::BackOffConfig;
 use crate::config::ConfigError;
 
 mod blocks;
+mod history;
 
 pub use blocks::{BlockOrder, BlockPlace, BlockRules, BlockSlots, Unfinished};
+pub use history::History;
 
 /// The packets that are compressed together.
 ///

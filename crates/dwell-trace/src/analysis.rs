@@ -38,7 +38,7 @@ pub use compress::{Analyzer, Clock};
 pub use directions::{DirectionSums, Directions};
 pub use distribution::Distribution;
 pub use entropy::{Entropy, PAYLOAD_BYTES_MIN};
-pub use history::{Histories, HistoryAnalyzer, HistorySums, RECORD_BYTES, SCOPES, Scope};
+pub use history::{Histories, HistoryAnalyzer, HistorySums, RECORD_BYTES};
 pub use pairs::{CodecSums, PAIRS_MAX, Pair, PairSums, Pairs};
 pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, SizeSums, Sums};
 pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};

@@ -1,58 +1,16 @@
 //! The scope of contexts (`history`), and their size.
 
 use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId};
-use dwell_policy::{Gather, Reference, Scheme, Select};
+use dwell_policy::{History, Reference, Scheme, Select};
 use toml::de::DeValue;
 
 use super::{PeerConfig, value};
-
-/// Which packets share a context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum History {
-    /// None: each batch is decoded alone.
-    Off,
-    /// Those of a flow.
-    Flow,
-    /// Those to a service: the same destination address, destination port and protocol.
-    Service,
-    /// Those between two hosts.
-    HostPair,
-    /// All that go to the peer.
-    Peer,
-}
-
-impl History {
-    /// Every scope, from the narrowest to the widest.
-    pub const ALL: [Self; 5] = [Self::Off, Self::Flow, Self::Service, Self::HostPair, Self::Peer];
-
-    /// Returns the scope as it is written in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Flow => "flow",
-            Self::Service => "service",
-            Self::HostPair => "host-pair",
-            Self::Peer => "peer",
-        }
-    }
-
-    /// Returns the axis by which packets are compressed together that share a context.
-    const fn gather(self) -> Option<Gather> {
-        match self {
-            Self::Off => None,
-            Self::Flow => Some(Gather::Flow),
-            Self::Service => Some(Gather::Service),
-            Self::HostPair => Some(Gather::HostPair),
-            Self::Peer => Some(Gather::Edge),
-        }
-    }
-}
 
 pub(super) fn history(value: &DeValue<'_>) -> Result<History, String> {
     let name = value.as_str().ok_or_else(|| {
         format!("must be a string such as \"host-pair\", not {}", value::describe(value))
     })?;
-    History::ALL.into_iter().find(|history| history.name() == name).ok_or_else(|| {
+    History::named(name).ok_or_else(|| {
         let names = History::ALL.map(History::name);
         format!(
             "there is no history \"{}\": {}",

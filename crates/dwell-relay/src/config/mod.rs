@@ -30,8 +30,8 @@ use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{
-    BlockOrder, BlockRules, ClassKey, Gather, LearnedConfig, Objective, Queue, QueueLimit, Ratio,
-    Scheme, Select, When,
+    BlockOrder, BlockRules, ClassKey, Gather, History, LearnedConfig, Objective, Queue, QueueLimit,
+    Ratio, Scheme, Select, When,
 };
 use ipnet::IpNet;
 
@@ -39,7 +39,6 @@ pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use error::{ConfigError, ConfigErrors};
 pub use exceptions::parse as parse_exceptions;
-pub use history::History;
 pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
 pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use dwell_base::text::{printable, suggest};
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::CodecSpec;
-use dwell_policy::{ClassKey, Queue, QueueLimit, Ratio};
+use dwell_policy::{ClassKey, History, Queue, QueueLimit, Ratio};
 use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
@@ -13,8 +13,8 @@ use super::error::Errors;
 use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
-    Config, ConfigErrors, Endpoint, FailMode, History, NodeConfig, PeerConfig, RateConfig,
-    ReadSecretError, Secret, check, class, exceptions, history, value,
+    Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
+    Secret, check, class, exceptions, history, value,
 };
 
 /// Functions that read the secret in a file.

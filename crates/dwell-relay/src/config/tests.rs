@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use dwell_policy::Release;
+use dwell_policy::{History, Release};
 
 mod errors;
 

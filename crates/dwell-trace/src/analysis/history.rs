@@ -3,7 +3,7 @@
 use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_codec::{CodecError, CodecSpec, Compressor, SRC_LEN_MAX};
 use dwell_drive::{gather, group_key};
-use dwell_policy::Gather;
+use dwell_policy::{Gather, History};
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
@@ -16,50 +16,6 @@ use crate::contexts::{CONTEXTS_MAX, Contexts};
 /// Packets of a group are put together until they have about this many bytes.
 pub const RECORD_BYTES: usize = 1_400;
 
-/// All scopes, in this order everywhere.
-pub const SCOPES: [Scope; 5] =
-    [Scope::Off, Scope::Flow, Scope::Service, Scope::HostPair, Scope::Peer];
-
-/// The packets that share a context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
-    /// None: nothing refers to earlier packets. Records are those of pairs of hosts.
-    Off,
-    /// Those of one flow: addresses, protocol and ports are the same.
-    Flow,
-    /// Those to one service: destination address, destination port and protocol are.
-    Service,
-    /// Those from one host to another.
-    HostPair,
-    /// All in one direction of the link.
-    Peer,
-}
-
-impl Scope {
-    /// Returns its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Flow => "flow",
-            Self::Service => "service",
-            Self::HostPair => "host-pair",
-            Self::Peer => "peer",
-        }
-    }
-
-    fn key(self, packet: &InBatch<'_>) -> u64 {
-        let of = |gather| group_key(gather, packet.info, 0, 0);
-        match self {
-            Self::Flow => of(Gather::Flow),
-            Self::Service => of(Gather::Service),
-            Self::Off | Self::HostPair => of(Gather::HostPair),
-            // What goes over no link has no direction, and a context of its own.
-            Self::Peer => packet.direction.index().map_or(2, |direction| direction as u64),
-        }
-    }
-}
-
 /// The results of history, by its scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histories {
@@ -67,9 +23,9 @@ pub struct Histories {
     pub packets: Sums,
     /// Those of them that look random, and go as they are.
     pub random: Sums,
-    /// The results of records of [`RECORD_BYTES`], in the order of [`SCOPES`].
+    /// The results of records of [`RECORD_BYTES`], in the order of [`History::ALL`].
     pub records: Vec<HistorySums>,
-    /// The results of packets one by one, in the order of [`SCOPES`].
+    /// The results of packets one by one, in the order of [`History::ALL`].
     pub singles: Vec<HistorySums>,
 }
 
@@ -111,8 +67,8 @@ impl Histories {
     }
 
     /// Returns the results of records and of packets one by one, if they were measured.
-    pub fn of(&self, scope: Scope) -> Option<[&HistorySums; 2]> {
-        let at = SCOPES.iter().position(|&other| other == scope)?;
+    pub fn of(&self, history: History) -> Option<[&HistorySums; 2]> {
+        let at = History::ALL.iter().position(|&other| other == history)?;
         Some([self.records.get(at)?, self.singles.get(at)?])
     }
 
@@ -144,10 +100,10 @@ impl<C: Clock> HistoryAnalyzer<C> {
     /// # Errors
     /// If the build lacks the codec or the level, or the codec has no contexts.
     pub fn new(settings: &Settings, clock: C) -> Result<Self, CodecError> {
-        let kinds = [RECORD_BYTES, 0].map(|bytes| SCOPES.map(|scope| (scope, bytes)));
+        let kinds = [RECORD_BYTES, 0].map(|bytes| History::ALL.map(|history| (history, bytes)));
         let lines = settings.context_codec.into_iter().flat_map(|codec| {
             let kinds = kinds.as_flattened().iter();
-            kinds.map(move |&(scope, bytes_max)| Line::new(codec, scope, bytes_max))
+            kinds.map(move |&(history, bytes_max)| Line::new(codec, history, bytes_max))
         });
         let lines = lines.collect::<Result<_, _>>()?;
         let running = (!settings.codecs.is_empty()).then(Running::new).transpose()?;
@@ -207,7 +163,7 @@ impl<C: Clock> HistoryAnalyzer<C> {
 
 /// One scope, with records of one length.
 struct Line {
-    scope: Scope,
+    history: History,
     /// Records end before they are longer than this, if they have more than one packet.
     bytes_max: usize,
     codec: Codec,
@@ -216,6 +172,13 @@ struct Line {
     open: Vec<Record>,
     spare: Vec<Record>,
     joined: Vec<u8>,
+}
+
+/// Returns the group of a packet. Without history records are those of pairs of hosts.
+fn key(history: History, packet: &InBatch<'_>) -> u64 {
+    // What goes over no link has no direction, and a context of its own.
+    let edge = packet.direction.index().map_or(2, |direction| direction as u64);
+    group_key(history.gather().unwrap_or(Gather::HostPair), packet.info, 0, edge)
 }
 
 /// How a line compresses.
@@ -233,18 +196,18 @@ struct Record {
 }
 
 impl Line {
-    fn new(codec: CodecSpec, scope: Scope, bytes_max: usize) -> Result<Self, CodecError> {
+    fn new(codec: CodecSpec, history: History, bytes_max: usize) -> Result<Self, CodecError> {
         let alone = |codec| -> Result<Codec, CodecError> {
             let compressor = Box::new(Compressor::new(codec, None)?);
             Ok(Codec::Alone(compressor, vec![0; 2 * SRC_LEN_MAX]))
         };
-        let codec = match (scope, Contexts::of(codec)) {
-            (Scope::Off, _) => alone(codec)?,
+        let codec = match (history, Contexts::of(codec)) {
+            (History::Off, _) => alone(codec)?,
             (_, Some(contexts)) => Codec::Referring(contexts),
             (_, None) => return Err(CodecError::NoHistory(codec.id)),
         };
         Ok(Self {
-            scope,
+            history,
             bytes_max,
             codec,
             sums: HistorySums::default(),
@@ -263,7 +226,7 @@ impl Line {
     }
 
     fn packet(&mut self, packet: &InBatch<'_>, clock: &mut impl Clock) -> Result<(), CodecError> {
-        let group = self.scope.key(packet);
+        let group = key(self.history, packet);
         let mut record = self.open(group, clock)?;
         if record.bytes.len() + packet.bytes.len() > self.bytes_max {
             self.compress(&mut record, clock)?;

@@ -1,3 +1,4 @@
+use dwell_policy::History;
 use proptest::prelude::*;
 
 use super::*;
@@ -124,8 +125,8 @@ fn history_gains_by_its_scope() {
     assert_eq!(histories.random.bytes, 250 * 328);
     let text_bytes = (histories.packets.bytes - histories.random.bytes) as f64;
     let of = |scope| histories.of(scope).unwrap().map(|sums| sums.compressed as f64 / text_bytes);
-    let [off, alone] = of(Scope::Off);
-    for scope in [Scope::Flow, Scope::Service, Scope::HostPair, Scope::Peer] {
+    let [off, alone] = of(History::Off);
+    for scope in [History::Flow, History::Service, History::HostPair, History::Peer] {
         let [records, singles] = of(scope);
         assert!(records < off && singles < alone / 2.0, "{scope:?}: {records} {singles}");
         assert!(records < singles, "{scope:?}: {records} {singles}");
@@ -147,11 +148,11 @@ fn each_scope_has_contexts_of_its_own_and_few_of_them() {
     let histories = analyse(&[pcap(&packets)], &settings(), 1).histories;
     let begun = |scope| histories.of(scope).unwrap()[1].contexts;
     // Each flow comes when two hundred others have been there.
-    assert_eq!(begun(Scope::Flow), 4_000);
-    assert_eq!([Scope::Service, Scope::HostPair, Scope::Peer].map(begun), [1; 3]);
+    assert_eq!(begun(History::Flow), 4_000);
+    assert_eq!([History::Service, History::HostPair, History::Peer].map(begun), [1; 3]);
     let compressed = |scope| histories.of(scope).unwrap()[1].compressed;
-    assert!(compressed(Scope::Peer) * 3 < compressed(Scope::Flow));
-    assert!(compressed(Scope::Flow) >= compressed(Scope::Off), "nothing to refer to");
+    assert!(compressed(History::Peer) * 3 < compressed(History::Flow));
+    assert!(compressed(History::Flow) >= compressed(History::Off), "nothing to refer to");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The gain of history by its scope.
 
 use dwell_figures::page::{Block, Section};
+use dwell_policy::History;
 use dwell_report::{Table, human};
 
 use super::{nanoseconds, table};
-use crate::analysis::{Analysis, Histories, RECORD_BYTES, SCOPES, Scope};
+use crate::analysis::{Analysis, Histories, RECORD_BYTES};
 use crate::contexts::{CONTEXTS_MAX, WINDOW_LOG};
 
 pub(super) fn section(analysis: &Analysis) -> Option<Section> {
@@ -47,14 +48,14 @@ fn ratios(histories: &Histories) -> Table {
         ("packets one by one", true),
         ("ns/byte", true),
     ]);
-    for scope in SCOPES {
-        let Some([records, singles]) = histories.of(scope) else { continue };
-        let contexts = match scope {
-            Scope::Off => human::NOTHING.to_owned(),
+    for history in History::ALL {
+        let Some([records, singles]) = histories.of(history) else { continue };
+        let contexts = match history {
+            History::Off => human::NOTHING.to_owned(),
             _ => human::count(singles.contexts),
         };
         out.row([
-            scope.name().to_owned(),
+            history.name().to_owned(),
             contexts,
             human::ratio(histories.ratio(records)),
             nanoseconds(histories.byte_ns(records)),
