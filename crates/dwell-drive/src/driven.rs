@@ -3,9 +3,7 @@
 use std::ops::Deref;
 
 use dwell_base::Instant;
-use dwell_policy::{
-    Action, ConfigError, DropReason, Event, Job, Outcome, PacketId, Port, PortConfig,
-};
+use dwell_policy::{Action, ConfigError, DropReason, Event, Job, PacketId, Port, PortConfig};
 
 use crate::journal::{Input, Journal, Output};
 
@@ -104,14 +102,18 @@ impl Deref for Driven {
     }
 }
 
-/// The environment that does what a port asks for.
+/// A port and what is around it, which does what the port asks for.
 pub trait World {
-    /// Compresses the packets of [`Port::batch`] together. Returns the result and the time that it
-    /// took in nanoseconds, or nothing if [`Event::Compressed`] will say so later.
-    fn compress(&mut self, port: &Driven, job: Job) -> Option<(Outcome, u64)>;
+    /// Polls the port at the present time. What the port has to know before, as whether its link is ready,
+    /// it hears first.
+    fn poll(&mut self) -> Option<Action>;
+
+    /// Compresses the packets of [`Port::batch`] together. The port hears of the result by
+    /// [`Event::Compressed`], at once or later.
+    fn compress(&mut self, job: Job);
 
     /// Puts [`Port::frame`] on the link.
-    fn send(&mut self, port: &Driven);
+    fn send(&mut self);
 
     /// Forgets a packet.
     fn dropped(&mut self, id: PacketId, reason: DropReason);
@@ -121,18 +123,15 @@ pub trait World {
     fn marked(&mut self, _id: PacketId) {}
 }
 
-/// Does what the port asks for, until it asks for nothing more. Returns true if it has sent.
-pub fn drain(port: &mut Driven, now: Instant, world: &mut impl World) -> bool {
+/// Does what the port of `world` asks for, until it asks for nothing more. Returns true if it has sent.
+#[inline]
+pub fn drain(world: &mut impl World) -> bool {
     let mut has_sent = false;
-    while let Some(action) = port.poll(now) {
+    while let Some(action) = world.poll() {
         match action {
-            Action::Compress(job) => {
-                if let Some((outcome, took_ns)) = world.compress(port, job) {
-                    port.handle(now, Event::Compressed { job: job.id, outcome, took_ns });
-                }
-            }
+            Action::Compress(job) => world.compress(job),
             Action::Send => {
-                world.send(port);
+                world.send();
                 has_sent = true;
             }
             Action::Drop(id, reason) => world.dropped(id, reason),
@@ -145,14 +144,15 @@ pub fn drain(port: &mut Driven, now: Instant, world: &mut impl World) -> bool {
 #[cfg(test)]
 mod tests {
     use dwell_base::Rate;
-    use dwell_policy::{ClassKey, Estimate, Estimates, Packet, QueueLimit, Ratio, Scheme};
+    use dwell_policy::{ClassKey, Estimate, Estimates, Outcome, Packet, QueueLimit, Ratio, Scheme};
 
     use super::*;
     use crate::journal::{Entry, JournalError, repeat};
 
     /// Takes every frame, and compresses to half: at once, or later.
-    #[derive(Default)]
     struct Notes {
+        port: Driven,
+        now: Instant,
         is_late: bool,
         jobs: Vec<Job>,
         sent_bytes: Vec<u64>,
@@ -160,14 +160,44 @@ mod tests {
         marked: Vec<PacketId>,
     }
 
-    impl World for Notes {
-        fn compress(&mut self, _: &Driven, job: Job) -> Option<(Outcome, u64)> {
-            self.jobs.push(job);
-            (!self.is_late).then_some((Outcome::Smaller(job.bytes / 2), 7))
+    impl Notes {
+        fn new(config: PortConfig) -> Self {
+            Self {
+                port: Driven::new(config).unwrap(),
+                now: Instant::ZERO,
+                is_late: false,
+                jobs: Vec::new(),
+                sent_bytes: Vec::new(),
+                dropped: Vec::new(),
+                marked: Vec::new(),
+            }
         }
 
-        fn send(&mut self, port: &Driven) {
-            self.sent_bytes.push(port.frame().link_bytes);
+        fn late(config: PortConfig) -> Self {
+            Self { is_late: true, ..Self::new(config) }
+        }
+
+        fn handle(&mut self, now: Instant, event: Event<'_>) {
+            self.now = now;
+            self.port.handle(now, event);
+        }
+    }
+
+    impl World for Notes {
+        fn poll(&mut self) -> Option<Action> {
+            self.port.poll(self.now)
+        }
+
+        fn compress(&mut self, job: Job) {
+            self.jobs.push(job);
+            if !self.is_late {
+                let (job, outcome) = (job.id, Outcome::Smaller(job.bytes / 2));
+                self.port.handle(self.now, Event::Compressed { job, outcome, took_ns: 7 });
+            }
+        }
+
+        fn send(&mut self) {
+            self.sent_bytes.push(self.port.frame().link_bytes);
         }
 
         fn dropped(&mut self, id: PacketId, reason: DropReason) {
@@ -194,26 +224,25 @@ mod tests {
 
     #[test]
     fn a_port_is_drained_of_all_that_it_asks_for() {
-        let mut port = Driven::new(config()).unwrap();
-        let mut world = Notes { is_late: true, ..Notes::default() };
-        assert!(!drain(&mut port, at(0), &mut world), "an empty port has nothing to send");
+        let mut world = Notes::late(config());
+        assert!(!drain(&mut world), "an empty port has nothing to send");
         for id in 0..5 {
-            port.handle(at(0), Event::Arrive(packet(id)));
-            assert!(!drain(&mut port, at(0), &mut world), "the compressor has it");
+            world.handle(at(0), Event::Arrive(packet(id)));
+            assert!(!drain(&mut world), "the compressor has it");
         }
         // One is being compressed and two wait.
-        assert_eq!((world.jobs.len(), port.accounts().held.packets), (1, 3));
+        assert_eq!((world.jobs.len(), world.port.accounts().held.packets), (1, 3));
         let full = DropReason::QueuePackets;
         assert_eq!(world.dropped, [(PacketId(3), full), (PacketId(4), full)]);
         world.is_late = false;
         let (job, outcome) = (world.jobs[0].id, Outcome::Smaller(400));
-        port.handle(at(1), Event::Compressed { job, outcome, took_ns: 5 });
-        assert!(drain(&mut port, at(1), &mut world));
+        world.handle(at(1), Event::Compressed { job, outcome, took_ns: 5 });
+        assert!(drain(&mut world));
         assert_eq!((&world.sent_bytes[..], world.jobs.len()), (&[400][..], 3));
-        port.handle(at(2), Event::LinkReady);
-        assert!(drain(&mut port, at(2), &mut world));
+        world.handle(at(2), Event::LinkReady);
+        assert!(drain(&mut world));
         assert_eq!(world.sent_bytes, [400, 500]);
-        assert_eq!(port.accounts().compress.took_ns, 5 + 7 + 7);
+        assert_eq!(world.port.accounts().compress.took_ns, 5 + 7 + 7);
     }
 
     #[test]
@@ -221,20 +250,19 @@ mod tests {
         // Noise that waits for longer than its flow may, on a link that never takes it.
         let scheme = Scheme::auto(dwell_policy::Gather::HostPair);
         let rate = Some(Rate::from_mbps(10));
-        let mut port = Driven::new(PortConfig { scheme, rate, ..PortConfig::default() }).unwrap();
-        let mut world = Notes::default();
-        port.handle(at(0), Event::LinkBusy);
+        let mut world = Notes::new(PortConfig { scheme, rate, ..PortConfig::default() });
+        world.handle(at(0), Event::LinkBusy);
         for ms in 0..400u32 {
             let now = at(u64::from(ms) * 1_000);
             for id in [3 * ms, 3 * ms + 1, 3 * ms + 2] {
                 let marked = Packet { takes_mark: true, looks_random: true, ..packet(id) };
-                port.handle(now, Event::Arrive(Packet { flow: 1, group: 1, ..marked }));
+                world.handle(now, Event::Arrive(Packet { flow: 1, group: 1, ..marked }));
             }
-            port.handle(now, Event::LinkReady);
-            drain(&mut port, now, &mut world);
+            world.handle(now, Event::LinkReady);
+            drain(&mut world);
         }
         assert!(!world.marked.is_empty());
-        assert_eq!(port.accounts().marked, world.marked.len() as u64);
+        assert_eq!(world.port.accounts().marked, world.marked.len() as u64);
     }
 
     #[test]
@@ -245,45 +273,44 @@ mod tests {
         assert_eq!(port.config().estimates, estimates);
         let nothing = PortConfig { limit: QueueLimit::packets(0), ..config() };
         assert_eq!(port.configure(nothing), Err(ConfigError::QueueTooSmall));
-        let mut learning = Driven::new(config()).unwrap();
-        let mut world = Notes::default();
-        learning.handle(at(0), Event::Arrive(packet(0)));
-        drain(&mut learning, at(0), &mut world);
-        assert_eq!(learning.learned_classes().count(), 1);
-        learning.forget_estimates();
-        assert_eq!(learning.learned_classes().count(), 0);
+        let mut world = Notes::new(config());
+        world.handle(at(0), Event::Arrive(packet(0)));
+        drain(&mut world);
+        assert_eq!(world.port.learned_classes().count(), 1);
+        world.port.forget_estimates();
+        assert_eq!(world.port.learned_classes().count(), 0);
         // What waits is handed back.
-        learning.handle(at(0), Event::Arrive(packet(1)));
-        learning.handle(at(0), Event::LinkBusy);
+        world.handle(at(0), Event::Arrive(packet(1)));
+        world.handle(at(0), Event::LinkBusy);
         let mut cleared = Vec::new();
-        drain(&mut learning, at(0), &mut world);
-        learning.clear(|id, reason| cleared.push((id, reason)));
+        drain(&mut world);
+        world.port.clear(|id, reason| cleared.push((id, reason)));
         assert_eq!(cleared, [(PacketId(1), DropReason::Cleared)]);
-        assert!(learning.is_empty());
+        assert!(world.port.is_empty());
     }
 
     /// A port's journal of all kinds of inputs, and the port.
     fn journal() -> (Vec<Entry>, Driven) {
-        let mut port = Driven::new(config()).unwrap();
-        assert!(port.journal_mut().is_none());
-        port.keep_journal();
-        let mut world = Notes { is_late: true, ..Notes::default() };
+        let mut world = Notes::late(config());
+        assert!(world.port.journal_mut().is_none());
+        world.port.keep_journal();
         for id in 0..4 {
-            port.handle(at(0), Event::Arrive(packet(id)));
-            drain(&mut port, at(0), &mut world);
+            world.handle(at(0), Event::Arrive(packet(id)));
+            drain(&mut world);
         }
         let (job, outcome) = (world.jobs[0].id, Outcome::Smaller(400));
-        port.handle(at(1), Event::Compressed { job, outcome, took_ns: 5 });
-        drain(&mut port, at(1), &mut world);
+        world.handle(at(1), Event::Compressed { job, outcome, took_ns: 5 });
+        drain(&mut world);
         let sent =
             dwell_policy::FramePacket { id: PacketId(0), original_bytes: 1_000, sojourn_ns: 1_000 };
         let lost = dwell_policy::LostBatch { packets: &[sent], bytes: 400 };
-        port.handle(at(2), Event::Lost(lost));
+        world.handle(at(2), Event::Lost(lost));
         let link = dwell_policy::LinkState::of_rate(Some(Rate::from_mbps(2)));
-        port.handle(at(2), Event::Link(link));
-        port.handle(at(3), Event::LinkReady);
-        drain(&mut port, at(3), &mut world);
-        port.handle(at(3), Event::LinkBusy);
+        world.handle(at(2), Event::Link(link));
+        world.handle(at(3), Event::LinkReady);
+        drain(&mut world);
+        world.handle(at(3), Event::LinkBusy);
+        let Notes { mut port, .. } = world;
         port.configure(PortConfig { compress_bytes_min: 10, ..config() }).unwrap();
         port.clear(|_, _| ());
         port.forget_estimates();

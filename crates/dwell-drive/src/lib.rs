@@ -7,9 +7,7 @@
 //! * [`Slab`]: places for packets, by the names that the core knows them by.
 //! * [`group_key`]: the keys of what is compressed together.
 //! * [`gather`]: the packets of a batch as one run of bytes.
-//! * [`drain`]: does what a port asks for, in a world that says how ([`World`]). Relay and simulator
-//!   have loops of their own yet: the one offers its link in between, the other shares its packets
-//!   among many ports.
+//! * [`drain`]: does what a port asks for, in a world that says how ([`World`]).
 //! * [`Driven`]: a port that can keep a [`Journal`] of what went into it and what came out;
 //!   [`repeat`] feeds a journal to another port, which must have the same output.
 //!
@@ -19,32 +17,36 @@
 //! use dwell_base::{Instant, Rate};
 //! use dwell_drive::{Driven, World, drain};
 //! use dwell_policy::{
-//!     ClassKey, DropReason, Event, Job, Outcome, Packet, PacketId, PortConfig, Scheme,
+//!     Action, ClassKey, DropReason, Event, Job, Outcome, Packet, PacketId, PortConfig, Scheme,
 //! };
 //!
 //! /// A link that takes everything, and a compressor that halves in no time.
-//! #[derive(Default)]
 //! struct Ideal {
+//!     port: Driven,
 //!     sent_bytes: u64,
 //! }
 //!
 //! impl World for Ideal {
-//!     fn compress(&mut self, _: &Driven, job: Job) -> Option<(Outcome, u64)> {
-//!         Some((Outcome::Smaller(job.bytes / 2), 0))
+//!     fn poll(&mut self) -> Option<Action> {
+//!         self.port.poll(Instant::ZERO)
 //!     }
-//!     fn send(&mut self, port: &Driven) {
-//!         self.sent_bytes += port.frame().link_bytes;
+//!     fn compress(&mut self, job: Job) {
+//!         let (job, outcome) = (job.id, Outcome::Smaller(job.bytes / 2));
+//!         self.port.handle(Instant::ZERO, Event::Compressed { job, outcome, took_ns: 0 });
+//!     }
+//!     fn send(&mut self) {
+//!         self.sent_bytes += self.port.frame().link_bytes;
 //!     }
 //!     fn dropped(&mut self, _: PacketId, _: DropReason) {}
 //! }
 //!
 //! let rate = Some(Rate::from_mbps(1));
-//! let mut port = Driven::new(PortConfig { scheme: Scheme::all(), rate, ..PortConfig::default() })?;
-//! let mut world = Ideal::default();
+//! let port = Driven::new(PortConfig { scheme: Scheme::all(), rate, ..PortConfig::default() })?;
+//! let mut world = Ideal { port, sent_bytes: 0 };
 //! let class = ClassKey::new(6, 80);
 //! let packet = Packet::new(PacketId(0), 1_000, (class, class));
-//! port.handle(Instant::ZERO, Event::Arrive(packet));
-//! drain(&mut port, Instant::ZERO, &mut world);
+//! world.port.handle(Instant::ZERO, Event::Arrive(packet));
+//! drain(&mut world);
 //! assert_eq!(world.sent_bytes, 500);
 //! # Ok::<(), dwell_policy::ConfigError>(())
 //! ```

@@ -28,6 +28,7 @@ mod path_mtu;
 mod peer;
 mod prefixes;
 mod problems;
+mod pump;
 mod reassembly;
 mod reorder;
 mod reports;

@@ -3,18 +3,18 @@
 use dwell_base::Instant;
 use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_drive::group_key;
-use dwell_policy::{Action, ClassKey, Event, Gather, LinkState, Outcome, Packet, Scheme, Select};
+use dwell_policy::{ClassKey, Event, Gather, Outcome, Packet, Scheme};
 use dwell_report::status::PeerState;
 use dwell_wire::ecn;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
 use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
-use super::compress::{Scratch, compress, keep_compressed};
+use super::compress::keep_compressed;
 use super::contexts::{ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
-use super::link::{offer_link, send_control, send_frame, send_missing};
+use super::link::send_control;
 use super::peer::{NEVER_COMPRESSED, Peer};
 use super::store::{Store, Treatment};
 use super::{Node, enter};
@@ -93,86 +93,6 @@ impl Node {
             compressed: false,
         };
         peer.port.handle(env.now(), Event::Arrive(arrival));
-    }
-
-    /// Whoever drives the node had nothing to do between these two: what a link idled for meanwhile did
-    /// not wait for the processor.
-    pub fn slept(&mut self, from: Instant, until: Instant) {
-        self.saturation.slept(from, until);
-    }
-
-    /// Lets a peer's port compress and send what it can.
-    ///
-    /// With a paced link a packet should be pumped before the next one arrives; without
-    /// pacing, pumping after a batch lets its small packets share datagrams.
-    pub fn pump(&mut self, env: &mut impl Env, index: usize) {
-        let Self { peers, store, scratch, block, saturation, .. } = self;
-        let peer = &mut peers[index];
-        if peer.pacer.found().is_some() {
-            peer.forget_old_bottleneck(env.now());
-        }
-        peer.pacer.begin();
-        if !peer.to_retransmit.is_empty() {
-            let now = env.now();
-            send_missing(peer, index, env, now);
-        }
-        // Without pacing, single packets that are not to be compressed are moved before the link is
-        // offered: they came in one batch, and the small ones share datagrams.
-        let paced = peer.pacer.is_paced();
-        let link_first =
-            paced || !matches!(peer.port.config().scheme.select, Select::Nothing | Select::Each(_));
-        let mut is_first = true;
-        loop {
-            let now = env.now();
-            let is_asked = std::mem::take(&mut is_first) && !peer.port.is_empty();
-            let starved_ns =
-                if is_asked { starved_ns(peer, saturation.busy_since(now), now) } else { 0 };
-            peer.port.handle(now, Event::Link(link_state(peer, now, starved_ns)));
-            if link_first {
-                offer_link(peer, now);
-            }
-            let mut action = peer.port.poll(now);
-            // While packets are dropped, more drops may come: they are for the next turns of the loop.
-            if !link_first && matches!(action, None | Some(Action::Compress(_))) {
-                offer_link(peer, now);
-                while let Some(Action::Send) = peer.port.poll(now) {
-                    send_frame(peer, index, store, scratch, env, now);
-                    offer_link(peer, now);
-                }
-                peer.port.handle(now, Event::LinkBusy);
-            }
-            match action.take() {
-                Some(Action::Send) => {
-                    send_frame(peer, index, store, scratch, env, now);
-                }
-                Some(Action::Compress(job)) => {
-                    let mut scratch = Scratch { out: scratch, block };
-                    compress(peer, index, job, store, &mut scratch, env);
-                }
-                Some(Action::Mark(id)) => store.mark(id),
-                Some(Action::Drop(id, reason)) => {
-                    peer.classes.dropped(store.class(id), reason);
-                    store.remove(id);
-                }
-                None => break,
-            }
-        }
-        if peer.port.is_empty() {
-            peer.take_up_scheme();
-            if !peer.pacer.is_blocked() {
-                peer.pacer.idle(env.now());
-            }
-        }
-        peer.held_until = peer.port.next_deadline();
-        peer.port.handle(env.now(), Event::LinkBusy);
-    }
-
-    /// [`Node::pump`] for every peer.
-    pub fn pump_all(&mut self, env: &mut impl Env) {
-        self.handed.clear();
-        for index in 0..self.peers.len() {
-            self.pump(env, index);
-        }
     }
 
     /// A worker is done with a [`CompressJob`](super::CompressJob) that was [`Compression::Pending`](super::Compression::Pending): `result` is the
@@ -334,33 +254,6 @@ pub(super) fn clear(peer: &mut Peer, store: &mut Store, now: Instant) {
         classes.dropped(store.class(id), reason);
         store.remove(id);
     });
-}
-
-/// Returns what the core has to know of the link.
-fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
-    let pacer = &peer.pacer;
-    // What is sent again goes before all that waits.
-    let again_bytes = peer.to_retransmit.bytes().min(peer.retransmit_buffer.budget_bytes());
-    LinkState {
-        rate: pacer.rate(),
-        burst_bytes: pacer.at_once_bytes(),
-        ahead_bytes: pacer.ahead_bytes(now) + again_bytes,
-        takes_all: pacer.takes_all(),
-        starved_ns,
-    }
-}
-
-/// Returns how long the link has idled since this was last asked while this thread, which has had no rest
-/// since `busy_since`, compressed instead of bringing it what waits.
-fn starved_ns(peer: &mut Peer, busy_since: Option<Instant>, now: Instant) -> u64 {
-    let compressed_ns = std::mem::take(&mut peer.compressed_ns);
-    let asked_at = std::mem::replace(&mut peer.starved_until, now);
-    match busy_since {
-        Some(since) if peer.pacer.is_paced() => {
-            now.since_ns(peer.pacer.free_at().max(since).max(asked_at)).min(compressed_ns)
-        }
-        _ => 0,
-    }
 }
 
 /// Returns true if the payload looks random. Nobody asks if nothing is compressed.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use dwell_base::{Instant, Rng};
-use dwell_drive::Driven;
+use dwell_drive::{Driven, drain};
 use dwell_policy::{
     Action, ClassKey, ConfigError, DropReason, Event, FramePacket, FrameUnit, Job, JobId,
     LostBatch, Objective, Outcome as Compressed, Packet as Arrival, PacketId,
@@ -152,6 +152,43 @@ impl Book<'_> {
     }
 }
 
+/// A port, and the network around it. Senders take no marks here.
+struct AtPort<'a> {
+    world: &'a mut World,
+    n: u32,
+}
+
+impl dwell_drive::World for AtPort<'_> {
+    #[inline]
+    fn poll(&mut self) -> Option<Action> {
+        let World { links, agenda, now_ns, window, check_invariants, .. } = &mut *self.world;
+        let LinkKind::Port(state) = &mut links[self.n as usize].kind else { return None };
+        let action = state.port.poll(Instant::from_ns(*now_ns));
+        if action.is_none() {
+            state.settle(agenda, *now_ns, *window);
+            if *check_invariants {
+                state.port.assert_invariants();
+            }
+        }
+        action
+    }
+
+    #[inline]
+    fn compress(&mut self, job: Job) {
+        self.world.compress(self.n, job);
+    }
+
+    #[inline]
+    fn send(&mut self) {
+        self.world.send(self.n);
+    }
+
+    #[inline]
+    fn dropped(&mut self, id: PacketId, reason: DropReason) {
+        self.world.dropped(self.n, id.0, reason);
+    }
+}
+
 impl World {
     /// Puts a packet or a compressed unit into a port.
     pub(super) fn enter_port(&mut self, n: u32, id: u32) {
@@ -209,27 +246,7 @@ impl World {
 
     /// Does what the port asks for, until it asks for nothing more; returns true if it has sent.
     pub(super) fn pump(&mut self, n: u32) -> bool {
-        let now = Instant::from_ns(self.now_ns);
-        let mut has_sent = false;
-        loop {
-            let LinkKind::Port(state) = &mut self.links[n as usize].kind else { return false };
-            match state.port.poll(now) {
-                Some(Action::Compress(job)) => self.compress(n, job),
-                Some(Action::Send) => {
-                    self.send(n);
-                    has_sent = true;
-                }
-                Some(Action::Mark(_)) => (), // simulated senders take no marks
-                Some(Action::Drop(id, reason)) => self.dropped(n, id.0, reason),
-                None => {
-                    state.settle(&mut self.agenda, self.now_ns, self.window);
-                    if self.check_invariants {
-                        state.port.assert_invariants();
-                    }
-                    return has_sent;
-                }
-            }
-        }
+        drain(&mut AtPort { world: self, n })
     }
 
     fn dropped(&mut self, n: u32, id: u32, reason: DropReason) {
@@ -262,6 +279,7 @@ impl World {
     }
 
     /// Puts the port's frame on the wire.
+    #[inline(always)]
     fn send(&mut self, n: u32) {
         let now_ns = self.now_ns;
         let link = &mut self.links[n as usize];

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dwell_base::{Instant, Rate};
 use dwell_drive::{Driven, Slab, World, drain, gather};
 use dwell_policy::{
-    ClassKey, ConfigError, DropReason, Event, FrameUnit, Gather, Job as PortJob, JobId, Objective,
-    Outcome, Packet, PacketId, Port, PortConfig,
+    Action, ClassKey, ConfigError, DropReason, Event, FrameUnit, Gather, Job as PortJob, JobId,
+    Objective, Outcome, Packet, PacketId, Port, PortConfig,
 };
 use dwell_report::Histogram;
 
@@ -70,15 +70,15 @@ pub struct ClassTally {
 /// Time goes from event to event: the end of a transmission, the end of a compression, a deadline
 /// of the port, an arrival; simultaneous events happen in this order, as in the simulator.
 pub struct Lane {
-    port: Driven,
     gather: Gather,
     holds: bool,
     timer_ns: u64,
     world: Virtual,
 }
 
-/// What is around the port of a lane.
+/// The port of a lane, and what is around it.
 struct Virtual {
+    port: Driven,
     compress: Box<dyn Compress>,
     rate: Rate,
     keeps_bytes: bool,
@@ -120,11 +120,11 @@ impl Lane {
         let holds = scheme.fills_frames() || setup.port.objective != Objective::Time;
         let classes = setup.waits_ns_max.iter().map(|_| ClassTally::default()).collect();
         Ok(Self {
-            port: Driven::new(setup.port)?,
             gather: scheme.gather(),
             holds,
             timer_ns: NEVER_NS,
             world: Virtual {
+                port: Driven::new(setup.port)?,
                 compress: setup.compress,
                 rate: setup.rate,
                 keeps_bytes: scheme.compresses(),
@@ -143,12 +143,12 @@ impl Lane {
 
     /// Keeps a journal of what the core is given and decides.
     pub fn keep_journal(&mut self) {
-        self.port.keep_journal();
+        self.world.port.keep_journal();
     }
 
     /// The port.
     pub fn port(&self) -> &Port {
-        &self.port
+        &self.world.port
     }
 
     /// Handles an arriving packet. Times must not go back; one that does counts as the latest.
@@ -185,7 +185,7 @@ impl Lane {
         if let Some(class) = class {
             self.world.result.classes[usize::from(class)].arrived += 1;
         }
-        self.port.handle(self.now(), Event::Arrive(arrival));
+        self.world.handle(Event::Arrive(arrival));
         self.pump();
     }
 
@@ -199,12 +199,12 @@ impl Lane {
             self.world.now_ns = self.world.now_ns.max(next_ns);
             if self.world.transmitter_ns == next_ns {
                 self.world.transmitter_ns = NEVER_NS;
-                self.port.handle(self.now(), Event::LinkReady);
+                self.world.handle(Event::LinkReady);
                 self.pump();
             } else if self.world.compress_ns == next_ns {
                 self.world.compress_ns = NEVER_NS;
                 if let Some((job, outcome, took_ns)) = self.world.compressing.take() {
-                    self.port.handle(self.now(), Event::Compressed { job, outcome, took_ns });
+                    self.world.handle(Event::Compressed { job, outcome, took_ns });
                 }
                 self.pump();
             } else {
@@ -219,26 +219,37 @@ impl Lane {
     pub fn finish(mut self) -> (Driven, LaneResult) {
         self.run_until(NEVER_NS - 1);
         self.world.result.end_ns = self.world.now_ns;
-        (self.port, self.world.result)
-    }
-
-    fn now(&self) -> Instant {
-        Instant::from_ns(self.world.now_ns)
+        (self.world.port, self.world.result)
     }
 
     fn pump(&mut self) {
-        drain(&mut self.port, Instant::from_ns(self.world.now_ns), &mut self.world);
+        drain(&mut self.world);
         if self.holds {
-            self.timer_ns = self.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
+            self.timer_ns = self.world.port.next_deadline().map_or(NEVER_NS, Instant::as_ns);
         }
         #[cfg(test)]
-        self.port.assert_invariants();
+        self.world.port.assert_invariants();
+    }
+}
+
+impl Virtual {
+    fn now(&self) -> Instant {
+        Instant::from_ns(self.now_ns)
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
+        self.port.handle(self.now(), event);
     }
 }
 
 impl World for Virtual {
-    fn compress(&mut self, port: &Driven, job: PortJob) -> Option<(Outcome, u64)> {
-        let &first = port.batch().first()?;
+    fn poll(&mut self) -> Option<Action> {
+        self.port.poll(self.now())
+    }
+
+    fn compress(&mut self, job: PortJob) {
+        let port = &self.port;
+        let Some(&first) = port.batch().first() else { return };
         let packets = &self.packets;
         let bytes = |&id: &PacketId| packets.get(id).bytes.as_deref().unwrap_or_default();
         let is_columnar = self.columnar && job.packets > 1;
@@ -260,11 +271,10 @@ impl World for Virtual {
         };
         self.compressing = Some((job.id, outcome, compressed.took_ns));
         self.compress_ns = self.now_ns.saturating_add(compressed.took_ns);
-        None
     }
 
-    fn send(&mut self, port: &Driven) {
-        let frame = port.frame();
+    fn send(&mut self) {
+        let frame = self.port.frame();
         let link_bytes = frame.link_bytes;
         let transmission_ns = self.rate.transmission_ns(link_bytes);
         let mut book = Book {

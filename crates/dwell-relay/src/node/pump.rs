@@ -1,0 +1,166 @@
+//! The pump: lets a peer's port compress and send what it can.
+
+use dwell_base::Instant;
+use dwell_drive::{World, drain};
+use dwell_policy::{Action, DropReason, Event, Job, LinkState, PacketId, Select};
+
+use super::Node;
+use super::compress::{Scratch, compress};
+use super::env::Env;
+use super::link::{offer_link, send_frame, send_missing};
+use super::peer::Peer;
+use super::saturation::Saturation;
+use super::store::Store;
+
+impl Node {
+    /// Whoever drives the node had nothing to do between these two: what a link idled for meanwhile did
+    /// not wait for the processor.
+    pub fn slept(&mut self, from: Instant, until: Instant) {
+        self.saturation.slept(from, until);
+    }
+
+    /// Lets a peer's port compress and send what it can.
+    ///
+    /// With a paced link a packet should be pumped before the next one arrives; without
+    /// pacing, pumping after a batch lets its small packets share datagrams.
+    pub fn pump(&mut self, env: &mut impl Env, index: usize) {
+        let Self { peers, store, scratch, block, saturation, .. } = self;
+        let peer = &mut peers[index];
+        if peer.pacer.found().is_some() {
+            peer.forget_old_bottleneck(env.now());
+        }
+        peer.pacer.begin();
+        if !peer.to_retransmit.is_empty() {
+            let now = env.now();
+            send_missing(peer, index, env, now);
+        }
+        let scratch = Scratch { out: scratch, block };
+        let (link_first, now) = (offers_link_first(peer), env.now());
+        let starved_ns = starved_ns(peer, saturation, now);
+        let mut served = Served { peer, index, store, scratch, env, link_first, starved_ns, now };
+        drain(&mut served);
+        let peer = &mut peers[index];
+        if peer.port.is_empty() {
+            peer.take_up_scheme();
+            if !peer.pacer.is_blocked() {
+                peer.pacer.idle(env.now());
+            }
+        }
+        peer.held_until = peer.port.next_deadline();
+        peer.port.handle(env.now(), Event::LinkBusy);
+    }
+
+    /// [`Node::pump`] for every peer.
+    pub fn pump_all(&mut self, env: &mut impl Env) {
+        self.handed.clear();
+        for index in 0..self.peers.len() {
+            self.pump(env, index);
+        }
+    }
+}
+
+/// Without pacing, single packets that are not to be compressed are moved before the link is
+/// offered: they came in one batch, and the small ones share datagrams.
+fn offers_link_first(peer: &Peer) -> bool {
+    let select = peer.port.config().scheme.select;
+    peer.pacer.is_paced() || !matches!(select, Select::Nothing | Select::Each(_))
+}
+
+/// A peer while its port is drained, and all that this needs.
+struct Served<'a, E> {
+    peer: &'a mut Peer,
+    index: usize,
+    store: &'a mut Store,
+    scratch: Scratch<'a>,
+    env: &'a mut E,
+    /// True if the link is offered before each poll; otherwise only when the port has nothing else to do
+    /// than to compress.
+    link_first: bool,
+    /// What the port is to be told of it, once.
+    starved_ns: u64,
+    /// The time of the latest poll.
+    now: Instant,
+}
+
+impl<E: Env> Served<'_, E> {
+    /// Sends what is ready on a link that is not offered first: before the port compresses, which takes
+    /// time, and when it asks for nothing more. While packets are dropped, more drops may come; they are
+    /// for the next polls.
+    fn send_ready(&mut self) {
+        offer_link(self.peer, self.now);
+        while let Some(Action::Send) = self.peer.port.poll(self.now) {
+            self.send();
+            offer_link(self.peer, self.now);
+        }
+        self.peer.port.handle(self.now, Event::LinkBusy);
+    }
+}
+
+impl<E: Env> World for Served<'_, E> {
+    #[inline]
+    fn poll(&mut self) -> Option<Action> {
+        let now = self.env.now();
+        self.now = now;
+        let starved_ns = std::mem::take(&mut self.starved_ns);
+        self.peer.port.handle(now, Event::Link(link_state(self.peer, now, starved_ns)));
+        if self.link_first {
+            offer_link(self.peer, now);
+        }
+        let action = self.peer.port.poll(now);
+        if !self.link_first && matches!(action, None | Some(Action::Compress(_))) {
+            self.send_ready();
+        }
+        action
+    }
+
+    #[inline]
+    fn compress(&mut self, job: Job) {
+        compress(self.peer, self.index, job, self.store, &mut self.scratch, self.env);
+    }
+
+    #[inline]
+    fn send(&mut self) {
+        send_frame(self.peer, self.index, self.store, self.scratch.out, self.env, self.now);
+    }
+
+    #[inline]
+    fn dropped(&mut self, id: PacketId, reason: DropReason) {
+        self.peer.classes.dropped(self.store.class(id), reason);
+        self.store.remove(id);
+    }
+
+    #[inline]
+    fn marked(&mut self, id: PacketId) {
+        self.store.mark(id);
+    }
+}
+
+/// Returns what the core has to know of the link.
+fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
+    let pacer = &peer.pacer;
+    // What is sent again goes before all that waits.
+    let again_bytes = peer.to_retransmit.bytes().min(peer.retransmit_buffer.budget_bytes());
+    LinkState {
+        rate: pacer.rate(),
+        burst_bytes: pacer.at_once_bytes(),
+        ahead_bytes: pacer.ahead_bytes(now) + again_bytes,
+        takes_all: pacer.takes_all(),
+        starved_ns,
+    }
+}
+
+/// Returns how long the link has idled since this was last asked while this thread, which has had no rest
+/// for a while, compressed instead of bringing it what waits.
+fn starved_ns(peer: &mut Peer, saturation: &mut Saturation, now: Instant) -> u64 {
+    if peer.port.is_empty() {
+        return 0;
+    }
+    let compressed_ns = std::mem::take(&mut peer.compressed_ns);
+    let asked_at = std::mem::replace(&mut peer.starved_until, now);
+    match saturation.busy_since(now) {
+        Some(since) if peer.pacer.is_paced() => {
+            now.since_ns(peer.pacer.free_at().max(since).max(asked_at)).min(compressed_ns)
+        }
+        _ => 0,
+    }
+}
