@@ -39,8 +39,8 @@ pub use directions::{DirectionSums, Directions};
 pub use distribution::Distribution;
 pub use entropy::{Entropy, PAYLOAD_BYTES_MIN};
 pub use history::{Histories, HistoryAnalyzer, HistorySums, RECORD_BYTES};
-pub use pairs::{CodecSums, PAIRS_MAX, Pair, PairSums, Pairs};
-pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, SizeSums, Sums};
+pub use pairs::{CodecSums, PAIRS_MAX, Pair, Pairs, PartSums};
+pub use record::{Analysis, FileRecord, Flows, MergeError, SCHEMA, SIZE_ENDS, Sums};
 pub use timing::{Burst, SPANS_NS, Timeline, Timing, Waits};
 
 /// The part of a packet that is compressed.

@@ -6,7 +6,7 @@ use dwell_codec::CodecSpec;
 use dwell_policy::ClassKey;
 use serde::{Serialize, Serializer};
 
-use crate::analysis::{Analysis, CodecSums, PairSums};
+use crate::analysis::{Analysis, CodecSums, PartSums};
 use crate::names::class_name;
 
 /// The summary of an analysis, by codec and by class.
@@ -235,7 +235,7 @@ fn classes(analysis: &Analysis) -> BTreeMap<ClassKey, Class> {
     classes
 }
 
-fn add_codecs(class: &mut Class, sums: &PairSums) {
+fn add_codecs(class: &mut Class, sums: &PartSums) {
     for (ratio, found) in class.codecs.iter_mut().zip(&sums.codecs) {
         ratio.add(sums.measured_packets, sums.measured_bytes, found);
     }

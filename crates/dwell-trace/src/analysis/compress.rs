@@ -6,7 +6,7 @@ use super::batch::Batch;
 use super::blocks;
 use super::bound::Bound;
 use super::pairs::CodecSums;
-use super::record::{Analysis, SizeSums, size_class};
+use super::record::{Analysis, size_class};
 use super::{Over, Settings};
 
 /// A clock; this crate has none.
@@ -133,17 +133,14 @@ impl<C: Clock> Analyzer<C> {
                 ns: measured.ns,
             };
             let pair = self.analysis.pairs.entry(packet.pair);
-            pair.codecs.resize(count, CodecSums::default());
-            pair.codecs[codec].add(&sums);
             let size = &mut self.analysis.sizes[size_class(measured.original)];
-            size.codecs.resize(count, CodecSums::default());
-            size.codecs[codec].add(&sums);
-            if codec == 0 {
-                pair.measured_packets += 1;
-                pair.measured_bytes += measured.original as u64;
-                let SizeSums { measured_packets, measured_bytes, .. } = size;
-                *measured_packets += 1;
-                *measured_bytes += measured.original as u64;
+            for part in [pair, size] {
+                part.codecs.resize(count, CodecSums::default());
+                part.codecs[codec].add(&sums);
+                if codec == 0 {
+                    part.measured_packets += 1;
+                    part.measured_bytes += measured.original as u64;
+                }
             }
         }
     }

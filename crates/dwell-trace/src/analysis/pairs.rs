@@ -65,12 +65,12 @@ impl Pair {
     }
 }
 
-/// The sums of the packets of a pair.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PairSums {
+/// The sums of a part of the IP packets: those of a pair, or of a class of size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartSums {
     /// The number of packets.
     pub packets: u64,
-    /// Bytes of their IP packets.
+    /// Their bytes.
     pub bytes: u64,
     /// The number of compressed packets: those that were captured whole, and have the part that is
     /// compressed.
@@ -117,7 +117,7 @@ impl From<CodecSums> for [u64; 4] {
     }
 }
 
-impl PairSums {
+impl PartSums {
     /// Adds the sums of `other`.
     pub fn add(&mut self, other: &Self) {
         self.packets = self.packets.saturating_add(other.packets);
@@ -134,7 +134,7 @@ impl PairSums {
 /// Sums by pair.
 #[derive(Clone, Default)]
 pub struct Pairs {
-    sums: NumberMap<PairSums>,
+    sums: NumberMap<PartSums>,
     /// Packets that were counted under pairs of which a port was left out.
     pub folded_packets: u64,
 }
@@ -157,7 +157,7 @@ impl Pairs {
     }
 
     /// Returns the sums of a pair, to add to.
-    pub(super) fn entry(&mut self, pair: Pair) -> &mut PairSums {
+    pub(super) fn entry(&mut self, pair: Pair) -> &mut PartSums {
         self.sums.entry(pair.0).or_default()
     }
 
@@ -180,7 +180,7 @@ impl Pairs {
     }
 
     /// Returns all pairs, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (Pair, &PairSums)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Pair, &PartSums)> {
         self.sums.iter().map(|(&key, sums)| (Pair(key), sums))
     }
 }
@@ -247,7 +247,7 @@ impl<'de> Deserialize<'de> for Pairs {
             codecs,
         ) in written.rows
         {
-            let sums = PairSums { packets, bytes, measured_packets, measured_bytes, codecs };
+            let sums = PartSums { packets, bytes, measured_packets, measured_bytes, codecs };
             this.entry(Pair::new(protocol, source, destination)).add(&sums);
         }
         Ok(this)

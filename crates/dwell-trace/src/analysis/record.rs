@@ -11,7 +11,7 @@ use super::directions::Directions;
 use super::distribution::Distribution;
 use super::entropy::Entropy;
 use super::history::Histories;
-use super::pairs::{CodecSums, Pairs};
+use super::pairs::{CodecSums, Pairs, PartSums};
 use super::timing::{Timeline, Timing};
 use crate::capture::LinkType;
 
@@ -48,7 +48,7 @@ pub struct Analysis {
     /// Lengths of IP packets, in bytes.
     pub packet_bytes: Distribution,
     /// Sums by classes of size: up to each of [`SIZE_ENDS`], and more.
-    pub sizes: Vec<SizeSums>,
+    pub sizes: Vec<PartSums>,
     /// Sums by pairs of ports.
     pub pairs: Pairs,
     /// Flows, of each capture separately.
@@ -87,21 +87,6 @@ impl Sums {
         self.packets = self.packets.saturating_add(other.packets);
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
-}
-
-/// Packets of a class of size.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SizeSums {
-    /// IP packets of this size.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// The number of compressions of packets of this size.
-    pub measured_packets: u64,
-    /// The number of bytes compressed.
-    pub measured_bytes: u64,
-    /// The results, by codec.
-    pub codecs: Vec<CodecSums>,
 }
 
 /// Flows: packets with the same addresses, protocol and ports, in one direction.
@@ -204,7 +189,7 @@ impl Analysis {
             protocols: BTreeMap::new(),
             fragments: 0,
             packet_bytes: Distribution::default(),
-            sizes: vec![SizeSums::default(); SIZE_ENDS.len() + 1],
+            sizes: vec![PartSums::default(); SIZE_ENDS.len() + 1],
             pairs: Pairs::default(),
             flows: Flows::default(),
             timing: Timing::default(),
@@ -238,7 +223,7 @@ impl Analysis {
         }
         self.fragments = self.fragments.saturating_add(other.fragments);
         self.packet_bytes.merge(&other.packet_bytes);
-        self.sizes.iter_mut().zip(&other.sizes).for_each(|(sums, other)| sums.merge(other));
+        self.sizes.iter_mut().zip(&other.sizes).for_each(|(sums, other)| sums.add(other));
         self.pairs.merge(&other.pairs);
         self.flows.merge(&other.flows);
         self.timing.merge(&other.timing);
@@ -301,19 +286,6 @@ impl Analysis {
 /// Returns true if the numbers can be added up, with room for more.
 fn adds_up(mut counts: impl Iterator<Item = u64>) -> bool {
     counts.try_fold(0u64, u64::checked_add).is_some_and(|sum| sum <= SUM_MAX)
-}
-
-impl SizeSums {
-    fn merge(&mut self, other: &Self) {
-        self.packets = self.packets.saturating_add(other.packets);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.measured_packets = self.measured_packets.saturating_add(other.measured_packets);
-        self.measured_bytes = self.measured_bytes.saturating_add(other.measured_bytes);
-        if self.codecs.len() < other.codecs.len() {
-            self.codecs.resize(other.codecs.len(), CodecSums::default());
-        }
-        self.codecs.iter_mut().zip(&other.codecs).for_each(|(sums, other)| sums.add(other));
-    }
 }
 
 /// JSON's keys are text: `"4/6"` is TCP over IPv4.

@@ -87,7 +87,7 @@ fn classes_that_expand_are_reported_from_those_that_shrink() {
     assert_eq!((analysis.ip().packets, analysis.protocols[&(4, 17)].packets), (500, 500));
     assert_eq!(analysis.flows.flows, 3);
     let sums = |port: u16| {
-        let mut sums = PairSums::default();
+        let mut sums = PartSums::default();
         let has = |pair: Pair| pair.classes().any(|class| class.port() == port);
         let of_port = analysis.pairs.iter().filter(|(pair, _)| has(*pair));
         of_port.for_each(|(_, other)| sums.add(other));
