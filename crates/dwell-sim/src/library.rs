@@ -1,6 +1,8 @@
 //! The scenarios of the papers, which are built into the program.
 
-use crate::scenario::{Options, Scenario, ScenarioErrors};
+use dwell_base::FileErrors;
+
+use crate::scenario::{Options, Scenario};
 
 /// A scenario as it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl Entry {
     /// # Errors
     /// Returns everything that is wrong with it: only settings can be, and files that it does not
     /// name.
-    pub fn read(&self, options: &Options) -> Result<Scenario, ScenarioErrors> {
+    pub fn read(&self, options: &Options) -> Result<Scenario, FileErrors> {
         let none = |name: &str| Err(format!("{name} is not part of the program"));
         Scenario::parse(self.text, &format!("{}.toml", self.id), self.id, options, &none)
     }

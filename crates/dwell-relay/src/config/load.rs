@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use dwell_base::FileErrors;
 use zeroize::Zeroizing;
 
 use super::read::Secrets;
-use super::{Config, ConfigErrors, ReadSecretError, Secret, read, value};
+use super::{Config, ReadSecretError, Secret, read, value};
 
 /// Far more than any configuration needs.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -20,10 +21,10 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+    pub fn load(path: &Path) -> Result<Self, FileErrors> {
         let file = path.display().to_string();
         let text = read_text(path, CONFIG_BYTES_MAX)
-            .map_err(|error| ConfigErrors::whole_file(&file, explain(&error)))?;
+            .map_err(|error| FileErrors::whole_file(&file, explain(&error)))?;
         let directory = path.parent().unwrap_or(Path::new(""));
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = if value::is_name(&host_name) { &host_name } else { "dwell" };

@@ -26,8 +26,8 @@ mod tests;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use dwell_base::Rate;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{FileErrors, Rate};
 use dwell_codec::{CodecId, CodecSpec};
 use dwell_policy::{
     BlockOrder, BlockRules, ClassKey, Gather, History, LearnedConfig, Objective, Queue, QueueLimit,
@@ -37,7 +37,6 @@ use ipnet::IpNet;
 
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use endpoint::{Endpoint, ParseEndpointError};
-pub use error::{ConfigError, ConfigErrors};
 pub use exceptions::parse as parse_exceptions;
 pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
 pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
@@ -71,7 +70,7 @@ impl Config {
         text: &str,
         file_name: &str,
         read_secret: &dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
-    ) -> Result<Self, ConfigErrors> {
+    ) -> Result<Self, FileErrors> {
         let read_list = |_: &Path| Err(std::io::Error::other("files are not read here"));
         let secrets = read::Secrets {
             directory: Path::new(""),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use dwell_base::FileErrors;
 use dwell_base::text::{printable, suggest};
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_codec::CodecSpec;
@@ -13,8 +14,8 @@ use super::error::Errors;
 use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
-    Config, ConfigErrors, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
-    Secret, check, class, exceptions, history, value,
+    Config, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError, Secret, check,
+    class, exceptions, history, value,
 };
 
 /// Functions that read the secret in a file.
@@ -97,12 +98,10 @@ pub(super) fn parse(
     file: &str,
     host_name: &str,
     secrets: &Secrets<'_>,
-) -> Result<Config, ConfigErrors> {
+) -> Result<Config, FileErrors> {
     let mut errors = Errors::new(text);
-    let Some(config) = read_document(text, host_name, secrets, &mut errors) else {
-        return Err(errors.into_errors(file));
-    };
-    if errors.is_empty() { Ok(config) } else { Err(errors.into_errors(file)) }
+    let config = read_document(text, host_name, secrets, &mut errors);
+    errors.into_result(file, config)
 }
 
 /// `None` only if there are errors; with errors the configuration is incomplete.

@@ -24,7 +24,7 @@ fn secrets(path: &Path) -> Result<Secret, ReadSecretError> {
     }
 }
 
-fn parse(text: &str) -> Result<Config, ConfigErrors> {
+fn parse(text: &str) -> Result<Config, FileErrors> {
     Config::parse(text, "a.toml", &secrets)
 }
 

@@ -64,9 +64,10 @@ mod view;
 
 use std::collections::BTreeMap;
 
+use dwell_base::FileErrors;
+
 use crate::plan::{Plan, PlanError};
 
-pub use error::{ScenarioError, ScenarioErrors};
 pub use expression::Expression;
 pub use key::RunKey;
 pub use run::{Runs, Seeds};
@@ -210,7 +211,7 @@ impl Scenario {
         id: &str,
         options: &Options,
         read: &dyn Fn(&str) -> Result<String, String>,
-    ) -> Result<Self, ScenarioErrors> {
+    ) -> Result<Self, FileErrors> {
         let mut errors = Errors::default();
         let scenario = parse(text, id, options, &mut Inputs::new(read), &mut errors);
         errors.into_result(file, scenario)

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use dwell_relay::config::{
-    Config, ConfigErrors, FailMode, MtuConfig, PeerConfig, RateConfig, Security, sample,
-};
+use dwell_base::{FileError, FileErrors};
+use dwell_relay::config::{Config, FailMode, MtuConfig, PeerConfig, RateConfig, Security, sample};
 use dwell_report::{Column, Table, human};
 use serde::Serialize;
 
@@ -71,7 +70,7 @@ impl Check {
 }
 
 /// Tells everything that is wrong with a configuration.
-pub(super) fn complain(errors: &ConfigErrors) {
+pub(super) fn complain(errors: &FileErrors) {
     terminal::note(&errors.to_string());
     let count = match errors.errors.len() {
         1 => "1 error".to_owned(),
@@ -186,7 +185,7 @@ struct Peer {
 }
 
 impl Report {
-    fn of(result: &Result<Config, ConfigErrors>, warnings: Vec<String>) -> Self {
+    fn of(result: &Result<Config, FileErrors>, warnings: Vec<String>) -> Self {
         match result {
             Ok(config) => Self {
                 valid: true,
@@ -207,7 +206,7 @@ impl Report {
 }
 
 impl Problem {
-    fn of(error: &dwell_relay::config::ConfigError) -> Self {
+    fn of(error: &FileError) -> Self {
         Self { line: error.line, place: error.place.clone(), message: error.message.clone() }
     }
 }

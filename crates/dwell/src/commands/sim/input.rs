@@ -5,9 +5,10 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use dwell_base::FileErrors;
 use dwell_base::text::nearest;
 use dwell_sim::library;
-use dwell_sim::scenario::{Options, Scenario, ScenarioErrors};
+use dwell_sim::scenario::{Options, Scenario};
 
 /// Far more than any scenario or table needs; traces of packets can be long.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -61,7 +62,7 @@ pub(super) fn unknown(word: &str) -> String {
     format!("there is no scenario or paper \"{word}\": {hint}")
 }
 
-fn reported(errors: &ScenarioErrors) -> anyhow::Error {
+fn reported(errors: &FileErrors) -> anyhow::Error {
     let count = match errors.errors.len() {
         1 => "1 error".to_owned(),
         count => format!("{count} errors"),
