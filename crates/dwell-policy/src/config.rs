@@ -122,6 +122,13 @@ pub enum Objective {
     },
 }
 
+impl Objective {
+    /// How long packets wait for company if bytes are to be saved and nothing else is written.
+    pub const MAX_WAIT_NS: u64 = 20_000_000;
+    /// The share of one CPU that goes to it if nothing else is written, in parts per million.
+    pub const CPU_PPM: u32 = 500_000;
+}
+
 /// The configuration of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortConfig {

@@ -296,8 +296,6 @@ pub const PRESETS: [&str; 17] = [
     "chutq-cef+cea",
 ];
 
-/// The most bytes of a batch of the presets.
-const BATCH_BYTES_MAX: u32 = 8192;
 /// Batches of small packets end here.
 const WAITING_PACKETS_MAX: u32 = 128;
 /// The port's driver may come a little late.
@@ -312,6 +310,9 @@ const SLACK_BYTES_MAX: u32 = 60_000;
 const CHUNK_BYTES_MAX: u32 = 9000;
 
 impl Scheme {
+    /// The most bytes of a batch of what waits, in the presets.
+    pub const BATCH_BYTES_MAX: u32 = 8192;
+
     const BASE: Self = Self {
         queue: Queue::One,
         select: Select::Nothing,
@@ -529,7 +530,7 @@ impl Scheme {
         let tandem =
             |policy: PullPolicy| Self::chutq(ClassTimers::TABLE_II, policy.lazy(), CHUNK_BYTES_MAX);
         let chumq = Self::chumq(ClassTimers::TABLE_II, CHUNK_BYTES_MAX);
-        let waiting = |gather| Self::waiting(gather, BATCH_BYTES_MAX);
+        let waiting = |gather| Self::waiting(gather, Self::BATCH_BYTES_MAX);
         Ok(match name {
             "auto" => Self::auto(Gather::HostPair),
             "none" => Self::none(),

@@ -289,7 +289,7 @@ pub struct SavingConfig {
 
 impl Default for SavingConfig {
     fn default() -> Self {
-        Self { saves_bytes: false, gather_ns: 20 * MILLI_NS, cpu_ppm: 500_000 }
+        Self { saves_bytes: false, gather_ns: Objective::MAX_WAIT_NS, cpu_ppm: Objective::CPU_PPM }
     }
 }
 

@@ -49,14 +49,6 @@ const FILLED_BYTES: u32 = 1500;
 /// A jumbo frame, as in Sawabe et al.
 const MTU_BYTES: u32 = 9000;
 
-/// The most bytes of a block of what waits, as in relays.
-const BLOCK_BYTES: u32 = 8192;
-
-/// How long packets wait for company if bytes are to be saved, as in relays.
-const GATHER_NS: u64 = 20_000_000;
-/// The share of one CPU that may go to it, as in relays.
-const CPU: f64 = 0.5;
-
 /// The kinds of schemes, each with what only it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -131,7 +123,7 @@ impl Default for SchemePart {
         Self {
             kind: Kind::None,
             compressed_pass: false,
-            block_bytes: BLOCK_BYTES,
+            block_bytes: Scheme::BATCH_BYTES_MAX,
             chunk_compress: false,
             block_packets: 1,
             lead_packets: 5,
@@ -142,8 +134,8 @@ impl Default for SchemePart {
             clamp_ns: 0,
             hold: None,
             saves_bytes: false,
-            gather_ns: GATHER_NS,
-            cpu: CPU,
+            gather_ns: Objective::MAX_WAIT_NS,
+            cpu: f64::from(Objective::CPU_PPM) / 1e6,
         }
     }
 }
@@ -159,7 +151,7 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
     part.kind =
         section.need("preset", "\"packet\"", errors, |found| value::one_of(found, &PRESETS))?;
     part.compressed_pass = section.or("compressed_pass", false, errors, value::truth);
-    part.block_bytes = section.or("block_bytes", BLOCK_BYTES, errors, value::packet_bytes);
+    part.block_bytes = section.or("block_bytes", part.block_bytes, errors, value::packet_bytes);
     part.chunk_compress = section.or("chunk_compress", false, errors, value::truth);
     part.block_packets = section.or("m", 1, errors, |v| value::whole32(v, 1..=10_000));
     part.lead_packets = section.or("n", 5, errors, |v| value::whole32(v, 0..=1_000_000));
@@ -172,8 +164,8 @@ pub(super) fn read(tree: &Table, errors: &mut Errors) -> Option<SchemePart> {
     part.saves_bytes = section.or("objective", false, errors, |found| {
         value::one_of(found, &[("time", false), ("bytes", true)])
     });
-    part.gather_ns = section.or("gather_time", GATHER_NS, errors, value::some_time_ns);
-    part.cpu = section.or("cpu", CPU, errors, |found| value::number(found, 0.01..=1.0));
+    part.gather_ns = section.or("gather_time", part.gather_ns, errors, value::some_time_ns);
+    part.cpu = section.or("cpu", part.cpu, errors, |found| value::number(found, 0.01..=1.0));
     Some(part)
 }
 

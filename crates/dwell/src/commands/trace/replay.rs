@@ -12,7 +12,7 @@ use dwell_base::{ByteSize, Rate};
 use dwell_codec::{CodecSpec, DICTIONARY_FILE_LEN_MAX, Dictionary, DictionaryFile};
 use dwell_figures::page::Provenance;
 use dwell_policy::{ClassKey, LearnedConfig, Objective, PRESETS, QueueLimit, Ratio, Scheme};
-use dwell_relay::config::{BlockConfig, SCHEMES, SavingConfig, parse_exceptions};
+use dwell_relay::config::{BlockConfig, SCHEMES, parse_exceptions};
 use dwell_relay::io::clock::Clock;
 use dwell_trace::Sides;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
@@ -336,10 +336,9 @@ impl Replay {
             columnar: !port.no_columnar,
             poor_ratio: port.poor_ratio.unwrap_or(LearnedConfig::default().poor_ratio),
             objective: match port.objective.as_str() {
-                "bytes" => Objective::Bytes {
-                    max_wait_ns: port.gather_time,
-                    cpu_ppm: SavingConfig::default().cpu_ppm,
-                },
+                "bytes" => {
+                    Objective::Bytes { max_wait_ns: port.gather_time, cpu_ppm: Objective::CPU_PPM }
+                }
                 _ => Objective::Time,
             },
             exceptions: self.except.clone(),
