@@ -19,8 +19,11 @@ use crate::spec::CodecSpec;
 
 /// The binary logarithm of the smallest window and ring of a context: 32 KiB.
 pub const CONTEXT_LOG_MIN: u8 = 15;
-/// The binary logarithm of the largest window and ring of a context: 2 MiB.
-pub const CONTEXT_LOG_MAX: u8 = 21;
+/// The binary logarithm of the largest window and ring of a context: 8 MiB.
+pub const CONTEXT_LOG_MAX: u8 = 23;
+/// The longest base that an encoder offers, in bytes: priming takes up to 0.1 s for each MiB at high levels,
+/// and what is farther away is referred to less.
+pub const CONTEXT_BASE_LEN_MAX: u32 = 1 << 20;
 /// The longest batch of a context, in bytes.
 pub const CONTEXT_BATCH_LEN_MAX: usize = 65_535;
 

@@ -69,7 +69,7 @@ mod zstd;
 
 pub use compressor::Compressor;
 pub use context::{
-    Base, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextDecoder, ContextEncoder,
+    Base, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextDecoder, ContextEncoder,
     ContextSpec, context_bound,
 };
 pub use decompressor::Decompressor;

@@ -78,10 +78,13 @@ impl Encoder {
     }
 }
 
+/// Larger tables would take more memory than the window, at next to no ratio.
+const TABLE_LOG_MAX: u32 = 21;
+
 /// Returns the tables of a context.
 pub(crate) fn tables(spec: ContextSpec) -> Tables {
     let window_log = u32::from(spec.window_log);
-    stream_tables(spec.level, window_log, window_log)
+    stream_tables(spec.level, window_log, window_log.min(TABLE_LOG_MAX))
 }
 
 pub(crate) fn unexpected(failure: Failure) -> CodecError {

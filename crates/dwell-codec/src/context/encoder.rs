@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::ring::Ring;
 use super::{
-    Base, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextSpec, context_bound,
+    Base, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextSpec, context_bound,
 };
 use crate::error::CodecError;
 use crate::ffi::zstd::stream::EncodingStream;
@@ -61,10 +61,11 @@ impl ContextEncoder {
     }
 
     /// Returns the longest base at this offset that a decoder with the same ring surely has,
-    /// however far behind it is, not longer than the present window; none if the offset is not in
-    /// the ring any more, or not yet.
+    /// however far behind it is, not longer than the present window and [`CONTEXT_BASE_LEN_MAX`]; none
+    /// if the offset is not in the ring any more, or not yet.
     pub fn base_at(&self, offset: u64) -> Option<Base> {
-        let len = self.ring.len_before(offset)?.min(1 << self.spec.window_log);
+        let longest = (1 << self.spec.window_log).min(CONTEXT_BASE_LEN_MAX as usize);
+        let len = self.ring.len_before(offset)?.min(longest);
         Some(Base { offset, len: len as u32 })
     }
 

@@ -8,7 +8,7 @@
 //! No scheme of a replay has more to refer to or less overhead, so that none saves more bytes.
 
 use dwell_codec::{
-    Base, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CodecError, ContextEncoder, ContextSpec,
+    Base, CONTEXT_BATCH_LEN_MAX, CodecError, ContextEncoder, ContextSpec,
 };
 use dwell_wire::columnar::{PACKETS_MAX, columnar, grown_bytes_max};
 use zstd_safe::{CCtx, CParameter, FrameFormat};
@@ -149,12 +149,12 @@ impl Running {
     /// # Errors
     /// If there is no memory.
     pub(super) fn new() -> Result<Self, CodecError> {
-        let new = || ContextEncoder::new(Self::SPEC, CONTEXT_LOG_MAX);
+        let new = || ContextEncoder::new(Self::SPEC, Self::SPEC.window_log);
         let contexts = [[new()?, new()?], [new()?, new()?]];
         Ok(Self { contexts, stretch: Stretch::new(), out: Vec::new() })
     }
 
-    const SPEC: ContextSpec = ContextSpec { level: RUNNING_LEVEL, window_log: CONTEXT_LOG_MAX };
+    const SPEC: ContextSpec = ContextSpec { level: RUNNING_LEVEL, window_log: 21 };
 
     /// Begins another capture.
     ///
