@@ -136,6 +136,10 @@ fn download(address: SocketAddr, body: &Body, state: &State) -> io::Result<()> {
     let mut piece = vec![0; PIECE_BYTES];
     while !state.stop.load(Ordering::Relaxed) {
         let len = match stream.read(&mut piece) {
+            // Whatever carries it has gone.
+            Ok(0) if !state.stop.load(Ordering::Relaxed) => {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             Ok(0) => break,
             Ok(len) => len,
             Err(error) if is_patience(&error) => continue,

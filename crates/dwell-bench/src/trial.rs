@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use dwell_lab::lab::topology::THIN_DEVICE;
 use dwell_report::Status;
 use dwell_report::status::TxStatus;
@@ -138,7 +138,7 @@ fn observe(
         pings_lost: pings.lost().unwrap_or(0),
         delay_p50_ns: None,
         delay_p99_ns: None,
-        cpu_ns: from.cpu_ns.zip(to.cpu_ns).map(|(from, to)| [to[0] - from[0], to[1] - from[1]]),
+        cpu_ns: spent_ns(from.cpu_ns, to.cpu_ns)?,
         own_cpu_ns: to.own_cpu_ns - from.own_cpu_ns,
         relay: match (&from.status, &first_second, &to.status) {
             (Some(from), Some(first_second), Some(to)) => accounts(from, first_second, to),
@@ -147,6 +147,14 @@ fn observe(
         .map(|accounts| with_losses(accounts, from.receiver.as_ref(), to.receiver.as_ref())),
     };
     Ok(Seen { from, to, measured })
+}
+
+/// The CPU time of both ends between two moments; none if it is not known.
+fn spent_ns(from: Option<[u64; 2]>, to: Option<[u64; 2]>) -> anyhow::Result<Option<[u64; 2]>> {
+    let Some((from, to)) = from.zip(to) else { return Ok(None) };
+    let of = |end: usize| to[end].checked_sub(from[end]);
+    let ends = of(0).zip(of(1)).map(|(out, inward)| [out, inward]);
+    Ok(Some(ends.context("a process of the tunnel has ended while it was measured")?))
 }
 
 /// Pings must not be noticed: they take up half a percent of the link.

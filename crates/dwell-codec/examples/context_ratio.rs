@@ -8,7 +8,7 @@
 //! each of which has a quarter of the files, with an IPv4 and a TCP header before each. A batch is
 //! six packets, or N. Each level is measured with windows of 128 KiB, 1 MiB and 8 MiB: the bytes after
 //! compression by those before, megabytes (of original bytes) a second at both ends, the memory of
-//! both, and how long it takes to begin a generation from a base as long as the window.
+//! both, and how long it takes to begin a generation from a base as long as the window, 1 MiB at most.
 //!
 //! All rows take turns for a number of rounds, and for each batch the fastest round counts: other
 //! load on the machine can only add time.

@@ -21,7 +21,7 @@ use crate::spec::CodecSpec;
 pub const CONTEXT_LOG_MIN: u8 = 15;
 /// The binary logarithm of the largest window and ring of a context: 8 MiB.
 pub const CONTEXT_LOG_MAX: u8 = 23;
-/// The longest base that an encoder offers, in bytes: priming takes up to 0.1 s for each MiB at high levels,
+/// The longest base that an encoder offers, in bytes: priming takes up to 0.6 s for each MiB at the highest levels,
 /// and what is farther away is referred to less.
 pub const CONTEXT_BASE_LEN_MAX: u32 = 1 << 20;
 /// The longest batch of a context, in bytes.

@@ -78,6 +78,7 @@ pub struct LinkState {
     /// The time, in nanoseconds, for which it idled since it was last told about while the driver was too
     /// busy to bring it what had come: its processor is what the link waits for. A driver that does
     /// nothing else, as in simulations, has none.
+    #[serde(default)]
     pub starved_ns: u64,
 }
 

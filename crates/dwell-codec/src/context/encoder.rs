@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::ring::Ring;
 use super::{
-    Base, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextSpec, context_bound,
+    Base, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN,
+    ContextSpec, context_bound,
 };
 use crate::error::CodecError;
 use crate::ffi::zstd::stream::EncodingStream;

@@ -30,6 +30,23 @@ pub(super) fn window_log(value: &DeValue<'_>) -> Result<u8, String> {
     Ok(bytes.trailing_zeros() as u8)
 }
 
+/// The most bytes that the windows of all contexts of a peer may have together. Both ends take a multiple of it.
+const WINDOWS_BYTES_MAX: u64 = 256 << 20;
+
+/// Checks that the contexts of a peer take no more memory than anybody wants to give to one.
+pub(super) fn check_memory(config: &PeerConfig) -> Result<(), String> {
+    let (contexts, log) = (u64::from(config.contexts_max), config.context_window_log);
+    let most = WINDOWS_BYTES_MAX >> log;
+    if contexts <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "{contexts} contexts of {} MiB each take too much memory: write contexts_max = {most}, or a smaller \
+         context_window",
+        (1_u64 << log) >> 20,
+    ))
+}
+
 /// Returns the history of a peer and its scheme with that; or why it can't have the one that is
 /// written. A scheme that is made for contexts has them if nothing is written.
 pub(super) fn scheme(

@@ -530,6 +530,10 @@ fn read_peer<'t>(
             table.fail("history", line, message, errors);
         }
     }
+    if let Err(message) = history::check_memory(&config) {
+        let found = keys.context_window_log.as_ref().or(defaults.context_window_log.as_ref());
+        table.fail("context_window", found.map_or(table.line, |found| found.line), message, errors);
+    }
     let (prefixes, prefix_lines): (Vec<IpNet>, Vec<usize>) =
         prefixes.unwrap_or_default().into_iter().map(|prefix| (prefix.value, prefix.line)).unzip();
     let endpoint_line = endpoint.as_ref().map_or(table.line, |endpoint| endpoint.line);

@@ -276,6 +276,10 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
         ("scheme = \"edge\"\nhistory = \"hostpair\"", "there is no history \"hostpair\""),
         ("context_window = \"100KiB\"", "a power of two, such as \"128KiB\", not 102400 bytes"),
         ("context_window = \"16MiB\"", "must be from 32.8 kB"),
+        (
+            "context_window = \"8MiB\"\ncontexts_max = 33",
+            "33 contexts of 8 MiB each take too much memory: write contexts_max = 32",
+        ),
         ("contexts_max = 0", "from 1 to 255"),
     ] {
         let errors = with(lines).unwrap_err().to_string();

@@ -33,6 +33,7 @@ use super::reassembly::Reassemblies;
 use super::reorder::{ReorderBuffer, Waits};
 use super::reports::Reports;
 use super::retransmit::{Awaited, RetransmitBuffer};
+use super::saturation::Seen;
 use super::turns::Turn;
 use crate::config::{ClassConfig, PeerConfig, RateConfig};
 use crate::trust::{Handshake, Offer, RandomSource};
@@ -109,9 +110,8 @@ pub(crate) struct Peer {
     pub(crate) classes: Classes,
     /// When held-back packets go at the latest, if the link waits for that.
     pub(crate) held_until: Option<Instant>,
-    /// Up to then the core knows how long the link starved, and for how long this thread has compressed
-    /// since.
-    pub(crate) starved_until: Instant,
+    /// How long links starved, as far as the core knows, and for how long this thread has compressed since.
+    pub(crate) starved: Seen,
     pub(crate) compressed_ns: u64,
     /// The records of the frame that is being sent; storage that is used again.
     pub(crate) frame_items: Vec<Item>,
@@ -186,7 +186,7 @@ impl Peer {
             deadlines: Deadlines::default(),
             classes: Classes::default(),
             held_until: None,
-            starved_until: Instant::ZERO,
+            starved: Seen::default(),
             compressed_ns: 0,
             frame_items: Vec::new(),
             contexts,

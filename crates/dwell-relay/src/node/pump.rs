@@ -40,6 +40,7 @@ impl Node {
         let mut served = Served { peer, index, store, scratch, env, link_first, starved_ns, now };
         drain(&mut served);
         let peer = &mut peers[index];
+        saturation.compressed(std::mem::take(&mut peer.compressed_ns));
         if peer.port.is_empty() {
             peer.take_up_scheme();
             if !peer.pacer.is_blocked() {
@@ -149,18 +150,12 @@ fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
     }
 }
 
-/// Returns how long the link has idled since this was last asked while this thread, which has had no rest
-/// for a while, compressed instead of bringing it what waits.
+/// Returns how long links have idled because this thread compresses, as far as the port is to be told now.
 fn starved_ns(peer: &mut Peer, saturation: &mut Saturation, now: Instant) -> u64 {
     if peer.port.is_empty() {
         return 0;
     }
-    let compressed_ns = std::mem::take(&mut peer.compressed_ns);
-    let asked_at = std::mem::replace(&mut peer.starved_until, now);
-    match saturation.busy_since(now) {
-        Some(since) if peer.pacer.is_paced() => {
-            now.since_ns(peer.pacer.free_at().max(since).max(asked_at)).min(compressed_ns)
-        }
-        _ => 0,
-    }
+    let has_time = peer.pacer.is_paced() && !peer.pacer.is_blocked();
+    let free_at = has_time.then(|| peer.pacer.free_at());
+    saturation.starved_ns(now, &mut peer.starved, free_at)
 }

@@ -7,9 +7,7 @@
 //! context that is longer than those of relays ([`Running`]). The datagrams with the result are full.
 //! No scheme of a replay has more to refer to or less overhead, so that none saves more bytes.
 
-use dwell_codec::{
-    Base, CONTEXT_BATCH_LEN_MAX, CodecError, ContextEncoder, ContextSpec,
-};
+use dwell_codec::{Base, CONTEXT_BATCH_LEN_MAX, CodecError, ContextEncoder, ContextSpec};
 use dwell_wire::columnar::{PACKETS_MAX, columnar, grown_bytes_max};
 use zstd_safe::{CCtx, CParameter, FrameFormat};
 

@@ -8,6 +8,9 @@ use crate::node::Node;
 use crate::node::env::Env;
 use crate::node::link::send_controls;
 
+/// The bytes that are copied in the time in which one is decoded, at least.
+const COPIED_AS_FAST: usize = 8;
+
 impl Node {
     /// A record of a context came.
     pub(in crate::node) fn of_context(
@@ -53,9 +56,11 @@ impl Node {
 
     fn open_in_context(&mut self, env: &mut impl Env, index: usize, record: &ContextRecord<'_>) {
         let peer = &mut self.peers[index];
-        if let ContextBody::Batch { original_len, .. } = record.body {
-            // It costs as much if it fails.
+        if let ContextBody::Batch { original_len, start, .. } = record.body {
+            // It costs as much if it fails; and a base is copied before anything is decoded.
             peer.turn.charge_bytes(original_len.into());
+            peer.turn
+                .charge_bytes(start.map_or(0, |start| start.base_len as usize / COPIED_AS_FAST));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let opened = peer.contexts.incoming.open(record, &mut scratch);
