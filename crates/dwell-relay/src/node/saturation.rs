@@ -128,9 +128,9 @@ mod tests {
             // The first link is busy; the second one has had nothing for 300 µs.
             let busy = thread.starved_ns(at(us), &mut compresses, Some(at(us + 500)));
             let idle = thread.starved_ns(at(us), &mut starves, Some(at(us - 300)));
-            let expected_ns = if us > 10_000 { 300_000 } else { 0 };
+            let expected_ns = if us >= 10_000 { 300_000 } else { 0 };
             assert_eq!(idle, expected_ns, "{us}");
-            assert_eq!(busy, if us > 11_000 { 300_000 } else { 0 }, "{us}");
+            assert_eq!(busy, if us > 10_000 { 300_000 } else { 0 }, "{us}");
         }
         // Nothing was compressed since: whatever it idles for, less would not help.
         assert_eq!(thread.starved_ns(at(30_100), &mut starves, Some(at(29_900))), 0);
