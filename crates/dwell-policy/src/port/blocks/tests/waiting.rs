@@ -241,3 +241,25 @@ fn small_packets_alone_say_nothing_of_blocks() {
     assert_eq!(port.batch().len(), 60);
     assert_eq!(port.accounts().compress.bypassed[Bypass::BackOff as usize], 0);
 }
+
+#[test]
+fn each_packet_of_a_block_has_its_share_of_the_result() {
+    let mut port = port_of(Scheme::backlog(Gather::Edge, 2, 0));
+    let estimates = Estimates::Learned(LearnedConfig::default());
+    port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+    for id in (0..90).step_by(3) {
+        for (id, bytes, flow) in [(id, 2_000, 1), (id + 1, 1_000, 2), (id + 2, 1_000, 3)] {
+            assert_eq!(port.arrive_one(NOW, sized(id, bytes, flow)), Admission::Queued);
+        }
+        assert_eq!(actions(&mut port), [Wanted::CompressBatch]);
+        assert_eq!(ids(&port), [id, id + 1]);
+        assert_eq!(finish(&mut port, Outcome::Smaller(1_500)), []);
+        assert_eq!((sent(&mut port), sent(&mut port)), (vec![id, id + 1], vec![id + 2]));
+    }
+    let class = ClassKey::new(6, 80);
+    for (flow, bytes, cost_ns) in [(1, 2_000, 400_000), (2, 1_000, 200_000)] {
+        let estimate = port.estimate(flow, class, bytes);
+        assert!((480_000..520_000).contains(&estimate.ratio.ppm()), "{estimate:?}");
+        assert!(estimate.cost_ns.abs_diff(cost_ns) < cost_ns / 10, "{estimate:?}");
+    }
+}
