@@ -268,6 +268,30 @@ mod tests {
         assert_eq!(config.check(), Ok(()));
         config.limit.packets = 1;
         assert_eq!(config.check(), Err(ConfigError::QueueTooSmall));
+        config.limit.packets = 2;
+        assert_eq!(config.check(), Ok(()));
+        config.frame.units_max = 0;
+        assert_eq!(config.check(), Err(ConfigError::EmptyFrame));
+    }
+
+    #[test]
+    fn what_was_compressed_gains_with_its_headers_or_not_at_all() {
+        let frame = FrameCost { raw_unit_bytes: 2, compressed_unit_bytes: 5, ..FrameCost::FREE };
+        assert!(frame.gains(1_496, (1, 1_500)));
+        assert!(!frame.gains(1_497, (1, 1_500)), "both take 1502 bytes");
+        assert!(frame.gains(1_498, (2, 1_500)) && !frame.gains(1_499, (2, 1_500)));
+    }
+
+    #[test]
+    fn only_queues_by_flow_can_gather_for_bytes() {
+        let bytes = Objective::Bytes { max_wait_ns: 1_000_000, cpu_ppm: 500_000 };
+        let check =
+            |scheme, objective| PortConfig { scheme, objective, ..PortConfig::default() }.check();
+        for scheme in [Scheme::auto(Gather::Flow), Scheme::packet()] {
+            assert_eq!(check(scheme, Objective::Time), Ok(()));
+        }
+        assert_eq!(check(Scheme::auto(Gather::Flow), bytes), Ok(()));
+        assert_eq!(check(Scheme::packet(), bytes), Err(ConfigError::Objective));
     }
 
     #[test]
@@ -371,6 +395,9 @@ mod tests {
         assert_eq!(check(Scheme::basicq(9000), FrameCost::FREE), refused);
         assert_eq!(check(Scheme::basicq(0), FrameCost::FREE_CHUNKS), refused);
         assert_eq!(check(Scheme::basicq(9000), FrameCost::FREE_CHUNKS), Ok(()));
+        let of_units = |units_max| FrameCost { units_max, ..FrameCost::FREE_CHUNKS };
+        assert_eq!(check(Scheme::basicq(9000), of_units(2)), Ok(()));
+        assert_eq!(check(Scheme::basicq(9000), of_units(1)), refused);
     }
 
     #[test]

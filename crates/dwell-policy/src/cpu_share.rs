@@ -149,4 +149,102 @@ mod tests {
         }
         assert_eq!(share.share_ppm, ONE_PPM);
     }
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_ns(ns)
+    }
+
+    /// The share after a window of `elapsed_ns`, of which the link starved for `starved_ns`.
+    fn share_after(elapsed_ns: u64, starved_ns: u64) -> u64 {
+        let mut share = CpuShare::new();
+        share.starved(at(1), starved_ns);
+        assert_eq!(share.share_ppm, ONE_PPM, "a window is not over before its end");
+        share.starved(at(elapsed_ns), 0);
+        share.share_ppm
+    }
+
+    #[test]
+    fn the_part_that_starved_is_taken_away_from_a_64th_up_to_a_quarter() {
+        assert_eq!(share_after(10_000_000, 156_250), ONE_PPM);
+        assert_eq!(share_after(10_000_000, 156_251), ONE_PPM - 15_625);
+        assert_eq!(share_after(10_000_000, 1_000_000), ONE_PPM - 100_000);
+        assert_eq!(share_after(10_000_000, 2_500_000), ONE_PPM - 250_000);
+        assert_eq!(share_after(10_000_000, 9_000_000), ONE_PPM - 250_000);
+        // What counts is the time that passed, even if it was more than a window.
+        assert_eq!(share_after(20_000_000, 300_000), ONE_PPM);
+        assert_eq!(share_after(20_000_000, 1_000_000), ONE_PPM - 50_000);
+        assert_eq!(share_after(9_999_999, 9_000_000), ONE_PPM, "too early");
+    }
+
+    #[test]
+    fn it_never_gets_all_of_the_time_and_takes_it_back_in_steps() {
+        let mut share = CpuShare::new();
+        for window in 0..100 {
+            share.starved(at(window * WINDOW_NS + 1), WINDOW_NS);
+        }
+        let end_ns = 100 * WINDOW_NS + 1;
+        share.starved(at(end_ns), 0);
+        assert_eq!(share.share_ppm, 15_625);
+        let mut after = |ms| {
+            share.starved(at(end_ns + ms * MILLI_NS), 0);
+            share.share_ppm
+        };
+        assert_eq!(after(9), 15_625);
+        assert_eq!(after(10), 2 * 15_625);
+        // Windows that nobody looked at count, too; a part of one does not.
+        assert_eq!(after(45), 5 * 15_625);
+        assert_eq!(after(54), 5 * 15_625);
+        assert_eq!(after(55), 6 * 15_625);
+        assert_eq!(after(100_000), ONE_PPM);
+    }
+
+    /// Three quarters of the time from 10 ms on.
+    fn three_quarters() -> CpuShare {
+        let mut share = CpuShare::new();
+        share.starved(at(1), WINDOW_NS);
+        share.starved(at(WINDOW_NS), 0);
+        assert_eq!(share.share_ppm, 750_000);
+        share
+    }
+
+    #[test]
+    fn a_part_of_the_time_is_earned_and_saved_up_to_a_millisecond() {
+        let mut share = three_quarters();
+        assert!(share.allows(at(WINDOW_NS)));
+        share.spend(MILLI_NS);
+        assert!(!share.allows(at(WINDOW_NS)));
+        // Less than a nanosecond was earned; it is not forgotten.
+        assert!(!share.allows(at(WINDOW_NS + 1)));
+        assert!(share.allows(at(WINDOW_NS + 2)));
+        share.spend(1);
+        assert!(!share.allows(at(WINDOW_NS + 2)));
+        // 1.5 ms are earned, and 1 ms of them kept.
+        assert!(share.allows(at(WINDOW_NS + 2 * MILLI_NS)));
+        share.spend(MILLI_NS - 1);
+        assert!(share.allows(at(WINDOW_NS + 2 * MILLI_NS)));
+        share.spend(1);
+        assert!(!share.allows(at(WINDOW_NS + 2 * MILLI_NS)));
+    }
+
+    #[test]
+    fn however_long_a_compression_took_the_next_comes_within_a_bounded_time() {
+        let mut share = three_quarters();
+        assert!(share.allows(at(WINDOW_NS)));
+        share.spend(u64::MAX);
+        // 8 ms are owed, of which three quarters of each millisecond are earned.
+        assert!(!share.allows(at(WINDOW_NS + 8 * MILLI_NS)));
+        assert!(!share.allows(at(2 * WINDOW_NS - 1)));
+        assert!(share.allows(at(2 * WINDOW_NS + MILLI_NS)));
+    }
+
+    #[test]
+    fn what_was_spent_while_there_was_time_is_not_owed_later() {
+        let mut share = CpuShare::new();
+        share.spend(10 * MILLI_NS);
+        share.starved(at(1), WINDOW_NS);
+        share.starved(at(WINDOW_NS), 0);
+        assert!(share.allows(at(WINDOW_NS)));
+        share.spend(MILLI_NS - 1);
+        assert!(share.allows(at(WINDOW_NS)), "a whole millisecond was saved up");
+    }
 }

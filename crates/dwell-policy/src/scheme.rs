@@ -637,4 +637,54 @@ mod tests {
             assert_eq!(ClassTimers::new(bad), Err(ConfigError::ClassTimers));
         }
     }
+
+    #[test]
+    fn each_way_to_gather_has_a_rule_of_numbers() {
+        let named = [
+            ("packet", Gather::Packet),
+            ("flow", Gather::Flow),
+            ("service", Gather::Service),
+            ("host-pair", Gather::HostPair),
+            ("edge", Gather::Edge),
+        ];
+        for (name, gather) in named {
+            let scheme = Scheme::preset(&format!("{name}(1,2)"));
+            assert_eq!(scheme, Ok(Scheme::backlog(gather, 1, 2)), "{name}");
+        }
+        assert!(Scheme::preset("host(1,2)").is_err());
+    }
+
+    #[test]
+    fn slack_needs_room_for_batches() {
+        let auto = Scheme::auto(Gather::HostPair);
+        let Select::Slack { gather, bytes_max, packets_max, batch_ns } = auto.select else {
+            panic!("{auto:?}")
+        };
+        let check = |bytes_max, packets_max| {
+            let select = Select::Slack { gather, bytes_max, packets_max, batch_ns };
+            Scheme { select, ..auto }.check()
+        };
+        assert_eq!(check(bytes_max, packets_max), Ok(()));
+        assert_eq!(check(bytes_max, 0), Err(ConfigError::BlockPackets));
+        assert_eq!(check(0, packets_max), Err(ConfigError::BlockBytes));
+    }
+
+    #[test]
+    fn contexts_need_batches_in_order() {
+        let check = |scheme: Scheme| scheme.with_contexts().check();
+        assert_eq!(check(Scheme::waiting(Gather::Flow, 8192)), Ok(()));
+        for scheme in [Scheme::packet(), Scheme::all(), Scheme::backlog(Gather::Flow, 5, 5)] {
+            let refused = check(scheme);
+            assert!(matches!(refused, Err(ConfigError::Combination(_))), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn only_schemes_that_fill_frames_compress_them_as_a_whole() {
+        assert_eq!(Scheme::packet().with_compressed_frames(), Scheme::packet());
+        let frames = Scheme::basicq(9_000).with_compressed_frames();
+        assert_eq!(frames.select, Select::Frame);
+        assert_eq!(frames.method, Method::backing_off());
+        assert_eq!(frames.release, Scheme::basicq(9_000).release);
+    }
 }

@@ -7,7 +7,7 @@ use crate::action::FramePacket;
 use crate::config::{FrameCost, QueueLimit};
 use crate::estimate::LearnedConfig;
 use crate::event::{LinkState, Outcome};
-use crate::scheme::{Queue, Scheme};
+use crate::scheme::{Gather, Queue, Scheme};
 use dwell_base::Rate;
 
 mod frames;
@@ -394,7 +394,7 @@ fn compressed_on_an_idle_link(scheme: Scheme, explore_ppm: u32) -> u64 {
 
 #[test]
 fn the_first_guess_locks_no_scheme_out() {
-    for scheme in [Scheme::packet(), Scheme::waiting(crate::Gather::Edge, 8_192)] {
+    for scheme in [Scheme::packet(), Scheme::waiting(Gather::Edge, 8_192)] {
         let explored = compressed_on_an_idle_link(scheme, LearnedConfig::default().explore_ppm);
         assert!(explored > 950, "{explored}");
         assert_eq!(compressed_on_an_idle_link(scheme, 0), 0, "nothing is ever learned");
@@ -525,4 +525,47 @@ fn compressing_gives_way_where_the_link_waits_for_the_processor() {
     }
     // Who compresses each packet asks for no time.
     assert_eq!(tried_beside(Scheme::all(), 200 * MICRO_NS), tried_beside(Scheme::all(), 0));
+}
+
+#[test]
+fn a_port_says_what_waits_for_the_link_and_for_how_long() {
+    for scheme in [Scheme::none(), Scheme::backlog(Gather::Edge, 2, 5), Scheme::auto(Gather::Flow)]
+    {
+        let mut port = paper(scheme, 700_000);
+        port.link_busy();
+        assert_eq!((port.can_send(), port.backlog_bytes(), port.waiting_ns()), (false, 0, 0));
+        arrive(&mut port, 0);
+        arrive(&mut port, 1);
+        assert_eq!(actions(&mut port), [], "they wait for the link");
+        // Two times 40 µs.
+        assert!(port.can_send(), "{scheme:?}");
+        assert_eq!((port.backlog_bytes(), port.waiting_ns()), (1_000, 80_000), "{scheme:?}");
+        port.set_rate(None);
+        assert_eq!(port.waiting_ns(), 0, "nobody knows");
+    }
+}
+
+#[test]
+fn a_port_says_whether_something_is_compressed() {
+    let mut port = paper(Scheme::all(), 700_000);
+    assert!(!port.is_compressing());
+    arrive(&mut port, 0);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(0))]);
+    assert!(port.is_compressing());
+    port.compressed(PacketId(0), Outcome::Smaller(350), 1_000);
+    assert!(!port.is_compressing());
+}
+
+#[test]
+fn what_another_codec_showed_is_forgotten() {
+    let mut port = paper(Scheme::all(), 700_000);
+    let estimates = Estimates::Learned(LearnedConfig::default());
+    port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+    let guess = port.estimate(7 << 40, TCP_80, 500);
+    arrive(&mut port, 0);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(0))]);
+    port.compressed(PacketId(0), Outcome::Smaller(50), 3_000_000);
+    assert_ne!(port.estimate(7 << 40, TCP_80, 500), guess);
+    port.forget_estimates();
+    assert_eq!(port.estimate(7 << 40, TCP_80, 500), guess);
 }

@@ -221,3 +221,51 @@ fn pauses_of_the_application_are_not_the_links() {
     link.blocked(at(5000));
     assert!((link.rate().unwrap() - 2e6).abs() < 1.0);
 }
+
+#[test]
+fn a_window_is_long_enough_by_time_and_bytes() {
+    let kept_full = Mark { at: at(0), written: 0, full: true, broken: false, pieces: 0 };
+    let suffices = |bytes, ns| kept_full.is_long_enough(bytes, ns, true);
+    assert!(suffices(WINDOW_BYTES, WINDOW_NS));
+    assert!(!suffices(WINDOW_BYTES - 1, WINDOW_NS) && !suffices(WINDOW_BYTES, WINDOW_NS - 1));
+    assert!(suffices(WINDOW_BYTES_ENOUGH, 1), "whatever the time");
+    assert!(!suffices(WINDOW_BYTES_ENOUGH - 1, WINDOW_NS - 1));
+    assert!(!suffices(WINDOW_BYTES_ENOUGH, 0), "no time shows no rate");
+}
+
+#[test]
+fn a_window_with_gaps_must_be_longer() {
+    let piecewise = |pieces| Mark { at: at(0), written: 0, full: true, broken: true, pieces };
+    let few = |bytes, ns, is_known| {
+        piecewise(BROKEN_WINDOW_PIECES - 1).is_long_enough(bytes, ns, is_known)
+    };
+    let many = |bytes, ns| piecewise(BROKEN_WINDOW_PIECES).is_long_enough(bytes, ns, true);
+    let (bytes, ns, ns_enough) = (WINDOW_BYTES, BROKEN_WINDOW_NS, BROKEN_WINDOW_NS_ENOUGH);
+    assert!(many(bytes, ns) && !many(bytes - 1, ns) && !many(bytes, ns - 1));
+    // With few pieces it takes longer, but for the first guess.
+    assert!(!few(bytes, ns, true) && few(bytes, ns, false));
+    assert!(few(bytes, ns_enough, true) && !few(bytes, ns_enough - 1, true));
+    assert!(!few(bytes - 1, ns_enough, true));
+    let bytes_enough = BROKEN_WINDOW_BYTES_ENOUGH;
+    assert!(few(bytes_enough, 1, true) && !few(bytes_enough - 1, 1, true));
+}
+
+#[test]
+fn a_window_weighs_what_its_time_is_worth() {
+    let is_near = |ns: f64, weight: f64| (gain(ns) - weight).abs() < 1e-4;
+    assert!(
+        is_near(2.5e6, 0.15) && is_near(5e6, 0.3) && is_near(10e6, 0.3),
+        "by its share of 5 ms"
+    );
+    // Long ones: all but what is left after half a second each.
+    assert!(is_near(5e8, 0.6321) && is_near(1e9, 0.8647));
+}
+
+#[test]
+fn a_transport_has_drained_when_all_of_it_was_sent() {
+    let mut link = LinkRate::new(200_000);
+    assert_eq!(link.drained_ns(at(7)), u64::MAX, "nobody knows");
+    link.expect(at(0), 1e6);
+    assert_eq!((link.drained_ns(at(150)), link.drained_ns(at(200))), (0, 0));
+    assert_eq!(link.drained_ns(at(250)), 50_000_000);
+}

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::FrameCost;
 use crate::estimate::LearnedConfig;
+use crate::scheme::Select;
 
 pub(super) const FRAME: FrameCost = FrameCost {
     frame_bytes: 50,
@@ -240,4 +241,98 @@ fn small_packets_alone_say_nothing_of_blocks() {
     assert_eq!(port.ask(NOW), Some(Wanted::CompressBatch));
     assert_eq!(port.batch().len(), 60);
     assert_eq!(port.accounts().compress.bypassed[Bypass::BackOff as usize], 0);
+}
+
+#[test]
+fn each_packet_of_a_block_has_its_share_of_the_result() {
+    let mut port = port_of(Scheme::backlog(Gather::Edge, 2, 0));
+    let estimates = Estimates::Learned(LearnedConfig::default());
+    port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+    for id in (0..90).step_by(3) {
+        for (id, bytes, flow) in [(id, 2_000, 1), (id + 1, 1_000, 2), (id + 2, 1_000, 3)] {
+            assert_eq!(port.arrive_one(NOW, sized(id, bytes, flow)), Admission::Queued);
+        }
+        assert_eq!(actions(&mut port), [Wanted::CompressBatch]);
+        assert_eq!(ids(&port), [id, id + 1]);
+        assert_eq!(finish(&mut port, Outcome::Smaller(1_500)), []);
+        assert_eq!((sent(&mut port), sent(&mut port)), (vec![id, id + 1], vec![id + 2]));
+    }
+    let class = ClassKey::new(6, 80);
+    for (flow, bytes, cost_ns) in [(1, 2_000, 400_000), (2, 1_000, 200_000)] {
+        let estimate = port.estimate(flow, class, bytes);
+        assert!((480_000..520_000).contains(&estimate.ratio.ppm()), "{estimate:?}");
+        assert!(estimate.cost_ns.abs_diff(cost_ns) < cost_ns / 10, "{estimate:?}");
+    }
+}
+
+#[test]
+fn a_block_has_no_more_packets_than_it_has_room_for() {
+    let mut port = port(Gather::Edge, 9_000);
+    let mut scheme = port.config().scheme;
+    let Select::Waiting { packets_max, .. } = &mut scheme.select else { panic!("{scheme:?}") };
+    *packets_max = 3;
+    port.configure(PortConfig { scheme, ..port.config().clone() }).unwrap();
+    for id in 0..5 {
+        assert_eq!(port.arrive_one(NOW, sized(id, 500, 1)), Admission::Queued);
+    }
+    assert_eq!(actions(&mut port), [Wanted::CompressBatch]);
+    assert_eq!(ids(&port), [0, 1, 2]);
+}
+
+#[test]
+fn what_is_as_large_as_the_least_needs_no_company() {
+    for (bytes, compressed) in [(63, false), (64, true)] {
+        let mut port = port(Gather::Edge, 6_000);
+        assert_eq!(port.arrive_one(NOW, sized(0, bytes, 1)), Admission::Queued);
+        assert_eq!(!actions(&mut port).is_empty(), compressed, "{bytes}");
+        // What finds no company because nothing is gathered never gets any.
+        let mut port = port_of(Scheme::backlog(Gather::Packet, 1, 0));
+        let config = PortConfig { compress_bytes_min: 64, ..port.config().clone() };
+        port.configure(config).unwrap();
+        for id in 0..2 {
+            assert_eq!(port.arrive_one(NOW, sized(id, bytes, 1)), Admission::Queued);
+        }
+        assert_eq!(!actions(&mut port).is_empty(), compressed, "{bytes}");
+    }
+}
+
+#[test]
+fn noise_stays_out_of_contexts() {
+    for (contexts, looks_random, compressed) in
+        [(false, true, true), (true, false, true), (true, true, false)]
+    {
+        let mut port = port(Gather::Flow, 6_000);
+        if contexts {
+            let scheme = port.config().scheme.with_contexts();
+            port.configure(PortConfig { scheme, ..port.config().clone() }).unwrap();
+        }
+        let arrival = Packet { looks_random, ..sized(0, 1_500, 1) };
+        assert_eq!(port.arrive_one(NOW, arrival), Admission::Queued);
+        assert_eq!(!actions(&mut port).is_empty(), compressed, "{contexts} {looks_random}");
+    }
+}
+
+/// The order of compression is the order of sending, or the other end could not decompress.
+#[test]
+fn nothing_is_compressed_before_what_its_context_has_already() {
+    for (contexts, group, compressed) in [(true, 7, false), (true, 8, true), (false, 7, true)] {
+        let mut port = with_rate(Gather::Flow, 1_500, Some(Rate::from_mbps(1_000)));
+        if contexts {
+            let scheme = port.config().scheme.with_contexts();
+            port.configure(PortConfig { scheme, ..port.config().clone() }).unwrap();
+        }
+        // The first has no time, as nothing is ahead of it; the second has.
+        assert_eq!(port.arrive_one(NOW, sized(0, 3_000, 1)), Admission::Queued);
+        let second = Packet { group, ..sized(1, 1_500, group) };
+        assert_eq!(port.arrive_one(NOW, second), Admission::Queued);
+        assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(1))]);
+        let outcome = if contexts { Outcome::Committed(800) } else { Outcome::Smaller(800) };
+        port.compressed(PacketId(1), outcome, 20_000);
+        assert_eq!(actions(&mut port), []);
+        // Now the first would have time, too.
+        port.set_ahead(10_000, false);
+        let expected = [Wanted::Compress(PacketId(0))];
+        let expected = if compressed { &expected[..] } else { &[] };
+        assert_eq!(actions(&mut port), expected, "{contexts} {group}");
+    }
 }

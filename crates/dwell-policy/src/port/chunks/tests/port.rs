@@ -9,7 +9,7 @@ use super::property::{HOLDS_US, Model};
 use crate::account::Bypass;
 use crate::action::{Action, SendCause};
 use crate::config::{FrameCost, QueueLimit};
-use crate::estimate::{Estimate, Estimates, Ratio};
+use crate::estimate::{Estimate, Estimates, LearnedConfig, Ratio};
 use crate::packet::ClassKey;
 use crate::port::Port;
 use crate::port::chunks::*;
@@ -278,4 +278,110 @@ fn a_frame_of_one_packet_or_of_few_bytes_is_not_compressed() {
         port.configure(PortConfig { compress_bytes_min, ..port.config().clone() }).unwrap();
         assert_eq!(port.ask(at_us(50)), Some(expected), "{compress_bytes_min}");
     }
+}
+
+#[test]
+fn what_waits_is_counted_with_its_headers_and_with_the_frame_in_the_compressor() {
+    for scheme in presets() {
+        let frame =
+            FrameCost { raw_unit_bytes: 2, compressed_unit_bytes: 5, ..FrameCost::FREE_CHUNKS };
+        let mut port = port(scheme);
+        port.configure(PortConfig { frame, ..port.config().clone() }).unwrap();
+        assert_eq!((port.waiting(), port.can_send(), port.backlog_bytes()), ((0, 0), false, 0));
+        port.link_busy();
+        let upstream = Packet { compressed: true, ..packet(1, 50, 2) };
+        assert_eq!(port.arrive_one(at_us(0), packet(0, 40, 2)), Admission::Queued);
+        assert_eq!(port.arrive_one(at_us(0), upstream), Admission::Queued);
+        assert_eq!(port.waiting(), (0, 2), "{scheme:?}");
+        assert_eq!(port.backlog_bytes(), 40 + 2 + 50 + 5, "{scheme:?}");
+        assert!(port.can_send());
+    }
+    let mut port = frames_compressed("chumq");
+    assert_eq!(port.ask(at_us(50)), Some(Wanted::CompressBatch));
+    assert_eq!(port.waiting(), (0, 2));
+    assert_eq!(port.arrive_one(at_us(51), packet(2, 40, 2)), Admission::Queued);
+    assert_eq!((port.waiting(), port.backlog_bytes()), ((0, 3), 40));
+}
+
+#[test]
+fn a_frame_that_was_lost_does_not_come_back() {
+    let mut port = port(Scheme::preset("chumq").unwrap());
+    let packets = [FramePacket { id: PacketId(7), original_bytes: 40, sojourn_ns: 0 }];
+    let lost = LostBatch { packets: &packets, bytes: 40 };
+    assert_eq!(port.lose(at_us(0), lost), Admission::Dropped(DropReason::PutBack));
+    port.assert_invariants();
+}
+
+#[test]
+fn what_leaves_at_its_deadline_is_not_late() {
+    let mut port = port(Scheme::preset("basicq").unwrap());
+    port.link_busy();
+    assert_eq!(port.arrive_one(at_us(0), packet(0, 40, 2)), Admission::Queued);
+    assert_eq!(port.arrive_one(at_us(10), packet(1, 40, 2)), Admission::Queued);
+    port.link_ready();
+    assert_eq!(port.ask(at_us(60)), Some(Wanted::Send));
+    assert_eq!(port.frame().units.len(), 2);
+    let late = port.accounts().late;
+    assert_eq!((late.packets, late.excess_max_ns), (1, 10_000), "only the first");
+}
+
+#[test]
+fn where_nothing_is_compressed_exceptions_are_none() {
+    for compresses in [false, true] {
+        let mut port = frames_compressed("basicq");
+        port.clear(|_, _| ());
+        let scheme = Scheme::preset("basicq").unwrap();
+        let scheme = if compresses { scheme.with_compressed_frames() } else { scheme };
+        let exceptions = vec![ClassKey::new(17, 9)];
+        port.configure(PortConfig { scheme, exceptions, ..port.config().clone() }).unwrap();
+        let other = Packet {
+            source: ClassKey::new(17, 1),
+            destination: ClassKey::new(17, 1),
+            ..packet(1, 50, 2)
+        };
+        let upstream = Packet { compressed: true, ..packet(2, 60, 2) };
+        for packet in [packet(0, 40, 2), other, upstream] {
+            assert_eq!(port.arrive_one(at_us(0), packet), Admission::Queued);
+        }
+        assert_eq!(port.ask(at_us(50)), Some(Wanted::Send));
+        let bypass: Vec<_> = port.frame().units.iter().map(|unit| unit.bypass).collect();
+        let (own, others) = match compresses {
+            true => (Bypass::Exception, Bypass::NoBlock),
+            false => (Bypass::Scheme, Bypass::Scheme),
+        };
+        assert_eq!(bypass, [own, others, Bypass::AlreadyCompressed].map(Some));
+    }
+}
+
+/// Compresses a frame of two packets without gain, and returns true for the results of frames that look
+/// like text and like noise if they were learned from it.
+fn learned_from(random: [bool; 2], bytes: [u32; 2]) -> [bool; 2] {
+    let mut port = frames_compressed("basicq");
+    port.clear(|_, _| ());
+    let estimates = Estimates::Learned(LearnedConfig::default());
+    port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+    for id in 0..2 {
+        let at = id as usize;
+        let packet = Packet { looks_random: random[at], ..packet(id, bytes[at], 2) };
+        assert_eq!(port.arrive_one(at_us(0), packet), Admission::Queued);
+    }
+    let (flow, class) = Common::FRAMES;
+    let costs = |port: &mut Port| {
+        let keys = [false, true].map(|random| learned_as(flow, class, random));
+        keys.map(|(flow, class)| port.estimate(flow, class, 800).cost_ns)
+    };
+    let before = costs(&mut port);
+    assert_eq!(port.ask(at_us(50)), Some(Wanted::CompressBatch));
+    port.compressed(PacketId(0), Outcome::NotSmaller, 5_000_000);
+    let after = costs(&mut port);
+    [0, 1].map(|at| before[at] != after[at])
+}
+
+#[test]
+fn frames_that_are_mostly_noise_are_learned_apart() {
+    assert_eq!(learned_from([false, false], [400, 400]), [true, false]);
+    assert_eq!(learned_from([true, true], [400, 400]), [false, true]);
+    assert_eq!(learned_from([true, false], [500, 400]), [false, true]);
+    assert_eq!(learned_from([true, false], [400, 400]), [true, false]);
+    assert_eq!(learned_from([true, false], [400, 500]), [true, false]);
 }
