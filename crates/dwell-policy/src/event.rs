@@ -75,7 +75,7 @@ pub struct LinkState {
     /// It takes whatever it is given, so that nothing waits in the port: only `ahead_bytes` count as
     /// waiting time.
     pub takes_all: bool,
-    /// The time, in nanoseconds, for which it idled since it was last told about while the driver was too
+    /// The time, in nanoseconds, for which it idled since the last state while the driver was too
     /// busy to bring it what had come: its processor is what the link waits for. A driver that does
     /// nothing else, as in simulations, has none.
     #[serde(default)]

@@ -77,7 +77,7 @@ struct Served<'a, E> {
     /// True if the link is offered before each poll; otherwise only when the port has nothing else to do
     /// than to compress.
     link_first: bool,
-    /// What the port is to be told of it, once.
+    /// What the port is to learn of it, once.
     starved_ns: u64,
     /// The time of the latest poll.
     now: Instant,
@@ -150,7 +150,7 @@ fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
     }
 }
 
-/// Returns how long links have idled because this thread compresses, as far as the port is to be told now.
+/// Returns how long links have idled because this thread compresses, as far as the port does not know yet.
 fn starved_ns(peer: &mut Peer, saturation: &mut Saturation, now: Instant) -> u64 {
     if peer.port.is_empty() {
         return 0;
