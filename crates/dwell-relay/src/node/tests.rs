@@ -2,6 +2,7 @@
 
 mod beyond;
 mod blocks;
+mod busy;
 mod chains;
 mod chunks;
 mod contexts;
