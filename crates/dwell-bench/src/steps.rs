@@ -332,7 +332,11 @@ mod tests {
             seed: 1,
         };
         let phases = Phases { phases: vec![phase] };
-        let packet = &Variants { scheme: vec!["packet".into()], codec: vec!["zstd:1".into()] };
+        let packet = &Variants {
+            scheme: vec!["packet".into()],
+            codec: vec!["zstd:1".into()],
+            with: Vec::new(),
+        };
         let packet = packet.all(Security::Psk).remove(0);
         let name = Climber(packet, Some(Belief::Auto)).to_string();
         let run = record::<Steps>(conditions, OnlyPlace {}, (&name, 0), phases);
