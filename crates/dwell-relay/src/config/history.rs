@@ -11,7 +11,7 @@ pub(super) fn history(value: &DeValue<'_>) -> Result<History, String> {
         format!("must be a string such as \"host-pair\", not {}", value::describe(value))
     })?;
     History::named(name).ok_or_else(|| {
-        let names = History::ALL.map(History::name);
+        let names: Vec<_> = History::names().collect();
         format!(
             "there is no history \"{}\": {}",
             dwell_base::text::printable(name),
@@ -55,7 +55,7 @@ pub(super) fn scheme(
 ) -> Result<(History, Scheme), String> {
     let history = match written {
         Some(history) => history,
-        None if config.scheme.has_contexts() && refusal(config).is_none() => History::HostPair,
+        None if config.scheme.has_contexts() && refusal(config).is_none() => History::Auto,
         None => History::Off,
     };
     let mut scheme = config.scheme;
@@ -65,6 +65,14 @@ pub(super) fn scheme(
     };
     let name = history.name();
     match &mut scheme.select {
+        // Their queues know a flow by its group, which must not change.
+        Select::Waiting { packets_max: 2.., .. } if history == History::Auto => {
+            return Err(format!(
+                "\"{name}\" needs scheme = \"auto\"; \"{}\" can have a fixed one: \"flow\", \"service\", \
+                 \"host-pair\" or \"peer\"",
+                config.scheme_name,
+            ));
+        }
         Select::Waiting { gather, packets_max: 2.., .. } | Select::Slack { gather, .. } => {
             *gather = scope;
         }

@@ -257,7 +257,7 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
     assert!(!with("scheme = \"edge\"").unwrap().peers[0].scheme.has_contexts());
     // The scheme that is made for it has it, unless it can't.
     for (lines, history) in [
-        ("", History::HostPair),
+        ("", History::Auto),
         ("history = \"flow\"", History::Flow),
         ("history = \"off\"", History::Off),
         ("codec = \"lz4\"", History::Off),

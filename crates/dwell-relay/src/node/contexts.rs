@@ -22,6 +22,8 @@ mod tests;
 
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
+use dwell_drive::FlowHistories;
+use dwell_policy::History;
 use dwell_report::status::{RxContexts, TxContexts};
 use dwell_wire::ContextOffer;
 
@@ -74,6 +76,8 @@ pub(crate) struct Contexts {
     incarnation: u64,
     /// Those of both ends in the latest session.
     incarnations: Option<(u64, Option<u64>)>,
+    /// Which flows have a context of their own.
+    pub(crate) flows: FlowHistories,
     /// The buffers of a job that came back, for the next one.
     spare: (Vec<u8>, Vec<u8>),
 }
@@ -87,6 +91,7 @@ impl Contexts {
             limits,
             incarnation,
             incarnations: None,
+            flows: FlowHistories::new(0),
             spare: (Vec::new(), Vec::new()),
         }
     }
@@ -98,6 +103,12 @@ impl Contexts {
             // The decoders of before are of other sizes.
             self.incarnation = self.incarnation.wrapping_add(1);
         }
+    }
+
+    /// The configuration has this scope now.
+    pub(crate) fn set_history(&mut self, history: History) {
+        let is_chosen = history == History::Auto;
+        self.flows.set_contexts(if is_chosen { self.outgoing.contexts_max() } else { 0 });
     }
 
     /// Returns the offer that the peer is sent in handshakes.

@@ -77,8 +77,17 @@ impl Node {
         let is_exempt = class.is_some_and(|class| !self.classes[class].compress);
         peer.classes.arrived(class, packet.len());
         let group = group_key(gather, info, self.flow_seed, edge as u64);
-        // What is not sent again can't be in a context with what must be.
-        let apart = treatment.once && peer.port.config().scheme.has_contexts();
+        let has_contexts = peer.port.config().scheme.has_contexts();
+        let looks_random = looks_random(&peer.port.config().scheme, packet, info);
+        let group = if treatment.once && has_contexts {
+            // What is not sent again can't be in a context with what must be.
+            !group
+        } else if is_exempt || looks_random || !has_contexts {
+            group
+        } else {
+            let bytes = packet.len() as u32;
+            peer.contexts.flows.group_of(env.now(), group, info.flow_hash, bytes)
+        };
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
@@ -86,9 +95,9 @@ impl Node {
             source: if is_exempt { NEVER_COMPRESSED } else { source },
             destination,
             flow: info.flow_hash,
-            group: if apart { !group } else { group },
+            group,
             max_wait_ns: peer.deadlines.deadline_ns(class),
-            looks_random: looks_random(&peer.port.config().scheme, packet, info),
+            looks_random,
             takes_mark: ecn::takes_mark(packet),
             compressed: false,
         };

@@ -232,6 +232,7 @@ impl Peer {
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
         self.contexts.set_limits(Limits::of(&self.config));
+        self.contexts.set_history(self.config.history);
         self.set_transit(self.transit);
         self.limit_retransmissions();
         self.listen_for_bottleneck();
@@ -513,6 +514,7 @@ impl Peer {
         self.to_retransmit.clear();
         self.reorder.reset();
         self.contexts.begin_session(now, hello.contexts.as_ref());
+        self.contexts.set_history(self.config.history);
         self.limit_retransmissions();
         self.refresh_deadlines();
         self.refresh_port();

@@ -55,6 +55,7 @@ pub(in crate::node) fn compress_in_context(
         ticket,
         cost_ns,
         took_ns,
+        group,
         context,
         epoch,
         encoder,
@@ -87,7 +88,10 @@ pub(in crate::node) fn finish(
 ) -> Outcome {
     let extra = CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN - BLOCK_HEADER_LEN;
     let len_max = peer.cut_bytes_max() - extra;
-    let ContextJob { ticket, context, epoch, encoder, begin, is_columnar, batch, out, .. } = job;
+    let ContextJob {
+        ticket, group, context, epoch, encoder, begin, is_columnar, batch, out, ..
+    } = job;
+    let memory_bytes = encoder.memory_bytes();
     // Too long, and it can never be sent: then nothing after it can be decoded.
     let is_done = job.is_done && (1..=len_max).contains(&out.len());
     let contexts = &mut peer.contexts;
@@ -106,6 +110,8 @@ pub(in crate::node) fn finish(
             contexts.outgoing.counts.batches += 1;
             contexts.outgoing.counts.bytes_in += batch.len() as u64;
             contexts.outgoing.counts.bytes_out += out.len() as u64;
+            let bytes = (batch.len() as u64, out.len() as u64);
+            contexts.flows.compressed(now, group, bytes, memory_bytes);
             Outcome::Committed(out.len() as u32)
         }
         // Nothing refers to it: its packets go as they are.

@@ -14,6 +14,8 @@ pub struct ContextJob {
     pub cost_ns: u64,
     /// The time that it took, in nanoseconds: whoever calls [`Self::run`] writes it down.
     pub took_ns: u64,
+    /// The group of its packets.
+    pub(super) group: u64,
     /// The context, and the generation as [`Outgoing`](super::outgoing::Outgoing) names it.
     pub(super) context: u8,
     pub(super) epoch: u64,

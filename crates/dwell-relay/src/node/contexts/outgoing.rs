@@ -202,6 +202,11 @@ impl Outgoing {
         self.by_group.clear();
     }
 
+    /// Returns the number of contexts that the peer takes.
+    pub(super) fn contexts_max(&self) -> usize {
+        self.limits.map_or(0, |limits| usize::from(limits.contexts))
+    }
+
     /// Returns true if batches can be compressed in contexts.
     pub(crate) fn is_possible(&self) -> bool {
         self.limits.is_some()
