@@ -7,15 +7,23 @@ use toml::de::DeValue;
 use super::{PeerConfig, value};
 
 pub(super) fn history(value: &DeValue<'_>) -> Result<History, String> {
+    named(value, &History::names().collect::<Vec<_>>())
+}
+
+/// A scope that is the same for all packets.
+pub(super) fn fixed(value: &DeValue<'_>) -> Result<History, String> {
+    named(value, &History::ALL.map(History::name))
+}
+
+fn named(value: &DeValue<'_>, names: &[&str]) -> Result<History, String> {
     let name = value.as_str().ok_or_else(|| {
         format!("must be a string such as \"host-pair\", not {}", value::describe(value))
     })?;
-    History::named(name).ok_or_else(|| {
-        let names: Vec<_> = History::names().collect();
+    History::named(name).filter(|found| names.contains(&found.name())).ok_or_else(|| {
         format!(
             "there is no history \"{}\": {}",
             dwell_base::text::printable(name),
-            dwell_base::text::suggest(name, &names).replace("the keys here are", "there are")
+            dwell_base::text::suggest(name, names).replace("the keys here are", "there are")
         )
     })
 }

@@ -273,6 +273,7 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
         ("scheme = \"edge\"\nblock_packets = 5\nhistory = \"peer\"", "\"edge\" with block_packets"),
         ("scheme = \"edge\"\ncodec = \"lz4\"\nhistory = \"peer\"", "needs zstd, since lz4"),
         ("scheme = \"edge\"\nretransmit = false\nhistory = \"peer\"", "retransmit = true"),
+        ("scheme = \"edge\"\nhistory = \"auto\"", "\"edge\" can have a fixed one: \"flow\""),
         ("scheme = \"edge\"\nhistory = \"hostpair\"", "there is no history \"hostpair\""),
         ("context_window = \"100KiB\"", "a power of two, such as \"128KiB\", not 102400 bytes"),
         ("context_window = \"16MiB\"", "must be from 32.8 kB"),

@@ -29,7 +29,8 @@ pub(in crate::node) fn compress_in_context(
     };
     let Some(&first) = peer.port.batch().first() else { return false };
     // What must not be sent again can't be needed by what comes after it.
-    if store.treatment(first).once || peer.port.batch().len() > BLOCK_PACKETS_MAX {
+    let treatment = store.treatment(first);
+    if treatment.once || treatment.alone || peer.port.batch().len() > BLOCK_PACKETS_MAX {
         return false;
     }
     let now = env.now();

@@ -390,3 +390,18 @@ fn assert_nothing_altered(net: &Net) {
         }
     }
 }
+
+#[test]
+fn a_class_may_have_another_history_or_none() {
+    let of_class = |ports: &str, history: &str| {
+        let class = format!("[[class]]\nname = \"x\"\nports = [\"udp/{ports}\"]\nhistory = {history:?}");
+        let lines = format!("{HOST_PAIR}\n{class}\n");
+        peers(&run([&lines, &lines], &good_link(), 1))[0].tx.clone()
+    };
+    let none = of_class("1-65535", "off");
+    assert!(none.contexts.batches == 0 && none.compressed.packets > 100, "{none:?}");
+    let half = of_class("1000-1009", "off");
+    assert!(half.contexts.batches > 100, "{half:?}");
+    let [all, peer] = ["host-pair", "peer"].map(|history| of_class("1-65535", history).contexts);
+    assert!(all.open > peer.open && peer.open == 1, "{all:?}, {peer:?}");
+}
