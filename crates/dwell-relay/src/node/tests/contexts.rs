@@ -394,7 +394,8 @@ fn assert_nothing_altered(net: &Net) {
 #[test]
 fn a_class_may_have_another_history_or_none() {
     let of_class = |ports: &str, history: &str| {
-        let class = format!("[[class]]\nname = \"x\"\nports = [\"udp/{ports}\"]\nhistory = {history:?}");
+        let class =
+            format!("[[class]]\nname = \"x\"\nports = [\"udp/{ports}\"]\nhistory = {history:?}");
         let lines = format!("{HOST_PAIR}\n{class}\n");
         peers(&run([&lines, &lines], &good_link(), 1))[0].tx.clone()
     };
