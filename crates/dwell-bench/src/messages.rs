@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use dwell_base::time::duration_ns;
 use dwell_lab::corpus;
 use dwell_lab::lab::LabError;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -140,7 +141,7 @@ impl Messages {
         self.sender.join().map_err(panicked)??.context("messages can't be sent")?;
         let arrivals = self.receiver.join().map_err(panicked)??;
         let arrivals = arrivals.context("messages can't be received")?;
-        let [from, to] = window.map(|at| nanoseconds(at.duration_since(self.state.epoch)));
+        let [from, to] = window.map(|at| duration_ns(at.duration_since(self.state.epoch)));
         let in_window = arrivals.iter().filter(|arrival| (from..to).contains(&arrival.at_ns));
         let mut delays: Vec<u64> = in_window.map(|arrival| arrival.delay_ns).collect();
         delays.sort_unstable();
@@ -155,7 +156,7 @@ impl Messages {
 
 impl State {
     fn now_ns(&self) -> u64 {
-        nanoseconds(self.epoch.elapsed())
+        duration_ns(self.epoch.elapsed())
     }
 
     fn send(&self, to: SocketAddr) -> io::Result<()> {
@@ -212,10 +213,6 @@ impl State {
         self.received_bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
         Some(Arrival { at_ns, delay_ns: at_ns.saturating_sub(sent_at_ns) })
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

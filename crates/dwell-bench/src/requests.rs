@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use dwell_base::time::duration_ns;
 use dwell_lab::lab::LabError;
 
 use super::bed::Bed;
@@ -83,7 +84,7 @@ impl Requests {
         self.server.join().map_err(panicked)?.context("requests can't be answered")?;
         let answers = answers.context("requests can't be made")?;
         let in_window = answers.iter().filter(|answer| (from..to).contains(&answer.at));
-        let mut delays: Vec<u64> = in_window.map(|answer| answer.took.as_nanos() as u64).collect();
+        let mut delays: Vec<u64> = in_window.map(|answer| duration_ns(answer.took)).collect();
         delays.sort_unstable();
         Ok(Delivery {
             is_verified: answers.iter().all(|answer| answer.is_right),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_base::time::duration_ns;
 use dwell_lab::lab::{Lab, Shape};
 use dwell_report::Table;
 use dwell_report::status::PeerStatus;
@@ -254,7 +255,7 @@ impl Steps {
         };
         Ok(Phase {
             link_bps: rate.as_bps(),
-            window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
+            window_ns: duration_ns(window),
             goodput_bps: bps(bytes),
             carried_bps: bps(carried),
             ping_p50_ns: pings.quantile_ns(0.5),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_base::time::duration_ns;
 use dwell_lab::lab::Lab;
 use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 use dwell_testkit::faults::{Fault, FaultTiming, Struck, Trap, block_plain_paths};
@@ -136,7 +137,7 @@ impl Scene<'_> {
 /// From a moment until more of the download had come.
 fn download_resumed_ns(progress: &[Instant], cleared: Instant) -> anyhow::Result<u64> {
     let first = progress.iter().find(|at| **at > cleared).context("the download stands still")?;
-    Ok(u64::try_from((*first - cleared).as_nanos()).unwrap_or(u64::MAX))
+    Ok(duration_ns(*first - cleared))
 }
 
 fn streams(bed: &Bed<'_>) -> anyhow::Result<[Stream; 2]> {
