@@ -203,6 +203,8 @@ fn switching_compresses_on_slow_links_only() {
     let share = |rate| {
         let mut world = World::new(Rule::Switch(GOOD), rate);
         world.run(4);
+        let planned = world.steering.raw_share();
+        assert_eq!(planned.round(), world.raw_share().round(), "of {rate}");
         world.raw_share()
     };
     assert!(share(10e6) < 0.02, "the link is full: there is nothing to probe");
