@@ -292,3 +292,22 @@ fn without_codecs_nothing_is_compressed() {
     (0..8).for_each(|_| assert!(steering.admits(false)));
     assert_eq!(steering.raw_share(), 1.0);
 }
+
+#[test]
+fn what_the_back_off_refuses_is_sent_uncompressed_beside_the_planned_share() {
+    let mut steering = Steering::new(hull(), HOLDS);
+    steering.expect(Instant::ZERO, 1e6);
+    assert_eq!(steering.raw_share(), 0.0);
+    let poor = Measured {
+        choice: Choice::alone(FAST),
+        original_len: 1_000,
+        used_len: 1_000,
+        took_ns: 2_500,
+    };
+    for _ in 0..4 {
+        assert!(steering.admits(true));
+        steering.compressed(&poor, true);
+    }
+    assert!(!steering.admits(true));
+    assert_eq!(steering.raw_share(), 1.0 / 16.0, "one block counts for a sixteenth");
+}
