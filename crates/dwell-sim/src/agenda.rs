@@ -154,6 +154,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_later_than_the_end_is_never() {
+        let mut agenda = Agenda::new((0..4096).collect(), 0, 1);
+        assert!(agenda.end_ns() > 52 * 86_400 * 1_000_000_000);
+        assert_eq!((agenda.next().0, agenda.time_ns(4095)), (NEVER_NS, NEVER_NS));
+        agenda.set(7, agenda.end_ns());
+        assert_eq!(agenda.next().0, NEVER_NS);
+        agenda.set(4095, agenda.end_ns() - 1);
+        assert_eq!(agenda.next(), (agenda.end_ns() - 1, 4095));
+        agenda.set(4095, NEVER_NS);
+        assert_eq!((agenda.next().0, agenda.time_ns(4095)), (NEVER_NS, NEVER_NS));
+    }
+
+    #[test]
     fn agrees_with_a_scan() {
         let mut rng = Rng::from_seed(1);
         for actors in [1, 2, 3, 7, 8, 100] {
