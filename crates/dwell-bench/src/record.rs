@@ -161,6 +161,9 @@ pub(super) struct RelayAccounts {
     pub(super) recovered_datagrams: u64,
     #[serde(default)]
     pub(super) unrecovered_datagrams: u64,
+    /// By the receiving relay: how long batches waited for one that was missing before them.
+    #[serde(default)]
+    pub(super) gap_p99_ns: Option<u64>,
     /// Since the first second of the run.
     pub(super) later_arrived_packets: u64,
     pub(super) later_tried: u64,

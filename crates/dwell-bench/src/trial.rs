@@ -227,6 +227,7 @@ fn with_losses(
         lost_datagrams: to.lost_datagrams.saturating_sub(from.lost_datagrams),
         recovered_datagrams: to.recovered_datagrams.saturating_sub(from.recovered_datagrams),
         unrecovered_datagrams: to.unrecovered_datagrams.saturating_sub(from.unrecovered_datagrams),
+        gap_p99_ns: (to.contexts.gaps > 0).then_some(to.contexts.waited.p99_ns),
         ..accounts
     }
 }

@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Scene<'_> {
     pub(super) fn play(&self, lab: &mut Lab) -> anyhow::Result<Aftermath> {
-        let bed = Bed::emulated(lab, LinkRate(Some(self.rate)), self.delay_ns, 0.0)?;
+        let bed = Bed::emulated(lab, LinkRate(Some(self.rate)), self.delay_ns, (0.0, 0.0))?;
         bed.check()?;
         let mut relays = self.relays(&bed)?;
         block_plain_paths(&bed.pair)?;
