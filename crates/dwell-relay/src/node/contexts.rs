@@ -103,7 +103,7 @@ impl Contexts {
     /// Returns the offer that the peer is sent in handshakes.
     pub(crate) fn offer(&self) -> ContextOffer {
         let Limits { contexts, ring_log } = self.limits;
-        ContextOffer { contexts, ring_log, incarnation: self.incarnation }
+        ContextOffer { contexts, ring_log, incarnation: self.incarnation, dictionary: None }
     }
 
     /// A session began, with a peer that offers this.

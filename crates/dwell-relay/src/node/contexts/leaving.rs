@@ -60,7 +60,7 @@ impl Node {
             // It costs as much if it fails; and a base is copied before anything is decoded.
             peer.turn.charge_bytes(original_len.into());
             peer.turn
-                .charge_bytes(start.map_or(0, |start| start.base_len as usize / COPIED_AS_FAST));
+                .charge_bytes(start.map_or(0, |start| start.base.len() as usize / COPIED_AS_FAST));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let opened = peer.contexts.incoming.open(record, &mut scratch);

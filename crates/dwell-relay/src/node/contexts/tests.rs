@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
 use dwell_codec::{CodecId, ContextSpec};
-use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start};
+use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start, StartBase};
 use proptest::prelude::*;
 
 use super::incoming::{GapWaits, Incoming, Opened, Origin, Taken};
@@ -103,8 +103,7 @@ impl Pair {
         let start = begin.map(|(spec, base)| Start {
             codec: CodecId::Zstd as u8,
             window_log: spec.window_log,
-            base_offset: base.offset,
-            base_len: base.len,
+            base: StartBase::Ring { offset: base.offset, len: base.len },
         });
         Some(self.written(Sent { position, datagram: 0, start, original, data, is_raw: false }))
     }
@@ -304,7 +303,7 @@ fn a_generation_begins_from_what_was_confirmed() {
     pair.outgoing.gone(pair.now, lost.datagram);
     let next = pair.batch(0).expect("the one before lasted long enough");
     let start = next.start.expect("another generation");
-    assert_eq!((start.base_offset, start.base_len), (bytes as u64, bytes as u32));
+    assert_eq!(start.base, StartBase::Ring { offset: bytes as u64, len: bytes as u32 });
     pair.come(&next);
     pair.now = pair.now + SECOND_NS;
     pair.tend(0.0);
@@ -425,8 +424,12 @@ proptest! {
         let mut out = vec![0; 65_535];
         let mut now = at(1);
         for ((context, generation, number, start, is_raw, original_len, data), later_ms) in records {
-            let start = start.map(|(codec, window_log, base_offset, base_len)| {
-                Start { codec, window_log, base_offset, base_len }
+            let start = start.map(|(codec, window_log, offset, len)| {
+                let base = match offset % 2 {
+                    0 => StartBase::Ring { offset, len },
+                    _ => StartBase::Dictionary { name: offset, len },
+                };
+                Start { codec, window_log, base }
             });
             let body = match is_raw {
                 true => ContextBody::Raw(&data),

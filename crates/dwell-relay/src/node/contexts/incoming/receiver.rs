@@ -6,7 +6,7 @@ use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::{Base, CodecId, ContextDecoder};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start};
+use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
 use super::Origin;
 use crate::node::contexts::counts::IncomingCounts;
@@ -239,10 +239,15 @@ impl Receiver {
     }
 
     fn begin(&mut self, generation: u8, start: Start, counts: &mut IncomingCounts) {
-        let base = Base { offset: start.base_offset, len: start.base_len };
-        let is_known = start.codec == CodecId::Zstd as u8;
         self.generation = Some(generation);
-        if is_known && self.decoder.begin(start.window_log, base).is_ok() {
+        let has_begun = match start.base {
+            _ if start.codec != CodecId::Zstd as u8 => false,
+            StartBase::Ring { offset, len } => {
+                self.decoder.begin(start.window_log, Base { offset, len }).is_ok()
+            }
+            StartBase::Dictionary { .. } => false,
+        };
+        if has_begun {
             counts.generations += 1;
             self.ring_generation = Some(generation);
             self.is_live = true;
