@@ -7,7 +7,6 @@ use dwell_policy::{Event, Job, Outcome, PacketId};
 use dwell_wire::block::BLOCK_HEADER_LEN;
 use dwell_wire::context::{CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::{Start, StartBase};
 
 use super::job::ContextJob;
 use super::outgoing::Entered;
@@ -95,11 +94,7 @@ pub(in crate::node) fn finish(
     let original_len = u16::try_from(batch.len());
     let outcome = match original_len {
         Ok(original_len) if is_live => {
-            let start = begin.map(|(spec, base)| Start {
-                codec: CodecId::Zstd as u8,
-                window_log: spec.window_log,
-                base: StartBase::Ring { offset: base.offset, len: base.len },
-            });
+            let start = begin.map(|begin| begin.start());
             let place = InContext { context, epoch, start, original_len, is_columnar };
             store.commit(ticket.id, place, &out);
             contexts.outgoing.counts.batches += 1;
