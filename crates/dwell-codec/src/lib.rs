@@ -70,10 +70,13 @@ mod zstd;
 pub use compressor::Compressor;
 pub use context::{
     Base, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN,
-    ContextDecoder, ContextEncoder, ContextSpec, context_bound,
+    ContextDecoder, ContextDictionary, ContextEncoder, ContextSpec, context_bound,
 };
 pub use decompressor::Decompressor;
-pub use dictionary::file::{DICTIONARY_FILE_LEN_MAX, DictionaryFile, DictionaryFileError, hash_of};
+pub use dictionary::file::{
+    DICTIONARIES_MAX, DICTIONARY_FILE_LEN_MAX, DICTIONARY_FILES_LEN_MAX, DictionaryFile,
+    DictionaryFileError, hash_of,
+};
 pub use dictionary::train::{TRAINING_LEN_MAX, train};
 pub use dictionary::{DICTIONARY_LEN_MAX, DICTIONARY_LEN_MIN, Dictionary, DictionaryError};
 pub use error::{CodecError, DecodeError};

@@ -4,13 +4,17 @@ use crate::error::WireError;
 use crate::reader::Reader;
 
 /// Bytes of a hello's body as this version writes it.
-pub const HELLO_BODY_LEN: usize = HELLO_BODY_MIN + 10;
+pub const HELLO_BODY_LEN: usize = HELLO_BODY_BEFORE_DICTIONARIES + 1 + 4 + DICTIONARY_NAME_LEN;
 /// Bytes of a hello's body as the first version wrote it.
 pub const HELLO_BODY_MIN: usize = 38;
+/// Bytes of a hello's body with contexts, but without a dictionary.
+const HELLO_BODY_BEFORE_DICTIONARIES: usize = HELLO_BODY_MIN + 10;
 /// The smallest ring of a context, as a binary logarithm. Who offers less offers none.
 pub const CONTEXT_RING_LOG_MIN: u8 = 15;
 /// Bytes of a salt.
 pub const SALT_LEN: usize = 16;
+/// Bytes of a dictionary's name.
+pub const DICTIONARY_NAME_LEN: usize = 16;
 /// Flag, bit 0: the sender has installed the session of these two salts; there is no answer.
 pub const HELLO_FINAL: u16 = 1;
 /// Flag, bit 1: the sender forwards compressed units without decompression, and asks for them as
@@ -46,11 +50,38 @@ pub struct ContextOffer {
     pub ring_log: u8,
     /// A random number, another one whenever the decoders begin without what went before.
     pub incarnation: u64,
+    /// The dictionary that contexts can begin from, if the sender has one.
+    pub dictionary: Option<DictionaryName>,
+}
+
+/// A dictionary, as nodes name it to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DictionaryName {
+    /// Its bytes, at least one.
+    pub len: u32,
+    /// The hash of these bytes.
+    pub hash: [u8; DICTIONARY_NAME_LEN],
+}
+
+impl DictionaryName {
+    fn read(rest: &mut Reader<'_>) -> Option<Self> {
+        let name = Self { len: rest.u32()?, hash: rest.array()? };
+        (name.len > 0).then_some(name)
+    }
+
+    /// Returns the part of the hash by which the first batch of a generation names the dictionary.
+    pub fn short(&self) -> u64 {
+        let [first @ .., _, _, _, _, _, _, _, _] = self.hash;
+        u64::from_be_bytes(first)
+    }
 }
 
 impl ContextOffer {
     fn read(rest: &mut Reader<'_>) -> Option<Self> {
-        let offer = Self { contexts: rest.u8()?, ring_log: rest.u8()?, incarnation: rest.u64()? };
+        let (contexts, ring_log, incarnation) = (rest.u8()?, rest.u8()?, rest.u64()?);
+        // An earlier version did not have these.
+        let dictionary = rest.u8().and_then(|_| DictionaryName::read(rest));
+        let offer = Self { contexts, ring_log, incarnation, dictionary };
         offer.is_usable().then_some(offer)
     }
 
@@ -70,7 +101,11 @@ impl Hello {
         out[36..38].copy_from_slice(&self.flags.to_be_bytes());
         if let Some(offer) = self.contexts.filter(ContextOffer::is_usable) {
             out[38..40].copy_from_slice(&[offer.contexts, offer.ring_log]);
-            out[40..].copy_from_slice(&offer.incarnation.to_be_bytes());
+            out[40..48].copy_from_slice(&offer.incarnation.to_be_bytes());
+            if let Some(name) = offer.dictionary.filter(|name| name.len > 0) {
+                out[49..53].copy_from_slice(&name.len.to_be_bytes());
+                out[53..].copy_from_slice(&name.hash);
+            }
         }
         out
     }
@@ -114,9 +149,16 @@ pub(crate) mod tests {
 
     /// No contexts, or some.
     pub(crate) fn any_contexts() -> impl Strategy<Value = Option<ContextOffer>> {
-        prop::option::of((1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>()).prop_map(
-            |(contexts, ring_log, incarnation)| ContextOffer { contexts, ring_log, incarnation },
-        ))
+        let name = (1u32.., any::<[u8; 16]>()).prop_map(|(len, hash)| DictionaryName { len, hash });
+        let offer = (1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>(), prop::option::of(name)).prop_map(
+            |(contexts, ring_log, incarnation, dictionary)| ContextOffer {
+                contexts,
+                ring_log,
+                incarnation,
+                dictionary,
+            },
+        );
+        prop::option::of(offer)
     }
 
     proptest! {
@@ -132,8 +174,13 @@ pub(crate) mod tests {
             prop_assert_eq!(Hello::parse(&body), Ok(hello));
             // An earlier version's, or with a part of a field that it did not know.
             let earlier = Hello { contexts: None, ..hello };
-            for short in HELLO_BODY_MIN..HELLO_BODY_LEN {
+            for short in HELLO_BODY_MIN..HELLO_BODY_BEFORE_DICTIONARIES {
                 prop_assert_eq!(Hello::parse(&body[..short]), Ok(earlier));
+            }
+            let contexts = contexts.map(|offer| ContextOffer { dictionary: None, ..offer });
+            let without = Hello { contexts, ..hello };
+            for short in HELLO_BODY_BEFORE_DICTIONARIES..HELLO_BODY_LEN {
+                prop_assert_eq!(Hello::parse(&body[..short]), Ok(without));
             }
             let short = &body[..HELLO_BODY_MIN - 1];
             prop_assert_eq!(Hello::parse(short), Err(WireError::Truncated));
@@ -150,7 +197,7 @@ pub(crate) mod tests {
 
     #[test]
     fn contexts_that_cannot_be_used_are_none() {
-        let good = ContextOffer { contexts: 1, ring_log: 15, incarnation: 7 };
+        let good = ContextOffer { contexts: 1, ring_log: 15, incarnation: 7, dictionary: None };
         let base = Hello::parse(&[0; HELLO_BODY_LEN]).unwrap();
         assert_eq!(base.contexts, None);
         assert_eq!(read_contexts([1, 15]), Some(good));

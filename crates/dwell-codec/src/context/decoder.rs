@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::ring::Ring;
-use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
+use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextDictionary};
 use crate::error::DecodeError;
 use crate::ffi::zstd::Failure;
 use crate::ffi::zstd::stream::DecodingStream;
@@ -39,22 +39,45 @@ impl ContextDecoder {
     /// base is longer than the window or not in the ring; [`DecodeError::OutOfMemory`]. The ring is
     /// as it was then, and there is no generation.
     pub fn begin(&mut self, window_log: u8, base: Base) -> Result<(), DecodeError> {
+        self.check(window_log)?;
+        if base.len > 1 << window_log || !self.ring.has(base) {
+            return Err(DecodeError::Base(base));
+        }
+        let (ring, stream) = (&self.ring, opened(&mut self.stream)?);
+        let begun = stream.begin(u32::from(window_log), |prefix| ring.read(base, prefix));
+        begun.map_err(|Failure(number)| reported(number))?;
+        self.ring.cut(base);
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Begins a generation from the last `len` bytes of a dictionary, which are all that is in the ring then.
+    ///
+    /// # Errors
+    /// As those of [`begin`](Self::begin), if `len` is zero, or more than the window or the dictionary has.
+    pub fn begin_from(
+        &mut self,
+        window_log: u8,
+        dictionary: &ContextDictionary,
+        len: u32,
+    ) -> Result<(), DecodeError> {
+        self.check(window_log)?;
+        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= 1 << window_log);
+        let bytes = bytes.ok_or(DecodeError::Base(Base { offset: len.into(), len }))?;
+        let stream = opened(&mut self.stream)?;
+        let begun = stream.begin(u32::from(window_log), |prefix| prefix.extend_from_slice(bytes));
+        begun.map_err(|Failure(number)| reported(number))?;
+        self.ring.fill(bytes);
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Ends the generation, and checks the window of the next one.
+    fn check(&mut self, window_log: u8) -> Result<(), DecodeError> {
         self.is_live = false;
         if !(CONTEXT_LOG_MIN..=self.ring.log()).contains(&window_log) {
             return Err(DecodeError::Window { window_log, ring_log: self.ring.log() });
         }
-        if base.len > 1 << window_log || !self.ring.has(base) {
-            return Err(DecodeError::Base(base));
-        }
-        let failed = |Failure(number)| reported(number);
-        let stream = match &mut self.stream {
-            Some(stream) => stream,
-            none => none.insert(DecodingStream::new().map_err(failed)?),
-        };
-        let ring = &self.ring;
-        stream.begin(u32::from(window_log), |prefix| ring.read(base, prefix)).map_err(failed)?;
-        self.ring.cut(base);
-        self.is_live = true;
         Ok(())
     }
 
@@ -96,6 +119,14 @@ impl ContextDecoder {
         let stream = self.stream.as_ref().map_or(0, DecodingStream::memory_bytes);
         size_of::<Self>() + self.ring.memory_bytes() + stream
     }
+}
+
+/// Returns the stream, made if there is none yet.
+fn opened(stream: &mut Option<DecodingStream>) -> Result<&mut DecodingStream, DecodeError> {
+    Ok(match stream {
+        Some(stream) => stream,
+        none => none.insert(DecodingStream::new().map_err(|Failure(number)| reported(number))?),
+    })
 }
 
 impl fmt::Debug for ContextDecoder {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::ring::Ring;
 use super::{
     Base, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN,
-    ContextSpec, context_bound,
+    ContextDictionary, ContextSpec, context_bound,
 };
 use crate::error::CodecError;
 use crate::ffi::zstd::stream::EncodingStream;
@@ -56,6 +56,30 @@ impl ContextEncoder {
         let begun = self.stream.begin(&tables(spec), |prefix| ring.read(base, prefix));
         begun.map_err(unexpected)?;
         self.ring.cut(base);
+        self.spec = spec;
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Begins a generation from the end of a dictionary, of which the decoder must have the same: `len`
+    /// bytes of it are all that is in the ring then, as if they had gone through.
+    ///
+    /// # Errors
+    /// If there is no such level or window, or `len` is zero, or more than the window or the dictionary
+    /// has: then nothing has changed. If zstd fails there is no generation until the next call.
+    pub fn begin_from(
+        &mut self,
+        spec: ContextSpec,
+        dictionary: &ContextDictionary,
+        len: u32,
+    ) -> Result<(), CodecError> {
+        spec.check(self.ring.log())?;
+        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= 1 << spec.window_log);
+        let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
+        self.is_live = false;
+        let begun = self.stream.begin(&tables(spec), |prefix| prefix.extend_from_slice(bytes));
+        begun.map_err(unexpected)?;
+        self.ring.fill(bytes);
         self.spec = spec;
         self.is_live = true;
         Ok(())

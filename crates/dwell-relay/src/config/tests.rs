@@ -210,6 +210,7 @@ fn every_key_reaches_its_field() {
             history: History::Off,
             contexts_max: 200,
             context_window_log: 17,
+            dictionary: None,
             chunk_compress: false,
             retransmit: false,
             order_wait_ns: 0,

@@ -9,6 +9,7 @@
 //! their way to the compressor and back), `numbering` (what a frame's records are) and `leaving` (from
 //! records to packets, and reports).
 
+mod begin;
 mod bindings;
 mod counts;
 mod entering;
@@ -20,14 +21,18 @@ mod outgoing;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
+use dwell_codec::ContextDictionary;
 use dwell_drive::FlowHistories;
 use dwell_policy::History;
 use dwell_report::status::{RxContexts, TxContexts};
-use dwell_wire::ContextOffer;
+use dwell_wire::{ContextOffer, DictionaryName};
 
 use crate::config::PeerConfig;
+use begin::name_of;
 use bindings::Bindings;
 use incoming::Incoming;
 use outgoing::Outgoing;
@@ -78,6 +83,10 @@ pub(crate) struct Contexts {
     incarnations: Option<(u64, Option<u64>)>,
     /// Which flows have a context of their own.
     pub(crate) flows: FlowHistories,
+    /// The dictionary that this end offers to begin from.
+    dictionary: Option<Arc<ContextDictionary>>,
+    /// The name of that which the peer has, once there was a session.
+    their_dictionary: Option<Option<DictionaryName>>,
     /// The buffers of a job that came back, for the next one.
     spare: (Vec<u8>, Vec<u8>),
 }
@@ -92,6 +101,8 @@ impl Contexts {
             incarnation,
             incarnations: None,
             flows: FlowHistories::new(0),
+            dictionary: None,
+            their_dictionary: None,
             spare: (Vec::new(), Vec::new()),
         }
     }
@@ -111,10 +122,21 @@ impl Contexts {
         self.flows.set_contexts(if is_chosen { self.outgoing.contexts_max() } else { 0 });
     }
 
+    /// The configuration has this dictionary now: it holds from the next session on.
+    pub(crate) fn set_dictionary(&mut self, dictionary: Option<Arc<ContextDictionary>>) {
+        self.dictionary = dictionary;
+    }
+
+    /// Returns the name of this end's dictionary, and that of the peer's if there was a session.
+    pub(crate) fn dictionaries(&self) -> Option<(DictionaryName, Option<Option<DictionaryName>>)> {
+        Some((name_of(self.dictionary.as_deref()?), self.their_dictionary))
+    }
+
     /// Returns the offer that the peer is sent in handshakes.
     pub(crate) fn offer(&self) -> ContextOffer {
         let Limits { contexts, ring_log } = self.limits;
-        ContextOffer { contexts, ring_log, incarnation: self.incarnation }
+        let dictionary = self.dictionary.as_deref().map(name_of);
+        ContextOffer { contexts, ring_log, incarnation: self.incarnation, dictionary }
     }
 
     /// A session began, with a peer that offers this.
@@ -126,6 +148,11 @@ impl Contexts {
         let limits = offer.map(|offer| self.limits.and(offer));
         self.outgoing.begin_session(now, limits, is_same);
         self.incoming.begin_session(self.limits, is_same);
+        self.incoming.share(self.dictionary.clone());
+        let named = offer.and_then(|offer| offer.dictionary);
+        self.their_dictionary = Some(named);
+        let is_shared = |it: &Arc<ContextDictionary>| Some(name_of(it)) == named;
+        self.outgoing.share(self.dictionary.clone().filter(is_shared));
         if !is_same {
             self.bindings.clear();
         }

@@ -18,6 +18,8 @@ pub struct TxContexts {
     pub generations: BTreeMap<String, u64>,
     /// Of these, those that began from nothing.
     pub cold_starts: u64,
+    /// Of the generations, those that began from the dictionary.
+    pub dictionary_starts: u64,
     /// Batches compressed in contexts.
     pub batches: u64,
     /// Packets that kept their place among the batches of their context without being compressed.
@@ -59,6 +61,8 @@ pub struct RxContexts {
     pub bytes_out: u64,
     /// Generations begun.
     pub generations: u64,
+    /// Of these, those that began from the dictionary.
+    pub dictionary_starts: u64,
     /// Times that a record was missing and others waited for it.
     pub gaps: u64,
     /// Of these, those in which it did not come.
@@ -73,6 +77,17 @@ pub struct RxContexts {
     pub dropped: BTreeMap<String, u64>,
     /// How long records waited for one that was missing before them.
     pub waited: HistogramSummary,
+}
+
+/// The dictionary that contexts with a peer begin from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DictionaryStatus {
+    /// Its length.
+    pub bytes: u64,
+    /// Its name, in hexadecimal: the hash of its bytes.
+    pub name: String,
+    /// That of the peer: `"same"`, `"other"`, `"none"`, or `"unknown"` before there is a session.
+    pub of_peer: String,
 }
 
 impl TxContexts {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::carried::tests::any_label;
 use crate::carried::{Label, Unit};
-use crate::context::{ContextBody, Start, context_record_len};
+use crate::context::{ContextBody, Start, StartBase, context_record_len};
 use crate::control::tests::any_control;
 
 /// A record that owns its bytes.
@@ -94,11 +94,12 @@ fn in_context((context, generation, number): (u8, u8, u16), body: ContextBody<'_
 }
 
 fn any_start() -> impl Strategy<Value = Start> {
-    any::<(u8, u8, u64, u32)>().prop_map(|(codec, window_log, base_offset, base_len)| Start {
-        codec: codec % 16,
-        window_log,
-        base_offset,
-        base_len,
+    any::<(u8, u8, u64, u32, bool)>().prop_map(|(codec, window_log, number, len, is_in_ring)| {
+        let base = match is_in_ring {
+            true => StartBase::Ring { offset: number, len },
+            false => StartBase::Dictionary { name: number, len },
+        };
+        Start { codec: codec % 16, window_log, base }
     })
 }
 

@@ -3,6 +3,8 @@
 use dwell_report::Histogram;
 use dwell_report::status::{RxContexts, TxContexts};
 
+use super::begin::Begin;
+
 /// Why a generation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
@@ -34,12 +36,32 @@ impl Reason {
     ];
 }
 
+/// The bytes that a generation begins from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BeganFrom {
+    Nothing,
+    Ring,
+    Dictionary,
+}
+
+impl BeganFrom {
+    pub(super) fn of(begin: &Begin) -> Self {
+        match begin.base.len {
+            0 => Self::Nothing,
+            _ if begin.dictionary.is_some() => Self::Dictionary,
+            _ => Self::Ring,
+        }
+    }
+}
+
 /// Counters of what is sent through contexts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutgoingCounts {
     generations: [u64; Reason::ALL.len()],
-    /// Of these, those that began from nothing.
+    /// Of these, those that began from nothing, ...
     cold: u64,
+    /// ... and from the dictionary.
+    from_dictionary: u64,
     pub(super) batches: u64,
     pub(super) raw: u64,
     pub(super) bytes_in: u64,
@@ -58,9 +80,10 @@ pub(super) struct OutgoingCounts {
 }
 
 impl OutgoingCounts {
-    pub(super) fn began(&mut self, reason: Reason, is_cold: bool) {
+    pub(super) fn began(&mut self, reason: Reason, from: BeganFrom) {
         self.generations[reason as usize] += 1;
-        self.cold += u64::from(is_cold);
+        self.cold += u64::from(from == BeganFrom::Nothing);
+        self.from_dictionary += u64::from(from == BeganFrom::Dictionary);
     }
 
     /// Returns true if no batch was ever to enter a context.
@@ -77,6 +100,7 @@ impl OutgoingCounts {
             memory_bytes: memory_bytes as u64,
             generations: Reason::ALL.map(by_reason).into(),
             cold_starts: self.cold,
+            dictionary_starts: self.from_dictionary,
             batches: self.batches,
             raw: self.raw,
             bytes_in: self.bytes_in,
@@ -98,6 +122,8 @@ pub(super) struct IncomingCounts {
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
     pub(super) generations: u64,
+    /// Of these, those that began from the dictionary.
+    pub(super) from_dictionary: u64,
     /// Times that records waited for one that was missing.
     pub(super) gaps: u64,
     /// Of these, those that were waited for in vain.
@@ -152,6 +178,7 @@ impl IncomingCounts {
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             generations: self.generations,
+            dictionary_starts: self.from_dictionary,
             gaps: self.gaps,
             gaps_given_up: self.given_up,
             missing_records: self.missing,

@@ -4,7 +4,6 @@ use dwell_base::Instant;
 use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec};
 use dwell_drive::gather;
 use dwell_policy::{Event, Job, Outcome, PacketId};
-use dwell_wire::Start;
 use dwell_wire::block::BLOCK_HEADER_LEN;
 use dwell_wire::context::{CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
@@ -100,12 +99,7 @@ pub(in crate::node) fn finish(
     let original_len = u16::try_from(batch.len());
     let outcome = match original_len {
         Ok(original_len) if is_live => {
-            let start = begin.map(|(spec, base)| Start {
-                codec: CodecId::Zstd as u8,
-                window_log: spec.window_log,
-                base_offset: base.offset,
-                base_len: base.len,
-            });
+            let start = begin.map(|begin| begin.start());
             let place = InContext { context, epoch, start, original_len, is_columnar };
             store.commit(ticket.id, place, &out);
             contexts.outgoing.counts.batches += 1;

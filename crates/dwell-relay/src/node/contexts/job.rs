@@ -1,8 +1,9 @@
 //! A batch on its way to the compressor in a context, and back.
 
-use dwell_codec::{Base, ContextEncoder, ContextSpec};
+use dwell_codec::ContextEncoder;
 
 use super::super::env::Ticket;
+use super::begin::Begin;
 
 /// A batch to be compressed in a context. The context's encoder travels with it, so that another
 /// thread can do it.
@@ -21,7 +22,7 @@ pub struct ContextJob {
     pub(super) epoch: u64,
     pub(super) encoder: Box<ContextEncoder>,
     /// The generation that begins with this batch.
-    pub(super) begin: Option<(ContextSpec, Base)>,
+    pub(super) begin: Option<Begin>,
     pub(super) is_columnar: bool,
     pub(super) batch: Vec<u8>,
     /// The result, and whether there is one.
@@ -33,17 +34,14 @@ impl ContextJob {
     /// Compresses the batch.
     pub fn run(&mut self) {
         self.out.clear();
-        let begun = match self.begin {
-            Some((spec, base)) => self.encoder.begin(spec, base),
-            None => Ok(()),
-        };
+        let begun = self.begin.as_ref().map_or(Ok(()), |begin| begin.apply(&mut self.encoder));
         let done = begun.and_then(|()| self.encoder.compress(&self.batch, &mut self.out));
         self.is_done = done.is_ok();
     }
 
-    /// Returns true if a generation begins from what went before, which takes up to milliseconds.
+    /// Returns true if a generation begins from other bytes, which takes up to milliseconds.
     pub fn primes(&self) -> bool {
-        self.begin.is_some_and(|(_, base)| base.len > 0)
+        self.begin.as_ref().is_some_and(|begin| begin.base.len > 0)
     }
 
     /// Returns the length of the batch, in bytes.

@@ -57,10 +57,10 @@ impl Node {
     fn open_in_context(&mut self, env: &mut impl Env, index: usize, record: &ContextRecord<'_>) {
         let peer = &mut self.peers[index];
         if let ContextBody::Batch { original_len, start, .. } = record.body {
-            // It costs as much if it fails; and a base is copied before anything is decoded.
+            // It costs as much if it fails; and a base is copied before anything is decoded, once or twice.
             peer.turn.charge_bytes(original_len.into());
             peer.turn
-                .charge_bytes(start.map_or(0, |start| start.base_len as usize / COPIED_AS_FAST));
+                .charge_bytes(start.map_or(0, |start| start.base.len() as usize / COPIED_AS_FAST));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let opened = peer.contexts.incoming.open(record, &mut scratch);

@@ -5,15 +5,17 @@
 //! begins another, from what the peer has confirmed.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_codec::{Base, ContextEncoder, ContextSpec};
+use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
 use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
-use super::counts::{OutgoingCounts, Reason};
+use super::begin::Begin;
+use super::counts::{BeganFrom, OutgoingCounts, Reason};
 
 /// Datagrams with records of one context whose arrival was not confirmed; of more, those before are
 /// not known any more, and only the peer can say that they are missing.
@@ -66,8 +68,12 @@ struct Context {
     /// Plaintext that the peer has, and where the generation began.
     confirmed_offset: u64,
     base_offset: u64,
+    /// It began from the dictionary.
+    is_from_dictionary: bool,
     /// The peer could not begin a generation from there.
     base_failed: bool,
+    /// The peer could not begin from the dictionary, twice in this session.
+    dictionary_failed: bool,
     /// The datagrams and their records, in their order.
     in_flight: VecDeque<(u64, u64)>,
     written_at: Instant,
@@ -96,7 +102,9 @@ impl Context {
             reported_generation: 0,
             confirmed_offset: 0,
             base_offset: 0,
+            is_from_dictionary: false,
             base_failed: false,
+            dictionary_failed: false,
             in_flight: VecDeque::new(),
             written_at: Instant::ZERO,
             used_at: Instant::ZERO,
@@ -151,7 +159,7 @@ pub(super) struct Entered {
     /// The context was another group's, or nobody's.
     pub(super) is_new: bool,
     /// It begins a generation.
-    pub(super) begin: Option<(ContextSpec, Base)>,
+    pub(super) begin: Option<Begin>,
 }
 
 /// The place of a record in a context.
@@ -167,6 +175,8 @@ pub(crate) struct Position {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     limits: Option<Limits>,
+    /// The dictionary that both ends have.
+    dictionary: Option<Arc<ContextDictionary>>,
     contexts: Vec<Context>,
     by_group: HashMap<u64, u8>,
     epochs: u64,
@@ -193,6 +203,12 @@ impl Outgoing {
             context.in_flight.clear();
             context.pause_until = context.pause_until.min(now);
         }
+    }
+
+    /// Takes the dictionary that both ends have named in this session.
+    pub(crate) fn share(&mut self, dictionary: Option<Arc<ContextDictionary>>) {
+        self.dictionary = dictionary;
+        self.contexts.iter_mut().for_each(|context| context.dictionary_failed = false);
     }
 
     /// The peer knows nothing of what was.
@@ -258,15 +274,20 @@ impl Outgoing {
                 (Box::new(encoder), Base::default())
             }
         };
+        let dictionary = self.dictionary.as_ref().filter(|_| !context.dictionary_failed);
+        let begin = Begin::new(spec, base, dictionary);
         self.epochs += 1;
-        self.counts.began(reason, base.len == 0);
+        self.counts.began(reason, BeganFrom::of(&begin));
         context.epoch = self.epochs;
         (context.ended, context.began_at) = (None, now);
         context.generation += 1;
         context.spec = spec;
-        (context.base_offset, context.confirmed_offset) = (base.offset, base.offset);
+        context.is_from_dictionary = begin.dictionary.is_some();
+        context.base_offset = begin.base.offset;
+        // A dictionary is in the peer's ring only once it has begun from it.
+        context.confirmed_offset = if context.is_from_dictionary { 0 } else { base.offset };
         context.is_out = true;
-        let (is_new, begin) = (reason == Reason::First, Some((spec, base)));
+        let (is_new, begin) = (reason == Reason::First, Some(begin));
         Some(Entered { context: at, epoch: self.epochs, encoder, is_new, begin })
     }
 
@@ -445,6 +466,7 @@ impl Context {
             // not have what it once had; but not twice.
             if std::mem::replace(&mut self.base_failed, true) {
                 (self.confirmed_offset, self.base_failed) = (0, false);
+                self.dictionary_failed |= self.is_from_dictionary;
             }
         }
     }

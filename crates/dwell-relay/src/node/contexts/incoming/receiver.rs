@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_codec::{Base, CodecId, ContextDecoder};
+use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start};
+use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
 use super::Origin;
+use crate::node::contexts::begin::name_of;
 use crate::node::contexts::counts::IncomingCounts;
 
 /// The shortest IP packet.
@@ -200,6 +201,7 @@ impl Receiver {
     pub(super) fn open(
         &mut self,
         record: &ContextRecord<'_>,
+        dictionary: Option<&ContextDictionary>,
         out: &mut [u8],
         counts: &mut IncomingCounts,
     ) -> Opened {
@@ -211,7 +213,7 @@ impl Receiver {
         };
         match start {
             Some(start) if self.is_newer(record.generation) => {
-                self.begin(record.generation, start, counts);
+                self.begin(record.generation, (start, dictionary), counts);
             }
             None if self.is_newer(record.generation) => {
                 // Its beginning was given up.
@@ -238,11 +240,26 @@ impl Receiver {
         Opened::Batch { len, is_columnar }
     }
 
-    fn begin(&mut self, generation: u8, start: Start, counts: &mut IncomingCounts) {
-        let base = Base { offset: start.base_offset, len: start.base_len };
-        let is_known = start.codec == CodecId::Zstd as u8;
+    fn begin(
+        &mut self,
+        generation: u8,
+        (start, dictionary): (Start, Option<&ContextDictionary>),
+        counts: &mut IncomingCounts,
+    ) {
         self.generation = Some(generation);
-        if is_known && self.decoder.begin(start.window_log, base).is_ok() {
+        let has_begun = match start.base {
+            _ if start.codec != CodecId::Zstd as u8 => false,
+            StartBase::Ring { offset, len } => {
+                self.decoder.begin(start.window_log, Base { offset, len }).is_ok()
+            }
+            // By its name, so that what was sent before a change is never decoded with other bytes.
+            StartBase::Dictionary { name, len } => dictionary
+                .filter(|dictionary| name_of(dictionary).short() == name)
+                .is_some_and(|it| self.decoder.begin_from(start.window_log, it, len).is_ok()),
+        };
+        if has_begun {
+            let is_from_dictionary = matches!(start.base, StartBase::Dictionary { .. });
+            counts.from_dictionary += u64::from(is_from_dictionary);
             counts.generations += 1;
             self.ring_generation = Some(generation);
             self.is_live = true;
