@@ -48,6 +48,7 @@ use self::input::{Input, InputCounts, Spelled};
 use self::lane::{Arriving, Lane, LaneSetup};
 use self::link::{Link, PATH_MTU_MIN};
 use self::report::{DirectionReport, LaneReport, ReplayReport};
+use crate::contexts::CONTEXTS_MAX;
 use crate::sides::{Rule, Sides};
 
 /// The name of the lane without relays.
@@ -242,17 +243,21 @@ impl Lanes {
         let mut without = settings.port(Scheme::none());
         without.frame = settings.link.bare_frames();
         let none = Dictionaries::default();
-        let mut lane =
-            |port: PortConfig, dictionaries: &Dictionaries| -> Result<Lane, ReplayError> {
-                let compress = CodecCompressor::new(settings.codec, dictionaries, cost())?;
-                Ok(Lane::new(LaneSetup {
-                    port,
-                    rate: settings.link.rate,
-                    compress: Box::new(compress),
-                    waits_ns_max: settings.classes.iter().map(|class| class.wait_ns_max).collect(),
-                    columnar: settings.columnar,
-                })?)
-            };
+        let mut lane = |port: PortConfig,
+                        dictionaries: &Dictionaries|
+         -> Result<Lane, ReplayError> {
+            let compress = CodecCompressor::new(settings.codec, dictionaries, cost())?;
+            let chooses = port.scheme.has_contexts() && port.scheme.gather() == Gather::HostPair;
+            let chosen_contexts = if chooses { CONTEXTS_MAX } else { 0 };
+            Ok(Lane::new(LaneSetup {
+                port,
+                rate: settings.link.rate,
+                compress: Box::new(compress),
+                waits_ns_max: settings.classes.iter().map(|class| class.wait_ns_max).collect(),
+                columnar: settings.columnar,
+                chosen_contexts,
+            })?)
+        };
         let bare = Group {
             packet_max: usize::from(settings.link.path_mtu),
             lanes: vec![(WITHOUT.to_owned(), lane(without, &none)?)],

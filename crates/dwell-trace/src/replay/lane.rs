@@ -12,7 +12,7 @@ use dwell_report::Histogram;
 
 use super::compress::{Compress, Job};
 use super::timeline::Timeline;
-use crate::contexts::{CONTEXTS_MAX, WINDOW_LOG};
+use crate::contexts::WINDOW_LOG;
 
 const NEVER_NS: u64 = u64::MAX;
 
@@ -49,6 +49,9 @@ pub struct LaneSetup {
     pub waits_ns_max: Vec<u64>,
     /// True if the headers of a block's packets are rearranged in columns, as in relays.
     pub columnar: bool,
+    /// The contexts of the peer, if long transfers get one each where that gains, as in relays with
+    /// `history = "auto"`; zero for a fixed scope.
+    pub chosen_contexts: usize,
 }
 
 /// The counts of a class with a deadline.
@@ -121,7 +124,6 @@ impl Lane {
     pub fn new(setup: LaneSetup) -> Result<Self, ConfigError> {
         let scheme = setup.port.scheme;
         let holds = scheme.fills_frames() || setup.port.objective != Objective::Time;
-        let chooses = scheme.has_contexts() && scheme.gather() == Gather::HostPair;
         let classes = setup.waits_ns_max.iter().map(|_| ClassTally::default()).collect();
         Ok(Self {
             gather: scheme.gather(),
@@ -140,7 +142,7 @@ impl Lane {
                 compressing: None,
                 packets: Slab::default(),
                 block: Vec::new(),
-                flows: FlowHistories::new(if chooses { CONTEXTS_MAX } else { 0 }),
+                flows: FlowHistories::new(setup.chosen_contexts),
                 result: LaneResult { classes, ..LaneResult::default() },
             },
         })
