@@ -67,7 +67,7 @@ impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if self.list {
             for attack in ALL {
-                println!("{:<14} {}", attack.name, attack.about);
+                println!("{:<17} {}", attack.name, attack.about);
             }
             return Ok(ExitCode::SUCCESS);
         }

@@ -3,6 +3,8 @@
 //! They are what stands between header and seal (`docs/wire.md`, sections 5 to 8). Sealing them is
 //! the matter of whoever sends them.
 
+pub(crate) mod contexts;
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use dwell_base::Rng;
@@ -249,6 +251,11 @@ pub(crate) fn control(message: &Control) -> Vec<u8> {
     write(|body| body.control(message).is_ok())
 }
 
+/// A body with these control messages, as far as there is room for them.
+pub(crate) fn controls(messages: &[Control]) -> Vec<u8> {
+    write(|body| messages.iter().all(|message| body.control(message).is_ok()))
+}
+
 /// A body with one report.
 pub(crate) fn report(report: Report) -> Vec<u8> {
     control(&Control::Report(report))
@@ -266,7 +273,11 @@ pub(crate) fn missing(highest: u64, messages: u64) -> Vec<u8> {
 }
 
 fn write(write: impl FnOnce(&mut BodyWriter<'_>) -> bool) -> Vec<u8> {
-    let mut bytes = vec![0; 1400];
+    write_within(1400, write)
+}
+
+fn write_within(len_max: usize, write: impl FnOnce(&mut BodyWriter<'_>) -> bool) -> Vec<u8> {
+    let mut bytes = vec![0; len_max];
     let mut body = BodyWriter::new(&mut bytes);
     let is_complete = write(&mut body);
     debug_assert!(is_complete, "there is room for less than was asked for");

@@ -1,5 +1,6 @@
 //! A peer of the hub that holds its keys, on the attacker's host.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::thread;
@@ -9,13 +10,29 @@ use anyhow::{Context as _, ensure};
 use dwell_lab::lab::Host;
 use dwell_relay::config::Security;
 use dwell_relay::trust::TestPeer;
-use dwell_wire::{Control, Record, Records};
+use dwell_wire::{ContextBody, ContextRecord, Control, Record, Records, reconstruct_number};
 
 use crate::context::{now, random, unix_ns};
 use crate::hostile;
 
 /// The hub must answer within this time.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How far the hub has come with one of its contexts towards a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    /// The generation of the latest record, its low bits.
+    pub(crate) generation: u8,
+    /// When that began.
+    pub(crate) began_at: Instant,
+    /// One more than the highest number.
+    pub(crate) next: u64,
+    /// The bytes that went through, by the lengths that records declare.
+    pub(crate) offset: u64,
+    /// Generations, and of these the ones that began from nothing.
+    pub(crate) generations: u64,
+    pub(crate) cold: u64,
+}
 
 /// A peer and its socket.
 #[derive(Debug)]
@@ -30,6 +47,8 @@ pub(crate) struct Peer {
     pub(crate) highest: u64,
     /// When that came.
     pub(crate) highest_at_ns: u64,
+    /// The hub's contexts, by their numbers: only of a peer that offers some.
+    pub(crate) contexts: BTreeMap<u8, Came>,
 }
 
 impl Peer {
@@ -49,7 +68,8 @@ impl Peer {
         let socket = host.run(open)?.with_context(|| format!("send from {from}"))?;
         let peer = TestPeer::new(security, &mut random);
         let (received_bytes, received, highest, highest_at_ns) = (0, 0, 0, 0);
-        Ok(Self { peer, socket, received_bytes, received, highest, highest_at_ns })
+        let contexts = BTreeMap::new();
+        Ok(Self { peer, socket, received_bytes, received, highest, highest_at_ns, contexts })
     }
 
     /// Waits until there is a session.
@@ -111,16 +131,44 @@ impl Peer {
     fn begin_session(&mut self, asking: &[u8]) {
         // Numbers and counts begin again with it.
         (self.highest, self.received, self.received_bytes) = (0, 0, self.received_bytes);
+        self.contexts.clear();
         self.put(asking);
     }
 
     fn answer(&mut self, body: &[u8]) {
         for record in Records::new(body) {
-            if let Ok(Record::Control(Control::Probe { sender_time_ns, id, .. })) = record {
-                let receiver_time_ns = now().as_ns();
-                let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns };
-                self.send(&hostile::control(&reply));
+            match record {
+                Ok(Record::Control(Control::Probe { sender_time_ns, id, .. })) => {
+                    let receiver_time_ns = now().as_ns();
+                    let reply = Control::ProbeReply { sender_time_ns, id, receiver_time_ns };
+                    self.send(&hostile::control(&reply));
+                }
+                Ok(Record::Context(record)) => self.note(&record),
+                _ => {}
             }
+        }
+    }
+
+    /// Notes a record of a context, without decoding it.
+    fn note(&mut self, record: &ContextRecord<'_>) {
+        let it = self.contexts.entry(record.context).or_insert_with(|| Came {
+            generation: record.generation,
+            began_at: Instant::now(),
+            next: 1,
+            offset: 0,
+            generations: 0,
+            cold: 0,
+        });
+        let number = reconstruct_number(it.next, record.number);
+        it.next = it.next.max(number.saturating_add(1));
+        if let ContextBody::Batch { start, original_len, .. } = record.body {
+            if let Some(start) = start {
+                (it.generation, it.began_at) = (record.generation, Instant::now());
+                it.offset = start.base_offset;
+                it.generations += 1;
+                it.cold += u64::from(start.base_len == 0);
+            }
+            it.offset += u64::from(original_len);
         }
     }
 
@@ -129,6 +177,11 @@ impl Peer {
         let Some(datagram) = self.peer.seal(body) else { return 0 };
         self.put(&datagram);
         datagram.len()
+    }
+
+    /// Uses up a number without sending anything under it: the hub misses a datagram then.
+    pub(crate) fn skip(&mut self) {
+        let _ = self.peer.seal(&[]);
     }
 
     fn put(&self, datagram: &[u8]) {

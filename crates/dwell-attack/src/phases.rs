@@ -83,6 +83,10 @@ impl Phase {
         (self.to - self.from).as_secs_f64()
     }
 
+    fn cores(&self) -> f64 {
+        self.cpu_seconds / self.seconds()
+    }
+
     fn bps(&self, direction: usize) -> f64 {
         self.bytes[direction] as f64 * 8.0 / self.seconds()
     }
@@ -226,7 +230,7 @@ impl Measured {
     pub(crate) fn row(&self, attack: &str, target: &str, unit: &str) -> Row {
         let [rate, bytes] = self.rate();
         let broken = |phases: &[Phase]| phases.iter().map(|phase| phase.broken).sum::<u64>();
-        let cores = |phases: &[Phase]| mean(phases.iter().map(|p| p.cpu_seconds / p.seconds()));
+        let cores = |phases: &[Phase]| mean(phases.iter().map(Phase::cores));
         Row {
             attack: attack.to_owned(),
             target: target.to_owned(),
@@ -262,13 +266,16 @@ impl Measured {
     /// The usual bounds: on goodput, on pings, and on memory that it grew by.
     pub(crate) fn usual_checks(&self, context: &Context, limits: Limits) -> Vec<Check> {
         let grown = self.memory_peak.saturating_sub(self.memory_before) as f64 / MEGABYTE;
-        vec![
+        let cores = mean(self.with.iter().map(Phase::cores));
+        let of_cores = limits.cores.map(|most| Check::new("cores", cores, Bound::AtMost(most)));
+        let checks = vec![
             Check::new("goodput share", self.goodput_share(), context.goodput(limits.goodput)),
             Check::new("ping p99 ratio", self.ping_p99_ratio(), context.ping(limits.ping)),
             Check::new("pings lost more", self.lost_more(), context.lost(limits.lost)),
             Check::new("goodput afterwards", self.recovered(), context.goodput(AFTERWARDS)),
             Check::new("memory grown, MB", grown, Bound::AtMost(limits.memory_mb)),
-        ]
+        ];
+        checks.into_iter().chain(of_cores).collect()
     }
 }
 
@@ -287,11 +294,13 @@ pub(crate) struct Limits {
     pub(crate) lost: f64,
     /// The attacked process may grow by at most this.
     pub(crate) memory_mb: f64,
+    /// It may use at most so many processors; none if that is not limited.
+    pub(crate) cores: Option<f64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { goodput: 0.8, ping: 3.0, lost: 0.05, memory_mb: 32.0 }
+        Self { goodput: 0.8, ping: 3.0, lost: 0.05, memory_mb: 32.0, cores: None }
     }
 }
 

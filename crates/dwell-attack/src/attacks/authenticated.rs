@@ -18,7 +18,7 @@ use crate::watch::Watched;
 const LINK_MBPS: u64 = 10;
 /// A little less, so that the queue is the relay's.
 const RELAY_RATE: &str = "9500kbit";
-const BODY_BYTES: usize = 1_400;
+pub(super) const BODY_BYTES: usize = 1_400;
 /// A datagram of 1.4 kB this often is 224 kbit/s.
 const BOMBS_A_SECOND: f64 = 20.0;
 /// A hub that has been attacked may take this long to answer what it counted.
@@ -35,27 +35,48 @@ pub(super) fn spec() -> TunnelSpec {
     }
 }
 
+/// What a peer sends, and what honest traffic may suffer from it.
+pub(super) struct Sending {
+    pub(super) spec: TunnelSpec,
+    pub(super) per_second: f64,
+    /// One datagram of so many is never sent, though it has a number; zero if all are.
+    pub(super) skip_one_of: u64,
+    pub(super) limits: Limits,
+}
+
+impl Sending {
+    pub(super) fn usual(per_second: f64) -> Self {
+        Self { spec: spec(), per_second, skip_one_of: 0, limits: Limits::default() }
+    }
+}
+
+/// A writer of bodies by the hub's first other peer.
+pub(super) fn addresses() -> Addresses {
+    Addresses { from: other_address(0), to: SERVER }
+}
+
 pub(super) fn bombs(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
-    by_peer(context, name, BOMBS_A_SECOND, |hostile| hostile.bomb().to_vec())
+    let hostile = Hostile::new(1, addresses(), BODY_BYTES);
+    let body = move || hostile.bomb().to_vec();
+    by_peer(context, name, &Sending::usual(BOMBS_A_SECOND), body).map(|(row, _)| row)
 }
 
 pub(super) fn records(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
     let mut kinds = Kind::ALL.into_iter().cycle();
-    by_peer(context, name, RECORDS_A_SECOND, move |hostile| {
-        let kind = kinds.next().unwrap_or(Kind::Raw);
-        hostile.body(kind)
-    })
+    let mut hostile = Hostile::new(1, addresses(), BODY_BYTES);
+    let body = move || hostile.body(kinds.next().unwrap_or(Kind::Raw));
+    by_peer(context, name, &Sending::usual(RECORDS_A_SECOND), body).map(|(row, _)| row)
 }
 
 /// An authenticated peer sends bodies; an honest one has its traffic.
-fn by_peer(
+pub(super) fn by_peer(
     context: &mut Context,
     name: &'static str,
-    per_second: f64,
-    mut body: impl FnMut(&mut Hostile) -> Vec<u8> + Send + 'static,
-) -> anyhow::Result<Row> {
+    sending: &Sending,
+    mut body: impl FnMut() -> Vec<u8> + Send + 'static,
+) -> anyhow::Result<(Row, Tunnel)> {
     let site = Site::build(&mut context.lab, LINK_MBPS)?;
-    let mut tunnel = Tunnel::start(&site, &context.dwell, &spec())?;
+    let mut tunnel = Tunnel::start(&site, &context.dwell, &sending.spec)?;
     let from = SocketAddrV4::new(EVIL, 7733);
     let mut peer = Peer::new(&site.evil, from, HUB_RELAY, &tunnel.others[0])?;
     peer.connect()?;
@@ -64,17 +85,20 @@ fn by_peer(
     let switch = Switch::default();
     let _ending = Ending(&switch);
     let attacker = switch.clone();
+    let &Sending { per_second, skip_one_of, limits, .. } = sending;
     let thread = site.evil.spawn_thread(move || {
-        let addresses = Addresses { from: other_address(0), to: SERVER };
-        let mut hostile = Hostile::new(1, addresses, BODY_BYTES);
         let mut pace = Pace::new(per_second);
+        let mut number = 0_u64;
         while !attacker.is_over() {
             peer.turn();
             let due = pace.due(64);
             if attacker.is_on() {
                 for _ in 0..due {
-                    let body = body(&mut hostile);
-                    let len = peer.send(&body);
+                    number += 1;
+                    if skip_one_of > 0 && number.is_multiple_of(skip_one_of) {
+                        peer.skip();
+                    }
+                    let len = peer.send(&body());
                     attacker.done(u64::from(len > 0), len as u64);
                 }
             }
@@ -86,11 +110,11 @@ fn by_peer(
     thread.join().map_err(|_| anyhow::anyhow!("the attacker panicked"))??;
     drop(traffic);
     let mut row = measured.row(name, "relay", "datagrams");
-    row.checks = measured.usual_checks(context, Limits::default());
+    row.checks = measured.usual_checks(context, limits);
     row.checks.push(measured.rate_check(context, per_second));
     note_drops(&mut row, &tunnel);
     check_refused(&mut row, &tunnel, measured.total()[0]);
-    Ok(row)
+    Ok((row, tunnel))
 }
 
 /// The least share of what was sent that the hub must have refused and counted. Much of a flood is lost
@@ -117,6 +141,7 @@ fn refused(status: &Status) -> u64 {
             + rx.decode_failed
             + rx.not_allowed
             + rx.too_many_packets
+            + rx.contexts.dropped.values().sum::<u64>()
     });
     let before: u64 = status.drops.values().sum();
     before + of_peers.sum::<u64>()

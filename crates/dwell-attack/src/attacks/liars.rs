@@ -1,6 +1,6 @@
 //! Peers that lie about what they got, ask for it again, or have wrong clocks; and many peers.
 
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,7 +11,7 @@ use dwell_base::time::SECOND_NS;
 use dwell_lab::corpus;
 use dwell_lab::relays::Relay;
 use dwell_report::human;
-use dwell_wire::Report;
+use dwell_wire::{ContextOffer, Report};
 
 use super::authenticated::{note_drops, spec};
 use crate::context::{Context, now, unix_ns};
@@ -26,7 +26,7 @@ use crate::watch::Watched;
 const LINK_MBPS: u64 = 10;
 /// The rate that the server offers to the attacker: 1 Mbit/s.
 const OFFERED_A_SECOND: f64 = 125.0;
-const OFFERED_BYTES: usize = 1_000;
+pub(super) const OFFERED_BYTES: usize = 1_000;
 const REPORTS_A_SECOND: f64 = 200.0;
 /// The relay paces nobody lower than 32 kbit/s; half of that, since datagrams are few then.
 const LIAR_BPS_MIN: f64 = 16_000.0;
@@ -36,7 +36,7 @@ const LIAR_BPS_MAX: f64 = 1.5e6;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The rate towards the peer that asks for datagrams again: less than what is offered, so that a
 /// queue stands and blocks are made.
-const ASKER_RATE: &str = "300kbit";
+pub(super) const ASKER_RATE: &str = "300kbit";
 const ASKER_BPS: f64 = 300_000.0;
 const REQUESTS_A_SECOND: f64 = 200.0;
 /// Of several in a datagram, a relay heeds the last one; each names 64 datagrams.
@@ -45,7 +45,7 @@ const MESSAGES_A_REQUEST: u64 = 1;
 /// datagrams, and each may be sent again three times; but no faster than the peer's link takes them.
 const AGAIN_BYTES_MAX: f64 = 20.0;
 /// The hub's name for the attacker.
-const LIAR: &str = "other0";
+pub(super) const LIAR: &str = "other0";
 /// Small and patient: peers as there are many of.
 const PEERS: usize = 63;
 const PACKETS_A_SECOND_EACH: f64 = 20.0;
@@ -56,7 +56,7 @@ const SESSION_SECONDS_MAX: f64 = 15.0;
 
 /// The traffic received from the hub, without and with the attack.
 #[derive(Debug, Default)]
-struct Came {
+pub(super) struct Came {
     bytes: [AtomicU64; 2],
     micros: [AtomicU64; 2],
 }
@@ -68,30 +68,42 @@ impl Came {
         self.micros[at].fetch_add(time.as_micros() as u64, Ordering::Relaxed);
     }
 
-    fn bps(&self, is_on: bool) -> f64 {
+    pub(super) fn bps(&self, is_on: bool) -> f64 {
         let at = usize::from(is_on);
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         count(&self.bytes[at]) * 8e6 / count(&self.micros[at]).max(1.0)
     }
 }
 
+/// What the server sends to the attacker, and how.
+pub(super) struct Receiving {
+    pub(super) spec: TunnelSpec,
+    pub(super) payload: Vec<u8>,
+    /// It goes to so many addresses of the attacker in turn.
+    pub(super) hosts: u8,
+    /// The contexts that the attacker offers to decode.
+    pub(super) contexts: Option<ContextOffer>,
+}
+
 /// One authenticated peer to whom the server sends something, and what it does with each turn.
-fn with_receiver(
+pub(super) fn with_receiver(
     context: &mut Context,
-    spec: &TunnelSpec,
-    payload: Vec<u8>,
+    receiving: Receiving,
     act: impl FnMut(&mut Peer, &Switch) + Send + 'static,
     look: impl Fn(&Relay, &Switch) + Sync,
 ) -> anyhow::Result<(Measured, Arc<Came>, Tunnel)> {
     let site = Site::build(&mut context.lab, LINK_MBPS)?;
-    let mut tunnel = Tunnel::start(&site, &context.dwell, spec)?;
+    let mut tunnel = Tunnel::start(&site, &context.dwell, &receiving.spec)?;
     let from = SocketAddrV4::new(EVIL, 7733);
     let mut peer = Peer::new(&site.evil, from, HUB_RELAY, &tunnel.others[0])?;
+    if let Some(contexts) = receiving.contexts {
+        peer.end().offer_contexts(contexts);
+    }
     peer.connect()?;
     let traffic = Traffic::start((&site.client, SERVER), (&site.server, SERVER), Pings::Udp)?;
     let switch = Switch::default();
     let _ending = Ending(&switch);
-    let offering = offer(&site, payload, &switch)?;
+    let offering = offer(&site, (receiving.payload, receiving.hosts), &switch)?;
     let came = Arc::new(Came::default());
     let thread = {
         let (came, switch) = (Arc::clone(&came), switch.clone());
@@ -134,19 +146,22 @@ fn turn_after_turn(
 
 type Thread = thread::JoinHandle<Result<(), dwell_lab::lab::LabError>>;
 
-/// The server sends datagrams for the attacker's prefix.
-fn offer(site: &Site, payload: Vec<u8>, switch: &Switch) -> anyhow::Result<Thread> {
+/// The server sends datagrams for the attacker's prefix, to so many hosts there.
+fn offer(site: &Site, (payload, hosts): (Vec<u8>, u8), switch: &Switch) -> anyhow::Result<Thread> {
     let socket = site.server.run(|| UdpSocket::bind((SERVER, 0)))??;
     let switch = switch.clone();
     let thread = site.server.spawn_thread(move || {
         let mut pace = Pace::new(OFFERED_A_SECOND);
         let pieces = payload.chunks(OFFERED_BYTES).cycle();
         let mut pieces = pieces.filter(|piece| piece.len() == OFFERED_BYTES);
+        let [a, b, c, first] = other_address(0).octets();
+        let mut hosts = (first..first.saturating_add(hosts)).cycle();
         while !switch.is_over() {
             for _ in 0..pace.due(16) {
                 let piece = pieces.next().unwrap_or(&[]);
                 // While there is no route it is lost.
-                let _ = socket.send_to(piece, (other_address(0), 9));
+                let to = Ipv4Addr::new(a, b, c, hosts.next().unwrap_or(first));
+                let _ = socket.send_to(piece, (to, 9));
             }
             pace.wait(Duration::from_millis(20));
         }
@@ -172,7 +187,8 @@ pub(super) fn reports(context: &mut Context, name: &'static str) -> anyhow::Resu
     let spec = TunnelSpec { rate: "auto".to_owned(), ..spec() };
     let noise = corpus::incompressible(OFFERED_BYTES * 100, 3);
     let found = Arc::new(Mutex::new(Vec::new()));
-    let (measured, came, tunnel) = with_receiver(context, &spec, noise, act, {
+    let receiving = Receiving { spec, payload: noise, hosts: 1, contexts: None };
+    let (measured, came, tunnel) = with_receiver(context, receiving, act, {
         let found = Arc::clone(&found);
         move |tunnel, switch| {
             let status = tunnel.status().ok();
@@ -246,6 +262,18 @@ fn lie(peer: &Peer, number: u64) -> Report {
 
 /// Requests for datagrams that came.
 pub(super) fn retransmission(context: &mut Context, name: &'static str) -> anyhow::Result<Row> {
+    // Only datagrams with blocks are kept.
+    let spec = TunnelSpec { scheme: "edge", others_rate: Some(ASKER_RATE), ..spec() };
+    let payload = corpus::text(OFFERED_BYTES * 500, 3);
+    ask_again(context, name, Receiving { spec, payload, hosts: 1, contexts: None })
+}
+
+/// The same, of whatever is sent at [`ASKER_RATE`].
+pub(super) fn ask_again(
+    context: &mut Context,
+    name: &'static str,
+    receiving: Receiving,
+) -> anyhow::Result<Row> {
     let mut pace = Pace::new(REQUESTS_A_SECOND);
     let highest = Arc::new(AtomicU64::new(0));
     let noted = Arc::clone(&highest);
@@ -259,10 +287,7 @@ pub(super) fn retransmission(context: &mut Context, name: &'static str) -> anyho
             }
         }
     };
-    // Only datagrams with blocks are kept.
-    let spec = TunnelSpec { scheme: "edge", others_rate: Some(ASKER_RATE), ..spec() };
-    let text = corpus::text(OFFERED_BYTES * 500, 3);
-    let (measured, came, tunnel) = with_receiver(context, &spec, text, act, |_, _| ())?;
+    let (measured, came, tunnel) = with_receiver(context, receiving, act, |_, _| ())?;
     let mut row = measured.row(name, "relay", "requests");
     let asked_bps = row.rate_bps.unwrap_or_default();
     let (before, with) = (came.bps(false), came.bps(true));

@@ -1,6 +1,7 @@
 //! The attacks, by name.
 
 mod authenticated;
+mod contexts;
 mod flood;
 mod handshake;
 mod idle;
@@ -47,6 +48,42 @@ pub(crate) const ALL: &[Attack] = &[
         name: "retransmission",
         about: "a peer asks 200 times a second for 64 datagrams that it has got",
         run: liars::retransmission,
+        is_quick: false,
+    },
+    Attack {
+        name: "context-starts",
+        about: "a peer begins generations in every record: cold, from claims, from all of the ring",
+        run: contexts::starts,
+        is_quick: true,
+    },
+    Attack {
+        name: "context-numbers",
+        about: "a peer sends wrong generations and numbers, and fills what waits for missing ones",
+        run: contexts::numbers,
+        is_quick: true,
+    },
+    Attack {
+        name: "context-losses",
+        about: "a peer lets a generation end in each of 16 contexts, 5,000 times a second",
+        run: contexts::losses,
+        is_quick: true,
+    },
+    Attack {
+        name: "context-bombs",
+        about: "a peer sends batches that restore to 900 times their length, or cost most to decode",
+        run: contexts::bombs,
+        is_quick: true,
+    },
+    Attack {
+        name: "context-reports",
+        about: "a peer lies about 16 contexts 200 times a second, while the server sends through them",
+        run: contexts::reports,
+        is_quick: true,
+    },
+    Attack {
+        name: "context-requests",
+        about: "a peer asks 200 times a second for 64 datagrams with batches of contexts again",
+        run: contexts::requests,
         is_quick: false,
     },
     Attack {

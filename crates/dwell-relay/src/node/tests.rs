@@ -9,6 +9,7 @@ mod contexts;
 mod fair;
 mod flood;
 mod harness;
+mod hub;
 mod journal;
 mod keys;
 mod lost;

@@ -5,8 +5,8 @@
 //! handshakes with the same keys, and seals any bytes.
 
 use dwell_base::Instant;
-use dwell_wire::Datagram;
 use dwell_wire::header::DATA_HEADER_LEN;
+use dwell_wire::{ContextOffer, Datagram};
 
 use super::handshake::{HELLO_LEN_MAX, Handshake, HelloOutcome, Offer};
 use super::keyed::Responded;
@@ -33,6 +33,10 @@ impl std::fmt::Debug for TestPeer {
     }
 }
 
+fn offer_with(contexts: Option<ContextOffer>) -> Offer {
+    Offer { datagram_max: DATAGRAM_MAX, codecs: CODECS, forwards: true, contexts }
+}
+
 /// The content of a datagram.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Received {
@@ -46,13 +50,18 @@ impl TestPeer {
     /// A peer with these keys and no session. `random` gives independent sources, all fit for
     /// secrets.
     pub fn new(security: &Security, random: &mut dyn FnMut() -> RandomSource) -> Self {
-        let offer =
-            Offer { datagram_max: DATAGRAM_MAX, codecs: CODECS, forwards: true, contexts: None };
+        let offer = offer_with(None);
         let private = match security {
             Security::Keys { private, .. } => Some(private.clone()),
             _ => None,
         };
         Self { handshake: Handshake::new(security, offer, random()), private, random: random() }
+    }
+
+    /// Says from the next session on that it decodes contexts: as many, with rings as large, and under
+    /// such a name.
+    pub fn offer_contexts(&mut self, contexts: ContextOffer) {
+        self.handshake.set_offer(offer_with(Some(contexts)));
     }
 
     /// Returns the datagram that asks for a session, if one is due: about once a second as long

@@ -77,8 +77,10 @@ enum CheckOutcome {
 pub(crate) fn run_all(arguments: &[String]) -> ExitCode {
     // Options are for the usual harness (cargo passes them on to every test program).
     let filters: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let are_long_wanted = filters.iter().any(|filter| filter.starts_with(checks::LONG));
     let is_wanted = |name: &str| {
-        filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+        let is_named = filters.iter().any(|filter| name.contains(filter.as_str()));
+        (filters.is_empty() || is_named) && (are_long_wanted || !name.starts_with(checks::LONG))
     };
     let known = checks::ALL.iter().map(|&(name, _)| name);
     let names: Vec<&str> = [REFUSED_CALLS].into_iter().chain(known).chain([LEFTOVERS]).collect();

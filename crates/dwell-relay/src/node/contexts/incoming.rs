@@ -39,6 +39,10 @@ const LATE_NS_MAX: u64 = 50 * MILLI_NS;
 const RTT_NS_DEFAULT: u64 = 400 * MILLI_NS;
 /// Reports on a context that moves on are at least so far apart.
 const REPORT_NS_MIN: u64 = 50 * MILLI_NS;
+/// Generations that can't go on are reported at once, but of all contexts together only so often: else a
+/// peer that lets one end with each of its datagrams would have as many in answer, by a link that may be
+/// much thinner than its own. One that begins another generation takes longer for it than this.
+const LOST_REPORT_NS_MIN: u64 = 20 * MILLI_NS;
 
 /// The times that are waited.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +108,8 @@ pub(crate) struct Incoming {
     accepts_previous: bool,
     /// There were records in this session.
     is_active: bool,
+    /// That a generation is lost may be said from now on.
+    may_say_lost_at: Instant,
     pub(super) counts: IncomingCounts,
 }
 
@@ -118,6 +124,7 @@ impl Incoming {
             held: 0,
             accepts_previous: false,
             is_active: false,
+            may_say_lost_at: Instant::ZERO,
             counts: IncomingCounts::default(),
         }
     }
@@ -276,7 +283,7 @@ impl Incoming {
     /// Returns the time at which [`Self::expire`] or [`Self::reports`] have something to do.
     pub(crate) fn deadline(&self, waits: GapWaits, is_missing: impl Fn(u64) -> bool) -> Instant {
         let of = |receiver: &Receiver| {
-            let report_at = receiver.report_at(waits.report_ns);
+            let report_at = receiver.report_at(waits.report_ns, self.may_say_lost_at);
             let Some(first) = receiver.first_held() else { return report_at };
             let is_waited_for = is_missing(first.datagram);
             let wait_ns = if is_waited_for { waits.missing_ns } else { waits.late_ns };
@@ -288,10 +295,14 @@ impl Incoming {
 
     /// The reports that are due.
     pub(crate) fn reports(&mut self, now: Instant, report_ns: u64, due: &mut Vec<ContextReport>) {
+        let lost_at = self.may_say_lost_at;
         for (&context, receiver) in &mut self.contexts {
-            if now >= receiver.report_at(report_ns) {
+            if now >= receiver.report_at(report_ns, lost_at) {
                 due.push(receiver.report(now, context));
             }
+        }
+        if due.iter().any(|report| report.is_lost) {
+            self.may_say_lost_at = now + LOST_REPORT_NS_MIN;
         }
     }
 

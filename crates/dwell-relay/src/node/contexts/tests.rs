@@ -603,3 +603,38 @@ fn what_is_held_is_bounded() {
     }
     assert_eq!((incoming.counts.raw, incoming.counts.given_up), (1_998, 1));
 }
+
+/// A peer lets a generation end with each of its datagrams. The reports are together, and few; the first
+/// one is sent at once.
+#[test]
+fn lost_generations_are_reported_at_once_but_not_for_each_datagram() {
+    let mut incoming = Incoming::new(LIMITS);
+    let mut out = vec![0; 65_535];
+    let codec = CodecId::Zstd as u8;
+    let start = Start { codec, window_log: LIMITS.ring_log, base_offset: 0, base_len: 0 };
+    let waits = GapWaits::of(Some(RTT_NS));
+    let mut times = Vec::new();
+    for turn in 0..5_000_u16 {
+        let now = Instant::from_ns(SECOND_NS + u64::from(turn) * SECOND_NS / 5_000);
+        let body = ContextBody::Batch {
+            start: Some(start),
+            is_columnar: false,
+            original_len: 1,
+            data: &[0xff],
+        };
+        let (context, generation) = ((turn % 2) as u8, ((turn / 2) as u8).wrapping_add(1));
+        let record = ContextRecord { context, generation, number: turn / 2 + 1, body };
+        let origin = Origin { datagram: turn.into(), is_present: true, packets: 128 };
+        assert_eq!(incoming.take(now, &record, origin), Taken::Now);
+        assert_eq!(incoming.open(&record, &mut out), Opened::Nothing);
+        let mut due = Vec::new();
+        if now >= incoming.deadline(waits, |_| false) {
+            incoming.reports(now, waits.report_ns, &mut due);
+        }
+        assert!(due.iter().all(|report| report.is_lost));
+        times.extend((!due.is_empty()).then_some((turn, due.len())));
+    }
+    assert_eq!(times[0], (0, 1), "at once");
+    assert!((45..=55).contains(&times.len()), "{} times in a second", times.len());
+    assert!(times[1..].iter().all(|&(_, together)| together == 2), "{times:?}");
+}

@@ -190,12 +190,7 @@ fn contexts_begin_again_with_an_end_that_was_restarted() {
             net.run_to(2_000);
             net.start_sources(2_000, 24_000, 250 * MICRO_NS);
             net.run_to(3_000 + 7 * seed);
-            let config = config_of(side, true, "9mbit", HOST_PAIR);
-            net.net.with_node(net.ends[side], |end, now, _| {
-                let mut other = End::new(side, &config, 1_000 + seed);
-                other.env.now.set(now);
-                std::mem::swap(&mut end.node, &mut other.node);
-            });
+            restart(&mut net, side, 1_000 + seed);
             net.run_to(5_000);
             let before = peers(&net).map(|peer| peer.rx.contexts.batches);
             net.run_to(9_000);
@@ -209,6 +204,61 @@ fn contexts_begin_again_with_an_end_that_was_restarted() {
             assert!(other.tx.contexts.restarts > 0, "{:?}", other.tx.contexts);
         }
     }
+}
+
+/// Either end is killed at moments that a seed draws, under load: at both ends the first batches of the new
+/// session decode, without waiting for a report.
+#[test]
+fn after_a_restart_batches_decode_within_a_round_trip_of_the_session() {
+    for seed in 0..20 {
+        let mut rng = dwell_base::Rng::from_seed(100 + seed);
+        let side = (seed % 2) as usize;
+        let mut net = pair_of([HOST_PAIR; 2], &good_link(), 20 + seed);
+        net.run_to(1_000);
+        net.start_sources(1_000, 24_000, 250 * MICRO_NS);
+        let moment = 1_200 + rng.below(1_000);
+        net.run_to(moment);
+        restart(&mut net, side, 2_000 + seed);
+        let restarts = peers(&net)[1 - side].tx.contexts.restarts;
+        let before = peers(&net).map(|peer| peer.rx.contexts);
+        let (mut begun, mut decoded) = ([None; 2], [None; 2]);
+        for ms in moment..moment + 1_000 {
+            net.run_to(ms);
+            let now = peers(&net);
+            let is_begun = [net.end(side).is_up(), now[1 - side].tx.contexts.restarts > restarts];
+            for (at, end) in [side, 1 - side].into_iter().enumerate() {
+                if is_begun[at] && begun[end].is_none() {
+                    begun[end] = Some((ms, now[end].rx.contexts.batches));
+                }
+                let base = begun[end].map_or(u64::MAX, |(_, batches)| batches);
+                if now[end].rx.contexts.batches > base {
+                    decoded[end].get_or_insert(ms);
+                }
+            }
+        }
+        for end in [0, 1] {
+            let (Some((begun, _)), Some(decoded)) = (begun[end], decoded[end]) else {
+                panic!("{seed}, {end}: {begun:?}, {decoded:?}")
+            };
+            // A round trip takes 10 ms, and a batch that waits behind a frame a little more.
+            assert!(decoded <= begun + 10 + 5, "{seed}, {end}: {begun}, then {decoded} ms");
+            let (rx, before) = (&peers(&net)[end].rx.contexts, &before[end]);
+            let lost = rx.lost_generations - before.lost_generations;
+            assert_eq!((lost, rx.dropped["no_base"]), (0, 0), "{seed}, {end}: {rx:?}");
+            assert!(!is_damaged(&peers(&net)[end]));
+        }
+        assert_nothing_altered(&net);
+    }
+}
+
+/// A node is killed, and comes back at once without anything that it knew.
+fn restart(net: &mut Net, side: usize, seed: u64) {
+    let config = config_of(side, true, "9mbit", HOST_PAIR);
+    net.net.with_node(net.ends[side], |end, now, _| {
+        let mut other = End::new(side, &config, seed);
+        other.env.now.set(now);
+        std::mem::swap(&mut end.node, &mut other.node);
+    });
 }
 
 #[test]

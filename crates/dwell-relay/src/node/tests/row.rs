@@ -234,6 +234,7 @@ pub(super) struct Row {
     pub(super) net: dwell_testkit::virtual_net::VirtualNet<Station>,
     pub(super) nodes: Vec<NodeId>,
     links: HashMap<(usize, usize), DirectionId>,
+    plans: Vec<Plan>,
 }
 
 impl Row {
@@ -252,7 +253,7 @@ impl Row {
                 links.extend([((at, other), both[0]), ((other, at), both[1])]);
             }
         }
-        Self { net, nodes, links }
+        Self { net, nodes, links, plans: plans.to_vec() }
     }
 
     pub(super) fn station(&self, at: usize) -> &Station {
@@ -265,6 +266,15 @@ impl Row {
             station.after(out);
             result
         })
+    }
+
+    /// A node is killed, and comes back at once without anything that it knew.
+    pub(super) fn restart(&mut self, at: usize, seed: u64) {
+        let other = Station::new(at, &self.plans[at], seed);
+        self.with(at, |station| {
+            other.env.now.set(station.env.now());
+            (station.node, station.env) = (other.node, other.env);
+        });
     }
 
     pub(super) fn run_to(&mut self, ms: u64) {

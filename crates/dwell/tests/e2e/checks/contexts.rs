@@ -1,19 +1,24 @@
 //! Batches that refer to those before them, over a link that loses and reorders.
 
-use anyhow::ensure;
-use dwell_base::Rate;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use dwell_base::{Rate, Rng};
 use dwell_lab::LinkSpec;
 use dwell_lab::emulator::Direction;
 use dwell_lab::lab::Lab;
 use dwell_lab::relays::{RelayRate, RelaySettings};
 use dwell_report::status::Status;
 
-use crate::site::{Site, balanced, is_up, wait_until};
+use crate::site::{SERVERS, Site, balanced, is_up, wait_until};
 use crate::web::Web;
 
 /// Faster than the relays send, so that nothing is lost for lack of room.
 const HEALTHY: &str = "rate 30mbit delay 10ms queue 500ms";
 const BAD: &str = "rate 30mbit delay 10ms queue 500ms loss 1% reorder 1% duplicate 1%";
+
+/// Some three seconds in contexts.
+const FILE_BYTES: u64 = 8_000_000;
 
 fn settings(scheme: &str, history: &str) -> RelaySettings {
     RelaySettings {
@@ -74,6 +79,53 @@ pub(super) fn restarts(lab: &mut Lab) -> anyhow::Result<()> {
         let after = batches(&site.statuses()?);
         ensure!(after > before + 20, "no contexts after the restart: {before}, then {after}");
     }
+    Ok(())
+}
+
+/// Either end is killed at moments that the seed draws, in the middle of downloads, and is away for as
+/// long as the seed says. Each end decodes from the first batch of the new session on: no generation is lost,
+/// and none begins from what is not there. The files come whole.
+pub(super) fn restarts_at_random(lab: &mut Lab, seed: u64, times: u32) -> anyhow::Result<()> {
+    let mut rng = Rng::from_seed(seed);
+    let mut site = Site::emulated(lab, HEALTHY, &settings("host-pair", "host-pair"))?;
+    let web = Web::start(&site, FILE_BYTES as usize, 1_000)?;
+    for turn in 0..times {
+        let mut download = web.begin(&site.pair.client, SERVERS[0], "text")?;
+        download.reach(rng.below(FILE_BYTES / 2))?;
+        let is_ingress = rng.chance(0.5);
+        let before = site.statuses()?;
+        let relays = &mut site.relays;
+        let relay = if is_ingress { &mut relays.ingress } else { &mut relays.egress };
+        relay.kill()?;
+        std::thread::sleep(Duration::from_millis(rng.below(400)));
+        relay.restart(None)?;
+        wait_until("both are up", || {
+            let relays = [&site.relays.ingress, &site.relays.egress];
+            Ok(relays.into_iter().all(|relay| is_up(relay).unwrap_or(false)))
+        })?;
+        // What has not come by then comes by the new session.
+        let old = if is_ingress { 0 } else { batches(&before) };
+        wait_until("batches decode again", || Ok(batches(&site.statuses()?) > old))?;
+        let after = site.statuses()?;
+        download.finish()?;
+        for (end, (before, after)) in before.iter().zip(&after).enumerate() {
+            let is_new = is_ingress == (end == 0);
+            nothing_lost((!is_new).then_some(before), after)
+                .with_context(|| format!("restart {turn}, ingress killed: {is_ingress}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Since `before`, or since the beginning, no generation was lost, nothing damaged.
+fn nothing_lost(before: Option<&Status>, after: &Status) -> anyhow::Result<()> {
+    let of = |status: &Status| {
+        let rx = &status.peers[0].rx.contexts;
+        let dropped = ["no_base", "damaged"].map(|why| rx.dropped.get(why).copied().unwrap_or(0));
+        [rx.lost_generations, dropped[0], dropped[1]]
+    };
+    let before = before.map_or([0; 3], of);
+    ensure!(of(after) == before, "{before:?}, then {:#?}", after.peers[0].rx.contexts);
     Ok(())
 }
 

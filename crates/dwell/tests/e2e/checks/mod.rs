@@ -34,6 +34,9 @@ pub(crate) const ALONE: &[&str] = &[
     "an_idle_link_is_silent",
 ];
 
+/// The beginning of the names of checks that run only if they are asked for by it.
+pub(crate) const LONG: &str = "long_";
+
 pub(crate) const ALL: &[Check] = &[
     ("downloads_none_sealed", |lab| downloads::run(lab, "none", "zstd:1", true)),
     ("downloads_none_plain", |lab| downloads::run(lab, "none", "zstd:1", false)),
@@ -88,6 +91,11 @@ pub(crate) const ALL: &[Check] = &[
     ("contexts_over_a_bad_link", |lab| contexts::downloads(lab, "host-pair", "host-pair")),
     ("contexts_of_a_peer_over_a_bad_link", |lab| contexts::downloads(lab, "edge", "peer")),
     ("contexts_after_a_restart", contexts::restarts),
+    ("contexts_after_kills_at_random", |lab| contexts::restarts_at_random(lab, 1, 4)),
+    ("long_contexts_after_kills_1", |lab| contexts::restarts_at_random(lab, 2, 5)),
+    ("long_contexts_after_kills_2", |lab| contexts::restarts_at_random(lab, 3, 5)),
+    ("long_contexts_after_kills_3", |lab| contexts::restarts_at_random(lab, 4, 5)),
+    ("long_contexts_after_kills_4", |lab| contexts::restarts_at_random(lab, 5, 5)),
     ("loss_is_reported_within_seconds", links::loss),
     ("a_peer_that_sends_crowds_leaves_others_alone", fair::crowds),
     ("a_changing_link_behind_a_router_is_found", steps::found),

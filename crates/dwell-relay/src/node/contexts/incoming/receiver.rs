@@ -270,10 +270,11 @@ impl Receiver {
         }
     }
 
-    /// Returns the time at which a report is due, if they are to be so far apart.
-    pub(super) fn report_at(&self, report_ns: u64) -> Instant {
+    /// Returns the time at which a report is due, if they are to be so far apart; that a generation is
+    /// lost may be said from `lost_at` on.
+    pub(super) fn report_at(&self, report_ns: u64, lost_at: Instant) -> Instant {
         if self.must_say_lost {
-            return Instant::ZERO;
+            return lost_at;
         }
         let repeats =
             !self.is_live && self.generation.is_some() && self.said_lost < LOST_REPORTS_MAX;
