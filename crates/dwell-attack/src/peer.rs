@@ -10,7 +10,9 @@ use anyhow::{Context as _, ensure};
 use dwell_lab::lab::Host;
 use dwell_relay::config::Security;
 use dwell_relay::trust::TestPeer;
-use dwell_wire::{ContextBody, ContextRecord, Control, Record, Records, reconstruct_number};
+use dwell_wire::{
+    ContextBody, ContextRecord, Control, Record, Records, StartBase, reconstruct_number,
+};
 
 use crate::context::{now, random, unix_ns};
 use crate::hostile;
@@ -164,9 +166,11 @@ impl Peer {
         if let ContextBody::Batch { start, original_len, .. } = record.body {
             if let Some(start) = start {
                 (it.generation, it.began_at) = (record.generation, Instant::now());
-                it.offset = start.base_offset;
                 it.generations += 1;
-                it.cold += u64::from(start.base_len == 0);
+                if let StartBase::Ring { offset, len } = start.base {
+                    it.offset = offset;
+                    it.cold += u64::from(len == 0);
+                }
             }
             it.offset += u64::from(original_len);
         }

@@ -124,7 +124,12 @@ fn receiving() -> Receiving {
         payload: corpus::text(OFFERED_BYTES * 500, 3),
         // One for each pair of hosts.
         hosts: CONTEXTS,
-        contexts: Some(ContextOffer { contexts: CONTEXTS, ring_log: RING_LOG, incarnation: 7 }),
+        contexts: Some(ContextOffer {
+            contexts: CONTEXTS,
+            ring_log: RING_LOG,
+            incarnation: 7,
+            dictionary: None,
+        }),
     }
 }
 

@@ -6,7 +6,7 @@
 use dwell_base::Rng;
 use dwell_codec::{Base, ContextEncoder, ContextSpec};
 use dwell_wire::record::CODEC_ZSTD;
-use dwell_wire::{BodyWriter, ContextBody, ContextRecord, Start};
+use dwell_wire::{BodyWriter, ContextBody, ContextRecord, Start, StartBase};
 
 use super::{Addresses, udp_packet, write_within};
 
@@ -107,8 +107,16 @@ impl HostileContexts {
             let start = Start {
                 codec: it.rng.below(16) as u8,
                 window_log,
-                base_offset: offsets[it.rng.below(6) as usize],
-                base_len: lens[it.rng.below(6) as usize],
+                base: match it.rng.below(4) {
+                    0 => StartBase::Dictionary {
+                        name: it.rng.next_u64(),
+                        len: lens[it.rng.below(6) as usize],
+                    },
+                    _ => StartBase::Ring {
+                        offset: offsets[it.rng.below(6) as usize],
+                        len: lens[it.rng.below(6) as usize],
+                    },
+                },
             };
             let (generation, number) = it.next(context, true);
             let data = it.small.data.clone();
@@ -258,7 +266,8 @@ impl HostileContexts {
         let kept = if base == Base::default() { 0 } else { half.behind.saturating_sub(cut) };
         (half.offset, half.behind) = (base.offset + len, (kept + len).min(RING_BYTES));
         let (codec, window_log) = (CODEC_ZSTD, RING_LOG);
-        let start = Start { codec, window_log, base_offset: base.offset, base_len: base.len };
+        let base = StartBase::Ring { offset: base.offset, len: base.len };
+        let start = Start { codec, window_log, base };
         self.write(body, (context, generation, number), Some(start), batch)
     }
 
@@ -345,9 +354,8 @@ mod tests {
             if record.context != context {
                 continue;
             }
-            if let Some(it) = start {
-                let base = Base { offset: it.base_offset, len: it.base_len };
-                let _ = decoder.begin(it.window_log, base);
+            if let Some(Start { window_log, base: StartBase::Ring { offset, len }, .. }) = start {
+                let _ = decoder.begin(window_log, Base { offset, len });
             }
             let is_good = decoder.decode(data, &mut out[..usize::from(original_len)]).is_ok();
             *(if is_good { &mut good } else { &mut bad }) += 1;

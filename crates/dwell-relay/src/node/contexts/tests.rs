@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
-use dwell_codec::{ContextDictionary, ContextSpec};
+use dwell_codec::{CodecId, ContextDictionary, ContextSpec};
 use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start, StartBase};
 use proptest::prelude::*;
 
@@ -611,7 +611,8 @@ fn lost_generations_are_reported_at_once_but_not_for_each_datagram() {
     let mut incoming = Incoming::new(LIMITS);
     let mut out = vec![0; 65_535];
     let codec = CodecId::Zstd as u8;
-    let start = Start { codec, window_log: LIMITS.ring_log, base_offset: 0, base_len: 0 };
+    let base = StartBase::Ring { offset: 0, len: 0 };
+    let start = Start { codec, window_log: LIMITS.ring_log, base };
     let waits = GapWaits::of(Some(RTT_NS));
     let mut times = Vec::new();
     for turn in 0..5_000_u16 {
