@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
 /// One [`Poller::wait`] reports at most this many events; the others come with the next.
@@ -165,23 +165,20 @@ impl Poller {
     }
 
     fn wait_raw(&mut self, timeout: Option<Timespec>) -> Result<bool, Errno> {
-        self.look(timeout.is_none())?;
-        let Some(timeout) = timeout else { return Ok(true) };
-        if !self.ready.is_empty() || timeout == NO_TIME {
-            return Ok(false);
+        if timeout.is_some() {
+            self.look(Some(&NO_TIME))?;
+            if !self.ready.is_empty() || timeout == Some(NO_TIME) {
+                return Ok(false);
+            }
         }
-        // epoll's own wait counts milliseconds on old kernels, `ppoll` nanoseconds on all; and
-        // under load, when something is ready, no timer is set.
-        if poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout))? > 0 {
-            self.look(false)?;
-        }
+        self.look(timeout.as_ref())?;
         Ok(true)
     }
 
-    /// Fetches what has happened; if it is to wait, not before something has.
-    fn look(&mut self, waits: bool) -> Result<(), Errno> {
+    /// Fetches what has happened, at the latest after this time, which is counted in nanoseconds:
+    /// `epoll_pwait2`, of Linux 5.11.
+    fn look(&mut self, timeout: Option<&Timespec>) -> Result<(), Errno> {
         self.ready.clear();
-        let timeout = (!waits).then_some(&NO_TIME);
         epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), timeout)?;
         Ok(())
     }
