@@ -74,8 +74,8 @@ pub use context::{
 };
 pub use decompressor::Decompressor;
 pub use dictionary::file::{
-    DICTIONARIES_MAX, DICTIONARY_FILE_LEN_MAX, DICTIONARY_FILES_LEN_MAX, DictionaryFile,
-    DictionaryFileError, hash_of,
+    CONTEXT_DICTIONARY_CLASS, DICTIONARIES_MAX, DICTIONARY_FILE_LEN_MAX, DICTIONARY_FILES_LEN_MAX,
+    DictionaryFile, DictionaryFileError, hash_of,
 };
 pub use dictionary::train::{TRAINING_LEN_MAX, train};
 pub use dictionary::{DICTIONARY_LEN_MAX, DICTIONARY_LEN_MIN, Dictionary, DictionaryError};

@@ -5,6 +5,8 @@
 //! and a dictionary serves future packets. So the samples of a class are split in time, not at
 //! random: the trainer uses the earlier part, and the test the later one.
 
+mod recent;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,10 +20,12 @@ use dwell_wire::PacketInfo;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::recent::ContextTraining;
+use self::recent::Recent;
 use crate::analysis::Clock;
 
-/// The most dictionaries: as many as a record can name.
-pub const DICTIONARIES_MAX: usize = 15;
+/// The most dictionaries of classes: with that of contexts as many as a file can have.
+pub const DICTIONARIES_MAX: usize = dwell_codec::DICTIONARIES_MAX - 1;
 /// The fewest samples of a class that is trained: half of the trainer's dozens would be tests.
 pub const SAMPLES_MIN: usize = 50;
 /// The smallest gain of a dictionary that is worth having, as a share of the bytes that the codec
@@ -84,6 +88,7 @@ pub enum TrainError {
 pub struct Trainer {
     settings: TrainSettings,
     classes: BTreeMap<ClassKey, Samples>,
+    recent: Recent,
     samples_bytes: usize,
     packets: u64,
     left_out: u64,
@@ -141,7 +146,9 @@ impl ClassTraining {
 pub struct Trained {
     /// Each class with enough packets, those that gain most first.
     pub classes: Vec<ClassTraining>,
-    /// The dictionaries that are worth having, in the same order.
+    /// What one of contexts would bring; none if there was too little to make it of.
+    pub contexts: Option<ContextTraining>,
+    /// The dictionaries that are worth having: those of classes in the same order, and that of contexts.
     pub dictionaries: Vec<DictionaryFile>,
     /// Packets seen.
     pub packets: u64,
@@ -170,14 +177,21 @@ impl Trainer {
             return Err(CodecError::NoDictionary(settings.codec.id).into());
         }
         let classes = BTreeMap::new();
-        Ok(Self { settings, classes, samples_bytes: 0, packets: 0, left_out: 0 })
+        let recent = Recent::default();
+        Ok(Self { settings, classes, recent, samples_bytes: 0, packets: 0, left_out: 0 })
     }
 
     /// Adds the next packet, from its IP header on. Packets that were cut off are left out.
     pub fn packet(&mut self, packet: &[u8]) {
         self.packets += 1;
         let sizes = self.settings.packet_bytes_min..=self.settings.packet_bytes_max;
-        let info = PacketInfo::parse(packet, 0).ok().filter(|info| sizes.contains(&info.total_len));
+        let info = PacketInfo::parse(packet, 0).ok();
+        if let Some((info, whole)) =
+            info.and_then(|info| Some((info, packet.get(..info.total_len)?)))
+        {
+            self.recent.add(&info, whole);
+        }
+        let info = info.filter(|info| sizes.contains(&info.total_len));
         let Some(info) = info else {
             self.left_out += 1;
             return;
@@ -220,6 +234,7 @@ impl Trainer {
         }
         all.sort_by(|(a, _), (b, _)| b.gain_bytes().total_cmp(&a.gain_bytes()));
         let (mut classes, mut dictionaries) = (Vec::new(), Vec::new());
+        let recent = self.recent.train(self.settings.codec, self.settings.trained_share)?;
         for (mut class, mut file) in all {
             if dictionaries.len() < DICTIONARIES_MAX && class.gain() >= GAIN_MIN {
                 file.id = dictionaries.len() as u8 + 1;
@@ -228,7 +243,17 @@ impl Trainer {
             }
             classes.push(class);
         }
-        Ok(Trained { classes, dictionaries, packets: self.packets, left_out: self.left_out })
+        let contexts = recent.map(|(training, file)| {
+            dictionaries.extend(training.is_worth.then_some(file));
+            training
+        });
+        Ok(Trained {
+            classes,
+            contexts,
+            dictionaries,
+            packets: self.packets,
+            left_out: self.left_out,
+        })
     }
 }
 
@@ -412,7 +437,31 @@ mod tests {
             assert!(noise.gain() < 0.15, "{noise:?}");
             assert_eq!(trained.dictionaries[0].class, "udp/5683");
             assert!(trained.to_table().to_text().contains("udp/5683"));
+            assert_eq!(trained.contexts.is_some(), codec != "lz4", "it has no contexts");
         }
+    }
+
+    /// Long messages, of which each pump sends its own again and again: a context that has just begun knows
+    /// none of them.
+    #[test]
+    fn contexts_begin_better_from_what_was_there_before() {
+        let mut rng = Rng::from_seed(3);
+        let pumps: Vec<Vec<u8>> =
+            (0..100).map(|_| (0..200).map(|_| b'a' + rng.below(26) as u8).collect()).collect();
+        let mut trainer = Trainer::new(TrainSettings::new(spec("zstd:1"))).unwrap();
+        for pump in (0..4).flat_map(|_| &pumps) {
+            trainer.packet(&udp_v4(5683, 40_000, pump));
+        }
+        let trained = trainer.finish(&mut Stopped).unwrap();
+        let contexts = trained.contexts.unwrap();
+        // Of the last 120 packets the first 100 are new to a context that begins from nothing.
+        assert_eq!((contexts.tried_on, contexts.is_worth), (120, true));
+        assert!(contexts.ratio_with * 2.0 < contexts.ratio_without, "{contexts:?}");
+        let file = trained.dictionaries.last().unwrap();
+        assert_eq!(file.class, dwell_codec::CONTEXT_DICTIONARY_CLASS);
+        // It alone is what contexts begin from, whatever else there is.
+        let only = dwell_codec::ContextDictionary::of(std::slice::from_ref(file));
+        assert_eq!(dwell_codec::ContextDictionary::of(&trained.dictionaries), only);
     }
 
     #[test]

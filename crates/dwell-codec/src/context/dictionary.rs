@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Base, CONTEXT_BASE_LEN_MAX, ContextSpec};
-use crate::dictionary::file::{DictionaryFile, hash_of};
+use crate::dictionary::file::{CONTEXT_DICTIONARY_CLASS, DictionaryFile, hash_of};
 
 /// A dictionary from which contexts begin, shared by all of them: plain bytes, whatever they begin with.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,13 +21,17 @@ impl ContextDictionary {
         fits.then(|| Self { bytes: bytes.into(), name })
     }
 
-    /// Joins dictionaries of classes of packets. The first of them, which gains most, comes last: what is
+    /// Takes the dictionary that was made for contexts, or else joins those of classes of packets. The first of
+    /// them, which gains most, comes last: what is
     /// near is cheap to refer to, and a small window holds the end only. What is too much is left out at the
     /// beginning; none if there are no bytes.
     ///
     /// The tables in front of a trained dictionary stay where they are: they are not worth a parser.
     pub fn of(files: &[DictionaryFile]) -> Option<Self> {
-        let mut bytes: Vec<u8> = files.iter().rev().flat_map(|file| &file.bytes).copied().collect();
+        let is_of_contexts = |file: &&DictionaryFile| file.class == CONTEXT_DICTIONARY_CLASS;
+        let made_for_it = files.iter().any(|file| is_of_contexts(&file));
+        let chosen = files.iter().rev().filter(|file| !made_for_it || is_of_contexts(file));
+        let mut bytes: Vec<u8> = chosen.flat_map(|file| &file.bytes).copied().collect();
         let most = CONTEXT_BASE_LEN_MAX as usize;
         bytes.drain(..bytes.len().saturating_sub(most));
         Self::new(bytes)

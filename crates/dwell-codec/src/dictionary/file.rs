@@ -11,7 +11,7 @@
 //! | | the description: UTF-8, lines of `key = value` |
 //! | | the dictionary |
 //!
-//! Keys of the description: `class` (protocol and port), `codec` (with its level), `source` (the
+//! Keys of the description: `class` (protocol and port, or `contexts` if contexts begin from it), `codec` (with its level), `source` (the
 //! hash of the packets that it was made of, 32 hex digits) and `samples` (how many there were).
 //! Readers ignore keys that they don't know.
 
@@ -27,6 +27,9 @@ const VERSION: u8 = 1;
 const FIXED_LEN: usize = 32;
 const DESCRIPTION_LEN_MAX: usize = 4096;
 const CLASS_LEN_MAX: usize = 64;
+
+/// The class of a dictionary that contexts begin from, whatever packets they get.
+pub const CONTEXT_DICTIONARY_CLASS: &str = "contexts";
 
 /// The most bytes of a file with a dictionary.
 pub const DICTIONARY_FILE_LEN_MAX: usize = FIXED_LEN + DESCRIPTION_LEN_MAX + DICTIONARY_LEN_MAX;

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use dwell_base::time::{MILLI_NS, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
-use dwell_codec::{CodecSpec, ContextDictionary, DICTIONARY_FILES_LEN_MAX, DictionaryFile};
+use dwell_codec::{
+    CONTEXT_DICTIONARY_CLASS, CodecSpec, ContextDictionary, DICTIONARY_FILES_LEN_MAX,
+    DictionaryFile,
+};
 use dwell_figures::page::Provenance;
 use dwell_policy::{ClassKey, LearnedConfig, Objective, PRESETS, QueueLimit, Ratio, Scheme};
 use dwell_relay::config::{BlockConfig, SCHEMES, parse_exceptions};
@@ -421,9 +424,11 @@ fn read_dictionaries(paths: &[PathBuf]) -> anyhow::Result<Dictionaries> {
     for path in paths {
         let reported = || path.display().to_string();
         for file in read_dictionary_file(path).with_context(reported)? {
-            let class = parse_class_key(&file.class).map_err(|error| anyhow!(error));
-            let dictionary = file.dictionary().with_context(reported)?;
-            by_class.push((class.with_context(reported)?, Arc::new(dictionary)));
+            if file.class != CONTEXT_DICTIONARY_CLASS {
+                let class = parse_class_key(&file.class).map_err(|error| anyhow!(error));
+                let dictionary = file.dictionary().with_context(reported)?;
+                by_class.push((class.with_context(reported)?, Arc::new(dictionary)));
+            }
             all.push(file);
         }
     }

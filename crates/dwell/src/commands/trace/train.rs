@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use dwell_base::ByteSize;
 use dwell_codec::{CodecSpec, DictionaryFile};
 use dwell_report::human;
-use dwell_trace::train::{ClassTraining, TrainSettings, Trained, Trainer};
+use dwell_trace::train::{ClassTraining, ContextTraining, TrainSettings, Trained, Trainer};
 use serde::Serialize;
 
 use super::captures::Captures;
@@ -74,6 +74,7 @@ struct Output<'a> {
     packets: u64,
     left_out: u64,
     classes: &'a [ClassTraining],
+    contexts: Option<&'a ContextTraining>,
     files: Vec<String>,
 }
 
@@ -106,6 +107,7 @@ impl Train {
                 packets: trained.packets,
                 left_out: trained.left_out,
                 classes: &trained.classes,
+                contexts: trained.contexts.as_ref(),
                 files,
             };
             terminal::print(&(serde_json::to_string_pretty(&output)? + "\n"))?;
@@ -134,6 +136,9 @@ impl Train {
         text.push_str(
             "\nRatios are compressed / original, of later packets than those trained on.\n",
         );
+        if let Some(contexts) = &trained.contexts {
+            text.push_str(&of_contexts(contexts));
+        }
         if trained.dictionaries.is_empty() {
             text.push_str("No dictionary is worth it.\n");
         }
@@ -149,6 +154,21 @@ impl Train {
         }
         text
     }
+}
+
+/// What a dictionary brings to contexts.
+fn of_contexts(contexts: &ContextTraining) -> String {
+    let ContextTraining { tried_on, ratio_without, ratio_with, dictionary_bytes, is_worth } =
+        contexts;
+    format!(
+        "Contexts (scheme = \"auto\"): the next {} packets become {} of their size, {} if contexts begin from the {} \
+         before{}.\n",
+        human::count(*tried_on),
+        human::ratio(Some(*ratio_without)),
+        human::ratio(Some(*ratio_with)),
+        human::bytes(*dictionary_bytes as u64),
+        if *is_worth { "" } else { ", which is not worth it" },
+    )
 }
 
 /// The file with all dictionaries, for relays.
