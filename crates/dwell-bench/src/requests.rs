@@ -156,7 +156,7 @@ impl State {
                 return Ok(false);
             }
             match stream.read(&mut buffer[filled..]) {
-                Ok(0) if filled == 0 => return Ok(false),
+                Ok(0) if self.is_over() => return Ok(false),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => filled += len,
                 Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {}

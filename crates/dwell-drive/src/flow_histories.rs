@@ -29,6 +29,8 @@ const HOLDS_NS: u64 = 60 * SECOND_NS;
 /// The time until the next try after one that was in vain: this, and double of it each time.
 const RETRY_NS_MIN: u64 = 10 * SECOND_NS;
 const RETRY_NS_MAX: u64 = 600 * SECOND_NS;
+/// After a group found no context for all the histories of flows, none is begun for so long.
+const CROWDED_NS: u64 = 10 * SECOND_NS;
 /// Groups that are remembered.
 const GROUPS_MAX: usize = 32;
 /// Sums of what went through a shared history are halved from here on, so that the latest count most.
@@ -46,6 +48,14 @@ struct Shrunk {
 impl Shrunk {
     fn add(&mut self, (from, to): (u64, u64)) {
         (self.from, self.to) = (self.from.saturating_add(from), self.to.saturating_add(to));
+    }
+
+    /// The same, and the latest count most.
+    fn add_lately(&mut self, bytes: (u64, u64)) {
+        self.add(bytes);
+        if self.from > REMEMBERED_BYTES {
+            (self.from, self.to) = (self.from / 2, self.to / 2);
+        }
     }
 
     /// True if it shrank further than the other by more than the least gain.
@@ -72,6 +82,8 @@ struct Flow {
     /// The group that it is of, if it has no history of its own.
     shared: u64,
     bytes: u64,
+    /// What its batches shrank to in the shared history.
+    shrunk: Shrunk,
     at: Instant,
     ask_at: Instant,
     own: Option<Own>,
@@ -131,6 +143,8 @@ pub struct FlowHistories {
     own: Vec<(u64, u64)>,
     /// The memory that the latest one took.
     memory_bytes: usize,
+    /// None is begun before.
+    crowded_until: Instant,
 }
 
 impl FlowHistories {
@@ -142,12 +156,13 @@ impl FlowHistories {
             groups: Vec::new(),
             own: Vec::new(),
             memory_bytes: 1,
+            crowded_until: Instant::ZERO,
         };
         this.set_contexts(contexts);
         this
     }
 
-    /// Changes the number of contexts. Flows that have one of their own keep it.
+    /// Changes the number of contexts. With some, flows that have one of their own keep it.
     pub fn set_contexts(&mut self, contexts: usize) {
         // Some are left for what shares one.
         self.own_max = contexts - contexts.div_ceil(4);
@@ -170,6 +185,7 @@ impl FlowHistories {
         let asks = is_long && !has_own && now >= known.ask_at;
         if asks {
             known.ask_at = now + ASK_NS;
+            self.remember(now, shared);
         }
         if has_own || (asks && self.moves(now, shared, flow)) { own_key(flow) } else { shared }
     }
@@ -187,7 +203,8 @@ impl FlowHistories {
             ages.min().map_or(0, |(_, at)| at)
         };
         let at = same.unwrap_or_else(oldest);
-        let new = Flow { flow, shared, bytes: 0, at: now, ask_at: now, own: None };
+        let shrunk = Shrunk::default();
+        let new = Flow { flow, shared, bytes: 0, shrunk, at: now, ask_at: now, own: None };
         let place = &mut set[at];
         let goes_on = same.is_some() && place.is_some_and(|it| now.since_ns(it.at) < PAUSE_NS);
         if !goes_on && let Some(gone) = place.replace(new) {
@@ -206,7 +223,7 @@ impl FlowHistories {
             let is_long = it.bytes >= LONG_BYTES && it.own.is_none();
             is_long && it.shared == shared && now.since_ns(it.at) < BESIDE_NS
         });
-        if self.own.len() >= own_max || beside.count() < 2 {
+        if self.own.len() >= own_max || now < self.crowded_until || beside.count() < 2 {
             return false;
         }
         let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) else {
@@ -220,9 +237,13 @@ impl FlowHistories {
         if !is_better {
             group.trial = Some(flow);
         }
-        let before = group.shrunk;
+        let group_before = group.shrunk;
+        let known = self.flow(now, shared, flow);
+        // Its own bytes tell more than those of all.
+        let before =
+            if known.shrunk.from >= COMPARED_BYTES / 4 { known.shrunk } else { group_before };
         let own = Own { before, filled_bytes: 0, shrunk: Shrunk::default(), is_kept: false };
-        self.flow(now, shared, flow).own = Some(own);
+        known.own = Some(own);
         self.own.push((own_key(flow), flow));
         true
     }
@@ -238,9 +259,15 @@ impl FlowHistories {
         }
     }
 
-    /// A batch of the group was compressed in its context, from so many bytes to so many; the context takes
-    /// `memory_bytes`.
-    pub fn compressed(&mut self, now: Instant, group: u64, bytes: (u64, u64), memory_bytes: usize) {
+    /// A batch of the group, which begins with a packet of the flow, was compressed in its context, from so
+    /// many bytes to so many; the context takes `memory_bytes`.
+    pub fn compressed(
+        &mut self,
+        now: Instant,
+        (group, flow): (u64, u64),
+        bytes: (u64, u64),
+        memory_bytes: usize,
+    ) {
         if self.own_max == 0 {
             return;
         }
@@ -249,25 +276,50 @@ impl FlowHistories {
                 self.memory_bytes = memory_bytes;
                 self.compressed_alone(now, at, bytes);
             }
-            None => self.compressed_shared(now, group, bytes),
+            None => self.compressed_shared(now, (group, flow), bytes),
         }
     }
 
-    fn compressed_shared(&mut self, now: Instant, group: u64, bytes: (u64, u64)) {
-        let known = self.groups.iter().position(|it| it.group == group).unwrap_or_else(|| {
-            if self.groups.len() >= GROUPS_MAX {
-                let idle = self.groups.iter().enumerate().min_by_key(|(_, it)| it.used_at);
-                let at = idle.map_or(0, |(at, _)| at);
-                self.groups.swap_remove(at);
+    /// There was no context for a batch of this group. If it is that of a single flow, the flow goes back; if
+    /// many share it, some other flow does.
+    pub fn crowded_out(&mut self, now: Instant, group: u64) {
+        let own = self.own.iter().position(|(key, _)| *key == group);
+        let Some(at) = own.or(self.own.len().checked_sub(1)) else { return };
+        self.crowded_until = now + CROWDED_NS;
+        let (_, flow) = self.own.swap_remove(at);
+        let set = &mut self.sets[flow as usize % SETS];
+        for it in set.iter_mut().flatten().filter(|it| it.flow == flow) {
+            it.own = None;
+        }
+        for group in self.groups.iter_mut().filter(|it| it.trial == Some(flow)) {
+            group.trial = None;
+        }
+    }
+
+    /// Remembers a group with a long transfer.
+    fn remember(&mut self, now: Instant, group: u64) {
+        if let Some(known) = self.groups.iter_mut().find(|it| it.group == group) {
+            known.used_at = now;
+            return;
+        }
+        if self.groups.len() >= GROUPS_MAX {
+            let idle = self.groups.iter().enumerate().min_by_key(|(_, it)| it.used_at);
+            let at = idle.map_or(0, |(at, _)| at);
+            self.groups.swap_remove(at);
+        }
+        self.groups.push(Group { used_at: now, ..Group::new(group) });
+    }
+
+    fn compressed_shared(&mut self, now: Instant, (group, flow): (u64, u64), bytes: (u64, u64)) {
+        if let Some(set) = self.sets.get_mut(flow as usize % SETS) {
+            let known = set.iter_mut().flatten().find(|it| it.flow == flow && it.shared == group);
+            if let Some(known) = known {
+                known.shrunk.add_lately(bytes);
             }
-            self.groups.push(Group::new(group));
-            self.groups.len() - 1
-        });
-        let group = &mut self.groups[known];
-        group.used_at = now;
-        group.shrunk.add(bytes);
-        if group.shrunk.from > REMEMBERED_BYTES {
-            group.shrunk = Shrunk { from: group.shrunk.from / 2, to: group.shrunk.to / 2 };
+        }
+        if let Some(known) = self.groups.iter_mut().find(|it| it.group == group) {
+            known.used_at = now;
+            known.shrunk.add_lately(bytes);
         }
     }
 
@@ -340,7 +392,8 @@ mod tests {
             for &flow in flows {
                 let group = histories.group_of(at(now), SHARED, flow, 1_400);
                 let is_own = group != SHARED;
-                histories.compressed(at(now), group, (1_400, 14 * percent(is_own)), 1 << 20);
+                let bytes = (1_400, 14 * percent(is_own));
+                histories.compressed(at(now), (group, flow), bytes, 1 << 20);
                 if is_own {
                     own.push(flow);
                 }
@@ -399,6 +452,34 @@ mod tests {
         assert_eq!(run(&mut none, (0, 3_000), &flows, gains), [0; 0]);
     }
 
+    /// One of prose and one of something that shrinks less: each is compared with itself.
+    #[test]
+    fn a_flow_is_compared_with_itself() {
+        let mut histories = FlowHistories::new(11);
+        for now in 0..3_000 {
+            for (flow, percent) in [(1, 30), (2, 80)] {
+                let group = histories.group_of(at(now), SHARED, flow, 1_400);
+                histories.compressed(at(now), (group, flow), (1_400, 14 * percent), 1 << 20);
+            }
+        }
+        assert_eq!(histories.own(), 0);
+    }
+
+    #[test]
+    fn where_contexts_are_scarce_a_flow_goes_back_and_none_follows_for_a_while() {
+        let gains = |is_own| if is_own { 30 } else { 40 };
+        let flows = [1, 2, 3, 4];
+        for others in [false, true] {
+            let mut histories = FlowHistories::new(11);
+            assert_eq!(run(&mut histories, (0, 1_300), &flows, gains).len(), 3);
+            let (key, _) = histories.own[0];
+            histories.crowded_out(at(1_300), if others { 99 } else { key });
+            assert_eq!(run(&mut histories, (1_300, 9_900), &flows, gains).len(), 2);
+            assert_eq!(run(&mut histories, (11_300, 2_000), &flows, gains).len(), 3);
+        }
+        FlowHistories::new(11).crowded_out(at(0), 7);
+    }
+
     #[test]
     fn memory_bounds_them_too() {
         let mut histories = FlowHistories::new(11);
@@ -407,7 +488,7 @@ mod tests {
             for flow in flows {
                 let group = histories.group_of(at(now), SHARED, flow, 1_400);
                 let to = if group == SHARED { 700 } else { 400 };
-                histories.compressed(at(now), group, (1_400, to), MEMORY_BYTES_MAX / 3);
+                histories.compressed(at(now), (group, flow), (1_400, to), MEMORY_BYTES_MAX / 3);
             }
         }
         assert_eq!(histories.own(), 3);
@@ -419,9 +500,15 @@ mod tests {
         for flow in 0..10_000 {
             let now = at(flow / 10);
             let group = histories.group_of(now, flow, flow, 1_400);
-            histories.compressed(now, group, (1_400, 500), 1);
+            histories.compressed(now, (group, flow), (1_400, 500), 1);
         }
-        assert_eq!((histories.sets.len(), histories.groups.len()), (SETS, GROUPS_MAX));
+        assert_eq!((histories.sets.len(), histories.groups.len()), (SETS, 0));
+        for group in 0..100 {
+            for _ in 0..200 {
+                histories.group_of(at(2_000), group, group, 1_400);
+            }
+        }
+        assert_eq!(histories.groups.len(), GROUPS_MAX);
         assert_eq!(histories.own(), 0);
     }
 

@@ -53,7 +53,7 @@ fn the_demo_transfers_every_byte_with_every_scheme() {
     if !labs_are_permitted() {
         return;
     }
-    let names = ["none", "all", "auto"];
+    let names = ["none", "all", "packet", "edge", "auto"];
     let schemes = names.iter().flat_map(|name| ["--scheme", name]);
     let arguments: Vec<&str> =
         ["demo", "--seconds", "1", "--json"].into_iter().chain(schemes).collect();

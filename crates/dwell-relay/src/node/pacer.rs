@@ -93,10 +93,11 @@ pub struct Pacer {
     buffer_bytes: u64,
     ahead_ns: u64,
     catch_up_ns: u64,
-    /// Since when whoever sends has had no rest, if he hardly has any.
+    /// Since when the thread that sends has not slept, if it hardly sleeps.
     busy_since: Option<Instant>,
-    /// For how long the link, whose rate is known, has idled meanwhile.
+    /// For how long the link, whose rate is known, has idled meanwhile, and for how long it was busy.
     idled_ns: u64,
+    busy_ns: u64,
 }
 
 impl Pacer {
@@ -122,6 +123,7 @@ impl Pacer {
             catch_up_ns: CATCH_UP_NS,
             busy_since: None,
             idled_ns: 0,
+            busy_ns: 0,
         }
     }
 
@@ -163,11 +165,13 @@ impl Pacer {
         self.free_at.before_ns(if self.is_full { self.ahead_ns / 2 } else { self.ahead_ns })
     }
 
-    /// Since when whoever sends has had no rest, if he hardly has any. Returns for how long the link has
-    /// idled, beyond what can be made up for, while he had none before.
+    /// The thread that sends has not slept since then, if it hardly sleeps. Returns for how long the link has
+    /// idled since this was last said, beyond what can be made up for: at most for as long as it was busy, for a
+    /// link that carries little idles because there is little.
     pub(super) fn busy_since(&mut self, since: Option<Instant>) -> u64 {
-        self.busy_since = since;
-        std::mem::take(&mut self.idled_ns)
+        let idled_ns = self.idled_ns.min(self.busy_ns);
+        (self.busy_since, self.idled_ns, self.busy_ns) = (since, 0, 0);
+        if since.is_some() { idled_ns } else { 0 }
     }
 
     /// True if frames are handed out at a rate, so that time decides.
@@ -280,6 +284,7 @@ impl Pacer {
             let start = self.free_at.max(now.before_ns(self.catch_up_ns.min(waited_ns)));
             if let Some(since) = self.busy_since {
                 self.idled_ns += start.since_ns(self.free_at.max(since));
+                self.busy_ns += rate.transmission_ns(link_bytes);
             }
             // Control datagrams don't wait for the link. However many there are, packets get
             // their turn.
@@ -413,22 +418,25 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_idles_counts_from_when_the_sender_has_no_rest_but_for_what_is_made_up_for() {
+    fn what_a_link_idles_counts_while_the_sender_does_not_sleep_but_for_what_is_made_up_for() {
         let mut pacer = Pacer::new(Pacing::Fixed(Rate::from_mbps(12))); // a frame takes 1 ms
         let at = |us: u64| Instant::from_ns(SECOND_NS + us * MICRO_NS);
         pacer.sent(at(0), FRAME, 0);
         pacer.sent(at(5_000), FRAME, 0);
-        assert_eq!(pacer.busy_since(Some(at(7_000))), 0, "it had rest");
-        // Free since 6 ms, busy since 7 ms, nothing waited.
-        pacer.sent(at(8_000), FRAME, 0);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), 0, "it slept");
+        // Free since 6 ms, awake since 7 ms, nothing waited.
+        pacer.sent(at(7_500), FRAME, 0);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), 500 * MICRO_NS);
+        // Free since 8.5 ms; 2 ms of those for which the frame waited are made up for.
+        pacer.sent(at(11_000), FRAME, 4 * MILLI_NS);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), 500 * MICRO_NS);
+        // Free since 10 ms: it idles for longer than it is busy, and so has little to do.
+        pacer.sent(at(100_000), FRAME, 0);
         assert_eq!(pacer.busy_since(Some(at(7_000))), MILLI_NS);
-        // Free since 9 ms; 2 ms of those for which the frame waited are made up for.
-        pacer.sent(at(14_000), FRAME, 4 * MILLI_NS);
-        assert_eq!(pacer.busy_since(Some(at(7_000))), 3 * MILLI_NS);
-        pacer.sent(at(13_000), FRAME, 0);
-        assert_eq!(pacer.busy_since(None), 0);
-        pacer.sent(at(20_000), FRAME, 0);
-        assert_eq!(pacer.busy_since(Some(at(7_000))), 0, "it had rest again");
+        pacer.sent(at(102_000), FRAME, 0);
+        assert_eq!(pacer.busy_since(None), 0, "it sleeps again");
+        pacer.sent(at(110_000), FRAME, 0);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), 0, "it slept");
     }
 
     #[test]

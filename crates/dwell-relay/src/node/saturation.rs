@@ -15,7 +15,7 @@ pub(super) struct Saturation {
     window_from: Instant,
     slept_ns: u64,
     is_saturated: bool,
-    /// For how long the thread has compressed lately, but for the time for which links idled because of it.
+    /// For how long the thread has compressed lately, less the time that links have idled because of it.
     blamable_ns: u64,
     /// For how long links have idled because of it.
     starved_ns: u64,
@@ -71,6 +71,9 @@ impl Saturation {
         if elapsed_ns >= WINDOW_NS {
             let is_first = self.window_from == Instant::ZERO;
             self.is_saturated = !is_first && self.slept_ns < elapsed_ns / SLEEP_PART;
+            if !self.is_saturated {
+                self.blamable_ns = 0; // it had the time for that
+            }
             self.window_from = now;
             self.slept_ns = 0;
         }

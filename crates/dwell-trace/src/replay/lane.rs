@@ -14,6 +14,9 @@ use super::compress::{Compress, Job};
 use super::timeline::Timeline;
 use crate::contexts::WINDOW_LOG;
 
+/// What a context takes, with its ring, its window and tables of medium size.
+const CONTEXT_BYTES: usize = 6 << WINDOW_LOG;
+
 const NEVER_NS: u64 = u64::MAX;
 
 /// An arriving packet, with all properties that any scheme needs.
@@ -166,6 +169,7 @@ impl Lane {
         let class =
             packet.class.filter(|&class| usize::from(class) < self.world.waits_ns_max.len());
         let id = self.world.packets.insert(Held {
+            flow: packet.flow,
             bytes: self.world.keeps_bytes.then(|| Arc::clone(&packet.bytes)),
             service: packet.source.min(packet.destination),
             class,
@@ -277,8 +281,8 @@ impl World for Virtual {
         let outcome = match compressed.len {
             Ok(Some(len)) if compressed.in_context => {
                 let (group, bytes) = (job.context.unwrap_or_default(), u64::from(job.bytes));
-                let now = Instant::from_ns(self.now_ns);
-                self.flows.compressed(now, group, (bytes, len as u64), 1 << WINDOW_LOG);
+                let (now, flow) = (Instant::from_ns(self.now_ns), self.packets.get(first).flow);
+                self.flows.compressed(now, (group, flow), (bytes, len as u64), CONTEXT_BYTES);
                 Outcome::Committed(len as u32)
             }
             Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),
@@ -357,6 +361,7 @@ impl Book<'_> {
 /// A packet in the port.
 #[derive(Clone, Debug, Default)]
 struct Held {
+    flow: u64,
     bytes: Option<Arc<[u8]>>,
     service: ClassKey,
     class: Option<u8>,

@@ -40,7 +40,11 @@ pub(in crate::node) fn compress_in_context(
     let spec =
         ContextSpec { level: peer.config.codec.level, window_log: peer.config.context_window_log };
     // Who enters must come out again.
+    let crowded_out = peer.contexts.outgoing.counts.crowded_out;
     let entered = fits.then(|| peer.contexts.outgoing.enter(now, group, spec)).flatten();
+    if peer.contexts.outgoing.counts.crowded_out > crowded_out {
+        peer.contexts.flows.crowded_out(now, group);
+    }
     let Some(Entered { context, epoch, encoder, is_new, begin }) = entered else {
         peer.contexts.spare = (batch, out);
         return false;
@@ -106,7 +110,8 @@ pub(in crate::node) fn finish(
             contexts.outgoing.counts.bytes_in += batch.len() as u64;
             contexts.outgoing.counts.bytes_out += out.len() as u64;
             let bytes = (batch.len() as u64, out.len() as u64);
-            contexts.flows.compressed(now, group, bytes, memory_bytes);
+            let flow = store.treatment(ticket.id).flow;
+            contexts.flows.compressed(now, (group, flow), bytes, memory_bytes);
             Outcome::Committed(out.len() as u32)
         }
         // Nothing refers to it: its packets go as they are.
