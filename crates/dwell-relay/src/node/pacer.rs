@@ -32,6 +32,8 @@ const FULL_FRAME_BYTES: u64 = 1_500;
 /// The same if packets have deadlines: what left ahead of its time waits in the link, where nobody
 /// sees it.
 const AHEAD_EXACT_NS: u64 = 50 * MICRO_NS;
+/// For how long a link was busy lately is counted up to this.
+const BUSY_NS_MAX: u64 = 10 * MILLI_NS;
 /// A wake-up that comes late may be made up for, up to this much of the link's time.
 const CATCH_UP_NS: u64 = 2 * MILLI_NS;
 /// The same if packets have deadlines: a part of the shortest time that they are held back for, since
@@ -170,7 +172,8 @@ impl Pacer {
     /// link that carries little idles because there is little.
     pub(super) fn busy_since(&mut self, since: Option<Instant>) -> u64 {
         let idled_ns = self.idled_ns.min(self.busy_ns);
-        (self.busy_since, self.idled_ns, self.busy_ns) = (since, 0, 0);
+        self.busy_ns = (self.busy_ns - idled_ns).min(BUSY_NS_MAX);
+        (self.busy_since, self.idled_ns) = (since, 0);
         if since.is_some() { idled_ns } else { 0 }
     }
 
@@ -430,9 +433,9 @@ mod tests {
         // Free since 8.5 ms; 2 ms of those for which the frame waited are made up for.
         pacer.sent(at(11_000), FRAME, 4 * MILLI_NS);
         assert_eq!(pacer.busy_since(Some(at(7_000))), 500 * MICRO_NS);
-        // Free since 10 ms: it idles for longer than it is busy, and so has little to do.
+        // Free since 10 ms: it idles for longer than it was busy, and so has little to do.
         pacer.sent(at(100_000), FRAME, 0);
-        assert_eq!(pacer.busy_since(Some(at(7_000))), MILLI_NS);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), 2 * MILLI_NS);
         pacer.sent(at(102_000), FRAME, 0);
         assert_eq!(pacer.busy_since(None), 0, "it sleeps again");
         pacer.sent(at(110_000), FRAME, 0);

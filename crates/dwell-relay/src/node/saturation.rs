@@ -71,9 +71,8 @@ impl Saturation {
         if elapsed_ns >= WINDOW_NS {
             let is_first = self.window_from == Instant::ZERO;
             self.is_saturated = !is_first && self.slept_ns < elapsed_ns / SLEEP_PART;
-            if !self.is_saturated {
-                self.blamable_ns = 0; // it had the time for that
-            }
+            // What was long ago is no reason.
+            self.blamable_ns /= 2;
             self.window_from = now;
             self.slept_ns = 0;
         }
