@@ -21,10 +21,9 @@ impl ContextDictionary {
         fits.then(|| Self { bytes: bytes.into(), name })
     }
 
-    /// Takes the dictionary that was made for contexts, or else joins those of classes of packets. The first of
-    /// them, which gains most, comes last: what is
-    /// near is cheap to refer to, and a small window holds the end only. What is too much is left out at the
-    /// beginning; none if there are no bytes.
+    /// Takes the dictionary that was made for contexts, or else joins those of classes of packets. The
+    /// first of them, which gains most, comes last: what is near is cheap to refer to, and a small window
+    /// holds the end only. What is too much is left out at the beginning; none if there are no bytes.
     ///
     /// The tables in front of a trained dictionary stay where they are: they are not worth a parser.
     pub fn of(files: &[DictionaryFile]) -> Option<Self> {
@@ -61,7 +60,7 @@ impl ContextDictionary {
     }
 }
 
-/// The bytes come from packets, and so does not show them.
+/// Does not show the bytes: they come from packets.
 impl fmt::Debug for ContextDictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ContextDictionary({:032x}, {} bytes)", self.name, self.bytes.len())
@@ -94,6 +93,11 @@ mod tests {
         let joined = ContextDictionary::of(&many).unwrap();
         assert_eq!(joined.len(), CONTEXT_BASE_LEN_MAX);
         assert_eq!((joined.bytes[0], joined.bytes.last()), (15, Some(&0)));
+        // One that was made for contexts is all that they begin from.
+        let made_for_it =
+            DictionaryFile { class: CONTEXT_DICTIONARY_CLASS.into(), ..file(b"batches") };
+        let chosen = ContextDictionary::of(&[file(b"first..."), made_for_it]).unwrap();
+        assert_eq!(&chosen.bytes[..], b"batches");
         assert_eq!(ContextDictionary::of(&[]), None);
         assert_eq!(ContextDictionary::new(vec![0; (1 << 20) + 1]), None);
         let base = joined.base(ContextSpec { level: 1, window_log: 15 });

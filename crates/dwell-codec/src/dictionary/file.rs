@@ -11,8 +11,9 @@
 //! | | the description: UTF-8, lines of `key = value` |
 //! | | the dictionary |
 //!
-//! Keys of the description: `class` (protocol and port, or `contexts` if contexts begin from it), `codec` (with its level), `source` (the
-//! hash of the packets that it was made of, 32 hex digits) and `samples` (how many there were).
+//! Keys of the description: `class` (protocol and port, or `contexts` if contexts begin from it), `codec`
+//! (with its level), `source` (the hash of the packets that it was made of, 32 hex digits) and `samples`
+//! (how many there were).
 //! Readers ignore keys that they don't know.
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
