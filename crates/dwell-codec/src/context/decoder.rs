@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use super::alone::AloneDecoder;
 use super::ring::Ring;
-use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
+use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, alone_base_len_max};
 use crate::error::DecodeError;
 use crate::ffi::zstd::Failure;
 use crate::ffi::zstd::stream::DecodingStream;
@@ -13,13 +14,37 @@ use crate::zstd::reported;
 /// Restores the batches of a context.
 ///
 /// All that it is given may come from anyone on the network. It holds at most the ring, the bytes
-/// of a base, and a window with 0.5 MiB beside it.
+/// of a base, and a window with 0.5 MiB beside it; or in place of these two the bases of four generations
+/// whose batches stand alone, 0.75 MiB in all. After a change from one kind to the other it holds both, until
+/// the next generation.
 pub struct ContextDecoder {
     ring: Ring,
     /// Made for the first generation.
     stream: Option<DecodingStream>,
-    /// There is a generation, and it can go on.
+    /// There is a running generation, and it can go on.
     is_live: bool,
+    alone: Option<AloneDecoder>,
+    /// Which of the two kinds the latest generation is not of: its state is given back with the next one.
+    is_alone_idle: bool,
+    is_stream_idle: bool,
+    /// How often the ring was cut, and what it was when the running generation began: batches of before
+    /// have no place in it.
+    cuts: u64,
+    cut_of_stream: u64,
+    /// Batches that stand alone have their places in the ring as it is.
+    fills: bool,
+}
+
+/// What became of a batch that stands alone and was decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// It is in its place in the ring.
+    InRing,
+    /// It is of before the ring was cut, or after the ring was given up: it has no place.
+    Nowhere,
+    /// It is too far ahead of the first hole, or leaves too many: the ring takes no more, and its offset
+    /// stays.
+    TooFar,
 }
 
 impl ContextDecoder {
@@ -28,7 +53,17 @@ impl ContextDecoder {
     /// memory before a generation begins.
     pub fn new(ring_log: u8) -> Self {
         let ring = Ring::new(ring_log.clamp(CONTEXT_LOG_MIN, CONTEXT_LOG_MAX));
-        Self { ring, stream: None, is_live: false }
+        Self {
+            ring,
+            stream: None,
+            is_live: false,
+            alone: None,
+            is_alone_idle: true,
+            is_stream_idle: true,
+            cuts: 0,
+            cut_of_stream: 0,
+            fills: false,
+        }
     }
 
     /// Begins a generation: cuts the ring back to the base's offset. A cold start,
@@ -53,9 +88,96 @@ impl ContextDecoder {
         };
         let ring = &self.ring;
         stream.begin(u32::from(window_log), |prefix| ring.read(base, prefix)).map_err(failed)?;
-        self.ring.cut(base);
+        self.cut(base);
+        (self.cut_of_stream, self.fills) = (self.cuts, false);
         self.is_live = true;
+        self.is_stream_idle = false;
+        if std::mem::replace(&mut self.is_alone_idle, true) {
+            self.alone = None;
+        }
         Ok(())
+    }
+
+    fn cut(&mut self, base: Base) {
+        self.ring.cut(base);
+        self.cuts += 1;
+    }
+
+    /// Begins a generation whose batches stand alone. Unless the ring `keeps` what is beyond the base, it
+    /// is cut back to the base's offset. Batches of the generations before can yet be decoded, of the latest
+    /// few that stand alone and of the running one.
+    ///
+    /// # Errors
+    /// As of [`begin`](Self::begin); nothing has changed then.
+    pub fn begin_alone(
+        &mut self,
+        generation: u8,
+        (window_log, base): (u8, Base),
+        keeps: bool,
+    ) -> Result<(), DecodeError> {
+        if !(CONTEXT_LOG_MIN..=self.ring.log()).contains(&window_log) {
+            return Err(DecodeError::Window { window_log, ring_log: self.ring.log() });
+        }
+        if base.len > alone_base_len_max(window_log) || !self.ring.has(base) {
+            return Err(DecodeError::Base(base));
+        }
+        let alone = match &mut self.alone {
+            Some(alone) => alone,
+            none => none.insert(AloneDecoder::new()?),
+        };
+        if !keeps {
+            self.ring.cut(base);
+            (self.cuts, self.fills) = (self.cuts + 1, true);
+        }
+        let ring = &self.ring;
+        alone.begin(generation, (base.offset, self.cuts), |bytes| ring.read(base, bytes));
+        self.is_alone_idle = false;
+        if std::mem::replace(&mut self.is_stream_idle, true) {
+            (self.stream, self.is_live) = (None, false);
+        }
+        Ok(())
+    }
+
+    /// Decodes a batch that stands alone, which must be exactly as long as `dst`, and puts it in its
+    /// place in the ring: so far behind its generation's base. As for [`decode`](Self::decode), damaged
+    /// batches may decode to other data.
+    ///
+    /// # Errors
+    /// If the batch is damaged or of another length: then all further ones of this generation are
+    /// refused. [`DecodeError::NoGeneration`] if there is none, or not any more.
+    pub fn decode_alone(
+        &mut self,
+        generation: u8,
+        distance: u32,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Placed, DecodeError> {
+        let alone = self.alone.as_mut().ok_or(DecodeError::NoGeneration)?;
+        let (offset, cut) = alone.decode(generation, src, dst)?;
+        if !self.fills || cut != self.cuts {
+            return Ok(Placed::Nowhere);
+        }
+        let place = offset.checked_add(distance.into());
+        if place.is_some_and(|place| self.ring.fill(place, dst)) {
+            return Ok(Placed::InRing);
+        }
+        self.fills = false;
+        Ok(Placed::TooFar)
+    }
+
+    /// Returns true if batches of this generation that stand alone can be decoded.
+    pub fn has_alone(&self, generation: u8) -> bool {
+        self.alone.as_ref().is_some_and(|alone| alone.has(generation))
+    }
+
+    /// Returns true if something is missing before what is in the ring.
+    pub fn has_holes(&self) -> bool {
+        self.fills && self.ring.has_holes()
+    }
+
+    /// Puts nothing into the ring any more, until it is cut: what is missing does not come.
+    pub fn give_up_holes(&mut self) {
+        self.fills = false;
     }
 
     /// Decodes a batch, which must be exactly as long as `dst`. Batches carry no checksum, so that
@@ -81,12 +203,14 @@ impl ContextDecoder {
             Ok(false) => return Err(DecodeError::Corrupt(CodecId::Zstd)),
             Err(Failure(number)) => return Err(reported(number)),
         }
-        self.ring.push(dst);
+        if self.cut_of_stream == self.cuts {
+            self.ring.push(dst);
+        }
         self.is_live = true;
         Ok(())
     }
 
-    /// Returns the number of bytes that went through the context: the offset of the next one.
+    /// Returns the number of bytes that went through the context without a hole: the offset of the next one.
     pub fn offset(&self) -> u64 {
         self.ring.end()
     }
@@ -94,7 +218,8 @@ impl ContextDecoder {
     /// Returns the bytes of memory that are allocated now.
     pub fn memory_bytes(&self) -> usize {
         let stream = self.stream.as_ref().map_or(0, DecodingStream::memory_bytes);
-        size_of::<Self>() + self.ring.memory_bytes() + stream
+        let alone = self.alone.as_ref().map_or(0, AloneDecoder::memory_bytes);
+        size_of::<Self>() + self.ring.memory_bytes() + stream + alone
     }
 }
 
