@@ -11,7 +11,7 @@ use dwell_wire::record::{
     fragment_record_len, raw_record_len,
 };
 use dwell_wire::{
-    Block, BlockPackets, BodyWriter, Carried, Compressed, ContextBody, ContextRecord,
+    Alone, Block, BlockPackets, BodyWriter, Carried, Compressed, ContextBody, ContextRecord,
     ContextReport, Control, Datagram, Fragment, Full, Hello, Initiation, Label, PacketInfo, Record,
     Records, Response, Start, Unit, columnar, context_record_len, hop, icmp, keyed, mss,
 };
@@ -67,8 +67,11 @@ fn check_offer(payload: &[u8]) {
 
 /// What was read is what the bytes begin with: all fields, or those that each version has.
 fn check_known(bytes: &[u8], known: &[u8], len_min: usize, is_whole: bool) {
-    let len = if is_whole { known.len() } else { len_min };
+    // The last byte is of a later version, and of its bits some are known.
+    let (flags, before) = known.split_last().expect("there are flags of contexts");
+    let len = if is_whole { before.len() } else { len_min };
     assert!(bytes.starts_with(&known[..len]));
+    assert_eq!(flags & !bytes.get(before.len()).copied().unwrap_or(0), 0);
     assert!(is_whole || known[len_min..].iter().all(|&byte| byte == 0));
 }
 
@@ -297,7 +300,9 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
                 ContextBody::Raw(data)
             } else {
                 let (start, is_columnar) = ((op & 64 != 0).then_some(start), op & 32 != 0);
-                ContextBody::Batch { start, is_columnar, original_len: u16::from(x), data }
+                let keeps = op & 8 != 0 && start.is_some();
+                let alone = (op & 16 != 0).then_some(Alone { distance: time as u32, keeps });
+                ContextBody::Batch { start, alone, is_columnar, original_len: u16::from(x), data }
             };
             Record::Context(ContextRecord { context: x, generation: y, number: z.into(), body })
         }

@@ -333,6 +333,15 @@ fn contexts(peer: &PeerStatus) -> String {
             let cold = human::count(tx.cold_starts);
             let _ = writeln!(out, "{name}: generations begun: {reasons}; {cold} from nothing");
         }
+        if tx.alone_batches > 0 {
+            let (alone, generations) = (tx.alone_batches, tx.acknowledged_generations);
+            let (alone, generations) = (human::count(alone), human::count(generations));
+            let mode = &tx.mode;
+            let _ = writeln!(
+                out,
+                "{name}: of these, {alone} batches alone, in {generations} generations; now {mode}"
+            );
+        }
         if let Some(reasons) = counted(&tx.without_context) {
             let _ = writeln!(out, "{name}: compressed without a context: {reasons}");
         }
@@ -424,6 +433,9 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
             bytes_out: 1_000_000,
             generations: counts("lost", 3),
             cold_starts: 1,
+            mode: "acknowledged".to_owned(),
+            alone_batches: 1_100,
+            acknowledged_generations: 2,
             without_context: counts("none_free", 7),
             ..TxContexts::default()
         };
@@ -439,6 +451,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
         let expected = "\
 hub: contexts to it: 2, 5.0 MB; 1,200 batches of 4.0 MB became 1.0 MB (0.250)
 hub: generations begun: lost 3; 1 from nothing
+hub: of these, 1,100 batches alone, in 2 generations; now acknowledged
 hub: compressed without a context: none_free 7
 hub: contexts from it: 1, 1.5 MB; 900 batches; 4 gaps, 1 of them given up; waited p99 -
 hub: dropped records of contexts: late 2

@@ -4,9 +4,13 @@ use crate::error::WireError;
 use crate::reader::Reader;
 
 /// Bytes of a hello's body as this version writes it.
-pub const HELLO_BODY_LEN: usize = HELLO_BODY_MIN + 10;
+pub const HELLO_BODY_LEN: usize = HELLO_BODY_MIN + CONTEXTS_LEN + 1;
 /// Bytes of a hello's body as the first version wrote it.
 pub const HELLO_BODY_MIN: usize = 38;
+/// Bytes of the fields of contexts in the first version that had them.
+const CONTEXTS_LEN: usize = 1 + 1 + 8;
+/// Flag of contexts, bit 0: batches that stand alone are decoded.
+const CONTEXTS_ALONE: u8 = 1;
 /// The smallest ring of a context, as a binary logarithm. Who offers less offers none.
 pub const CONTEXT_RING_LOG_MIN: u8 = 15;
 /// Bytes of a salt.
@@ -46,12 +50,24 @@ pub struct ContextOffer {
     pub ring_log: u8,
     /// A random number, another one whenever the decoders begin without what went before.
     pub incarnation: u64,
+    /// Batches that stand alone are decoded; false of a version that does not know them.
+    pub takes_alone: bool,
 }
 
 impl ContextOffer {
     fn read(rest: &mut Reader<'_>) -> Option<Self> {
-        let offer = Self { contexts: rest.u8()?, ring_log: rest.u8()?, incarnation: rest.u64()? };
+        let (contexts, ring_log, incarnation) = (rest.u8()?, rest.u8()?, rest.u64()?);
+        // A field that came later: an earlier version does without.
+        let flags = rest.u8().unwrap_or(0);
+        let takes_alone = flags & CONTEXTS_ALONE != 0;
+        let offer = Self { contexts, ring_log, incarnation, takes_alone };
         offer.is_usable().then_some(offer)
+    }
+
+    fn write(&self, out: &mut [u8; HELLO_BODY_LEN - HELLO_BODY_MIN]) {
+        out[..2].copy_from_slice(&[self.contexts, self.ring_log]);
+        out[2..CONTEXTS_LEN].copy_from_slice(&self.incarnation.to_be_bytes());
+        out[CONTEXTS_LEN] = if self.takes_alone { CONTEXTS_ALONE } else { 0 };
     }
 
     const fn is_usable(&self) -> bool {
@@ -69,8 +85,9 @@ impl Hello {
         out[34..36].copy_from_slice(&self.codecs.to_be_bytes());
         out[36..38].copy_from_slice(&self.flags.to_be_bytes());
         if let Some(offer) = self.contexts.filter(ContextOffer::is_usable) {
-            out[38..40].copy_from_slice(&[offer.contexts, offer.ring_log]);
-            out[40..].copy_from_slice(&offer.incarnation.to_be_bytes());
+            if let Some(out) = out.last_chunk_mut() {
+                offer.write(out);
+            }
         }
         out
     }
@@ -114,9 +131,10 @@ pub(crate) mod tests {
 
     /// No contexts, or some.
     pub(crate) fn any_contexts() -> impl Strategy<Value = Option<ContextOffer>> {
-        prop::option::of((1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>()).prop_map(
-            |(contexts, ring_log, incarnation)| ContextOffer { contexts, ring_log, incarnation },
-        ))
+        let fields = (1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>(), any::<bool>());
+        prop::option::of(fields.prop_map(|(contexts, ring_log, incarnation, takes_alone)| {
+            ContextOffer { contexts, ring_log, incarnation, takes_alone }
+        }))
     }
 
     proptest! {
@@ -132,9 +150,13 @@ pub(crate) mod tests {
             prop_assert_eq!(Hello::parse(&body), Ok(hello));
             // An earlier version's, or with a part of a field that it did not know.
             let earlier = Hello { contexts: None, ..hello };
-            for short in HELLO_BODY_MIN..HELLO_BODY_LEN {
+            for short in HELLO_BODY_MIN..HELLO_BODY_MIN + CONTEXTS_LEN {
                 prop_assert_eq!(Hello::parse(&body[..short]), Ok(earlier));
             }
+            // That of a version whose batches all refer to those before.
+            let running = contexts.map(|it| ContextOffer { takes_alone: false, ..it });
+            let body = &body[..HELLO_BODY_MIN + CONTEXTS_LEN];
+            prop_assert_eq!(Hello::parse(body), Ok(Hello { contexts: running, ..hello }));
             let short = &body[..HELLO_BODY_MIN - 1];
             prop_assert_eq!(Hello::parse(short), Err(WireError::Truncated));
         }
@@ -150,7 +172,7 @@ pub(crate) mod tests {
 
     #[test]
     fn contexts_that_cannot_be_used_are_none() {
-        let good = ContextOffer { contexts: 1, ring_log: 15, incarnation: 7 };
+        let good = ContextOffer { contexts: 1, ring_log: 15, incarnation: 7, takes_alone: false };
         let base = Hello::parse(&[0; HELLO_BODY_LEN]).unwrap();
         assert_eq!(base.contexts, None);
         assert_eq!(read_contexts([1, 15]), Some(good));

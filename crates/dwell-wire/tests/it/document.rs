@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
-    Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody, ContextOffer, ContextRecord,
-    ContextReport, Control, DataHeader, Datagram, Fragment, Hello, Initiation, Label, Numbers,
-    Record, Records, Report, Response, Start, Unit, WireError, keyed, reconstruct_number,
-    reconstruct_sequence,
+    Alone, Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody, ContextOffer,
+    ContextRecord, ContextReport, Control, DataHeader, Datagram, Fragment, Hello, Initiation,
+    Label, Numbers, Record, Records, Report, Response, Start, Unit, WireError, keyed,
+    reconstruct_number, reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -67,6 +67,8 @@ fn no_example_is_left_out() {
         "hex carried-block",
         "hex carried-packet",
         "hex compressed",
+        "hex context-alone",
+        "hex context-alone-start",
         "hex context-batch",
         "hex context-raw",
         "hex context-start",
@@ -131,8 +133,12 @@ fn section_3_plain_data() {
 }
 
 /// Those of the hello and of the offer.
-const CONTEXTS: Option<ContextOffer> =
-    Some(ContextOffer { contexts: 16, ring_log: 20, incarnation: 0x5ca1_ab1e_0ddb_a115 });
+const CONTEXTS: Option<ContextOffer> = Some(ContextOffer {
+    contexts: 16,
+    ring_log: 20,
+    incarnation: 0x5ca1_ab1e_0ddb_a115,
+    takes_alone: true,
+});
 
 #[test]
 fn section_4_hello() {
@@ -269,12 +275,23 @@ fn section_9_contexts() {
         |number, body| Record::Context(ContextRecord { context: 3, generation: 2, number, body });
     let data: &[u8] = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
     let start = Start { codec: 2, window_log: 20, base_offset: 3_000_000, base_len: 131_072 };
-    let batch =
-        |start, is_columnar| ContextBody::Batch { start, is_columnar, original_len: 2800, data };
+    let batch = |start, is_columnar| {
+        let (alone, original_len) = (None, 2800);
+        ContextBody::Batch { start, alone, is_columnar, original_len, data }
+    };
     let raw = ContextBody::Raw(&[0x45, 0, 0, 0x54]);
     assert_records(&hex("context-start"), &[place(0xffff, batch(Some(start), false))]);
     assert_records(&hex("context-raw"), &[place(0, raw)]);
     assert_records(&hex("context-batch"), &[place(1, batch(None, true))]);
+    let alone = |number, start: Option<Start>, (distance, keeps)| {
+        let (alone, original_len) = (Some(Alone { distance, keeps }), 2800);
+        let is_columnar = start.is_none();
+        let body = ContextBody::Batch { start, alone, is_columnar, original_len, data };
+        Record::Context(ContextRecord { context: 3, generation: 3, number, body })
+    };
+    let record = alone(2, Some(start), (30_000, true));
+    assert_records(&hex("context-alone-start"), &[record]);
+    assert_records(&hex("context-alone"), &[alone(3, None, (32_800, false))]);
 
     let lines = &blocks()["numbers"];
     assert!(lines.len() >= 6);

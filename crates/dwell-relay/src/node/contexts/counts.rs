@@ -3,6 +3,9 @@
 use dwell_report::Histogram;
 use dwell_report::status::{RxContexts, TxContexts};
 
+use super::choice::Mode;
+use super::job::Generation;
+
 /// Why a generation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
@@ -20,10 +23,14 @@ pub(super) enum Reason {
     Failed,
     /// The context was not used for long.
     Idle,
+    /// Batches are to stand alone from now on, or to refer to those before.
+    Switched,
+    /// The peer has confirmed more, so that there is a newer base for batches that stand alone.
+    Advanced,
 }
 
 impl Reason {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::First, "first"),
         (Self::Lost, "lost"),
         (Self::Unsendable, "unsendable"),
@@ -31,6 +38,8 @@ impl Reason {
         (Self::Reconfigured, "reconfigured"),
         (Self::Failed, "failed"),
         (Self::Idle, "idle"),
+        (Self::Switched, "switched"),
+        (Self::Advanced, "advanced"),
     ];
 }
 
@@ -39,8 +48,11 @@ impl Reason {
 pub(super) struct OutgoingCounts {
     generations: [u64; Reason::ALL.len()],
     /// Of these, those that began from nothing.
-    cold: u64,
+    pub(super) cold: u64,
+    /// Of these, those whose batches stand alone.
+    acknowledged: u64,
     pub(super) batches: u64,
+    pub(super) alone: u64,
     pub(super) raw: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
@@ -58,9 +70,10 @@ pub(super) struct OutgoingCounts {
 }
 
 impl OutgoingCounts {
-    pub(super) fn began(&mut self, reason: Reason, is_cold: bool) {
+    pub(super) fn began(&mut self, reason: Reason, generation: &Generation) {
         self.generations[reason as usize] += 1;
-        self.cold += u64::from(is_cold);
+        self.cold += u64::from(generation.base.len == 0);
+        self.acknowledged += u64::from(generation.is_alone());
     }
 
     /// Returns true if no batch was ever to enter a context.
@@ -68,7 +81,7 @@ impl OutgoingCounts {
         self.generations == [0; Reason::ALL.len()] && self.crowded_out == 0
     }
 
-    pub(super) fn status(&self, (open, memory_bytes): (usize, usize)) -> TxContexts {
+    pub(super) fn status(&self, mode: Mode, (open, memory_bytes): (usize, usize)) -> TxContexts {
         let by_reason =
             |(reason, name): (Reason, &str)| (name.to_owned(), self.generations[reason as usize]);
         let without = [("crowded_out", self.crowded_out), ("paused", self.paused)];
@@ -77,7 +90,10 @@ impl OutgoingCounts {
             memory_bytes: memory_bytes as u64,
             generations: Reason::ALL.map(by_reason).into(),
             cold_starts: self.cold,
+            mode: mode.name().to_owned(),
+            acknowledged_generations: self.acknowledged,
             batches: self.batches,
+            alone_batches: self.alone,
             raw: self.raw,
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
@@ -94,6 +110,9 @@ impl OutgoingCounts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct IncomingCounts {
     pub(super) batches: u64,
+    /// Of these, those that stand alone; and generations of such.
+    pub(super) alone: u64,
+    pub(super) acknowledged: u64,
     pub(super) raw: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
@@ -148,10 +167,12 @@ impl IncomingCounts {
             memory_bytes: memory_bytes as u64,
             held_bytes: held_bytes as u64,
             batches: self.batches,
+            alone_batches: self.alone,
             raw: self.raw,
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             generations: self.generations,
+            acknowledged_generations: self.acknowledged,
             gaps: self.gaps,
             gaps_given_up: self.given_up,
             missing_records: self.missing,

@@ -4,6 +4,9 @@
 //! memory and time, until what is missing before it has come or was given up. If a batch was given up,
 //! its generation can't go on: what is left of it is dropped, but for packets that are not compressed,
 //! until a newer generation begins.
+//!
+//! Batches that stand alone have no turn: each is opened as it comes. What is missing of them is only a
+//! hole in what later generations can refer to.
 
 mod receiver;
 
@@ -128,7 +131,7 @@ impl Incoming {
         }
         // What was missing of the session before nobody asks for any more.
         for receiver in self.contexts.values_mut() {
-            receiver.held.values_mut().for_each(|held| held.datagram = 0);
+            receiver.begin_session();
         }
     }
 
@@ -153,7 +156,14 @@ impl Incoming {
         let ring_log = self.limits.ring_log;
         let new = || Box::new(Receiver::new(ring_log));
         let receiver = self.contexts.entry(record.context).or_insert_with(new);
-        let number = reconstruct_number(receiver.next, record.number);
+        let number = reconstruct_number(receiver.next_number(), record.number);
+        if record.is_alone() {
+            receiver.came_alone(now, number, origin.datagram);
+            return Taken::Now;
+        }
+        if receiver.begins_again(record) {
+            receiver.next = number;
+        }
         if number < receiver.next {
             return match record.body {
                 ContextBody::Raw(_) => {
@@ -223,8 +233,19 @@ impl Incoming {
     pub(crate) fn is_garbled(&mut self, context: u8) {
         if let Some(receiver) = self.contexts.get_mut(&context) {
             self.counts.damaged += 1;
-            receiver.lose(&mut self.counts);
+            receiver.is_garbled(&mut self.counts);
         }
+    }
+
+    /// Returns true if opening a record copies a base.
+    pub(crate) fn primes(&self, record: &ContextRecord<'_>) -> bool {
+        let of = |receiver: &Box<Receiver>| receiver.primes(record);
+        record.start().is_some() && self.contexts.get(&record.context).is_none_or(of)
+    }
+
+    /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.is_active && self.contexts.values().any(|it| it.keeps_order())
     }
 
     /// True if a record that was held can be opened now.
@@ -254,6 +275,7 @@ impl Incoming {
         is_missing: impl Fn(u64) -> bool,
     ) {
         for receiver in self.contexts.values_mut() {
+            receiver.expire_hole(now, waits, &is_missing, &mut self.counts);
             let Some(first) = receiver.first_held() else { continue };
             let waited_ns = now.since_ns(first.came_at);
             let is_hopeless = waited_ns >= waits.late_ns && !is_missing(first.datagram);
@@ -267,6 +289,7 @@ impl Incoming {
     pub(crate) fn deadline(&self, waits: GapWaits, is_missing: impl Fn(u64) -> bool) -> Instant {
         let of = |receiver: &Receiver| {
             let report_at = receiver.report_at(waits.report_ns);
+            let report_at = report_at.min(receiver.hole_until(waits, &is_missing));
             let Some(first) = receiver.first_held() else { return report_at };
             let is_waited_for = is_missing(first.datagram);
             let wait_ns = if is_waited_for { waits.missing_ns } else { waits.late_ns };
