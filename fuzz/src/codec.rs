@@ -3,9 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use dwell_codec::{
-    Base, CONTEXT_BATCH_LEN_MAX, CodecId, CodecSpec, Compressor, ContextDecoder, ContextEncoder,
-    ContextSpec, DecodeError, Decompressor, Dictionary, DictionaryFile, HISTORY_LEN_MAX,
-    context_bound, hash_of,
+    Base, CONTEXT_BATCH_LEN_MAX, CodecId, CodecSpec, Compressor, ContextDecoder, ContextDictionary,
+    ContextEncoder, ContextSpec, DICTIONARIES_MAX, DecodeError, Decompressor, Dictionary,
+    DictionaryFile, HISTORY_LEN_MAX, context_bound, hash_of,
 };
 
 /// The longest packet that a payload may claim to be.
@@ -19,6 +19,10 @@ static DICTIONARY: LazyLock<Arc<Dictionary>> = LazyLock::new(|| {
         |n: u32| format!("$GNRMC,0039{n:02}.00,A,4552.65{n},S,17030.00{n},E,0.025,,120419\r\n");
     let lines: String = (0..100).map(line).collect();
     Arc::new(Dictionary::new(1, lines.into_bytes()).expect("a dictionary of 6 kB"))
+});
+
+static CONTEXT_DICTIONARY: LazyLock<ContextDictionary> = LazyLock::new(|| {
+    ContextDictionary::new(DICTIONARY.bytes().repeat(10)).expect("less than a base can have")
 });
 
 /// A byte that says which codec and dictionary, and a payload: it is decoded or refused, within
@@ -53,6 +57,10 @@ pub fn dictionary(bytes: &[u8]) {
     if choice & 1 != 0 && file.len() >= HASHED_FROM {
         let hash = hash_of([&file[HASHED_FROM..]]).to_be_bytes();
         file[HASH_AT..HASHED_FROM].copy_from_slice(&hash);
+    }
+    if let Ok(all) = DictionaryFile::parse_all(&file) {
+        assert!(all.len() <= DICTIONARIES_MAX);
+        assert!(ContextDictionary::of(&all).is_some_and(|it| it.len() as usize <= file.len()));
     }
     let Ok(read) = DictionaryFile::parse(&file) else { return };
     let written = read.to_bytes().expect("what was read can be written");
@@ -241,6 +249,7 @@ pub fn context(bytes: &[u8]) {
                 let spec = context_spec(x, y, ring_log);
                 ends.begin(spec, u64::from(y) * u64::from(x));
             }
+            _ if len % 2 == 1 => ends.begin_from(context_spec(x, y, ring_log), x),
             _ => ends.begin(context_spec(x, y, ring_log), u64::MAX),
         }
     }
@@ -423,6 +432,18 @@ impl ContextEnds {
         assert_eq!(self.decoder.offset(), before + len);
         self.is_longer |= result.is_ok() && !self.is_whole;
         assert!(self.decoder.memory_bytes() < 2 << 20);
+    }
+
+    /// A generation from the last bytes of a dictionary, which both ends have.
+    fn begin_from(&mut self, spec: ContextSpec, part: u8) {
+        let most = CONTEXT_DICTIONARY.base(spec).len;
+        let len = (most * u32::from(part) / 255).max(1);
+        self.encoder.begin_from(spec, &CONTEXT_DICTIONARY, len).expect("it has so much");
+        let begun = self.decoder.begin_from(spec.window_log, &CONTEXT_DICTIONARY, len);
+        begun.expect("it is always possible");
+        assert_eq!((self.encoder.offset(), self.decoder.offset()), (len.into(), len.into()));
+        self.confirmed = len.into();
+        (self.is_whole, self.is_longer) = (true, false);
     }
 
     /// A generation from `back` bytes before what is confirmed, or from nothing.

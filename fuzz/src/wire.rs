@@ -11,9 +11,10 @@ use dwell_wire::record::{
     fragment_record_len, raw_record_len,
 };
 use dwell_wire::{
-    Alone, Block, BlockPackets, BodyWriter, Carried, Compressed, ContextBody, ContextRecord,
-    ContextReport, Control, Datagram, Fragment, Full, Hello, Initiation, Label, PacketInfo, Record,
-    Records, Response, Start, Unit, columnar, context_record_len, hop, icmp, keyed, mss,
+    Alone, Block, BlockPackets, BodyWriter, Carried, Compressed, ContextBody, ContextOffer,
+    ContextRecord, ContextReport, Control, Datagram, Fragment, Full, Hello, Initiation, Label,
+    PacketInfo, Record, Records, Response, Start, StartBase, Unit, columnar, context_record_len,
+    hop, icmp, keyed, mss,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -50,7 +51,7 @@ pub fn datagram(bytes: &[u8]) {
 
 fn check_hello(body: &[u8]) {
     if let Ok(hello) = Hello::parse(body) {
-        check_known(body, &hello.encode(), HELLO_BODY_MIN, hello.contexts.is_some());
+        check_known(body, &hello.encode(), HELLO_BODY_MIN, hello.contexts);
         assert_eq!(Hello::parse(&hello.encode()), Ok(hello));
     }
 }
@@ -60,19 +61,25 @@ fn check_offer(payload: &[u8]) {
     assert_eq!([&time.to_be_bytes()[..], offer].concat(), payload);
     if let Ok(hello) = keyed::parse_offer(offer) {
         let known = keyed::encode_offer(&hello);
-        check_known(offer, &known, keyed::OFFER_LEN_MIN, hello.contexts.is_some());
+        check_known(offer, &known, keyed::OFFER_LEN_MIN, hello.contexts);
         assert_eq!(keyed::parse_offer(&known), Ok(hello));
     }
 }
 
 /// What was read is what the bytes begin with: all fields, or those that each version has.
-fn check_known(bytes: &[u8], known: &[u8], len_min: usize, is_whole: bool) {
-    // The last byte is of a later version, and of its bits some are known.
-    let (flags, before) = known.split_last().expect("there are flags of contexts");
-    let len = if is_whole { before.len() } else { len_min };
+fn check_known(bytes: &[u8], known: &[u8], len_min: usize, contexts: Option<ContextOffer>) {
+    // Behind the fields of contexts, of 10 bytes, is one with flags, of which one is known, and then the
+    // dictionary.
+    let at_flags = len_min + 10;
+    let has_dictionary = contexts.is_some_and(|offer| offer.dictionary.is_some());
+    let len = if contexts.is_some() { at_flags } else { len_min };
     assert!(bytes.starts_with(&known[..len]));
-    assert_eq!(flags & !bytes.get(before.len()).copied().unwrap_or(0), 0);
-    assert!(is_whole || known[len_min..].iter().all(|&byte| byte == 0));
+    assert_eq!(known[at_flags] & !bytes.get(at_flags).copied().unwrap_or(0), 0);
+    let from = if has_dictionary { at_flags + 1 } else { known.len() };
+    assert!(bytes.get(from..).is_none_or(|it| it.starts_with(&known[from..])));
+    let flags = if contexts.is_some() { at_flags + 1 } else { len };
+    let to = if has_dictionary { at_flags + 1 } else { known.len() };
+    assert!(known[flags.min(to)..to].iter().all(|&byte| byte == 0));
 }
 
 fn check_records(body: &[u8]) {
@@ -295,7 +302,11 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
         })),
         7 if z % 8 == 7 => {
             let data = &filler[..len];
-            let start = Start { codec: op >> 4, window_log: z, base_offset: time, base_len: !0 };
+            let base = match y & 1 {
+                0 => StartBase::Ring { offset: time, len: !0 },
+                _ => StartBase::Dictionary { name: time, len: !0 },
+            };
+            let start = Start { codec: op >> 4, window_log: z, base };
             let body = if op >= 128 {
                 ContextBody::Raw(data)
             } else {

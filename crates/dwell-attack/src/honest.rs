@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use dwell_base::time::duration_ns;
 use dwell_lab::corpus;
 use dwell_lab::lab::{Host, LabError};
 use rustix::net::sockopt::set_socket_linger;
@@ -329,7 +330,7 @@ fn take_answers(
         let Some(at) = next else { return Err(io::ErrorKind::InvalidData.into()) };
         let rtt = at.elapsed();
         let is_in_time = rtt < PING_PATIENCE;
-        shared.note(Ping { at, rtt_ns: is_in_time.then_some(rtt.as_nanos() as u64) });
+        shared.note(Ping { at, rtt_ns: is_in_time.then_some(duration_ns(rtt)) });
     }
     Ok(())
 }
@@ -362,7 +363,7 @@ fn ping_by_new(client: &Host, to: SocketAddr, shared: &Arc<Shared>) {
             });
             let rtt = due.elapsed();
             let is_answered = outcome.is_ok() && rtt < NEW_PATIENCE;
-            shared.note(Ping { at: due, rtt_ns: is_answered.then_some(rtt.as_nanos() as u64) });
+            shared.note(Ping { at: due, rtt_ns: is_answered.then_some(duration_ns(rtt)) });
         };
         // One that can't be begun at all is missing, and so is its answer.
         threads.extend(client.spawn_thread(ping));
@@ -451,7 +452,7 @@ fn collect_answers(
             let number = u64::from_be_bytes(*datagram.first_chunk().unwrap_or(&[0xff; 8]));
             let place = usize::try_from(number).ok().filter(|&number| number < sent.len());
             if let Some(place) = place {
-                answers[place].get_or_insert(sent[place].elapsed().as_nanos() as u64);
+                answers[place].get_or_insert(duration_ns(sent[place].elapsed()));
             }
         }
         // Each is noted once its time is over, in the order of sending.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Add;
+use std::time::Duration;
 
 /// Nanoseconds in one microsecond.
 pub const MICRO_NS: u64 = 1_000;
@@ -9,6 +10,11 @@ pub const MICRO_NS: u64 = 1_000;
 pub const MILLI_NS: u64 = 1_000_000;
 /// Nanoseconds in one second.
 pub const SECOND_NS: u64 = 1_000_000_000;
+
+/// Returns a duration in nanoseconds, at most `u64::MAX`.
+pub fn duration_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A point in time: nanoseconds since an origin that the driver chose.
 ///

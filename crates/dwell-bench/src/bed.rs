@@ -63,9 +63,9 @@ impl<'a> Bed<'a> {
         lab: &'a mut Lab,
         rate: LinkRate,
         delay_ns: u64,
-        loss: f64,
+        (loss, reorder): (f64, f64),
     ) -> Result<Self, LabError> {
-        let medium = LinkSpec::new().with_delay_ns(delay_ns).with_loss(loss);
+        let medium = LinkSpec::new().with_delay_ns(delay_ns).with_loss(loss).with_reorder(reorder);
         let medium = Some([medium.clone().with_seed(1), medium.with_seed(2)]);
         Self::with(lab, rate, PairSpec { shape: rate.0.map(Shape::new), medium, router: None })
     }

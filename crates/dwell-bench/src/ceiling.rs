@@ -8,7 +8,7 @@ use dwell_report::Table;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
-use super::contender::{Contender, Security, dwell_variants};
+use super::contender::{Contender, Security};
 use super::flood::{self, Flooded};
 use super::link_rate::LinkRate;
 use super::options::{Knowledge, Records, Rounds, Variants, Watch};
@@ -103,9 +103,8 @@ impl Ceiling {
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
         let mut contenders = vec![Contender::Off];
-        let Variants { scheme, codec } = &self.variants;
         for &security in &self.security {
-            contenders.extend(dwell_variants(scheme, codec, security, true));
+            contenders.extend(self.variants.protected(security, true));
         }
         contenders.extend(self.others.contenders(&["gcm", "none"])?);
         let programs = self.others.programs()?;

@@ -34,6 +34,8 @@ pub(super) struct Dwell {
     pub(super) tells_security: bool,
     /// True if lost blocks are sent again, as is usual.
     pub(super) retransmit: bool,
+    /// More keys of the relays' configuration, in TOML: `history = "flow"`.
+    pub(super) keys: Option<String>,
 }
 
 /// The protection of datagrams.
@@ -93,6 +95,7 @@ pub(super) fn dwell_variants(
             security,
             tells_security,
             retransmit,
+            keys: None,
         })
     };
     let mut all = Vec::new();
@@ -122,6 +125,24 @@ pub(super) fn with_block_packets(contenders: Vec<Contender>, packets: &[u32]) ->
             let Contender::Dwell(dwell) = &contender else { continue };
             let block_packets = Some(packets);
             all.push(Contender::Dwell(Dwell { block_packets, ..dwell.clone() }));
+        }
+    }
+    all
+}
+
+/// Every scheme that compresses also with more keys in its configuration, behind the one without them.
+pub(super) fn with_keys(contenders: Vec<Contender>, keys: &[String]) -> Vec<Contender> {
+    let mut all = Vec::new();
+    for contender in contenders {
+        let variants = match &contender {
+            Contender::Dwell(dwell) if dwell.codec.is_some() => keys,
+            _ => &[],
+        };
+        all.push(contender.clone());
+        for keys in variants {
+            let Contender::Dwell(dwell) = &contender else { continue };
+            let keys = Some(keys.clone());
+            all.push(Contender::Dwell(Dwell { keys, ..dwell.clone() }));
         }
     }
     all
@@ -165,6 +186,9 @@ impl fmt::Display for Dwell {
         }
         if !self.retransmit {
             f.write_str(" once")?;
+        }
+        if let Some(keys) = &self.keys {
+            write!(f, " with {keys}")?;
         }
         match self.security {
             _ if !self.tells_security => Ok(()),
@@ -233,6 +257,15 @@ mod tests {
         assert_eq!(names[..2], ["none", "packet/lz4"]);
         assert_eq!(names[2..5], edges);
         assert_eq!(names.len(), 6, "{names:?}");
+    }
+
+    #[test]
+    fn what_compresses_can_have_more_keys() {
+        let schemes = ["none", "auto"].map(str::to_owned);
+        let all = dwell_variants(&schemes, &["lz4".to_owned()], Security::Psk, false);
+        let all = with_keys(all, &[r#"history = "flow""#.to_owned()]);
+        let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["none", "auto/lz4", r#"auto/lz4 with history = "flow""#]);
     }
 
     #[test]

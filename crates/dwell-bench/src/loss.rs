@@ -14,6 +14,7 @@ use super::bed::Bed;
 use super::contender::{Contender, makes_blocks};
 use super::link_rate::LinkRate;
 use super::options::{Records, Usual, Variants};
+use super::peers::Peer;
 use super::record::{Bench, Measured, RelayAccounts, Run, Terms};
 use super::runner::{self, Series};
 use super::sheet::{self, Figure, Of, Row, figure, percent, time, whole};
@@ -30,6 +31,7 @@ A download of text goes over an emulated link that loses packets by chance, each
 beside it. Schemes that make blocks take part twice: as usual, and with `retransmit = false`, called
 `once`. Where blocks are sent again, `missed` are the datagrams that the receiver waited for: `recovered`
 those that came late or again, `given up` those that did not. `resent` are those that were sent again.
+`gap p99` is how long batches with history waited for one that was missing before them.
 
 Exit codes:
   0    all runs are done
@@ -48,6 +50,9 @@ pub(super) struct Loss {
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = probability)]
     #[arg(default_value = "0,0.1%,1%,3%")]
     loss: Vec<f64>,
+    /// The share of the packets that are overtaken by later ones, each way
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = probability)]
+    reorder: f64,
     #[command(flatten)]
     variants: Variants,
     /// Rate of the link
@@ -58,6 +63,9 @@ pub(super) struct Loss {
     delay: u64,
     #[command(flatten)]
     usual: Usual,
+    /// Other programs that compress: pipe, ssh-w, ssh-l, vtun, vtun:lzo
+    #[arg(long, value_name = "PEER,...", value_delimiter = ',', help_heading = "Others")]
+    peer: Vec<Peer>,
     #[command(flatten)]
     records: Records,
 }
@@ -68,6 +76,9 @@ pub(super) struct Lossy {
     rate_bps: u64,
     /// The share of packets lost, each way.
     loss: f64,
+    /// The share of packets that are overtaken.
+    #[serde(default)]
+    reorder: f64,
 }
 
 impl Bench for Loss {
@@ -77,7 +88,12 @@ impl Bench for Loss {
     type Measured = Measured;
 
     fn place(place: &Lossy) -> String {
-        format!("{}, {} % lost", Rate::clamped_bps(place.rate_bps), place.loss * 100.0)
+        let rate = Rate::clamped_bps(place.rate_bps);
+        let lost = format!("{rate}, {} % lost", place.loss * 100.0);
+        match place.reorder {
+            0.0 => lost,
+            reorder => format!("{lost}, {} % overtaken", reorder * 100.0),
+        }
     }
 
     fn line(_place: &Lossy, measured: &Measured) -> String {
@@ -101,17 +117,22 @@ impl Loss {
     }
 
     fn measure(&self, lab: &mut Lab, series: &mut Series<Self>) -> anyhow::Result<()> {
+        self.peer.iter().try_for_each(|peer| peer.ensure_installed())?;
         let contenders = self.contenders();
         let rate = LinkRate(Some(self.rate));
         let timing = self.usual.timing(rate);
         let content = Content::new(Workload::Text, rate, timing.total(), &Source::seeded(1))?;
         let programs = Programs::usual()?;
-        let places = self.loss.iter().map(|&loss| Lossy { rate_bps: self.rate.as_bps(), loss });
+        let places = self.loss.iter().map(|&loss| Lossy {
+            rate_bps: self.rate.as_bps(),
+            loss,
+            reorder: self.reorder,
+        });
         let places: Vec<Lossy> = places.collect();
         let length = (self.usual.rounds.runs, |_: &Lossy| timing.total());
         let all = |_: &Lossy| contenders.clone();
         series.everywhere(&places, all, length, |series, place| {
-            let mut bed = Bed::emulated(lab, rate, self.delay, place.loss)?;
+            let mut bed = Bed::emulated(lab, rate, self.delay, (place.loss, place.reorder))?;
             let who = (place, &contenders[..]);
             self.usual.trials(series, who, (&mut bed, &programs), (&content, timing))
         })
@@ -131,6 +152,7 @@ impl Loss {
             contenders.push(contender);
             contenders.extend(once);
         }
+        contenders.extend(self.peer.iter().copied().map(Contender::Peer));
         contenders
     }
 }
@@ -156,6 +178,9 @@ fn table(runs: &[Run<Loss>], place: &Lossy) -> Table {
             Figure::new("/off", Of::Against(off), percent, mbps),
             ns("ping p50", |run| run.ping_p50_ns),
             ns("ping p95", |run| run.ping_p95_ns),
+            Figure::new("gap p99", Of::Median, time, |run: &Measured| {
+                run.relay.as_ref().and_then(|relay| relay.gap_p99_ns).map(|ns| ns as f64)
+            }),
             Figure::new("pings lost", Of::Median, percent, |run: &Measured| {
                 let sent = run.pings + run.pings_lost;
                 (sent > 0).then(|| run.pings_lost as f64 / sent as f64)
@@ -232,7 +257,12 @@ mod tests {
                 ..Measured::default()
             };
             let conditions = crate::record::tests::terms();
-            record::<Loss>(conditions, Lossy { rate_bps: 10_000_000, loss }, (name, 0), measured)
+            record::<Loss>(
+                conditions,
+                Lossy { rate_bps: 10_000_000, loss, reorder: 0.0 },
+                (name, 0),
+                measured,
+            )
         };
         let runs = [
             run(0.01, "off", 1_000_000, 0),

@@ -30,6 +30,7 @@ mod program;
 mod record;
 mod replay;
 mod report;
+mod requests;
 mod results;
 mod runner;
 mod sheet;

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use dwell_base::time::duration_ns;
 use dwell_lab::corpus;
 use dwell_lab::lab::LabError;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -19,8 +20,6 @@ use super::statistics::rank;
 const PORT: u16 = 9000;
 /// Nothing more is sent in a second, however fast the link is.
 const PER_SECOND_MAX: f64 = 150_000.0;
-/// The offered load, in capacities of the link.
-const OVERLOAD: f64 = 3.0;
 /// A message of the usual length with its UDP, IP and Ethernet headers.
 const ON_LINK_BITS: f64 = (94.0 + 8.0 + 20.0 + 14.0) * 8.0;
 /// The sender wakes up this often.
@@ -28,10 +27,10 @@ const TICK: Duration = Duration::from_micros(500);
 const GLANCE: Duration = Duration::from_millis(50);
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
-/// Returns the number of messages a second that are sent over such a link.
-pub(super) fn per_second(rate: LinkRate) -> f64 {
+/// Returns the number of messages a second that are so many times what such a link carries.
+pub(super) fn per_second(rate: LinkRate, times: f64) -> f64 {
     let capacity = rate.bps().map_or(f64::INFINITY, |bps| bps as f64 / ON_LINK_BITS);
-    (OVERLOAD * capacity).min(PER_SECOND_MAX)
+    (times * capacity).min(PER_SECOND_MAX)
 }
 
 /// The messages, made beforehand; each names its place, so that it can be compared.
@@ -42,9 +41,9 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Enough for so long.
-    pub(super) fn new(rate: LinkRate, time: Duration, seed: u64) -> Self {
-        let per_second = per_second(rate);
+    /// Enough for so long: so many times what the link carries.
+    pub(super) fn new((rate, times): (LinkRate, f64), time: Duration, seed: u64) -> Self {
+        let per_second = per_second(rate, times);
         let count = (per_second * time.as_secs_f64()).ceil() as usize;
         Self { messages: corpus::telemetry_messages(count, seed), per_second }
     }
@@ -142,7 +141,7 @@ impl Messages {
         self.sender.join().map_err(panicked)??.context("messages can't be sent")?;
         let arrivals = self.receiver.join().map_err(panicked)??;
         let arrivals = arrivals.context("messages can't be received")?;
-        let [from, to] = window.map(|at| nanoseconds(at.duration_since(self.state.epoch)));
+        let [from, to] = window.map(|at| duration_ns(at.duration_since(self.state.epoch)));
         let in_window = arrivals.iter().filter(|arrival| (from..to).contains(&arrival.at_ns));
         let mut delays: Vec<u64> = in_window.map(|arrival| arrival.delay_ns).collect();
         delays.sort_unstable();
@@ -157,7 +156,7 @@ impl Messages {
 
 impl State {
     fn now_ns(&self) -> u64 {
-        nanoseconds(self.epoch.elapsed())
+        duration_ns(self.epoch.elapsed())
     }
 
     fn send(&self, to: SocketAddr) -> io::Result<()> {
@@ -216,24 +215,20 @@ impl State {
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn three_times_the_capacity_is_sent_within_bounds() {
-        let rate = |text: &str| per_second(text.parse().unwrap());
+        let rate = |text: &str| per_second(text.parse().unwrap(), 3.0);
         assert!((rate("1mbit") - 3e6 / 1088.0).abs() < 1e-6);
         assert!((rate("unlimited") - PER_SECOND_MAX).abs() < 1e-6);
     }
 
     #[test]
     fn a_message_is_known_by_its_number_and_all_its_bytes() {
-        let script = Script::new("1mbit".parse().unwrap(), Duration::from_secs(1), 1);
+        let script = Script::new(("1mbit".parse().unwrap(), 3.0), Duration::from_secs(1), 1);
         assert!(script.messages.len() > 2000);
         let mut message = script.messages[1234].clone();
         assert_eq!(script.place(&message), Some(1234));

@@ -9,7 +9,7 @@ use dwell_cli::values::{codec, schemes};
 use dwell_lab::lab::{self, Lab};
 
 use super::bed::Bed;
-use super::contender::{Contender, Security, dwell_variants};
+use super::contender::{Contender, Security, dwell_variants, with_keys};
 use super::link_rate::LinkRate;
 use super::machine;
 use super::record::{Bench, Journal, Measured, Run, Terms};
@@ -29,12 +29,22 @@ pub(super) struct Variants {
     #[arg(long, value_name = "CODEC,...", default_value = "zstd:1")]
     #[arg(value_delimiter = ',', value_parser = codec)]
     pub(super) codec: Vec<String>,
+    /// More keys of relays' configuration, as another variant of each scheme that compresses:
+    /// `history = "flow"; context_window = "4MiB"`; may be given several times
+    #[arg(long, value_name = "KEYS")]
+    pub(super) with: Vec<String>,
 }
 
 impl Variants {
     /// Every scheme with every codec, all protected alike.
     pub(super) fn all(&self, security: Security) -> Vec<Contender> {
-        dwell_variants(&self.scheme, &self.codec, security, false)
+        self.protected(security, false)
+    }
+
+    /// Every scheme with every codec; with names that say how they are protected if that differs.
+    pub(super) fn protected(&self, security: Security, tells_security: bool) -> Vec<Contender> {
+        let variants = dwell_variants(&self.scheme, &self.codec, security, tells_security);
+        with_keys(variants, &self.with)
     }
 }
 

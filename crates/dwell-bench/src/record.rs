@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
+use dwell_base::share;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -160,6 +161,9 @@ pub(super) struct RelayAccounts {
     pub(super) recovered_datagrams: u64,
     #[serde(default)]
     pub(super) unrecovered_datagrams: u64,
+    /// By the receiving relay: how long batches waited for one that was missing before them.
+    #[serde(default)]
+    pub(super) gap_p99_ns: Option<u64>,
     /// Since the first second of the run.
     pub(super) later_arrived_packets: u64,
     pub(super) later_tried: u64,
@@ -183,35 +187,31 @@ impl Measured {
 
     /// Returns the bytes on the link for a byte of the application.
     pub(super) fn link_bytes_per_byte(&self) -> Option<f64> {
-        ratio(self.link_bytes, self.application_bytes)
+        share(self.link_bytes, self.application_bytes)
     }
 }
 
 impl RelayAccounts {
     /// Of packets that were compressed: compressed / original.
     pub(super) fn compressed_ratio(&self) -> Option<f64> {
-        ratio(self.compressed_to_bytes, self.compressed_bytes)
+        share(self.compressed_to_bytes, self.compressed_bytes)
     }
 
     /// Of all packets sent, compressed or not, without what the relay adds.
     pub(super) fn sent_ratio(&self) -> Option<f64> {
         let saved = self.compressed_bytes.saturating_sub(self.compressed_to_bytes);
-        ratio(self.sent_bytes.saturating_sub(saved), self.sent_bytes)
+        share(self.sent_bytes.saturating_sub(saved), self.sent_bytes)
     }
 
     /// The share of packets that were given to the compressor.
     pub(super) fn tried_share(&self) -> Option<f64> {
-        ratio(self.tried, self.arrived_packets)
+        share(self.tried, self.arrived_packets)
     }
 
     /// The same after the first second.
     pub(super) fn later_tried_share(&self) -> Option<f64> {
-        ratio(self.later_tried, self.later_arrived_packets)
+        share(self.later_tried, self.later_arrived_packets)
     }
-}
-
-fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// Now, for records.

@@ -61,7 +61,7 @@ fn table(results: &Results<'_>, rate: LinkRate, workload: Workload) -> String {
         ns("ping p50", |run| run.ping_p50_ns),
         ns("ping p99", |run| run.ping_p99_ns),
     ];
-    if workload == Workload::Telemetry {
+    if workload.overload().is_some() || workload == Workload::Requests {
         figures.push(ns("delay p50", |run| run.delay_p50_ns));
         figures.push(ns("delay p99", |run| run.delay_p99_ns));
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_base::time::duration_ns;
 use dwell_lab::lab::{Lab, Shape};
 use dwell_report::Table;
 use dwell_report::status::PeerStatus;
@@ -254,7 +255,7 @@ impl Steps {
         };
         Ok(Phase {
             link_bps: rate.as_bps(),
-            window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
+            window_ns: duration_ns(window),
             goodput_bps: bps(bytes),
             carried_bps: bps(carried),
             ping_p50_ns: pings.quantile_ns(0.5),
@@ -332,7 +333,11 @@ mod tests {
             seed: 1,
         };
         let phases = Phases { phases: vec![phase] };
-        let packet = &Variants { scheme: vec!["packet".into()], codec: vec!["zstd:1".into()] };
+        let packet = &Variants {
+            scheme: vec!["packet".into()],
+            codec: vec!["zstd:1".into()],
+            with: Vec::new(),
+        };
         let packet = packet.all(Security::Psk).remove(0);
         let name = Climber(packet, Some(Belief::Auto)).to_string();
         let run = record::<Steps>(conditions, OnlyPlace {}, (&name, 0), phases);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use dwell_base::time::duration_ns;
 use dwell_lab::lab::topology::THIN_DEVICE;
 use dwell_report::Status;
 use dwell_report::status::TxStatus;
@@ -127,7 +128,7 @@ fn observe(
     let to = Snapshot::take(bed, tunnel, load)?;
     let pings = pinger.stop()?;
     let measured = Measured {
-        window_ns: u64::try_from((to.at - from.at).as_nanos()).unwrap_or(u64::MAX),
+        window_ns: duration_ns(to.at - from.at),
         count: to.count - from.count,
         application_bytes: to.application_bytes - from.application_bytes,
         link_bytes: to.link_bytes.saturating_sub(from.link_bytes),
@@ -226,6 +227,7 @@ fn with_losses(
         lost_datagrams: to.lost_datagrams.saturating_sub(from.lost_datagrams),
         recovered_datagrams: to.recovered_datagrams.saturating_sub(from.recovered_datagrams),
         unrecovered_datagrams: to.unrecovered_datagrams.saturating_sub(from.unrecovered_datagrams),
+        gap_p99_ns: (to.contexts.gaps > 0).then_some(to.contexts.waited.p99_ns),
         ..accounts
     }
 }

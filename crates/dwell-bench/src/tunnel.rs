@@ -175,6 +175,9 @@ fn more_lines(dwell: &Dwell) -> String {
     if !dwell.retransmit {
         lines.push_str("retransmit = false\n");
     }
+    if let Some(keys) = &dwell.keys {
+        lines.extend(keys.split(';').map(|key| format!("{}\n", key.trim())));
+    }
     lines
 }
 

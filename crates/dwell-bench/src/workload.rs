@@ -12,6 +12,7 @@ use super::bed::Bed;
 use super::download::{Body, Downloads};
 use super::link_rate::LinkRate;
 use super::messages::{Delivery, Messages, Script};
+use super::requests::Requests;
 use super::tunnel::Tunnel;
 
 /// The traffic of a run.
@@ -32,8 +33,12 @@ pub(super) enum Workload {
     Alternating,
     /// One download of the file that `--file` names
     File,
+    /// One download of prose; beside it requests of 300 bytes, each answered by 1,000 of prose
+    Requests,
     /// Short UDP messages, three times as many as the link carries
     Telemetry,
+    /// The same, eight times as many as the link carries
+    Overload,
 }
 
 impl Workload {
@@ -46,14 +51,25 @@ impl Workload {
             Self::Ten => "ten",
             Self::Alternating => "alternating",
             Self::File => "file",
+            Self::Requests => "requests",
             Self::Telemetry => "telemetry",
+            Self::Overload => "overload",
+        }
+    }
+
+    /// Returns the load in capacities of the link, if it is of messages.
+    pub(super) const fn overload(self) -> Option<f64> {
+        match self {
+            Self::Telemetry => Some(3.0),
+            Self::Overload => Some(8.0),
+            _ => None,
         }
     }
 
     /// Returns the unit of [`Load::count`] per second in tables, and the counts that make one.
     pub(super) fn unit(self) -> (&'static str, f64) {
         match self {
-            Self::Telemetry => ("messages/s", 1.0),
+            _ if self.overload().is_some() => ("messages/s", 1.0),
             _ => ("Mbit/s", 1e6 / 8.0),
         }
     }
@@ -88,6 +104,8 @@ impl Source {
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Bodies(Vec<Body>),
+    /// A download, and what is answered with pieces of the other.
+    Requests(Body, Arc<Vec<u8>>),
     Script(Arc<Script>),
 }
 
@@ -120,8 +138,13 @@ impl Content {
             Workload::File => {
                 vec![source.file.clone().context("the workload `file` needs a file")?.into()]
             }
-            Workload::Telemetry => {
-                return Ok(Self::Script(Arc::new(Script::new(rate, time, seed))));
+            Workload::Requests => {
+                let answers = corpus::text(MANY_BODY_BYTES, seed.wrapping_add(1));
+                return Ok(Self::Requests(text().into(), Arc::new(answers)));
+            }
+            Workload::Telemetry | Workload::Overload => {
+                let times = workload.overload().unwrap_or(1.0);
+                return Ok(Self::Script(Arc::new(Script::new((rate, times), time, seed))));
             }
         };
         Ok(Self::Bodies(bodies))
@@ -141,6 +164,7 @@ fn alternating(len: usize, seed: u64) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) enum Load {
     Downloads(Downloads),
+    Requests(Downloads, Requests),
     Messages(Messages),
 }
 
@@ -150,6 +174,17 @@ impl Load {
         let load = match content {
             Content::Bodies(bodies) => {
                 Self::Downloads(Downloads::start(bed, bodies, tunnel.entrance())?)
+            }
+            Content::Requests(bulk, answers) => {
+                let entrance = tunnel.entrance();
+                let bulk = Downloads::start(bed, std::slice::from_ref(bulk), entrance)?;
+                match Requests::start(bed, answers, entrance) {
+                    Ok(requests) => Self::Requests(bulk, requests),
+                    Err(error) => {
+                        let _ = bulk.finish();
+                        return Err(error);
+                    }
+                }
             }
             Content::Script(script) => Self::Messages(Messages::start(bed, script)?),
         };
@@ -175,6 +210,7 @@ impl Load {
     fn has_started(&self) -> bool {
         match self {
             Self::Downloads(downloads) => downloads.have_started(),
+            Self::Requests(bulk, requests) => bulk.have_started() && requests.answered() > 0,
             Self::Messages(messages) => messages.received() > 0,
         }
     }
@@ -182,7 +218,7 @@ impl Load {
     /// Bytes of downloads, or messages, that have arrived.
     pub(super) fn count(&self) -> u64 {
         match self {
-            Self::Downloads(downloads) => downloads.received_bytes(),
+            Self::Downloads(downloads) | Self::Requests(downloads, _) => downloads.received_bytes(),
             Self::Messages(messages) => messages.received(),
         }
     }
@@ -190,7 +226,7 @@ impl Load {
     /// Bytes that have arrived for the application.
     pub(super) fn received_bytes(&self) -> u64 {
         match self {
-            Self::Downloads(downloads) => downloads.received_bytes(),
+            Self::Downloads(downloads) | Self::Requests(downloads, _) => downloads.received_bytes(),
             Self::Messages(messages) => messages.received_bytes(),
         }
     }
@@ -201,6 +237,10 @@ impl Load {
             Self::Downloads(downloads) => {
                 let is_verified = downloads.finish()?;
                 Ok(Delivery { is_verified, delay_p50_ns: None, delay_p99_ns: None })
+            }
+            Self::Requests(bulk, requests) => {
+                let (bulk, requests) = (bulk.finish(), requests.finish(window)?);
+                Ok(Delivery { is_verified: bulk? && requests.is_verified, ..requests })
             }
             Self::Messages(messages) => messages.finish(window),
         }
@@ -215,7 +255,7 @@ mod tests {
         let rate = LinkRate(None);
         match Content::new(workload, rate, Duration::from_secs(1), source).unwrap() {
             Content::Bodies(bodies) => bodies,
-            Content::Script(_) => panic!("{workload:?} is a download"),
+            Content::Requests(..) | Content::Script(_) => panic!("{workload:?} is a download"),
         }
     }
 

@@ -4,7 +4,8 @@
 //! A context is zstd's: a running frame, which is flushed after each batch, and at both ends a
 //! *ring* of the plaintext that went through it, addressed by its *offset*: the number of bytes
 //! before it. A frame is a *generation*; it has one level and one window. When it can't go on, for
-//! something was lost, or is to have another level, the next one begins from a [`Base`] in the ring.
+//! something was lost, or is to have another level, the next one begins from a [`Base`] in the ring. Where
+//! the ring has nothing yet, it may begin from a [`ContextDictionary`] that both ends had before.
 //!
 //! Or each batch stands *alone*: it is a frame of its own that refers to the generation's base only, so
 //! that it needs no batch before it, and can be decoded in any order. Then the decoder's ring has holes
@@ -12,10 +13,12 @@
 
 mod alone;
 mod decoder;
+mod dictionary;
 mod encoder;
 mod ring;
 
 pub use decoder::{ContextDecoder, Placed};
+pub use dictionary::ContextDictionary;
 pub use encoder::ContextEncoder;
 
 use crate::HISTORY_LEN_MAX;

@@ -70,10 +70,14 @@ mod zstd;
 pub use compressor::Compressor;
 pub use context::{
     Base, CONTEXT_ALONE_BASE_LEN_MAX, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX,
-    CONTEXT_LOG_MIN, ContextDecoder, ContextEncoder, ContextSpec, Placed, context_bound,
+    CONTEXT_LOG_MIN, ContextDecoder, ContextDictionary, ContextEncoder, ContextSpec, Placed,
+    context_bound,
 };
 pub use decompressor::Decompressor;
-pub use dictionary::file::{DICTIONARY_FILE_LEN_MAX, DictionaryFile, DictionaryFileError, hash_of};
+pub use dictionary::file::{
+    DICTIONARIES_MAX, DICTIONARY_FILE_LEN_MAX, DICTIONARY_FILES_LEN_MAX, DictionaryFile,
+    DictionaryFileError, hash_of,
+};
 pub use dictionary::train::{TRAINING_LEN_MAX, train};
 pub use dictionary::{DICTIONARY_LEN_MAX, DICTIONARY_LEN_MIN, Dictionary, DictionaryError};
 pub use error::{CodecError, DecodeError};

@@ -6,6 +6,7 @@
 //!
 //! * [`Slab`]: places for packets, by the names that the core knows them by.
 //! * [`group_key`]: the keys of what is compressed together.
+//! * [`FlowHistories`]: which flows refer to nothing but themselves.
 //! * [`gather`]: the packets of a batch as one run of bytes.
 //! * [`drain`]: does what a port asks for, in a world that says how ([`World`]).
 //! * [`Driven`]: a port that can keep a [`Journal`] of what went into it and what came out;
@@ -52,12 +53,14 @@
 //! ```
 
 mod driven;
+mod flow_histories;
 mod gather;
 mod groups;
 mod journal;
 mod slab;
 
 pub use driven::{Driven, World, drain};
+pub use flow_histories::FlowHistories;
 pub use gather::gather;
 pub use groups::group_key;
 pub use journal::{Entry, Input, Journal, JournalError, Output, repeat};

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use dwell_base::time::duration_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::Secs;
 use thiserror::Error;
@@ -140,7 +141,7 @@ pub fn get(
     mut on_progress: impl FnMut(u64, u64),
 ) -> Result<Fetched, GetError> {
     let start = Instant::now();
-    let elapsed_ns = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let elapsed_ns = || duration_ns(start.elapsed());
     let mut stream = TcpStream::connect_timeout(&server, SILENCE_MAX)?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;

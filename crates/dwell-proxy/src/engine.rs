@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use dwell_base::time::duration_ns;
 use dwell_confine::{privilege, seccomp};
 use dwell_report::ProxyStatus;
 use dwell_stream::{BLOCK_LEN_MAX, Sender};
@@ -96,7 +97,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(common: Common, confined: bool) -> io::Result<Self> {
         mind_short_queues();
-        let stall_ns = u64::try_from(common.limits.stall.as_nanos()).unwrap_or(u64::MAX);
+        let stall_ns = duration_ns(common.limits.stall);
         let wish = common.compressing.wish.map_or("", |wish| wish.name());
         Ok(Self {
             metrics: Metrics::default(),

@@ -15,6 +15,7 @@ mod contexts;
 mod deadlines;
 mod delivery;
 mod diagnosis;
+mod dictionary;
 mod egress;
 mod env;
 mod forward;

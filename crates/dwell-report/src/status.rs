@@ -10,7 +10,7 @@ mod problem;
 
 use std::collections::BTreeMap;
 
-pub use contexts::{RxContexts, TxContexts};
+pub use contexts::{DictionaryStatus, RxContexts, TxContexts};
 pub use problem::{Problem, ProblemStatus};
 
 use dwell_policy::{Accounts, Bypass, ClassKey, DropReason, Ratio};
@@ -153,6 +153,9 @@ pub struct PeerStatus {
     pub scheme: String,
     /// The codec and its level, as in the configuration.
     pub codec: String,
+    /// The dictionary of its contexts, if one is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dictionary: Option<DictionaryStatus>,
     /// The rate that the port believes the link to have.
     pub rate_bps: Option<u64>,
     /// The origin of that rate.

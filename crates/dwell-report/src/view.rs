@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use crate::human::{self, NOTHING};
 use crate::status::{
-    PeerState, PeerStatus, ProblemStatus, RateSource, RecentLoss, RxStatus, Status,
+    DictionaryStatus, PeerState, PeerStatus, ProblemStatus, RateSource, RecentLoss, RxStatus,
+    Status,
 };
 use crate::table::{Column, Table};
 
@@ -317,7 +318,7 @@ fn counted(counts: &BTreeMap<String, u64>) -> Option<String> {
 /// What was compressed with reference to what went before, in either direction.
 fn contexts(peer: &PeerStatus) -> String {
     let (tx, rx, name) = (&peer.tx.contexts, &peer.rx.contexts, &peer.name);
-    let mut out = String::new();
+    let mut out = peer.dictionary.as_ref().map(|it| dictionary(name, it)).unwrap_or_default();
     if !tx.is_unused() {
         let _ = writeln!(
             out,
@@ -331,7 +332,14 @@ fn contexts(peer: &PeerStatus) -> String {
         );
         if let Some(reasons) = counted(&tx.generations) {
             let cold = human::count(tx.cold_starts);
-            let _ = writeln!(out, "{name}: generations begun: {reasons}; {cold} from nothing");
+            let from_dictionary = match tx.dictionary_starts {
+                0 => String::new(),
+                starts => format!(", {} from the dictionary", human::count(starts)),
+            };
+            let _ = writeln!(
+                out,
+                "{name}: generations begun: {reasons}; {cold} from nothing{from_dictionary}"
+            );
         }
         if tx.alone_batches > 0 {
             let (alone, generations) = (tx.alone_batches, tx.acknowledged_generations);
@@ -362,6 +370,19 @@ fn contexts(peer: &PeerStatus) -> String {
         }
     }
     out
+}
+
+/// The dictionary here, and whether the peer has the same.
+fn dictionary(name: &str, dictionary: &DictionaryStatus) -> String {
+    let DictionaryStatus { bytes, name: hash, of_peer } = dictionary;
+    let there = match of_peer.as_str() {
+        "same" => "the peer has the same",
+        "other" => "the peer has another one",
+        "none" => "the peer has none",
+        _ => "nothing is known of the peer's",
+    };
+    let (bytes, begin) = (human::bytes(*bytes), hash.get(..8).unwrap_or(hash));
+    format!("{name}: dictionary {begin} of {bytes}: {there}\n")
 }
 
 /// `no_time 12, too_small 3`: the largest first; `None` if all are zero.
@@ -433,6 +454,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
             bytes_out: 1_000_000,
             generations: counts("lost", 3),
             cold_starts: 1,
+            dictionary_starts: 2,
             mode: "acknowledged".to_owned(),
             alone_batches: 1_100,
             acknowledged_generations: 2,
@@ -448,9 +470,15 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
             dropped: counts("late", 2),
             ..RxContexts::default()
         };
+        peer.dictionary = Some(DictionaryStatus {
+            bytes: 32_000,
+            name: "d1c7100ae50001020304050607080900".to_owned(),
+            of_peer: "same".to_owned(),
+        });
         let expected = "\
+hub: dictionary d1c7100a of 32.0 kB: the peer has the same
 hub: contexts to it: 2, 5.0 MB; 1,200 batches of 4.0 MB became 1.0 MB (0.250)
-hub: generations begun: lost 3; 1 from nothing
+hub: generations begun: lost 3; 1 from nothing, 2 from the dictionary
 hub: of these, 1,100 batches alone, in 2 generations; now acknowledged
 hub: compressed without a context: none_free 7
 hub: contexts from it: 1, 1.5 MB; 900 batches; 4 gaps, 1 of them given up; waited p99 -

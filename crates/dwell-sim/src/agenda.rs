@@ -16,91 +16,105 @@ pub const NEVER_NS: u64 = u64::MAX;
 /// The pending times of all actors.
 #[derive(Clone, Debug)]
 pub struct Agenda {
-    /// The tournament: 1 is the winner of all, those who met in match `n` are `2n` and `2n + 1`,
-    /// and the actors themselves are the last half.
-    tree: Box<[Entry]>,
-    /// Actors from this one on have no fixed order among each other.
+    /// The tournament: 1 is the winner of all, those who met in match `n` are `2n` and `2n + 1`, which is
+    /// pair `n`, and the actors themselves are the last half. (Their number need not be a power of two:
+    /// whoever is paired with whom, the earliest wins.)
+    ///
+    /// Each is one number, whose last `actor_bits` are the actor, and the others the time. Actors for whom
+    /// nothing is pending have times of their own at the end of all time, so that they don't tie.
+    pairs: Box<[[u64; 2]]>,
+    actor_bits: u32,
+    /// No time on the agenda reaches this one.
+    end_ns: u64,
+    /// The number of each actor, by which ties are decided.
+    numbers: Box<[u32]>,
+    /// Actors from this number on have no fixed order among each other.
     shuffled_from: u32,
     seed: u64,
 }
 
-/// A pending event as one number: from the top, 64 bits of time, 32 that decide ties, 32 that name
-/// the actor. The lesser goes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry(u128);
-
-impl Entry {
-    #[inline]
-    fn new(at_ns: u64, order: u32, actor: u32) -> Self {
-        Self(u128::from(at_ns) << 64 | u128::from(u64::from(order) << 32 | u64::from(actor)))
-    }
-
-    #[inline]
-    fn at_ns(self) -> u64 {
-        (self.0 >> 64) as u64
-    }
-
-    #[inline]
-    fn actor(self) -> u32 {
-        self.0 as u32
-    }
-
-    #[inline]
-    fn earlier(self, other: Self) -> Self {
-        if other.0 < self.0 { other } else { self }
-    }
-}
-
 impl Agenda {
-    /// An agenda for actors `0..actors`, with nothing pending. Ties among those from
-    /// `shuffled_from` on are decided by chance, which `seed` determines; all others go before
-    /// them, in their order.
-    pub fn new(actors: usize, shuffled_from: usize, seed: u64) -> Self {
-        let nobody = Entry::new(NEVER_NS, u32::MAX, 0);
-        let places = actors.next_power_of_two().max(2);
-        let tree = vec![nobody; 2 * places].into();
-        Self { tree, shuffled_from: shuffled_from as u32, seed }
+    /// An agenda for as many actors as there are `numbers`, which ascend, with nothing pending. Ties
+    /// among those whose numbers are from `shuffled_from` on are decided by chance, which `seed` and
+    /// the numbers determine; all others go before them, in their order.
+    pub fn new(numbers: Vec<u32>, shuffled_from: u32, seed: u64) -> Self {
+        let places = numbers.len().max(2);
+        let actor_bits = places.next_power_of_two().trailing_zeros();
+        let end_ns = (NEVER_NS >> actor_bits) - places as u64;
+        let pairs = vec![[NEVER_NS; 2]; places].into();
+        let mut agenda =
+            Self { pairs, actor_bits, end_ns, numbers: numbers.into(), shuffled_from, seed };
+        (0..agenda.numbers.len() as u32).for_each(|actor| agenda.set(actor, NEVER_NS));
+        agenda
     }
 
-    #[inline]
-    fn order(&self, actor: u32, at_ns: u64) -> u32 {
-        if actor < self.shuffled_from {
-            return actor;
+    /// Returns the first time that is as good as never: 52 days with 4,096 actors, and half of that with
+    /// twice as many.
+    pub fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// Returns what decides a tie: the lesser goes first.
+    fn order(&self, entry: u64) -> (u32, u32) {
+        let (at_ns, actor) = self.parts(entry);
+        let number = self.numbers[actor as usize];
+        if number < self.shuffled_from {
+            return (number, number);
         }
         // The actor goes in before both multiplications: after one alone, the orders of two actors
         // would always be the same distance apart, and some would win more often.
-        let mixed = at_ns ^ self.seed ^ u64::from(actor);
+        let mixed = at_ns ^ self.seed ^ u64::from(number);
         let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed >> 33) as u32 | 1 << 31
+        ((mixed >> 33) as u32 | 1 << 31, number)
+    }
+
+    #[inline(never)]
+    fn winner_of_tie(&self, a: u64, b: u64) -> u64 {
+        if self.order(b) < self.order(a) { b } else { a }
+    }
+
+    #[inline]
+    fn parts(&self, entry: u64) -> (u64, u32) {
+        let at_ns = entry >> self.actor_bits;
+        let actor = entry & ((1 << self.actor_bits) - 1);
+        (if at_ns < self.end_ns { at_ns } else { NEVER_NS }, actor as u32)
     }
 
     /// The earliest actor and its time; [`NEVER_NS`] if nothing is pending.
     #[inline]
     pub fn next(&self) -> (u64, u32) {
-        (self.tree[1].at_ns(), self.tree[1].actor())
+        self.parts(self.pairs[0][1])
     }
 
     /// Returns the time at which `actor` is due.
     #[inline]
     pub fn time_ns(&self, actor: u32) -> u64 {
-        self.tree[self.tree.len() / 2 + actor as usize].at_ns()
+        let place = self.pairs.len() + actor as usize;
+        self.parts(self.pairs[place / 2][place % 2]).0
     }
 
     /// Sets the time at which `actor` is due, or [`NEVER_NS`].
     #[inline]
     pub fn set(&mut self, actor: u32, at_ns: u64) {
-        let mut winner = Entry::new(at_ns, self.order(actor, at_ns), actor);
-        let tree = &mut self.tree;
-        let mut place = tree.len() / 2 + actor as usize;
-        while place > 1 && tree[place] != winner {
-            tree[place] = winner;
-            winner = winner.earlier(tree[place ^ 1]);
+        let never_ns = self.end_ns + u64::from(actor);
+        let at_ns = if at_ns < self.end_ns { at_ns } else { never_ns };
+        let mut winner = at_ns << self.actor_bits | u64::from(actor);
+        let mut place = self.pairs.len() + actor as usize;
+        while place > 1 {
+            let pair = &mut self.pairs[place / 2];
+            if pair[place % 2] == winner {
+                return;
+            }
+            pair[place % 2] = winner;
+            let rival = pair[(place ^ 1) % 2];
+            winner = match (winner ^ rival) >> self.actor_bits {
+                0 => self.winner_of_tie(winner, rival),
+                _ => winner.min(rival),
+            };
             place /= 2;
         }
-        if place == 1 {
-            tree[1] = winner;
-        }
+        self.pairs[0][1] = winner;
     }
 }
 
@@ -112,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_first_actors_go_in_their_order() {
-        let mut agenda = Agenda::new(5, 4, 1);
+        let mut agenda = Agenda::new((0..5).collect(), 4, 1);
         for actor in [4, 2, 3] {
             agenda.set(actor, 10);
         }
@@ -126,7 +140,7 @@ mod tests {
     #[test]
     fn the_others_win_ties_equally_often() {
         for others in [2, 3, 9, 50] {
-            let mut agenda = Agenda::new(2 + others, 2, 7);
+            let mut agenda = Agenda::new((0..2 + others as u32).collect(), 2, 7);
             let mut wins = vec![0; 2 + others];
             let rounds = 2_500 * others;
             for at_ns in (0..rounds as u64).map(|n| n * 120_000) {
@@ -140,10 +154,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_later_than_the_end_is_never() {
+        let mut agenda = Agenda::new((0..4096).collect(), 0, 1);
+        assert!(agenda.end_ns() > 52 * 86_400 * 1_000_000_000);
+        assert_eq!((agenda.next().0, agenda.time_ns(4095)), (NEVER_NS, NEVER_NS));
+        agenda.set(7, agenda.end_ns());
+        assert_eq!(agenda.next().0, NEVER_NS);
+        agenda.set(4095, agenda.end_ns() - 1);
+        assert_eq!(agenda.next(), (agenda.end_ns() - 1, 4095));
+        agenda.set(4095, NEVER_NS);
+        assert_eq!((agenda.next().0, agenda.time_ns(4095)), (NEVER_NS, NEVER_NS));
+    }
+
+    #[test]
     fn agrees_with_a_scan() {
         let mut rng = Rng::from_seed(1);
         for actors in [1, 2, 3, 7, 8, 100] {
-            let mut agenda = Agenda::new(actors, actors / 2, 3);
+            let mut agenda = Agenda::new((0..actors as u32).collect(), actors as u32 / 2, 3);
             let mut times = vec![NEVER_NS; actors];
             for _ in 0..3000 {
                 let actor = rng.below(actors as u64) as usize;

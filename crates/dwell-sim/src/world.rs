@@ -7,11 +7,14 @@
 //! transmitters go first, then compressors and ports' timers, and all others after them, in an
 //! order that chance decides for each instant.
 //!
-//! Two shortcuts save events and change nothing. A source whose first links are its own and without
+//! Shortcuts save events and change nothing. A source whose first links are its own and without
 //! limit causes an event only when its packet reaches the first queue that others share. Where
-//! nothing can happen to a packet any more, its time of arrival is computed at once.
+//! nothing can happen to a packet any more, its time of arrival is computed at once. So it is in a row of queues
+//! that only the first of them feeds, up to a receiver that only answers. And on a link without a propagation
+//! delay, what a port has sent arrives in the event of its transmitter, unless others are due at that instant.
 
 use dwell_base::Rng;
+use dwell_base::time::SECOND_NS;
 use dwell_policy::Accounts;
 
 use crate::agenda::{Agenda, NEVER_NS};
@@ -84,12 +87,19 @@ impl World {
         let mut flows = flow::flows(plan, seed)?;
         route::mark_known_paths(plan, &mut links);
         let (actors, shuffled_from) = number_actors(&mut links, &mut flows);
+        let agenda = Agenda::new(actors.numbers, shuffled_from, seed);
+        let end_ns = plan.window.until_ns.saturating_add(plan.window.drain_ns);
+        if end_ns >= agenda.end_ns() {
+            let most_s = agenda.end_ns() / SECOND_NS;
+            let what = format!("it is too long: a network of this size has {most_s} s at most");
+            return Err(PlanError::Value(what));
+        }
         let mut world = Self {
             now_ns: 0,
-            end_ns: plan.window.until_ns.saturating_add(plan.window.drain_ns),
+            end_ns,
             window: plan.window,
-            agenda: Agenda::new(actors.len(), shuffled_from, seed),
-            actors,
+            agenda,
+            actors: actors.acting,
             links,
             flows,
             packets: Packets::default(),
@@ -201,13 +211,20 @@ impl World {
     fn arrived(&mut self, n: u32) {
         let link = &mut self.links[n as usize];
         let id = match &mut link.kind {
+            _ if link.leads_on => None,
             LinkKind::Fifo(fifo) => fifo.pop(),
             LinkKind::Port(port) => port.in_flight.pop_front().map(|(_, id)| id),
         };
-        let (pipe_actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
-        self.agenda.set(pipe_actor, next_ns);
+        let refused = link.refused.pop_front();
+        let mut next_ns = link.next_arrival_ns();
+        if link.arrives_with_transmitter() && next_ns > self.now_ns {
+            next_ns = NEVER_NS;
+        }
+        self.agenda.set(link.pipe_actor, next_ns);
         if let Some(id) = id {
             self.advance(id);
+        } else if let Some((_, id)) = refused {
+            self.lose(id);
         }
     }
 
@@ -237,27 +254,87 @@ impl World {
         } else if matches!(link.kind, LinkKind::Port(_)) {
             self.enter_port(n, id);
         } else {
-            self.enter_queue(n, id);
+            self.enter_queue(n, id, self.now_ns);
         }
     }
 
-    fn enter_queue(&mut self, n: u32, id: u32) {
-        let (now_ns, bytes) = (self.now_ns, self.packets[id].bytes);
+    /// Puts a packet into a queue that is known in advance, now or in the future, and into those behind it that
+    /// nothing else feeds.
+    fn enter_queue(&mut self, n: u32, id: u32, at_ns: u64) {
+        let bytes = self.packets[id].bytes;
         let link = &mut self.links[n as usize];
         let transmission_ns = link.transmission_ns(u64::from(bytes));
         let LinkKind::Fifo(fifo) = &mut link.kind else { return };
         if link.path_is_known {
-            let at_ns = fifo.pass(now_ns, transmission_ns);
-            return self.go_ahead(id, at_ns);
+            let arrives_ns = fifo.pass(at_ns, transmission_ns);
+            return self.go_ahead(id, arrives_ns);
         }
-        match fifo.push(now_ns, id, bytes, transmission_ns) {
-            Some(_) => {
-                let (actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
-                if self.agenda.time_ns(actor) != next_ns {
-                    self.agenda.set(actor, next_ns);
-                }
-            }
-            None => self.lose(id),
+        let Some(arrives_ns) = fifo.push(at_ns, bytes, transmission_ns) else {
+            return self.refuse(id, at_ns);
+        };
+        if link.leads_on {
+            return self.lead_on(id, arrives_ns);
+        }
+        let packet = &self.packets[id];
+        let flow = &self.flows[packet.flow as usize];
+        let is_last = usize::from(packet.hop) + 1 == flow.path(false).len();
+        if is_last && flow.is_received_ahead && !packet.back && !packet.is_compressed() {
+            return self.receive_ahead(id, arrives_ns);
+        }
+        fifo.carry(arrives_ns, id);
+        let (actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
+        if self.agenda.time_ns(actor) != next_ns {
+            self.agenda.set(actor, next_ns);
+        }
+    }
+
+    /// Puts a packet into the queue behind the one that it leaves at `at_ns`.
+    fn lead_on(&mut self, id: u32, at_ns: u64) {
+        let packet = &mut self.packets[id];
+        packet.hop += 1;
+        let next = self.flows[packet.flow as usize].path(packet.back)[usize::from(packet.hop)];
+        if packet.is_compressed() && self.links[next as usize].restored {
+            self.now_ahead_ns = at_ns;
+            return self.open_unit(id, |world, id| {
+                let packet = &world.packets[id];
+                let path = world.flows[packet.flow as usize].path(packet.back);
+                world.enter_queue(path[usize::from(packet.hop)], id, world.now_ahead_ns);
+            });
+        }
+        self.enter_queue(next, id, at_ns);
+    }
+
+    /// Handles a packet that finds no room in a queue at `at_ns`.
+    fn refuse(&mut self, id: u32, at_ns: u64) {
+        if at_ns == self.now_ns {
+            return self.lose(id);
+        }
+        let packet = &self.packets[id];
+        if packet.is_compressed() {
+            // It may come back, which is an event.
+            let before =
+                self.flows[packet.flow as usize].path(packet.back)[packet.hop as usize - 1];
+            let link = &mut self.links[before as usize];
+            link.refused.push_back((at_ns, id));
+            let next_ns = link.next_arrival_ns();
+            return self.agenda.set(link.pipe_actor, next_ns);
+        }
+        if at_ns <= self.end_ns {
+            self.drop_unit(id);
+        }
+    }
+
+    /// Handles a packet whose arrival at its receiver, at `at_ns`, nobody else has to do with.
+    fn receive_ahead(&mut self, id: u32, at_ns: u64) {
+        if at_ns > self.end_ns {
+            return; // it is on its way at the end
+        }
+        let packet = self.packets.remove(id);
+        let flow = &self.flows[packet.flow as usize];
+        let is_tcp = matches!(flow.sending, Sending::Tcp(_));
+        self.statistics.delivered(flow.group, &packet, at_ns);
+        if is_tcp {
+            self.segment_arrives(&packet, at_ns);
         }
     }
 
@@ -325,7 +402,7 @@ impl World {
         }
         self.statistics.delivered(group, &packet, self.now_ns);
         if matches!(self.flows[packet.flow as usize].sending, Sending::Tcp(_)) {
-            self.segment_arrives(&packet);
+            self.segment_arrives(&packet, self.now_ns);
         }
     }
 
@@ -417,38 +494,66 @@ impl World {
     }
 }
 
-/// Gives each actor its number, and returns the first number from which on chance decides ties.
-fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Vec<Actor>, usize) {
-    let mut actors = Vec::new();
-    let mut number = |actor| {
-        actors.push(actor);
-        (actors.len() - 1) as u32
-    };
+/// The actors of a world.
+#[derive(Debug, Default)]
+struct Actors {
+    /// Those that may act, in the order of their numbers.
+    acting: Vec<Actor>,
+    numbers: Vec<u32>,
+    next_number: u32,
+}
+
+/// In place of an actor that never acts.
+const NOBODY: u32 = u32::MAX;
+
+impl Actors {
+    /// Gives the next number to an actor, and returns its place on the agenda if it `acts`. Numbers decide
+    /// ties, so that they must not depend on who acts.
+    fn number(&mut self, actor: Actor, acts: bool) -> u32 {
+        let number = self.next_number;
+        self.next_number += 1;
+        if !acts {
+            return NOBODY;
+        }
+        self.acting.push(actor);
+        self.numbers.push(number);
+        (self.acting.len() - 1) as u32
+    }
+}
+
+/// Gives each actor its number and its place on the agenda, and returns the first number from which on
+/// chance decides ties.
+fn number_actors(links: &mut [LinkState], flows: &mut [FlowState]) -> (Actors, u32) {
+    let mut actors = Actors::default();
     let ports = links.iter().filter(|link| matches!(link.kind, LinkKind::Port(_))).count();
     for (n, link) in links.iter_mut().enumerate() {
         if let LinkKind::Port(port) = &mut link.kind {
-            port.transmitter_actor = number(Actor::Transmitter(n as u32));
+            port.transmitter_actor = actors.number(Actor::Transmitter(n as u32), true);
         }
     }
     for (n, link) in links.iter_mut().enumerate() {
         if let LinkKind::Port(port) = &mut link.kind {
-            port.compress_actor = number(Actor::Compress(n as u32));
-            port.timer_actor = number(Actor::PortTimer(n as u32));
+            port.compress_actor = actors.number(Actor::Compress(n as u32), port.compresses());
+            port.timer_actor = actors.number(Actor::PortTimer(n as u32), port.holds);
         }
+    }
+    let mut is_passed = vec![false; links.len()];
+    for &own in flows.iter().flat_map(FlowState::own_links) {
+        is_passed[own as usize] = true;
     }
     for (n, link) in links.iter_mut().enumerate() {
         if !link.path_is_known {
-            link.pipe_actor = number(Actor::Pipe(n as u32));
+            link.pipe_actor = actors.number(Actor::Pipe(n as u32), !is_passed[n]);
         }
         if let LinkKind::Port(port) = &mut link.kind {
-            port.resend_actor = number(Actor::Resend(n as u32));
+            port.resend_actor = actors.number(Actor::Resend(n as u32), port.resends());
         }
     }
     for (n, flow) in flows.iter_mut().enumerate() {
         flow.actor = match flow.sending {
-            Sending::Open(_) => number(Actor::Source(n as u32)),
-            Sending::Tcp(_) => number(Actor::Connection(n as u32)),
+            Sending::Open(_) => actors.number(Actor::Source(n as u32), true),
+            Sending::Tcp(_) => actors.number(Actor::Connection(n as u32), true),
         };
     }
-    (actors, 3 * ports)
+    (actors, 3 * ports as u32)
 }

@@ -78,6 +78,36 @@ fn units_come_back_from_whatever_queue_they_are_lost_in() {
     }
 }
 
+/// What is put into queues at times in the future fares as what arrives there by events: a flow that never
+/// sends makes the difference, since it might feed the second queue, too.
+#[test]
+fn a_row_of_queues_is_the_same_with_and_without_events() {
+    let numbers = |by_events: bool, core: &str, out: &str| {
+        let mut text = BLOCKS.replace("0.5", "0.9");
+        text += &link("sa", "s", "r", "rate = \"100mbit\"");
+        text += &link("in", "r", "c", &format!("{PORT}\nresend_after = \"5ms\""));
+        let queue = "queue = \"drop-tail\"\nbuffer_packets = 5\ndelay = \"3ms\"";
+        text += &link("core", "c", "x", &format!("rate = \"{core}\"\n{queue}"));
+        text += &link("out", "x", "y", &format!("rate = \"{out}\"\n{queue}"));
+        text += &link("last", "y", "z", &format!("rate = \"5mbit\"\n{queue}\nrestored = true"));
+        text += &cbr("f", "z", "12mbit");
+        if by_events {
+            text += &link("idle", "i", "x", "rate = \"1mbit\"");
+            text += &cbr("never", "y", "1mbit").replace("\"s\"", "\"i\"");
+            text += "start = \"1h\"\n";
+        }
+        let mut numbers = metrics(&text);
+        numbers.retain(|name, _| !name.starts_with("never.") && !name.contains(".never"));
+        numbers
+    };
+    // Lost at the first queue, at the second, and behind the place where units are opened.
+    for (core, out) in [("6mbit", "100mbit"), ("100mbit", "6mbit"), ("100mbit", "100mbit")] {
+        let ahead = numbers(false, core, out);
+        assert_eq!(ahead, numbers(true, core, out), "{core} {out}");
+        assert!(ahead["returned"] > 100.0 || ahead["f.dropped"] > 100.0, "{core} {out}: {ahead:?}");
+    }
+}
+
 #[test]
 fn a_flow_that_comes_to_a_link_twice_meets_itself_there() {
     let mut text = link("ab", "s", "b", "rate = \"10mbit\"");

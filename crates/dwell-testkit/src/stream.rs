@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dwell_base::Rng;
+use dwell_base::time::duration_ns;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use dwell_lab::corpus;
@@ -84,14 +85,14 @@ impl Tally {
     /// Returns the time from `moment` to the arrival of the first datagram that was sent after it;
     /// `None` if none arrived.
     pub fn resumed_after_ns(&self, moment: Instant) -> Option<u64> {
-        let moment_ns = ns(moment.saturating_duration_since(self.epoch));
+        let moment_ns = duration_ns(moment.saturating_duration_since(self.epoch));
         let mut later = self.arrivals.iter().filter(|arrival| arrival.sent_ns >= moment_ns);
         later.next().map(|arrival| arrival.at_ns - moment_ns)
     }
 
     /// Returns the longest time without an arrival, from `moment` on.
     pub fn longest_silence_ns(&self, moment: Instant) -> u64 {
-        let moment_ns = ns(moment.saturating_duration_since(self.epoch));
+        let moment_ns = duration_ns(moment.saturating_duration_since(self.epoch));
         let times = self.arrivals.iter().map(|arrival| arrival.at_ns).filter(|at| *at >= moment_ns);
         let times: Vec<u64> = std::iter::once(moment_ns).chain(times).collect();
         times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(0)
@@ -99,7 +100,7 @@ impl Tally {
 
     /// Returns the arrivals that were sent between two moments.
     pub fn sent_between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Arrival> {
-        let since = |moment: Instant| ns(moment.saturating_duration_since(self.epoch));
+        let since = |moment: Instant| duration_ns(moment.saturating_duration_since(self.epoch));
         let range = since(from)..since(to);
         self.arrivals.iter().filter(move |arrival| range.contains(&arrival.sent_ns))
     }
@@ -179,7 +180,7 @@ impl Stream {
     /// Returns true if a datagram has arrived that was sent after this moment.
     pub fn has_resumed_after(&self, moment: Instant) -> bool {
         let latest_ns = self.shared.latest_sent_ns.load(Ordering::Relaxed);
-        latest_ns > ns(moment.saturating_duration_since(self.shared.epoch))
+        latest_ns > duration_ns(moment.saturating_duration_since(self.shared.epoch))
     }
 
     /// Ends it: no more is sent, and datagrams that are still under way have `grace` to arrive.
@@ -225,7 +226,7 @@ impl Shared {
                 thread::sleep(left.min(GLANCE));
             }
             let late = self.epoch.elapsed().saturating_sub(due);
-            self.late_total_ns.fetch_add(ns(late), Ordering::Relaxed);
+            self.late_total_ns.fetch_add(duration_ns(late), Ordering::Relaxed);
             due += pauses.next();
             self.write(number, self.epoch.elapsed().as_micros() as u32, &mut payload);
             // Without a route, or room, it is lost.
@@ -257,7 +258,7 @@ impl Shared {
         while !self.stop.load(Ordering::Relaxed) {
             // A timeout, or an ICMP error because nothing listened before: both pass.
             let Ok(len) = socket.recv(&mut buffer) else { continue };
-            let at_ns = ns(self.epoch.elapsed());
+            let at_ns = duration_ns(self.epoch.elapsed());
             let Some(arrival) = self.read(&buffer[..len], at_ns) else {
                 self.altered.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -324,10 +325,6 @@ impl Pauses {
         };
         Duration::from_secs_f64(seconds.clamp(1e-6, 3600.0))
     }
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Contexts by group: what batches of a group refer to, for the groups that were used lately.
 
-use dwell_codec::{Base, CodecError, CodecId, CodecSpec, ContextEncoder, ContextSpec};
+use std::sync::Arc;
+
+use dwell_codec::{
+    Base, CodecError, CodecId, CodecSpec, ContextDictionary, ContextEncoder, ContextSpec,
+};
 
 /// The most contexts that are kept at a time, as in relays.
 pub const CONTEXTS_MAX: usize = 16;
@@ -11,6 +15,8 @@ pub const WINDOW_LOG: u8 = 20;
 #[derive(Debug)]
 pub struct Contexts {
     spec: ContextSpec,
+    /// What they begin from.
+    dictionary: Option<Arc<ContextDictionary>>,
     /// The one used last is the last.
     encoders: Vec<(u64, ContextEncoder)>,
     /// Encoders of contexts that ended, for others.
@@ -23,9 +29,21 @@ impl Contexts {
     /// Creates an empty table of contexts with this codec; none if the codec has no contexts.
     pub fn of(codec: CodecSpec) -> Option<Self> {
         let spec = ContextSpec { level: codec.level, window_log: WINDOW_LOG };
-        let this =
-            Self { spec, encoders: Vec::new(), spare: Vec::new(), out: Vec::new(), begun: 0 };
+        let this = Self {
+            spec,
+            dictionary: None,
+            encoders: Vec::new(),
+            spare: Vec::new(),
+            out: Vec::new(),
+            begun: 0,
+        };
         (codec.id == CodecId::Zstd).then_some(this)
+    }
+
+    /// Lets contexts begin from this dictionary, as in relays that both have it.
+    #[must_use]
+    pub fn with_dictionary(self, dictionary: Option<Arc<ContextDictionary>>) -> Self {
+        Self { dictionary, ..self }
     }
 
     /// Returns the length of the batch in the context of its group. A group without one gets it from
@@ -45,19 +63,24 @@ impl Contexts {
         Ok(self.out.len())
     }
 
-    /// Makes an encoder that refers to nothing.
+    /// Makes an encoder that refers to nothing but the dictionary.
     fn begin(&mut self) -> Result<ContextEncoder, CodecError> {
         if self.encoders.len() >= CONTEXTS_MAX {
             self.spare.push(self.encoders.remove(0).1);
         }
         self.begun += 1;
-        match self.spare.pop() {
-            Some(mut encoder) => {
-                encoder.begin(self.spec, Base::default())?;
-                Ok(encoder)
+        let mut encoder = match self.spare.pop() {
+            Some(encoder) => encoder,
+            None => ContextEncoder::new(self.spec, WINDOW_LOG)?,
+        };
+        match &self.dictionary {
+            Some(dictionary) => {
+                let len = dictionary.base(self.spec).len;
+                encoder.begin_from(self.spec, dictionary, len)?;
             }
-            None => ContextEncoder::new(self.spec, WINDOW_LOG),
+            None => encoder.begin(self.spec, Base::default())?,
         }
+        Ok(encoder)
     }
 
     /// Ends all contexts, and keeps their memory for others.
@@ -107,6 +130,18 @@ mod tests {
         contexts.clear();
         assert_eq!(contexts.compress(7, &bytes).unwrap(), first);
         assert_eq!((contexts.begun(), contexts.spare.len()), (2, 0));
+    }
+
+    #[test]
+    fn each_context_begins_from_the_dictionary() {
+        let bytes = bytes();
+        let plain = contexts().compress(7, &bytes).unwrap();
+        let dictionary = ContextDictionary::new(bytes.clone()).map(Arc::new);
+        let mut contexts = contexts().with_dictionary(dictionary);
+        for group in 0..2 * CONTEXTS_MAX as u64 {
+            let first = contexts.compress(group, &bytes).unwrap();
+            assert!(first < plain / 5, "group {group}: {first} of {plain}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dwell_codec::content::{ContentClass, classify_packet};
-use dwell_codec::{CodecError, CodecSpec, Dictionary};
+use dwell_codec::{CodecError, CodecSpec};
 use dwell_drive::group_key;
 use dwell_policy::{
     ClassKey, ClassTimers, ConfigError, Estimates, Gather, LearnedConfig, Objective, PRESETS,
@@ -42,12 +42,13 @@ use ipnet::IpNet;
 use thiserror::Error;
 
 use self::class::{DEADLINE_CLASSES_MAX, DeadlineClass};
-use self::compress::{CodecCompressor, Cost};
+use self::compress::{CodecCompressor, Cost, Dictionaries};
 use self::content::{Composition, Sorter};
 use self::input::{Input, InputCounts, Spelled};
 use self::lane::{Arriving, Lane, LaneSetup};
 use self::link::{Link, PATH_MTU_MIN};
 use self::report::{DirectionReport, LaneReport, ReplayReport};
+use crate::contexts::CONTEXTS_MAX;
 use crate::sides::{Rule, Sides};
 
 /// The name of the lane without relays.
@@ -63,8 +64,8 @@ pub struct Settings {
     pub schemes: Vec<(String, Scheme)>,
     /// The codec that compresses packets.
     pub codec: CodecSpec,
-    /// Dictionaries for packets of these classes.
-    pub dictionaries: Vec<(ClassKey, Arc<Dictionary>)>,
+    /// Dictionaries, for schemes with contexts and for others; all schemes are replayed without, too.
+    pub dictionaries: Dictionaries,
     /// The limit of the queue; in the lane without dwell too.
     pub limit: QueueLimit,
     /// Packets below this size are not compressed.
@@ -101,7 +102,7 @@ impl Settings {
                 .filter_map(|name| Some(((*name).to_owned(), Scheme::preset(name).ok()?)))
                 .collect(),
             codec: CodecSpec::with_default_level(dwell_codec::CodecId::Zstd),
-            dictionaries: Vec::new(),
+            dictionaries: Dictionaries::default(),
             limit: QueueLimit::default(),
             compress_bytes_min: 64,
             columnar: true,
@@ -170,6 +171,18 @@ impl Settings {
     }
 }
 
+impl Dictionaries {
+    /// Returns those that a scheme can use; none if it can use none.
+    fn of(&self, scheme: &Scheme) -> Option<Self> {
+        if scheme.has_contexts() {
+            let of_contexts = Some(self.of_contexts.clone()?);
+            return Some(Self { by_class: Vec::new(), of_contexts });
+        }
+        let is_used = scheme.compresses() && !self.by_class.is_empty();
+        is_used.then(|| Self { by_class: self.by_class.clone(), of_contexts: None })
+    }
+}
+
 /// The smallest speed: arrivals can be this much slower than they were captured, ...
 pub const SPEED_MIN: f64 = 1e-3;
 /// ... and the largest: this much faster.
@@ -195,7 +208,8 @@ pub enum ReplayError {
     Codec(#[from] CodecError),
 }
 
-/// The suffix of a scheme that uses dictionaries, which no relay can load yet.
+/// The suffix of a scheme that uses dictionaries: as relays do if it has contexts, and otherwise as no
+/// relay does.
 pub const WITH_DICTIONARIES: &str = "+dictionaries";
 
 /// Lanes whose packets have the same greatest length.
@@ -228,28 +242,35 @@ impl Lanes {
     fn new(settings: &Settings, cost: &mut impl FnMut() -> Cost) -> Result<Self, ReplayError> {
         let mut without = settings.port(Scheme::none());
         without.frame = settings.link.bare_frames();
-        let mut lane = |port: PortConfig, with_dictionaries: bool| -> Result<Lane, ReplayError> {
-            let dictionaries = if with_dictionaries { &settings.dictionaries[..] } else { &[] };
+        let none = Dictionaries::default();
+        let mut lane = |port: PortConfig,
+                        dictionaries: &Dictionaries|
+         -> Result<Lane, ReplayError> {
             let compress = CodecCompressor::new(settings.codec, dictionaries, cost())?;
+            let chooses = port.scheme.has_contexts() && port.scheme.gather() == Gather::HostPair;
+            let chosen_contexts = if chooses { CONTEXTS_MAX } else { 0 };
             Ok(Lane::new(LaneSetup {
                 port,
                 rate: settings.link.rate,
                 compress: Box::new(compress),
                 waits_ns_max: settings.classes.iter().map(|class| class.wait_ns_max).collect(),
                 columnar: settings.columnar,
+                chosen_contexts,
             })?)
         };
         let bare = Group {
             packet_max: usize::from(settings.link.path_mtu),
-            lanes: vec![(WITHOUT.to_owned(), lane(without, false)?)],
+            lanes: vec![(WITHOUT.to_owned(), lane(without, &none)?)],
         };
         let mut relayed =
             Group { packet_max: usize::from(settings.link.packet_max()), lanes: Vec::new() };
         for (name, scheme) in &settings.schemes {
             let port = settings.port(settings.timed(*scheme)?);
-            relayed.lanes.push((name.clone(), lane(port.clone(), false)?));
-            if !settings.dictionaries.is_empty() && scheme.compresses() {
-                relayed.lanes.push((format!("{name}{WITH_DICTIONARIES}"), lane(port, true)?));
+            relayed.lanes.push((name.clone(), lane(port.clone(), &none)?));
+            if let Some(dictionaries) = settings.dictionaries.of(scheme) {
+                relayed
+                    .lanes
+                    .push((format!("{name}{WITH_DICTIONARIES}"), lane(port, &dictionaries)?));
             }
         }
         Ok(Self {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dwell_base::share;
 use dwell_codec::CodecSpec;
 use dwell_policy::ClassKey;
 use serde::{Serialize, Serializer};
@@ -92,10 +93,6 @@ impl Ratio {
     pub fn ns_per_byte(&self) -> Option<f64> {
         share(self.sums.ns, self.bytes)
     }
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// Packets with the same protocol and source or destination port.

@@ -107,6 +107,7 @@ fn replayed() -> (u64, u64, u64) {
         compress: Box::new(Halves),
         waits_ns_max: vec![MAX_WAIT_NS],
         columnar: false,
+        chosen_contexts: 0,
     })
     .expect("a possible lane");
     for (at_ns, bytes) in arrivals() {

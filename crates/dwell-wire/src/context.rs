@@ -64,21 +64,56 @@ pub enum ContextBody<'a> {
 pub struct Alone {
     /// The offset of its first byte, less that of the generation's base.
     pub distance: u32,
-    /// What the ring has beyond the base stays there; only if the generation is named, too.
+    /// What the ring has beyond the base stays there; only if the generation is named, too, and its base is
+    /// in the ring.
     pub keeps: bool,
 }
 
-/// The codec and window of a generation, and the bytes of the ring from which it begins.
+/// The codec and window of a generation, and the bytes from which it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The codec's id, 0 to 15; not checked here against those that exist.
     pub codec: u8,
     /// The binary logarithm of the window's size in bytes; not checked here.
     pub window_log: u8,
-    /// The number of bytes that went through the context before this batch.
-    pub base_offset: u64,
-    /// The number of bytes before the offset that the generation may refer to.
-    pub base_len: u32,
+    /// The bytes that the generation may refer to beside its own.
+    pub base: StartBase,
+}
+
+/// The bytes from which a generation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartBase {
+    /// Those of the ring before an offset.
+    Ring {
+        /// The number of bytes that went through the context before this batch.
+        offset: u64,
+        /// The number of bytes before the offset.
+        len: u32,
+    },
+    /// The last ones of a dictionary that both ends have.
+    Dictionary {
+        /// The first 8 bytes of its name.
+        name: u64,
+        /// The number of bytes.
+        len: u32,
+    },
+}
+
+const BASE_IN_RING: u8 = 0;
+const BASE_IN_DICTIONARY: u8 = 1;
+
+impl StartBase {
+    /// Returns the number of bytes.
+    pub const fn len(self) -> u32 {
+        match self {
+            Self::Ring { len, .. } | Self::Dictionary { len, .. } => len,
+        }
+    }
+
+    /// Returns true if the generation begins from nothing.
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl<'a> ContextRecord<'a> {
@@ -99,12 +134,16 @@ impl<'a> ContextRecord<'a> {
         } else {
             let mut start = None;
             if flags & FLAG_START != 0 {
-                let codec = rest.u8()?;
-                if codec & 0x0f != 0 {
+                let first = rest.u8()?;
+                if first & 0x0f > BASE_IN_DICTIONARY {
                     return Some(Ok(None));
                 }
-                let (window_log, base_offset, base_len) = (rest.u8()?, rest.u64()?, rest.u32()?);
-                start = Some(Start { codec: codec >> 4, window_log, base_offset, base_len });
+                let (window_log, number, len) = (rest.u8()?, rest.u64()?, rest.u32()?);
+                let base = match first & 0x0f {
+                    BASE_IN_RING => StartBase::Ring { offset: number, len },
+                    _ => StartBase::Dictionary { name: number, len },
+                };
+                start = Some(Start { codec: first >> 4, window_log, base });
             }
             let mut alone = None;
             if flags & FLAG_ALONE != 0 {
@@ -125,7 +164,10 @@ impl<'a> ContextRecord<'a> {
         match self.body {
             ContextBody::Raw(packet) => !packet.is_empty(),
             ContextBody::Batch { alone: Some(alone), start, original_len, data, .. } => {
-                is_compression(original_len, data) && (start.is_some() || !alone.keeps)
+                // What is kept is in the ring, and so is its base.
+                let base = start.map(|start| start.base);
+                let is_in_ring = matches!(base, Some(StartBase::Ring { .. }));
+                is_compression(original_len, data) && (is_in_ring || !alone.keeps)
             }
             ContextBody::Batch { original_len, data, .. } => original_len > 0 && !data.is_empty(),
         }
@@ -173,9 +215,13 @@ impl<'a> ContextRecord<'a> {
                     | flag(alone.is_some_and(|alone| alone.keeps), FLAG_KEEPS)]);
                 if let Some(start) = start {
                     debug_assert!(start.codec < 16, "codec {}", start.codec);
-                    header.put(&[start.codec << 4, start.window_log]);
-                    header.put(&start.base_offset.to_be_bytes());
-                    header.put(&start.base_len.to_be_bytes());
+                    let (place, number) = match start.base {
+                        StartBase::Ring { offset, .. } => (BASE_IN_RING, offset),
+                        StartBase::Dictionary { name, .. } => (BASE_IN_DICTIONARY, name),
+                    };
+                    header.put(&[start.codec << 4 | place, start.window_log]);
+                    header.put(&number.to_be_bytes());
+                    header.put(&start.base.len().to_be_bytes());
                 }
                 if let Some(alone) = alone {
                     header.put(&alone.distance.to_be_bytes());
@@ -273,6 +319,10 @@ mod tests {
         let body = [&[1, 1, 0, 1, 2 | 8 | 16][..], &start].concat();
         let record = parse(&body).expect("it is well-formed").expect("it is known");
         assert!(record.start().is_some() && record.keeps());
+        let dictionary = [&[1, 1, 0, 1, 2 | 8 | 16, 0x21][..], &start[1..]].concat();
+        assert_eq!(parse(&dictionary), Err(WireError::Context));
+        let dictionary = [&[1, 1, 0, 1, 2 | 8, 0x21][..], &start[1..]].concat();
+        assert!(parse(&dictionary).is_ok_and(|record| record.is_some_and(|it| it.is_alone())));
     }
 
     #[test]
@@ -280,7 +330,18 @@ mod tests {
         for flags in 32..=255 {
             assert_eq!(parse(&[1, 1, 0, 1, flags]), Ok(None));
         }
-        let with_nibble = [1, 1, 0, 1, 2, 0x21, 20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 9, 0xaa];
-        assert_eq!(parse(&with_nibble), Ok(None));
+        let with = |place: u8| {
+            let first = 0x20 | place;
+            [1, 1, 0, 1, 2, first, 20, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 3, 0, 9, 0xaa]
+        };
+        let base = |place: u8| {
+            let bytes = with(place);
+            parse(&bytes).map(|record| record.and_then(|it| it.start()).map(|start| start.base))
+        };
+        assert_eq!(base(0), Ok(Some(StartBase::Ring { offset: 7, len: 3 })));
+        assert_eq!(base(1), Ok(Some(StartBase::Dictionary { name: 7, len: 3 })));
+        for place in 2..16 {
+            assert_eq!(base(place), Ok(None), "{place}");
+        }
     }
 }

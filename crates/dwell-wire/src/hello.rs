@@ -4,17 +4,19 @@ use crate::error::WireError;
 use crate::reader::Reader;
 
 /// Bytes of a hello's body as this version writes it.
-pub const HELLO_BODY_LEN: usize = HELLO_BODY_MIN + CONTEXTS_LEN + 1;
+pub const HELLO_BODY_LEN: usize = HELLO_BODY_BEFORE_FLAGS + 1 + 4 + DICTIONARY_NAME_LEN;
 /// Bytes of a hello's body as the first version wrote it.
 pub const HELLO_BODY_MIN: usize = 38;
-/// Bytes of the fields of contexts in the first version that had them.
-const CONTEXTS_LEN: usize = 1 + 1 + 8;
+/// Bytes of a hello's body with contexts, but without their flags and a dictionary.
+const HELLO_BODY_BEFORE_FLAGS: usize = HELLO_BODY_MIN + 10;
 /// Flag of contexts, bit 0: batches that stand alone are decoded.
 const CONTEXTS_ALONE: u8 = 1;
 /// The smallest ring of a context, as a binary logarithm. Who offers less offers none.
 pub const CONTEXT_RING_LOG_MIN: u8 = 15;
 /// Bytes of a salt.
 pub const SALT_LEN: usize = 16;
+/// Bytes of a dictionary's name.
+pub const DICTIONARY_NAME_LEN: usize = 16;
 /// Flag, bit 0: the sender has installed the session of these two salts; there is no answer.
 pub const HELLO_FINAL: u16 = 1;
 /// Flag, bit 1: the sender forwards compressed units without decompression, and asks for them as
@@ -52,22 +54,41 @@ pub struct ContextOffer {
     pub incarnation: u64,
     /// Batches that stand alone are decoded; false of a version that does not know them.
     pub takes_alone: bool,
+    /// The dictionary that contexts can begin from, if the sender has one.
+    pub dictionary: Option<DictionaryName>,
+}
+
+/// A dictionary, as nodes name it to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DictionaryName {
+    /// Its bytes, at least one.
+    pub len: u32,
+    /// The hash of these bytes.
+    pub hash: [u8; DICTIONARY_NAME_LEN],
+}
+
+impl DictionaryName {
+    fn read(rest: &mut Reader<'_>) -> Option<Self> {
+        let name = Self { len: rest.u32()?, hash: rest.array()? };
+        (name.len > 0).then_some(name)
+    }
+
+    /// Returns the part of the hash by which the first batch of a generation names the dictionary.
+    pub fn short(&self) -> u64 {
+        let [first @ .., _, _, _, _, _, _, _, _] = self.hash;
+        u64::from_be_bytes(first)
+    }
 }
 
 impl ContextOffer {
     fn read(rest: &mut Reader<'_>) -> Option<Self> {
         let (contexts, ring_log, incarnation) = (rest.u8()?, rest.u8()?, rest.u64()?);
-        // A field that came later: an earlier version does without.
-        let flags = rest.u8().unwrap_or(0);
-        let takes_alone = flags & CONTEXTS_ALONE != 0;
-        let offer = Self { contexts, ring_log, incarnation, takes_alone };
+        // An earlier version did not have these.
+        let takes_alone = rest.u8().map(|flags| flags & CONTEXTS_ALONE != 0);
+        let dictionary = takes_alone.and_then(|_| DictionaryName::read(rest));
+        let takes_alone = takes_alone.unwrap_or(false);
+        let offer = Self { contexts, ring_log, incarnation, takes_alone, dictionary };
         offer.is_usable().then_some(offer)
-    }
-
-    fn write(&self, out: &mut [u8; HELLO_BODY_LEN - HELLO_BODY_MIN]) {
-        out[..2].copy_from_slice(&[self.contexts, self.ring_log]);
-        out[2..CONTEXTS_LEN].copy_from_slice(&self.incarnation.to_be_bytes());
-        out[CONTEXTS_LEN] = if self.takes_alone { CONTEXTS_ALONE } else { 0 };
     }
 
     const fn is_usable(&self) -> bool {
@@ -85,8 +106,12 @@ impl Hello {
         out[34..36].copy_from_slice(&self.codecs.to_be_bytes());
         out[36..38].copy_from_slice(&self.flags.to_be_bytes());
         if let Some(offer) = self.contexts.filter(ContextOffer::is_usable) {
-            if let Some(out) = out.last_chunk_mut() {
-                offer.write(out);
+            out[38..40].copy_from_slice(&[offer.contexts, offer.ring_log]);
+            out[40..48].copy_from_slice(&offer.incarnation.to_be_bytes());
+            out[48] = if offer.takes_alone { CONTEXTS_ALONE } else { 0 };
+            if let Some(name) = offer.dictionary.filter(|name| name.len > 0) {
+                out[49..53].copy_from_slice(&name.len.to_be_bytes());
+                out[53..].copy_from_slice(&name.hash);
             }
         }
         out
@@ -131,10 +156,18 @@ pub(crate) mod tests {
 
     /// No contexts, or some.
     pub(crate) fn any_contexts() -> impl Strategy<Value = Option<ContextOffer>> {
-        let fields = (1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>(), any::<bool>());
-        prop::option::of(fields.prop_map(|(contexts, ring_log, incarnation, takes_alone)| {
-            ContextOffer { contexts, ring_log, incarnation, takes_alone }
-        }))
+        let name = (1u32.., any::<[u8; 16]>()).prop_map(|(len, hash)| DictionaryName { len, hash });
+        let numbers = (1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>());
+        let offer = (numbers, any::<bool>(), prop::option::of(name)).prop_map(
+            |((contexts, ring_log, incarnation), takes_alone, dictionary)| ContextOffer {
+                contexts,
+                ring_log,
+                incarnation,
+                takes_alone,
+                dictionary,
+            },
+        );
+        prop::option::of(offer)
     }
 
     proptest! {
@@ -150,13 +183,18 @@ pub(crate) mod tests {
             prop_assert_eq!(Hello::parse(&body), Ok(hello));
             // An earlier version's, or with a part of a field that it did not know.
             let earlier = Hello { contexts: None, ..hello };
-            for short in HELLO_BODY_MIN..HELLO_BODY_MIN + CONTEXTS_LEN {
+            for short in HELLO_BODY_MIN..HELLO_BODY_BEFORE_FLAGS {
                 prop_assert_eq!(Hello::parse(&body[..short]), Ok(earlier));
             }
-            // That of a version whose batches all refer to those before.
-            let running = contexts.map(|it| ContextOffer { takes_alone: false, ..it });
-            let body = &body[..HELLO_BODY_MIN + CONTEXTS_LEN];
-            prop_assert_eq!(Hello::parse(body), Ok(Hello { contexts: running, ..hello }));
+            // That of a version that knows neither dictionaries nor batches that stand alone.
+            let running = |it| ContextOffer { takes_alone: false, dictionary: None, ..it };
+            let without = Hello { contexts: contexts.map(running), ..hello };
+            prop_assert_eq!(Hello::parse(&body[..HELLO_BODY_BEFORE_FLAGS]), Ok(without));
+            let contexts = contexts.map(|offer| ContextOffer { dictionary: None, ..offer });
+            let without = Hello { contexts, ..hello };
+            for short in HELLO_BODY_BEFORE_FLAGS + 1..HELLO_BODY_LEN {
+                prop_assert_eq!(Hello::parse(&body[..short]), Ok(without));
+            }
             let short = &body[..HELLO_BODY_MIN - 1];
             prop_assert_eq!(Hello::parse(short), Err(WireError::Truncated));
         }
@@ -172,7 +210,9 @@ pub(crate) mod tests {
 
     #[test]
     fn contexts_that_cannot_be_used_are_none() {
-        let good = ContextOffer { contexts: 1, ring_log: 15, incarnation: 7, takes_alone: false };
+        let (takes_alone, dictionary) = (false, None);
+        let good =
+            ContextOffer { contexts: 1, ring_log: 15, incarnation: 7, takes_alone, dictionary };
         let base = Hello::parse(&[0; HELLO_BODY_LEN]).unwrap();
         assert_eq!(base.contexts, None);
         assert_eq!(read_contexts([1, 15]), Some(good));

@@ -32,11 +32,11 @@ mod reader;
 
 pub use block::{Block, BlockPackets, Fragment};
 pub use carried::{Carried, Label, Unit};
-pub use context::{Alone, ContextBody, ContextRecord, Start, context_record_len};
+pub use context::{Alone, ContextBody, ContextRecord, Start, StartBase, context_record_len};
 pub use control::{CloseReason, ContextReport, Control, Numbers, Report};
 pub use error::{Full, PacketError, WireError};
 pub use header::{DataHeader, Datagram, Kind};
-pub use hello::{ContextOffer, Hello};
+pub use hello::{ContextOffer, DictionaryName, Hello};
 pub use keyed::{Cookie, Initiation, Response};
 pub use packet::PacketInfo;
 pub use record::{BodyWriter, Compressed, Record, Records};

@@ -241,6 +241,15 @@ fn a_dictionary_serves_the_packets_that_come_later() {
     let with = saved("all+dictionaries", &["--dictionary", file.to_str().unwrap()]);
     let without = saved("all", &["--dictionary", file.to_str().unwrap()]);
     assert!(with > without + 50_000 && without == saved("all", &[]), "{with} {without}");
+    // Contexts begin from it as in relays.
+    let all = out.join("all.dict");
+    let all = all.to_str().unwrap();
+    let base = ["replay", capture, "--rate=1mbit", "--scheme=none,auto", "--json"];
+    let output = dwell(&[&base[..], &["--dictionary", all]].concat());
+    assert!(output.status.success(), "{}", reported(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let peers = report["status"]["peers"].as_array().unwrap();
+    assert!(peers.iter().any(|peer| peer["name"] == "auto+dictionaries"), "{peers:?}");
     // A damaged one is refused.
     let mut bytes = fs::read(&file).unwrap();
     bytes[40] ^= 1;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use dwell_base::Rng;
+use dwell_base::time::duration_ns;
 use dwell_lab::corpus;
 use dwell_lab::lab::{Host, LabError};
 use dwell_testkit::sites::Sites;
@@ -186,7 +187,7 @@ impl Flow {
 
 impl State {
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        duration_ns(self.epoch.elapsed())
     }
 
     fn send(&self, to: SocketAddr) -> io::Result<()> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_base::time::duration_ns;
 use dwell_lab::lab::Lab;
 use dwell_lab::relays::{RelayRate, RelaySettings, Relays};
 use dwell_testkit::faults::{Fault, FaultTiming, Struck, Trap, block_plain_paths};
@@ -44,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Scene<'_> {
     pub(super) fn play(&self, lab: &mut Lab) -> anyhow::Result<Aftermath> {
-        let bed = Bed::emulated(lab, LinkRate(Some(self.rate)), self.delay_ns, 0.0)?;
+        let bed = Bed::emulated(lab, LinkRate(Some(self.rate)), self.delay_ns, (0.0, 0.0))?;
         bed.check()?;
         let mut relays = self.relays(&bed)?;
         block_plain_paths(&bed.pair)?;
@@ -136,7 +137,7 @@ impl Scene<'_> {
 /// From a moment until more of the download had come.
 fn download_resumed_ns(progress: &[Instant], cleared: Instant) -> anyhow::Result<u64> {
     let first = progress.iter().find(|at| **at > cleared).context("the download stands still")?;
-    Ok(u64::try_from((*first - cleared).as_nanos()).unwrap_or(u64::MAX))
+    Ok(duration_ns(*first - cleared))
 }
 
 fn streams(bed: &Bed<'_>) -> anyhow::Result<[Stream; 2]> {

@@ -80,7 +80,9 @@ impl Peer {
     /// Returns true if it can carry this; some carry TCP connections only.
     pub(super) const fn carries(self, workload: Workload) -> bool {
         match self {
-            Self::Pipe | Self::SshForward => !matches!(workload, Workload::Telemetry),
+            // It gives nothing on before it has a block's worth.
+            Self::Pipe => workload.overload().is_none() && !matches!(workload, Workload::Requests),
+            Self::SshForward => workload.overload().is_none(),
             Self::SshTunnel | Self::Vtun | Self::VtunLzo => true,
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dwell_base::Instant as Time;
+use dwell_base::time::duration_ns;
 use dwell_stream::{Compressors, Config, Sender, SenderStats, Strategy, Worker};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -29,7 +30,7 @@ struct Clock(Instant);
 
 impl Clock {
     fn now(self) -> Time {
-        Time::from_ns(self.0.elapsed().as_nanos() as u64)
+        Time::from_ns(duration_ns(self.0.elapsed()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The results of the runs of one field.
 
+use dwell_base::share;
 use dwell_stream::{Bound, CodecPoint};
 
 use super::super::link_rate::LinkRate;
@@ -131,7 +132,7 @@ impl<'a> Results<'a> {
 
     /// The same, where each byte that is sent takes the processor what it takes plain TCP.
     pub(super) fn bound_with_sending(&self) -> Option<f64> {
-        let of_plain = |s: &StreamAccounts| ratio(s.thread_cpu_ns, s.wire_bytes);
+        let of_plain = |s: &StreamAccounts| share(s.thread_cpu_ns, s.wire_bytes);
         self.bound_at(None, self.account("plain", of_plain)?)
     }
 
@@ -144,11 +145,6 @@ impl<'a> Results<'a> {
         }
         Some(Bound::of(self.rate_of("plain")? / 8.0, &points).rate * 8.0)
     }
-}
-
-/// A share; none of nothing.
-pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use dwell_base::Rate;
+use dwell_base::time::duration_ns;
 use dwell_lab::lab::LabError;
 use socket2::SockRef;
 
@@ -95,7 +96,7 @@ impl Drop for Rival {
 fn send(mut stream: TcpStream, rate: Rate, stop: &AtomicBool) -> io::Result<Sent> {
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
     let (begin, mut bytes) = (Instant::now(), 0);
-    let due = || rate.bytes_in_ns(begin.elapsed().as_nanos() as u64);
+    let due = || rate.bytes_in_ns(duration_ns(begin.elapsed()));
     let noise = vec![0xa5; 64 << 10];
     while !stop.load(Ordering::Relaxed) {
         let left = due().saturating_sub(bytes);

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use dwell_base::time::duration_ns;
 use dwell_codec::{CodecSpec, Compressor, HISTORY_LEN_MAX};
 use dwell_stream::{CodecPoint, Config, Strategy};
 use serde::{Deserialize, Serialize};
@@ -123,7 +124,7 @@ fn measure_one(
         for block in blocks {
             compressed += compress(block)?;
         }
-        best_ns = best_ns.min(pass.elapsed().as_nanos() as u64);
+        best_ns = best_ns.min(duration_ns(pass.elapsed()));
     }
     let len = blocks.iter().map(|sample| sample.block.len()).sum::<usize>() as f64;
     Some(CodecPoint::new(best_ns as f64 / len, compressed as f64 / len))

@@ -7,7 +7,7 @@ use dwell_report::{Column, Table};
 
 use super::super::runner;
 use super::record::{Setting, StreamRun};
-use super::results::{self, Results, ratio};
+use super::results::{self, Results};
 use super::{overview, verdict};
 
 /// Everything, for a terminal: the verdict is what stands last.
@@ -110,7 +110,8 @@ fn row(field: &Results<'_>, contender: &str) -> Vec<String> {
         |whole: Option<f64>| number(goodput.zip(whole).map(|(part, all)| part.median / all), 3);
     let mbit = |bps: f64| format!("{:.1}", bps / 1e6);
     let codec = field.codec_of(contender);
-    let segments = field.account(contender, |s| ratio(s.segments * 1_000_000, s.framed_bytes));
+    let segments =
+        field.account(contender, |s| dwell_base::share(s.segments * 1_000_000, s.framed_bytes));
     vec![
         contender.to_owned(),
         goodput.map_or_else(String::new, |summary| mbit(summary.median)),
@@ -120,9 +121,12 @@ fn row(field: &Results<'_>, contender: &str) -> Vec<String> {
         share(codec.and_then(|codec| field.bound(Some(codec)))),
         share(field.bound(None)),
         share(field.bound_with_sending()),
-        number(field.figure(contender, |m| ratio(m.link_bytes, m.application_bytes)), 3),
-        number(field.account(contender, |s| ratio(s.raw_bytes, s.framed_bytes)), 3),
-        number(field.figure(contender, |m| ratio(m.cpu_ns, m.application_bytes)), 2),
+        number(
+            field.figure(contender, |m| dwell_base::share(m.link_bytes, m.application_bytes)),
+            3,
+        ),
+        number(field.account(contender, |s| dwell_base::share(s.raw_bytes, s.framed_bytes)), 3),
+        number(field.figure(contender, |m| dwell_base::share(m.cpu_ns, m.application_bytes)), 2),
         number(field.account(contender, |s| Some(s.fill)), 2),
         number(segments.filter(|&count| count > 0.0), 0),
         number(field.account(contender, |s| Some(s.efficiency)), 3),

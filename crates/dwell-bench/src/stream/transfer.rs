@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use dwell_base::time::duration_ns;
 use dwell_lab::lab::topology::THIN_DEVICE;
 use dwell_stream::{Limits, Receiver, Strategy, StreamReader};
 use socket2::SockRef;
@@ -191,7 +192,7 @@ fn watch(
     bed.sleep(times.watched)?;
     let after = look()?;
     Ok(Measured {
-        window_ns: (after.arrived.at - before.arrived.at).as_nanos() as u64,
+        window_ns: duration_ns(after.arrived.at - before.arrived.at),
         application_bytes: after.arrived.bytes - before.arrived.bytes,
         link_bytes: after.link_bytes - before.link_bytes,
         cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns),

@@ -157,7 +157,7 @@ fn units(fields: &[Results<'_>]) -> String {
         };
         let kernel = ours.replace("tcpcomp/", "kernel-level/");
         let segments = |contender: &str| {
-            field.account(contender, |s| super::results::ratio(s.segments, s.framed_bytes))
+            field.account(contender, |s| dwell_base::share(s.segments, s.framed_bytes))
         };
         let efficiency = |contender: &str| field.account(contender, |s| Some(s.efficiency));
         let of = |figure: &dyn Fn(&str) -> Option<f64>, other: &str| {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::alone::AloneDecoder;
 use super::ring::Ring;
-use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, alone_base_len_max};
+use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextDictionary, alone_base_len_max};
 use crate::error::DecodeError;
 use crate::ffi::zstd::Failure;
 use crate::ffi::zstd::stream::DecodingStream;
@@ -74,33 +74,60 @@ impl ContextDecoder {
     /// base is longer than the window or not in the ring; [`DecodeError::OutOfMemory`]. The ring is
     /// as it was then, and there is no generation.
     pub fn begin(&mut self, window_log: u8, base: Base) -> Result<(), DecodeError> {
-        self.is_live = false;
-        if !(CONTEXT_LOG_MIN..=self.ring.log()).contains(&window_log) {
-            return Err(DecodeError::Window { window_log, ring_log: self.ring.log() });
-        }
+        self.check(window_log)?;
         if base.len > 1 << window_log || !self.ring.has(base) {
             return Err(DecodeError::Base(base));
         }
-        let failed = |Failure(number)| reported(number);
-        let stream = match &mut self.stream {
-            Some(stream) => stream,
-            none => none.insert(DecodingStream::new().map_err(failed)?),
-        };
-        let ring = &self.ring;
-        stream.begin(u32::from(window_log), |prefix| ring.read(base, prefix)).map_err(failed)?;
-        self.cut(base);
-        (self.cut_of_stream, self.fills) = (self.cuts, false);
-        self.is_live = true;
-        self.is_stream_idle = false;
-        if std::mem::replace(&mut self.is_alone_idle, true) {
-            self.alone = None;
-        }
+        let (ring, stream) = (&self.ring, opened(&mut self.stream)?);
+        let begun = stream.begin(u32::from(window_log), |prefix| ring.read(base, prefix));
+        begun.map_err(|Failure(number)| reported(number))?;
+        self.ring.cut(base);
+        self.runs();
         Ok(())
     }
 
-    fn cut(&mut self, base: Base) {
-        self.ring.cut(base);
+    /// Begins a generation from the last `len` bytes of a dictionary, which are all that is in the ring then.
+    ///
+    /// # Errors
+    /// As those of [`begin`](Self::begin), if `len` is zero, or more than the window or the dictionary has.
+    pub fn begin_from(
+        &mut self,
+        window_log: u8,
+        dictionary: &ContextDictionary,
+        len: u32,
+    ) -> Result<(), DecodeError> {
+        self.check(window_log)?;
+        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= 1 << window_log);
+        let bytes = bytes.ok_or(DecodeError::Base(Base { offset: len.into(), len }))?;
+        let stream = opened(&mut self.stream)?;
+        let begun = stream.begin(u32::from(window_log), |prefix| prefix.extend_from_slice(bytes));
+        begun.map_err(|Failure(number)| reported(number))?;
+        self.ring.begin_with(bytes);
+        self.runs();
+        Ok(())
+    }
+
+    /// A running generation has begun, and the ring was cut for it.
+    fn runs(&mut self) {
         self.cuts += 1;
+        (self.cut_of_stream, self.fills) = (self.cuts, false);
+        (self.is_live, self.is_stream_idle) = (true, false);
+        if std::mem::replace(&mut self.is_alone_idle, true) {
+            self.alone = None;
+        }
+    }
+
+    /// Ends the generation, and checks the window of the next one.
+    fn check(&mut self, window_log: u8) -> Result<(), DecodeError> {
+        self.is_live = false;
+        self.check_window(window_log)
+    }
+
+    fn check_window(&self, window_log: u8) -> Result<(), DecodeError> {
+        if !(CONTEXT_LOG_MIN..=self.ring.log()).contains(&window_log) {
+            return Err(DecodeError::Window { window_log, ring_log: self.ring.log() });
+        }
+        Ok(())
     }
 
     /// Begins a generation whose batches stand alone. Unless the ring `keeps` what is beyond the base, it
@@ -115,27 +142,50 @@ impl ContextDecoder {
         (window_log, base): (u8, Base),
         keeps: bool,
     ) -> Result<(), DecodeError> {
-        if !(CONTEXT_LOG_MIN..=self.ring.log()).contains(&window_log) {
-            return Err(DecodeError::Window { window_log, ring_log: self.ring.log() });
-        }
+        self.check_window(window_log)?;
         if base.len > alone_base_len_max(window_log) || !self.ring.has(base) {
             return Err(DecodeError::Base(base));
         }
-        let alone = match &mut self.alone {
-            Some(alone) => alone,
-            none => none.insert(AloneDecoder::new()?),
-        };
+        let alone = opened_alone(&mut self.alone)?;
         if !keeps {
             self.ring.cut(base);
             (self.cuts, self.fills) = (self.cuts + 1, true);
         }
         let ring = &self.ring;
         alone.begin(generation, (base.offset, self.cuts), |bytes| ring.read(base, bytes));
+        self.stands_alone();
+        Ok(())
+    }
+
+    /// Begins a generation whose batches stand alone, from the last `len` bytes of a dictionary, which are
+    /// all that is in the ring then.
+    ///
+    /// # Errors
+    /// As of [`begin_alone`](Self::begin_alone), if `len` is zero, or more than a base of this window or the
+    /// dictionary has; nothing has changed then.
+    pub fn begin_alone_from(
+        &mut self,
+        generation: u8,
+        window_log: u8,
+        (dictionary, len): (&ContextDictionary, u32),
+    ) -> Result<(), DecodeError> {
+        self.check_window(window_log)?;
+        let bytes = dictionary.end(len).filter(|_| len <= alone_base_len_max(window_log));
+        let bytes = bytes.ok_or(DecodeError::Base(Base { offset: len.into(), len }))?;
+        let alone = opened_alone(&mut self.alone)?;
+        self.ring.begin_with(bytes);
+        (self.cuts, self.fills) = (self.cuts + 1, true);
+        alone.begin(generation, (len.into(), self.cuts), |base| base.extend_from_slice(bytes));
+        self.stands_alone();
+        Ok(())
+    }
+
+    /// A generation has begun whose batches stand alone.
+    fn stands_alone(&mut self) {
         self.is_alone_idle = false;
         if std::mem::replace(&mut self.is_stream_idle, true) {
             (self.stream, self.is_live) = (None, false);
         }
-        Ok(())
     }
 
     /// Decodes a batch that stands alone, which must be exactly as long as `dst`, and puts it in its
@@ -221,6 +271,22 @@ impl ContextDecoder {
         let alone = self.alone.as_ref().map_or(0, AloneDecoder::memory_bytes);
         size_of::<Self>() + self.ring.memory_bytes() + stream + alone
     }
+}
+
+/// Returns the stream, made if there is none yet.
+fn opened(stream: &mut Option<DecodingStream>) -> Result<&mut DecodingStream, DecodeError> {
+    Ok(match stream {
+        Some(stream) => stream,
+        none => none.insert(DecodingStream::new().map_err(|Failure(number)| reported(number))?),
+    })
+}
+
+/// The same for batches that stand alone.
+fn opened_alone(alone: &mut Option<AloneDecoder>) -> Result<&mut AloneDecoder, DecodeError> {
+    Ok(match alone {
+        Some(alone) => alone,
+        none => none.insert(AloneDecoder::new()?),
+    })
 }
 
 impl fmt::Debug for ContextDecoder {

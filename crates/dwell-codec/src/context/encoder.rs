@@ -5,7 +5,7 @@ use std::fmt;
 use super::ring::Ring;
 use super::{
     Base, CONTEXT_BASE_LEN_MAX, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN,
-    ContextSpec, context_bound,
+    ContextDictionary, ContextSpec, context_bound,
 };
 use crate::error::CodecError;
 use crate::ffi::zstd::stream::EncodingStream;
@@ -15,6 +15,30 @@ use crate::zstd::{PrimedEncoder, tables, unexpected};
 enum Kind {
     Running(EncodingStream),
     Alone(PrimedEncoder),
+}
+
+impl Kind {
+    /// Returns what running generations need, made if there is none yet.
+    fn running(&mut self) -> Result<&mut EncodingStream, CodecError> {
+        if let Self::Alone(_) = self {
+            *self = Self::Running(EncodingStream::new().map_err(unexpected)?);
+        }
+        match self {
+            Self::Running(stream) => Ok(stream),
+            Self::Alone(_) => Err(CodecError::NoGeneration),
+        }
+    }
+
+    /// Returns what generations need whose batches stand alone, made if there is none yet.
+    fn alone(&mut self) -> Result<&mut PrimedEncoder, CodecError> {
+        if let Self::Running(_) = self {
+            *self = Self::Alone(PrimedEncoder::new()?);
+        }
+        match self {
+            Self::Alone(primed) => Ok(primed),
+            Self::Running(_) => Err(CodecError::NoGeneration),
+        }
+    }
 }
 
 /// Compresses the batches of a context.
@@ -59,15 +83,7 @@ impl ContextEncoder {
         }
         self.is_live = false;
         let ring = &self.ring;
-        let stream = match &mut self.kind {
-            Kind::Running(stream) => stream,
-            alone => {
-                *alone = Kind::Running(EncodingStream::new().map_err(unexpected)?);
-                let Kind::Running(stream) = alone else { return Err(CodecError::NoGeneration) };
-                stream
-            }
-        };
-        let begun = stream.begin(&tables(spec), |prefix| ring.read(base, prefix));
+        let begun = self.kind.running()?.begin(&tables(spec), |prefix| ring.read(base, prefix));
         begun.map_err(unexpected)?;
         self.ring.cut(base);
         self.spec = spec;
@@ -100,18 +116,57 @@ impl ContextEncoder {
         }
         self.is_live = false;
         let ring = &self.ring;
-        let primed = match &mut self.kind {
-            Kind::Alone(primed) => primed,
-            running => {
-                *running = Kind::Alone(PrimedEncoder::new()?);
-                let Kind::Alone(primed) = running else { return Err(CodecError::NoGeneration) };
-                primed
-            }
-        };
-        primed.prime(spec.level, |prefix| ring.read(base, prefix))?;
+        self.kind.alone()?.prime(spec.level, |prefix| ring.read(base, prefix))?;
         if !keeps {
             self.ring.cut(base);
         }
+        self.spec = spec;
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Begins a generation from the end of a dictionary, of which the decoder must have the same: `len`
+    /// bytes of it are all that is in the ring then, as if they had gone through.
+    ///
+    /// # Errors
+    /// If there is no such level or window, or `len` is zero, or more than the window or the dictionary
+    /// has: then nothing has changed. If zstd fails there is no generation until the next call.
+    pub fn begin_from(
+        &mut self,
+        spec: ContextSpec,
+        dictionary: &ContextDictionary,
+        len: u32,
+    ) -> Result<(), CodecError> {
+        spec.check(self.ring.log())?;
+        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= 1 << spec.window_log);
+        let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
+        self.is_live = false;
+        let stream = self.kind.running()?;
+        let begun = stream.begin(&tables(spec), |prefix| prefix.extend_from_slice(bytes));
+        begun.map_err(unexpected)?;
+        self.ring.begin_with(bytes);
+        self.spec = spec;
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Begins a generation whose batches stand alone, from the end of a dictionary, as
+    /// [`begin_from`](Self::begin_from) does.
+    ///
+    /// # Errors
+    /// As of that, with [`ContextSpec::alone_base_len_max`] for the window.
+    pub fn begin_alone_from(
+        &mut self,
+        spec: ContextSpec,
+        dictionary: &ContextDictionary,
+        len: u32,
+    ) -> Result<(), CodecError> {
+        spec.check(self.ring.log())?;
+        let bytes = dictionary.end(len).filter(|_| len <= spec.alone_base_len_max());
+        let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
+        self.is_live = false;
+        self.kind.alone()?.prime(spec.level, |prefix| prefix.extend_from_slice(bytes))?;
+        self.ring.begin_with(bytes);
         self.spec = spec;
         self.is_live = true;
         Ok(())

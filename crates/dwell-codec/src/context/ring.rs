@@ -82,6 +82,12 @@ impl Ring {
         out.extend_from_slice(&self.bytes[..len - first]);
     }
 
+    /// Forgets all, and takes these bytes as the first that were pushed.
+    pub(super) fn begin_with(&mut self, bytes: &[u8]) {
+        self.cut(Base::default());
+        self.push(bytes);
+    }
+
     /// Appends bytes; the oldest make room for them.
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {

@@ -31,6 +31,11 @@ const CLASS_LEN_MAX: usize = 64;
 /// The most bytes of a file with a dictionary.
 pub const DICTIONARY_FILE_LEN_MAX: usize = FIXED_LEN + DESCRIPTION_LEN_MAX + DICTIONARY_LEN_MAX;
 
+/// The most dictionaries in a file: as many as a record can name.
+pub const DICTIONARIES_MAX: usize = 15;
+/// The most bytes of a file with several.
+pub const DICTIONARY_FILES_LEN_MAX: usize = DICTIONARIES_MAX * DICTIONARY_FILE_LEN_MAX;
+
 /// A dictionary and its purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DictionaryFile {
@@ -64,6 +69,9 @@ pub enum DictionaryFileError {
     /// The hash is another one.
     #[error("it is damaged: its hash is wrong")]
     Hash,
+    /// There are more than [`DICTIONARIES_MAX`].
+    #[error("it has more than {DICTIONARIES_MAX} dictionaries")]
+    Number,
     /// A key of the description is missing or makes no sense.
     #[error("its description has no valid \"{0}\"")]
     Description(&'static str),
@@ -103,6 +111,31 @@ impl DictionaryFile {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn parse(file: &[u8]) -> Result<Self, DictionaryFileError> {
+        match Self::parse_first(file)? {
+            (first, []) => Ok(first),
+            _ => Err(DictionaryFileError::Length),
+        }
+    }
+
+    /// Reads a file with one or more dictionaries, one behind the other, as `cat` makes it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with one of them, or if there are too many.
+    pub fn parse_all(mut file: &[u8]) -> Result<Vec<Self>, DictionaryFileError> {
+        let mut all = Vec::new();
+        loop {
+            let (one, rest) = Self::parse_first(file)?;
+            all.push(one);
+            match rest {
+                [] => return Ok(all),
+                _ if all.len() == DICTIONARIES_MAX => return Err(DictionaryFileError::Number),
+                rest => file = rest,
+            }
+        }
+    }
+
+    /// Reads the first dictionary of a file, and returns what follows it.
+    fn parse_first(file: &[u8]) -> Result<(Self, &[u8]), DictionaryFileError> {
         if !file.starts_with(&MAGIC) {
             return Err(DictionaryFileError::Magic);
         }
@@ -115,17 +148,18 @@ impl DictionaryFile {
         let bytes_len = u32::from_be_bytes([fixed[12], fixed[13], fixed[14], fixed[15]]) as usize;
         if description_len > DESCRIPTION_LEN_MAX
             || bytes_len > DICTIONARY_LEN_MAX
-            || rest.len() != description_len + bytes_len
+            || rest.len() < description_len + bytes_len
         {
             return Err(DictionaryFileError::Length);
         }
-        let (description, bytes) = rest.split_at(description_len);
+        let (described, rest) = rest.split_at(description_len + bytes_len);
+        let (description, bytes) = described.split_at(description_len);
         let (_, hash) = fixed.split_at(16);
         if hash != hash_of([description, bytes]).to_be_bytes() {
             return Err(DictionaryFileError::Hash);
         }
         super::check(fixed[9], bytes.len())?;
-        Self::described(fixed[9], description, bytes)
+        Ok((Self::described(fixed[9], description, bytes)?, rest))
     }
 
     fn described(id: u8, text: &[u8], bytes: &[u8]) -> Result<Self, DictionaryFileError> {
@@ -193,6 +227,21 @@ mod tests {
         let bytes = file().to_bytes().unwrap();
         assert_eq!(DictionaryFile::parse(&bytes), Ok(file()));
         assert_eq!(file().dictionary().unwrap().id(), 3);
+    }
+
+    #[test]
+    fn several_are_read_one_behind_the_other() {
+        let (one, other) = (file(), DictionaryFile { id: 4, class: "tcp/502".into(), ..file() });
+        let both = [one.to_bytes().unwrap(), other.to_bytes().unwrap()].concat();
+        assert_eq!(DictionaryFile::parse_all(&both), Ok(vec![one.clone(), other]));
+        assert_eq!(DictionaryFile::parse(&both), Err(DictionaryFileError::Length));
+        let all = |bytes: &[u8]| DictionaryFile::parse_all(bytes).map(|all| all.len());
+        assert_eq!(all(&both[..both.len() - 1]), Err(DictionaryFileError::Length));
+        assert_eq!(all(&[&both[..], b"more"].concat()), Err(DictionaryFileError::Magic));
+        assert_eq!(all(b""), Err(DictionaryFileError::Magic));
+        let one = one.to_bytes().unwrap();
+        assert_eq!(all(&one.repeat(DICTIONARIES_MAX)), Ok(DICTIONARIES_MAX));
+        assert_eq!(all(&one.repeat(DICTIONARIES_MAX + 1)), Err(DictionaryFileError::Number));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use dwell_base::Rng;
 use dwell_codec::{
-    Base, CONTEXT_ALONE_BASE_LEN_MAX, CodecError, ContextDecoder, ContextEncoder, ContextSpec,
-    DecodeError, Placed,
+    Base, CONTEXT_ALONE_BASE_LEN_MAX, CodecError, ContextDecoder, ContextDictionary,
+    ContextEncoder, ContextSpec, DecodeError, Placed,
 };
 use proptest::prelude::*;
 
@@ -269,4 +269,38 @@ fn a_change_of_the_kind_cuts_the_ring_and_what_is_late_is_decoded() {
     ends.decoder.decode(&two, &mut out).unwrap();
     assert_eq!(out, first.batch);
     assert_eq!(ends.decoder.offset(), ends.encoder.offset(), "it has no place any more");
+}
+
+#[test]
+fn a_dictionary_is_the_base_of_the_first_batches_and_stays_in_the_ring() {
+    let mut ends = Ends::new(3, 8);
+    let spec = ends.begun.spec;
+    let dictionary = ContextDictionary::new(text(50_000)).unwrap();
+    for len in [0, 32_769, 50_001, u32::MAX] {
+        let base = Base { offset: len.into(), len };
+        let from = (&dictionary, len);
+        assert_eq!(
+            ends.encoder.begin_alone_from(spec, &dictionary, len),
+            Err(CodecError::Base(base))
+        );
+        let begun = ends.decoder.begin_alone_from(1, RING_LOG, from);
+        assert_eq!(begun, Err(DecodeError::Base(base)));
+    }
+    assert!(ends.decoder.begin_alone_from(1, RING_LOG + 1, (&dictionary, 1)).is_err());
+    ends.encoder.begin_alone_from(spec, &dictionary, 20_000).unwrap();
+    ends.decoder.begin_alone_from(1, RING_LOG, (&dictionary, 20_000)).unwrap();
+    ends.begun.base = Base { offset: 20_000, len: 20_000 };
+    ends.known = 1;
+    assert_eq!((ends.encoder.offset(), ends.decoder.offset()), (20_000, 20_000));
+    let (lost, next) = (ends.batch().unwrap(), ends.batch().unwrap());
+    ends.arrive(&next);
+    assert_eq!((ends.decoder.offset(), ends.decoder.has_holes()), (20_000, true));
+    ends.arrive(&lost);
+    assert_eq!(ends.decoder.offset(), ends.encoder.offset());
+    // The next generation refers to it as to all that went through.
+    ends.advance(spec, true);
+    assert!(u64::from(ends.begun.base.len) > 20_000);
+    let next = ends.batch().unwrap();
+    ends.arrive(&next);
+    assert_eq!(ends.decoder.offset(), ends.encoder.offset());
 }

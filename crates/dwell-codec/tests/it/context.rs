@@ -1,8 +1,8 @@
 //! Contexts: two ends, and what may go wrong between them.
 
 use dwell_codec::{
-    Base, CONTEXT_BATCH_LEN_MAX, CodecError, CodecId, ContextDecoder, ContextEncoder, ContextSpec,
-    DecodeError, context_bound,
+    Base, CONTEXT_BATCH_LEN_MAX, CodecError, CodecId, ContextDecoder, ContextDictionary,
+    ContextEncoder, ContextSpec, DecodeError, context_bound,
 };
 use proptest::prelude::*;
 
@@ -48,6 +48,8 @@ enum Op {
     /// A new generation, from so many bytes before the decoder's offset.
     Begin(ContextSpec, u64),
     Cold(ContextSpec),
+    /// A new generation, from the last bytes of the dictionary, as a share of it.
+    FromDictionary(ContextSpec, u8),
 }
 
 fn op(ring_log: u8) -> impl Strategy<Value = Op> {
@@ -62,6 +64,7 @@ fn op(ring_log: u8) -> impl Strategy<Value = Op> {
         1 => packet().prop_map(Op::Lose),
         2 => (specs(ring_log), 0u64..100_000).prop_map(|(spec, back)| Op::Begin(spec, back)),
         1 => specs(ring_log).prop_map(Op::Cold),
+        1 => (specs(ring_log), any::<u8>()).prop_map(|(spec, part)| Op::FromDictionary(spec, part)),
     ]
 }
 
@@ -78,6 +81,9 @@ proptest! {
         let mut encoder = ContextEncoder::new(first, 17).unwrap();
         let mut decoder = ContextDecoder::new(17);
         decoder.begin(first.window_log, Base::default()).unwrap();
+        // Longer than the smallest window, and with a magic number in front of it.
+        let bytes = [&[0x37, 0xa4, 0x30, 0xec][..], &text(50_000)].concat();
+        let dictionary = ContextDictionary::new(bytes).unwrap();
         let mut is_lost = false;
         for op in ops {
             match op {
@@ -107,6 +113,15 @@ proptest! {
                 Op::Cold(spec) => {
                     encoder.begin(spec, Base::default()).unwrap();
                     decoder.begin(spec.window_log, Base::default()).unwrap();
+                    is_lost = false;
+                }
+                Op::FromDictionary(spec, part) => {
+                    let most = dictionary.base(spec).len;
+                    let len = (most * u32::from(part) / 255).max(1);
+                    encoder.begin_from(spec, &dictionary, len).unwrap();
+                    decoder.begin_from(spec.window_log, &dictionary, len).unwrap();
+                    let offsets = (encoder.offset(), decoder.offset());
+                    prop_assert_eq!(offsets, (len.into(), len.into()));
                     is_lost = false;
                 }
             }
@@ -316,6 +331,47 @@ fn a_base_is_never_taken_for_a_dictionary() {
     let payload = compress(&mut encoder, &magic);
     assert!(payload.len() < 100, "{}", payload.len());
     assert_eq!(decode(&mut decoder, &payload, magic.len()), Ok(magic));
+}
+
+#[test]
+fn a_dictionary_is_what_went_before_the_first_batch() {
+    let spec = ContextSpec { level: 3, window_log: 15 };
+    let dictionary = ContextDictionary::new(text(5_000)).unwrap();
+    let batch = &text(5_000)[1_000..2_000];
+    let mut encoder = ContextEncoder::new(spec, 15).unwrap();
+    let mut decoder = ContextDecoder::new(15);
+    let cold = compress(&mut encoder, batch).len();
+    encoder.begin_from(spec, &dictionary, 5_000).unwrap();
+    decoder.begin_from(15, &dictionary, 5_000).unwrap();
+    let payload = compress(&mut encoder, batch);
+    assert!(payload.len() < 30 && cold > 200, "{} {cold}", payload.len());
+    assert_eq!(decode(&mut decoder, &payload, batch.len()).as_deref(), Ok(batch));
+    // The next generation refers to it as to all that went through.
+    let base = encoder.base_at(6_000).unwrap();
+    assert_eq!((base.offset, base.len, decoder.offset()), (6_000, 6_000, 6_000));
+    encoder.begin(spec, base).unwrap();
+    decoder.begin(15, base).unwrap();
+    let payload = compress(&mut encoder, &text(5_000)[3_000..]);
+    assert!(payload.len() < 30, "{}", payload.len());
+    assert_eq!(decode(&mut decoder, &payload, 2_000).as_deref(), Ok(&text(5_000)[3_000..]));
+}
+
+#[test]
+fn more_of_a_dictionary_than_there_is_or_the_window_holds_is_refused() {
+    let spec = ContextSpec { level: 1, window_log: 15 };
+    let dictionary = ContextDictionary::new(text(50_000)).unwrap();
+    let mut encoder = ContextEncoder::new(spec, 16).unwrap();
+    let mut decoder = ContextDecoder::new(16);
+    for len in [0, 32_769, 50_000, 50_001, u32::MAX] {
+        let base = Base { offset: len.into(), len };
+        assert_eq!(encoder.begin_from(spec, &dictionary, len), Err(CodecError::Base(base)));
+        assert_eq!(decoder.begin_from(15, &dictionary, len), Err(DecodeError::Base(base)));
+    }
+    assert!(decoder.begin_from(17, &dictionary, 1).is_err(), "the window is too large");
+    assert_eq!(decoder.begin_from(16, &dictionary, 50_000), Ok(()));
+    // What is refused leaves the encoder as it was, and the decoder without a generation.
+    assert_eq!(encoder.offset(), 0);
+    assert!(!compress(&mut encoder, b"and so on").is_empty());
 }
 
 /// Frames that zstd would decode, but that are no batch of a context.

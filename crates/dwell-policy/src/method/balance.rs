@@ -125,4 +125,57 @@ mod tests {
         }
         assert_eq!(balance.correction(), CORRECTION_MIN);
     }
+    #[test]
+    fn what_was_sent_against_the_plan_asks_for_two_per_cent_more() {
+        let mut balance = Balance::new();
+        balance.link_idle();
+        assert_eq!(balance.correction(), 1.02);
+        (0..100).for_each(|_| balance.link_idle());
+        assert_eq!(balance.correction(), CORRECTION_MAX);
+    }
+
+    /// At first nothing is known of how wrong the estimates are.
+    #[test]
+    fn it_moves_fast_at_first_and_slower_later() {
+        // 10 ms of waiting, this long after the beginning.
+        let after = |ms: u64| {
+            let mut balance = Balance::new();
+            balance.works(at(0), false, 0);
+            balance.waits(at(ms));
+            balance.works(at(ms + 10), false, 0);
+            -balance.correction().ln() / 0.01
+        };
+        assert!((after(40) - 15.0).abs() < 1e-9, "{}", after(40));
+        assert!((after(190) - 10.0).abs() < 1e-9, "2/t after 0.2 s: {}", after(190));
+        assert!((after(990) - 4.0).abs() < 1e-9, "{}", after(990));
+    }
+
+    /// The other end may have stopped reading: that says nothing of the link.
+    #[test]
+    fn a_long_wait_counts_for_twenty_milliseconds() {
+        let after = |ms: u64| {
+            let mut balance = Balance::new();
+            balance.works(at(0), false, 0);
+            balance.waits(at(5_000));
+            balance.works(at(5_000 + ms), false, 0);
+            balance.correction()
+        };
+        assert!((after(20).ln() + 0.08).abs() < 1e-9 && after(19) > after(20));
+        assert_eq!((after(21), after(2_000)), (after(20), after(20)));
+    }
+
+    #[test]
+    fn a_transport_that_has_something_to_send_need_not_refuse() {
+        // It was empty for the last 10 of 50 ms.
+        let mut balance = Balance::new();
+        balance.works(at(0), false, 0);
+        balance.works(at(1_000), true, 0);
+        balance.works(at(1_050), true, 10_000_000);
+        assert!((balance.correction().ln() - 0.04).abs() < 1e-9, "{balance:?}");
+        // A refusal begins the time again.
+        balance.refused();
+        balance.works(at(1_060), true, u64::MAX);
+        balance.works(at(1_080), true, u64::MAX);
+        assert!((balance.correction().ln() - 0.04).abs() < 1e-9, "{balance:?}");
+    }
 }

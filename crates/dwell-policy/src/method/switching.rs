@@ -96,3 +96,92 @@ impl Switching {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dwell_base::Instant;
+
+    use super::*;
+
+    /// A link that is believed to carry `rate` bytes a second.
+    fn believed(rate: f64) -> LinkRate {
+        let mut link = LinkRate::new(1_000);
+        link.expect(Instant::ZERO, rate);
+        link
+    }
+
+    /// A link of 2 MB/s, by `measurements` measurements.
+    fn measured(measurements: u64) -> LinkRate {
+        let mut link = LinkRate::new(200_000);
+        for tick in 0..=measurements {
+            let now = Instant::from_ns(10_000_000 * tick);
+            link.wrote(now, 20_000);
+            link.blocked(now);
+        }
+        assert_eq!(link.measurements(), measurements);
+        link
+    }
+
+    /// Returns how many blocks in a row are compressed or not, of the next ones.
+    fn runs(switching: &mut Switching, link: &LinkRate, blocks: usize) -> Vec<(bool, u32)> {
+        let mut runs: Vec<(bool, u32)> = Vec::new();
+        for _ in 0..blocks {
+            let admitted = switching.admits(link);
+            match runs.last_mut() {
+                Some((last, count)) if *last == admitted => *count += 1,
+                _ => runs.push((admitted, 1)),
+            }
+        }
+        runs
+    }
+
+    #[test]
+    fn probes_that_show_nothing_become_more_and_one_block_in_twenty_is_one() {
+        let mut switching = Switching::new();
+        let found = runs(&mut switching, &LinkRate::new(1_000), 1_876);
+        let (compressed, raw) = (|count| (true, count), |count| (false, count));
+        let expected = [
+            [compressed(20), raw(8)],
+            [compressed(160), raw(16)],
+            [compressed(320), raw(32)],
+            [compressed(640), raw(32)],
+            [compressed(640), raw(8)],
+        ];
+        assert_eq!(found, expected.concat(), "no more than 32 in a row");
+        // Once they have shown a rate, few do again.
+        let mut switching = Switching::new();
+        runs(&mut switching, &LinkRate::new(1_000), 20 + 8 + 160 + 16);
+        let found = runs(&mut switching, &measured(3), 320 + 32 + 640 + 8 + 1);
+        assert_eq!(found[..2], [compressed(320), raw(8)]);
+        assert_eq!(found[3], raw(16), "nothing new since");
+    }
+
+    #[test]
+    fn the_mode_changes_when_the_other_is_better_by_more_than_a_little() {
+        let mut switching = Switching::new();
+        switching.admits(&believed(1e9));
+        assert!(switching.is_compressing(), "nobody knows what the codec can do");
+        // A million bytes a second.
+        switching.compressed(1_000, 1_000_000);
+        for (rate, is_compressing) in
+            [(1e6, true), (1.04e6, true), (1.06e6, false), (1.01e6, false), (0.99e6, true)]
+        {
+            assert_eq!(switching.admits(&believed(rate)), is_compressing, "{rate}");
+            assert_eq!(switching.is_compressing(), is_compressing, "{rate}");
+        }
+        // One block that takes twice as long counts for three tenths: 850 kB/s.
+        switching.compressed(1_000, 2_000_000);
+        assert!(switching.admits(&believed(0.88e6)) && !switching.admits(&believed(0.9e6)));
+    }
+
+    #[test]
+    fn a_link_that_is_full_of_compressed_data_is_not_probed() {
+        for (codec_rate, is_probed) in [(9_000, true), (11_000, false)] {
+            let mut switching = Switching::new();
+            switching.compressed(codec_rate, 1_000_000);
+            // 2 MB/s are less than a fifth of 11 MB/s.
+            let raw = runs(&mut switching, &measured(3), 100).iter().any(|run| !run.0);
+            assert_eq!(raw, is_probed, "{codec_rate}");
+        }
+    }
+}

@@ -203,6 +203,8 @@ fn switching_compresses_on_slow_links_only() {
     let share = |rate| {
         let mut world = World::new(Rule::Switch(GOOD), rate);
         world.run(4);
+        let planned = world.steering.raw_share();
+        assert_eq!(planned.round(), world.raw_share().round(), "of {rate}");
         world.raw_share()
     };
     assert!(share(10e6) < 0.02, "the link is full: there is nothing to probe");
@@ -289,4 +291,23 @@ fn without_codecs_nothing_is_compressed() {
     assert_eq!(steering.codec(Instant::ZERO, (BLOCK_LEN, false), false), None);
     (0..8).for_each(|_| assert!(steering.admits(false)));
     assert_eq!(steering.raw_share(), 1.0);
+}
+
+#[test]
+fn what_the_back_off_refuses_is_sent_uncompressed_beside_the_planned_share() {
+    let mut steering = Steering::new(hull(), HOLDS);
+    steering.expect(Instant::ZERO, 1e6);
+    assert_eq!(steering.raw_share(), 0.0);
+    let poor = Measured {
+        choice: Choice::alone(FAST),
+        original_len: 1_000,
+        used_len: 1_000,
+        took_ns: 2_500,
+    };
+    for _ in 0..4 {
+        assert!(steering.admits(true));
+        steering.compressed(&poor, true);
+    }
+    assert!(!steering.admits(true));
+    assert_eq!(steering.raw_share(), 1.0 / 16.0, "one block counts for a sixteenth");
 }

@@ -59,4 +59,12 @@ mod tests {
         cost.measured(65_536, 20_000_000);
         assert!(cost.cost_ns() < 1.1, "{cost:?}");
     }
+    #[test]
+    fn a_write_counts_for_three_times_the_usual_and_a_call_at_most() {
+        let mut cost = WriteCost::new();
+        assert_eq!(cost.cost_ns(), 0.5);
+        cost.measured(10_000, 1_000_000_000);
+        let (ns, bytes) = (0.98 * 32_768.0 + 25_000.0, 0.98 * 65_536.0 + 10_000.0);
+        assert!((cost.cost_ns() - ns / bytes).abs() < 1e-9, "{cost:?}");
+    }
 }

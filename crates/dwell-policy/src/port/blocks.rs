@@ -323,11 +323,10 @@ impl Blocks {
     fn fill_frame(&mut self, common: &mut Common, now: Instant, first: u32) {
         let mut filling = common.open_frame();
         let mut next = Some(first);
-        while let Some(at) = next {
-            if !self.take(common, &mut filling, now, at) {
-                break;
-            }
-            next = self.sendable();
+        while let Some(at) = next
+            && self.take(common, &mut filling, now, at)
+        {
+            next = if filling.is_closed() { None } else { self.sendable() };
         }
         self.units_bytes -= common.close_frame(&filling, SendCause::Ready, 0);
     }

@@ -368,7 +368,13 @@ impl Filling {
             return false;
         }
         self.units_bytes += unit_bytes;
-        self.closed = unit_bytes > u64::from(limits.unit_bytes_named);
+        self.closed = unit_bytes > u64::from(limits.unit_bytes_named)
+            || units + 1 >= limits.units_max as usize;
         true
+    }
+
+    /// True if nothing more fits, whatever its size: nobody needs to look for it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
     }
 }

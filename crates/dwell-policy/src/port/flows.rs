@@ -327,8 +327,11 @@ impl Flows {
 
     /// True if there is something that the link may take next.
     pub(super) fn can_send(&self) -> bool {
-        let busy = self.compressing().map(|at| self.chosen[at].first.group);
-        self.sendable().is_some() || self.lanes.find(|entry| Some(entry.group) != busy).is_some()
+        self.sendable().is_some()
+            || match self.compressing() {
+                Some(busy) => self.beside(busy).is_some(),
+                None => self.lanes.packets() > 0,
+            }
     }
 
     /// Drops all but what is being compressed.

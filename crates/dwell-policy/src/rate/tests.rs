@@ -269,3 +269,151 @@ fn a_transport_has_drained_when_all_of_it_was_sent() {
     assert_eq!((link.drained_ns(at(150)), link.drained_ns(at(200))), (0, 0));
     assert_eq!(link.drained_ns(at(250)), 50_000_000);
 }
+
+/// A transport of 100 kB whose link carried 25 MB/s until 10 ms, without gaps.
+fn measured() -> LinkRate {
+    let mut link = LinkRate::new(100_000);
+    link.wrote(at(0), 100_000);
+    link.blocked(at(0));
+    for tick in 1..=5 {
+        link.wrote(at(2 * tick), 50_000);
+        link.blocked(at(2 * tick));
+    }
+    assert_eq!(link.measured_rate(), Some(25e6), "{link:?}");
+    link
+}
+
+#[test]
+fn what_is_written_waits_until_it_is_sent() {
+    let mut link = LinkRate::new(200_000);
+    link.expect(at(0), 1e6);
+    link.wrote(at(150), 100_000);
+    assert_eq!(link.drain_ns(at(150)), 150e6, "50 kB were left");
+    assert_eq!(link.drain_ns(at(160)), 140e6);
+    link.wrote(at(160), 80_000);
+    assert_eq!(link.drain_ns(at(160)), 200e6, "it holds no more");
+}
+
+/// 16 kB in 20 ms without a refusal are enough to guess, half as much again.
+#[test]
+fn a_link_that_did_not_refuse_is_guessed() {
+    let guess = |ns, len| {
+        let mut link = LinkRate::new(131_072);
+        link.wrote(at(0), 1_000);
+        link.wrote(at(0) + ns, len);
+        (link.rate(), link.measured_rate())
+    };
+    let (bytes, ns) = (WINDOW_BYTES as usize, UNREFUSED_NS);
+    assert_eq!(guess(ns, bytes), (Some(16_384.0 * 50.0 * 1.5), None));
+    assert_eq!((guess(ns - 1, bytes), guess(ns, bytes - 1)), ((None, None), (None, None)));
+    // What was full has room for what has drained: that much shows nothing.
+    let mut link = LinkRate::new(100_000);
+    link.wrote(at(0), 100_000);
+    link.blocked(at(0));
+    link.wrote(at(40), 99_999);
+    assert_eq!(link.rate(), None);
+    link.wrote(at(40), 1);
+    assert_eq!(link.rate(), Some(2.5e6 * 1.5));
+}
+
+/// 2 MB/s were measured; then 30 ms pass without a refusal.
+#[test]
+fn a_measured_rate_grows_by_small_steps_if_it_was_used() {
+    let after = |len| {
+        let mut link = LinkRate::new(20_000);
+        link.wrote(at(0), 20_000);
+        link.blocked(at(0));
+        link.wrote(at(8), 16_000);
+        link.blocked(at(8));
+        link.wrote(at(18), 16_000);
+        link.blocked(at(18));
+        link.expect(at(18), 1.0);
+        let before = link.measured_rate();
+        link.wrote(at(48), len);
+        (before, link.rate(), link.measured_rate().is_some())
+    };
+    let (before, ..) = after(0);
+    let rate = before.expect("a measured rate");
+    let of = |factor: f64| (factor * rate * 0.03).round() as usize;
+    let shown = |len: usize| len as f64 * 1e9 / 3e7;
+    assert_eq!(after(of(0.8)), (before, before, true), "it was idle in between");
+    assert_eq!(after(of(0.91)), (before, before, true));
+    assert_eq!(after(of(0.95)), (before, Some(shown(of(0.95)) * 1.1), true));
+    assert_eq!(after(of(1.4)), (before, Some(shown(of(1.4)) * 1.1), true));
+    // So much more is another link.
+    assert_eq!(after(of(1.6)), (before, Some(shown(of(1.6)) * 1.5), false));
+}
+
+/// More than four fifths of what it holds: it may have been empty.
+#[test]
+fn a_window_with_a_gap_shows_the_least_only() {
+    let rates = |len| {
+        let mut link = LinkRate::new(100_000);
+        link.wrote(at(0), 100_000);
+        link.blocked(at(0));
+        link.wrote(at(10), len);
+        link.blocked(at(10));
+        (link.rate(), link.measured_rate(), link.measurements())
+    };
+    assert_eq!(rates(80_000), (Some(8e6), Some(8e6), 1));
+    assert_eq!(rates(90_000), (Some(9e6 * 1.5), None, 0));
+}
+
+#[test]
+fn only_pieces_that_were_taken_make_a_window_with_gaps() {
+    let mut link = measured();
+    for tick in 1..=8 {
+        assert_eq!(link.measured_rate(), Some(25e6), "{tick}");
+        link.wrote(at(10 + tick), 90_000);
+        // The writer asks again, and nothing is taken.
+        (0..3).for_each(|_| link.blocked(at(10 + tick)));
+    }
+    // It is faster than measured; no guess is added to that.
+    assert_eq!(link.measured_rate(), Some(90e6), "{link:?}");
+    assert_eq!(link.measurements(), 5);
+}
+
+/// In windows with gaps hardly 2 MB/s are seen: half a second later nobody believes in 25 MB/s.
+#[test]
+fn patience_with_a_measured_rate_ends_after_half_a_second_and_with_a_guess_sooner() {
+    let mut link = measured();
+    for tick in 1..=10 {
+        link.wrote(at(10 + 50 * tick), if tick == 3 { 99_000 } else { 90_000 });
+        link.blocked(at(10 + 50 * tick));
+        assert_eq!(link.measured_rate(), Some(25e6), "{tick}");
+    }
+    link.wrote(at(560), 90_000);
+    link.blocked(at(560));
+    // Half as much again as was seen.
+    assert_eq!((link.rate(), link.measured_rate()), (Some(2.97e6), None));
+    for (ms, rate) in [(660, 2.97e6), (760, 1.35e6)] {
+        link.wrote(at(ms), 90_000);
+        link.blocked(at(ms));
+        assert_eq!((link.rate(), link.measured_rate()), (Some(rate), None), "{ms}");
+    }
+}
+
+/// What goes on being sent meanwhile is no pause, and a writer that is back at once had none.
+#[test]
+fn pauses_count_from_when_all_was_sent() {
+    let after = |rate, offered_at: Instant| {
+        let mut link = LinkRate::new(100_000);
+        link.expect(at(0), rate);
+        link.wrote(at(0), 100_000);
+        link.blocked(at(0));
+        link.starved(at(5));
+        link.offered(offered_at);
+        link.wrote(at(50), 50_000);
+        link.blocked(at(50));
+        (link.rate(), link.measured_rate())
+    };
+    let unknown = 0.0;
+    assert_eq!(after(unknown, at(5)), (Some(1e6), Some(1e6)), "no pause");
+    assert_eq!(after(unknown, at(6)), (Some(1.5e6), None), "a short one: at least 1 MB/s");
+    assert_eq!(after(unknown, at(6) + 1), (None, None), "a pause");
+    assert_eq!(
+        after(1e6, at(50)),
+        (Some(1e6), Some(1e6)),
+        "there was something to send until 100 ms"
+    );
+}

@@ -2,20 +2,30 @@
 
 use dwell_base::text::printable;
 use dwell_base::time::{MICRO_NS, SECOND_NS};
+use dwell_policy::History;
 use dwell_wire::PacketInfo;
 use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::error::Errors;
 use super::table::{Located, Table};
-use super::value;
+use super::{history, value};
 
 /// The most classes.
 pub const CLASSES_MAX: usize = 16;
 
 /// The keys of `[[class]]`.
-pub const CLASS_KEYS: [&str; 8] =
-    ["name", "dscp", "protocols", "ports", "prefixes", "max_wait", "compress", "retransmit"];
+pub const CLASS_KEYS: [&str; 9] = [
+    "name",
+    "dscp",
+    "protocols",
+    "ports",
+    "prefixes",
+    "max_wait",
+    "compress",
+    "history",
+    "retransmit",
+];
 
 /// Packets with something in common, and how they are treated. A packet is of the first class
 /// whose conditions it all fulfils; an empty list is no condition.
@@ -36,6 +46,8 @@ pub struct ClassConfig {
     pub max_wait_ns: Option<u64>,
     /// True if it may be compressed.
     pub compress: bool,
+    /// What it may refer to, if that is not what the peer's `history` says: a fixed scope.
+    pub history: Option<History>,
     /// True if it may be sent again if it was lost.
     pub retransmit: bool,
 }
@@ -127,6 +139,7 @@ fn read_one(table: &Table<'_>, index: usize, errors: &mut Errors<'_>) -> ClassCo
             })
             .map(|found| found.value),
         compress: flag(table.get("compress", errors, value::boolean)),
+        history: table.get("history", errors, history::fixed).map(|found| found.value),
         retransmit: flag(table.get("retransmit", errors, value::boolean)),
     }
 }
@@ -245,6 +258,8 @@ mod tests {
             ("max_wait = \"100us\"", "`max_wait`"),
             ("max_wiat = \"1ms\"", "did you mean `max_wait`?"),
             ("compress = 1", "`compress`"),
+            ("history = \"auto\"", "there is no history \"auto\""),
+            ("history = true", "a string such as \"host-pair\""),
         ] {
             let error = parse(&format!("[[class]]\nname = \"x\"\n{class}\n")).unwrap_err();
             assert!(error.contains(expected), "{class}: {error}");

@@ -52,15 +52,23 @@ pub(super) fn mode(value: &DeValue<'_>) -> Result<HistoryMode, String> {
 }
 
 pub(super) fn history(value: &DeValue<'_>) -> Result<History, String> {
+    named(value, &History::names().collect::<Vec<_>>())
+}
+
+/// A scope that is the same for all packets.
+pub(super) fn fixed(value: &DeValue<'_>) -> Result<History, String> {
+    named(value, &History::ALL.map(History::name))
+}
+
+fn named(value: &DeValue<'_>, names: &[&str]) -> Result<History, String> {
     let name = value.as_str().ok_or_else(|| {
         format!("must be a string such as \"host-pair\", not {}", value::describe(value))
     })?;
-    History::named(name).ok_or_else(|| {
-        let names = History::ALL.map(History::name);
+    History::named(name).filter(|found| names.contains(&found.name())).ok_or_else(|| {
         format!(
             "there is no history \"{}\": {}",
             dwell_base::text::printable(name),
-            dwell_base::text::suggest(name, &names).replace("the keys here are", "there are")
+            dwell_base::text::suggest(name, names).replace("the keys here are", "there are")
         )
     })
 }
@@ -100,7 +108,7 @@ pub(super) fn scheme(
 ) -> Result<(History, Scheme), String> {
     let history = match written {
         Some(history) => history,
-        None if config.scheme.has_contexts() && refusal(config).is_none() => History::HostPair,
+        None if config.scheme.has_contexts() && refusal(config).is_none() => History::Auto,
         None => History::Off,
     };
     let mut scheme = config.scheme;
@@ -110,6 +118,14 @@ pub(super) fn scheme(
     };
     let name = history.name();
     match &mut scheme.select {
+        // Their queues know a flow by its group, which must not change.
+        Select::Waiting { packets_max: 2.., .. } if history == History::Auto => {
+            return Err(format!(
+                "\"{name}\" needs scheme = \"auto\"; \"{}\" can have a fixed one: \"flow\", \"service\", \
+                 \"host-pair\" or \"peer\"",
+                config.scheme_name,
+            ));
+        }
         Select::Waiting { gather, packets_max: 2.., .. } | Select::Slack { gather, .. } => {
             *gather = scope;
         }

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use dwell_base::FileErrors;
+use dwell_codec::DICTIONARY_FILES_LEN_MAX;
 use zeroize::Zeroizing;
 
 use super::read::Secrets;
@@ -28,8 +29,13 @@ impl Config {
         let directory = path.parent().unwrap_or(Path::new(""));
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = if value::is_name(&host_name) { &host_name } else { "dwell" };
-        let secrets =
-            Secrets { directory, read: &read_secret, read_list: &read_list, has_private: false };
+        let secrets = Secrets {
+            directory,
+            read: &read_secret,
+            read_list: &read_list,
+            read_dictionary: &read_dictionary,
+            has_private: false,
+        };
         read::parse(&text, &file, name, &secrets)
     }
 }
@@ -51,6 +57,21 @@ fn read_list(path: &Path) -> io::Result<String> {
     read_text(path, CONFIG_BYTES_MAX)
 }
 
+fn read_dictionary(path: &Path) -> io::Result<Vec<u8>> {
+    let most = DICTIONARY_FILES_LEN_MAX as u64;
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(too_long(most));
+    }
+    Ok(bytes)
+}
+
+fn too_long(bytes_max: u64) -> io::Error {
+    let message = format!("it is longer than {bytes_max} bytes");
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
 fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     read_bounded(&mut File::open(path)?, bytes_max)
 }
@@ -59,8 +80,7 @@ fn read_bounded(file: &mut File, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(bytes_max + 1).read_to_string(&mut text)?;
     if text.len() as u64 > bytes_max {
-        let message = format!("it is longer than {bytes_max} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        return Err(too_long(bytes_max));
     }
     Ok(text)
 }

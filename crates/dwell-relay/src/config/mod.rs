@@ -8,6 +8,7 @@
 
 mod check;
 mod class;
+mod dictionary;
 mod endpoint;
 mod error;
 mod exceptions;
@@ -25,10 +26,11 @@ mod tests;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{FileErrors, Rate};
-use dwell_codec::{CodecId, CodecSpec};
+use dwell_codec::{CodecId, CodecSpec, ContextDictionary};
 use dwell_policy::{
     BlockOrder, BlockRules, ClassKey, Gather, History, LearnedConfig, Objective, Queue, QueueLimit,
     Ratio, Scheme, Select, When,
@@ -62,7 +64,8 @@ pub struct Config {
 
 impl Config {
     /// Reads a configuration; `file_name` is for messages. `read_secret` fetches the secret
-    /// that a `private_key_file` or a `psk_file` names; an `exceptions_file` can't be read here.
+    /// that a `private_key_file` or a `psk_file` names; an `exceptions_file` or a `dictionary` can't be
+    /// read here.
     /// The node's default name is `"dwell"`.
     ///
     /// # Errors
@@ -72,11 +75,13 @@ impl Config {
         file_name: &str,
         read_secret: &dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
     ) -> Result<Self, FileErrors> {
-        let read_list = |_: &Path| Err(std::io::Error::other("files are not read here"));
+        let not_here = || std::io::Error::other("files are not read here");
+        let (read_list, read_bytes) = (|_: &Path| Err(not_here()), |_: &Path| Err(not_here()));
         let secrets = read::Secrets {
             directory: Path::new(""),
             read: read_secret,
             read_list: &read_list,
+            read_dictionary: &read_bytes,
             has_private: false,
         };
         read::parse(text, file_name, "dwell", &secrets)
@@ -208,6 +213,8 @@ pub struct PeerConfig {
     pub contexts_max: u8,
     /// The binary logarithm of the bytes that a batch can refer back to.
     pub context_window_log: u8,
+    /// The bytes that contexts begin from if the peer has the same.
+    pub dictionary: Option<Arc<ContextDictionary>>,
     /// The time that a datagram takes to the peer, in nanoseconds; or it is estimated.
     pub one_way_delay_ns: Option<u64>,
     /// What is to be saved.
@@ -432,6 +439,7 @@ impl PeerConfig {
             history_mode: HistoryMode::Running,
             contexts_max: 16,
             context_window_log: 20,
+            dictionary: None,
             one_way_delay_ns: None,
             saving: SavingConfig::default(),
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },

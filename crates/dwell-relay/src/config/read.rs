@@ -15,7 +15,7 @@ use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
     Config, Endpoint, FailMode, HistoryMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
-    Secret, check, class, exceptions, history, value,
+    Secret, check, class, dictionary, exceptions, history, value,
 };
 
 /// Functions that read the secret in a file.
@@ -25,6 +25,8 @@ pub(super) struct Secrets<'s> {
     pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
     /// Reads a list of exceptions.
     pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
+    /// Reads a file with dictionaries.
+    pub(super) read_dictionary: &'s dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
     /// The node names a file with its private key, readable or not.
     pub(super) has_private: bool,
 }
@@ -54,7 +56,7 @@ pub const NODE_KEYS: [&str; 15] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first four may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 34] = [
+pub const PEER_KEYS: [&str; 35] = [
     "name",
     "endpoint",
     "prefixes",
@@ -76,6 +78,7 @@ pub const PEER_KEYS: [&str; 34] = [
     "history_mode",
     "contexts_max",
     "context_window",
+    "dictionary",
     "codec",
     "rate",
     "queue_time",
@@ -348,6 +351,7 @@ struct PeerKeys {
     history_mode: Option<Located<HistoryMode>>,
     contexts_max: Option<Located<u32>>,
     context_window_log: Option<Located<u8>>,
+    dictionary: Option<Located<PathBuf>>,
     codec: Option<Located<CodecSpec>>,
     rate: Option<Located<RateConfig>>,
     queue_time_ns: Option<Located<u64>>,
@@ -396,6 +400,7 @@ impl PeerKeys {
             history_mode: table.get("history_mode", errors, history::mode),
             contexts_max: table.get("contexts_max", errors, |value| value::integer(value, 1..=255)),
             context_window_log: table.get("context_window", errors, history::window_log),
+            dictionary: table.get("dictionary", errors, dictionary::path),
             codec: table.get("codec", errors, value::codec),
             rate: table.get("rate", errors, value::rate),
             queue_time_ns: table.get("queue_time", errors, |value| {
@@ -506,6 +511,9 @@ fn read_peer<'t>(
     keys.apply(&mut config);
     if let Some(file) = keys.exceptions_file.as_ref().or(defaults.exceptions_file.as_ref()) {
         read_exceptions(file, &table, &mut config.exceptions, secrets, errors);
+    }
+    if let Some(file) = keys.dictionary.as_ref().or(defaults.dictionary.as_ref()) {
+        config.dictionary = dictionary::read(file, &table, secrets, errors);
     }
     match config.blocks.scheme(config.scheme_name) {
         Some(scheme) => config.scheme = scheme,

@@ -212,6 +212,7 @@ fn every_key_reaches_its_field() {
             history_mode: HistoryMode::Acknowledged,
             contexts_max: 200,
             context_window_log: 17,
+            dictionary: None,
             chunk_compress: false,
             retransmit: false,
             order_wait_ns: 0,
@@ -259,7 +260,7 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
     assert!(!with("scheme = \"edge\"").unwrap().peers[0].scheme.has_contexts());
     // The scheme that is made for it has it, unless it can't.
     for (lines, history) in [
-        ("", History::HostPair),
+        ("", History::Auto),
         ("history = \"flow\"", History::Flow),
         ("history = \"off\"", History::Off),
         ("codec = \"lz4\"", History::Off),
@@ -275,6 +276,7 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
         ("scheme = \"edge\"\nblock_packets = 5\nhistory = \"peer\"", "\"edge\" with block_packets"),
         ("scheme = \"edge\"\ncodec = \"lz4\"\nhistory = \"peer\"", "needs zstd, since lz4"),
         ("scheme = \"edge\"\nretransmit = false\nhistory = \"peer\"", "retransmit = true"),
+        ("scheme = \"edge\"\nhistory = \"auto\"", "\"edge\" can have a fixed one: \"flow\""),
         ("scheme = \"edge\"\nhistory = \"hostpair\"", "there is no history \"hostpair\""),
         ("context_window = \"100KiB\"", "a power of two, such as \"128KiB\", not 102400 bytes"),
         ("context_window = \"16MiB\"", "must be from 32.8 kB"),

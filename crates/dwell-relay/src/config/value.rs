@@ -33,7 +33,7 @@ pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-fn text<'v>(value: &'v DeValue<'_>, example: &str) -> Read<&'v str> {
+pub(super) fn text<'v>(value: &'v DeValue<'_>, example: &str) -> Read<&'v str> {
     value
         .as_str()
         .ok_or_else(|| format!("must be a string such as \"{example}\", not {}", describe(value)))

@@ -10,6 +10,7 @@
 //! their way to the compressor and back), `numbering` (what a frame's records are) and `leaving` (from
 //! records to packets, and reports).
 
+mod begin;
 mod bindings;
 mod choice;
 mod counts;
@@ -22,13 +23,19 @@ mod outgoing;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
+use dwell_codec::ContextDictionary;
+use dwell_drive::FlowHistories;
+use dwell_policy::History;
 use dwell_report::status::{RecentLoss, RxContexts, TxContexts};
-use dwell_wire::ContextOffer;
+use dwell_wire::{ContextOffer, DictionaryName};
 
 use super::loss::WINDOW_NS;
 use crate::config::{HistoryMode, PeerConfig};
+use begin::name_of;
 use bindings::Bindings;
 use choice::{Choice, Mode};
 use incoming::Incoming;
@@ -79,6 +86,12 @@ pub(crate) struct Contexts {
     /// Those of both ends in the latest session.
     incarnations: Option<(u64, Option<u64>)>,
     choice: Choice,
+    /// Which flows have a context of their own.
+    pub(crate) flows: FlowHistories,
+    /// The dictionary that this end offers to begin from.
+    dictionary: Option<Arc<ContextDictionary>>,
+    /// The name of that which the peer has, once there was a session.
+    their_dictionary: Option<Option<DictionaryName>>,
     /// The buffers of a job that came back, for the next one.
     spare: (Vec<u8>, Vec<u8>),
 }
@@ -93,6 +106,9 @@ impl Contexts {
             incarnation,
             incarnations: None,
             choice: Choice::default(),
+            flows: FlowHistories::new(0),
+            dictionary: None,
+            their_dictionary: None,
             spare: (Vec::new(), Vec::new()),
         }
     }
@@ -106,11 +122,28 @@ impl Contexts {
         }
     }
 
+    /// The configuration has this scope now.
+    pub(crate) fn set_history(&mut self, history: History) {
+        let is_chosen = history == History::Auto;
+        self.flows.set_contexts(if is_chosen { self.outgoing.contexts_max() } else { 0 });
+    }
+
+    /// The configuration has this dictionary now: it holds from the next session on.
+    pub(crate) fn set_dictionary(&mut self, dictionary: Option<Arc<ContextDictionary>>) {
+        self.dictionary = dictionary;
+    }
+
+    /// Returns the name of this end's dictionary, and that of the peer's if there was a session.
+    pub(crate) fn dictionaries(&self) -> Option<(DictionaryName, Option<Option<DictionaryName>>)> {
+        Some((name_of(self.dictionary.as_deref()?), self.their_dictionary))
+    }
+
     /// Returns the offer that the peer is sent in handshakes.
     pub(crate) fn offer(&self) -> ContextOffer {
         let Limits { contexts, ring_log } = self.limits;
         let (incarnation, takes_alone) = (self.incarnation, true);
-        ContextOffer { contexts, ring_log, incarnation, takes_alone }
+        let dictionary = self.dictionary.as_deref().map(name_of);
+        ContextOffer { contexts, ring_log, incarnation, takes_alone, dictionary }
     }
 
     /// A session began, with a peer that offers this.
@@ -123,6 +156,11 @@ impl Contexts {
         self.outgoing.begin_session(now, limits, is_same);
         self.outgoing.set_takes_alone(offer.is_some_and(|offer| offer.takes_alone));
         self.incoming.begin_session(self.limits, is_same);
+        self.incoming.share(self.dictionary.clone());
+        let named = offer.and_then(|offer| offer.dictionary);
+        self.their_dictionary = Some(named);
+        let is_shared = |it: &Arc<ContextDictionary>| Some(name_of(it)) == named;
+        self.outgoing.share(self.dictionary.clone().filter(is_shared));
         if !is_same {
             self.bindings.clear();
         }

@@ -185,6 +185,7 @@ mod tests {
             prefixes: Vec::new(),
             max_wait_ns: max_wait_ms.map(|ms| ms * MILLI_NS),
             compress: true,
+            history: None,
             retransmit: true,
         }
     }

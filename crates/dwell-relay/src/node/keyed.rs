@@ -148,6 +148,7 @@ impl Node {
         if peer.connected(now, hello) {
             env.event(NodeEvent::CodecRefused(index));
         }
+        self.compare_dictionaries(env, index);
         self.came_up(env, now, index);
     }
 

@@ -3,7 +3,7 @@
 use dwell_base::Instant;
 use dwell_codec::content::{ContentClass, classify_packet};
 use dwell_drive::group_key;
-use dwell_policy::{ClassKey, Event, Gather, Outcome, Packet, Scheme};
+use dwell_policy::{ClassKey, Event, Gather, History, Outcome, Packet, Scheme};
 use dwell_report::status::PeerState;
 use dwell_wire::ecn;
 use dwell_wire::icmp::{ICMP_V6_LEN_MAX, packet_too_big};
@@ -24,6 +24,8 @@ use crate::trust::HELLO_LEN_MAX;
 /// Bytes of IP and TCP headers without options.
 const TCP_V4_BYTES: u16 = 40;
 const TCP_V6_BYTES: u16 = 60;
+/// Makes another group of packets that are not compressed with those that have contexts.
+const ALONE: u64 = 0x616c_6f6e_6500_0000;
 
 impl Node {
     /// A packet came out of the TUN. Returns the peer that it now waits for, if any; the
@@ -65,20 +67,22 @@ impl Node {
         if info.tcp_syn {
             clamp(packet, self.tun_mtu.min(peer.packet_max()));
         }
-        let gather = peer.port.config().scheme.gather();
-        // A node can forward a block only if all its packets have the same next hop from there.
-        let by_prefix = gather == Gather::Edge && peer.forwards() && !peer.has_contexts();
-        let edge = self.outbound.entry_of(info.dst).filter(|_| by_prefix).unwrap_or_default();
-        let peer = &mut self.peers[index];
         let class = class_of(&self.classes, info);
         let source = ClassKey::new(info.protocol, info.src_port);
         let destination = ClassKey::new(info.protocol, info.dst_port);
         let treatment = treatment(&self.classes, class, info.flow_hash);
         let is_exempt = class.is_some_and(|class| !self.classes[class].compress);
+        let looks_random = looks_random(&peer.port.config().scheme, packet, info);
+        let group = self.group(index, info, &treatment);
+        let peer = &mut self.peers[index];
         peer.classes.arrived(class, packet.len());
-        let group = group_key(gather, info, self.flow_seed, edge as u64);
-        // What is not sent again can't be in a context with what must be.
-        let apart = treatment.once && peer.port.config().scheme.has_contexts();
+        let has_scope = class.is_some_and(|class| self.classes[class].history.is_some());
+        let group = if treatment.once || has_scope || is_exempt || looks_random {
+            group
+        } else {
+            let bytes = packet.len() as u32;
+            peer.contexts.flows.group_of(env.now(), group, info.flow_hash, bytes)
+        };
         let id = self.store.insert(packet, treatment);
         let arrival = Packet {
             id,
@@ -86,13 +90,33 @@ impl Node {
             source: if is_exempt { NEVER_COMPRESSED } else { source },
             destination,
             flow: info.flow_hash,
-            group: if apart { !group } else { group },
+            group,
             max_wait_ns: peer.deadlines.deadline_ns(class),
-            looks_random: looks_random(&peer.port.config().scheme, packet, info),
+            looks_random,
             takes_mark: ecn::takes_mark(packet),
             compressed: false,
         };
         peer.port.handle(env.now(), Event::Arrive(arrival));
+    }
+
+    /// The packets that this one may be compressed with, by the scope that is configured.
+    fn group(&mut self, index: usize, info: &PacketInfo, treatment: &Treatment) -> u64 {
+        let peer = &self.peers[index];
+        let scheme = &peer.port.config().scheme;
+        let class = treatment.class.and_then(|class| self.classes.get(usize::from(class)));
+        let own = class.and_then(|class| class.history).filter(|_| scheme.has_contexts());
+        let gather = own.and_then(History::gather).unwrap_or(scheme.gather());
+        // A node can forward a block only if all its packets have the same next hop from there.
+        let by_prefix = gather == Gather::Edge && peer.forwards() && !peer.has_contexts();
+        let edge = self.outbound.entry_of(info.dst).filter(|_| by_prefix).unwrap_or_default();
+        let group = group_key(gather, info, self.flow_seed, edge as u64);
+        match treatment {
+            _ if !scheme.has_contexts() => group,
+            // What is not sent again can't be in a context with what must be.
+            Treatment { once: true, .. } => !group,
+            Treatment { alone: true, .. } => group ^ ALONE,
+            _ => group,
+        }
     }
 
     /// A worker is done with a [`CompressJob`](super::CompressJob) that was [`Compression::Pending`](super::Compression::Pending): `result` is the
@@ -270,6 +294,7 @@ fn treatment(classes: &[ClassConfig], class: Option<usize>, flow: u64) -> Treatm
     Treatment {
         class: class.and_then(|class| u8::try_from(class).ok()),
         once: found.is_some_and(|class| !class.retransmit),
+        alone: found.is_some_and(|class| class.history == Some(History::Off)),
         flow,
     }
 }

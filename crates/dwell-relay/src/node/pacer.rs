@@ -93,6 +93,10 @@ pub struct Pacer {
     buffer_bytes: u64,
     ahead_ns: u64,
     catch_up_ns: u64,
+    /// Since when whoever sends has had no rest, if he hardly has any.
+    busy_since: Option<Instant>,
+    /// For how long the link, whose rate is known, has idled meanwhile.
+    idled_ns: u64,
 }
 
 impl Pacer {
@@ -116,6 +120,8 @@ impl Pacer {
             buffer_bytes: BUFFER_BYTES_MIN,
             ahead_ns: AHEAD_NS,
             catch_up_ns: CATCH_UP_NS,
+            busy_since: None,
+            idled_ns: 0,
         }
     }
 
@@ -157,9 +163,11 @@ impl Pacer {
         self.free_at.before_ns(if self.is_full { self.ahead_ns / 2 } else { self.ahead_ns })
     }
 
-    /// When the link will have sent what it was given, if frames are handed out at a rate.
-    pub(super) fn free_at(&self) -> Instant {
-        self.free_at
+    /// Since when whoever sends has had no rest, if he hardly has any. Returns for how long the link has
+    /// idled, beyond what can be made up for, while he had none before.
+    pub(super) fn busy_since(&mut self, since: Option<Instant>) -> u64 {
+        self.busy_since = since;
+        std::mem::take(&mut self.idled_ns)
     }
 
     /// True if frames are handed out at a rate, so that time decides.
@@ -270,6 +278,9 @@ impl Pacer {
         };
         if let Some(rate) = pace {
             let start = self.free_at.max(now.before_ns(self.catch_up_ns.min(waited_ns)));
+            if let Some(since) = self.busy_since {
+                self.idled_ns += start.since_ns(self.free_at.max(since));
+            }
             // Control datagrams don't wait for the link. However many there are, packets get
             // their turn.
             let frame_ns = rate.transmission_ns(link_bytes);
@@ -399,6 +410,25 @@ mod tests {
         let expected = rate.bytes_in_ns(SECOND_NS) / FRAME;
         // At the beginning it is as if a wake-up had come late: two more, and one ahead.
         assert!((expected..=expected + 3).contains(&frames), "{frames} of {expected}");
+    }
+
+    #[test]
+    fn what_a_link_idles_counts_from_when_the_sender_has_no_rest_but_for_what_is_made_up_for() {
+        let mut pacer = Pacer::new(Pacing::Fixed(Rate::from_mbps(12))); // a frame takes 1 ms
+        let at = |us: u64| Instant::from_ns(SECOND_NS + us * MICRO_NS);
+        pacer.sent(at(0), FRAME, 0);
+        pacer.sent(at(5_000), FRAME, 0);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), 0, "it had rest");
+        // Free since 6 ms, busy since 7 ms, nothing waited.
+        pacer.sent(at(8_000), FRAME, 0);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), MILLI_NS);
+        // Free since 9 ms; 2 ms of those for which the frame waited are made up for.
+        pacer.sent(at(14_000), FRAME, 4 * MILLI_NS);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), 3 * MILLI_NS);
+        pacer.sent(at(13_000), FRAME, 0);
+        assert_eq!(pacer.busy_since(None), 0);
+        pacer.sent(at(20_000), FRAME, 0);
+        assert_eq!(pacer.busy_since(Some(at(7_000))), 0, "it had rest again");
     }
 
     #[test]

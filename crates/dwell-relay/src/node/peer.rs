@@ -161,7 +161,8 @@ impl Peer {
         let mut incarnation = [0; 8];
         random(&mut incarnation);
         config.exceptions.sort_unstable();
-        let contexts = Contexts::new(Limits::of(&config), u64::from_be_bytes(incarnation));
+        let mut contexts = Contexts::new(Limits::of(&config), u64::from_be_bytes(incarnation));
+        contexts.set_dictionary(config.dictionary.clone());
         let offer = offer(false, contexts.offer());
         let handshake = Handshake::new(&config.security, offer, random);
         let mut peer = Self {
@@ -232,6 +233,8 @@ impl Peer {
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
         self.contexts.set_limits(Limits::of(&self.config));
+        self.contexts.set_history(self.config.history);
+        self.contexts.set_dictionary(self.config.dictionary.clone());
         self.set_transit(self.transit);
         self.limit_retransmissions();
         self.listen_for_bottleneck();
@@ -521,6 +524,7 @@ impl Peer {
         self.to_retransmit.clear();
         self.reorder.reset();
         self.contexts.begin_session(now, hello.contexts.as_ref());
+        self.contexts.set_history(self.config.history);
         self.limit_retransmissions();
         self.refresh_deadlines();
         self.refresh_port();

@@ -152,10 +152,6 @@ fn link_state(peer: &Peer, now: Instant, starved_ns: u64) -> LinkState {
 
 /// Returns how long links have idled because this thread compresses, as far as the port does not know yet.
 fn starved_ns(peer: &mut Peer, saturation: &mut Saturation, now: Instant) -> u64 {
-    if peer.port.is_empty() {
-        return 0;
-    }
-    let has_time = peer.pacer.is_paced() && !peer.pacer.is_blocked();
-    let free_at = has_time.then(|| peer.pacer.free_at());
-    saturation.starved_ns(now, &mut peer.starved, free_at)
+    let idled_ns = peer.pacer.busy_since(saturation.busy_since(now));
+    saturation.starved_ns(&mut peer.starved, idled_ns)
 }

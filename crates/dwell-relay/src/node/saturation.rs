@@ -15,17 +15,15 @@ pub(super) struct Saturation {
     window_from: Instant,
     slept_ns: u64,
     is_saturated: bool,
-    /// For how long the thread has compressed.
-    compressed_ns: u64,
-    /// For how long links have idled meanwhile.
+    /// For how long the thread has compressed lately, but for the time for which links idled because of it.
+    blamable_ns: u64,
+    /// For how long links have idled because of it.
     starved_ns: u64,
 }
 
 /// What a peer knows of that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    at: Option<Instant>,
-    compressed_ns: u64,
     starved_ns: u64,
 }
 
@@ -38,7 +36,7 @@ impl Saturation {
             window_from: Instant::ZERO,
             slept_ns: 0,
             is_saturated: false,
-            compressed_ns: 0,
+            blamable_ns: 0,
             starved_ns: 0,
         }
     }
@@ -51,34 +49,24 @@ impl Saturation {
 
     /// It compressed for this long.
     pub(super) fn compressed(&mut self, ns: u64) {
-        self.compressed_ns = self.compressed_ns.saturating_add(ns);
+        self.blamable_ns = self.blamable_ns.saturating_add(ns).min(WINDOW_NS);
     }
 
-    /// Returns for how long links have idled, since this was last asked for the peer, while the thread,
-    /// which has no rest, compressed instead of bringing them what waits. Its own link, for which something
-    /// waits, is free since `free_at`, if it has a time; those of others count as well: it is one thread for
-    /// all of them.
-    pub(super) fn starved_ns(
-        &mut self,
-        now: Instant,
-        seen: &mut Seen,
-        free_at: Option<Instant>,
-    ) -> u64 {
-        // For longer nobody waited for the thread without asking.
-        let asked_at = seen.at.replace(now).unwrap_or(now).max(now.before_ns(WINDOW_NS));
-        let compressed_ns = self.compressed_ns - seen.compressed_ns;
-        seen.compressed_ns = self.compressed_ns;
-        if let (Some(since), Some(free_at)) = (self.busy_since(now), free_at) {
-            let idle_ns = now.since_ns(free_at.max(since).max(asked_at));
-            self.starved_ns = self.starved_ns.saturating_add(idle_ns.min(compressed_ns));
-        }
+    /// A peer's link idled for `idled_ns` while the thread had no rest. Returns for how long links have done
+    /// so, as far as the peer does not know yet, because the thread compressed instead of bringing them
+    /// what waits: never for longer than it did, since less would not help. The links of others count as
+    /// well: it is one thread for all of them.
+    pub(super) fn starved_ns(&mut self, seen: &mut Seen, idled_ns: u64) -> u64 {
+        let blamed_ns = idled_ns.min(self.blamable_ns);
+        self.blamable_ns -= blamed_ns;
+        self.starved_ns = self.starved_ns.saturating_add(blamed_ns);
         let starved_ns = self.starved_ns - seen.starved_ns;
         seen.starved_ns = self.starved_ns;
         starved_ns.min(WINDOW_NS)
     }
 
     /// Returns since when it has had no rest, if it hardly has any.
-    fn busy_since(&mut self, now: Instant) -> Option<Instant> {
+    pub(super) fn busy_since(&mut self, now: Instant) -> Option<Instant> {
         let elapsed_ns = now.since_ns(self.window_from);
         if elapsed_ns >= WINDOW_NS {
             let is_first = self.window_from == Instant::ZERO;
@@ -121,19 +109,18 @@ mod tests {
     fn the_thread_that_compresses_for_one_link_starves_all_of_them() {
         let mut thread = Saturation::new();
         let [mut compresses, mut starves] = [Seen::default(); 2];
-        let _ = thread.busy_since(at(0));
-        thread.slept(at(0), at(1));
-        for us in (1_000..30_000).step_by(1_000) {
-            thread.compressed(400_000);
-            // The first link is busy; the second one has had nothing for 300 µs.
-            let busy = thread.starved_ns(at(us), &mut compresses, Some(at(us + 500)));
-            let idle = thread.starved_ns(at(us), &mut starves, Some(at(us - 300)));
-            let expected_ns = if us >= 10_000 { 300_000 } else { 0 };
-            assert_eq!(idle, expected_ns, "{us}");
-            assert_eq!(busy, if us > 10_000 { 300_000 } else { 0 }, "{us}");
-        }
-        // Nothing was compressed since: whatever it idles for, less would not help.
-        assert_eq!(thread.starved_ns(at(30_100), &mut starves, Some(at(29_900))), 0);
+        thread.compressed(400_000);
+        assert_eq!(thread.starved_ns(&mut compresses, 0), 0);
+        assert_eq!(thread.starved_ns(&mut starves, 300_000), 300_000);
+        assert_eq!(thread.starved_ns(&mut compresses, 0), 300_000);
+        // No longer than it compressed, however long they idle: less would not help.
+        assert_eq!(thread.starved_ns(&mut starves, 300_000), 100_000);
+        assert_eq!(thread.starved_ns(&mut starves, 300_000), 0);
+        assert_eq!(thread.starved_ns(&mut compresses, 0), 100_000);
+        // What was long ago is no reason.
+        (0..100).for_each(|_| thread.compressed(1_000_000));
+        assert_eq!(thread.starved_ns(&mut starves, 50_000_000), 10_000_000);
+        assert_eq!(thread.starved_ns(&mut starves, 50_000_000), 0);
     }
 
     #[test]

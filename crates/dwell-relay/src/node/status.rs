@@ -8,6 +8,7 @@ use dwell_report::status::{
 };
 
 use super::Node;
+use super::dictionary;
 use super::pacer::Pacing;
 use super::peer::Peer;
 
@@ -57,6 +58,7 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         on_dead: config.on_dead.name().to_owned(),
         scheme: config.scheme_name.to_owned(),
         codec: config.codec.to_string(),
+        dictionary: dictionary::status(peer),
         rate_bps: rate.map(dwell_base::Rate::as_bps),
         rate_source: match (peer.pacer.pacing(), rate) {
             (Pacing::Fixed(_), _) => RateSource::Configured,

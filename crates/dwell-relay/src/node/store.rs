@@ -22,6 +22,8 @@ pub(crate) struct Treatment {
     pub(crate) class: Option<u8>,
     /// It is not sent again if it is lost.
     pub(crate) once: bool,
+    /// It refers to nothing that went before, and nothing to it.
+    pub(crate) alone: bool,
     /// Its flow, as the core knows it.
     pub(crate) flow: u64,
 }
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn what_waits_keeps_its_class_when_others_take_its_index() {
         let mut store = Store::default();
-        let of = |class| Treatment { class, once: true, flow: 0 };
+        let of = |class| Treatment { class, once: true, alone: false, flow: 0 };
         let ids = [Some(0), Some(1), Some(2), None].map(|class| store.insert(&[1], of(class)));
         // The first is gone, the other two changed places.
         store.reclass(&[None, Some(1), Some(0)]);

@@ -14,7 +14,7 @@ use super::{Key, RandomSource, noise};
 use crate::config::Security;
 
 /// Room for the longest datagram of a handshake that this version sends.
-pub(crate) const HELLO_LEN_MAX: usize = 160;
+pub(crate) const HELLO_LEN_MAX: usize = 192;
 
 /// The result of a hello.
 #[derive(Debug)]

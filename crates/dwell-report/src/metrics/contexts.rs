@@ -39,6 +39,8 @@ fn of_sending(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.counter("dwell_context_plain_bytes_total", help, &out, f(tx.bytes_in));
     let help = "Bytes of batches of contexts, compressed.";
     page.counter("dwell_context_compressed_bytes_total", help, &out, f(tx.bytes_out));
+    let help = "Generations of contexts that began from the dictionary.";
+    page.counter("dwell_context_dictionary_starts_total", help, &out, f(tx.dictionary_starts));
     for (reason, &count) in &tx.generations {
         let help = "Generations of contexts begun, by the reason.";
         let labels = [("peer", name), ("reason", reason.as_str())];
@@ -76,6 +78,8 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.counter("dwell_context_plain_bytes_total", help, &r#in, f(rx.bytes_out));
     let help = "Bytes of batches of contexts, compressed.";
     page.counter("dwell_context_compressed_bytes_total", help, &r#in, f(rx.bytes_in));
+    let help = "Generations of contexts that began from the dictionary.";
+    page.counter("dwell_context_dictionary_starts_total", help, &r#in, f(rx.dictionary_starts));
     let mut one = |name, help, count: u64| page.counter(name, help, &label, f(count));
     one("dwell_context_gaps_total", "Times that records waited for a missing one.", rx.gaps);
     let help = "Of the gaps, those in which the missing record did not come.";

@@ -18,10 +18,12 @@ pub struct TxContexts {
     pub generations: BTreeMap<String, u64>,
     /// Of these, those that began from nothing.
     pub cold_starts: u64,
-    /// How batches refer to others now: `running`, or `acknowledged` (each alone, to what was confirmed).
-    pub mode: String,
+    /// Of the generations, those that began from the dictionary.
+    pub dictionary_starts: u64,
     /// Of the generations, those whose batches stand alone.
     pub acknowledged_generations: u64,
+    /// How batches refer to others now: `running`, or `acknowledged` (each alone, to what was confirmed).
+    pub mode: String,
     /// Batches compressed in contexts.
     pub batches: u64,
     /// Of these, those that stand alone.
@@ -67,6 +69,8 @@ pub struct RxContexts {
     pub bytes_out: u64,
     /// Generations begun.
     pub generations: u64,
+    /// Of these, those that began from the dictionary.
+    pub dictionary_starts: u64,
     /// Of these, those whose batches stand alone.
     pub acknowledged_generations: u64,
     /// Times that a record was missing and others waited for it.
@@ -83,6 +87,17 @@ pub struct RxContexts {
     pub dropped: BTreeMap<String, u64>,
     /// How long records waited for one that was missing before them.
     pub waited: HistogramSummary,
+}
+
+/// The dictionary that contexts with a peer begin from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DictionaryStatus {
+    /// Its length.
+    pub bytes: u64,
+    /// Its name, in hexadecimal: the hash of its bytes.
+    pub name: String,
+    /// That of the peer: `"same"`, `"other"`, `"none"`, or `"unknown"` before there is a session.
+    pub of_peer: String,
 }
 
 impl TxContexts {

@@ -30,6 +30,8 @@ pub enum Problem {
     PathMtu,
     /// The peer sends packets from addresses that are not in its prefixes.
     NotAllowed,
+    /// The peer has another dictionary than this node, or none.
+    DictionaryMismatch,
     /// Other routes of this machine lead packets for the peer past the tunnel.
     Bypassed,
     /// The route to the peer's endpoint leads into the tunnel itself.
@@ -42,7 +44,7 @@ pub enum Problem {
 
 impl Problem {
     /// The problems that a peer can have.
-    pub const OF_PEERS: [Self; 13] = [
+    pub const OF_PEERS: [Self; 14] = [
         Self::Unresolved,
         Self::Unreachable,
         Self::PortClosed,
@@ -54,6 +56,7 @@ impl Problem {
         Self::NotDelivered,
         Self::PathMtu,
         Self::NotAllowed,
+        Self::DictionaryMismatch,
         Self::Bypassed,
         Self::EndpointInTunnel,
     ];
@@ -75,6 +78,7 @@ impl Problem {
             Self::NotDelivered => "not_delivered",
             Self::PathMtu => "path_mtu",
             Self::NotAllowed => "not_allowed",
+            Self::DictionaryMismatch => "dictionary_mismatch",
             Self::Bypassed => "bypassed",
             Self::EndpointInTunnel => "endpoint_in_tunnel",
             Self::UnknownPeer => "unknown_peer",

@@ -45,6 +45,7 @@ pub(crate) fn example() -> Status {
             on_dead: "closed".to_owned(),
             scheme: "packet".into(),
             codec: "zstd".into(),
+            dictionary: None,
             rate_bps: Some(10_000_000),
             rate_source: RateSource::Configured,
             mtu: 1440,

@@ -7,15 +7,6 @@ use std::collections::VecDeque;
 
 use crate::plan::DropTail;
 
-/// A packet in flight.
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    arrives_ns: u64,
-    packet: u32,
-    bytes: u32,
-    transmission_ns: u64,
-}
-
 /// The queue, the transmitter and the packets in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fifo {
@@ -23,10 +14,12 @@ pub(crate) struct Fifo {
     propagation_ns: u64,
     /// The time at which the transmitter is free.
     free_ns: u64,
-    /// The packets in order; those at the front have begun to be transmitted.
-    items: VecDeque<Item>,
-    begun: usize,
+    /// The packets whose transmissions have not begun: when they will, and their bytes. Some that have begun
+    /// are still there.
+    waiting: VecDeque<(u64, u32)>,
     waiting_bytes: u64,
+    /// The packets that cause an event at the other end, and when they arrive there.
+    in_flight: VecDeque<(u64, u32)>,
 }
 
 impl Fifo {
@@ -35,67 +28,67 @@ impl Fifo {
     }
 
     /// Puts a packet in, unless there is no room. Returns the time of its arrival at the other end.
+    /// Packets come in the order of their times, which may be in the future.
     #[inline]
-    pub(crate) fn push(
-        &mut self,
-        now_ns: u64,
-        packet: u32,
-        bytes: u32,
-        transmission_ns: u64,
-    ) -> Option<u64> {
-        let starts_ns = self.free_ns.max(now_ns);
-        if starts_ns > now_ns && self.is_full(now_ns, bytes) {
-            return None;
+    pub(crate) fn push(&mut self, at_ns: u64, bytes: u32, transmission_ns: u64) -> Option<u64> {
+        if self.free_ns <= at_ns {
+            self.waiting.clear();
+            self.waiting_bytes = 0;
+        } else {
+            if self.is_full(at_ns, bytes) {
+                return None;
+            }
+            self.waiting.push_back((self.free_ns, bytes));
+            self.waiting_bytes += u64::from(bytes);
         }
-        self.free_ns = starts_ns + transmission_ns;
-        let arrives_ns = self.free_ns + self.propagation_ns;
-        self.items.push_back(Item { arrives_ns, packet, bytes, transmission_ns });
-        self.waiting_bytes += u64::from(bytes);
-        Some(arrives_ns)
+        Some(self.pass(at_ns, transmission_ns))
     }
 
-    /// Passes a packet without an event: only its time of arrival matters.
+    /// Passes a packet where there is no limit. Returns the time of its arrival at the other end.
     #[inline]
-    pub(crate) fn pass(&mut self, now_ns: u64, transmission_ns: u64) -> u64 {
-        self.free_ns = self.free_ns.max(now_ns) + transmission_ns;
+    pub(crate) fn pass(&mut self, at_ns: u64, transmission_ns: u64) -> u64 {
+        self.free_ns = self.free_ns.max(at_ns) + transmission_ns;
         self.free_ns + self.propagation_ns
+    }
+
+    /// Keeps a packet until it arrives at the other end.
+    #[inline]
+    pub(crate) fn carry(&mut self, arrives_ns: u64, packet: u32) {
+        self.in_flight.push_back((arrives_ns, packet));
     }
 
     /// Returns the time at which the next packet arrives at the other end.
     #[inline]
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.items.front().map(|item| item.arrives_ns)
+        self.in_flight.front().map(|&(arrives_ns, _)| arrives_ns)
     }
 
     /// Takes the packet that arrives next.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u32> {
-        let item = self.items.pop_front()?;
-        if self.begun > 0 {
-            self.begun -= 1;
-        } else {
-            self.waiting_bytes -= u64::from(item.bytes);
-        }
-        Some(item.packet)
+        self.in_flight.pop_front().map(|(_, packet)| packet)
     }
 
     /// Returns the packets and bytes that wait; the packet on the wire does not count.
-    pub(crate) fn waiting(&mut self, now_ns: u64) -> (usize, u64) {
+    pub(crate) fn waiting(&mut self, at_ns: u64) -> (usize, u64) {
         // A transmission that begins now has begun: its end goes before an arrival.
-        while let Some(item) = self.items.get(self.begun) {
-            if item.arrives_ns - self.propagation_ns - item.transmission_ns > now_ns {
-                break;
-            }
-            self.waiting_bytes -= u64::from(item.bytes);
-            self.begun += 1;
+        while let Some(&(begins_ns, bytes)) = self.waiting.front()
+            && begins_ns <= at_ns
+        {
+            self.waiting_bytes -= u64::from(bytes);
+            self.waiting.pop_front();
         }
-        (self.items.len() - self.begun, self.waiting_bytes)
+        (self.waiting.len(), self.waiting_bytes)
     }
 
-    fn is_full(&mut self, now_ns: u64, bytes: u32) -> bool {
-        let (packets, waiting_bytes) = self.waiting(now_ns);
-        let by_packets = self.limit.packets.is_some_and(|max| packets + 1 >= max as usize);
-        let by_bytes = self.limit.bytes.is_some_and(|max| waiting_bytes + u64::from(bytes) > max);
+    fn is_full(&mut self, at_ns: u64, bytes: u32) -> bool {
+        let DropTail { packets: packets_max, bytes: bytes_max } = self.limit;
+        if packets_max.is_none() && bytes_max.is_none() {
+            return false;
+        }
+        let (packets, waiting_bytes) = self.waiting(at_ns);
+        let by_packets = packets_max.is_some_and(|max| packets + 1 >= max as usize);
+        let by_bytes = bytes_max.is_some_and(|max| waiting_bytes + u64::from(bytes) > max);
         by_packets || by_bytes
     }
 }
@@ -107,12 +100,17 @@ mod tests {
     #[test]
     fn one_fewer_than_the_limit_can_wait() {
         let mut fifo = Fifo::new(DropTail { packets: Some(4), bytes: None }, 5);
-        let pushed: Vec<_> = (0..6).map(|n| fifo.push(100, n, 10, 10)).collect();
+        let mut push = |at_ns, n| {
+            let arrives_ns = fifo.push(at_ns, 10, 10)?;
+            fifo.carry(arrives_ns, n);
+            Some(arrives_ns)
+        };
+        let pushed: Vec<_> = (0..6).map(|n| push(100, n)).collect();
         // One on the wire, three waiting.
         assert_eq!(pushed, [Some(115), Some(125), Some(135), Some(145), None, None]);
         // At the very end of a transmission there is room again.
-        assert_eq!(fifo.push(109, 6, 10, 10), None);
-        assert_eq!(fifo.push(110, 7, 10, 10), Some(155));
+        assert_eq!(push(109, 6), None);
+        assert_eq!(push(110, 7), Some(155));
         assert_eq!((fifo.pop(), fifo.pop()), (Some(0), Some(1)));
         assert_eq!(fifo.waiting(110), (3, 30));
     }
@@ -120,9 +118,9 @@ mod tests {
     #[test]
     fn bytes_limit_too_and_an_idle_link_takes_anything() {
         let mut fifo = Fifo::new(DropTail { packets: None, bytes: Some(1000) }, 0);
-        assert_eq!(fifo.push(0, 0, 5000, 100), Some(100));
-        assert_eq!(fifo.push(0, 1, 600, 10), Some(110));
-        assert_eq!(fifo.push(0, 2, 600, 10), None);
-        assert_eq!(fifo.push(0, 3, 400, 10), Some(120));
+        assert_eq!(fifo.push(0, 5000, 100), Some(100));
+        assert_eq!(fifo.push(0, 600, 10), Some(110));
+        assert_eq!(fifo.push(0, 600, 10), None);
+        assert_eq!(fifo.push(0, 400, 10), Some(120));
     }
 }

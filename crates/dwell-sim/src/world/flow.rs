@@ -17,6 +17,8 @@ pub(crate) struct FlowState {
     pub(crate) group: usize,
     pub(crate) max_wait_ns: u64,
     pub(crate) actor: u32,
+    /// True if packets are received when they enter their last link.
+    pub(crate) is_received_ahead: bool,
     /// For each link, there and back: the key of the packets that its port may compress together.
     gather_keys: [Box<[u64]>; 2],
     route: Box<[u32]>,
@@ -78,6 +80,20 @@ impl FlowState {
     #[inline]
     pub(crate) fn gather_key(&self, back: bool, hop: u8) -> u64 {
         self.gather_keys[usize::from(back)][usize::from(hop)]
+    }
+
+    /// Returns the links that its source passes without events.
+    pub(crate) fn own_links(&self) -> &[u32] {
+        match &self.sending {
+            Sending::Open(open) => &self.route[..usize::from(open.own_links)],
+            Sending::Tcp(_) => &[],
+        }
+    }
+
+    /// Returns true if its source does not react, and `hop` is the last of its path.
+    #[inline]
+    pub(crate) fn ends_at(&self, hop: u8) -> bool {
+        usize::from(hop) + 1 == self.route.len() && matches!(self.sending, Sending::Open(_))
     }
 
     /// Takes out the packets that were sent until `end_ns` and are still on the flow's own links
@@ -164,6 +180,7 @@ pub(crate) fn flows<'p>(plan: &'p Plan, seed: u64) -> Result<Vec<FlowState>, Pla
             group: flow.group,
             max_wait_ns: flow.max_wait_ns,
             actor: 0,
+            is_received_ahead: super::route::is_received_ahead(plan, &uses, n),
             gather_keys: [keys.of(plan, n, &flow.route), keys.of(plan, n, &flow.back)],
             route: indices(&flow.route),
             back: indices(&flow.back),
@@ -262,28 +279,27 @@ impl World {
             }
         }
         if let Some(ack) = late_ack {
-            self.answer(n, ack);
+            self.answer(n, ack, now_ns);
         }
         self.pump_connection(n);
     }
 
     /// Handles a segment at its receiver, which answers.
-    pub(super) fn segment_arrives(&mut self, packet: &Packet) {
+    pub(super) fn segment_arrives(&mut self, packet: &Packet, at_ns: u64) {
         let n = packet.flow;
         let Sending::Tcp(connection) = &mut self.flows[n as usize].sending else { return };
         let seq = u64::from(packet.detail);
-        let ack = connection.receiver.on_segment(self.now_ns, seq, packet.sent_ns);
-        match ack {
-            Some(ack) => self.answer(n, ack),
+        match connection.receiver.on_segment(at_ns, seq, packet.sent_ns) {
+            Some(ack) => self.answer(n, ack, at_ns),
             None => self.pump_connection(n), // the timer of a delayed one
         }
     }
 
-    fn answer(&mut self, n: u32, ack: Ack) {
+    fn answer(&mut self, n: u32, ack: Ack, at_ns: u64) {
         let bytes = ack.bytes;
         let detail = self.acks.insert(ack);
         let id = self.packets.insert(Packet {
-            sent_ns: self.now_ns,
+            sent_ns: at_ns,
             bytes,
             original_bytes: bytes,
             flow: n,
@@ -293,7 +309,10 @@ impl World {
             hop: 0,
             back: true,
         });
-        self.enter_link(id);
+        match at_ns > self.now_ns {
+            true => self.enter_queue(self.flows[n as usize].path(true)[0], id, at_ns),
+            false => self.enter_link(id),
+        }
     }
 
     /// Handles an acknowledgement at the sender.

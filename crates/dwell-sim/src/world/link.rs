@@ -1,5 +1,7 @@
 //! The state of a link.
 
+use std::collections::VecDeque;
+
 use dwell_base::Rate;
 
 use crate::agenda::NEVER_NS;
@@ -17,6 +19,11 @@ pub(crate) struct LinkState {
     pub(crate) restored: bool,
     /// True if nothing can happen to packets behind it: they need no events.
     pub(crate) path_is_known: bool,
+    /// True if nobody else feeds the queues behind it, so that packets enter those at once, at a time in
+    /// the future.
+    pub(crate) leads_on: bool,
+    /// If it leads on: compressed units that the queue behind it has no room for, and when.
+    pub(crate) refused: VecDeque<(u64, u32)>,
     pub(crate) pipe_actor: u32,
     pub(crate) kind: LinkKind,
 }
@@ -38,9 +45,18 @@ impl LinkState {
         self.last.1
     }
 
-    /// Returns the time at which the next packet in flight arrives at the other end.
+    /// Returns true if packets arrive at the other end when the transmitter of its port is on the agenda.
+    #[inline]
+    pub(crate) fn arrives_with_transmitter(&self) -> bool {
+        self.propagation_ns == 0 && matches!(self.kind, LinkKind::Port(_))
+    }
+
+    /// Returns the time at which something happens at its other end.
     #[inline]
     pub(crate) fn next_arrival_ns(&self) -> u64 {
+        if self.leads_on {
+            return self.refused.front().map_or(NEVER_NS, |&(at_ns, _)| at_ns);
+        }
         match &self.kind {
             LinkKind::Fifo(fifo) => fifo.next_ns().unwrap_or(NEVER_NS),
             LinkKind::Port(port) => port.in_flight.front().map_or(NEVER_NS, |&(at, _)| at),
@@ -68,6 +84,8 @@ pub(crate) fn links(plan: &Plan) -> Result<Vec<LinkState>, PlanError> {
             propagation_ns: link.propagation_ns,
             restored: link.restored,
             path_is_known: false,
+            leads_on: false,
+            refused: VecDeque::new(),
             pipe_actor: 0,
             kind,
         })

@@ -35,7 +35,7 @@ pub(crate) struct PortState {
     pub(crate) timer_actor: u32,
     pub(crate) resend_actor: u32,
     /// True if it may hold packets back, and has to be woken then.
-    holds: bool,
+    pub(crate) holds: bool,
     timer_ns: u64,
     /// The time since which this number of packets waits.
     waiting_since_ns: u64,
@@ -68,6 +68,16 @@ impl PortState {
                 ..PortOutcome::default()
             },
         })
+    }
+
+    /// Returns true if it may compress something.
+    pub(crate) fn compresses(&self) -> bool {
+        self.port.config().scheme.compresses()
+    }
+
+    /// Returns true if units come back to it after a loss.
+    pub(crate) fn resends(&self) -> bool {
+        self.resend_after_ns.is_some()
     }
 
     pub(crate) fn finish(mut self, window: Window) -> PortOutcome {
@@ -137,6 +147,13 @@ impl Book<'_> {
         }
         self.packets[first].bytes = unit.bytes;
         first
+    }
+
+    /// Returns true if nothing can happen any more to a single packet: it is received at the end of this link.
+    #[inline(always)]
+    fn is_at_last_hop(&self, id: u32) -> bool {
+        let packet = &self.packets[id];
+        packet.next == NONE && self.flows[packet.flow as usize].ends_at(packet.hop)
     }
 
     #[inline(always)]
@@ -224,6 +241,9 @@ impl World {
         if !self.pump(n) {
             self.agenda.set(actor, NEVER_NS);
         }
+        if self.links[n as usize].propagation_ns == 0 {
+            self.arrive_with_transmitter(n);
+        }
     }
 
     /// Handles the end of a compression.
@@ -303,9 +323,13 @@ impl World {
             compressed: &mut state.outcome.compressed,
             compressor: n as u16,
         };
-        if let ([unit], true) = (&frame.units[..], known) {
+        if let [unit] = &frame.units[..] {
             let first = book.unit(unit, &frame.followers);
-            return self.go_ahead(first, arrives_ns);
+            if known || book.is_at_last_hop(first) {
+                return self.go_ahead(first, arrives_ns);
+            }
+            state.in_flight.push_back((arrives_ns, first));
+            return self.await_arrival(n);
         }
         let mut followers = &frame.followers[..];
         for unit in &frame.units {
@@ -321,9 +345,39 @@ impl World {
         if known {
             self.follow_ahead(arrives_ns);
         } else {
-            let (actor, next_ns) = (link.pipe_actor, link.next_arrival_ns());
-            if self.agenda.time_ns(actor) != next_ns {
-                self.agenda.set(actor, next_ns);
+            self.await_arrival(n);
+        }
+    }
+
+    /// Puts the next arrival at the end of a port's link on the agenda, if it is not an instant at which the
+    /// transmitter is on it.
+    #[inline]
+    fn await_arrival(&mut self, n: u32) {
+        let link = &self.links[n as usize];
+        if link.propagation_ns > 0 {
+            let next_ns = link.next_arrival_ns();
+            if self.agenda.time_ns(link.pipe_actor) != next_ns {
+                self.agenda.set(link.pipe_actor, next_ns);
+            }
+        }
+    }
+
+    /// Lets the packets arrive whose transmission has ended, if the link has no propagation delay: they do so
+    /// at the same instant. What else is on the agenda for this instant may come first.
+    #[inline]
+    fn arrive_with_transmitter(&mut self, n: u32) {
+        loop {
+            let link = &mut self.links[n as usize];
+            let LinkKind::Port(state) = &mut link.kind else { return };
+            match state.in_flight.front() {
+                Some(&(at_ns, first)) if at_ns == self.now_ns => {
+                    if self.agenda.next().0 == self.now_ns {
+                        return self.agenda.set(link.pipe_actor, self.now_ns);
+                    }
+                    state.in_flight.pop_front();
+                    self.advance(first);
+                }
+                _ => return,
             }
         }
     }

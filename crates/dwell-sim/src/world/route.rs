@@ -19,6 +19,9 @@ pub(crate) fn mark_known_paths(plan: &Plan, links: &mut [LinkState]) {
             LinkKind::Fifo(_) => known_path && fed_ahead && !uses.before.is_empty(),
         };
     }
+    for (n, link) in links.iter_mut().enumerate() {
+        link.leads_on = !link.path_is_known && paths.leads_on(n);
+    }
 }
 
 /// The state of the search for a link's further path.
@@ -42,6 +45,8 @@ struct Paths<'p> {
 struct Use {
     /// True if packets come to it from their sources.
     from_source: bool,
+    /// True if packets leave it for their receivers.
+    to_receiver: bool,
     /// True if connections use it.
     tcp: bool,
     /// The links before and behind it on any path.
@@ -62,8 +67,9 @@ impl<'p> Paths<'p> {
                         0 => link.from_source = true,
                         at => remember(&mut link.before, path[at - 1]),
                     }
-                    if let Some(&next) = path.get(at + 1) {
-                        remember(&mut link.behind, next);
+                    match path.get(at + 1) {
+                        Some(&next) => remember(&mut link.behind, next),
+                        None => link.to_receiver = true,
                     }
                 }
             }
@@ -88,6 +94,37 @@ impl<'p> Paths<'p> {
         answers[n] = Answer::Found(known);
         known
     }
+
+    /// Returns true if link `n` has a queue that is known in advance, and so have all behind it, which
+    /// nothing else feeds: an arrival there is no business of anybody else.
+    fn leads_on(&self, n: usize) -> bool {
+        let is_plain = |n: usize| !matches!(self.plan.links[n].queue, Queue::Port(_));
+        let Use { to_receiver, behind, .. } = &self.uses[n];
+        let is_fed_by_it = |&next: &usize| {
+            let fed = &self.uses[next];
+            is_plain(next) && !fed.from_source && fed.before == [n]
+        };
+        is_plain(n) && !to_receiver && behind.iter().all(is_fed_by_it)
+    }
+}
+
+/// Returns true if packets of flow `n` can be received as soon as they enter the last link of their path,
+/// at a time in the future: nobody else is concerned, and what answers them is alone on its first link.
+/// `uses` has for each link the number of its places on paths.
+pub(crate) fn is_received_ahead(plan: &Plan, uses: &[usize], n: usize) -> bool {
+    let flow = &plan.flows[n];
+    let is_plain = |&link: &usize| !matches!(plan.links[link].queue, Queue::Port(_));
+    let Some(last) = flow.route.last().filter(|last| is_plain(last)) else { return false };
+    // Units are opened at the end of a path, if not before.
+    let is_alone = plan.links[*last].restored || flow.route.iter().all(is_plain);
+    let answers = match &flow.traffic {
+        Traffic::Tcp(config, _) => {
+            let is_own = |link: &usize| is_plain(link) && uses[*link] == 1;
+            config.delayed_ack_ns.is_none() && flow.back.first().is_some_and(is_own)
+        }
+        _ => true,
+    };
+    is_alone && answers
 }
 
 fn remember(links: &mut Vec<usize>, link: usize) {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use dwell_codec::{CodecError, CodecSpec, Compressor, Dictionary, SRC_LEN_MAX};
+use dwell_codec::{CodecError, CodecSpec, Compressor, ContextDictionary, Dictionary, SRC_LEN_MAX};
 use dwell_policy::ClassKey;
 use thiserror::Error;
 
@@ -104,6 +104,15 @@ impl FromStr for GivenCost {
     }
 }
 
+/// The dictionaries of a lane.
+#[derive(Clone, Debug, Default)]
+pub struct Dictionaries {
+    /// Those of packets and blocks that are compressed alone, by their class. Relays have none of these.
+    pub by_class: Vec<(ClassKey, Arc<Dictionary>)>,
+    /// The one that contexts begin from, as in relays.
+    pub of_contexts: Option<Arc<ContextDictionary>>,
+}
+
 /// A codec, with a dictionary for some classes.
 #[derive(Debug)]
 pub struct CodecCompressor {
@@ -122,15 +131,16 @@ impl CodecCompressor {
     /// If the build lacks the codec, or the codec the level or the use of dictionaries.
     pub fn new(
         spec: CodecSpec,
-        dictionaries: &[(ClassKey, Arc<Dictionary>)],
+        dictionaries: &Dictionaries,
         cost: Cost,
     ) -> Result<Self, CodecError> {
         let mut by_class = BTreeMap::new();
-        for (class, dictionary) in dictionaries {
+        for (class, dictionary) in &dictionaries.by_class {
             by_class.insert(*class, Compressor::new(spec, Some(Arc::clone(dictionary)))?);
         }
         let plain = Compressor::new(spec, None)?;
-        let contexts = Contexts::of(spec);
+        let of_contexts = &dictionaries.of_contexts;
+        let contexts = Contexts::of(spec).map(|it| it.with_dictionary(of_contexts.clone()));
         Ok(Self { plain, by_class, contexts, out: vec![0; SRC_LEN_MAX], cost })
     }
 }
@@ -184,7 +194,7 @@ mod tests {
         }
         let spec: CodecSpec = "lz4".parse().unwrap();
         let cost = Cost::Measured(Box::new(Ticks(0)));
-        let mut compress = CodecCompressor::new(spec, &[], cost).unwrap();
+        let mut compress = CodecCompressor::new(spec, &Dictionaries::default(), cost).unwrap();
         let bytes = b"all work and no play ".repeat(20);
         let job = Job {
             class: ClassKey::new(6, 80),
@@ -202,7 +212,9 @@ mod tests {
     #[test]
     fn a_batch_in_a_context_refers_to_those_before_it() {
         let given = || Cost::Given(GivenCost { unit_ns: 1, byte_ps: 0 });
-        let mut compress = CodecCompressor::new("zstd:1".parse().unwrap(), &[], given()).unwrap();
+        let mut compress =
+            CodecCompressor::new("zstd:1".parse().unwrap(), &Dictionaries::default(), given())
+                .unwrap();
         let bytes: Vec<u8> = (0..2_000u32).map(|at| ((at * at) >> 3) as u8).collect();
         let job = |context| Job { class: ClassKey::new(6, 80), bytes: &bytes, room: 9, context };
         let mut of = |group| compress.compress(job(Some(group))).len.unwrap().unwrap();
@@ -210,7 +222,9 @@ mod tests {
         assert!(again < first / 5 && other == first, "{first}, {again}, {other}");
         assert!(compress.compress(job(Some(1))).in_context);
         assert!(!compress.compress(job(None)).in_context);
-        let mut lz4 = CodecCompressor::new("lz4".parse().unwrap(), &[], given()).unwrap();
+        let mut lz4 =
+            CodecCompressor::new("lz4".parse().unwrap(), &Dictionaries::default(), given())
+                .unwrap();
         assert!(!lz4.compress(job(Some(1))).in_context, "it has no contexts");
     }
 
@@ -221,7 +235,8 @@ mod tests {
         let dictionary = Arc::new(Dictionary::new(1, text.repeat(3)).unwrap());
         let given = || Cost::Given(GivenCost { unit_ns: 1, byte_ps: 0 });
         let spec: CodecSpec = "zstd:1".parse().unwrap();
-        let mut compress = CodecCompressor::new(spec, &[(class, dictionary)], given()).unwrap();
+        let dictionaries = Dictionaries { by_class: vec![(class, dictionary)], of_contexts: None };
+        let mut compress = CodecCompressor::new(spec, &dictionaries, given()).unwrap();
         let job = Job { class, bytes: &text, room: text.len(), context: None };
         let with = compress.compress(job).len.unwrap().unwrap();
         assert!(with < text.len() / 3, "{with}");

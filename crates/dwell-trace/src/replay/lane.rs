@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dwell_base::{Instant, Rate};
-use dwell_drive::{Driven, Slab, World, drain, gather};
+use dwell_drive::{Driven, FlowHistories, Slab, World, drain, gather};
 use dwell_policy::{
     Action, ClassKey, ConfigError, DropReason, Event, FrameUnit, Gather, Job as PortJob, JobId,
     Objective, Outcome, Packet, PacketId, Port, PortConfig,
@@ -12,6 +12,7 @@ use dwell_report::Histogram;
 
 use super::compress::{Compress, Job};
 use super::timeline::Timeline;
+use crate::contexts::WINDOW_LOG;
 
 const NEVER_NS: u64 = u64::MAX;
 
@@ -48,6 +49,9 @@ pub struct LaneSetup {
     pub waits_ns_max: Vec<u64>,
     /// True if the headers of a block's packets are rearranged in columns, as in relays.
     pub columnar: bool,
+    /// The contexts of the peer, if long transfers get one each where that gains, as in relays with
+    /// `history = "auto"`; zero for a fixed scope.
+    pub chosen_contexts: usize,
 }
 
 /// The counts of a class with a deadline.
@@ -79,6 +83,8 @@ pub struct Lane {
 /// The port of a lane, and what is around it.
 struct Virtual {
     port: Driven,
+    /// Which flows refer to themselves alone, as in relays.
+    flows: FlowHistories,
     compress: Box<dyn Compress>,
     rate: Rate,
     keeps_bytes: bool,
@@ -136,6 +142,7 @@ impl Lane {
                 compressing: None,
                 packets: Slab::default(),
                 block: Vec::new(),
+                flows: FlowHistories::new(setup.chosen_contexts),
                 result: LaneResult { classes, ..LaneResult::default() },
             },
         })
@@ -164,18 +171,22 @@ impl Lane {
             class,
         });
         let wait_ns_max = class.map(|class| self.world.waits_ns_max[usize::from(class)]);
+        let group = match self.gather {
+            Gather::Service => packet.service,
+            Gather::HostPair if !packet.looks_random => {
+                self.world.flows.group_of(self.world.now(), packet.hosts, packet.flow, bytes)
+            }
+            Gather::HostPair => packet.hosts,
+            Gather::Edge => 0, // the link leads to one peer
+            _ => packet.flow,
+        };
         let arrival = Packet {
             id,
             bytes,
             source: packet.source,
             destination: packet.destination,
             flow: packet.flow,
-            group: match self.gather {
-                Gather::Service => packet.service,
-                Gather::HostPair => packet.hosts,
-                Gather::Edge => 0, // the link leads to one peer
-                _ => packet.flow,
-            },
+            group,
             max_wait_ns: wait_ns_max.unwrap_or(Packet::NEVER_HELD),
             looks_random: packet.looks_random,
             takes_mark: false,
@@ -264,7 +275,12 @@ impl World for Virtual {
             self.compress.compress(Job { class, bytes: &self.block, room, context: job.context });
         let gains = |len: usize| frame.gains(len as u32, (packets, job.bytes));
         let outcome = match compressed.len {
-            Ok(Some(len)) if compressed.in_context => Outcome::Committed(len as u32),
+            Ok(Some(len)) if compressed.in_context => {
+                let (group, bytes) = (job.context.unwrap_or_default(), u64::from(job.bytes));
+                let now = Instant::from_ns(self.now_ns);
+                self.flows.compressed(now, group, (bytes, len as u64), 1 << WINDOW_LOG);
+                Outcome::Committed(len as u32)
+            }
             Ok(Some(len)) if gains(len) => Outcome::Smaller(len as u32),
             Ok(_) => Outcome::NotSmaller,
             Err(_) => Outcome::Failed,

@@ -349,6 +349,8 @@ fn replay_through_lane(config: PortConfig, arrivals: &[Arrival], max_wait_ns: u6
         compress: Box::new(Constant { ratio: RATIO, time_ns: TIME_NS }),
         waits_ns_max: vec![max_wait_ns; flows],
         columnar: false,
+        // A model of the compressor says nothing about which packets resemble each other.
+        chosen_contexts: 0,
     })
     .unwrap();
     for &(at_ns, bytes, flow) in arrivals {

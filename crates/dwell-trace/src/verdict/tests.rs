@@ -215,20 +215,24 @@ fn each_direction_is_judged_alone_and_the_busier_one_decides() {
     assert_eq!(judged(900, 1200), (back, Answer::No, Answer::Yes));
 }
 
-/// A scheme that no relay has yet is named, and does not count.
+/// A scheme that no relay has yet is named, and does not count; one that relays have does.
 #[test]
-fn dictionaries_are_shown_and_do_not_count() {
-    use dwell_codec::Dictionary;
+fn dictionaries_count_where_relays_have_them() {
+    use crate::replay::compress::Dictionaries;
+    use dwell_codec::{ContextDictionary, Dictionary};
     use dwell_policy::ClassKey;
 
     let message = |n: u64| format!("{{\"pump\":\"north-{}\",\"bar\":{n},\"ok\":true}}", n % 9);
     let samples: String = (0..40).map(message).collect();
-    let dictionary = Dictionary::new(1, samples.into_bytes()).unwrap();
-    let with = vec![(ClassKey::new(17, 5683), std::sync::Arc::new(dictionary))];
-    let answer = |dictionaries: Vec<_>| {
+    let dictionary = Dictionary::new(1, samples.clone().into_bytes()).unwrap();
+    let with = Dictionaries {
+        by_class: vec![(ClassKey::new(17, 5683), std::sync::Arc::new(dictionary))],
+        of_contexts: ContextDictionary::new(samples.into_bytes()).map(std::sync::Arc::new),
+    };
+    let answer = |scheme: &str, counted: &[&str], dictionaries: &Dictionaries| {
         let settings = Settings {
-            dictionaries,
-            schemes: vec![("packet".to_owned(), dwell_policy::Scheme::preset("packet").unwrap())],
+            dictionaries: dictionaries.clone(),
+            schemes: vec![(scheme.to_owned(), dwell_policy::Scheme::preset(scheme).unwrap())],
             ..Settings::new(Link::ethernet(Rate::clamped_bps(100_000)))
         };
         let cost = || Cost::Given(GivenCost { unit_ns: 3000, byte_ps: 3000 });
@@ -239,16 +243,20 @@ fn dictionaries_are_shown_and_do_not_count() {
             replay.packet(Input { at_ns, packet, wire_len: None, ends });
         }
         let report = replay.finish("test");
-        let schemes = vec!["packet".to_owned()];
+        let schemes = counted.iter().map(|&name| name.to_owned()).collect();
         (judge(&report, &Question { cost_per_mb: None, schemes }), report.lanes.len())
     };
-    let ((plain, lanes), (other, more_lanes)) = (answer(Vec::new()), answer(with));
+    let none = Dictionaries::default();
+    let (plain, lanes) = answer("packet", &["packet"], &none);
+    let (other, more_lanes) = answer("packet", &["packet"], &with);
     assert_eq!((lanes, more_lanes), (2, 3));
     assert_eq!((plain.answer, &plain.best), (other.answer, &other.best));
     let said = other.to_text();
     assert!(
         said.contains("packet+dictionaries` would do better") && said.contains("does not count")
     );
+    let other = answer("auto", &["auto+dictionaries"], &with);
+    assert_eq!((other.1, other.0.best.unwrap().scheme.as_str()), (3, "auto+dictionaries"));
 }
 
 #[test]

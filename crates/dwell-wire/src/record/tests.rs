@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::carried::tests::any_label;
 use crate::carried::{Label, Unit};
-use crate::context::{Alone, ContextBody, Start, context_record_len};
+use crate::context::{Alone, ContextBody, Start, StartBase, context_record_len};
 use crate::control::tests::any_control;
 
 /// A record that owns its bytes.
@@ -124,11 +124,12 @@ fn in_context((context, generation, number): (u8, u8, u16), body: ContextBody<'_
 }
 
 fn any_start() -> impl Strategy<Value = Start> {
-    any::<(u8, u8, u64, u32)>().prop_map(|(codec, window_log, base_offset, base_len)| Start {
-        codec: codec % 16,
-        window_log,
-        base_offset,
-        base_len,
+    any::<(u8, u8, u64, u32, bool)>().prop_map(|(codec, window_log, number, len, is_in_ring)| {
+        let base = match is_in_ring {
+            true => StartBase::Ring { offset: number, len },
+            false => StartBase::Dictionary { name: number, len },
+        };
+        Start { codec: codec % 16, window_log, base }
     })
 }
 
@@ -136,7 +137,8 @@ fn any_alone() -> impl Strategy<Value = Owned> {
     let start = prop::option::of(any_start());
     let all = (any::<(u8, u8, u16)>(), start, any::<(u32, bool)>(), any_bytes(), 1u16..5000);
     all.prop_map(|(place, start, (distance, keeps), data, saved)| {
-        let alone = Some(Alone { distance, keeps: keeps && start.is_some() });
+        let is_in_ring = start.is_some_and(|it| matches!(it.base, StartBase::Ring { .. }));
+        let alone = Some(Alone { distance, keeps: keeps && is_in_ring });
         let original_len = data.len() as u16 + saved;
         Owned::ContextBatch { place, start, alone, original_len, data }
     })
@@ -302,7 +304,7 @@ fn unknown_types_are_skipped() {
         let skipped = Record::Skipped { record_type, len: 2 };
         assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);
     }
-    let body = [0x90, 5, 0, 1, 0, 1, 8, 0x10, 1, 0x45];
+    let body = [0x90, 5, 0, 1, 0, 1, 32, 0x10, 1, 0x45];
     let records: Vec<_> = Records::new(&body).collect();
     let skipped = Record::Skipped { record_type: 9, len: 5 };
     assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);

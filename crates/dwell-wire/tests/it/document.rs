@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
     Alone, Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody, ContextOffer,
-    ContextRecord, ContextReport, Control, DataHeader, Datagram, Fragment, Hello, Initiation,
-    Label, Numbers, Record, Records, Report, Response, Start, Unit, WireError, keyed,
-    reconstruct_number, reconstruct_sequence,
+    ContextRecord, ContextReport, Control, DataHeader, Datagram, DictionaryName, Fragment, Hello,
+    Initiation, Label, Numbers, Record, Records, Report, Response, Start, StartBase, Unit,
+    WireError, keyed, reconstruct_number, reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -72,6 +72,7 @@ fn no_example_is_left_out() {
         "hex context-batch",
         "hex context-raw",
         "hex context-start",
+        "hex context-start-dictionary",
         "hex control-close",
         "hex control-context-report",
         "hex control-gone",
@@ -138,6 +139,10 @@ const CONTEXTS: Option<ContextOffer> = Some(ContextOffer {
     ring_log: 20,
     incarnation: 0x5ca1_ab1e_0ddb_a115,
     takes_alone: true,
+    dictionary: Some(DictionaryName {
+        len: 32_768,
+        hash: [0xd1, 0xc7, 0x10, 0x0a, 0xe5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    }),
 });
 
 #[test]
@@ -274,13 +279,19 @@ fn section_9_contexts() {
     let place =
         |number, body| Record::Context(ContextRecord { context: 3, generation: 2, number, body });
     let data: &[u8] = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
-    let start = Start { codec: 2, window_log: 20, base_offset: 3_000_000, base_len: 131_072 };
+    let base = StartBase::Ring { offset: 3_000_000, len: 131_072 };
+    let start = Start { codec: 2, window_log: 20, base };
     let batch = |start, is_columnar| {
         let (alone, original_len) = (None, 2800);
         ContextBody::Batch { start, alone, is_columnar, original_len, data }
     };
     let raw = ContextBody::Raw(&[0x45, 0, 0, 0x54]);
     assert_records(&hex("context-start"), &[place(0xffff, batch(Some(start), false))]);
+    let dictionary = CONTEXTS.and_then(|offer| offer.dictionary).expect("it has one");
+    let base = StartBase::Dictionary { name: dictionary.short(), len: dictionary.len };
+    let first = batch(Some(Start { codec: 2, window_log: 15, base }), false);
+    let first = ContextRecord { context: 3, generation: 1, number: 1, body: first };
+    assert_records(&hex("context-start-dictionary"), &[Record::Context(first)]);
     assert_records(&hex("context-raw"), &[place(0, raw)]);
     assert_records(&hex("context-batch"), &[place(1, batch(None, true))]);
     let alone = |number, start: Option<Start>, (distance, keeps)| {

@@ -39,9 +39,8 @@ Exit codes:
   2  the command line is wrong
   130  it was interrupted by Ctrl-C (143 by SIGTERM): what there is so far is shown";
 
-/// The default schemes: nothing, everything, and the two that operators choose
-/// between.
-const SCHEMES: [&str; 4] = ["none", "all", "packet", "edge"];
+/// The default schemes: nothing, and the three that operators choose between.
+const SCHEMES: [&str; 4] = ["none", "packet", "edge", "auto"];
 
 /// Show on this machine what dwell does for a slow link
 ///
@@ -52,11 +51,11 @@ const SCHEMES: [&str; 4] = ["none", "all", "packet", "edge"];
 pub(crate) struct Demo {
     #[command(flatten)]
     link: LinkArgs,
-    /// A scheme to show; may be repeated [default: none, all, packet and edge]
+    /// A scheme to show; may be repeated [default: none, packet, edge and auto]
     #[arg(long, value_parser = values::schemes(), help_heading = RELAYS)]
     scheme: Vec<String>,
     /// The codec and its level
-    #[arg(long, default_value = "zstd:1", value_parser = values::codec)]
+    #[arg(long, default_value = "zstd:6", value_parser = values::codec)]
     #[arg(help_heading = RELAYS)]
     codec: String,
     /// The relays' setting of the link's rate: "auto" lets them find it by back-pressure

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
+use dwell_base::time::duration_ns;
 use dwell_confine::privilege;
 use dwell_proxy::transfer::{Progress, Summary};
 use dwell_report::human;
@@ -65,7 +66,7 @@ fn line(progress: &Progress) -> String {
 /// Returns a line on what has been transferred.
 pub(super) fn done(summary: &Summary) -> String {
     let progress = &summary.progress;
-    let elapsed = u64::try_from(progress.elapsed.as_nanos()).unwrap_or(u64::MAX);
+    let elapsed = duration_ns(progress.elapsed);
     let sha256: String = summary.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(
         "{} in {}, {}, ratio {}, SHA-256 {sha256}",

@@ -140,3 +140,44 @@ impl Groups {
         assert_eq!(self.groups.iter().filter(|g| g.members > 0).count(), self.used, "used groups");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_does_not_grow_with_groups_that_are_gone() {
+        let mut groups = Groups::new(2);
+        let stays = groups.join(u64::MAX);
+        for key in 0..10_000 {
+            let passing = groups.join(key);
+            groups.leave(passing);
+        }
+        assert!(groups.groups.len() <= IDLE_MIN, "{}", groups.groups.len());
+        assert_eq!(groups.join(u64::MAX), stays, "it has a member all the time");
+        // Where many are in use, as many may be idle.
+        let used: Vec<_> = (0..400).map(|key| groups.join(key)).collect();
+        for key in 10_000..20_000 {
+            let passing = groups.join(key);
+            groups.leave(passing);
+        }
+        assert!(groups.groups.len() <= 2 * 401, "{}", groups.groups.len());
+        assert!((0..400).all(|key| groups.join(key) == used[key as usize]));
+    }
+
+    /// Flows send in turns: a group is not to be looked for each time that its only packet leaves.
+    #[test]
+    fn a_group_that_comes_again_soon_has_its_place() {
+        for used in [0, 400] {
+            let mut groups = Groups::new(2);
+            (0..used).for_each(|key| _ = groups.join(key));
+            let ours = groups.join(u64::MAX);
+            groups.leave(ours);
+            for key in 1_000..1_000 + 200 {
+                let passing = groups.join(key);
+                groups.leave(passing);
+            }
+            assert_eq!(groups.join(u64::MAX), ours, "{used} in use");
+        }
+    }
+}

@@ -372,7 +372,7 @@ impl Queue {
     /// # Panics
     /// If something is miscounted.
     pub(super) fn assert_counts(&self) {
-        let (mut units, mut slots) = (0, 0);
+        let (mut units, mut slots, mut packets) = (0, 0, 0);
         let mut groups = std::collections::HashMap::new();
         let mut edge = NONE;
         for at in self.iter() {
@@ -389,7 +389,11 @@ impl Queue {
             }
             units += 1;
             slots += self.weight(at);
+            packets += 1 + self.iter_from(node.first_follower).count();
         }
+        // Places that nobody finds again would be lost for ever.
+        let free = self.iter_from(self.free).count();
+        assert_eq!(packets + free, self.nodes.len(), "places are lost");
         assert_eq!(edge, self.edge, "the edge is misplaced");
         assert_eq!((units, slots), (self.units, self.slots), "the queue is miscounted");
         self.groups.assert_counts(&groups);

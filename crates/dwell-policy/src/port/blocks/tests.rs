@@ -2,9 +2,9 @@ use dwell_base::Rate;
 use proptest::prelude::*;
 
 use crate::account::{Bypass, DropReason};
-use crate::action::FramePacket;
+use crate::action::{Action, FramePacket};
 use crate::config::{ConfigError, PortConfig, QueueLimit};
-use crate::estimate::{Estimate, Estimates, Ratio};
+use crate::estimate::{Estimate, Estimates, LearnedConfig, Ratio};
 use crate::event::{LostBatch, Outcome};
 use crate::packet::{ClassKey, Packet, PacketId};
 use crate::port::Port;
@@ -296,13 +296,44 @@ fn m_and_n_can_change_while_packets_wait_but_not_the_groups() {
 }
 
 #[test]
-fn groups_that_are_gone_are_forgotten() {
+fn what_has_left_leaves_its_place() {
     let mut port = port(2, 0);
     for id in 0..5_000 {
         assert_eq!(port.arrive_one(NOW, packet(id, u64::from(id))), Admission::Queued);
         sent(&mut port);
+        port.assert_invariants();
     }
+    // Packets of a block have places, too.
+    assert_eq!(arrive(&mut port, 5_000, &[1; 3]), [Wanted::CompressBatch]);
+    finish(&mut port, Outcome::Smaller(1800));
+    assert_eq!((sent(&mut port), sent(&mut port)), (vec![5_000, 5_001], vec![5_002]));
     port.assert_invariants();
+}
+
+#[test]
+fn a_job_says_what_is_in_it() {
+    let mut port = port(2, 0);
+    for (id, bytes) in [(0, 1_000), (1, 600), (2, 1_500)] {
+        let packet = Packet { bytes, ..packet(id, 1) };
+        assert_eq!(port.arrive_one(NOW, packet), Admission::Queued);
+    }
+    let Some(Action::Compress(job)) = port.poll(NOW) else { panic!("no job") };
+    assert_eq!((job.packets, job.bytes, job.cost_ns), (2, 1_600, 600_000));
+}
+
+/// A codec that fails says nothing about the data.
+#[test]
+fn a_failure_teaches_nothing() {
+    for (outcome, learned) in [(Outcome::Failed, false), (Outcome::NotSmaller, true)] {
+        let mut port = port(2, 0);
+        let estimates = Estimates::Learned(LearnedConfig::default());
+        port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+        assert_eq!(arrive(&mut port, 0, &[1; 3]), [Wanted::CompressBatch]);
+        let Packet { flow, source, .. } = packet(0, 1);
+        let before = port.estimate(flow, source, 1_500);
+        finish(&mut port, outcome);
+        assert_eq!(port.estimate(flow, source, 1_500) != before, learned, "{outcome:?}");
+    }
 }
 
 /// The rules once more, as plainly as can be, to compare with.

@@ -95,8 +95,7 @@ impl Flows {
     pub(super) fn raw_next(&mut self, common: &mut Common, now: Instant) -> Option<(u32, Bypass)> {
         if let Some(busy) = self.compressing() {
             // Others need not wait for what comes out of the compressor, but may for their turn.
-            let group = self.chosen[busy].first.group;
-            let at = self.lanes.find(|entry| entry.group != group)?;
+            let at = self.beside(busy)?;
             return self.raw_beside(common, now, at).map(|reason| (at, reason));
         }
         let at = self.lanes.next(false)?;
@@ -109,6 +108,14 @@ impl Flows {
                 None
             }
         }
+    }
+
+    /// A flow that need not wait for the batch that is being compressed: its first packet is of another
+    /// group, and nothing of it is in the batch.
+    pub(super) fn beside(&self, busy: usize) -> Option<u32> {
+        let unit = &self.chosen[busy];
+        let is_in = |flow| unit.packets().any(|packet| packet.flow == flow);
+        self.lanes.find(|entry| entry.group != unit.first.group && !is_in(entry.flow))
     }
 
     /// Why a flow's first packet goes raw while a batch of another group is being compressed; none if

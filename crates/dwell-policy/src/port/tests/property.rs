@@ -73,6 +73,14 @@ fn setting() -> impl Strategy<Value = Setting> {
     )
 }
 
+/// The group of a packet. With a queue for each flow a flow's may change, as when it gets a history of its own.
+fn group(scheme: &Scheme, flow: u64, id: u32) -> u64 {
+    match scheme.select {
+        Select::Slack { .. } => (flow + u64::from(id / 16)) % 3,
+        _ => flow % 3,
+    }
+}
+
 /// The presets, and others.
 const SCHEMES: usize = PRESETS.len() + 8;
 
@@ -149,6 +157,7 @@ fn max_wait_ns(flow: u64) -> u64 {
 struct Held {
     bytes: u32,
     flow: u64,
+    group: u64,
     compressed_before: bool,
     /// It came in order, and waits in it: it is no unit that was put back.
     in_order: bool,
@@ -235,7 +244,7 @@ impl Model {
             // What comes back may have been committed by another scheme.
             let came_back = !self.held[&unit.id.0].in_order;
             assert!(unit.bytes <= original || in_context || came_back);
-            let group = self.held[&unit.id.0].flow % 3;
+            let group = self.held[&unit.id.0].group;
             if in_context && self.held[&unit.id.0].in_order {
                 let first = self.jobs.get_mut(&group).and_then(VecDeque::pop_front);
                 assert_eq!(first, Some(unit.id), "the order of jobs is not that of sending");
@@ -276,7 +285,7 @@ impl Model {
                         _ => Outcome::NotSmaller,
                     };
                     if let Outcome::Committed(_) = outcome {
-                        let group = self.held[&id.0].flow % 3;
+                        let group = self.held[&id.0].group;
                         self.jobs.entry(group).or_default().push_back(id);
                     }
                     port.compressed(id, outcome, took_ns);
@@ -323,12 +332,13 @@ impl Model {
         if compressed {
             self.compressed.insert(id);
         }
-        let (group, max_wait_ns) = (flow % 3, max_wait_ns(flow));
+        let group = group(&port.config().scheme, flow, id);
+        let max_wait_ns = max_wait_ns(flow);
         let takes_mark = flow % 2 == 1;
         let arrival =
             Packet { takes_mark, bytes, flow, group, max_wait_ns, compressed, ..packet(id) };
         if port.arrive_one(now, arrival) == Admission::Queued {
-            let held = Held { bytes, flow, compressed_before: compressed, in_order: true };
+            let held = Held { bytes, flow, group, compressed_before: compressed, in_order: true };
             self.held.insert(id, held);
         }
     }
@@ -338,7 +348,8 @@ impl Model {
         if port.lose(now, LostBatch { packets: &packets, bytes }) == Admission::Queued {
             for packet in packets {
                 let bytes = packet.original_bytes;
-                let held = Held { bytes, flow: 0, compressed_before: false, in_order: false };
+                let held =
+                    Held { bytes, flow: 0, group: 0, compressed_before: false, in_order: false };
                 self.held.insert(packet.id.0, held);
             }
         }

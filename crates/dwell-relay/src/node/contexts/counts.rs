@@ -2,9 +2,10 @@
 
 use dwell_report::Histogram;
 use dwell_report::status::{RxContexts, TxContexts};
+use dwell_wire::StartBase;
 
+use super::begin::Generation;
 use super::choice::Mode;
-use super::job::Generation;
 
 /// Why a generation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +48,10 @@ impl Reason {
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutgoingCounts {
     generations: [u64; Reason::ALL.len()],
-    /// Of these, those that began from nothing.
+    /// Of these, those that began from nothing, ...
     pub(super) cold: u64,
+    /// ... and from the dictionary.
+    from_dictionary: u64,
     /// Of these, those whose batches stand alone.
     acknowledged: u64,
     pub(super) batches: u64,
@@ -73,6 +76,7 @@ impl OutgoingCounts {
     pub(super) fn began(&mut self, reason: Reason, generation: &Generation) {
         self.generations[reason as usize] += 1;
         self.cold += u64::from(generation.base.len == 0);
+        self.from_dictionary += u64::from(generation.dictionary.is_some());
         self.acknowledged += u64::from(generation.is_alone());
     }
 
@@ -90,6 +94,7 @@ impl OutgoingCounts {
             memory_bytes: memory_bytes as u64,
             generations: Reason::ALL.map(by_reason).into(),
             cold_starts: self.cold,
+            dictionary_starts: self.from_dictionary,
             mode: mode.name().to_owned(),
             acknowledged_generations: self.acknowledged,
             batches: self.batches,
@@ -117,6 +122,8 @@ pub(super) struct IncomingCounts {
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
     pub(super) generations: u64,
+    /// Of these, those that began from the dictionary.
+    pub(super) from_dictionary: u64,
     /// Times that records waited for one that was missing.
     pub(super) gaps: u64,
     /// Of these, those that were waited for in vain.
@@ -144,6 +151,12 @@ pub(super) struct IncomingCounts {
 }
 
 impl IncomingCounts {
+    /// A generation began.
+    pub(super) fn began_from(&mut self, base: StartBase) {
+        self.generations += 1;
+        self.from_dictionary += u64::from(matches!(base, StartBase::Dictionary { .. }));
+    }
+
     pub(super) fn waited(&mut self, ns: u64) {
         self.waited.get_or_insert_default().record(ns);
     }
@@ -172,6 +185,7 @@ impl IncomingCounts {
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             generations: self.generations,
+            dictionary_starts: self.from_dictionary,
             acknowledged_generations: self.acknowledged,
             gaps: self.gaps,
             gaps_given_up: self.given_up,

@@ -4,12 +4,13 @@ use dwell_base::Instant;
 use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec};
 use dwell_drive::gather;
 use dwell_policy::{Event, Job, Outcome, PacketId};
+use dwell_wire::Alone;
 use dwell_wire::block::BLOCK_HEADER_LEN;
 use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::{Alone, Start};
 
-use super::job::{ContextJob, Generation, Kind, Made};
+use super::begin::Kind;
+use super::job::{ContextJob, Made};
 use super::outgoing::{Entered, Left};
 use crate::node::env::{Env, Ticket};
 use crate::node::peer::Peer;
@@ -29,7 +30,8 @@ pub(in crate::node) fn compress_in_context(
     };
     let Some(&first) = peer.port.batch().first() else { return false };
     // What must not be sent again can't be needed by what comes after it.
-    if store.treatment(first).once || peer.port.batch().len() > BLOCK_PACKETS_MAX {
+    let treatment = store.treatment(first);
+    if treatment.once || treatment.alone || peer.port.batch().len() > BLOCK_PACKETS_MAX {
         return false;
     }
     let now = env.now();
@@ -55,6 +57,7 @@ pub(in crate::node) fn compress_in_context(
         ticket,
         cost_ns,
         took_ns,
+        group,
         context,
         epoch,
         encoder,
@@ -97,7 +100,8 @@ pub(in crate::node) fn finish(
     };
     let left = Left { made, primed: job.primes(), took_ns: job.took_ns };
     let place = place_of(&job).filter(|_| made == Made::Done);
-    let ContextJob { ticket, context, epoch, encoder, batch, out, .. } = job;
+    let ContextJob { ticket, group, context, epoch, encoder, batch, out, .. } = job;
+    let memory_bytes = encoder.memory_bytes();
     let is_live = contexts.outgoing.leave(now, (context, epoch), encoder, left);
     let outcome = match place {
         Some(place) if is_live => {
@@ -106,6 +110,8 @@ pub(in crate::node) fn finish(
             contexts.outgoing.counts.alone += u64::from(place.alone.is_some());
             contexts.outgoing.counts.bytes_in += batch.len() as u64;
             contexts.outgoing.counts.bytes_out += out.len() as u64;
+            let bytes = (batch.len() as u64, out.len() as u64);
+            contexts.flows.compressed(now, group, bytes, memory_bytes);
             Outcome::Committed(out.len() as u32)
         }
         _ if made == Made::NotSmaller => Outcome::NotSmaller,
@@ -118,25 +124,19 @@ pub(in crate::node) fn finish(
 
 /// The place of a batch; none if the format has none for it.
 fn place_of(job: &ContextJob) -> Option<InContext> {
-    let Generation { number, spec, base, kind } = job.generation;
-    let alone = match kind {
+    let generation = &job.generation;
+    let alone = match generation.kind {
         Kind::Running => None,
         Kind::Alone { keeps } => {
-            let distance = u32::try_from(job.offset.checked_sub(base.offset)?).ok()?;
+            let distance = u32::try_from(job.offset.checked_sub(generation.base.offset)?).ok()?;
             Some(Alone { distance, keeps })
         }
-    };
-    let start = Start {
-        codec: CodecId::Zstd as u8,
-        window_log: spec.window_log,
-        base_offset: base.offset,
-        base_len: base.len,
     };
     Some(InContext {
         context: job.context,
         epoch: job.epoch,
-        generation: number,
-        start: Some(start).filter(|_| job.begins || alone.is_some()),
+        generation: generation.number,
+        start: (job.begins || alone.is_some()).then(|| generation.start()),
         alone,
         original_len: u16::try_from(job.batch.len()).ok()?,
         is_columnar: job.is_columnar,

@@ -11,9 +11,11 @@
 mod receiver;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_codec::ContextDictionary;
 use dwell_report::status::RxContexts;
 use dwell_wire::{ContextBody, ContextRecord, ContextReport, reconstruct_number};
 
@@ -96,6 +98,8 @@ pub(crate) struct Origin {
 pub(crate) struct Incoming {
     /// The limits that were offered to the peer.
     limits: Limits,
+    /// The dictionary that it was offered to begin from.
+    dictionary: Option<Arc<ContextDictionary>>,
     contexts: BTreeMap<u8, Box<Receiver>>,
     held_bytes: usize,
     held: usize,
@@ -111,6 +115,7 @@ impl Incoming {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            dictionary: None,
             contexts: BTreeMap::new(),
             held_bytes: 0,
             held: 0,
@@ -133,6 +138,11 @@ impl Incoming {
         for receiver in self.contexts.values_mut() {
             receiver.begin_session();
         }
+    }
+
+    /// Takes the dictionary that this end has named in this session.
+    pub(crate) fn share(&mut self, dictionary: Option<Arc<ContextDictionary>>) {
+        self.dictionary = dictionary;
     }
 
     /// True if the peer has sent records of contexts in this session.
@@ -226,7 +236,7 @@ impl Incoming {
     /// Opens a record whose turn it is, into `out`, which has room for any batch.
     pub(crate) fn open(&mut self, record: &ContextRecord<'_>, out: &mut [u8]) -> Opened {
         let Some(receiver) = self.contexts.get_mut(&record.context) else { return Opened::Nothing };
-        receiver.open(record, out, &mut self.counts)
+        receiver.open(record, self.dictionary.as_deref(), out, &mut self.counts)
     }
 
     /// Ends a generation whose content makes no sense: the two ends don't have the same ring.

@@ -1,32 +1,9 @@
 //! A batch on its way to the compressor in a context, and back.
 
-use dwell_codec::{Base, CodecError, ContextEncoder, ContextSpec};
+use dwell_codec::{CodecError, ContextEncoder};
 
 use super::super::env::Ticket;
-
-/// How the batches of a generation refer to others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Each to all before it.
-    Running,
-    /// Each to the base only. What is beyond the base stays in the ring, or does not.
-    Alone { keeps: bool },
-}
-
-/// The generation of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Generation {
-    pub(super) number: u64,
-    pub(super) spec: ContextSpec,
-    pub(super) base: Base,
-    pub(super) kind: Kind,
-}
-
-impl Generation {
-    pub(super) fn is_alone(&self) -> bool {
-        matches!(self.kind, Kind::Alone { .. })
-    }
-}
+use super::begin::Generation;
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +25,8 @@ pub struct ContextJob {
     pub cost_ns: u64,
     /// The time that it took, in nanoseconds: whoever calls [`Self::run`] writes it down.
     pub took_ns: u64,
+    /// The group of its packets.
+    pub(super) group: u64,
     /// The context, and the generations as [`Outgoing`](super::outgoing::Outgoing) names them.
     pub(super) context: u8,
     pub(super) epoch: u64,
@@ -75,21 +54,18 @@ impl ContextJob {
     }
 
     fn compress(&mut self) -> Result<bool, CodecError> {
-        let Generation { spec, base, kind, .. } = self.generation;
         let encoder = &mut self.encoder;
-        match kind {
-            _ if !self.begins => {}
-            Kind::Running => encoder.begin(spec, base)?,
-            Kind::Alone { keeps } => encoder.begin_alone(spec, base, keeps)?,
+        if self.begins {
+            self.generation.apply(encoder)?;
         }
         self.offset = encoder.offset();
-        match kind {
-            Kind::Running => encoder.compress(&self.batch, &mut self.out).map(|()| true),
-            Kind::Alone { .. } => encoder.compress_alone(&self.batch, &mut self.out),
+        if self.generation.is_alone() {
+            return encoder.compress_alone(&self.batch, &mut self.out);
         }
+        encoder.compress(&self.batch, &mut self.out).map(|()| true)
     }
 
-    /// Returns true if a generation begins from what went before, which takes up to milliseconds.
+    /// Returns true if a generation begins from other bytes, which takes up to milliseconds.
     pub fn primes(&self) -> bool {
         self.begins && self.generation.base.len > 0
     }

@@ -57,9 +57,9 @@ impl Node {
     fn open_in_context(&mut self, env: &mut impl Env, index: usize, record: &ContextRecord<'_>) {
         let peer = &mut self.peers[index];
         if let ContextBody::Batch { original_len, start, .. } = record.body {
-            // It costs as much if it fails; and a base is copied before anything is decoded.
+            // It costs as much if it fails; and a base is copied before anything is decoded, once or twice.
             peer.turn.charge_bytes(original_len.into());
-            let base_len = start.map_or(0, |start| start.base_len as usize);
+            let base_len = start.map_or(0, |start| start.base.len() as usize);
             let is_copied = peer.contexts.incoming.primes(record);
             peer.turn.charge_bytes(if is_copied { base_len / COPIED_AS_FAST } else { 0 });
         }

@@ -7,17 +7,19 @@
 //! time of priming.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_codec::{Base, ContextEncoder, ContextSpec};
+use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
 use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
+use super::begin::{Generation, Kind};
 use super::choice::Mode;
 use super::counts::{OutgoingCounts, Reason};
-use super::job::{Generation, Kind, Made};
+use super::job::Made;
 use crate::node::store::InContext;
 
 /// Datagrams with records of one context whose arrival was not confirmed; of more, those before are
@@ -63,15 +65,12 @@ struct Context {
     /// Why it ended, if it did.
     ended: Option<Reason>,
     began_at: Instant,
-    /// Its number; zero if there was none yet.
-    generation: u64,
+    /// The generation itself; its number is zero if there was none yet.
+    present: Generation,
     /// That of the latest batch that was written, and the number of its first.
     written_generation: u64,
     first_number: u64,
     writes_alone: bool,
-    spec: ContextSpec,
-    kind: Kind,
-    base: Base,
     /// The time that batches have taken since the latest priming, their number, and what that took.
     busy_ns: u64,
     jobs: u64,
@@ -86,6 +85,8 @@ struct Context {
     confirmed_offset: u64,
     /// The peer could not begin a generation from there.
     base_failed: bool,
+    /// The peer could not begin from the dictionary, twice in this session.
+    dictionary_failed: bool,
     /// The datagrams and their records, in their order.
     in_flight: VecDeque<(u64, u64)>,
     written_at: Instant,
@@ -105,13 +106,10 @@ impl Context {
             epoch: 0,
             ended: Some(Reason::First),
             began_at: Instant::ZERO,
-            generation: 0,
+            present: Generation::none(spec),
             written_generation: 0,
             first_number: NUMBER_MIN,
             writes_alone: false,
-            spec,
-            kind: Kind::Running,
-            base: Base::default(),
             busy_ns: 0,
             jobs: 0,
             primed_ns: 0,
@@ -120,6 +118,7 @@ impl Context {
             reported_generation: 0,
             confirmed_offset: 0,
             base_failed: false,
+            dictionary_failed: false,
             in_flight: VecDeque::new(),
             written_at: Instant::ZERO,
             used_at: Instant::ZERO,
@@ -136,26 +135,24 @@ impl Context {
     /// True if the peer could not tell which number or generation is meant by more of them.
     fn is_ahead(&self, now: Instant) -> bool {
         let is_far = self.next_number - self.confirmed_number >= AHEAD_MAX;
-        let is_much_later = self.generation - self.reported_generation >= GENERATIONS_AHEAD_MAX;
+        let is_much_later = self.present.number - self.reported_generation >= GENERATIONS_AHEAD_MAX;
         (is_far && self.is_in_flight(now)) || is_much_later
-    }
-
-    fn is_alone(&self) -> bool {
-        matches!(self.kind, Kind::Alone { .. })
     }
 
     /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
     /// knows the present one, and has so much more that it is worth the time.
     fn advance(&self, encoder: &ContextEncoder) -> Option<Base> {
-        let is_known = self.is_alone() && self.reported_generation == self.generation;
+        let Generation { number, spec, base: present, .. } = self.present;
+        let is_known = self.present.is_alone() && self.reported_generation == number;
         let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns;
         if !is_known || !is_worth_it {
             return None;
         }
-        let base = alone_base(encoder.base_at(self.confirmed_offset)?, self.spec);
-        let moved = base.offset.checked_sub(self.base.offset)?;
+        let base = encoder.base_at(self.confirmed_offset)?;
+        let base = Base { len: base.len.min(spec.alone_base_len_max()), ..base };
+        let moved = base.offset.checked_sub(present.offset)?;
         let needed = (u64::from(base.len) / ADVANCE_PART).max(1);
-        (moved >= needed && base.len >= self.base.len).then_some(base)
+        (moved >= needed && base.len >= present.len).then_some(base)
     }
 
     /// Notes what a batch took. What priming took is what it took more than others.
@@ -232,6 +229,8 @@ pub(crate) struct Position {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     limits: Option<Limits>,
+    /// The dictionary that both ends have.
+    dictionary: Option<Arc<ContextDictionary>>,
     contexts: Vec<Context>,
     by_group: HashMap<u64, u8>,
     epochs: u64,
@@ -278,11 +277,22 @@ impl Outgoing {
         if self.takes_alone { self.wanted } else { Mode::Running }
     }
 
+    /// Takes the dictionary that both ends have named in this session.
+    pub(crate) fn share(&mut self, dictionary: Option<Arc<ContextDictionary>>) {
+        self.dictionary = dictionary;
+        self.contexts.iter_mut().for_each(|context| context.dictionary_failed = false);
+    }
+
     /// The peer knows nothing of what was.
     fn forget(&mut self) {
         self.counts.restarts += u64::from(!self.contexts.is_empty());
         self.contexts.clear();
         self.by_group.clear();
+    }
+
+    /// Returns the number of contexts that the peer takes.
+    pub(super) fn contexts_max(&self) -> usize {
+        self.limits.map_or(0, |limits| usize::from(limits.contexts))
     }
 
     /// Returns true if batches can be compressed in contexts.
@@ -313,36 +323,31 @@ impl Outgoing {
         }
         let kept = context.encoder.take();
         let reason = context.ended;
+        let kind = if is_alone { Kind::Alone { keeps: false } } else { Kind::Running };
         let (encoder, next) = match (reason, kept) {
             (None, encoder) => {
                 let encoder = encoder?;
                 let base = context.advance(&encoder);
-                let kind = Kind::Alone { keeps: true };
-                (encoder, base.map(|base| (Reason::Advanced, base, kind)))
+                (encoder, base.map(|base| (Reason::Advanced, base, Kind::Alone { keeps: true })))
             }
             (Some(reason), Some(encoder)) => {
-                let base = encoder.base_at(context.confirmed_offset);
-                let base = base.map(|base| shorten(base, spec)).unwrap_or_default();
-                let (base, kind) = match is_alone {
-                    true => (alone_base(base, spec), Kind::Alone { keeps: false }),
-                    false => (base, Kind::Running),
-                };
+                let base = encoder.base_at(context.confirmed_offset).unwrap_or_default();
                 (encoder, Some((reason, base, kind)))
             }
             (Some(reason), None) => {
                 let encoder = Box::new(ContextEncoder::new(spec, limits.ring_log).ok()?);
-                let kind = if is_alone { Kind::Alone { keeps: false } } else { Kind::Running };
                 (encoder, Some((reason, Base::default(), kind)))
             }
         };
         if let Some((reason, base, kind)) = next {
+            let dictionary = self.dictionary.as_ref().filter(|_| !context.dictionary_failed);
+            context.begin((spec, kind), base, dictionary);
             if reason != Reason::Advanced {
                 self.epochs += 1;
                 (context.epoch, context.began_at) = (self.epochs, now);
-                context.confirmed_offset = base.offset;
+                context.confirm_base();
             }
-            context.begin(spec, base, kind);
-            self.counts.began(reason, &context.generation());
+            self.counts.began(reason, &context.present);
         }
         context.is_out = true;
         Some(Entered {
@@ -350,7 +355,7 @@ impl Outgoing {
             epoch: context.epoch,
             encoder,
             is_new: reason == Some(Reason::First),
-            generation: context.generation(),
+            generation: context.present.clone(),
             begins: next.is_some(),
         })
     }
@@ -482,7 +487,7 @@ impl Outgoing {
             return;
         }
         context.reported_generation = context.written_generation;
-        if context.written_generation == context.generation {
+        if context.written_generation == context.present.number {
             context.confirm_offset(report);
             if report.is_lost {
                 context.end(now, Reason::Lost);
@@ -525,15 +530,16 @@ impl Context {
     /// Ends the generation if it can't be what it should be from now on.
     fn review(&mut self, now: Instant, spec: ContextSpec, is_alone: bool) {
         let is_far = |encoder: &ContextEncoder| {
-            self.is_alone() && encoder.offset().saturating_sub(self.base.offset) > DISTANCE_MAX
+            let distance = encoder.offset().saturating_sub(self.present.base.offset);
+            self.present.is_alone() && distance > DISTANCE_MAX
         };
         let is_far = self.encoder.as_deref().is_some_and(is_far);
         if self.ended.is_some() {
             return;
         }
-        if self.is_alone() != is_alone {
+        if self.present.is_alone() != is_alone {
             self.ended = Some(Reason::Switched);
-        } else if self.spec != spec {
+        } else if self.present.spec != spec {
             self.ended = Some(Reason::Reconfigured);
         } else if is_far {
             self.end(now, Reason::Unsendable);
@@ -541,28 +547,35 @@ impl Context {
     }
 
     /// A generation begins.
-    fn begin(&mut self, spec: ContextSpec, base: Base, kind: Kind) {
+    fn begin(
+        &mut self,
+        how: (ContextSpec, Kind),
+        ring: Base,
+        dictionary: Option<&Arc<ContextDictionary>>,
+    ) {
         self.ended = None;
-        self.generation += 1;
-        (self.spec, self.base, self.kind) = (spec, base, kind);
+        self.present = Generation::new(self.present.number + 1, how, ring, dictionary);
     }
 
-    fn generation(&self) -> Generation {
-        let Self { generation: number, spec, base, kind, .. } = *self;
-        Generation { number, spec, base, kind }
+    /// The peer has what the generation begins from, as far as is known.
+    fn confirm_base(&mut self) {
+        // A dictionary is in the peer's ring only once it has begun from it.
+        let is_in_ring = self.present.dictionary.is_none();
+        self.confirmed_offset = if is_in_ring { self.present.base.offset } else { 0 };
     }
 
     /// Takes the offset that the peer reports of the present generation.
     fn confirm_offset(&mut self, report: &ContextReport) {
-        if report.ring_offset >= self.base.offset {
+        if report.ring_offset >= self.present.base.offset {
             // Where nothing waits for what is missing, a report may be of before another came.
-            let least = if self.is_alone() { self.confirmed_offset } else { 0 };
+            let least = if self.present.is_alone() { self.confirmed_offset } else { 0 };
             (self.confirmed_offset, self.base_failed) = (report.ring_offset.max(least), false);
         } else if report.is_lost && self.ended.is_none() {
             // It did not begin there. That its beginning was lost is likelier than that the peer does
             // not have what it once had; but not twice.
             if std::mem::replace(&mut self.base_failed, true) {
                 (self.confirmed_offset, self.base_failed) = (0, false);
+                self.dictionary_failed |= self.present.dictionary.is_some();
             }
         }
     }
@@ -572,7 +585,7 @@ impl Context {
     fn needs(&self, datagram: u64) -> bool {
         let from = self.in_flight.partition_point(|it| it.0 < datagram);
         let records = self.in_flight.range(from..).take_while(|it| it.0 == datagram);
-        self.written_generation == self.generation
+        self.written_generation == self.present.number
             && records.into_iter().any(|it| it.1 >= self.first_number)
     }
 
@@ -583,14 +596,4 @@ impl Context {
         let is_confirmed = self.writes_alone && self.reported_generation == self.written_generation;
         Position { context, generation: self.written_generation as u8, number, is_confirmed }
     }
-}
-
-/// No base is longer than the window.
-fn shorten(base: Base, spec: ContextSpec) -> Base {
-    Base { len: base.len.min(1 << spec.window_log), ..base }
-}
-
-/// Those of batches that stand alone are shorter.
-fn alone_base(base: Base, spec: ContextSpec) -> Base {
-    Base { len: base.len.min(spec.alone_base_len_max()), ..base }
 }

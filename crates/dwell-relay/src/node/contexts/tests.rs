@@ -1,16 +1,19 @@
 //! A sender and a receiver of contexts, with all that can happen between them.
 
 use std::collections::BTreeMap;
+use std::slice;
+use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
-use dwell_codec::{CodecId, ContextSpec};
-use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start};
+use dwell_codec::{ContextDictionary, ContextSpec};
+use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 use proptest::prelude::*;
 
+use super::begin::Kind;
 use super::choice::Mode;
 use super::incoming::{GapWaits, Incoming, Opened, Origin, Taken};
-use super::job::{Generation, Kind, Made};
+use super::job::Made;
 use super::outgoing::{Entered, Left, Outgoing, Position};
 use super::*;
 use crate::node::store::InContext;
@@ -99,20 +102,15 @@ impl Pair {
         let original = self.content();
         let Entered { context, epoch, mut encoder, generation, begins, .. } =
             self.outgoing.enter(self.now, group, SPEC)?;
-        let Generation { number, spec, base, kind } = generation;
-        match kind {
-            _ if !begins => {}
-            Kind::Running => encoder.begin(spec, base).expect("a base of the ring"),
-            Kind::Alone { keeps } => {
-                encoder.begin_alone(spec, base, keeps).expect("a base of the ring");
-            }
+        if begins {
+            generation.apply(&mut encoder).expect("a base that is there");
         }
         let mut data = Vec::new();
         let mut alone = None;
-        match kind {
+        match generation.kind {
             Kind::Running => encoder.compress(&original, &mut data).expect("a generation"),
             Kind::Alone { keeps } => {
-                let distance = (encoder.offset() - base.offset) as u32;
+                let distance = (encoder.offset() - generation.base.offset) as u32;
                 alone = Some(Alone { distance, keeps });
                 if !encoder.compress_alone(&original, &mut data).expect("a generation") {
                     let left = Left { made: Made::NotSmaller, primed: begins, took_ns: 100 };
@@ -123,13 +121,8 @@ impl Pair {
         }
         let left = Left { made: Made::Done, primed: begins, took_ns: 100 };
         assert!(self.outgoing.leave(self.now, (context, epoch), encoder, left));
-        let start = (begins || alone.is_some()).then_some(Start {
-            codec: CodecId::Zstd as u8,
-            window_log: spec.window_log,
-            base_offset: base.offset,
-            base_len: base.len,
-        });
-        let (generation, original_len) = (number, original.len() as u16);
+        let start = (begins || alone.is_some()).then(|| generation.start());
+        let (generation, original_len) = (generation.number, original.len() as u16);
         let is_columnar = false;
         let place =
             InContext { context, epoch, generation, start, alone, original_len, is_columnar };
@@ -221,6 +214,10 @@ fn run_with(
 ) -> (Pair, Vec<Vec<u8>>) {
     let mut pair = Pair::new(seed);
     pair.outgoing.set_takes_alone(true);
+    if seed % 2 == 1 {
+        pair.outgoing.share(Some(dictionary()));
+        pair.incoming.share(Some(dictionary()));
+    }
     let mut originals = BTreeMap::new();
     for step in 0..3_000 {
         pair.now = pair.now + 2 * MILLI_NS;
@@ -289,6 +286,9 @@ fn without_loss_all_comes_in_order() {
     assert_eq!(pair.delivered.len(), sent.len());
     assert_eq!(pair.incoming.counts.given_up, 0);
     assert!(pair.outgoing.counts.evicted > 0, "three groups share two contexts");
+    let (tx, rx) = (pair.outgoing.status(), pair.incoming.status());
+    assert!(tx.dictionary_starts > 3 && tx.cold_starts == 0, "{tx:?}");
+    assert_eq!(tx.dictionary_starts, rx.dictionary_starts);
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn a_generation_begins_from_what_was_confirmed() {
     pair.outgoing.gone(pair.now, lost.datagram);
     let next = pair.batch(0).expect("the one before lasted long enough");
     let start = next.start.expect("another generation");
-    assert_eq!((start.base_offset, start.base_len), (bytes as u64, bytes as u32));
+    assert_eq!(start.base, StartBase::Ring { offset: bytes as u64, len: bytes as u32 });
     pair.come(&next);
     pair.now = pair.now + SECOND_NS;
     pair.tend(0.0);
@@ -488,6 +488,101 @@ fn more_groups_than_contexts_do_not_take_them_from_each_other() {
     // What was not used for long is given to another.
     pair.now = pair.now + 3 * SECOND_NS;
     assert!(pair.batch(3).is_some());
+}
+
+fn dictionary() -> Arc<ContextDictionary> {
+    Arc::new(ContextDictionary::new(b"queues are short, lines are long ".repeat(40)).expect("some"))
+}
+
+/// The base of the generation that a batch begins.
+fn base_of(sent: &Sent) -> Option<StartBase> {
+    sent.start.map(|start| start.base)
+}
+
+fn is_of_dictionary(sent: &Sent) -> bool {
+    matches!(base_of(sent), Some(StartBase::Dictionary { .. }))
+}
+
+#[test]
+fn a_context_begins_from_the_dictionary_and_goes_on_from_what_was_confirmed() {
+    let mut pair = Pair::new(10);
+    pair.outgoing.share(Some(dictionary()));
+    pair.incoming.share(Some(dictionary()));
+    let first = pair.batch(0).expect("a context");
+    let name = (dictionary().name() >> 64) as u64;
+    assert_eq!(base_of(&first), Some(StartBase::Dictionary { name, len: dictionary().len() }));
+    pair.come(&first);
+    assert_eq!(pair.delivered, slice::from_ref(&first.original));
+    pair.now = pair.now + SECOND_NS;
+    pair.tend(0.0);
+    let lost = pair.batch(0).expect("a context");
+    pair.outgoing.gone(pair.now, lost.datagram);
+    let next = pair.batch(0).expect("the one before lasted long enough");
+    let len = dictionary().len() + first.original.len() as u32;
+    assert_eq!(base_of(&next), Some(StartBase::Ring { offset: len.into(), len }));
+    pair.come(&next);
+    pair.now = pair.now + SECOND_NS;
+    pair.tend(0.0);
+    assert_eq!(pair.delivered.last(), Some(&next.original));
+    let (tx, rx) = (pair.outgoing.status(), pair.incoming.status());
+    assert_eq!((tx.dictionary_starts, tx.cold_starts, rx.dictionary_starts), (1, 0, 1));
+}
+
+/// By a fault: the peer named one that it does not have, or another one by the same name.
+#[test]
+fn a_peer_that_cannot_begin_from_the_dictionary_is_sent_a_beginning_from_nothing() {
+    let other = ContextDictionary::new(vec![7; 5_000]).map(Arc::new);
+    for theirs in [None, other] {
+        let mut pair = Pair::new(11);
+        pair.outgoing.share(Some(dictionary()));
+        pair.incoming.share(theirs);
+        let mut begun = Vec::new();
+        for _ in 0..100 {
+            pair.now = pair.now + 100 * MILLI_NS;
+            if let Some(sent) = pair.batch(0) {
+                begun.extend(sent.start.map(|_| is_of_dictionary(&sent)));
+                pair.come(&sent);
+            }
+            pair.tend(0.0);
+        }
+        assert_eq!(begun, [true, true, false], "once more, since it may have been lost");
+        assert!(pair.delivered.len() > 80, "{}", pair.delivered.len());
+        // Another session, another try.
+        pair.outgoing.share(Some(dictionary()));
+        pair.outgoing.dropped(pair.now);
+        pair.now = pair.now + SECOND_NS;
+        assert!(!is_of_dictionary(&pair.batch(0).expect("a context")), "the ring has more");
+        assert!(is_of_dictionary(&pair.batch(1).expect("a context")));
+    }
+}
+
+/// A record that was sent before the dictionary changed.
+#[test]
+fn what_begins_from_the_dictionary_of_before_is_not_decoded_with_that_of_now() {
+    let mut pair = Pair::new(12);
+    pair.outgoing.share(Some(dictionary()));
+    let first = pair.batch(0).expect("a context");
+    // The same length, so that only the name differs.
+    let bytes = vec![b'x'; dictionary().len() as usize];
+    pair.incoming.share(ContextDictionary::new(bytes).map(Arc::new));
+    pair.come(&first);
+    assert_eq!((pair.delivered.len(), pair.incoming.counts.no_base), (0, 1));
+}
+
+#[test]
+fn what_was_idle_for_long_begins_from_the_dictionary_again() {
+    let mut pair = Pair::new(13);
+    pair.outgoing.share(Some(dictionary()));
+    pair.incoming.share(Some(dictionary()));
+    for _ in 0..3 {
+        let sent = pair.batch(0).expect("a context");
+        assert!(is_of_dictionary(&sent));
+        pair.come(&sent);
+        pair.tend(0.0);
+        pair.now = pair.now + 200 * SECOND_NS;
+        pair.outgoing.expire(pair.now);
+    }
+    assert_eq!(pair.delivered.len(), 3);
 }
 
 #[test]
@@ -549,13 +644,22 @@ proptest! {
         records in prop::collection::vec((any_record(), 0u64..30), 1..200),
     ) {
         let mut incoming = Incoming::new(LIMITS);
+        incoming.share(Some(dictionary()));
         let mut out = vec![0; 65_535];
         let mut now = at(1);
         for ((context, generation, number, how, is_raw, original_len, data), later_ms) in records {
             let (start, alone) = how;
             let alone = alone.map(|(distance, keeps)| Alone { distance, keeps });
-            let start = start.map(|(codec, window_log, base_offset, base_len)| {
-                Start { codec, window_log, base_offset, base_len }
+            let start = start.map(|(codec, window_log, offset, len)| {
+                let base = match offset % 2 {
+                    0 => StartBase::Ring { offset, len },
+                    // Its own, or one that it does not have.
+                    _ => StartBase::Dictionary {
+                        name: if offset % 3 == 0 { offset } else { (dictionary().name() >> 64) as u64 },
+                        len: len >> (offset % 32),
+                    },
+                };
+                Start { codec, window_log, base }
             });
             let body = match is_raw {
                 true => ContextBody::Raw(&data),

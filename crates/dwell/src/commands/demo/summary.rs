@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use dwell_base::share;
 use dwell_base::time::format_duration_ns;
 use dwell_report::{Column, Table, human};
 use serde::Serialize;
@@ -55,7 +56,7 @@ impl Summary {
     pub(super) fn add(&mut self, scheme: Option<String>, file: &'static str, download: Download) {
         let plain = self.plain(file).map(|run| &run.download);
         let relative = |value: fn(&Download) -> u64| {
-            plain.map_or(Some(1.0), |plain| ratio(value(&download), value(plain)))
+            plain.map_or(Some(1.0), |plain| share(value(&download), value(plain)))
         };
         let link_relative = relative(|download| download.link_data_bytes);
         let goodput_relative = relative(|download| download.goodput_bps);
@@ -315,10 +316,6 @@ fn wrapped(sentence: &str) -> String {
         column += len;
     }
     out.replace(STAYS, " ")
-}
-
-fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use dwell_base::time::duration_ns;
 use dwell_report::human;
 use dwell_trace::Capture;
 use dwell_trace::replay::input::Input;
@@ -150,7 +151,7 @@ impl Progress {
         let read = self.read_bytes.load(Ordering::Relaxed);
         let left = self.total_bytes.map(|total| left(now - self.start, read, total));
         let left = left.map_or_else(String::new, |left| {
-            format!(", {} left", human::duration(u64::try_from(left.as_nanos()).unwrap_or(0)))
+            format!(", {} left", human::duration(duration_ns(left)))
         });
         let packets = human::count(self.steps);
         terminal::note(&format!("{packets} packets, {} read{left}", human::bytes(read)));

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use dwell_base::time::{MILLI_NS, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
-use dwell_codec::{CodecSpec, DICTIONARY_FILE_LEN_MAX, Dictionary, DictionaryFile};
+use dwell_codec::{CodecSpec, ContextDictionary, DICTIONARY_FILES_LEN_MAX, DictionaryFile};
 use dwell_figures::page::Provenance;
 use dwell_policy::{ClassKey, LearnedConfig, Objective, PRESETS, QueueLimit, Ratio, Scheme};
 use dwell_relay::config::{BlockConfig, SCHEMES, parse_exceptions};
 use dwell_relay::io::clock::Clock;
 use dwell_trace::Sides;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
-use dwell_trace::replay::compress::{Cost, GivenCost};
+use dwell_trace::replay::compress::{Cost, Dictionaries, GivenCost};
 use dwell_trace::replay::link::{Link, PATH_MTU_MIN};
 use dwell_trace::replay::report::ReplayReport;
-use dwell_trace::replay::{self, Settings, view};
+use dwell_trace::replay::{self, Settings, WITH_DICTIONARIES, view};
 use dwell_trace::verdict::{self, Question, Verdict};
 use ipnet::IpNet;
 use serde::Serialize;
@@ -106,9 +106,9 @@ pub(super) struct Replay {
     /// has written
     #[arg(long, value_name = "FILE")]
     exceptions: Option<PathBuf>,
-    /// A dictionary for its class, made by `dwell trace train`; may be given several times. Schemes
-    /// are shown with and without; relays can't load dictionaries yet, so the verdict does not count
-    /// on them
+    /// Dictionaries, made by `dwell trace train`; may be given several times. Schemes are shown with
+    /// and without. Those with contexts (auto) use them as relays do; for others relays have none, so the
+    /// verdict does not count on them there
     #[arg(long, value_name = "FILE")]
     dictionary: Vec<PathBuf>,
     #[command(flatten)]
@@ -260,9 +260,7 @@ impl Replay {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let stop = interrupt::stop_flag()?;
         let mut settings = self.settings()?;
-        for path in &self.dictionary {
-            settings.dictionaries.push(read_dictionary(path)?);
-        }
+        settings.dictionaries = read_dictionaries(&self.dictionary)?;
         if let Some(path) = &self.exceptions {
             settings.exceptions.extend(read_exceptions(path)?);
             settings.exceptions.sort_unstable();
@@ -278,7 +276,7 @@ impl Replay {
         captures.each(|input| replay.packet(input));
         let is_any_left_out = captures.complain();
         let report = replay.finish(env!("CARGO_PKG_VERSION"));
-        let schemes = SCHEMES.map(str::to_owned).to_vec();
+        let schemes = in_relays();
         let question = Question { cost_per_mb: self.cost_per_mb, schemes };
         let verdict = verdict::judge(&report, &question);
         let other = report.other_direction.as_deref().map(|other| verdict::judge(other, &question));
@@ -409,17 +407,34 @@ fn read_exceptions(path: &Path) -> anyhow::Result<Vec<ClassKey>> {
     parse_exceptions(&text).map_err(|error| anyhow!(error)).with_context(reported)
 }
 
-/// Reads a dictionary, and the class that it is for.
-fn read_dictionary(path: &Path) -> anyhow::Result<(ClassKey, Arc<Dictionary>)> {
-    let reported = || path.display().to_string();
+/// Returns the lanes that relays can do: of dictionaries only those from which contexts begin.
+fn in_relays() -> Vec<String> {
+    let has_contexts = |name: &&str| Scheme::preset(name).is_ok_and(|it| it.has_contexts());
+    let with =
+        SCHEMES.into_iter().filter(has_contexts).map(|name| format!("{name}{WITH_DICTIONARIES}"));
+    SCHEMES.into_iter().map(str::to_owned).chain(with).collect()
+}
+
+/// Reads dictionaries for the classes that they are for, and joined for contexts.
+fn read_dictionaries(paths: &[PathBuf]) -> anyhow::Result<Dictionaries> {
+    let (mut all, mut by_class) = (Vec::new(), Vec::new());
+    for path in paths {
+        let reported = || path.display().to_string();
+        for file in read_dictionary_file(path).with_context(reported)? {
+            let class = parse_class_key(&file.class).map_err(|error| anyhow!(error));
+            let dictionary = file.dictionary().with_context(reported)?;
+            by_class.push((class.with_context(reported)?, Arc::new(dictionary)));
+            all.push(file);
+        }
+    }
+    let of_contexts = ContextDictionary::of(&all).map(Arc::new);
+    Ok(Dictionaries { by_class, of_contexts })
+}
+
+fn read_dictionary_file(path: &Path) -> anyhow::Result<Vec<DictionaryFile>> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(DICTIONARY_FILE_LEN_MAX as u64 + 1).read_to_end(&mut bytes))
-        .with_context(reported)?;
-    let file = DictionaryFile::parse(&bytes).with_context(reported)?;
-    let class =
-        parse_class_key(&file.class).map_err(|error| anyhow!(error)).with_context(reported)?;
-    Ok((class, Arc::new(file.dictionary().with_context(reported)?)))
+    File::open(path)?.take(DICTIONARY_FILES_LEN_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(DictionaryFile::parse_all(&bytes)?)
 }
 
 fn text(report: &ReplayReport, verdict: &Verdict, other: Option<&Verdict>, not_ip: u64) -> String {

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
+use dwell_base::time::duration_ns;
 use dwell_report::human;
 use dwell_trace::{Accounts, Analysis, Analyzer, Batch, Capture, Clock, HistoryAnalyzer, Settings};
 
@@ -215,7 +216,7 @@ struct Monotonic(Instant);
 
 impl Clock for Monotonic {
     fn now_ns(&mut self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        duration_ns(self.0.elapsed())
     }
 }
 

@@ -23,7 +23,10 @@ Examples:
   dwell trace train site.pcap                       what dictionaries would gain, class by class
   dwell trace train site.pcap --out dictionaries    and write those that are worth it
   dwell trace train *.pcap --codec lz4 --size 4KiB --max 256
-  dwell trace replay later.pcap --rate 512kbit --dictionary dictionaries/udp-5683.dict
+  dwell trace replay later.pcap --rate 512kbit --dictionary dictionaries/all.dict
+
+For relays, copy all.dict to both ends and name it under `dictionary` of the peer. It holds pieces of
+the packets that it was made of: keep it as you keep the capture.
 
 The samples of each class are split in time: the dictionary is made of the earlier ones, and its
 gain is measured on the later ones.
@@ -137,18 +140,35 @@ impl Train {
         for file in files {
             text.push_str(&format!("wrote {file}\n"));
         }
+        if let Some(joined) = files.last() {
+            text.push_str(&format!(
+                "\nRelays begin their contexts from it (scheme = \"auto\", or another one with history): copy \
+                 {joined} to both ends, and write under each [[peer]]\n  dictionary = \"{ALL}\"\n\
+                 It holds pieces of the packets that it was made of: keep it as you keep the capture.\n"
+            ));
+        }
         text
     }
 }
 
-/// Writes each dictionary to `CLASS.dict`.
+/// The file with all dictionaries, for relays.
+const ALL: &str = "all.dict";
+
+/// Writes each dictionary to `CLASS.dict`, and all of them to [`ALL`], which is the last that is named.
 fn write(directory: &Path, dictionaries: &[DictionaryFile]) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(directory)
         .with_context(|| format!("{} can't be made", directory.display()))?;
-    let mut files = Vec::new();
+    let (mut files, mut all) = (Vec::new(), Vec::new());
     for dictionary in dictionaries {
         let path = directory.join(format!("{}.dict", dictionary.class.replace('/', "-")));
-        replace(&path, &dictionary.to_bytes()?)?;
+        let bytes = dictionary.to_bytes()?;
+        replace(&path, &bytes)?;
+        files.push(path.display().to_string());
+        all.extend(bytes);
+    }
+    if !all.is_empty() {
+        let path = directory.join(ALL);
+        replace(&path, &all)?;
         files.push(path.display().to_string());
     }
     Ok(files)

@@ -7,9 +7,9 @@ use anyhow::anyhow;
 use dwell_policy::{ClassKey, Objective, Select};
 use dwell_relay::config::{Config, Endpoint, Secret};
 use dwell_report::human;
-use dwell_trace::replay::Settings;
 use dwell_trace::replay::class::{DeadlineClass, parse_class_key};
 use dwell_trace::replay::report::ReplayReport;
+use dwell_trace::replay::{Settings, WITH_DICTIONARIES};
 use dwell_trace::verdict::Verdict;
 
 use crate::commands::whole_file::replace;
@@ -127,7 +127,11 @@ fn prefixes(text: &mut String, settings: &Settings, open: &mut Vec<&'static str>
 }
 
 fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
-    let scheme = verdict.best.as_ref().map_or("packet", |best| &best.scheme);
+    let best = verdict.best.as_ref().map_or("packet", |best| &best.scheme);
+    let (scheme, has_dictionary) = match best.strip_suffix(WITH_DICTIONARIES) {
+        Some(scheme) => (scheme, true),
+        None => (best, false),
+    };
     let limit = &settings.limit;
     let _ = write!(
         text,
@@ -143,6 +147,12 @@ fn link(text: &mut String, settings: &Settings, verdict: &Verdict) {
         settings.compress_bytes_min,
         settings.poor_ratio.as_f64(),
     );
+    if has_dictionary {
+        text.push_str(
+            "# FILL IN the file with the dictionaries (`dwell trace train --out` writes it as all.dict).\n\
+             # dictionary = \"all.dict\"\n",
+        );
+    }
     let best = settings.schemes.iter().find(|(name, _)| name == scheme);
     match best.map(|(_, scheme)| scheme.select) {
         Some(Select::Waiting { bytes_max, .. }) => {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::config::FrameCost;
-use crate::estimate::LearnedConfig;
 use crate::scheme::Select;
 
 pub(super) const FRAME: FrameCost = FrameCost {
@@ -334,5 +333,82 @@ fn nothing_is_compressed_before_what_its_context_has_already() {
         let expected = [Wanted::Compress(PacketId(0))];
         let expected = if compressed { &expected[..] } else { &[] };
         assert_eq!(actions(&mut port), expected, "{contexts} {group}");
+    }
+}
+
+/// A port at 1 Gbit/s, where compressing takes `cost_ns` and halves, and packets of different
+/// flows that wait in it: 125 bytes go in a microsecond, and 250 kB are near.
+fn fast_port(packets: u32, bytes: u32, cost_ns: u64) -> Port {
+    let mut port = with_rate(Gather::Flow, 6_000, Some(Rate::from_mbps(1_000)));
+    let estimate = Estimate { ratio: Ratio::from_ppm(500_000), cost_ns };
+    let (estimates, limit) = (Estimates::Fixed(estimate), QueueLimit::packets(2_000));
+    port.configure(PortConfig { estimates, limit, ..port.config().clone() }).unwrap();
+    for id in 0..packets {
+        let packet = Packet { bytes, ..packet(id, u64::from(id)) };
+        assert_eq!(port.arrive_one(NOW, packet), Admission::Queued);
+    }
+    port
+}
+
+/// A packet of 500 bytes has time behind 2251, which five are with their frames. Each that is asked
+/// and has none lets as many bytes pass as a frame takes, so that few are asked.
+#[test]
+fn who_has_no_time_is_not_asked_again_and_again() {
+    let mut port = fast_port(12, 500, 20_000);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(6))], "after the first and fourth");
+    // Where more than two frames are missing, half of it passes: here the 12th is asked, the 18th,
+    // 21st and 24th, though the 22nd would have had time.
+    let mut port = fast_port(40, 500, 88_000);
+    assert_eq!(actions(&mut port), [Wanted::Compress(PacketId(23))]);
+}
+
+/// Behind 1024 units none is looked for, however fast the link.
+#[test]
+fn the_search_for_packets_with_time_has_an_end() {
+    // What was compressed upstream is passed one by one.
+    for (ahead, found) in [(1_023, true), (1_024, false)] {
+        let mut port = fast_port(0, 0, 1_000);
+        for id in 0..ahead {
+            let upstream = Packet { bytes: 100, compressed: true, ..packet(id, u64::from(id)) };
+            assert_eq!(port.arrive_one(NOW, upstream), Admission::Queued);
+        }
+        assert_eq!(port.arrive_one(NOW, packet(1_500, 1)), Admission::Queued);
+        assert_eq!(!actions(&mut port).is_empty(), found, "{ahead}");
+    }
+    // 150 kB must be ahead, which 1471 packets are: they are too far behind.
+    assert_eq!(actions(&mut fast_port(1_600, 100, 1_200_000)), []);
+}
+
+/// A frame takes 1500 bytes, which is more than 2 ms of this link.
+#[test]
+fn what_is_behind_a_frame_is_not_near() {
+    for (ahead_bytes, near) in [(1_499, true), (1_500, false)] {
+        let mut port = with_rate(Gather::Flow, 6_000, Some(Rate::from_mbps(1)));
+        let header_bytes = FRAME.compressed_unit_bytes;
+        let upstream =
+            Packet { bytes: ahead_bytes - header_bytes, compressed: true, ..packet(0, 1) };
+        assert_eq!(port.arrive_one(NOW, upstream), Admission::Queued);
+        assert_eq!(arrive(&mut port, 1, &[2]).is_empty(), !near, "{ahead_bytes}");
+    }
+}
+
+/// What has no time is tried now and then, if its result says something about larger batches.
+#[test]
+fn small_batches_are_not_explored() {
+    for (gather, bytes, explored) in
+        [(Gather::Flow, 999, false), (Gather::Flow, 1_000, true), (Gather::Packet, 100, true)]
+    {
+        let mut port = with_rate(gather, 6_000, Some(Rate::from_mbps(1_000)));
+        let learned = LearnedConfig { first_cost_ps_per_byte: 1_000_000, ..Default::default() };
+        let estimates = Estimates::Learned(learned);
+        port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+        assert_eq!(port.arrive_one(NOW, sized(0, bytes, 1)), Admission::Queued);
+        assert_eq!(!actions(&mut port).is_empty(), explored, "{gather:?} {bytes}");
+        // Without a share of the time nothing is explored.
+        let estimates = Estimates::Learned(LearnedConfig { explore_ppm: 0, ..learned });
+        let mut port = with_rate(gather, 6_000, Some(Rate::from_mbps(1_000)));
+        port.configure(PortConfig { estimates, ..port.config().clone() }).unwrap();
+        assert_eq!(port.arrive_one(NOW, sized(0, bytes, 1)), Admission::Queued);
+        assert_eq!(actions(&mut port), [], "{gather:?} {bytes}");
     }
 }

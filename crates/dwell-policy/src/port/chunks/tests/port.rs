@@ -356,6 +356,10 @@ fn where_nothing_is_compressed_exceptions_are_none() {
 /// Compresses a frame of two packets without gain, and returns true for the results of frames that look
 /// like text and like noise if they were learned from it.
 fn learned_from(random: [bool; 2], bytes: [u32; 2]) -> [bool; 2] {
+    learned_of(Outcome::NotSmaller, random, bytes)
+}
+
+fn learned_of(outcome: Outcome, random: [bool; 2], bytes: [u32; 2]) -> [bool; 2] {
     let mut port = frames_compressed("basicq");
     port.clear(|_, _| ());
     let estimates = Estimates::Learned(LearnedConfig::default());
@@ -372,7 +376,7 @@ fn learned_from(random: [bool; 2], bytes: [u32; 2]) -> [bool; 2] {
     };
     let before = costs(&mut port);
     assert_eq!(port.ask(at_us(50)), Some(Wanted::CompressBatch));
-    port.compressed(PacketId(0), Outcome::NotSmaller, 5_000_000);
+    port.compressed(PacketId(0), outcome, 5_000_000);
     let after = costs(&mut port);
     [0, 1].map(|at| before[at] != after[at])
 }
@@ -384,4 +388,10 @@ fn frames_that_are_mostly_noise_are_learned_apart() {
     assert_eq!(learned_from([true, false], [500, 400]), [false, true]);
     assert_eq!(learned_from([true, false], [400, 400]), [true, false]);
     assert_eq!(learned_from([true, false], [400, 500]), [true, false]);
+}
+
+/// A codec that fails says nothing about the data.
+#[test]
+fn a_frame_that_failed_teaches_nothing() {
+    assert_eq!(learned_of(Outcome::Failed, [false, false], [400, 400]), [false, false]);
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_codec::{Base, CodecId, ContextDecoder, DecodeError, Placed};
+use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start};
+use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
 use super::{GapWaits, Origin};
+use crate::node::contexts::begin::name_of;
 use crate::node::contexts::counts::IncomingCounts;
 
 /// The shortest IP packet.
@@ -86,6 +87,15 @@ impl Held {
     fn begins(&self) -> bool {
         matches!(self.content, Content::Batch { start: Some(_), .. })
     }
+}
+
+/// The beginning of a generation, and the dictionary that is there for it.
+type Beginning<'a> = (Start, Option<&'a ContextDictionary>);
+
+/// The dictionary, if it is the one that is meant: what was sent before a change is never decoded with other
+/// bytes.
+fn named(dictionary: Option<&ContextDictionary>, name: u64) -> Option<&ContextDictionary> {
+    dictionary.filter(|dictionary| name_of(dictionary).short() == name)
 }
 
 /// The content of a record.
@@ -321,6 +331,7 @@ impl Receiver {
     pub(super) fn open(
         &mut self,
         record: &ContextRecord<'_>,
+        dictionary: Option<&ContextDictionary>,
         out: &mut [u8],
         counts: &mut IncomingCounts,
     ) -> Opened {
@@ -333,14 +344,14 @@ impl Receiver {
         };
         let len = usize::from(original_len);
         if let Some(alone) = alone {
-            let batch = (start, alone, data);
+            let batch = (start.map(|start| (start, dictionary)), alone, data);
             let is_open = self.open_alone(record.generation, batch, &mut out[..len], counts);
             return if is_open { Opened::Batch { len, is_columnar } } else { Opened::Nothing };
         }
         self.next += 1;
         match start {
             Some(start) if self.is_newer(record.generation) => {
-                self.begin(record.generation, start, counts);
+                self.begin(record.generation, (start, dictionary), counts);
             }
             None if self.is_newer(record.generation) => {
                 // Its beginning was given up.
@@ -367,13 +378,24 @@ impl Receiver {
         Opened::Batch { len, is_columnar }
     }
 
-    fn begin(&mut self, generation: u8, start: Start, counts: &mut IncomingCounts) {
-        let base = Base { offset: start.base_offset, len: start.base_len };
-        let is_known = start.codec == CodecId::Zstd as u8;
+    fn begin(
+        &mut self,
+        generation: u8,
+        (start, dictionary): Beginning<'_>,
+        counts: &mut IncomingCounts,
+    ) {
         self.generation = Some(generation);
         (self.running, self.alone) = (self.generation, None);
-        if is_known && self.decoder.begin(start.window_log, base).is_ok() {
-            counts.generations += 1;
+        let has_begun = match start.base {
+            _ if start.codec != CodecId::Zstd as u8 => false,
+            StartBase::Ring { offset, len } => {
+                self.decoder.begin(start.window_log, Base { offset, len }).is_ok()
+            }
+            StartBase::Dictionary { name, len } => named(dictionary, name)
+                .is_some_and(|it| self.decoder.begin_from(start.window_log, it, len).is_ok()),
+        };
+        if has_begun {
+            counts.began_from(start.base);
             self.ring_generation = Some(generation);
             self.is_live = true;
             (self.must_report, self.said_lost) = (false, 0);
@@ -387,7 +409,7 @@ impl Receiver {
     fn open_alone(
         &mut self,
         generation: u8,
-        (start, alone, data): (Option<Start>, Alone, &[u8]),
+        (start, alone, data): (Option<Beginning<'_>>, Alone, &[u8]),
         out: &mut [u8],
         counts: &mut IncomingCounts,
     ) -> bool {
@@ -437,19 +459,23 @@ impl Receiver {
     fn begin_alone(
         &mut self,
         generation: u8,
-        (start, keeps): (Option<Start>, bool),
+        (start, keeps): (Option<Beginning<'_>>, bool),
         counts: &mut IncomingCounts,
     ) {
         let before = self.alone.filter(|_| keeps);
         self.generation = Some(generation);
-        let has_begun = start.is_some_and(|start| {
-            let base = Base { offset: start.base_offset, len: start.base_len };
-            let is_known = start.codec == CodecId::Zstd as u8;
-            is_known
-                && self.decoder.begin_alone(generation, (start.window_log, base), keeps).is_ok()
+        let known = start.filter(|(start, _)| start.codec == CodecId::Zstd as u8);
+        let begun = known.filter(|&(start, dictionary)| match start.base {
+            StartBase::Ring { offset, len } => {
+                let from = (start.window_log, Base { offset, len });
+                self.decoder.begin_alone(generation, from, keeps).is_ok()
+            }
+            StartBase::Dictionary { name, len } => named(dictionary, name).is_some_and(|it| {
+                self.decoder.begin_alone_from(generation, start.window_log, (it, len)).is_ok()
+            }),
         });
-        if has_begun {
-            counts.generations += 1;
+        if let Some((start, _)) = begun {
+            counts.began_from(start.base);
             counts.acknowledged += 1;
             self.ring_generation = Some(generation);
             let state = before.unwrap_or_default();

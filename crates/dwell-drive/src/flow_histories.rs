@@ -1,0 +1,438 @@
+//! Which flows have a history of their own, where the others of their group share one.
+//!
+//! Small exchanges between two hosts resemble each other, so that one history for all of them serves
+//! best. Long transfers beside each other push each other out of it: each is better off alone, unless
+//! they carry the same. So one of them tries, and what its batches shrink to decides for the others.
+
+use dwell_base::Instant;
+use dwell_base::time::{MILLI_NS, SECOND_NS};
+
+/// Places for flows; a flow has one of [`WAYS`] in a set.
+const SETS: usize = 256;
+const WAYS: usize = 4;
+/// A flow that brought so much without a pause is a long transfer.
+const LONG_BYTES: u64 = 256 << 10;
+/// A pause.
+const PAUSE_NS: u64 = 2 * SECOND_NS;
+/// Whether a flow should have a history of its own is asked at most this often.
+const ASK_NS: u64 = 50 * MILLI_NS;
+/// Transfers that brought something in this time are beside each other.
+const BESIDE_NS: u64 = SECOND_NS;
+/// A new history has too little to refer to until so much went through it; what the next as much shrinks
+/// to is compared.
+const FILLED_BYTES: u64 = 256 << 10;
+const COMPARED_BYTES: u64 = 256 << 10;
+/// It must take off at least this share of what the shared one leaves.
+const GAIN_PERCENT: u64 = 3;
+/// How long one result holds for the others of the group.
+const HOLDS_NS: u64 = 60 * SECOND_NS;
+/// The time until the next try after one that was in vain: this, and double of it each time.
+const RETRY_NS_MIN: u64 = 10 * SECOND_NS;
+const RETRY_NS_MAX: u64 = 600 * SECOND_NS;
+/// Groups that are remembered.
+const GROUPS_MAX: usize = 32;
+/// Sums of what went through a shared history are halved from here on, so that the latest count most.
+const REMEMBERED_BYTES: u64 = 1 << 20;
+/// The most memory that the histories of single flows take.
+const MEMORY_BYTES_MAX: usize = 96 << 20;
+
+/// Bytes before and after compression.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shrunk {
+    from: u64,
+    to: u64,
+}
+
+impl Shrunk {
+    fn add(&mut self, (from, to): (u64, u64)) {
+        (self.from, self.to) = (self.from.saturating_add(from), self.to.saturating_add(to));
+    }
+
+    /// True if it shrank further than the other by more than the least gain.
+    fn is_better_than(self, other: Self) -> bool {
+        let of = |one: Self, of: Self| u128::from(one.to) * u128::from(of.from.max(1));
+        of(self, other) * 100 <= of(other, self) * u128::from(100 - GAIN_PERCENT)
+    }
+}
+
+/// The history of a flow's own.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    /// What the shared one did before.
+    before: Shrunk,
+    filled_bytes: u64,
+    shrunk: Shrunk,
+    /// The comparison is over.
+    is_kept: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    flow: u64,
+    /// The group that it is of, if it has no history of its own.
+    shared: u64,
+    bytes: u64,
+    at: Instant,
+    ask_at: Instant,
+    own: Option<Own>,
+}
+
+/// What is known of a group.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    group: u64,
+    shrunk: Shrunk,
+    /// The flow that tries.
+    trial: Option<u64>,
+    /// Flows of their own are known to be better until then.
+    better_until: Instant,
+    /// None tries before.
+    retry_at: Instant,
+    retry_ns: u64,
+    used_at: Instant,
+}
+
+impl Group {
+    fn new(group: u64) -> Self {
+        Self {
+            group,
+            shrunk: Shrunk::default(),
+            trial: None,
+            better_until: Instant::ZERO,
+            retry_at: Instant::ZERO,
+            retry_ns: RETRY_NS_MIN,
+            used_at: Instant::ZERO,
+        }
+    }
+
+    fn judge(&mut self, now: Instant, is_better: bool) {
+        self.trial = None;
+        if is_better {
+            (self.better_until, self.retry_ns) = (now + HOLDS_NS, RETRY_NS_MIN);
+        } else {
+            self.better_until = Instant::ZERO;
+            self.retry_at = now + self.retry_ns;
+            self.retry_ns = (2 * self.retry_ns).min(RETRY_NS_MAX);
+        }
+    }
+}
+
+/// Decides which flows have a history of their own.
+///
+/// Bounded: 1,024 flows and 32 groups are remembered.
+#[derive(Clone, Debug)]
+pub struct FlowHistories {
+    /// The most flows with one of their own at a time.
+    own_max: usize,
+    /// Empty until the first packet comes.
+    sets: Vec<[Option<Flow>; WAYS]>,
+    groups: Vec<Group>,
+    /// The flows that have one, and the keys of their groups.
+    own: Vec<(u64, u64)>,
+    /// The memory that the latest one took.
+    memory_bytes: usize,
+}
+
+impl FlowHistories {
+    /// With so many contexts in all; with zero no flow ever has a history of its own.
+    pub fn new(contexts: usize) -> Self {
+        let mut this = Self {
+            own_max: 0,
+            sets: Vec::new(),
+            groups: Vec::new(),
+            own: Vec::new(),
+            memory_bytes: 1,
+        };
+        this.set_contexts(contexts);
+        this
+    }
+
+    /// Changes the number of contexts. Flows that have one of their own keep it.
+    pub fn set_contexts(&mut self, contexts: usize) {
+        // Some are left for what shares one.
+        self.own_max = contexts - contexts.div_ceil(4);
+    }
+
+    /// Returns the number of flows that have one.
+    pub fn own(&self) -> usize {
+        self.own.len()
+    }
+
+    /// A packet of so many bytes came, which may be compressed. Returns the key of the group whose
+    /// history it belongs to: `shared`, or one that only its flow has.
+    pub fn group_of(&mut self, now: Instant, shared: u64, flow: u64, bytes: u32) -> u64 {
+        if self.own_max == 0 {
+            return shared;
+        }
+        let known = self.flow(now, shared, flow);
+        known.bytes += u64::from(bytes);
+        let (is_long, has_own) = (known.bytes >= LONG_BYTES, known.own.is_some());
+        let asks = is_long && !has_own && now >= known.ask_at;
+        if asks {
+            known.ask_at = now + ASK_NS;
+        }
+        if has_own || (asks && self.moves(now, shared, flow)) { own_key(flow) } else { shared }
+    }
+
+    /// The place of a flow: its own, one that is free, or that of the one that was idle longest.
+    fn flow(&mut self, now: Instant, shared: u64, flow: u64) -> &mut Flow {
+        if self.sets.is_empty() {
+            self.sets.resize(SETS, [None; WAYS]);
+        }
+        let set = &mut self.sets[flow as usize % SETS];
+        let is_same = |it: &Flow| it.flow == flow && it.shared == shared;
+        let same = set.iter().position(|it| it.as_ref().is_some_and(is_same));
+        let oldest = || {
+            let ages = set.iter().enumerate().map(|(at, it)| (it.map(|it| it.at), at));
+            ages.min().map_or(0, |(_, at)| at)
+        };
+        let at = same.unwrap_or_else(oldest);
+        let new = Flow { flow, shared, bytes: 0, at: now, ask_at: now, own: None };
+        let place = &mut set[at];
+        let goes_on = same.is_some() && place.is_some_and(|it| now.since_ns(it.at) < PAUSE_NS);
+        if !goes_on && let Some(gone) = place.replace(new) {
+            release(&mut self.own, &mut self.groups, &gone);
+        }
+        let known = place.get_or_insert(new);
+        known.at = now;
+        known
+    }
+
+    /// True if the flow has a history of its own from now on.
+    fn moves(&mut self, now: Instant, shared: u64, flow: u64) -> bool {
+        self.forget_idle(now);
+        let own_max = self.own_max.min(MEMORY_BYTES_MAX / self.memory_bytes.max(1));
+        let beside = self.sets.iter().flatten().flatten().filter(|it| {
+            let is_long = it.bytes >= LONG_BYTES && it.own.is_none();
+            is_long && it.shared == shared && now.since_ns(it.at) < BESIDE_NS
+        });
+        if self.own.len() >= own_max || beside.count() < 2 {
+            return false;
+        }
+        let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) else {
+            return false;
+        };
+        let is_better = now < group.better_until;
+        let may_try = group.trial.is_none() && now >= group.retry_at;
+        if group.shrunk.from < COMPARED_BYTES || !(is_better || may_try) {
+            return false;
+        }
+        if !is_better {
+            group.trial = Some(flow);
+        }
+        let before = group.shrunk;
+        let own = Own { before, filled_bytes: 0, shrunk: Shrunk::default(), is_kept: false };
+        self.flow(now, shared, flow).own = Some(own);
+        self.own.push((own_key(flow), flow));
+        true
+    }
+
+    /// Takes back what flows have that send nothing any more.
+    fn forget_idle(&mut self, now: Instant) {
+        for place in self.sets.iter_mut().flatten() {
+            let is_idle = |it: &Flow| it.own.is_some() && now.since_ns(it.at) >= PAUSE_NS;
+            if let Some(gone) = place.filter(is_idle) {
+                release(&mut self.own, &mut self.groups, &gone);
+                *place = None;
+            }
+        }
+    }
+
+    /// A batch of the group was compressed in its context, from so many bytes to so many; the context takes
+    /// `memory_bytes`.
+    pub fn compressed(&mut self, now: Instant, group: u64, bytes: (u64, u64), memory_bytes: usize) {
+        if self.own_max == 0 {
+            return;
+        }
+        match self.own.iter().position(|(key, _)| *key == group) {
+            Some(at) => {
+                self.memory_bytes = memory_bytes;
+                self.compressed_alone(now, at, bytes);
+            }
+            None => self.compressed_shared(now, group, bytes),
+        }
+    }
+
+    fn compressed_shared(&mut self, now: Instant, group: u64, bytes: (u64, u64)) {
+        let known = self.groups.iter().position(|it| it.group == group).unwrap_or_else(|| {
+            if self.groups.len() >= GROUPS_MAX {
+                let idle = self.groups.iter().enumerate().min_by_key(|(_, it)| it.used_at);
+                let at = idle.map_or(0, |(at, _)| at);
+                self.groups.swap_remove(at);
+            }
+            self.groups.push(Group::new(group));
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[known];
+        group.used_at = now;
+        group.shrunk.add(bytes);
+        if group.shrunk.from > REMEMBERED_BYTES {
+            group.shrunk = Shrunk { from: group.shrunk.from / 2, to: group.shrunk.to / 2 };
+        }
+    }
+
+    fn compressed_alone(&mut self, now: Instant, at: usize, bytes: (u64, u64)) {
+        let (_, flow) = self.own[at];
+        let set = &mut self.sets[flow as usize % SETS];
+        let mine = set.iter_mut().flatten().find(|it| it.flow == flow && it.own.is_some());
+        let Some(Flow { shared, own: place, .. }) = mine else { return };
+        let Some(own) = place.as_mut().filter(|own| !own.is_kept) else { return };
+        if own.filled_bytes < FILLED_BYTES {
+            own.filled_bytes += bytes.0;
+            return;
+        }
+        own.shrunk.add(bytes);
+        if own.shrunk.from < COMPARED_BYTES {
+            return;
+        }
+        let is_better = own.shrunk.is_better_than(own.before);
+        own.is_kept = true;
+        if !is_better {
+            *place = None;
+            self.own.swap_remove(at);
+        }
+        let shared = *shared;
+        if let Some(group) = self.groups.iter_mut().find(|it| it.group == shared) {
+            group.judge(now, is_better);
+        }
+    }
+}
+
+/// A flow has gone, or made way for another.
+fn release(own: &mut Vec<(u64, u64)>, groups: &mut [Group], gone: &Flow) {
+    if gone.own.is_none() {
+        return;
+    }
+    own.retain(|(_, flow)| *flow != gone.flow);
+    // A trial that came to nothing says nothing.
+    for group in groups.iter_mut().filter(|it| it.trial == Some(gone.flow)) {
+        group.trial = None;
+    }
+}
+
+/// The key of the group that only this flow is in.
+fn own_key(flow: u64) -> u64 {
+    (flow ^ 0x6f77_6e20_6869_7374).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARED: u64 = 7;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * MILLI_NS)
+    }
+
+    /// Sends packets of each flow in turn for so many milliseconds, one each a millisecond, and compresses
+    /// them; `ratio` says to how many percent, of a flow with its own history or without. Returns the
+    /// flows that had their own at the end.
+    fn run(
+        histories: &mut FlowHistories,
+        (from_ms, ms): (u64, u64),
+        flows: &[u64],
+        percent: impl Fn(bool) -> u64,
+    ) -> Vec<u64> {
+        let mut own = Vec::new();
+        for now in from_ms..from_ms + ms {
+            own.clear();
+            for &flow in flows {
+                let group = histories.group_of(at(now), SHARED, flow, 1_400);
+                let is_own = group != SHARED;
+                histories.compressed(at(now), group, (1_400, 14 * percent(is_own)), 1 << 20);
+                if is_own {
+                    own.push(flow);
+                }
+            }
+        }
+        own
+    }
+
+    #[test]
+    fn one_transfer_alone_stays_where_it_is() {
+        let mut histories = FlowHistories::new(11);
+        assert_eq!(run(&mut histories, (0, 2_000), &[1], |_| 40), [0; 0]);
+        // Short ones beside it change nothing.
+        for flow in 100..200 {
+            let flows = [1, flow];
+            assert_eq!(run(&mut histories, (2_000 + flow * 10, 10), &flows, |_| 40), [0; 0]);
+        }
+    }
+
+    #[test]
+    fn one_tries_and_the_others_follow_if_it_gains() {
+        let mut histories = FlowHistories::new(11);
+        let flows = [1, 2, 3, 4];
+        let gains = |is_own| if is_own { 30 } else { 40 };
+        let trying = run(&mut histories, (0, 300), &flows, gains);
+        assert_eq!(trying.len(), 1, "{trying:?}");
+        let all = run(&mut histories, (300, 1_000), &flows, gains);
+        // The last one has nobody beside it.
+        assert_eq!(all.len(), 3, "{all:?}");
+        assert_eq!(histories.own(), 3);
+    }
+
+    #[test]
+    fn who_does_not_gain_goes_back_and_the_next_try_comes_later() {
+        let mut histories = FlowHistories::new(11);
+        let flows = [1, 2, 3, 4];
+        let loses = |is_own| if is_own { 39 } else { 40 };
+        assert_eq!(run(&mut histories, (0, 300), &flows, loses).len(), 1);
+        assert_eq!(run(&mut histories, (300, 9_000), &flows, loses), [0; 0]);
+        // Ten seconds later one tries again, and then twenty.
+        assert_eq!(run(&mut histories, (9_300, 1_500), &flows, loses).len(), 1);
+        assert_eq!(run(&mut histories, (10_800, 18_000), &flows, loses), [0; 0]);
+    }
+
+    #[test]
+    fn there_are_no_more_than_may_be() {
+        let mut histories = FlowHistories::new(3);
+        let flows = [1, 2, 3, 4, 5, 6];
+        let gains = |is_own| if is_own { 30 } else { 40 };
+        assert_eq!(run(&mut histories, (0, 3_000), &flows, gains).len(), 2);
+        // Those that end make room.
+        assert_eq!(run(&mut histories, (3_000, 3_000), &flows[..1], gains).len(), 1);
+        let rest = run(&mut histories, (6_000, 3_000), &flows[2..], gains);
+        assert_eq!(rest.len(), 2, "{rest:?}");
+        let mut none = FlowHistories::new(0);
+        assert_eq!(run(&mut none, (0, 3_000), &flows, gains), [0; 0]);
+    }
+
+    #[test]
+    fn memory_bounds_them_too() {
+        let mut histories = FlowHistories::new(11);
+        let flows = [1, 2, 3, 4, 5, 6];
+        for now in 0..3_000 {
+            for flow in flows {
+                let group = histories.group_of(at(now), SHARED, flow, 1_400);
+                let to = if group == SHARED { 700 } else { 400 };
+                histories.compressed(at(now), group, (1_400, to), MEMORY_BYTES_MAX / 3);
+            }
+        }
+        assert_eq!(histories.own(), 3);
+    }
+
+    #[test]
+    fn ten_thousand_flows_and_groups_are_not_remembered() {
+        let mut histories = FlowHistories::new(11);
+        for flow in 0..10_000 {
+            let now = at(flow / 10);
+            let group = histories.group_of(now, flow, flow, 1_400);
+            histories.compressed(now, group, (1_400, 500), 1);
+        }
+        assert_eq!((histories.sets.len(), histories.groups.len()), (SETS, GROUPS_MAX));
+        assert_eq!(histories.own(), 0);
+    }
+
+    #[test]
+    fn a_flow_whose_trial_ends_early_leaves_the_trial_to_another() {
+        let mut histories = FlowHistories::new(11);
+        let gains = |is_own| if is_own { 30 } else { 40 };
+        let trying = run(&mut histories, (0, 240), &[1, 2, 3, 4], gains);
+        assert_eq!(trying.len(), 1, "{trying:?}");
+        let others: Vec<u64> = [1, 2, 3, 4].into_iter().filter(|it| *it != trying[0]).collect();
+        let later = run(&mut histories, (240, 4_000), &others, gains);
+        assert_eq!(later.len(), 2, "{later:?}");
+    }
+}
