@@ -15,8 +15,8 @@ use crate::zstd::reported;
 ///
 /// All that it is given may come from anyone on the network. It holds at most the ring, the bytes
 /// of a base, and a window with 0.5 MiB beside it; or in place of these two the bases of four generations
-/// whose batches stand alone, 0.75 MiB in all. After a change from one kind to the other it holds both, until
-/// the next generation.
+/// whose batches stand alone, 0.75 MiB in all. After a change from one kind to the other it holds both: until the
+/// next running generation, or until [`forget_running`](Self::forget_running).
 pub struct ContextDecoder {
     ring: Ring,
     /// Made for the first generation.
@@ -24,9 +24,9 @@ pub struct ContextDecoder {
     /// There is a running generation, and it can go on.
     is_live: bool,
     alone: Option<AloneDecoder>,
-    /// Which of the two kinds the latest generation is not of: its state is given back with the next one.
+    /// No generation whose batches stand alone has begun since the latest running one: with the next running
+    /// one their state is given back.
     is_alone_idle: bool,
-    is_stream_idle: bool,
     /// How often the ring was cut, and what it was when the running generation began: batches of before
     /// have no place in it.
     cuts: u64,
@@ -59,7 +59,6 @@ impl ContextDecoder {
             is_live: false,
             alone: None,
             is_alone_idle: true,
-            is_stream_idle: true,
             cuts: 0,
             cut_of_stream: 0,
             fills: false,
@@ -111,7 +110,7 @@ impl ContextDecoder {
     fn runs(&mut self) {
         self.cuts += 1;
         (self.cut_of_stream, self.fills) = (self.cuts, false);
-        (self.is_live, self.is_stream_idle) = (true, false);
+        self.is_live = true;
         if std::mem::replace(&mut self.is_alone_idle, true) {
             self.alone = None;
         }
@@ -131,8 +130,9 @@ impl ContextDecoder {
     }
 
     /// Begins a generation whose batches stand alone. Unless the ring `keeps` what is beyond the base, it
-    /// is cut back to the base's offset. Batches of the generations before can yet be decoded, of the latest
-    /// few that stand alone and of the running one.
+    /// is cut back to the base's offset. Batches of the generations before can yet be decoded: of the latest
+    /// few that stand alone, and of the running one until that is
+    /// [forgotten](Self::forget_running).
     ///
     /// # Errors
     /// As of [`begin`](Self::begin); nothing has changed then.
@@ -153,7 +153,7 @@ impl ContextDecoder {
         }
         let ring = &self.ring;
         alone.begin(generation, (base.offset, self.cuts), |bytes| ring.read(base, bytes));
-        self.stands_alone();
+        self.is_alone_idle = false;
         Ok(())
     }
 
@@ -176,16 +176,13 @@ impl ContextDecoder {
         self.ring.begin_with(bytes);
         (self.cuts, self.fills) = (self.cuts + 1, true);
         alone.begin(generation, (len.into(), self.cuts), |base| base.extend_from_slice(bytes));
-        self.stands_alone();
+        self.is_alone_idle = false;
         Ok(())
     }
 
-    /// A generation has begun whose batches stand alone.
-    fn stands_alone(&mut self) {
-        self.is_alone_idle = false;
-        if std::mem::replace(&mut self.is_stream_idle, true) {
-            (self.stream, self.is_live) = (None, false);
-        }
+    /// Gives back what the running generation is decoded with: nothing of it is to come any more.
+    pub fn forget_running(&mut self) {
+        (self.stream, self.is_live) = (None, false);
     }
 
     /// Decodes a batch that stands alone, which must be exactly as long as `dst`, and puts it in its

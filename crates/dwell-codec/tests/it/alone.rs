@@ -269,6 +269,15 @@ fn a_change_of_the_kind_cuts_the_ring_and_what_is_late_is_decoded() {
     ends.decoder.decode(&two, &mut out).unwrap();
     assert_eq!(out, first.batch);
     assert_eq!(ends.decoder.offset(), ends.encoder.offset(), "it has no place any more");
+    // It is kept until somebody says that nothing more is to come.
+    ends.advance(spec, true);
+    let next = ends.batch().unwrap();
+    ends.arrive(&next);
+    let before = ends.decoder.memory_bytes();
+    ends.decoder.forget_running();
+    assert!(ends.decoder.memory_bytes() < before);
+    assert_eq!(ends.decoder.decode(&two, &mut out), Err(DecodeError::NoGeneration));
+    assert_eq!(ends.decoder.offset(), ends.encoder.offset());
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl Sent {
 
 /// Both ends, and what is between them.
 struct Pair {
+    seed: u64,
     now: Instant,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -71,11 +72,16 @@ struct Pair {
 
 impl Pair {
     fn new(seed: u64) -> Self {
+        Self::with(seed, LIMITS)
+    }
+
+    fn with(seed: u64, limits: Limits) -> Self {
         let mut outgoing = Outgoing::default();
-        outgoing.begin_session(Instant::ZERO, Some(LIMITS), false);
-        let mut incoming = Incoming::new(LIMITS);
-        incoming.begin_session(LIMITS, false);
+        outgoing.begin_session(Instant::ZERO, Some(limits), false);
+        let mut incoming = Incoming::new(limits);
+        incoming.begin_session(limits, false);
         Self {
+            seed,
             now: at(1),
             outgoing,
             incoming,
@@ -203,18 +209,17 @@ impl Pair {
 /// Whatever is lost, late, doubled or never repeated: what comes out went in, once, in order, and in the
 /// end all comes again.
 fn run(seed: u64, loss: f64, gone: f64) -> (Pair, Vec<Vec<u8>>) {
-    run_with(seed, (loss, gone), |_| Mode::Running)
+    run_with(Pair::new(seed), (loss, gone), |_| Mode::Running)
 }
 
 /// The same with the mode that batches are to be of at each step.
 fn run_with(
-    seed: u64,
+    mut pair: Pair,
     (loss, gone): (f64, f64),
     mode: impl Fn(u64) -> Mode,
 ) -> (Pair, Vec<Vec<u8>>) {
-    let mut pair = Pair::new(seed);
     pair.outgoing.set_takes_alone(true);
-    if seed % 2 == 1 {
+    if pair.seed % 2 == 1 {
         pair.outgoing.share(Some(dictionary()));
         pair.incoming.share(Some(dictionary()));
     }
@@ -274,8 +279,8 @@ fn run_with(
     assert_eq!(pair.incoming.held(), (0, 0));
     let mut seen = std::collections::HashSet::new();
     for content in &pair.delivered {
-        assert_eq!(originals.get(&content[..8]), Some(content), "seed {seed}: altered");
-        assert!(seen.insert(content[..8].to_vec()), "seed {seed}: twice");
+        assert_eq!(originals.get(&content[..8]), Some(content), "seed {}: altered", pair.seed);
+        assert!(seen.insert(content[..8].to_vec()), "seed {}: twice", pair.seed);
     }
     (pair, originals.into_values().collect())
 }
@@ -311,10 +316,12 @@ fn what_is_lost_is_waited_for_and_nothing_is_decoded_wrongly() {
 const ACKNOWLEDGED: fn(u64) -> Mode = |_| Mode::Acknowledged;
 
 #[test]
-#[ignore = "fails: to be looked into"]
 fn what_stands_alone_is_delivered_whatever_is_missing() {
+    // What is lost comes again after 60 ms at most. In this time come up to 35 kB, which is more than the
+    // smallest ring has.
+    let limits = Limits { ring_log: 16, ..LIMITS };
     for seed in 0..20 {
-        let (pair, sent) = run_with(seed, (0.05, 0.0), ACKNOWLEDGED);
+        let (pair, sent) = run_with(Pair::with(seed, limits), (0.05, 0.0), ACKNOWLEDGED);
         assert_eq!(pair.delivered.len(), sent.len(), "seed {seed}");
         let counts = &pair.incoming.counts;
         assert_eq!(
@@ -327,7 +334,7 @@ fn what_stands_alone_is_delivered_whatever_is_missing() {
         let out = &pair.outgoing.counts;
         assert!(out.cold <= 4 + out.evicted, "seed {seed}: {out:?}");
         // What never comes costs itself only, and what refers to it is not sent.
-        let (pair, sent) = run_with(seed, (0.1, 0.2), ACKNOWLEDGED);
+        let (pair, sent) = run_with(Pair::new(seed), (0.1, 0.2), ACKNOWLEDGED);
         let counts = &pair.incoming.counts;
         assert!(counts.lost > 0 && counts.damaged == 0 && counts.gaps == 0, "{seed}: {counts:?}");
         let shares = (pair.delivered.len(), sent.len());
@@ -336,42 +343,41 @@ fn what_stands_alone_is_delivered_whatever_is_missing() {
 }
 
 #[test]
-#[ignore = "fails: to be looked into"]
 fn what_was_sent_before_a_change_of_the_mode_is_not_lost_by_it() {
     let modes = |step: u64| match step / 170 % 2 {
         0 => Mode::Running,
         _ => Mode::Acknowledged,
     };
     for seed in 0..20 {
-        let (pair, sent) = run_with(seed, (0.0, 0.0), modes);
+        let (pair, sent) = run_with(Pair::new(seed), (0.0, 0.0), modes);
         assert_eq!(pair.delivered.len(), sent.len(), "seed {seed}");
         assert!(pair.incoming.counts.alone > 500, "seed {seed}");
-        let (pair, sent) = run_with(seed, (0.03, 0.0), modes);
-        let shares = (pair.delivered.len(), sent.len());
-        assert!(
-            shares.0 > shares.1 * 97 / 100,
-            "seed {seed}: {shares:?} {:?}",
-            pair.incoming.counts
-        );
-        let (pair, _) = run_with(seed, (0.1, 0.2), modes);
+        let (pair, sent) = run_with(Pair::new(seed), (0.03, 0.0), modes);
+        let (counts, shares) = (&pair.incoming.counts, (pair.delivered.len(), sent.len()));
+        // Pauses of two seconds are longer than a kind is kept that is not of use any more.
+        assert!(shares.0 > shares.1 * 995 / 1_000, "seed {seed}: {shares:?} {counts:?}");
+        assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
+        let (pair, _) = run_with(Pair::new(seed), (0.1, 0.2), modes);
         assert_eq!(pair.incoming.counts.damaged, 0, "seed {seed}");
     }
 }
 
 #[test]
-#[ignore = "fails: to be looked into"]
 fn a_peer_that_has_forgotten_all_is_sent_a_cold_start_if_batches_stand_alone() {
     let mut pair = Pair::new(6);
     pair.outgoing.set_takes_alone(true);
     pair.outgoing.want(Mode::Acknowledged);
     for _ in 0..5 {
-        let sent = pair.batch(0).expect("a context");
-        pair.come(&sent);
+        // One that is too short to become smaller goes without.
+        if let Some(sent) = pair.batch(0) {
+            pair.come(&sent);
+        }
         pair.now = pair.now + 100 * MILLI_NS;
         pair.tend(0.0);
     }
-    pair.incoming = Incoming::new(LIMITS);
     let before = pair.delivered.len();
+    assert!(before >= 3, "{before}");
+    pair.incoming = Incoming::new(LIMITS);
     for _ in 0..200 {
         pair.now = pair.now + 100 * MILLI_NS;
         if let Some(sent) = pair.batch(0) {
@@ -380,6 +386,20 @@ fn a_peer_that_has_forgotten_all_is_sent_a_cold_start_if_batches_stand_alone() {
         pair.tend(0.0);
     }
     assert!(pair.delivered.len() > before + 100, "{}", pair.delivered.len());
+}
+
+/// Then what is behind a hole can't be kept, and the next generation begins before it.
+#[test]
+fn a_ring_that_is_shorter_than_what_comes_in_a_round_trip_costs_generations_and_no_packet() {
+    let mut lost = 0;
+    for seed in 0..20 {
+        let (pair, sent) = run_with(Pair::new(seed), (0.05, 0.0), ACKNOWLEDGED);
+        assert_eq!(pair.delivered.len(), sent.len(), "seed {seed}");
+        let counts = &pair.incoming.counts;
+        assert_eq!((counts.gaps, counts.damaged), (0, 0), "seed {seed}: {counts:?}");
+        lost += counts.lost;
+    }
+    assert!((1..5).contains(&lost), "{lost}");
 }
 
 #[test]

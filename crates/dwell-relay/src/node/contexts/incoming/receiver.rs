@@ -8,7 +8,7 @@ use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary, DecodeError,
 use dwell_wire::record::BLOCK_PACKETS_MAX;
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
-use super::{GapWaits, Origin};
+use super::{GapWaits, Origin, WAIT_NS_MAX};
 use crate::node::contexts::begin::name_of;
 use crate::node::contexts::counts::IncomingCounts;
 
@@ -119,8 +119,9 @@ pub(super) struct Receiver {
     generation: Option<u8>,
     /// The one that the ring is of: the latest that has begun.
     ring_generation: Option<u8>,
-    /// The batches of the latest generation stand alone, ...
+    /// The batches of the latest generation stand alone, and so did others since this time, ...
     alone: Option<AloneState>,
+    alone_since: Instant,
     /// ... and the highest number of such a batch, and one more.
     alone_next: u64,
     /// When the latest of them came, and its datagram.
@@ -159,6 +160,7 @@ impl Receiver {
             generation: None,
             ring_generation: None,
             alone: None,
+            alone_since: Instant::ZERO,
             alone_next: NUMBER_MIN,
             came: (Instant::ZERO, 0),
             running: None,
@@ -462,6 +464,7 @@ impl Receiver {
         (start, keeps): (Option<Beginning<'_>>, bool),
         counts: &mut IncomingCounts,
     ) {
+        self.forget_running();
         let before = self.alone.filter(|_| keeps);
         self.generation = Some(generation);
         let known = start.filter(|(start, _)| start.codec == CodecId::Zstd as u8);
@@ -487,6 +490,20 @@ impl Receiver {
             counts.no_base += 1;
             self.alone = Some(AloneState::default());
             self.lose_alone(true, counts);
+        }
+    }
+
+    /// Gives back what the running generation is decoded with, once nothing of it can come any more: what was
+    /// lost of it is sent again while others stand alone already.
+    fn forget_running(&mut self) {
+        let now = self.came.0;
+        if self.alone.is_none() {
+            self.alone_since = now;
+        }
+        let is_over = !self.is_live || now.since_ns(self.alone_since) >= WAIT_NS_MAX;
+        if is_over && self.held.is_empty() {
+            self.decoder.forget_running();
+            self.is_live = false;
         }
     }
 
