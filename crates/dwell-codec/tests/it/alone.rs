@@ -65,8 +65,8 @@ impl Ends {
     fn new(level: i32, seed: u64) -> Self {
         let spec = ContextSpec { level, window_log: RING_LOG };
         let begun = Begun { name: 1, spec, base: Base::default(), keeps: false };
-        let mut encoder = ContextEncoder::new(spec, RING_LOG).unwrap();
-        encoder.begin_alone(spec, Base::default(), false).unwrap();
+        let mut encoder = ContextEncoder::new(spec, RING_LOG).expect("it must be possible");
+        encoder.begin_alone(spec, Base::default(), false).expect("it must be possible");
         let decoder = ContextDecoder::new(RING_LOG);
         Self { encoder, decoder, begun, known: 0, rng: Rng::from_seed(seed), counter: 0 }
     }
@@ -79,22 +79,25 @@ impl Ends {
         batch[..4].copy_from_slice(&self.counter.to_be_bytes());
         let distance = (self.encoder.offset() - self.begun.base.offset) as u32;
         let mut data = CANARY.to_vec();
-        let is_smaller = self.encoder.compress_alone(&batch, &mut data).unwrap();
+        let is_smaller =
+            self.encoder.compress_alone(&batch, &mut data).expect("it must be possible");
         assert_eq!(data[..CANARY.len()], CANARY, "it must append");
         data.drain(..CANARY.len());
-        is_smaller.then(|| Sent { begun: self.begun, distance, batch, data })
+        is_smaller.then_some(Sent { begun: self.begun, distance, batch, data })
     }
 
     fn arrive(&mut self, sent: &Sent) {
         let Begun { name, spec, base, keeps } = sent.begun;
         if name.wrapping_sub(self.known).cast_signed() > 0 {
-            self.decoder.begin_alone(name, (spec.window_log, base), keeps).unwrap();
+            self.decoder
+                .begin_alone(name, (spec.window_log, base), keeps)
+                .expect("it must be possible");
             self.known = name;
         }
         let decoded =
             decode(&mut self.decoder, (name, sent.distance), &sent.data, sent.batch.len());
         if self.known.wrapping_sub(name) < 4 {
-            assert_eq!(decoded.unwrap().1, sent.batch);
+            assert_eq!(decoded.expect("it must be possible").1, sent.batch);
         }
     }
 
@@ -109,7 +112,7 @@ impl Ends {
         let base = self.encoder.base_at(offset).unwrap_or_default();
         let len = base.len.min(spec.alone_base_len_max());
         let base = Base { len, ..base };
-        self.encoder.begin_alone(spec, base, keeps).unwrap();
+        self.encoder.begin_alone(spec, base, keeps).expect("it must be possible");
         let name = self.begun.name.wrapping_add(1);
         self.begun = Begun { name, spec, base, keeps };
     }

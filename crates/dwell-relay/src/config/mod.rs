@@ -436,7 +436,7 @@ impl PeerConfig {
             retransmit: true,
             order_wait_ns: 50 * MILLI_NS,
             history: History::Off,
-            history_mode: HistoryMode::Running,
+            history_mode: HistoryMode::Auto,
             contexts_max: 16,
             context_window_log: 20,
             dictionary: None,

@@ -249,8 +249,8 @@ impl Incoming {
 
     /// Returns true if opening a record copies a base.
     pub(crate) fn primes(&self, record: &ContextRecord<'_>) -> bool {
-        let of = |receiver: &Box<Receiver>| receiver.primes(record);
-        record.start().is_some() && self.contexts.get(&record.context).is_none_or(of)
+        let receiver = self.contexts.get(&record.context);
+        record.start().is_some() && receiver.is_none_or(|it| it.primes(record))
     }
 
     /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.
