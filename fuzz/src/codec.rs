@@ -221,9 +221,13 @@ pub fn roundtrip_after(bytes: &[u8]) {
 
 /// A byte for the level, one for the window and one for the ring, then a script of what befalls a
 /// context: batches arrive, are damaged, swapped or lost, and generations begin, from a base or from
-/// nothing. What arrives as it was sent is restored; nothing else harms anything.
+/// nothing. What arrives as it was sent is restored; nothing else harms anything. With the highest bit of the
+/// third byte batches stand alone.
 pub fn context(bytes: &[u8]) {
     let Some((&[level, window, ring], mut script)) = bytes.split_first_chunk::<3>() else { return };
+    if ring >= 128 {
+        return alone(bytes);
+    }
     let ring_log = 15 + ring % 3;
     let mut ends = ContextEnds::new(context_spec(level, window, ring_log), ring_log);
     // Each batch costs a frame's memory at worst, so that long scripts would only be slow.
@@ -247,6 +251,115 @@ pub fn context(bytes: &[u8]) {
             }
             _ if len % 2 == 1 => ends.begin_from(context_spec(x, y, ring_log), x),
             _ => ends.begin(context_spec(x, y, ring_log), u64::MAX),
+        }
+    }
+}
+
+/// The same of batches that stand alone: they arrive in any order, damaged, twice or not at all, of
+/// generations that keep the ring or cut it, with places and bases that anybody claims. What was sent is
+/// restored as long as its generation is known, and nothing else harms anything.
+fn alone(bytes: &[u8]) {
+    let Some((&[level, window, ring], mut script)) = bytes.split_first_chunk::<3>() else { return };
+    let ring_log = 15 + ring % 3;
+    let mut ends = AloneEnds::new(context_spec(level, window, ring_log), ring_log);
+    for _ in 0..64 {
+        let Some((&[op, x, y], rest)) = script.split_first_chunk::<3>() else { return };
+        let len = usize::from(op >> 3).min(rest.len());
+        let (unit, rest) = rest.split_at(len);
+        script = rest;
+        match op % 8 {
+            0..=2 => ends.send(unit, x),
+            3 | 4 => ends.arrive(usize::from(x)),
+            5 => ends.claim(unit, (x, y)),
+            6 => ends.advance(context_spec(x, y, ring_log), true),
+            _ => ends.advance(context_spec(x, y, ring_log), false),
+        }
+        assert!(ends.decoder.memory_bytes() < 3 << 20);
+    }
+}
+
+/// A batch on its way, as it was and compressed, with its generation.
+type AloneBatch = (u8, (ContextSpec, Base, bool), u32, Vec<u8>, Vec<u8>);
+
+/// Both ends of a context whose batches stand alone.
+struct AloneEnds {
+    encoder: ContextEncoder,
+    decoder: ContextDecoder,
+    /// The sender's generation, and the latest that the receiver knows.
+    name: u8,
+    begun: (ContextSpec, Base, bool),
+    known: u8,
+    /// Nothing came that was not sent.
+    is_sound: bool,
+    on_the_way: Vec<AloneBatch>,
+}
+
+impl AloneEnds {
+    fn new(spec: ContextSpec, ring_log: u8) -> Self {
+        let mut encoder = ContextEncoder::new(spec, ring_log).expect("a good spec");
+        encoder.begin_alone(spec, Base::default(), false).expect("a cold start");
+        let decoder = ContextDecoder::new(ring_log);
+        let begun = (spec, Base::default(), false);
+        let on_the_way = Vec::new();
+        Self { encoder, decoder, name: 1, begun, known: 0, is_sound: true, on_the_way }
+    }
+
+    fn send(&mut self, unit: &[u8], times: u8) {
+        let mut batch = unit.repeat(usize::from(times % 64).pow(2));
+        batch.truncate(CONTEXT_BATCH_LEN_MAX);
+        let mut data = Vec::new();
+        let distance = (self.encoder.offset() - self.begun.1.offset) as u32;
+        if self.encoder.compress_alone(&batch, &mut data).expect("not too long") {
+            assert!(data.len() < batch.len());
+            self.on_the_way.push((self.name, self.begun, distance, batch, data));
+        }
+    }
+
+    /// One of those on their way arrives; it may do so again.
+    fn arrive(&mut self, which: usize) {
+        let Some(at) = which.checked_rem(self.on_the_way.len()) else { return };
+        let (name, (spec, base, keeps), distance, batch, data) = self.on_the_way[at].clone();
+        if name.wrapping_sub(self.known).cast_signed() > 0 {
+            let begun = self.decoder.begin_alone(name, (spec.window_log, base), keeps);
+            assert!(begun.is_ok() || !self.is_sound, "{begun:?}");
+            self.known = name;
+        }
+        let is_known = self.decoder.has_alone(name);
+        let mut out = vec![0; batch.len()];
+        out.extend(CANARY);
+        let decoded = self.decoder.decode_alone(name, distance, &data, &mut out[..batch.len()]);
+        assert_eq!(out[batch.len()..], CANARY);
+        if self.is_sound {
+            assert_eq!(decoded.is_ok(), is_known);
+            assert!(!is_known || out[..batch.len()] == batch);
+        }
+    }
+
+    /// Somebody claims something that was never sent.
+    fn claim(&mut self, unit: &[u8], (x, y): (u8, u8)) {
+        self.is_sound = false;
+        let base = Base { offset: u64::from(x) << (y % 60), len: u32::from(y) << (x % 20) };
+        let _ = self.decoder.begin_alone(x, (y % 20, base), y % 2 == 0);
+        let mut out = vec![0; usize::from(x) * usize::from(y) + 1];
+        let _ = self.decoder.decode_alone(x, u32::from(y) << (x % 32), unit, &mut out);
+    }
+
+    /// The next generation, from what the decoder has; the ring is kept only if it knows the present one.
+    fn advance(&mut self, spec: ContextSpec, keeps: bool) {
+        let is_known = self.known == self.name;
+        let (before, base, _) = self.begun;
+        if self.name == 100 || keeps && !(is_known && before == spec) {
+            return;
+        }
+        let offset = if is_known { self.decoder.offset() } else { base.offset };
+        let longest = self.encoder.base_at(offset).unwrap_or_default();
+        let base = Base { len: longest.len.min(spec.alone_base_len_max()), ..longest };
+        self.encoder.begin_alone(spec, base, keeps).expect("the base is of this encoder");
+        self.name += 1;
+        self.begun = (spec, base, keeps);
+        if !keeps {
+            // What is on its way may begin no generation that was cut off.
+            self.on_the_way.clear();
         }
     }
 }

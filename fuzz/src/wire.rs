@@ -11,9 +11,10 @@ use dwell_wire::record::{
     fragment_record_len, raw_record_len,
 };
 use dwell_wire::{
-    Block, BlockPackets, BodyWriter, Carried, Compressed, ContextBody, ContextOffer, ContextRecord,
-    ContextReport, Control, Datagram, Fragment, Full, Hello, Initiation, Label, PacketInfo, Record,
-    Records, Response, Start, StartBase, Unit, columnar, context_record_len, hop, icmp, keyed, mss,
+    Alone, Block, BlockPackets, BodyWriter, Carried, Compressed, ContextBody, ContextOffer,
+    ContextRecord, ContextReport, Control, Datagram, Fragment, Full, Hello, Initiation, Label,
+    PacketInfo, Record, Records, Response, Start, StartBase, Unit, columnar, context_record_len,
+    hop, icmp, keyed, mss,
 };
 
 /// Bytes as a datagram, as a body and as a hello: whatever is read can be written, and then
@@ -67,15 +68,18 @@ fn check_offer(payload: &[u8]) {
 
 /// What was read is what the bytes begin with: all fields, or those that each version has.
 fn check_known(bytes: &[u8], known: &[u8], len_min: usize, contexts: Option<ContextOffer>) {
-    // Behind the fields of contexts, of 10 bytes, is one that is ignored, and then the dictionary.
-    let (before_dictionary, has_dictionary) =
-        (len_min + 10, contexts.is_some_and(|offer| offer.dictionary.is_some()));
-    let len = if contexts.is_some() { before_dictionary } else { len_min };
+    // Behind the fields of contexts, of 10 bytes, is one with flags, of which one is known, and then the
+    // dictionary.
+    let at_flags = len_min + 10;
+    let has_dictionary = contexts.is_some_and(|offer| offer.dictionary.is_some());
+    let len = if contexts.is_some() { at_flags } else { len_min };
     assert!(bytes.starts_with(&known[..len]));
-    let from = if has_dictionary { before_dictionary + 1 } else { known.len() };
+    assert_eq!(known[at_flags] & !bytes.get(at_flags).copied().unwrap_or(0), 0);
+    let from = if has_dictionary { at_flags + 1 } else { known.len() };
     assert!(bytes.get(from..).is_none_or(|it| it.starts_with(&known[from..])));
-    let to = if has_dictionary { before_dictionary + 1 } else { known.len() };
-    assert!(known[len..to].iter().all(|&byte| byte == 0));
+    let flags = if contexts.is_some() { at_flags + 1 } else { len };
+    let to = if has_dictionary { at_flags + 1 } else { known.len() };
+    assert!(known[flags.min(to)..to].iter().all(|&byte| byte == 0));
 }
 
 fn check_records(body: &[u8]) {
@@ -307,7 +311,9 @@ fn scripted(op: u8, [x, y, z]: [u8; 3], filler: &[u8]) -> Record<'_> {
                 ContextBody::Raw(data)
             } else {
                 let (start, is_columnar) = ((op & 64 != 0).then_some(start), op & 32 != 0);
-                ContextBody::Batch { start, is_columnar, original_len: u16::from(x), data }
+                let keeps = op & 8 != 0 && start.is_some();
+                let alone = (op & 16 != 0).then_some(Alone { distance: time as u32, keeps });
+                ContextBody::Batch { start, alone, is_columnar, original_len: u16::from(x), data }
             };
             Record::Context(ContextRecord { context: x, generation: y, number: z.into(), body })
         }

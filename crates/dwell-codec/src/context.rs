@@ -6,16 +6,22 @@
 //! before it. A frame is a *generation*; it has one level and one window. When it can't go on, for
 //! something was lost, or is to have another level, the next one begins from a [`Base`] in the ring. Where
 //! the ring has nothing yet, it may begin from a [`ContextDictionary`] that both ends had before.
+//!
+//! Or each batch stands *alone*: it is a frame of its own that refers to the generation's base only, so
+//! that it needs no batch before it, and can be decoded in any order. Then the decoder's ring has holes
+//! until all has come, and its offset is where the first of them begins.
 
+mod alone;
 mod decoder;
 mod dictionary;
 mod encoder;
 mod ring;
 
-pub use decoder::ContextDecoder;
+pub use decoder::{ContextDecoder, Placed};
 pub use dictionary::ContextDictionary;
 pub use encoder::ContextEncoder;
 
+use crate::HISTORY_LEN_MAX;
 use crate::error::CodecError;
 use crate::id::CodecId;
 use crate::spec::CodecSpec;
@@ -27,6 +33,9 @@ pub const CONTEXT_LOG_MAX: u8 = 23;
 /// The longest base that an encoder offers, in bytes: priming takes up to 0.6 s for each MiB at the highest levels,
 /// and what is farther away is referred to less.
 pub const CONTEXT_BASE_LEN_MAX: u32 = 1 << 20;
+/// The longest base for batches that stand alone, in bytes; no longer than a quarter of the window, either.
+/// It is primed far more often, and a decoder keeps those of several generations.
+pub const CONTEXT_ALONE_BASE_LEN_MAX: u32 = HISTORY_LEN_MAX as u32;
 /// The longest batch of a context, in bytes.
 pub const CONTEXT_BATCH_LEN_MAX: usize = 65_535;
 
@@ -41,6 +50,11 @@ pub struct ContextSpec {
 }
 
 impl ContextSpec {
+    /// Returns the longest base that batches with this window can have if they stand alone, in bytes.
+    pub const fn alone_base_len_max(self) -> u32 {
+        alone_base_len_max(self.window_log)
+    }
+
     /// Checks that there is such a level, and that the window is not larger than `1 << ring_log`
     /// bytes.
     ///
@@ -63,6 +77,11 @@ pub struct Base {
     pub offset: u64,
     /// The number of bytes before it to which the generation can refer.
     pub len: u32,
+}
+
+const fn alone_base_len_max(window_log: u8) -> u32 {
+    let quarter = 1 << (window_log - 2);
+    if quarter < CONTEXT_ALONE_BASE_LEN_MAX { quarter } else { CONTEXT_ALONE_BASE_LEN_MAX }
 }
 
 /// Returns the most bytes that a batch of `len` bytes takes after compression, with any window:

@@ -8,6 +8,7 @@ use zstd_safe::{DCtx, DParameter, FrameFormat};
 use crate::context::ContextSpec;
 use crate::dictionary::Dictionary;
 use crate::error::{CodecError, DecodeError};
+use crate::ffi::zstd::primed::PrimedContext;
 use crate::ffi::zstd::stream::Tables;
 use crate::ffi::zstd::{Context, DecodingContext, Failure, stream_tables};
 use crate::id::CodecId;
@@ -78,6 +79,44 @@ impl Encoder {
     }
 }
 
+/// Compresses each of many payloads with reference to the same bytes.
+pub(crate) struct PrimedEncoder {
+    context: PrimedContext,
+    /// Takes the frame before its beginning is cut off.
+    frame: Box<[u8]>,
+}
+
+impl PrimedEncoder {
+    pub(crate) fn new() -> Result<Self, CodecError> {
+        let context = PrimedContext::new().map_err(unexpected)?;
+        Ok(Self { context, frame: vec![0; zstd_safe::compress_bound(SRC_LEN_MAX)].into() })
+    }
+
+    /// Takes other bytes to refer to, which `fill` writes; the first payload after that primes the tables.
+    pub(crate) fn prime(
+        &mut self,
+        level: i32,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), CodecError> {
+        self.context.prime(level, fill).map_err(unexpected)
+    }
+
+    /// Appends the payload, if it is smaller than `src`, which has at most [`SRC_LEN_MAX`] bytes. False if
+    /// it is not.
+    pub(crate) fn compress(&mut self, src: &[u8], out: &mut Vec<u8>) -> Result<bool, CodecError> {
+        let len = self.context.compress(src, &mut self.frame).map_err(unexpected)?;
+        let start = out.len();
+        out.resize(start + src.len().saturating_sub(1), 0);
+        let written = payload_of(&self.frame[..len], &mut out[start..]);
+        out.truncate(start + written.unwrap_or(0));
+        Ok(written.is_some())
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.context.memory_bytes() + self.frame.len()
+    }
+}
+
 /// Larger tables would take more memory than the window, at next to no ratio.
 const TABLE_LOG_MAX: u32 = 21;
 
@@ -128,6 +167,44 @@ fn rle_as_compressed(count: u32, byte: u8, dst: &mut [u8]) -> Option<usize> {
     Some(block.len())
 }
 
+/// Restores payloads that refer to bytes before them, and nothing else.
+pub(crate) struct PrimedDecoder {
+    context: DecodingContext,
+    /// Takes the frame with its beginning rebuilt.
+    frame: Box<[u8]>,
+}
+
+impl PrimedDecoder {
+    pub(crate) fn new() -> Option<Self> {
+        let frame = vec![0; SRC_LEN_MAX + PREAMBLE_LEN].into();
+        Some(Self { context: DecodingContext::new()?, frame })
+    }
+
+    /// Decodes a payload, which must be exactly as long as `dst`, of at most [`SRC_LEN_MAX`] bytes.
+    pub(crate) fn decompress(
+        &mut self,
+        history: &[u8],
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<(), DecodeError> {
+        if src.len() > SRC_LEN_MAX {
+            return Err(DecodeError::TooLong(src.len()));
+        }
+        (self.frame[0], self.frame[1]) = (FRAME_DESCRIPTOR, WINDOW_DESCRIPTOR_AFTER);
+        let len = rebuild(&mut self.frame, src);
+        let decoded = self.context.decompress_after(history, &self.frame[..len], dst);
+        match decoded {
+            Ok(len) if len == dst.len() => Ok(()),
+            Ok(_) => Err(DecodeError::Corrupt(CodecId::Zstd)),
+            Err(Failure(number)) => Err(reported(number)),
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.context.memory_bytes() + self.frame.len()
+    }
+}
+
 pub(crate) struct Decoder {
     context: DCtx<'static>,
     /// The context for payloads with a history, made for the first of them.
@@ -155,7 +232,7 @@ impl Decoder {
         src: &[u8],
         dst: &mut [u8],
     ) -> Result<usize, DecodeError> {
-        let len = self.rebuild(src);
+        let len = rebuild(&mut self.frame, src);
         if self.after.is_none() {
             self.after = DecodingContext::new();
         }
@@ -173,7 +250,7 @@ impl Decoder {
         src: &[u8],
         dst: &mut [u8],
     ) -> Result<usize, DecodeError> {
-        let frame = self.rebuild(src);
+        let frame = rebuild(&mut self.frame, src);
         let result = match dictionary {
             Some(dictionary) => {
                 let digest = dictionary.for_decoding_zstd();
@@ -183,15 +260,15 @@ impl Decoder {
         };
         result.map_err(decode_error)
     }
+}
 
-    /// Puts the beginning before the payload and gives the length of both.
-    fn rebuild(&mut self, payload: &[u8]) -> usize {
-        let header = 1 | TYPE_COMPRESSED << 1 | (payload.len() as u32) << 3;
-        self.frame[2..PREAMBLE_LEN].copy_from_slice(&header.to_le_bytes()[..3]);
-        let len = PREAMBLE_LEN + payload.len();
-        self.frame[PREAMBLE_LEN..len].copy_from_slice(payload);
-        len
-    }
+/// Puts the header of the block and the payload behind the frame's, and gives the length of all.
+fn rebuild(frame: &mut [u8], payload: &[u8]) -> usize {
+    let header = 1 | TYPE_COMPRESSED << 1 | (payload.len() as u32) << 3;
+    frame[2..PREAMBLE_LEN].copy_from_slice(&header.to_le_bytes()[..3]);
+    let len = PREAMBLE_LEN + payload.len();
+    frame[PREAMBLE_LEN..len].copy_from_slice(payload);
+    len
 }
 
 const _: () = assert!(HISTORY_LEN_MAX + SRC_LEN_MAX <= 1 << 18, "the window's descriptor");

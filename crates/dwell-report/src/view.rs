@@ -341,6 +341,15 @@ fn contexts(peer: &PeerStatus) -> String {
                 "{name}: generations begun: {reasons}; {cold} from nothing{from_dictionary}"
             );
         }
+        if tx.alone_batches > 0 {
+            let (alone, generations) = (tx.alone_batches, tx.acknowledged_generations);
+            let (alone, generations) = (human::count(alone), human::count(generations));
+            let mode = &tx.mode;
+            let _ = writeln!(
+                out,
+                "{name}: of these, {alone} batches alone, in {generations} generations; now {mode}"
+            );
+        }
         if let Some(reasons) = counted(&tx.without_context) {
             let _ = writeln!(out, "{name}: compressed without a context: {reasons}");
         }
@@ -446,6 +455,9 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
             generations: counts("lost", 3),
             cold_starts: 1,
             dictionary_starts: 2,
+            mode: "acknowledged".to_owned(),
+            alone_batches: 1_100,
+            acknowledged_generations: 2,
             without_context: counts("none_free", 7),
             ..TxContexts::default()
         };
@@ -467,6 +479,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
 hub: dictionary d1c7100a of 32.0 kB: the peer has the same
 hub: contexts to it: 2, 5.0 MB; 1,200 batches of 4.0 MB became 1.0 MB (0.250)
 hub: generations begun: lost 3; 1 from nothing, 2 from the dictionary
+hub: of these, 1,100 batches alone, in 2 generations; now acknowledged
 hub: compressed without a context: none_free 7
 hub: contexts from it: 1, 1.5 MB; 900 batches; 4 gaps, 1 of them given up; waited p99 -
 hub: dropped records of contexts: late 2

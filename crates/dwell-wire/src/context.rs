@@ -3,6 +3,7 @@
 use crate::error::{Full, WireError};
 use crate::header::RECORD_HEADER_LEN;
 use crate::reader::Reader;
+use crate::record::is_compression;
 
 /// Bytes before the packet in the body of a raw context record.
 pub const CONTEXT_RAW_HEADER_LEN: usize = 5;
@@ -10,12 +11,17 @@ pub const CONTEXT_RAW_HEADER_LEN: usize = 5;
 pub const CONTEXT_BATCH_HEADER_LEN: usize = CONTEXT_RAW_HEADER_LEN + 2;
 /// Bytes by which the first batch of a generation is longer.
 pub const CONTEXT_START_LEN: usize = 14;
+/// Bytes by which a batch that stands alone is longer.
+pub const CONTEXT_ALONE_LEN: usize = 4;
 
-const HEADER_MAX: usize = CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN;
+const HEADER_MAX: usize = CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN + CONTEXT_ALONE_LEN;
 
 const FLAG_RAW: u8 = 1;
 const FLAG_START: u8 = 2;
 const FLAG_COLUMNAR: u8 = 4;
+const FLAG_ALONE: u8 = 8;
+const FLAG_KEEPS: u8 = 16;
+const FLAGS: u8 = FLAG_RAW | FLAG_START | FLAG_COLUMNAR | FLAG_ALONE | FLAG_KEEPS;
 
 /// A part of what goes through a context: of the direction from the sender to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,18 +43,30 @@ pub enum ContextBody<'a> {
     /// One uncompressed packet, at least one byte, which keeps its place among the others and that
     /// no batch refers to.
     Raw(&'a [u8]),
-    /// Packets that were compressed together, after all batches of the generation before.
+    /// Packets that were compressed together, after all batches of the generation before; or alone.
     Batch {
-        /// The beginning of a generation: this is its first batch.
+        /// The beginning of a generation: this is its first batch, or one that stands alone.
         start: Option<Start>,
+        /// It refers to the base of the generation only, and so needs no batch before it.
+        alone: Option<Alone>,
         /// True if not the packets themselves were compressed, but their columnar form.
         is_columnar: bool,
         /// Bytes before compression, at least one; the output of a decoder must have exactly this
         /// length.
         original_len: u16,
-        /// The compressed bytes, at least one; there may be more than before.
+        /// The compressed bytes, at least one; there may be more than before, unless it stands alone.
         data: &'a [u8],
     },
+}
+
+/// What a batch that stands alone says beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// The offset of its first byte, less that of the generation's base.
+    pub distance: u32,
+    /// What the ring has beyond the base stays there; only if the generation is named, too, and its base is
+    /// in the ring.
+    pub keeps: bool,
 }
 
 /// The codec and window of a generation, and the bytes from which it begins.
@@ -108,7 +126,7 @@ impl<'a> ContextRecord<'a> {
     fn read(rest: &mut Reader<'a>) -> Option<Result<Option<Self>, WireError>> {
         let (context, generation, number) = (rest.u8()?, rest.u8()?, rest.u16()?);
         let flags = rest.u8()?;
-        if flags & !(FLAG_RAW | FLAG_START | FLAG_COLUMNAR) != 0 {
+        if flags & !FLAGS != 0 {
             return Some(Ok(None));
         }
         let body = if flags & FLAG_RAW != 0 {
@@ -127,19 +145,41 @@ impl<'a> ContextRecord<'a> {
                 };
                 start = Some(Start { codec: first >> 4, window_log, base });
             }
+            let mut alone = None;
+            if flags & FLAG_ALONE != 0 {
+                alone = Some(Alone { distance: rest.u32()?, keeps: flags & FLAG_KEEPS != 0 });
+            }
             let is_columnar = flags & FLAG_COLUMNAR != 0;
-            ContextBody::Batch { start, is_columnar, original_len: rest.u16()?, data: rest.0 }
+            let original_len = rest.u16()?;
+            ContextBody::Batch { start, alone, is_columnar, original_len, data: rest.0 }
         };
         let record = Self { context, generation, number, body };
-        let is_valid = record.exists() && (flags & FLAG_RAW == 0 || flags == FLAG_RAW);
+        let is_one_kind = flags & FLAG_RAW == 0 || flags == FLAG_RAW;
+        let is_valid =
+            record.exists() && is_one_kind && (flags & FLAG_KEEPS == 0 || record.keeps());
         Some(if is_valid { Ok(Some(record)) } else { Err(WireError::Context) })
     }
 
     fn exists(&self) -> bool {
         match self.body {
             ContextBody::Raw(packet) => !packet.is_empty(),
+            ContextBody::Batch { alone: Some(alone), start, original_len, data, .. } => {
+                // What is kept is in the ring, and so is its base.
+                let base = start.map(|start| start.base);
+                let is_in_ring = matches!(base, Some(StartBase::Ring { .. }));
+                is_compression(original_len, data) && (is_in_ring || !alone.keeps)
+            }
             ContextBody::Batch { original_len, data, .. } => original_len > 0 && !data.is_empty(),
         }
+    }
+
+    fn keeps(&self) -> bool {
+        matches!(self.body, ContextBody::Batch { alone: Some(Alone { keeps: true, .. }), .. })
+    }
+
+    /// Returns true if it is a batch that stands alone.
+    pub const fn is_alone(&self) -> bool {
+        matches!(self.body, ContextBody::Batch { alone: Some(_), .. })
     }
 
     /// Returns the packet of a raw record, the compressed bytes of a batch.
@@ -167,9 +207,12 @@ impl<'a> ContextRecord<'a> {
         header.put(&[self.context, self.generation, high, low]);
         match self.body {
             ContextBody::Raw(_) => header.put(&[FLAG_RAW]),
-            ContextBody::Batch { start, is_columnar, original_len, .. } => {
-                let columnar = if is_columnar { FLAG_COLUMNAR } else { 0 };
-                header.put(&[columnar | if start.is_some() { FLAG_START } else { 0 }]);
+            ContextBody::Batch { start, alone, is_columnar, original_len, .. } => {
+                let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+                header.put(&[flag(is_columnar, FLAG_COLUMNAR)
+                    | flag(start.is_some(), FLAG_START)
+                    | flag(alone.is_some(), FLAG_ALONE)
+                    | flag(alone.is_some_and(|alone| alone.keeps), FLAG_KEEPS)]);
                 if let Some(start) = start {
                     debug_assert!(start.codec < 16, "codec {}", start.codec);
                     let (place, number) = match start.base {
@@ -179,6 +222,9 @@ impl<'a> ContextRecord<'a> {
                     header.put(&[start.codec << 4 | place, start.window_log]);
                     header.put(&number.to_be_bytes());
                     header.put(&start.base.len().to_be_bytes());
+                }
+                if let Some(alone) = alone {
+                    header.put(&alone.distance.to_be_bytes());
                 }
                 header.put(&original_len.to_be_bytes());
             }
@@ -191,8 +237,11 @@ impl<'a> ContextRecord<'a> {
 pub const fn context_record_len(record: &ContextRecord<'_>) -> usize {
     let header_len = match record.body {
         ContextBody::Raw(_) => CONTEXT_RAW_HEADER_LEN,
-        ContextBody::Batch { start: None, .. } => CONTEXT_BATCH_HEADER_LEN,
-        ContextBody::Batch { start: Some(_), .. } => CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN,
+        ContextBody::Batch { start, alone, .. } => {
+            let start_len = if start.is_some() { CONTEXT_START_LEN } else { 0 };
+            let alone_len = if alone.is_some() { CONTEXT_ALONE_LEN } else { 0 };
+            CONTEXT_BATCH_HEADER_LEN + start_len + alone_len
+        }
     };
     RECORD_HEADER_LEN + header_len + record.data().len()
 }
@@ -247,8 +296,38 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_stands_alone_has_a_place_and_is_smaller_than_before() {
+        let alone = |flags: u8| [&[1, 1, 0, 1, flags, 0, 0, 0, 7, 0, 2][..], &[0xaa]].concat();
+        let distance_of = |record: ContextRecord<'_>| match record.body {
+            ContextBody::Batch { alone: Some(alone), .. } => Some(alone.distance),
+            _ => None,
+        };
+        let body = alone(8);
+        let record = parse(&body).expect("it is well-formed").expect("it is known");
+        assert_eq!((distance_of(record), record.is_alone()), (Some(7), true));
+        assert_eq!(record.header().map(|header| header.as_slice().len()), Ok(11));
+        // Raw besides; or it keeps the ring and names no generation.
+        for flags in [9, 17, 16, 24, 20] {
+            assert_eq!(parse(&alone(flags)), Err(WireError::Context), "{flags}");
+        }
+        let not_smaller = [&body[..], &[0xbb]].concat();
+        assert_eq!(parse(&not_smaller), Err(WireError::Context));
+        for len in 0..body.len() - 1 {
+            assert_eq!(parse(&body[..len]), Err(WireError::Truncated), "{len}");
+        }
+        let start = [0x20, 20, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7, 0, 2, 0xaa];
+        let body = [&[1, 1, 0, 1, 2 | 8 | 16][..], &start].concat();
+        let record = parse(&body).expect("it is well-formed").expect("it is known");
+        assert!(record.start().is_some() && record.keeps());
+        let dictionary = [&[1, 1, 0, 1, 2 | 8 | 16, 0x21][..], &start[1..]].concat();
+        assert_eq!(parse(&dictionary), Err(WireError::Context));
+        let dictionary = [&[1, 1, 0, 1, 2 | 8, 0x21][..], &start[1..]].concat();
+        assert!(parse(&dictionary).is_ok_and(|record| record.is_some_and(|it| it.is_alone())));
+    }
+
+    #[test]
     fn what_is_of_a_later_version_is_skipped() {
-        for flags in 8..=255 {
+        for flags in 32..=255 {
             assert_eq!(parse(&[1, 1, 0, 1, flags]), Ok(None));
         }
         let with = |place: u8| {

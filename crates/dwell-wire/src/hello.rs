@@ -4,11 +4,13 @@ use crate::error::WireError;
 use crate::reader::Reader;
 
 /// Bytes of a hello's body as this version writes it.
-pub const HELLO_BODY_LEN: usize = HELLO_BODY_BEFORE_DICTIONARIES + 1 + 4 + DICTIONARY_NAME_LEN;
+pub const HELLO_BODY_LEN: usize = HELLO_BODY_BEFORE_FLAGS + 1 + 4 + DICTIONARY_NAME_LEN;
 /// Bytes of a hello's body as the first version wrote it.
 pub const HELLO_BODY_MIN: usize = 38;
-/// Bytes of a hello's body with contexts, but without a dictionary.
-const HELLO_BODY_BEFORE_DICTIONARIES: usize = HELLO_BODY_MIN + 10;
+/// Bytes of a hello's body with contexts, but without their flags and a dictionary.
+const HELLO_BODY_BEFORE_FLAGS: usize = HELLO_BODY_MIN + 10;
+/// Flag of contexts, bit 0: batches that stand alone are decoded.
+const CONTEXTS_ALONE: u8 = 1;
 /// The smallest ring of a context, as a binary logarithm. Who offers less offers none.
 pub const CONTEXT_RING_LOG_MIN: u8 = 15;
 /// Bytes of a salt.
@@ -50,6 +52,8 @@ pub struct ContextOffer {
     pub ring_log: u8,
     /// A random number, another one whenever the decoders begin without what went before.
     pub incarnation: u64,
+    /// Batches that stand alone are decoded; false of a version that does not know them.
+    pub takes_alone: bool,
     /// The dictionary that contexts can begin from, if the sender has one.
     pub dictionary: Option<DictionaryName>,
 }
@@ -80,8 +84,10 @@ impl ContextOffer {
     fn read(rest: &mut Reader<'_>) -> Option<Self> {
         let (contexts, ring_log, incarnation) = (rest.u8()?, rest.u8()?, rest.u64()?);
         // An earlier version did not have these.
-        let dictionary = rest.u8().and_then(|_| DictionaryName::read(rest));
-        let offer = Self { contexts, ring_log, incarnation, dictionary };
+        let takes_alone = rest.u8().map(|flags| flags & CONTEXTS_ALONE != 0);
+        let dictionary = takes_alone.and_then(|_| DictionaryName::read(rest));
+        let takes_alone = takes_alone.unwrap_or(false);
+        let offer = Self { contexts, ring_log, incarnation, takes_alone, dictionary };
         offer.is_usable().then_some(offer)
     }
 
@@ -102,6 +108,7 @@ impl Hello {
         if let Some(offer) = self.contexts.filter(ContextOffer::is_usable) {
             out[38..40].copy_from_slice(&[offer.contexts, offer.ring_log]);
             out[40..48].copy_from_slice(&offer.incarnation.to_be_bytes());
+            out[48] = if offer.takes_alone { CONTEXTS_ALONE } else { 0 };
             if let Some(name) = offer.dictionary.filter(|name| name.len > 0) {
                 out[49..53].copy_from_slice(&name.len.to_be_bytes());
                 out[53..].copy_from_slice(&name.hash);
@@ -150,11 +157,13 @@ pub(crate) mod tests {
     /// No contexts, or some.
     pub(crate) fn any_contexts() -> impl Strategy<Value = Option<ContextOffer>> {
         let name = (1u32.., any::<[u8; 16]>()).prop_map(|(len, hash)| DictionaryName { len, hash });
-        let offer = (1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>(), prop::option::of(name)).prop_map(
-            |(contexts, ring_log, incarnation, dictionary)| ContextOffer {
+        let numbers = (1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>());
+        let offer = (numbers, any::<bool>(), prop::option::of(name)).prop_map(
+            |((contexts, ring_log, incarnation), takes_alone, dictionary)| ContextOffer {
                 contexts,
                 ring_log,
                 incarnation,
+                takes_alone,
                 dictionary,
             },
         );
@@ -174,12 +183,16 @@ pub(crate) mod tests {
             prop_assert_eq!(Hello::parse(&body), Ok(hello));
             // An earlier version's, or with a part of a field that it did not know.
             let earlier = Hello { contexts: None, ..hello };
-            for short in HELLO_BODY_MIN..HELLO_BODY_BEFORE_DICTIONARIES {
+            for short in HELLO_BODY_MIN..HELLO_BODY_BEFORE_FLAGS {
                 prop_assert_eq!(Hello::parse(&body[..short]), Ok(earlier));
             }
+            // That of a version that knows neither dictionaries nor batches that stand alone.
+            let running = |it| ContextOffer { takes_alone: false, dictionary: None, ..it };
+            let without = Hello { contexts: contexts.map(running), ..hello };
+            prop_assert_eq!(Hello::parse(&body[..HELLO_BODY_BEFORE_FLAGS]), Ok(without));
             let contexts = contexts.map(|offer| ContextOffer { dictionary: None, ..offer });
             let without = Hello { contexts, ..hello };
-            for short in HELLO_BODY_BEFORE_DICTIONARIES..HELLO_BODY_LEN {
+            for short in HELLO_BODY_BEFORE_FLAGS + 1..HELLO_BODY_LEN {
                 prop_assert_eq!(Hello::parse(&body[..short]), Ok(without));
             }
             let short = &body[..HELLO_BODY_MIN - 1];
@@ -197,7 +210,9 @@ pub(crate) mod tests {
 
     #[test]
     fn contexts_that_cannot_be_used_are_none() {
-        let good = ContextOffer { contexts: 1, ring_log: 15, incarnation: 7, dictionary: None };
+        let (takes_alone, dictionary) = (false, None);
+        let good =
+            ContextOffer { contexts: 1, ring_log: 15, incarnation: 7, takes_alone, dictionary };
         let base = Hello::parse(&[0; HELLO_BODY_LEN]).unwrap();
         assert_eq!(base.contexts, None);
         assert_eq!(read_contexts([1, 15]), Some(good));

@@ -32,7 +32,7 @@ mod reader;
 
 pub use block::{Block, BlockPackets, Fragment};
 pub use carried::{Carried, Label, Unit};
-pub use context::{ContextBody, ContextRecord, Start, StartBase, context_record_len};
+pub use context::{Alone, ContextBody, ContextRecord, Start, StartBase, context_record_len};
 pub use control::{CloseReason, ContextReport, Control, Numbers, Report};
 pub use error::{Full, PacketError, WireError};
 pub use header::{DataHeader, Datagram, Kind};

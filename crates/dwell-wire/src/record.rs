@@ -114,7 +114,7 @@ impl<'a> Compressed<'a> {
 }
 
 /// Returns true if this is a result that may be sent: not empty, and smaller than the original.
-fn is_compression(original_len: u16, data: &[u8]) -> bool {
+pub(crate) fn is_compression(original_len: u16, data: &[u8]) -> bool {
     !data.is_empty() && data.len() < usize::from(original_len)
 }
 

@@ -125,6 +125,7 @@ fn receiving() -> Receiving {
         // One for each pair of hosts.
         hosts: CONTEXTS,
         contexts: Some(ContextOffer {
+            takes_alone: true,
             contexts: CONTEXTS,
             ring_log: RING_LOG,
             incarnation: 7,

@@ -6,7 +6,7 @@
 use dwell_base::Rng;
 use dwell_codec::{Base, ContextEncoder, ContextSpec};
 use dwell_wire::record::CODEC_ZSTD;
-use dwell_wire::{BodyWriter, ContextBody, ContextRecord, Start, StartBase};
+use dwell_wire::{Alone, BodyWriter, ContextBody, ContextRecord, Start, StartBase};
 
 use super::{Addresses, udp_packet, write_within};
 
@@ -81,11 +81,12 @@ impl HostileContexts {
     /// can't hold, and from as much of the ring as there is.
     pub(crate) fn starts(&mut self) -> Vec<u8> {
         self.bodies += 1;
-        match self.bodies % 4 {
+        match self.bodies % 5 {
             0 => self.cold_starts(),
             1 => self.claims(),
             2 => self.fill(),
-            _ => self.primed(),
+            3 => self.primed(),
+            _ => self.primed_alone(),
         }
     }
 
@@ -122,14 +123,16 @@ impl HostileContexts {
             let data = it.small.data.clone();
             let original_len = it.rng.next_u64() as u16 | 1;
             let (start, is_columnar) = (Some(start), it.rng.chance(0.5));
-            let content = ContextBody::Batch { start, is_columnar, original_len, data: &data };
+            let alone = it.any_alone(start);
+            let content =
+                ContextBody::Batch { start, alone, is_columnar, original_len, data: &data };
             body.context(&ContextRecord { context, generation, number, body: content }).is_ok()
         })
     }
 
     /// Fills the ring of a context, with one generation for each batch.
     fn fill(&mut self) -> Vec<u8> {
-        let context = (self.bodies / 4 % u64::from(CONTEXTS)) as u8;
+        let context = (self.bodies / 5 % u64::from(CONTEXTS)) as u8;
         let zeros = self.zeros.clone();
         self.records(|it, body, turn| {
             let base = if turn == 0 { Base::default() } else { it.longest(context, 1) };
@@ -139,12 +142,39 @@ impl HostileContexts {
 
     /// Each generation has all of the ring before it.
     fn primed(&mut self) -> Vec<u8> {
-        let context = (self.bodies / 4 % u64::from(CONTEXTS)) as u8;
+        let context = (self.bodies / 5 % u64::from(CONTEXTS)) as u8;
         let small = self.small.clone();
         self.records(|it, body, _| {
             let base = it.longest(context, RING_BYTES as u32);
             it.begin(body, context, base, &small)
         })
+    }
+
+    /// So does each batch, for all of them stand alone.
+    fn primed_alone(&mut self) -> Vec<u8> {
+        let context = (self.bodies / 5 % u64::from(CONTEXTS)) as u8;
+        let small = self.small.clone();
+        self.records(|it, body, turn| {
+            let base = it.longest(context, RING_BYTES as u32);
+            let (generation, number) = it.next(context, true);
+            let base = StartBase::Ring { offset: base.offset, len: base.len };
+            let codec = CODEC_ZSTD;
+            let start = Some(Start { codec, window_log: RING_LOG, base });
+            let alone = Some(Alone { distance: 0, keeps: turn % 2 == 0 });
+            let half = &mut it.halves[usize::from(context)];
+            half.offset += u64::from(small.original_len);
+            half.behind = RING_BYTES.min(half.behind + u64::from(small.original_len));
+            it.write(body, (context, generation, number), (start, alone), &small)
+        })
+    }
+
+    fn any_alone(&mut self, start: Option<Start>) -> Option<Alone> {
+        // What can't be parsed does no harm.
+        let may_keep = start.is_some_and(|it| matches!(it.base, StartBase::Ring { .. }));
+        let distances = [0, 1, RING_BYTES as u32, u32::MAX, self.rng.next_u64() as u32];
+        let distance = distances[self.rng.below(5) as usize];
+        let alone = Alone { distance, keeps: may_keep && self.rng.chance(0.5) };
+        self.rng.chance(0.5).then_some(alone)
     }
 
     fn longest(&self, context: u8, most: u32) -> Base {
@@ -170,7 +200,8 @@ impl HostileContexts {
                     0 => ContextBody::Raw(&it.packet[..28]),
                     _ => {
                         let (original_len, is_columnar) = (it.small.original_len, false);
-                        ContextBody::Batch { start: None, is_columnar, original_len, data: &data }
+                        let (start, alone) = (None, it.any_alone(None));
+                        ContextBody::Batch { start, alone, is_columnar, original_len, data: &data }
                     }
                 };
                 body.context(&ContextRecord { context, generation, number, body: content }).is_ok()
@@ -183,8 +214,8 @@ impl HostileContexts {
         let mut noise = vec![0; self.body_bytes_max - 100];
         self.rng.fill(&mut noise);
         let original_len = BATCH_BYTES_MAX as u16;
-        let content =
-            ContextBody::Batch { start: None, is_columnar: false, original_len, data: &noise };
+        let (start, alone, is_columnar) = (None, None, false);
+        let content = ContextBody::Batch { start, alone, is_columnar, original_len, data: &noise };
         let record = ContextRecord { context, generation, number, body: content };
         write_within(self.body_bytes_max, |body| body.context(&record).is_ok())
     }
@@ -268,26 +299,26 @@ impl HostileContexts {
         let (codec, window_log) = (CODEC_ZSTD, RING_LOG);
         let base = StartBase::Ring { offset: base.offset, len: base.len };
         let start = Start { codec, window_log, base };
-        self.write(body, (context, generation, number), Some(start), batch)
+        self.write(body, (context, generation, number), (Some(start), None), batch)
     }
 
     fn go_on(&mut self, body: &mut BodyWriter<'_>, context: u8, batch: &Batch) -> bool {
         let (generation, number) = self.next(context, false);
         let half = &mut self.halves[usize::from(context)];
         half.offset += u64::from(batch.original_len);
-        self.write(body, (context, generation, number), None, batch)
+        self.write(body, (context, generation, number), (None, None), batch)
     }
 
     fn write(
         &self,
         body: &mut BodyWriter<'_>,
         (context, generation, number): (u8, u8, u16),
-        start: Option<Start>,
+        (start, alone): (Option<Start>, Option<Alone>),
         batch: &Batch,
     ) -> bool {
-        let original_len = batch.original_len;
-        let content =
-            ContextBody::Batch { start, is_columnar: false, original_len, data: &batch.data };
+        let (original_len, data) = (batch.original_len, &batch.data[..]);
+        let is_columnar = false;
+        let content = ContextBody::Batch { start, alone, is_columnar, original_len, data };
         body.context(&ContextRecord { context, generation, number, body: content }).is_ok()
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use super::alone::AloneDecoder;
 use super::ring::Ring;
-use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextDictionary};
+use super::{Base, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, ContextDictionary, alone_base_len_max};
 use crate::error::DecodeError;
 use crate::ffi::zstd::Failure;
 use crate::ffi::zstd::stream::DecodingStream;
@@ -13,13 +14,37 @@ use crate::zstd::reported;
 /// Restores the batches of a context.
 ///
 /// All that it is given may come from anyone on the network. It holds at most the ring, the bytes
-/// of a base, and a window with 0.5 MiB beside it.
+/// of a base, and a window with 0.5 MiB beside it; or in place of these two the bases of four generations
+/// whose batches stand alone, 0.75 MiB in all. After a change from one kind to the other it holds both: until the
+/// next running generation, or until [`forget_running`](Self::forget_running).
 pub struct ContextDecoder {
     ring: Ring,
     /// Made for the first generation.
     stream: Option<DecodingStream>,
-    /// There is a generation, and it can go on.
+    /// There is a running generation, and it can go on.
     is_live: bool,
+    alone: Option<AloneDecoder>,
+    /// No generation whose batches stand alone has begun since the latest running one: with the next running
+    /// one their state is given back.
+    is_alone_idle: bool,
+    /// How often the ring was cut, and what it was when the running generation began: batches of before
+    /// have no place in it.
+    cuts: u64,
+    cut_of_stream: u64,
+    /// Batches that stand alone have their places in the ring as it is.
+    fills: bool,
+}
+
+/// What became of a batch that stands alone and was decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// It is in its place in the ring.
+    InRing,
+    /// It is of before the ring was cut, or after the ring was given up: it has no place.
+    Nowhere,
+    /// It is too far ahead of the first hole, or leaves too many: the ring takes no more, and its offset
+    /// stays.
+    TooFar,
 }
 
 impl ContextDecoder {
@@ -28,7 +53,16 @@ impl ContextDecoder {
     /// memory before a generation begins.
     pub fn new(ring_log: u8) -> Self {
         let ring = Ring::new(ring_log.clamp(CONTEXT_LOG_MIN, CONTEXT_LOG_MAX));
-        Self { ring, stream: None, is_live: false }
+        Self {
+            ring,
+            stream: None,
+            is_live: false,
+            alone: None,
+            is_alone_idle: true,
+            cuts: 0,
+            cut_of_stream: 0,
+            fills: false,
+        }
     }
 
     /// Begins a generation: cuts the ring back to the base's offset. A cold start,
@@ -47,7 +81,7 @@ impl ContextDecoder {
         let begun = stream.begin(u32::from(window_log), |prefix| ring.read(base, prefix));
         begun.map_err(|Failure(number)| reported(number))?;
         self.ring.cut(base);
-        self.is_live = true;
+        self.runs();
         Ok(())
     }
 
@@ -67,18 +101,130 @@ impl ContextDecoder {
         let stream = opened(&mut self.stream)?;
         let begun = stream.begin(u32::from(window_log), |prefix| prefix.extend_from_slice(bytes));
         begun.map_err(|Failure(number)| reported(number))?;
-        self.ring.fill(bytes);
-        self.is_live = true;
+        self.ring.begin_with(bytes);
+        self.runs();
         Ok(())
+    }
+
+    /// A running generation has begun, and the ring was cut for it.
+    fn runs(&mut self) {
+        self.cuts += 1;
+        (self.cut_of_stream, self.fills) = (self.cuts, false);
+        self.is_live = true;
+        if std::mem::replace(&mut self.is_alone_idle, true) {
+            self.alone = None;
+        }
     }
 
     /// Ends the generation, and checks the window of the next one.
     fn check(&mut self, window_log: u8) -> Result<(), DecodeError> {
         self.is_live = false;
+        self.check_window(window_log)
+    }
+
+    fn check_window(&self, window_log: u8) -> Result<(), DecodeError> {
         if !(CONTEXT_LOG_MIN..=self.ring.log()).contains(&window_log) {
             return Err(DecodeError::Window { window_log, ring_log: self.ring.log() });
         }
         Ok(())
+    }
+
+    /// Begins a generation whose batches stand alone. Unless the ring `keeps` what is beyond the base, it
+    /// is cut back to the base's offset. Batches of the generations before can yet be decoded: of the latest
+    /// few that stand alone, and of the running one until that is
+    /// [forgotten](Self::forget_running).
+    ///
+    /// # Errors
+    /// As of [`begin`](Self::begin); nothing has changed then.
+    pub fn begin_alone(
+        &mut self,
+        generation: u8,
+        (window_log, base): (u8, Base),
+        keeps: bool,
+    ) -> Result<(), DecodeError> {
+        self.check_window(window_log)?;
+        if base.len > alone_base_len_max(window_log) || !self.ring.has(base) {
+            return Err(DecodeError::Base(base));
+        }
+        let alone = opened_alone(&mut self.alone)?;
+        if !keeps {
+            self.ring.cut(base);
+            (self.cuts, self.fills) = (self.cuts + 1, true);
+        }
+        let ring = &self.ring;
+        alone.begin(generation, (base.offset, self.cuts), |bytes| ring.read(base, bytes));
+        self.is_alone_idle = false;
+        Ok(())
+    }
+
+    /// Begins a generation whose batches stand alone, from the last `len` bytes of a dictionary, which are
+    /// all that is in the ring then.
+    ///
+    /// # Errors
+    /// As of [`begin_alone`](Self::begin_alone), if `len` is zero, or more than a base of this window or the
+    /// dictionary has; nothing has changed then.
+    pub fn begin_alone_from(
+        &mut self,
+        generation: u8,
+        window_log: u8,
+        (dictionary, len): (&ContextDictionary, u32),
+    ) -> Result<(), DecodeError> {
+        self.check_window(window_log)?;
+        let bytes = dictionary.end(len).filter(|_| len <= alone_base_len_max(window_log));
+        let bytes = bytes.ok_or(DecodeError::Base(Base { offset: len.into(), len }))?;
+        let alone = opened_alone(&mut self.alone)?;
+        self.ring.begin_with(bytes);
+        (self.cuts, self.fills) = (self.cuts + 1, true);
+        alone.begin(generation, (len.into(), self.cuts), |base| base.extend_from_slice(bytes));
+        self.is_alone_idle = false;
+        Ok(())
+    }
+
+    /// Gives back what the running generation is decoded with: nothing of it is to come any more.
+    pub fn forget_running(&mut self) {
+        (self.stream, self.is_live) = (None, false);
+    }
+
+    /// Decodes a batch that stands alone, which must be exactly as long as `dst`, and puts it in its
+    /// place in the ring: so far behind its generation's base. As for [`decode`](Self::decode), damaged
+    /// batches may decode to other data.
+    ///
+    /// # Errors
+    /// If the batch is damaged or of another length: then all further ones of this generation are
+    /// refused. [`DecodeError::NoGeneration`] if there is none, or not any more.
+    pub fn decode_alone(
+        &mut self,
+        generation: u8,
+        distance: u32,
+        src: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Placed, DecodeError> {
+        let alone = self.alone.as_mut().ok_or(DecodeError::NoGeneration)?;
+        let (offset, cut) = alone.decode(generation, src, dst)?;
+        if !self.fills || cut != self.cuts {
+            return Ok(Placed::Nowhere);
+        }
+        let place = offset.checked_add(distance.into());
+        if place.is_some_and(|place| self.ring.fill(place, dst)) {
+            return Ok(Placed::InRing);
+        }
+        self.fills = false;
+        Ok(Placed::TooFar)
+    }
+
+    /// Returns true if batches of this generation that stand alone can be decoded.
+    pub fn has_alone(&self, generation: u8) -> bool {
+        self.alone.as_ref().is_some_and(|alone| alone.has(generation))
+    }
+
+    /// Returns true if something is missing before what is in the ring.
+    pub fn has_holes(&self) -> bool {
+        self.fills && self.ring.has_holes()
+    }
+
+    /// Puts nothing into the ring any more, until it is cut: what is missing does not come.
+    pub fn give_up_holes(&mut self) {
+        self.fills = false;
     }
 
     /// Decodes a batch, which must be exactly as long as `dst`. Batches carry no checksum, so that
@@ -104,12 +250,14 @@ impl ContextDecoder {
             Ok(false) => return Err(DecodeError::Corrupt(CodecId::Zstd)),
             Err(Failure(number)) => return Err(reported(number)),
         }
-        self.ring.push(dst);
+        if self.cut_of_stream == self.cuts {
+            self.ring.push(dst);
+        }
         self.is_live = true;
         Ok(())
     }
 
-    /// Returns the number of bytes that went through the context: the offset of the next one.
+    /// Returns the number of bytes that went through the context without a hole: the offset of the next one.
     pub fn offset(&self) -> u64 {
         self.ring.end()
     }
@@ -117,7 +265,8 @@ impl ContextDecoder {
     /// Returns the bytes of memory that are allocated now.
     pub fn memory_bytes(&self) -> usize {
         let stream = self.stream.as_ref().map_or(0, DecodingStream::memory_bytes);
-        size_of::<Self>() + self.ring.memory_bytes() + stream
+        let alone = self.alone.as_ref().map_or(0, AloneDecoder::memory_bytes);
+        size_of::<Self>() + self.ring.memory_bytes() + stream + alone
     }
 }
 
@@ -126,6 +275,14 @@ fn opened(stream: &mut Option<DecodingStream>) -> Result<&mut DecodingStream, De
     Ok(match stream {
         Some(stream) => stream,
         none => none.insert(DecodingStream::new().map_err(|Failure(number)| reported(number))?),
+    })
+}
+
+/// The same for batches that stand alone.
+fn opened_alone(alone: &mut Option<AloneDecoder>) -> Result<&mut AloneDecoder, DecodeError> {
+    Ok(match alone {
+        Some(alone) => alone,
+        none => none.insert(AloneDecoder::new()?),
     })
 }
 

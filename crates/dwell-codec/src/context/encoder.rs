@@ -9,13 +9,43 @@ use super::{
 };
 use crate::error::CodecError;
 use crate::ffi::zstd::stream::EncodingStream;
-use crate::zstd::{tables, unexpected};
+use crate::zstd::{PrimedEncoder, tables, unexpected};
+
+/// The kind of the present generation, with what it needs; what the other kind needs is given back.
+enum Kind {
+    Running(EncodingStream),
+    Alone(PrimedEncoder),
+}
+
+impl Kind {
+    /// Returns what running generations need, made if there is none yet.
+    fn running(&mut self) -> Result<&mut EncodingStream, CodecError> {
+        if let Self::Alone(_) = self {
+            *self = Self::Running(EncodingStream::new().map_err(unexpected)?);
+        }
+        match self {
+            Self::Running(stream) => Ok(stream),
+            Self::Alone(_) => Err(CodecError::NoGeneration),
+        }
+    }
+
+    /// Returns what generations need whose batches stand alone, made if there is none yet.
+    fn alone(&mut self) -> Result<&mut PrimedEncoder, CodecError> {
+        if let Self::Running(_) = self {
+            *self = Self::Alone(PrimedEncoder::new()?);
+        }
+        match self {
+            Self::Alone(primed) => Ok(primed),
+            Self::Running(_) => Err(CodecError::NoGeneration),
+        }
+    }
+}
 
 /// Compresses the batches of a context.
 pub struct ContextEncoder {
     spec: ContextSpec,
     ring: Ring,
-    stream: EncodingStream,
+    kind: Kind,
     /// The generation can go on.
     is_live: bool,
 }
@@ -30,8 +60,8 @@ impl ContextEncoder {
         if !(CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX).contains(&ring_log) {
             return Err(CodecError::Ring(ring_log));
         }
-        let stream = EncodingStream::new().map_err(unexpected)?;
-        let mut encoder = Self { spec, ring: Ring::new(ring_log), stream, is_live: false };
+        let kind = Kind::Running(EncodingStream::new().map_err(unexpected)?);
+        let mut encoder = Self { spec, ring: Ring::new(ring_log), kind, is_live: false };
         encoder.begin(spec, Base::default())?;
         Ok(encoder)
     }
@@ -53,9 +83,43 @@ impl ContextEncoder {
         }
         self.is_live = false;
         let ring = &self.ring;
-        let begun = self.stream.begin(&tables(spec), |prefix| ring.read(base, prefix));
+        let begun = self.kind.running()?.begin(&tables(spec), |prefix| ring.read(base, prefix));
         begun.map_err(unexpected)?;
         self.ring.cut(base);
+        self.spec = spec;
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Begins a generation whose batches stand alone, and primes the codec with the base's bytes; the
+    /// work of that is done by the first [`compress_alone`](Self::compress_alone). Unless the ring
+    /// `keeps` what is beyond the base, it is cut back to the base's offset.
+    ///
+    /// The decoder must have the same bytes before this offset, as for [`begin`](Self::begin). The ring may
+    /// be kept only after another such generation.
+    ///
+    /// # Errors
+    /// As of [`begin`](Self::begin), with [`ContextSpec::alone_base_len_max`] for the window; and
+    /// [`CodecError::NoGeneration`] if there is nothing to keep.
+    pub fn begin_alone(
+        &mut self,
+        spec: ContextSpec,
+        base: Base,
+        keeps: bool,
+    ) -> Result<(), CodecError> {
+        spec.check(self.ring.log())?;
+        if base.len > spec.alone_base_len_max() || !self.ring.has(base) {
+            return Err(CodecError::Base(base));
+        }
+        if keeps && (!self.is_live || !matches!(self.kind, Kind::Alone(_))) {
+            return Err(CodecError::NoGeneration);
+        }
+        self.is_live = false;
+        let ring = &self.ring;
+        self.kind.alone()?.prime(spec.level, |prefix| ring.read(base, prefix))?;
+        if !keeps {
+            self.ring.cut(base);
+        }
         self.spec = spec;
         self.is_live = true;
         Ok(())
@@ -77,12 +141,61 @@ impl ContextEncoder {
         let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= 1 << spec.window_log);
         let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
         self.is_live = false;
-        let begun = self.stream.begin(&tables(spec), |prefix| prefix.extend_from_slice(bytes));
+        let stream = self.kind.running()?;
+        let begun = stream.begin(&tables(spec), |prefix| prefix.extend_from_slice(bytes));
         begun.map_err(unexpected)?;
-        self.ring.fill(bytes);
+        self.ring.begin_with(bytes);
         self.spec = spec;
         self.is_live = true;
         Ok(())
+    }
+
+    /// Begins a generation whose batches stand alone, from the end of a dictionary, as
+    /// [`begin_from`](Self::begin_from) does.
+    ///
+    /// # Errors
+    /// As of that, with [`ContextSpec::alone_base_len_max`] for the window.
+    pub fn begin_alone_from(
+        &mut self,
+        spec: ContextSpec,
+        dictionary: &ContextDictionary,
+        len: u32,
+    ) -> Result<(), CodecError> {
+        spec.check(self.ring.log())?;
+        let bytes = dictionary.end(len).filter(|_| len <= spec.alone_base_len_max());
+        let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
+        self.is_live = false;
+        self.kind.alone()?.prime(spec.level, |prefix| prefix.extend_from_slice(bytes))?;
+        self.ring.begin_with(bytes);
+        self.spec = spec;
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Compresses a batch that stands alone, and appends the result to `out`, if it is smaller than the batch.
+    /// Then the offset moves on by the batch's length; otherwise, when the answer is false, nothing has
+    /// changed.
+    ///
+    /// # Errors
+    /// As of [`compress`](Self::compress).
+    pub fn compress_alone(&mut self, batch: &[u8], out: &mut Vec<u8>) -> Result<bool, CodecError> {
+        if batch.len() > CONTEXT_BATCH_LEN_MAX {
+            return Err(CodecError::BatchTooLong(batch.len()));
+        }
+        let primed = match &mut self.kind {
+            Kind::Alone(primed) if self.is_live => primed,
+            _ => return Err(CodecError::NoGeneration),
+        };
+        if batch.is_empty() {
+            return Ok(false);
+        }
+        self.is_live = false;
+        let is_smaller = primed.compress(batch, out)?;
+        if is_smaller {
+            self.ring.push(batch);
+        }
+        self.is_live = true;
+        Ok(is_smaller)
     }
 
     /// Returns the longest base at this offset that a decoder with the same ring surely has,
@@ -105,9 +218,10 @@ impl ContextEncoder {
         if batch.len() > CONTEXT_BATCH_LEN_MAX {
             return Err(CodecError::BatchTooLong(batch.len()));
         }
-        if !self.is_live {
-            return Err(CodecError::NoGeneration);
-        }
+        let stream = match &mut self.kind {
+            Kind::Running(stream) if self.is_live => stream,
+            _ => return Err(CodecError::NoGeneration),
+        };
         if batch.is_empty() {
             return Ok(());
         }
@@ -115,7 +229,7 @@ impl ContextEncoder {
         let start = out.len();
         // With more room than the result can need, zstd writes to it without a copy in between.
         let room = zstd_safe::compress_bound(batch.len()).max(context_bound(batch.len()));
-        self.stream.flush(batch, room, out).map_err(unexpected)?;
+        stream.flush(batch, room, out).map_err(unexpected)?;
         debug_assert!(out.len() - start <= context_bound(batch.len()), "the bound is too low");
         self.ring.push(batch);
         self.is_live = true;
@@ -135,7 +249,11 @@ impl ContextEncoder {
     /// Returns the bytes of memory that are allocated now. They grow with the first batch of a
     /// generation, for zstd's tables and window, and with the ring until it is full.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.ring.memory_bytes() + self.stream.memory_bytes()
+        let of_kind = match &self.kind {
+            Kind::Running(stream) => stream.memory_bytes(),
+            Kind::Alone(primed) => primed.memory_bytes(),
+        };
+        size_of::<Self>() + self.ring.memory_bytes() + of_kind
     }
 }
 

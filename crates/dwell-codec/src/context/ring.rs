@@ -4,6 +4,9 @@ use super::Base;
 
 /// The last bytes of all that were pushed, each with its offset: the number of bytes before it.
 ///
+/// Bytes may also come before those that they stand behind: there are holes then. The end is where the
+/// first hole begins, and what is beyond it is not known as a base.
+///
 /// Memory is allocated as bytes come, up to the size.
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -13,12 +16,17 @@ pub(super) struct Ring {
     bytes: Vec<u8>,
     end: u64,
     len: usize,
+    /// What has come beyond the end: ranges with a hole before each, in order.
+    ahead: Vec<(u64, u64)>,
 }
+
+/// Holes in what has come. Of more, so much is missing that it is not worth waiting for.
+const HOLES_MAX: usize = 256;
 
 impl Ring {
     /// Makes an empty ring with room for `1 << log` bytes.
     pub(super) const fn new(log: u8) -> Self {
-        Self { log, bytes: Vec::new(), end: 0, len: 0 }
+        Self { log, bytes: Vec::new(), end: 0, len: 0, ahead: Vec::new() }
     }
 
     pub(super) const fn log(&self) -> u8 {
@@ -41,7 +49,14 @@ impl Ring {
     /// Returns the number of bytes before `offset` that are still there; none if the offset is not.
     pub(super) fn len_before(&self, offset: u64) -> Option<usize> {
         let behind = usize::try_from(self.end.checked_sub(offset)?).ok()?;
-        self.len.checked_sub(behind)
+        // What came ahead has taken the place of the oldest.
+        let ahead = self.ahead.last().map_or(0, |last| (last.1 - self.end) as usize);
+        self.len.min(self.size() - ahead).checked_sub(behind)
+    }
+
+    /// Returns true if something is missing before what has come.
+    pub(super) fn has_holes(&self) -> bool {
+        !self.ahead.is_empty()
     }
 
     /// Returns true if a generation can begin from this base: all its bytes are there.
@@ -54,6 +69,7 @@ impl Ring {
     pub(super) fn cut(&mut self, base: Base) {
         self.len = self.len_before(base.offset).unwrap_or(0);
         self.end = base.offset;
+        self.ahead.clear();
     }
 
     /// Appends the bytes of a base, which must be there.
@@ -67,7 +83,7 @@ impl Ring {
     }
 
     /// Forgets all, and takes these bytes as the first that were pushed.
-    pub(super) fn fill(&mut self, bytes: &[u8]) {
+    pub(super) fn begin_with(&mut self, bytes: &[u8]) {
         self.cut(Base::default());
         self.push(bytes);
     }
@@ -84,6 +100,49 @@ impl Ring {
             self.end += now.len() as u64;
             self.len = (self.len + now.len()).min(self.size());
             bytes = later;
+        }
+    }
+
+    /// Puts bytes where they belong, at the end or beyond it; what is before the end is known, and
+    /// stays. False if that is too far ahead, or leaves too many holes.
+    pub(super) fn fill(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let Some(until) = offset.checked_add(bytes.len() as u64) else { return false };
+        if offset < self.end || bytes.is_empty() {
+            return true;
+        }
+        if until - self.end > self.size() as u64 {
+            return false;
+        }
+        let at = self.ahead.partition_point(|range| range.1 < offset);
+        let touched = self.ahead[at..].iter().take_while(|range| range.0 <= until).count();
+        if touched == 0 && offset > self.end && self.ahead.len() == HOLES_MAX {
+            return false;
+        }
+        let range = self.ahead[at..at + touched]
+            .iter()
+            .fold((offset, until), |all, it| (all.0.min(it.0), all.1.max(it.1)));
+        self.write(offset, bytes);
+        self.ahead.splice(at..at + touched, [range]);
+        if self.ahead[0].0 == self.end {
+            let (_, end) = self.ahead.remove(0);
+            self.len = (self.len + (end - self.end) as usize).min(self.size());
+            self.end = end;
+        }
+        true
+    }
+
+    /// Writes bytes to their places, with zeros before them where nothing has come yet.
+    fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let at = self.position(offset);
+            let (now, later) = bytes.split_at(bytes.len().min(self.size() - at));
+            let until = at + now.len();
+            if self.bytes.len() < until {
+                self.grow(until);
+                self.bytes.resize(until, 0);
+            }
+            self.bytes[at..until].copy_from_slice(now);
+            (offset, bytes) = (offset + now.len() as u64, later);
         }
     }
 
@@ -148,6 +207,70 @@ mod tests {
                 prop_assert!(ring.memory_bytes() <= 1 << 15);
             }
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        /// Pieces that come in any order, or not at all: what is known is what was sent.
+        #[test]
+        fn what_comes_in_any_order_is_right(
+            pieces in prop::collection::vec((1usize..9_000, any::<u32>(), 0u8..20), 1..60),
+        ) {
+            let all: Vec<u8> = (0..600_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let mut ring = Ring::new(16);
+            let (mut at, mut sent) = (0, Vec::new());
+            for &(len, order, lost) in &pieces {
+                sent.push((order % 8 + at as u32 / 9_000, at, len, lost == 0));
+                at += len;
+            }
+            sent.sort_unstable();
+            let (mut came, mut highest) = (std::collections::BTreeMap::new(), 0);
+            for (_, at, len, is_lost) in sent {
+                if is_lost || at + len > ring.end() as usize + (1 << 16) {
+                    continue;
+                }
+                prop_assert!(ring.fill(at as u64, &all[at..at + len]));
+                came.insert(at, len);
+                highest = highest.max(at + len);
+                let mut end = 0;
+                while let Some(len) = came.get(&end) {
+                    end += len;
+                }
+                prop_assert_eq!(ring.end(), end as u64);
+                prop_assert_eq!(ring.has_holes(), highest > end);
+                let known = end.saturating_sub(highest.saturating_sub(1 << 16));
+                prop_assert_eq!(ring.len_before(end as u64), Some(known));
+                let base = Base { offset: end as u64, len: known as u32 };
+                prop_assert_eq!(&read(&ring, base)[..], &all[end - known..end]);
+                prop_assert!(ring.memory_bytes() <= 1 << 16);
+            }
+            // What was pushed behind it is as good.
+            let end = ring.end();
+            let base = Base { offset: end, len: 0 };
+            ring.cut(base);
+            prop_assert!(!ring.has_holes());
+            ring.push(&all[..100]);
+            prop_assert_eq!(&read(&ring, Base { offset: end + 100, len: 100 })[..], &all[..100]);
+        }
+    }
+
+    #[test]
+    fn holes_are_bounded_and_so_is_the_reach() {
+        let mut ring = Ring::new(15);
+        assert!(ring.fill(1, &[1]) && ring.has_holes());
+        assert!(!ring.fill(1 << 15, &[1]), "it is beyond the ring");
+        assert!(!ring.fill(u64::MAX, &[1]));
+        for hole in 1..HOLES_MAX as u64 {
+            assert!(ring.fill(1 + 2 * hole, &[1]));
+        }
+        assert!(!ring.fill(1 + 2 * HOLES_MAX as u64, &[1]), "there are too many");
+        assert!(ring.fill(2, &[1, 1, 1]), "those that are there can be filled");
+        assert_eq!(ring.end(), 0);
+        assert!(ring.fill(0, &[1]));
+        assert_eq!(ring.end(), 6);
+        assert!(ring.fill(0, &[9]), "what is known stays");
+        assert_eq!(read(&ring, Base { offset: 6, len: 6 }), [1; 6]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! zstd contexts in memory of fixed size, and digested dictionaries.
 
+pub(crate) mod primed;
 pub(crate) mod stream;
 
 use std::ptr::NonNull;
@@ -11,7 +12,7 @@ use zstd_safe::zstd_sys::{
     ZSTD_ResetDirective, ZSTD_cParameter, ZSTD_compress2, ZSTD_createCDict, ZSTD_createDCtx,
     ZSTD_dParameter, ZSTD_decompressDCtx, ZSTD_estimateCCtxSize_usingCParams, ZSTD_format_e,
     ZSTD_freeCDict, ZSTD_freeDCtx, ZSTD_getCParams, ZSTD_getErrorCode, ZSTD_initStaticCCtx,
-    ZSTD_strategy,
+    ZSTD_sizeof_DCtx, ZSTD_strategy,
 };
 
 use crate::{HISTORY_LEN_MAX, SRC_LEN_MAX};
@@ -232,6 +233,12 @@ impl DecodingContext {
         // SAFETY: as above. A frame that failed may have left the reference.
         check(unsafe { ZSTD_DCtx_refPrefix(context, std::ptr::null(), 0) })?;
         decoded
+    }
+
+    /// Returns the bytes of memory that are allocated now.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // SAFETY: the context is live.
+        unsafe { ZSTD_sizeof_DCtx(self.0.as_ptr()) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The crate from outside: round trips, and hostile input.
 
+mod alone;
 mod common;
 mod context;
 mod corpus;

@@ -6,6 +6,51 @@ use toml::de::DeValue;
 
 use super::{PeerConfig, value};
 
+/// The configured mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HistoryMode {
+    /// By what the path does.
+    #[default]
+    Auto,
+    /// Always running.
+    Running,
+    /// Always acknowledged, if the peer takes that.
+    Acknowledged,
+}
+
+impl HistoryMode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Running, Self::Acknowledged];
+
+    /// Returns the name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Running => "running",
+            Self::Acknowledged => "acknowledged",
+        }
+    }
+
+    /// Returns the mode of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+pub(super) fn mode(value: &DeValue<'_>) -> Result<HistoryMode, String> {
+    let name = value.as_str().ok_or_else(|| {
+        format!("must be a string such as \"auto\", not {}", value::describe(value))
+    })?;
+    HistoryMode::named(name).ok_or_else(|| {
+        let names = HistoryMode::ALL.map(HistoryMode::name);
+        format!(
+            "there is no history mode \"{}\": {}",
+            dwell_base::text::printable(name),
+            dwell_base::text::suggest(name, &names).replace("the keys here are", "there are")
+        )
+    })
+}
+
 pub(super) fn history(value: &DeValue<'_>) -> Result<History, String> {
     named(value, &History::names().collect::<Vec<_>>())
 }

@@ -40,6 +40,7 @@ use ipnet::IpNet;
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use exceptions::parse as parse_exceptions;
+pub use history::HistoryMode;
 pub use public_key::{ParsePublicKeyError, PublicKey, base64_of};
 pub use read::{METRICS_KEYS, NODE_KEYS, PEER_KEYS};
 pub use secret::{ReadSecretError, Secret};
@@ -206,6 +207,8 @@ pub struct PeerConfig {
     pub order_wait_ns: u64,
     /// The scope of a context: the packets whose batches refer to each other.
     pub history: History,
+    /// Whether that refers to all before it, or to what the peer has confirmed.
+    pub history_mode: HistoryMode,
     /// The most contexts at a time, for each direction.
     pub contexts_max: u8,
     /// The binary logarithm of the bytes that a batch can refer back to.
@@ -433,6 +436,7 @@ impl PeerConfig {
             retransmit: true,
             order_wait_ns: 50 * MILLI_NS,
             history: History::Off,
+            history_mode: HistoryMode::Auto,
             contexts_max: 16,
             context_window_log: 20,
             dictionary: None,

@@ -14,8 +14,8 @@ use super::error::Errors;
 use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
 use super::{
-    Config, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError, Secret, check,
-    class, dictionary, exceptions, history, value,
+    Config, Endpoint, FailMode, HistoryMode, NodeConfig, PeerConfig, RateConfig, ReadSecretError,
+    Secret, check, class, dictionary, exceptions, history, value,
 };
 
 /// Functions that read the secret in a file.
@@ -56,7 +56,7 @@ pub const NODE_KEYS: [&str; 15] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first four may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 34] = [
+pub const PEER_KEYS: [&str; 35] = [
     "name",
     "endpoint",
     "prefixes",
@@ -75,6 +75,7 @@ pub const PEER_KEYS: [&str; 34] = [
     "gather_time",
     "cpu",
     "history",
+    "history_mode",
     "contexts_max",
     "context_window",
     "dictionary",
@@ -347,6 +348,7 @@ struct PeerKeys {
     gather_ns: Option<Located<u64>>,
     cpu_ppm: Option<Located<u32>>,
     history: Option<Located<History>>,
+    history_mode: Option<Located<HistoryMode>>,
     contexts_max: Option<Located<u32>>,
     context_window_log: Option<Located<u8>>,
     dictionary: Option<Located<PathBuf>>,
@@ -395,6 +397,7 @@ impl PeerKeys {
             }),
             cpu_ppm: table.get("cpu", errors, value::share_ppm),
             history: table.get("history", errors, history::history),
+            history_mode: table.get("history_mode", errors, history::mode),
             contexts_max: table.get("contexts_max", errors, |value| value::integer(value, 1..=255)),
             context_window_log: table.get("context_window", errors, history::window_log),
             dictionary: table.get("dictionary", errors, dictionary::path),
@@ -440,6 +443,7 @@ impl PeerKeys {
         set(&mut peer.saving.saves_bytes, &self.saves_bytes);
         set(&mut peer.saving.gather_ns, &self.gather_ns);
         set(&mut peer.saving.cpu_ppm, &self.cpu_ppm);
+        set(&mut peer.history_mode, &self.history_mode);
         if let Some(contexts) = &self.contexts_max {
             peer.contexts_max = contexts.value as u8; // at most 255
         }

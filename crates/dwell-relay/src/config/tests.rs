@@ -156,6 +156,7 @@ fn every_key_reaches_its_field() {
         chunk_compress = false
         columnar = false
         history = "off"
+        history_mode = "acknowledged"
         contexts_max = 200
         context_window = "128KiB"
         retransmit = false
@@ -208,6 +209,7 @@ fn every_key_reaches_its_field() {
             scheme: Scheme::all(),
             columnar: false,
             history: History::Off,
+            history_mode: HistoryMode::Acknowledged,
             contexts_max: 200,
             context_window_log: 17,
             dictionary: None,
@@ -283,6 +285,7 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
             "33 contexts of 8 MiB each take too much memory: write contexts_max = 32",
         ),
         ("contexts_max = 0", "from 1 to 255"),
+        ("history_mode = \"runnning\"", "there is no history mode \"runnning\""),
     ] {
         let errors = with(lines).unwrap_err().to_string();
         assert!(errors.contains(said), "{lines}: {errors}");

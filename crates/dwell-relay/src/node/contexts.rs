@@ -2,6 +2,7 @@
 //!
 //! * [`outgoing`](Outgoing): which group of packets goes through which context, and how far the peer
 //!   has come with it.
+//! * [`choice`](Choice): whether batches refer to all before them, or to what the peer has confirmed.
 //! * [`bindings`](Bindings): which flows did so of late.
 //! * [`incoming`](Incoming): what came, in the order of its numbers.
 //!
@@ -11,6 +12,7 @@
 
 mod begin;
 mod bindings;
+mod choice;
 mod counts;
 mod entering;
 mod incoming;
@@ -28,12 +30,14 @@ use dwell_base::time::MILLI_NS;
 use dwell_codec::ContextDictionary;
 use dwell_drive::FlowHistories;
 use dwell_policy::History;
-use dwell_report::status::{RxContexts, TxContexts};
+use dwell_report::status::{RecentLoss, RxContexts, TxContexts};
 use dwell_wire::{ContextOffer, DictionaryName};
 
-use crate::config::PeerConfig;
+use super::loss::WINDOW_NS;
+use crate::config::{HistoryMode, PeerConfig};
 use begin::name_of;
 use bindings::Bindings;
+use choice::{Choice, Mode};
 use incoming::Incoming;
 use outgoing::Outgoing;
 
@@ -81,6 +85,7 @@ pub(crate) struct Contexts {
     incarnation: u64,
     /// Those of both ends in the latest session.
     incarnations: Option<(u64, Option<u64>)>,
+    choice: Choice,
     /// Which flows have a context of their own.
     pub(crate) flows: FlowHistories,
     /// The dictionary that this end offers to begin from.
@@ -100,6 +105,7 @@ impl Contexts {
             limits,
             incarnation,
             incarnations: None,
+            choice: Choice::default(),
             flows: FlowHistories::new(0),
             dictionary: None,
             their_dictionary: None,
@@ -135,8 +141,9 @@ impl Contexts {
     /// Returns the offer that the peer is sent in handshakes.
     pub(crate) fn offer(&self) -> ContextOffer {
         let Limits { contexts, ring_log } = self.limits;
+        let (incarnation, takes_alone) = (self.incarnation, true);
         let dictionary = self.dictionary.as_deref().map(name_of);
-        ContextOffer { contexts, ring_log, incarnation: self.incarnation, dictionary }
+        ContextOffer { contexts, ring_log, incarnation, takes_alone, dictionary }
     }
 
     /// A session began, with a peer that offers this.
@@ -147,6 +154,7 @@ impl Contexts {
         let is_same = before == self.incarnations;
         let limits = offer.map(|offer| self.limits.and(offer));
         self.outgoing.begin_session(now, limits, is_same);
+        self.outgoing.set_takes_alone(offer.is_some_and(|offer| offer.takes_alone));
         self.incoming.begin_session(self.limits, is_same);
         self.incoming.share(self.dictionary.clone());
         let named = offer.and_then(|offer| offer.dictionary);
@@ -156,6 +164,22 @@ impl Contexts {
         if !is_same {
             self.bindings.clear();
         }
+    }
+
+    /// Looks if batches should refer to those before, or to what was confirmed, on a path that has lost so
+    /// much of late.
+    pub(super) fn review(
+        &mut self,
+        now: Instant,
+        mode: HistoryMode,
+        (recent, rtt_ns): (Option<RecentLoss>, Option<u64>),
+    ) {
+        let mode = match mode {
+            HistoryMode::Running => Mode::Running,
+            HistoryMode::Acknowledged => Mode::Acknowledged,
+            HistoryMode::Auto => self.choice.review(now, recent, (rtt_ns, WINDOW_NS)),
+        };
+        self.outgoing.want(mode);
     }
 
     /// Returns true while datagrams are kept for retransmission whatever is in them: those with records

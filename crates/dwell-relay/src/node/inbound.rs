@@ -217,8 +217,8 @@ impl Node {
 
     /// Hands on what waited for a datagram that came, or is not waited for any more.
     fn hand_on(&mut self, env: &mut impl Env, now: Instant, index: usize) {
-        while let Some(body) = self.peers[index].reorder.ready() {
-            self.records(env, now, index, (&body, Some(0)), Part::Packets);
+        while let Some((number, body)) = self.peers[index].reorder.ready() {
+            self.records(env, now, index, (&body, Some(number)), Part::Packets);
         }
     }
 

@@ -443,7 +443,8 @@ impl Peer {
     /// Returns the times that missing datagrams are waited for.
     pub(crate) fn waits(&self) -> Waits {
         let has_contexts = self.contexts.incoming.is_active();
-        let order_wait_ns = if has_contexts { 0 } else { self.config.order_wait_ns };
+        let keeps_order = self.contexts.incoming.keeps_order();
+        let order_wait_ns = if keeps_order { 0 } else { self.config.order_wait_ns };
         let pause_ns = match self.pacer.rate() {
             Some(rate) => 10 * rate.transmission_ns(ASK_BYTES),
             None => self.rtt_ns.unwrap_or(0) / 16,
@@ -457,6 +458,13 @@ impl Peer {
     pub(crate) fn offer_no_contexts(&mut self) {
         let offer = offer(self.transit, self.contexts.offer());
         self.handshake.set_offer(Offer { contexts: None, ..offer });
+    }
+
+    /// Offers as a version does that knows no batches that stand alone.
+    #[cfg(test)]
+    pub(crate) fn offer_running_only(&mut self) {
+        let contexts = ContextOffer { takes_alone: false, ..self.contexts.offer() };
+        self.handshake.set_offer(offer(self.transit, contexts));
     }
 
     /// Returns true if what is sent may go through contexts, by the configuration.

@@ -190,8 +190,8 @@ impl ReorderBuffer {
         }
     }
 
-    /// The next datagram whose turn has come.
-    pub(crate) fn ready(&mut self) -> Option<Vec<u8>> {
+    /// The number and the body of the next datagram whose turn has come.
+    pub(crate) fn ready(&mut self) -> Option<(u64, Vec<u8>)> {
         // From one that is held to the next: what lies between may be billions of numbers.
         while let Some((&first, _)) = self.held.first_key_value() {
             let before = self.next.min(first)..first;
@@ -201,7 +201,7 @@ impl ReorderBuffer {
             self.next = first + 1;
             if let Some(Some(body)) = self.held.remove(&first) {
                 self.held_bytes -= body.len();
-                return Some(body);
+                return Some((first, body));
             }
         }
         None
@@ -326,7 +326,8 @@ mod tests {
     }
 
     fn drain(order: &mut ReorderBuffer, out: &mut Vec<u64>) {
-        while let Some(body) = order.ready() {
+        while let Some((number, body)) = order.ready() {
+            assert_eq!(number.to_be_bytes()[..], body[..]);
             out.push(u64::from_be_bytes(body.try_into().unwrap()));
         }
     }

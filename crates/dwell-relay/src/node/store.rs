@@ -2,7 +2,7 @@
 
 use dwell_drive::Slab;
 use dwell_policy::PacketId;
-use dwell_wire::{Label, Start, ecn};
+use dwell_wire::{Alone, Label, Start, ecn};
 
 /// A packet's place.
 #[derive(Debug, Default)]
@@ -46,10 +46,12 @@ pub(crate) struct Compressed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InContext {
     pub(crate) context: u8,
-    /// Its generation, by a name that no other has had.
+    /// The generations since the ring was cut, by a name that no others have had; and its own.
     pub(crate) epoch: u64,
-    /// It is the first batch of its generation.
+    pub(crate) generation: u64,
+    /// It is the first batch of its generation, or stands alone.
     pub(crate) start: Option<Start>,
+    pub(crate) alone: Option<Alone>,
     /// The bytes that were compressed: the packets one after another, or in columns.
     pub(crate) original_len: u16,
     pub(crate) is_columnar: bool,

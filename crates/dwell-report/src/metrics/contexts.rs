@@ -21,6 +21,18 @@ fn of_sending(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.gauge("dwell_context_memory_bytes", "Memory of contexts.", &out, f(tx.memory_bytes));
     let help = "Batches compressed or decoded in contexts.";
     page.counter("dwell_context_batches_total", help, &out, f(tx.batches));
+    let help = "Batches of contexts that stand alone.";
+    page.counter("dwell_context_alone_batches_total", help, &out, f(tx.alone_batches));
+    let help = "Generations of contexts whose batches stand alone.";
+    page.counter(
+        "dwell_context_acknowledged_generations_total",
+        help,
+        &out,
+        f(tx.acknowledged_generations),
+    );
+    let help = "1 for the way in which batches refer to others now.";
+    let labels = [("peer", name), ("mode", tx.mode.as_str())];
+    page.gauge("dwell_context_mode", help, &labels, 1.0);
     let help = "Packets that went uncompressed in their place among batches.";
     page.counter("dwell_context_raw_packets_total", help, &out, f(tx.raw));
     let help = "Bytes of batches of contexts, before compression.";
@@ -51,6 +63,15 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.gauge("dwell_context_held_bytes", help, &label, f(rx.held_bytes));
     let help = "Batches compressed or decoded in contexts.";
     page.counter("dwell_context_batches_total", help, &r#in, f(rx.batches));
+    let help = "Batches of contexts that stand alone.";
+    page.counter("dwell_context_alone_batches_total", help, &r#in, f(rx.alone_batches));
+    let help = "Generations of contexts whose batches stand alone.";
+    page.counter(
+        "dwell_context_acknowledged_generations_total",
+        help,
+        &r#in,
+        f(rx.acknowledged_generations),
+    );
     let help = "Packets that went uncompressed in their place among batches.";
     page.counter("dwell_context_raw_packets_total", help, &r#in, f(rx.raw));
     let help = "Bytes of batches of contexts, before compression.";

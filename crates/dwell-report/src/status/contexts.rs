@@ -20,8 +20,14 @@ pub struct TxContexts {
     pub cold_starts: u64,
     /// Of the generations, those that began from the dictionary.
     pub dictionary_starts: u64,
+    /// Of the generations, those whose batches stand alone.
+    pub acknowledged_generations: u64,
+    /// How batches refer to others now: `running`, or `acknowledged` (each alone, to what was confirmed).
+    pub mode: String,
     /// Batches compressed in contexts.
     pub batches: u64,
+    /// Of these, those that stand alone.
+    pub alone_batches: u64,
     /// Packets that kept their place among the batches of their context without being compressed.
     pub raw: u64,
     /// Bytes of packets in those batches, before compression.
@@ -53,6 +59,8 @@ pub struct RxContexts {
     pub held_bytes: u64,
     /// Batches decoded.
     pub batches: u64,
+    /// Of these, those that stand alone, and waited for nothing.
+    pub alone_batches: u64,
     /// Packets that came uncompressed in their place among the batches.
     pub raw: u64,
     /// Compressed bytes of the batches.
@@ -63,6 +71,8 @@ pub struct RxContexts {
     pub generations: u64,
     /// Of these, those that began from the dictionary.
     pub dictionary_starts: u64,
+    /// Of these, those whose batches stand alone.
+    pub acknowledged_generations: u64,
     /// Times that a record was missing and others waited for it.
     pub gaps: u64,
     /// Of these, those in which it did not come.

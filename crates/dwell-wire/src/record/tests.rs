@@ -5,21 +5,49 @@ use proptest::prelude::*;
 use super::*;
 use crate::carried::tests::any_label;
 use crate::carried::{Label, Unit};
-use crate::context::{ContextBody, Start, StartBase, context_record_len};
+use crate::context::{Alone, ContextBody, Start, StartBase, context_record_len};
 use crate::control::tests::any_control;
 
 /// A record that owns its bytes.
 #[derive(Clone, Debug)]
 enum Owned {
     Raw(Vec<u8>),
-    Compressed { codec: u8, epoch: u8, original_len: u16, data: Vec<u8> },
+    Compressed {
+        codec: u8,
+        epoch: u8,
+        original_len: u16,
+        data: Vec<u8>,
+    },
     Control(Control),
-    Block { codec: u8, flags: u8, original_len: u16, data: Vec<u8> },
-    Fragment { id: u32, index: u8, last: u8, data: Vec<u8> },
+    Block {
+        codec: u8,
+        flags: u8,
+        original_len: u16,
+        data: Vec<u8>,
+    },
+    Fragment {
+        id: u32,
+        index: u8,
+        last: u8,
+        data: Vec<u8>,
+    },
     Resent(u32),
-    Carried { hop_limit: u8, label: Label, unit: Box<Owned> },
-    ContextRaw { place: (u8, u8, u16), packet: Vec<u8> },
-    ContextBatch { place: (u8, u8, u16), start: Option<Start>, original_len: u16, data: Vec<u8> },
+    Carried {
+        hop_limit: u8,
+        label: Label,
+        unit: Box<Owned>,
+    },
+    ContextRaw {
+        place: (u8, u8, u16),
+        packet: Vec<u8>,
+    },
+    ContextBatch {
+        place: (u8, u8, u16),
+        start: Option<Start>,
+        alone: Option<Alone>,
+        original_len: u16,
+        data: Vec<u8>,
+    },
 }
 
 impl Owned {
@@ -51,8 +79,10 @@ impl Owned {
             Self::Resent(_) => RESENT_RECORD_LEN,
             Self::Carried { label, unit, .. } => unit.len() + carried_extra_len(label),
             Self::ContextRaw { packet, .. } => RECORD_HEADER_LEN + 5 + packet.len(),
-            Self::ContextBatch { start, data, .. } => {
-                RECORD_HEADER_LEN + 7 + if start.is_some() { 14 } else { 0 } + data.len()
+            Self::ContextBatch { start, alone, data, .. } => {
+                let more =
+                    if start.is_some() { 14 } else { 0 } + if alone.is_some() { 4 } else { 0 };
+                RECORD_HEADER_LEN + 7 + more + data.len()
             }
         }
     }
@@ -80,9 +110,9 @@ impl Owned {
                 Record::Carried(Carried { hop_limit, label, unit })
             }
             Self::ContextRaw { place, packet } => in_context(*place, ContextBody::Raw(packet)),
-            &Self::ContextBatch { place, start, original_len, ref data } => {
+            &Self::ContextBatch { place, start, alone, original_len, ref data } => {
                 let is_columnar = original_len % 2 == 0;
-                let body = ContextBody::Batch { start, is_columnar, original_len, data };
+                let body = ContextBody::Batch { start, alone, is_columnar, original_len, data };
                 in_context(place, body)
             }
         }
@@ -100,6 +130,17 @@ fn any_start() -> impl Strategy<Value = Start> {
             false => StartBase::Dictionary { name: number, len },
         };
         Start { codec: codec % 16, window_log, base }
+    })
+}
+
+fn any_alone() -> impl Strategy<Value = Owned> {
+    let start = prop::option::of(any_start());
+    let all = (any::<(u8, u8, u16)>(), start, any::<(u32, bool)>(), any_bytes(), 1u16..5000);
+    all.prop_map(|(place, start, (distance, keeps), data, saved)| {
+        let is_in_ring = start.is_some_and(|it| matches!(it.base, StartBase::Ring { .. }));
+        let alone = Some(Alone { distance, keeps: keeps && is_in_ring });
+        let original_len = data.len() as u16 + saved;
+        Owned::ContextBatch { place, start, alone, original_len, data }
     })
 }
 
@@ -138,9 +179,10 @@ fn any_record() -> impl Strategy<Value = Owned> {
             .prop_map(|(place, packet)| Owned::ContextRaw { place, packet }),
         (any::<(u8, u8, u16)>(), prop::option::of(any_start()), 1u16.., any_bytes()).prop_map(
             |(place, start, original_len, data)| {
-                Owned::ContextBatch { place, start, original_len, data }
+                Owned::ContextBatch { place, start, alone: None, original_len, data }
             }
         ),
+        any_alone(),
     ]
 }
 
@@ -195,6 +237,7 @@ fn records_that_cannot_exist_are_not_written() {
     assert_eq!(writer.fragment(&fragment), Err(Full));
     let batch = |original_len, data| ContextBody::Batch {
         start: None,
+        alone: None,
         is_columnar: false,
         original_len,
         data,
@@ -261,7 +304,7 @@ fn unknown_types_are_skipped() {
         let skipped = Record::Skipped { record_type, len: 2 };
         assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);
     }
-    let body = [0x90, 5, 0, 1, 0, 1, 8, 0x10, 1, 0x45];
+    let body = [0x90, 5, 0, 1, 0, 1, 32, 0x10, 1, 0x45];
     let records: Vec<_> = Records::new(&body).collect();
     let skipped = Record::Skipped { record_type: 9, len: 5 };
     assert_eq!(records, [Ok(skipped), Ok(Record::Raw(&[0x45]))]);

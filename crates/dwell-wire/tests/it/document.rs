@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
-    Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody, ContextOffer, ContextRecord,
-    ContextReport, Control, DataHeader, Datagram, DictionaryName, Fragment, Hello, Initiation,
-    Label, Numbers, Record, Records, Report, Response, Start, StartBase, Unit, WireError, keyed,
-    reconstruct_number, reconstruct_sequence,
+    Alone, Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody, ContextOffer,
+    ContextRecord, ContextReport, Control, DataHeader, Datagram, DictionaryName, Fragment, Hello,
+    Initiation, Label, Numbers, Record, Records, Report, Response, Start, StartBase, Unit,
+    WireError, keyed, reconstruct_number, reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -67,6 +67,8 @@ fn no_example_is_left_out() {
         "hex carried-block",
         "hex carried-packet",
         "hex compressed",
+        "hex context-alone",
+        "hex context-alone-start",
         "hex context-batch",
         "hex context-raw",
         "hex context-start",
@@ -136,6 +138,7 @@ const CONTEXTS: Option<ContextOffer> = Some(ContextOffer {
     contexts: 16,
     ring_log: 20,
     incarnation: 0x5ca1_ab1e_0ddb_a115,
+    takes_alone: true,
     dictionary: Some(DictionaryName {
         len: 32_768,
         hash: [0xd1, 0xc7, 0x10, 0x0a, 0xe5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
@@ -278,8 +281,10 @@ fn section_9_contexts() {
     let data: &[u8] = &[0xd1, 0xd2, 0xd3, 0xd4, 0xd5];
     let base = StartBase::Ring { offset: 3_000_000, len: 131_072 };
     let start = Start { codec: 2, window_log: 20, base };
-    let batch =
-        |start, is_columnar| ContextBody::Batch { start, is_columnar, original_len: 2800, data };
+    let batch = |start, is_columnar| {
+        let (alone, original_len) = (None, 2800);
+        ContextBody::Batch { start, alone, is_columnar, original_len, data }
+    };
     let raw = ContextBody::Raw(&[0x45, 0, 0, 0x54]);
     assert_records(&hex("context-start"), &[place(0xffff, batch(Some(start), false))]);
     let dictionary = CONTEXTS.and_then(|offer| offer.dictionary).expect("it has one");
@@ -289,6 +294,15 @@ fn section_9_contexts() {
     assert_records(&hex("context-start-dictionary"), &[Record::Context(first)]);
     assert_records(&hex("context-raw"), &[place(0, raw)]);
     assert_records(&hex("context-batch"), &[place(1, batch(None, true))]);
+    let alone = |number, start: Option<Start>, (distance, keeps)| {
+        let (alone, original_len) = (Some(Alone { distance, keeps }), 2800);
+        let is_columnar = start.is_none();
+        let body = ContextBody::Batch { start, alone, is_columnar, original_len, data };
+        Record::Context(ContextRecord { context: 3, generation: 3, number, body })
+    };
+    let record = alone(2, Some(start), (30_000, true));
+    assert_records(&hex("context-alone-start"), &[record]);
+    assert_records(&hex("context-alone"), &[alone(3, None, (32_800, false))]);
 
     let lines = &blocks()["numbers"];
     assert!(lines.len() >= 6);

@@ -236,5 +236,5 @@ impl Drop for DecodingStream {
     }
 }
 
-const NO_MEMORY: Failure = Failure(ZSTD_ErrorCode::ZSTD_error_memory_allocation as u32);
+pub(super) const NO_MEMORY: Failure = Failure(ZSTD_ErrorCode::ZSTD_error_memory_allocation as u32);
 const NO_ROOM: Failure = Failure(ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall as u32);

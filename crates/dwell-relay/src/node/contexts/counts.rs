@@ -2,8 +2,10 @@
 
 use dwell_report::Histogram;
 use dwell_report::status::{RxContexts, TxContexts};
+use dwell_wire::StartBase;
 
-use super::begin::Begin;
+use super::begin::Generation;
+use super::choice::Mode;
 
 /// Why a generation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +24,14 @@ pub(super) enum Reason {
     Failed,
     /// The context was not used for long.
     Idle,
+    /// Batches are to stand alone from now on, or to refer to those before.
+    Switched,
+    /// The peer has confirmed more, so that there is a newer base for batches that stand alone.
+    Advanced,
 }
 
 impl Reason {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::First, "first"),
         (Self::Lost, "lost"),
         (Self::Unsendable, "unsendable"),
@@ -33,25 +39,9 @@ impl Reason {
         (Self::Reconfigured, "reconfigured"),
         (Self::Failed, "failed"),
         (Self::Idle, "idle"),
+        (Self::Switched, "switched"),
+        (Self::Advanced, "advanced"),
     ];
-}
-
-/// The bytes that a generation begins from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BeganFrom {
-    Nothing,
-    Ring,
-    Dictionary,
-}
-
-impl BeganFrom {
-    pub(super) fn of(begin: &Begin) -> Self {
-        match begin.base.len {
-            0 => Self::Nothing,
-            _ if begin.dictionary.is_some() => Self::Dictionary,
-            _ => Self::Ring,
-        }
-    }
 }
 
 /// Counters of what is sent through contexts.
@@ -59,10 +49,13 @@ impl BeganFrom {
 pub(super) struct OutgoingCounts {
     generations: [u64; Reason::ALL.len()],
     /// Of these, those that began from nothing, ...
-    cold: u64,
+    pub(super) cold: u64,
     /// ... and from the dictionary.
     from_dictionary: u64,
+    /// Of these, those whose batches stand alone.
+    acknowledged: u64,
     pub(super) batches: u64,
+    pub(super) alone: u64,
     pub(super) raw: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
@@ -80,10 +73,11 @@ pub(super) struct OutgoingCounts {
 }
 
 impl OutgoingCounts {
-    pub(super) fn began(&mut self, reason: Reason, from: BeganFrom) {
+    pub(super) fn began(&mut self, reason: Reason, generation: &Generation) {
         self.generations[reason as usize] += 1;
-        self.cold += u64::from(from == BeganFrom::Nothing);
-        self.from_dictionary += u64::from(from == BeganFrom::Dictionary);
+        self.cold += u64::from(generation.base.len == 0);
+        self.from_dictionary += u64::from(generation.dictionary.is_some());
+        self.acknowledged += u64::from(generation.is_alone());
     }
 
     /// Returns true if no batch was ever to enter a context.
@@ -91,7 +85,7 @@ impl OutgoingCounts {
         self.generations == [0; Reason::ALL.len()] && self.crowded_out == 0
     }
 
-    pub(super) fn status(&self, (open, memory_bytes): (usize, usize)) -> TxContexts {
+    pub(super) fn status(&self, mode: Mode, (open, memory_bytes): (usize, usize)) -> TxContexts {
         let by_reason =
             |(reason, name): (Reason, &str)| (name.to_owned(), self.generations[reason as usize]);
         let without = [("crowded_out", self.crowded_out), ("paused", self.paused)];
@@ -101,7 +95,10 @@ impl OutgoingCounts {
             generations: Reason::ALL.map(by_reason).into(),
             cold_starts: self.cold,
             dictionary_starts: self.from_dictionary,
+            mode: mode.name().to_owned(),
+            acknowledged_generations: self.acknowledged,
             batches: self.batches,
+            alone_batches: self.alone,
             raw: self.raw,
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
@@ -118,6 +115,9 @@ impl OutgoingCounts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct IncomingCounts {
     pub(super) batches: u64,
+    /// Of these, those that stand alone; and generations of such.
+    pub(super) alone: u64,
+    pub(super) acknowledged: u64,
     pub(super) raw: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
@@ -151,6 +151,12 @@ pub(super) struct IncomingCounts {
 }
 
 impl IncomingCounts {
+    /// A generation began.
+    pub(super) fn began_from(&mut self, base: StartBase) {
+        self.generations += 1;
+        self.from_dictionary += u64::from(matches!(base, StartBase::Dictionary { .. }));
+    }
+
     pub(super) fn waited(&mut self, ns: u64) {
         self.waited.get_or_insert_default().record(ns);
     }
@@ -174,11 +180,13 @@ impl IncomingCounts {
             memory_bytes: memory_bytes as u64,
             held_bytes: held_bytes as u64,
             batches: self.batches,
+            alone_batches: self.alone,
             raw: self.raw,
             bytes_in: self.bytes_in,
             bytes_out: self.bytes_out,
             generations: self.generations,
             dictionary_starts: self.from_dictionary,
+            acknowledged_generations: self.acknowledged,
             gaps: self.gaps,
             gaps_given_up: self.given_up,
             missing_records: self.missing,

@@ -4,12 +4,14 @@ use dwell_base::Instant;
 use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec};
 use dwell_drive::gather;
 use dwell_policy::{Event, Job, Outcome, PacketId};
+use dwell_wire::Alone;
 use dwell_wire::block::BLOCK_HEADER_LEN;
-use dwell_wire::context::{CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
+use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
 
-use super::job::ContextJob;
-use super::outgoing::Entered;
+use super::begin::Kind;
+use super::job::{ContextJob, Made};
+use super::outgoing::{Entered, Left};
 use crate::node::env::{Env, Ticket};
 use crate::node::peer::Peer;
 use crate::node::store::{InContext, Store};
@@ -45,7 +47,7 @@ pub(in crate::node) fn compress_in_context(
     if peer.contexts.outgoing.counts.crowded_out > crowded_out {
         peer.contexts.flows.crowded_out(now, group);
     }
-    let Some(Entered { context, epoch, encoder, is_new, begin }) = entered else {
+    let Some(Entered { context, epoch, encoder, is_new, generation, begins }) = entered else {
         peer.contexts.spare = (batch, out);
         return false;
     };
@@ -54,7 +56,7 @@ pub(in crate::node) fn compress_in_context(
     }
     let ticket = ticket(peer, (index, first), job);
     let (cost_ns, took_ns) = (if job.is_urgent { 0 } else { job.cost_ns }, 0);
-    let is_done = false;
+    let (made, offset) = (Made::Failed, 0);
     let job = ContextJob {
         ticket,
         cost_ns,
@@ -63,11 +65,13 @@ pub(in crate::node) fn compress_in_context(
         context,
         epoch,
         encoder,
-        begin,
+        generation,
+        begins,
         is_columnar,
         batch,
         out,
-        is_done,
+        made,
+        offset,
     };
     if let Some(done) = env.compress_in_context(job) {
         let (job, took_ns) = (done.ticket.job, done.took_ns);
@@ -90,23 +94,24 @@ pub(in crate::node) fn finish(
     store: &mut Store,
     now: Instant,
 ) -> Outcome {
-    let extra = CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN - BLOCK_HEADER_LEN;
+    let extra = CONTEXT_BATCH_HEADER_LEN + CONTEXT_START_LEN + CONTEXT_ALONE_LEN - BLOCK_HEADER_LEN;
     let len_max = peer.cut_bytes_max() - extra;
-    let ContextJob {
-        ticket, group, context, epoch, encoder, begin, is_columnar, batch, out, ..
-    } = job;
-    let memory_bytes = encoder.memory_bytes();
-    // Too long, and it can never be sent: then nothing after it can be decoded.
-    let is_done = job.is_done && (1..=len_max).contains(&out.len());
     let contexts = &mut peer.contexts;
-    let is_live = contexts.outgoing.leave(now, (context, epoch), encoder, is_done);
-    let original_len = u16::try_from(batch.len());
-    let outcome = match original_len {
-        Ok(original_len) if is_live => {
-            let start = begin.map(|begin| begin.start());
-            let place = InContext { context, epoch, start, original_len, is_columnar };
+    // Too long, and it can never be sent: then nothing after it can be decoded.
+    let made = match job.made {
+        Made::Done if !(1..=len_max).contains(&job.out.len()) => Made::Failed,
+        made => made,
+    };
+    let left = Left { made, primed: job.primes(), took_ns: job.took_ns };
+    let place = place_of(&job).filter(|_| made == Made::Done);
+    let ContextJob { ticket, group, context, epoch, encoder, batch, out, .. } = job;
+    let memory_bytes = encoder.memory_bytes();
+    let is_live = contexts.outgoing.leave(now, (context, epoch), encoder, left);
+    let outcome = match place {
+        Some(place) if is_live => {
             store.commit(ticket.id, place, &out);
             contexts.outgoing.counts.batches += 1;
+            contexts.outgoing.counts.alone += u64::from(place.alone.is_some());
             contexts.outgoing.counts.bytes_in += batch.len() as u64;
             contexts.outgoing.counts.bytes_out += out.len() as u64;
             let bytes = (batch.len() as u64, out.len() as u64);
@@ -114,9 +119,31 @@ pub(in crate::node) fn finish(
             contexts.flows.compressed(now, (group, flow), bytes, memory_bytes);
             Outcome::Committed(out.len() as u32)
         }
+        _ if made == Made::NotSmaller => Outcome::NotSmaller,
         // Nothing refers to it: its packets go as they are.
         _ => Outcome::Failed,
     };
     contexts.spare = (batch, out);
     outcome
+}
+
+/// The place of a batch; none if the format has none for it.
+fn place_of(job: &ContextJob) -> Option<InContext> {
+    let generation = &job.generation;
+    let alone = match generation.kind {
+        Kind::Running => None,
+        Kind::Alone { keeps } => {
+            let distance = u32::try_from(job.offset.checked_sub(generation.base.offset)?).ok()?;
+            Some(Alone { distance, keeps })
+        }
+    };
+    Some(InContext {
+        context: job.context,
+        epoch: job.epoch,
+        generation: generation.number,
+        start: (job.begins || alone.is_some()).then(|| generation.start()),
+        alone,
+        original_len: u16::try_from(job.batch.len()).ok()?,
+        is_columnar: job.is_columnar,
+    })
 }

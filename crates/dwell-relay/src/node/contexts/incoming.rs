@@ -4,6 +4,9 @@
 //! memory and time, until what is missing before it has come or was given up. If a batch was given up,
 //! its generation can't go on: what is left of it is dropped, but for packets that are not compressed,
 //! until a newer generation begins.
+//!
+//! Batches that stand alone have no turn: each is opened as it comes. What is missing of them is only a
+//! hole in what later generations can refer to.
 
 mod receiver;
 
@@ -39,10 +42,11 @@ const LATE_NS_MAX: u64 = 50 * MILLI_NS;
 const RTT_NS_DEFAULT: u64 = 400 * MILLI_NS;
 /// Reports on a context that moves on are at least so far apart.
 const REPORT_NS_MIN: u64 = 50 * MILLI_NS;
-/// Generations that can't go on are reported at once, but of all contexts together only so often: else a
-/// peer that lets one end with each of its datagrams would have as many in answer, by a link that may be
-/// much thinner than its own. One that begins another generation takes longer for it than this.
-const LOST_REPORT_NS_MIN: u64 = 20 * MILLI_NS;
+/// Generations that can't go on, and those that have begun and stand alone, are reported at once, but of all
+/// contexts together only so often: else a peer that lets one begin or end with each of its datagrams would
+/// have as many in answer, by a link that may be much thinner than its own. One that begins another
+/// generation takes longer for it than this.
+const AT_ONCE_NS_MIN: u64 = 20 * MILLI_NS;
 
 /// The times that are waited.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +112,8 @@ pub(crate) struct Incoming {
     accepts_previous: bool,
     /// There were records in this session.
     is_active: bool,
-    /// That a generation is lost may be said from now on.
-    may_say_lost_at: Instant,
+    /// What is to be reported at once may be from now on.
+    may_report_at_once_at: Instant,
     pub(super) counts: IncomingCounts,
 }
 
@@ -124,7 +128,7 @@ impl Incoming {
             held: 0,
             accepts_previous: false,
             is_active: false,
-            may_say_lost_at: Instant::ZERO,
+            may_report_at_once_at: Instant::ZERO,
             counts: IncomingCounts::default(),
         }
     }
@@ -140,7 +144,7 @@ impl Incoming {
         }
         // What was missing of the session before nobody asks for any more.
         for receiver in self.contexts.values_mut() {
-            receiver.held.values_mut().for_each(|held| held.datagram = 0);
+            receiver.begin_session();
         }
     }
 
@@ -170,7 +174,14 @@ impl Incoming {
         let ring_log = self.limits.ring_log;
         let new = || Box::new(Receiver::new(ring_log));
         let receiver = self.contexts.entry(record.context).or_insert_with(new);
-        let number = reconstruct_number(receiver.next, record.number);
+        let number = reconstruct_number(receiver.next_number(), record.number);
+        if record.is_alone() {
+            receiver.came_alone(now, number, origin.datagram);
+            return Taken::Now;
+        }
+        if receiver.begins_again(record) {
+            receiver.next = number;
+        }
         if number < receiver.next {
             return match record.body {
                 ContextBody::Raw(_) => {
@@ -240,8 +251,19 @@ impl Incoming {
     pub(crate) fn is_garbled(&mut self, context: u8) {
         if let Some(receiver) = self.contexts.get_mut(&context) {
             self.counts.damaged += 1;
-            receiver.lose(&mut self.counts);
+            receiver.is_garbled(&mut self.counts);
         }
+    }
+
+    /// Returns true if opening a record copies a base.
+    pub(crate) fn primes(&self, record: &ContextRecord<'_>) -> bool {
+        let receiver = self.contexts.get(&record.context);
+        record.start().is_some() && receiver.is_none_or(|it| it.primes(record))
+    }
+
+    /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.is_active && self.contexts.values().any(|it| it.keeps_order())
     }
 
     /// True if a record that was held can be opened now.
@@ -271,6 +293,7 @@ impl Incoming {
         is_missing: impl Fn(u64) -> bool,
     ) {
         for receiver in self.contexts.values_mut() {
+            receiver.expire_hole(now, waits, &is_missing, &mut self.counts);
             let Some(first) = receiver.first_held() else { continue };
             let waited_ns = now.since_ns(first.came_at);
             let is_hopeless = waited_ns >= waits.late_ns && !is_missing(first.datagram);
@@ -283,7 +306,8 @@ impl Incoming {
     /// Returns the time at which [`Self::expire`] or [`Self::reports`] have something to do.
     pub(crate) fn deadline(&self, waits: GapWaits, is_missing: impl Fn(u64) -> bool) -> Instant {
         let of = |receiver: &Receiver| {
-            let report_at = receiver.report_at(waits.report_ns, self.may_say_lost_at);
+            let report_at = receiver.report_at(waits.report_ns, self.may_report_at_once_at);
+            let report_at = report_at.min(receiver.hole_until(waits, &is_missing));
             let Some(first) = receiver.first_held() else { return report_at };
             let is_waited_for = is_missing(first.datagram);
             let wait_ns = if is_waited_for { waits.missing_ns } else { waits.late_ns };
@@ -295,14 +319,15 @@ impl Incoming {
 
     /// The reports that are due.
     pub(crate) fn reports(&mut self, now: Instant, report_ns: u64, due: &mut Vec<ContextReport>) {
-        let lost_at = self.may_say_lost_at;
+        let (at_once_at, mut at_once) = (self.may_report_at_once_at, false);
         for (&context, receiver) in &mut self.contexts {
-            if now >= receiver.report_at(report_ns, lost_at) {
+            if now >= receiver.report_at(report_ns, at_once_at) {
+                at_once |= receiver.must_report || receiver.is_lost();
                 due.push(receiver.report(now, context));
             }
         }
-        if due.iter().any(|report| report.is_lost) {
-            self.may_say_lost_at = now + LOST_REPORT_NS_MIN;
+        if at_once {
+            self.may_report_at_once_at = now + AT_ONCE_NS_MIN;
         }
     }
 

@@ -1,9 +1,19 @@
 //! A batch on its way to the compressor in a context, and back.
 
-use dwell_codec::ContextEncoder;
+use dwell_codec::{CodecError, ContextEncoder};
 
 use super::super::env::Ticket;
-use super::begin::Begin;
+use super::begin::Generation;
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It is compressed.
+    Done,
+    /// It stands alone and did not become smaller: the context is as it was.
+    NotSmaller,
+    Failed,
+}
 
 /// A batch to be compressed in a context. The context's encoder travels with it, so that another
 /// thread can do it.
@@ -17,31 +27,47 @@ pub struct ContextJob {
     pub took_ns: u64,
     /// The group of its packets.
     pub(super) group: u64,
-    /// The context, and the generation as [`Outgoing`](super::outgoing::Outgoing) names it.
+    /// The context, and the generations as [`Outgoing`](super::outgoing::Outgoing) names them.
     pub(super) context: u8,
     pub(super) epoch: u64,
     pub(super) encoder: Box<ContextEncoder>,
-    /// The generation that begins with this batch.
-    pub(super) begin: Option<Begin>,
+    pub(super) generation: Generation,
+    /// The generation begins with this batch.
+    pub(super) begins: bool,
     pub(super) is_columnar: bool,
     pub(super) batch: Vec<u8>,
-    /// The result, and whether there is one.
+    /// The result, what became of it, and the place of the batch in the ring.
     pub(super) out: Vec<u8>,
-    pub(super) is_done: bool,
+    pub(super) made: Made,
+    pub(super) offset: u64,
 }
 
 impl ContextJob {
     /// Compresses the batch.
     pub fn run(&mut self) {
         self.out.clear();
-        let begun = self.begin.as_ref().map_or(Ok(()), |begin| begin.apply(&mut self.encoder));
-        let done = begun.and_then(|()| self.encoder.compress(&self.batch, &mut self.out));
-        self.is_done = done.is_ok();
+        self.made = match self.compress() {
+            Ok(true) => Made::Done,
+            Ok(false) => Made::NotSmaller,
+            Err(_) => Made::Failed,
+        };
+    }
+
+    fn compress(&mut self) -> Result<bool, CodecError> {
+        let encoder = &mut self.encoder;
+        if self.begins {
+            self.generation.apply(encoder)?;
+        }
+        self.offset = encoder.offset();
+        if self.generation.is_alone() {
+            return encoder.compress_alone(&self.batch, &mut self.out);
+        }
+        encoder.compress(&self.batch, &mut self.out).map(|()| true)
     }
 
     /// Returns true if a generation begins from other bytes, which takes up to milliseconds.
     pub fn primes(&self) -> bool {
-        self.begin.as_ref().is_some_and(|begin| begin.base.len > 0)
+        self.begins && self.generation.base.len > 0
     }
 
     /// Returns the length of the batch, in bytes.

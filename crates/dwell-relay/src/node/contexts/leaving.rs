@@ -59,8 +59,9 @@ impl Node {
         if let ContextBody::Batch { original_len, start, .. } = record.body {
             // It costs as much if it fails; and a base is copied before anything is decoded, once or twice.
             peer.turn.charge_bytes(original_len.into());
-            peer.turn
-                .charge_bytes(start.map_or(0, |start| start.base.len() as usize / COPIED_AS_FAST));
+            let base_len = start.map_or(0, |start| start.base.len() as usize);
+            let is_copied = peer.contexts.incoming.primes(record);
+            peer.turn.charge_bytes(if is_copied { base_len / COPIED_AS_FAST } else { 0 });
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let opened = peer.contexts.incoming.open(record, &mut scratch);
@@ -95,6 +96,8 @@ impl Node {
     ) {
         let peer = &mut self.peers[index];
         peer.contexts.outgoing.expire(now);
+        let path = (peer.reports.recent_there(now), peer.rtt_ns);
+        peer.contexts.review(now, peer.config.history_mode, path);
         let waits = GapWaits::of(peer.rtt_ns);
         let reorder = &peer.reorder;
         let is_missing = |datagram| reorder.is_missing_before(datagram);

@@ -3,9 +3,9 @@
 
 use dwell_base::Instant;
 use dwell_policy::PacketId;
-use dwell_wire::context::{CONTEXT_RAW_HEADER_LEN, CONTEXT_START_LEN};
+use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_RAW_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::{BLOCK_PACKETS_MAX, raw_record_len};
-use dwell_wire::{ContextBody, ContextRecord, context_record_len};
+use dwell_wire::{Alone, ContextBody, ContextRecord, context_record_len};
 
 use super::outgoing::Position;
 use super::{Contexts, bound_ns};
@@ -27,10 +27,11 @@ pub(crate) struct Item {
 impl Item {
     /// The record, if it is one of a context.
     pub(crate) fn context_record<'s>(&self, store: &'s Store) -> Option<ContextRecord<'s>> {
-        let Position { context, generation, number } = self.position?;
+        let Position { context, generation, number, is_confirmed } = self.position?;
         let body = match store.context(self.id).filter(|_| !self.is_original) {
             Some(place) => ContextBody::Batch {
-                start: place.start,
+                start: place.start.filter(|_| !is_confirmed),
+                alone: place.alone.map(|it| Alone { keeps: it.keeps && !is_confirmed, ..it }),
                 is_columnar: place.is_columnar,
                 original_len: place.original_len,
                 data: store.get(self.id).0,
@@ -85,13 +86,15 @@ pub(in crate::node) fn number_frame(
             items.push(Item { id, packets, position: None, is_original: false });
             continue;
         };
-        let position = contexts.outgoing.number_batch(now, (place.context, place.epoch));
-        if position.is_some() {
+        if let Some(position) = contexts.outgoing.number_batch(now, &place) {
             for id in std::iter::once(id).chain(of_batch) {
                 contexts.bindings.bind(now, store.treatment(id).flow, place.context);
             }
+            let begins = place.start.is_some() && !position.is_confirmed;
+            extra += if begins { CONTEXT_START_LEN } else { 0 };
+            extra += if place.alone.is_some() { CONTEXT_ALONE_LEN } else { 0 };
+            let position = Some(position);
             items.push(Item { id, packets: known, position, is_original: false });
-            extra += if place.start.is_some() { CONTEXT_START_LEN } else { 0 };
             continue;
         }
         // Its generation has ended meanwhile: nobody could decode it.

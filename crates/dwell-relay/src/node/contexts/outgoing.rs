@@ -2,7 +2,9 @@
 //!
 //! A context's batches can be decoded in the order of their numbers only, and all of them are needed.
 //! So a *generation* ends as soon as it is known that one is missing for good, and the next batch
-//! begins another, from what the peer has confirmed.
+//! begins another, from what the peer has confirmed. Or each batch stands alone, and refers to what the
+//! peer has confirmed; then another generation begins whenever that has moved on enough to be worth the
+//! time of priming.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,8 +16,11 @@ use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
-use super::begin::Begin;
-use super::counts::{BeganFrom, OutgoingCounts, Reason};
+use super::begin::{Generation, Kind};
+use super::choice::Mode;
+use super::counts::{OutgoingCounts, Reason};
+use super::job::Made;
+use crate::node::store::InContext;
 
 /// Datagrams with records of one context whose arrival was not confirmed; of more, those before are
 /// not known any more, and only the peer can say that they are missing.
@@ -32,6 +37,13 @@ const PAUSE_NS_MAX: u64 = 2 * SECOND_NS;
 const EVICTABLE_NS: u64 = 2 * SECOND_NS;
 /// The memory of a context that is not used for so long is given back.
 const IDLE_NS: u64 = 120 * SECOND_NS;
+
+/// Priming takes at most one part in so many of the time that compressing takes, ...
+const PRIMING_PART: u64 = 8;
+/// ... and is done for a base that has moved on by at least one part in so many of its length.
+const ADVANCE_PART: u64 = 4;
+/// A batch that stands alone is at most so far from its base: the format allows for twice that.
+const DISTANCE_MAX: u64 = 1 << 31;
 
 /// The first number of a context.
 const NUMBER_MIN: u64 = 1;
@@ -53,23 +65,24 @@ struct Context {
     /// Why it ended, if it did.
     ended: Option<Reason>,
     began_at: Instant,
-    /// Its number; zero if there was none yet.
-    generation: u64,
+    /// The generation itself; its number is zero if there was none yet.
+    present: Generation,
     /// That of the latest batch that was written, and the number of its first.
     written_generation: u64,
     first_number: u64,
-    spec: ContextSpec,
+    writes_alone: bool,
+    /// The time that batches have taken since the latest priming, their number, and what that took.
+    busy_ns: u64,
+    jobs: u64,
+    primed_ns: u64,
     /// The number of the next record.
     next_number: u64,
     /// Those before this one have come or were given up.
     confirmed_number: u64,
     /// The latest generation that the peer has reported of.
     reported_generation: u64,
-    /// Plaintext that the peer has, and where the generation began.
+    /// Plaintext that the peer has.
     confirmed_offset: u64,
-    base_offset: u64,
-    /// It began from the dictionary.
-    is_from_dictionary: bool,
     /// The peer could not begin a generation from there.
     base_failed: bool,
     /// The peer could not begin from the dictionary, twice in this session.
@@ -93,16 +106,17 @@ impl Context {
             epoch: 0,
             ended: Some(Reason::First),
             began_at: Instant::ZERO,
-            generation: 0,
+            present: Generation::none(spec),
             written_generation: 0,
             first_number: NUMBER_MIN,
-            spec,
+            writes_alone: false,
+            busy_ns: 0,
+            jobs: 0,
+            primed_ns: 0,
             next_number: NUMBER_MIN,
             confirmed_number: NUMBER_MIN,
             reported_generation: 0,
             confirmed_offset: 0,
-            base_offset: 0,
-            is_from_dictionary: false,
             base_failed: false,
             dictionary_failed: false,
             in_flight: VecDeque::new(),
@@ -121,8 +135,36 @@ impl Context {
     /// True if the peer could not tell which number or generation is meant by more of them.
     fn is_ahead(&self, now: Instant) -> bool {
         let is_far = self.next_number - self.confirmed_number >= AHEAD_MAX;
-        let is_much_later = self.generation - self.reported_generation >= GENERATIONS_AHEAD_MAX;
+        let is_much_later = self.present.number - self.reported_generation >= GENERATIONS_AHEAD_MAX;
         (is_far && self.is_in_flight(now)) || is_much_later
+    }
+
+    /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
+    /// knows the present one, and has so much more that it is worth the time.
+    fn advance(&self, encoder: &ContextEncoder) -> Option<Base> {
+        let Generation { number, spec, base: present, .. } = self.present;
+        let is_known = self.present.is_alone() && self.reported_generation == number;
+        let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns;
+        if !is_known || !is_worth_it {
+            return None;
+        }
+        let base = encoder.base_at(self.confirmed_offset)?;
+        let base = Base { len: base.len.min(spec.alone_base_len_max()), ..base };
+        let moved = base.offset.checked_sub(present.offset)?;
+        let needed = (u64::from(base.len) / ADVANCE_PART).max(1);
+        (moved >= needed && base.len >= present.len).then_some(base)
+    }
+
+    /// Notes what a batch took. What priming took is what it took more than others.
+    fn took(&mut self, took_ns: u64, primed: bool) {
+        if primed {
+            let mean_ns = self.busy_ns / self.jobs.max(1);
+            self.primed_ns = took_ns.saturating_sub(mean_ns);
+            (self.busy_ns, self.jobs) = (0, 0);
+        } else {
+            self.busy_ns += took_ns;
+            self.jobs += 1;
+        }
     }
 
     fn end(&mut self, now: Instant, reason: Reason) {
@@ -158,8 +200,18 @@ pub(super) struct Entered {
     pub(super) encoder: Box<ContextEncoder>,
     /// The context was another group's, or nobody's.
     pub(super) is_new: bool,
-    /// It begins a generation.
-    pub(super) begin: Option<Begin>,
+    pub(super) generation: Generation,
+    /// It begins this generation.
+    pub(super) begins: bool,
+}
+
+/// What became of a batch in a context.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    pub(super) made: Made,
+    /// The codec was primed for it.
+    pub(super) primed: bool,
+    pub(super) took_ns: u64,
 }
 
 /// The place of a record in a context.
@@ -169,6 +221,8 @@ pub(crate) struct Position {
     /// The low bits of the generation.
     pub(crate) generation: u8,
     pub(crate) number: u64,
+    /// The peer has reported of the generation.
+    pub(crate) is_confirmed: bool,
 }
 
 /// The contexts of what goes to one peer.
@@ -180,6 +234,9 @@ pub(crate) struct Outgoing {
     contexts: Vec<Context>,
     by_group: HashMap<u64, u8>,
     epochs: u64,
+    /// The peer decodes batches that stand alone, and they are what is wanted.
+    takes_alone: bool,
+    wanted: Mode,
     pub(super) counts: OutgoingCounts,
 }
 
@@ -203,6 +260,21 @@ impl Outgoing {
             context.in_flight.clear();
             context.pause_until = context.pause_until.min(now);
         }
+    }
+
+    /// The peer decodes batches that stand alone, or it does not.
+    pub(crate) fn set_takes_alone(&mut self, takes_alone: bool) {
+        self.takes_alone = takes_alone;
+    }
+
+    /// Generations are to be of this kind from now on, if the peer decodes them.
+    pub(crate) fn want(&mut self, mode: Mode) {
+        self.wanted = mode;
+    }
+
+    /// How batches refer to others now.
+    pub(crate) fn mode(&self) -> Mode {
+        if self.takes_alone { self.wanted } else { Mode::Running }
     }
 
     /// Takes the dictionary that both ends have named in this session.
@@ -237,58 +309,55 @@ impl Outgoing {
             self.counts.crowded_out += 1;
             return None;
         };
+        let is_alone = self.mode() == Mode::Acknowledged;
         let context = &mut self.contexts[usize::from(at)];
         if context.is_out {
             return None;
         }
         context.used_at = now;
-        if context.ended.is_none() && context.spec != spec {
-            context.ended = Some(Reason::Reconfigured);
-        }
-        let Some(reason) = context.ended else {
-            if context.is_ahead(now) {
-                self.counts.paused += 1;
-                return None;
-            }
-            let encoder = context.encoder.take()?;
-            context.is_out = true;
-            return Some(Entered {
-                context: at,
-                epoch: context.epoch,
-                encoder,
-                is_new: false,
-                begin: None,
-            });
-        };
-        if now < context.pause_until || context.is_ahead(now) {
+        context.review(now, spec, is_alone);
+        let is_paused = context.ended.is_some() && now < context.pause_until;
+        if is_paused || context.is_ahead(now) {
             self.counts.paused += 1;
             return None;
         }
-        let (encoder, base) = match context.encoder.take() {
-            Some(encoder) => {
-                let base = encoder.base_at(context.confirmed_offset);
-                (encoder, base.map(|base| shorten(base, spec)).unwrap_or_default())
+        let kept = context.encoder.take();
+        let reason = context.ended;
+        let kind = if is_alone { Kind::Alone { keeps: false } } else { Kind::Running };
+        let (encoder, next) = match (reason, kept) {
+            (None, encoder) => {
+                let encoder = encoder?;
+                let base = context.advance(&encoder);
+                (encoder, base.map(|base| (Reason::Advanced, base, Kind::Alone { keeps: true })))
             }
-            None => {
-                let encoder = ContextEncoder::new(spec, limits.ring_log).ok()?;
-                (Box::new(encoder), Base::default())
+            (Some(reason), Some(encoder)) => {
+                let base = encoder.base_at(context.confirmed_offset).unwrap_or_default();
+                (encoder, Some((reason, base, kind)))
+            }
+            (Some(reason), None) => {
+                let encoder = Box::new(ContextEncoder::new(spec, limits.ring_log).ok()?);
+                (encoder, Some((reason, Base::default(), kind)))
             }
         };
-        let dictionary = self.dictionary.as_ref().filter(|_| !context.dictionary_failed);
-        let begin = Begin::new(spec, base, dictionary);
-        self.epochs += 1;
-        self.counts.began(reason, BeganFrom::of(&begin));
-        context.epoch = self.epochs;
-        (context.ended, context.began_at) = (None, now);
-        context.generation += 1;
-        context.spec = spec;
-        context.is_from_dictionary = begin.dictionary.is_some();
-        context.base_offset = begin.base.offset;
-        // A dictionary is in the peer's ring only once it has begun from it.
-        context.confirmed_offset = if context.is_from_dictionary { 0 } else { base.offset };
+        if let Some((reason, base, kind)) = next {
+            let dictionary = self.dictionary.as_ref().filter(|_| !context.dictionary_failed);
+            context.begin((spec, kind), base, dictionary);
+            if reason != Reason::Advanced {
+                self.epochs += 1;
+                (context.epoch, context.began_at) = (self.epochs, now);
+                context.confirm_base();
+            }
+            self.counts.began(reason, &context.present);
+        }
         context.is_out = true;
-        let (is_new, begin) = (reason == Reason::First, Some(begin));
-        Some(Entered { context: at, epoch: self.epochs, encoder, is_new, begin })
+        Some(Entered {
+            context: at,
+            epoch: context.epoch,
+            encoder,
+            is_new: reason == Some(Reason::First),
+            generation: context.present.clone(),
+            begins: next.is_some(),
+        })
     }
 
     /// The context of a group: its own, one that is free, or the one that was idle longest if
@@ -330,7 +399,7 @@ impl Outgoing {
         now: Instant,
         (context, epoch): (u8, u64),
         encoder: Box<ContextEncoder>,
-        is_done: bool,
+        left: Left,
     ) -> bool {
         let found = self.contexts.get_mut(usize::from(context));
         // All may have been forgotten meanwhile, and others be in its place.
@@ -338,34 +407,35 @@ impl Outgoing {
         context.is_out = false;
         context.memory_bytes = encoder.memory_bytes();
         context.encoder = Some(encoder);
-        if !is_done {
+        context.took(left.took_ns, left.primed);
+        if left.made == Made::Failed {
             context.end(now, Reason::Failed);
         }
         context.ended.is_none()
     }
 
     /// The next number of the context for a batch; none if its generation has ended.
-    pub(crate) fn number_batch(
-        &mut self,
-        now: Instant,
-        (at, epoch): (u8, u64),
-    ) -> Option<Position> {
-        let context = self.contexts.get_mut(usize::from(at))?;
-        if context.epoch != epoch || context.ended.is_some() {
+    pub(crate) fn number_batch(&mut self, now: Instant, place: &InContext) -> Option<Position> {
+        let context = self.contexts.get_mut(usize::from(place.context))?;
+        if context.epoch != place.epoch || context.ended.is_some() {
             return None;
         }
-        if context.written_generation != context.generation {
-            context.written_generation = context.generation;
-            context.first_number = context.next_number;
+        if context.written_generation != place.generation {
+            context.written_generation = place.generation;
+            if !place.alone.is_some_and(|alone| alone.keeps) {
+                context.first_number = context.next_number;
+            }
         }
-        Some(context.number(now, at))
+        context.writes_alone = place.alone.is_some();
+        Some(context.number(now, place.context))
     }
 
     /// The next number of the context for a packet that is bound to it and goes raw; none if nothing
     /// of the context is on its way that it could pass.
     pub(crate) fn number_raw(&mut self, now: Instant, at: u8) -> Option<Position> {
         let context = self.contexts.get_mut(usize::from(at))?;
-        (context.written_generation > 0 && context.is_in_flight(now) && !context.is_ahead(now))
+        let is_ordered = context.written_generation > 0 && !context.writes_alone;
+        (is_ordered && context.is_in_flight(now) && !context.is_ahead(now))
             .then(|| context.number(now, at))
     }
 
@@ -417,7 +487,7 @@ impl Outgoing {
             return;
         }
         context.reported_generation = context.written_generation;
-        if context.written_generation == context.generation {
+        if context.written_generation == context.present.number {
             context.confirm_offset(report);
             if report.is_lost {
                 context.end(now, Reason::Lost);
@@ -452,21 +522,60 @@ impl Outgoing {
         if self.contexts.is_empty() && self.counts.is_nothing() {
             return TxContexts::default();
         }
-        self.counts.status((open, bytes))
+        self.counts.status(self.mode(), (open, bytes))
     }
 }
 
 impl Context {
+    /// Ends the generation if it can't be what it should be from now on.
+    fn review(&mut self, now: Instant, spec: ContextSpec, is_alone: bool) {
+        let is_far = |encoder: &ContextEncoder| {
+            let distance = encoder.offset().saturating_sub(self.present.base.offset);
+            self.present.is_alone() && distance > DISTANCE_MAX
+        };
+        let is_far = self.encoder.as_deref().is_some_and(is_far);
+        if self.ended.is_some() {
+            return;
+        }
+        if self.present.is_alone() != is_alone {
+            self.ended = Some(Reason::Switched);
+        } else if self.present.spec != spec {
+            self.ended = Some(Reason::Reconfigured);
+        } else if is_far {
+            self.end(now, Reason::Unsendable);
+        }
+    }
+
+    /// A generation begins.
+    fn begin(
+        &mut self,
+        how: (ContextSpec, Kind),
+        ring: Base,
+        dictionary: Option<&Arc<ContextDictionary>>,
+    ) {
+        self.ended = None;
+        self.present = Generation::new(self.present.number + 1, how, ring, dictionary);
+    }
+
+    /// The peer has what the generation begins from, as far as is known.
+    fn confirm_base(&mut self) {
+        // A dictionary is in the peer's ring only once it has begun from it.
+        let is_in_ring = self.present.dictionary.is_none();
+        self.confirmed_offset = if is_in_ring { self.present.base.offset } else { 0 };
+    }
+
     /// Takes the offset that the peer reports of the present generation.
     fn confirm_offset(&mut self, report: &ContextReport) {
-        if report.ring_offset >= self.base_offset {
-            (self.confirmed_offset, self.base_failed) = (report.ring_offset, false);
+        if report.ring_offset >= self.present.base.offset {
+            // Where nothing waits for what is missing, a report may be of before another came.
+            let least = if self.present.is_alone() { self.confirmed_offset } else { 0 };
+            (self.confirmed_offset, self.base_failed) = (report.ring_offset.max(least), false);
         } else if report.is_lost && self.ended.is_none() {
             // It did not begin there. That its beginning was lost is likelier than that the peer does
             // not have what it once had; but not twice.
             if std::mem::replace(&mut self.base_failed, true) {
                 (self.confirmed_offset, self.base_failed) = (0, false);
-                self.dictionary_failed |= self.is_from_dictionary;
+                self.dictionary_failed |= self.present.dictionary.is_some();
             }
         }
     }
@@ -476,7 +585,7 @@ impl Context {
     fn needs(&self, datagram: u64) -> bool {
         let from = self.in_flight.partition_point(|it| it.0 < datagram);
         let records = self.in_flight.range(from..).take_while(|it| it.0 == datagram);
-        self.written_generation == self.generation
+        self.written_generation == self.present.number
             && records.into_iter().any(|it| it.1 >= self.first_number)
     }
 
@@ -484,11 +593,7 @@ impl Context {
         let number = self.next_number;
         self.next_number += 1;
         self.written_at = now;
-        Position { context, generation: self.written_generation as u8, number }
+        let is_confirmed = self.writes_alone && self.reported_generation == self.written_generation;
+        Position { context, generation: self.written_generation as u8, number, is_confirmed }
     }
-}
-
-/// No base is longer than the window.
-fn shorten(base: Base, spec: ContextSpec) -> Base {
-    Base { len: base.len.min(1 << spec.window_log), ..base }
 }

@@ -7,12 +7,16 @@ use std::sync::Arc;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{Instant, Rng};
 use dwell_codec::{CodecId, ContextDictionary, ContextSpec};
-use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start, StartBase};
+use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 use proptest::prelude::*;
 
+use super::begin::Kind;
+use super::choice::Mode;
 use super::incoming::{GapWaits, Incoming, Opened, Origin, Taken};
-use super::outgoing::{Entered, Outgoing, Position};
+use super::job::Made;
+use super::outgoing::{Entered, Left, Outgoing, Position};
 use super::*;
+use crate::node::store::InContext;
 
 const LIMITS: Limits = Limits { contexts: 2, ring_log: 15 };
 const SPEC: ContextSpec = ContextSpec { level: 1, window_log: 15 };
@@ -28,6 +32,7 @@ struct Sent {
     position: Position,
     datagram: u64,
     start: Option<Start>,
+    alone: Option<Alone>,
     /// The number of the batch or the packet, and the bytes of it.
     original: Vec<u8>,
     data: Vec<u8>,
@@ -40,16 +45,19 @@ impl Sent {
             ContextBody::Raw(&self.data)
         } else {
             let original_len = self.original.len() as u16;
-            let start = self.start;
-            ContextBody::Batch { start, is_columnar: false, original_len, data: &self.data }
+            let Position { is_confirmed, .. } = self.position;
+            let start = self.start.filter(|_| !is_confirmed);
+            let alone = self.alone.map(|it| Alone { keeps: it.keeps && !is_confirmed, ..it });
+            ContextBody::Batch { start, alone, is_columnar: false, original_len, data: &self.data }
         };
-        let Position { context, generation, number } = self.position;
+        let Position { context, generation, number, .. } = self.position;
         ContextRecord { context, generation, number: number as u16, body }
     }
 }
 
 /// Both ends, and what is between them.
 struct Pair {
+    seed: u64,
     now: Instant,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -64,11 +72,16 @@ struct Pair {
 
 impl Pair {
     fn new(seed: u64) -> Self {
+        Self::with(seed, LIMITS)
+    }
+
+    fn with(seed: u64, limits: Limits) -> Self {
         let mut outgoing = Outgoing::default();
-        outgoing.begin_session(Instant::ZERO, Some(LIMITS), false);
-        let mut incoming = Incoming::new(LIMITS);
-        incoming.begin_session(LIMITS, false);
+        outgoing.begin_session(Instant::ZERO, Some(limits), false);
+        let mut incoming = Incoming::new(limits);
+        incoming.begin_session(limits, false);
         Self {
+            seed,
             now: at(1),
             outgoing,
             incoming,
@@ -93,17 +106,35 @@ impl Pair {
     /// Compresses a batch of a group; none if it must do without a context.
     fn batch(&mut self, group: u64) -> Option<Sent> {
         let original = self.content();
-        let Entered { context, epoch, mut encoder, begin, .. } =
+        let Entered { context, epoch, mut encoder, generation, begins, .. } =
             self.outgoing.enter(self.now, group, SPEC)?;
-        if let Some(begin) = &begin {
-            begin.apply(&mut encoder).expect("a base that is there");
+        if begins {
+            generation.apply(&mut encoder).expect("a base that is there");
         }
         let mut data = Vec::new();
-        encoder.compress(&original, &mut data).expect("a generation");
-        assert!(self.outgoing.leave(self.now, (context, epoch), encoder, true));
-        let position = self.outgoing.number_batch(self.now, (context, epoch))?;
-        let start = begin.map(|begin| begin.start());
-        Some(self.written(Sent { position, datagram: 0, start, original, data, is_raw: false }))
+        let mut alone = None;
+        match generation.kind {
+            Kind::Running => encoder.compress(&original, &mut data).expect("a generation"),
+            Kind::Alone { keeps } => {
+                let distance = (encoder.offset() - generation.base.offset) as u32;
+                alone = Some(Alone { distance, keeps });
+                if !encoder.compress_alone(&original, &mut data).expect("a generation") {
+                    let left = Left { made: Made::NotSmaller, primed: begins, took_ns: 100 };
+                    assert!(self.outgoing.leave(self.now, (context, epoch), encoder, left));
+                    return None;
+                }
+            }
+        }
+        let left = Left { made: Made::Done, primed: begins, took_ns: 100 };
+        assert!(self.outgoing.leave(self.now, (context, epoch), encoder, left));
+        let start = (begins || alone.is_some()).then(|| generation.start());
+        let (generation, original_len) = (generation.number, original.len() as u16);
+        let is_columnar = false;
+        let place =
+            InContext { context, epoch, generation, start, alone, original_len, is_columnar };
+        let position = self.outgoing.number_batch(self.now, &place)?;
+        let (datagram, is_raw) = (0, false);
+        Some(self.written(Sent { position, datagram, start, alone, original, data, is_raw }))
     }
 
     fn raw(&mut self, context: u8) -> Option<Sent> {
@@ -114,6 +145,7 @@ impl Pair {
             position,
             datagram: 0,
             start: None,
+            alone: None,
             original,
             data,
             is_raw: true,
@@ -177,14 +209,24 @@ impl Pair {
 /// Whatever is lost, late, doubled or never repeated: what comes out went in, once, in order, and in the
 /// end all comes again.
 fn run(seed: u64, loss: f64, gone: f64) -> (Pair, Vec<Vec<u8>>) {
-    let mut pair = Pair::new(seed);
-    if seed % 2 == 1 {
+    run_with(Pair::new(seed), (loss, gone), |_| Mode::Running)
+}
+
+/// The same with the mode that batches are to be of at each step.
+fn run_with(
+    mut pair: Pair,
+    (loss, gone): (f64, f64),
+    mode: impl Fn(u64) -> Mode,
+) -> (Pair, Vec<Vec<u8>>) {
+    pair.outgoing.set_takes_alone(true);
+    if pair.seed % 2 == 1 {
         pair.outgoing.share(Some(dictionary()));
         pair.incoming.share(Some(dictionary()));
     }
     let mut originals = BTreeMap::new();
     for step in 0..3_000 {
         pair.now = pair.now + 2 * MILLI_NS;
+        pair.outgoing.want(mode(step));
         // Three groups share two contexts: now and then one of them is not used for a while.
         let round = step / 250;
         if step % 250 == 0 {
@@ -202,7 +244,7 @@ fn run(seed: u64, loss: f64, gone: f64) -> (Pair, Vec<Vec<u8>>) {
                 false => {
                     pair.come(&sent);
                     // Datagrams that come twice are dropped as such.
-                    if !sent.is_raw && pair.rng.chance(0.02) {
+                    if !sent.is_raw && sent.alone.is_none() && pair.rng.chance(0.02) {
                         pair.come(&sent);
                     }
                 }
@@ -237,8 +279,8 @@ fn run(seed: u64, loss: f64, gone: f64) -> (Pair, Vec<Vec<u8>>) {
     assert_eq!(pair.incoming.held(), (0, 0));
     let mut seen = std::collections::HashSet::new();
     for content in &pair.delivered {
-        assert_eq!(originals.get(&content[..8]), Some(content), "seed {seed}: altered");
-        assert!(seen.insert(content[..8].to_vec()), "seed {seed}: twice");
+        assert_eq!(originals.get(&content[..8]), Some(content), "seed {}: altered", pair.seed);
+        assert!(seen.insert(content[..8].to_vec()), "seed {}: twice", pair.seed);
     }
     (pair, originals.into_values().collect())
 }
@@ -269,6 +311,105 @@ fn what_is_lost_is_waited_for_and_nothing_is_decoded_wrongly() {
         let came: std::collections::HashSet<_> = pair.delivered.iter().collect();
         assert!(sent.iter().rev().take(50).all(|it| came.contains(it)), "seed {seed}");
     }
+}
+
+const ACKNOWLEDGED: fn(u64) -> Mode = |_| Mode::Acknowledged;
+
+#[test]
+fn what_stands_alone_is_delivered_whatever_is_missing() {
+    // What is lost comes again after 60 ms at most. In this time come up to 35 kB, which is more than the
+    // smallest ring has.
+    let limits = Limits { ring_log: 16, ..LIMITS };
+    for seed in 0..20 {
+        let (pair, sent) = run_with(Pair::with(seed, limits), (0.05, 0.0), ACKNOWLEDGED);
+        assert_eq!(pair.delivered.len(), sent.len(), "seed {seed}");
+        let counts = &pair.incoming.counts;
+        assert_eq!(
+            (counts.gaps, counts.lost, counts.damaged),
+            (0, 0, 0),
+            "seed {seed}: {counts:?}"
+        );
+        assert!(counts.acknowledged > 50, "seed {seed}: {counts:?}");
+        // It refers to what went before: the same words come again and again.
+        let out = &pair.outgoing.counts;
+        assert!(out.cold <= 4 + out.evicted, "seed {seed}: {out:?}");
+        // What never comes costs itself only, and what refers to it is not sent.
+        let (pair, sent) = run_with(Pair::new(seed), (0.1, 0.2), ACKNOWLEDGED);
+        let counts = &pair.incoming.counts;
+        assert!(counts.lost > 0 && counts.damaged == 0 && counts.gaps == 0, "{seed}: {counts:?}");
+        let shares = (pair.delivered.len(), sent.len());
+        assert!(shares.0 > shares.1 * 97 / 100, "seed {seed}: {shares:?}, {counts:?}");
+    }
+}
+
+#[test]
+fn what_was_sent_before_a_change_of_the_mode_is_not_lost_by_it() {
+    let modes = |step: u64| match step / 170 % 2 {
+        0 => Mode::Running,
+        _ => Mode::Acknowledged,
+    };
+    for seed in 0..20 {
+        let (pair, sent) = run_with(Pair::new(seed), (0.0, 0.0), modes);
+        assert_eq!(pair.delivered.len(), sent.len(), "seed {seed}");
+        assert!(pair.incoming.counts.alone > 500, "seed {seed}");
+        let (pair, sent) = run_with(Pair::new(seed), (0.03, 0.0), modes);
+        let (counts, shares) = (&pair.incoming.counts, (pair.delivered.len(), sent.len()));
+        // Pauses of two seconds are longer than a kind is kept that is not of use any more.
+        assert!(shares.0 > shares.1 * 995 / 1_000, "seed {seed}: {shares:?} {counts:?}");
+        assert_eq!(counts.damaged, 0, "seed {seed}: {counts:?}");
+        let (pair, _) = run_with(Pair::new(seed), (0.1, 0.2), modes);
+        assert_eq!(pair.incoming.counts.damaged, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_peer_that_has_forgotten_all_is_sent_a_cold_start_if_batches_stand_alone() {
+    let mut pair = Pair::new(6);
+    pair.outgoing.set_takes_alone(true);
+    pair.outgoing.want(Mode::Acknowledged);
+    for _ in 0..5 {
+        // One that is too short to become smaller goes without.
+        if let Some(sent) = pair.batch(0) {
+            pair.come(&sent);
+        }
+        pair.now = pair.now + 100 * MILLI_NS;
+        pair.tend(0.0);
+    }
+    let before = pair.delivered.len();
+    assert!(before >= 3, "{before}");
+    pair.incoming = Incoming::new(LIMITS);
+    for _ in 0..200 {
+        pair.now = pair.now + 100 * MILLI_NS;
+        if let Some(sent) = pair.batch(0) {
+            pair.come(&sent);
+        }
+        pair.tend(0.0);
+    }
+    assert!(pair.delivered.len() > before + 100, "{}", pair.delivered.len());
+}
+
+/// Then what is behind a hole can't be kept, and the next generation begins before it.
+#[test]
+fn a_ring_that_is_shorter_than_what_comes_in_a_round_trip_costs_generations_and_no_packet() {
+    let mut lost = 0;
+    for seed in 0..20 {
+        let (pair, sent) = run_with(Pair::new(seed), (0.05, 0.0), ACKNOWLEDGED);
+        assert_eq!(pair.delivered.len(), sent.len(), "seed {seed}");
+        let counts = &pair.incoming.counts;
+        assert_eq!((counts.gaps, counts.damaged), (0, 0), "seed {seed}: {counts:?}");
+        lost += counts.lost;
+    }
+    assert!((1..5).contains(&lost), "{lost}");
+}
+
+#[test]
+fn a_peer_that_does_not_take_what_stands_alone_is_not_sent_it() {
+    let mut pair = Pair::new(6);
+    pair.outgoing.want(Mode::Acknowledged);
+    let sent = pair.batch(0).expect("a context");
+    assert_eq!(sent.alone, None);
+    pair.come(&sent);
+    assert_eq!(pair.delivered.len(), 1);
 }
 
 #[test]
@@ -506,12 +647,14 @@ fn a_peer_that_has_forgotten_all_is_sent_a_cold_start() {
     assert!(pair.delivered.len() > before + 100, "{}", pair.delivered.len());
 }
 
-type AnyRecord = (u8, u8, u16, Option<(u8, u8, u64, u32)>, bool, u16, Vec<u8>);
+type AnyRecord =
+    (u8, u8, u16, (Option<(u8, u8, u64, u32)>, Option<(u32, bool)>), bool, u16, Vec<u8>);
 
 fn any_record() -> impl Strategy<Value = AnyRecord> {
     let start = prop::option::of((0u8..4, 10u8..24, 0u64..100_000, any::<u32>()));
     let data = prop::collection::vec(any::<u8>(), 1..60);
-    (0u8..4, any::<u8>(), any::<u16>(), start, any::<bool>(), 1u16.., data)
+    let alone = prop::option::of((0u32..200_000, any::<bool>()));
+    (0u8..4, any::<u8>(), any::<u16>(), (start, alone), any::<bool>(), 1u16.., data)
 }
 
 proptest! {
@@ -524,7 +667,9 @@ proptest! {
         incoming.share(Some(dictionary()));
         let mut out = vec![0; 65_535];
         let mut now = at(1);
-        for ((context, generation, number, start, is_raw, original_len, data), later_ms) in records {
+        for ((context, generation, number, how, is_raw, original_len, data), later_ms) in records {
+            let (start, alone) = how;
+            let alone = alone.map(|(distance, keeps)| Alone { distance, keeps });
             let start = start.map(|(codec, window_log, offset, len)| {
                 let base = match offset % 2 {
                     0 => StartBase::Ring { offset, len },
@@ -538,7 +683,10 @@ proptest! {
             });
             let body = match is_raw {
                 true => ContextBody::Raw(&data),
-                false => ContextBody::Batch { start, is_columnar: false, original_len, data: &data },
+                false => {
+                    let (alone, is_columnar) = (alone, false);
+                    ContextBody::Batch { start, alone, is_columnar, original_len, data: &data }
+                }
             };
             let record = ContextRecord { context, generation, number, body };
             let origin = Origin { datagram: number.into(), is_present: true, packets: 3 };
@@ -556,7 +704,7 @@ proptest! {
             prop_assert!(due.len() <= 2);
             prop_assert!(incoming.deadline(waits, |_| true) >= Instant::ZERO);
             let memory = incoming.status().memory_bytes;
-            prop_assert!(memory < 2 * (3 << 20), "{memory}");
+            prop_assert!(memory < 2 * (4 << 20), "{memory}");
         }
     }
 
@@ -608,6 +756,11 @@ fn what_is_held_is_bounded() {
 /// one is sent at once.
 #[test]
 fn lost_generations_are_reported_at_once_but_not_for_each_datagram() {
+    lose_with_each_datagram(None);
+    lose_with_each_datagram(Some(Alone { distance: 0, keeps: false }));
+}
+
+fn lose_with_each_datagram(alone: Option<Alone>) {
     let mut incoming = Incoming::new(LIMITS);
     let mut out = vec![0; 65_535];
     let codec = CodecId::Zstd as u8;
@@ -619,6 +772,7 @@ fn lost_generations_are_reported_at_once_but_not_for_each_datagram() {
         let now = Instant::from_ns(SECOND_NS + u64::from(turn) * SECOND_NS / 5_000);
         let body = ContextBody::Batch {
             start: Some(start),
+            alone,
             is_columnar: false,
             original_len: 1,
             data: &[0xff],

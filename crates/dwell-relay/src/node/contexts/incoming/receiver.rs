@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary};
+use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
-use dwell_wire::{ContextBody, ContextRecord, ContextReport, Start, StartBase};
+use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
-use super::Origin;
+use super::{GapWaits, Origin, WAIT_NS_MAX};
 use crate::node::contexts::begin::name_of;
 use crate::node::contexts::counts::IncomingCounts;
 
@@ -36,14 +36,20 @@ pub(crate) struct Held {
 #[derive(Debug)]
 enum Content {
     Raw(Vec<u8>),
-    Batch { start: Option<Start>, is_columnar: bool, original_len: u16, data: Vec<u8> },
+    /// One that refers to those before.
+    Batch {
+        start: Option<Start>,
+        is_columnar: bool,
+        original_len: u16,
+        data: Vec<u8>,
+    },
 }
 
 impl Held {
     pub(super) fn new(now: Instant, record: &ContextRecord<'_>, origin: Origin) -> Self {
         let (content, packets_max) = match record.body {
             ContextBody::Raw(packet) => (Content::Raw(packet.to_vec()), 1),
-            ContextBody::Batch { start, is_columnar, original_len, data } => {
+            ContextBody::Batch { start, is_columnar, original_len, data, .. } => {
                 let most = usize::from(original_len) / PACKET_BYTES_MIN + 1;
                 let data = data.to_vec();
                 let content = Content::Batch { start, is_columnar, original_len, data };
@@ -72,7 +78,7 @@ impl Held {
         let body = match &self.content {
             Content::Raw(packet) => ContextBody::Raw(packet),
             &Content::Batch { start, is_columnar, original_len, ref data } => {
-                ContextBody::Batch { start, is_columnar, original_len, data }
+                ContextBody::Batch { start, alone: None, is_columnar, original_len, data }
             }
         };
         ContextRecord { context, generation: self.generation, number: self.number, body }
@@ -81,6 +87,15 @@ impl Held {
     fn begins(&self) -> bool {
         matches!(self.content, Content::Batch { start: Some(_), .. })
     }
+}
+
+/// The beginning of a generation, and the dictionary that is there for it.
+type Beginning<'a> = (Start, Option<&'a ContextDictionary>);
+
+/// The dictionary, if it is the one that is meant: what was sent before a change is never decoded with other
+/// bytes.
+fn named(dictionary: Option<&ContextDictionary>, name: u64) -> Option<&ContextDictionary> {
+    dictionary.filter(|dictionary| name_of(dictionary).short() == name)
 }
 
 /// The content of a record.
@@ -104,7 +119,16 @@ pub(super) struct Receiver {
     generation: Option<u8>,
     /// The one that the ring is of: the latest that has begun.
     ring_generation: Option<u8>,
-    /// It can go on.
+    /// The batches of the latest generation stand alone, and so did others since this time, ...
+    alone: Option<AloneState>,
+    alone_since: Instant,
+    /// ... and the highest number of such a batch, and one more.
+    alone_next: u64,
+    /// When the latest of them came, and its datagram.
+    came: (Instant, u64),
+    /// The latest generation whose batches do not.
+    running: Option<u8>,
+    /// That one can go on.
     is_live: bool,
     /// The number of the next record to be opened.
     pub(super) next: u64,
@@ -112,10 +136,21 @@ pub(super) struct Receiver {
     reported_at: Instant,
     /// There is something to report.
     has_moved: bool,
-    /// That the generation is lost is to be said at once.
-    must_say_lost: bool,
+    /// That the generation is lost is to be said at once, or that one has begun whose batches stand alone.
+    pub(super) must_report: bool,
     /// The number of times that it was said.
     said_lost: u32,
+}
+
+/// Generations whose batches stand alone, since the ring was cut.
+#[derive(Clone, Copy, Debug, Default)]
+struct AloneState {
+    /// The ring does not go on.
+    is_lost: bool,
+    /// Nor is its content that of the sender.
+    is_useless: bool,
+    /// A batch came, at a time and in a datagram, before which one is missing.
+    hole: Option<(Instant, u64)>,
 }
 
 impl Receiver {
@@ -124,12 +159,17 @@ impl Receiver {
             decoder: ContextDecoder::new(ring_log),
             generation: None,
             ring_generation: None,
+            alone: None,
+            alone_since: Instant::ZERO,
+            alone_next: NUMBER_MIN,
+            came: (Instant::ZERO, 0),
+            running: None,
             is_live: false,
             next: NUMBER_MIN,
             held: BTreeMap::new(),
             reported_at: Instant::ZERO,
             has_moved: false,
-            must_say_lost: false,
+            must_report: false,
             said_lost: 0,
         }
     }
@@ -152,7 +192,41 @@ impl Receiver {
     /// While nothing can be decoded, what is missing before this record is of no use, since no
     /// generation can begin with it.
     fn skips_to(&self, held: &Held) -> bool {
-        !self.is_live && (held.begins() || !self.is_newer(held.generation))
+        let begins_again = self.alone.is_some() && held.begins() && self.is_newer(held.generation);
+        begins_again || !self.is_live && (held.begins() || !self.is_newer(held.generation))
+    }
+
+    /// Returns true if nothing that waits is before this record: it begins a generation after one in which
+    /// nothing does.
+    pub(super) fn begins_again(&self, record: &ContextRecord<'_>) -> bool {
+        let begins = record.start().is_some() && self.is_newer(record.generation);
+        begins && self.alone.is_some() && self.held.is_empty()
+    }
+
+    /// The number that is expected next.
+    pub(super) fn next_number(&self) -> u64 {
+        if self.alone.is_some() { self.next.max(self.alone_next) } else { self.next }
+    }
+
+    /// Datagrams have other numbers from now on, and nobody asks for those of before.
+    pub(super) fn begin_session(&mut self) {
+        self.held.values_mut().for_each(|held| held.datagram = 0);
+        self.came.1 = 0;
+        if let Some((_, datagram)) = self.alone.as_mut().and_then(|alone| alone.hole.as_mut()) {
+            *datagram = 0;
+        }
+    }
+
+    /// Returns true if records wait here for those before them.
+    pub(super) fn keeps_order(&self) -> bool {
+        self.alone.is_none() || !self.held.is_empty()
+    }
+
+    /// A batch came that stands alone.
+    pub(super) fn came_alone(&mut self, now: Instant, number: u64, datagram: u64) {
+        self.alone_next = self.alone_next.max(number.saturating_add(1));
+        // One that is sent again names an earlier datagram: what came later may be missing, too.
+        self.came = (now, self.came.1.max(datagram));
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -163,7 +237,9 @@ impl Receiver {
     /// Takes the first of the records that are held, whose turn it is.
     pub(super) fn take_ready(&mut self, counts: &mut IncomingCounts) -> Option<Held> {
         let (number, held) = self.held.pop_first()?;
-        counts.missing += number - self.next;
+        if self.alone.is_none() {
+            counts.missing += number - self.next;
+        }
         self.next = number;
         Some(held)
     }
@@ -186,13 +262,69 @@ impl Receiver {
     pub(super) fn lose(&mut self, counts: &mut IncomingCounts) {
         counts.lost += u64::from(self.is_live);
         self.is_live = false;
-        self.must_say_lost = true;
-        self.said_lost = 0;
+        if self.alone.is_none() {
+            (self.must_report, self.said_lost) = (true, 0);
+        }
+    }
+
+    /// The present generation makes no sense.
+    pub(super) fn is_garbled(&mut self, counts: &mut IncomingCounts) {
+        match self.alone {
+            Some(_) => self.lose_alone(true, counts),
+            None => self.lose(counts),
+        }
+    }
+
+    /// What batches that stand alone leave in the ring does not go on: the peer must be notified.
+    fn lose_alone(&mut self, is_useless: bool, counts: &mut IncomingCounts) {
+        let Some(alone) = &mut self.alone else { return };
+        let was = *alone;
+        *alone = AloneState { is_lost: true, is_useless: was.is_useless || is_useless, hole: None };
+        counts.lost += u64::from(!was.is_lost);
+        self.decoder.give_up_holes();
+        if !was.is_lost || is_useless && !was.is_useless {
+            (self.must_report, self.said_lost) = (true, 0);
+        }
+    }
+
+    /// Gives up a hole that is not filled in time: nothing waits for it but later generations.
+    pub(super) fn expire_hole(
+        &mut self,
+        now: Instant,
+        waits: GapWaits,
+        is_missing: impl Fn(u64) -> bool,
+        counts: &mut IncomingCounts,
+    ) {
+        if now >= self.hole_until(waits, is_missing) {
+            counts.given_up += 1;
+            self.lose_alone(false, counts);
+        }
+    }
+
+    /// Returns the time at which the first hole is given up.
+    pub(super) fn hole_until(&self, waits: GapWaits, is_missing: impl Fn(u64) -> bool) -> Instant {
+        let hole = self.alone.and_then(|alone| alone.hole);
+        let wait_ns =
+            |datagram| if is_missing(datagram) { waits.missing_ns } else { waits.late_ns };
+        hole.map_or(Instant::FAR_FUTURE, |(since, datagram)| since + wait_ns(datagram))
+    }
+
+    /// True if the present generation can't go on.
+    pub(super) fn is_lost(&self) -> bool {
+        match self.alone {
+            Some(alone) => alone.is_lost,
+            None => !self.is_live && self.generation.is_some(),
+        }
+    }
+
+    /// Returns true if the base of the record's generation is yet to be copied.
+    pub(super) fn primes(&self, record: &ContextRecord<'_>) -> bool {
+        !record.is_alone() || self.is_newer(record.generation)
     }
 
     /// More came of a generation: the peer may not know that it can't go on.
     pub(super) fn hears_again(&mut self, generation: u8) {
-        if !self.is_live && self.generation == Some(generation) {
+        if self.is_lost() && self.generation == Some(generation) {
             self.said_lost = self.said_lost.min(LOST_REPORTS_MAX - 1);
         }
     }
@@ -205,12 +337,20 @@ impl Receiver {
         out: &mut [u8],
         counts: &mut IncomingCounts,
     ) -> Opened {
-        self.next += 1;
         self.has_moved = true;
-        let ContextBody::Batch { start, is_columnar, original_len, data } = record.body else {
+        let ContextBody::Batch { start, alone, is_columnar, original_len, data } = record.body
+        else {
+            self.next += 1;
             counts.raw += 1;
             return Opened::Raw;
         };
+        let len = usize::from(original_len);
+        if let Some(alone) = alone {
+            let batch = (start.map(|start| (start, dictionary)), alone, data);
+            let is_open = self.open_alone(record.generation, batch, &mut out[..len], counts);
+            return if is_open { Opened::Batch { len, is_columnar } } else { Opened::Nothing };
+        }
+        self.next += 1;
         match start {
             Some(start) if self.is_newer(record.generation) => {
                 self.begin(record.generation, (start, dictionary), counts);
@@ -218,16 +358,16 @@ impl Receiver {
             None if self.is_newer(record.generation) => {
                 // Its beginning was given up.
                 self.generation = Some(record.generation);
+                (self.running, self.alone) = (self.generation, None);
                 self.lose(counts);
             }
             _ => {}
         }
-        if !self.is_live || self.generation != Some(record.generation) {
+        if !self.is_live || self.running != Some(record.generation) {
             counts.dead += 1;
             self.hears_again(record.generation);
             return Opened::Nothing;
         }
-        let len = usize::from(original_len);
         let decoded = self.decoder.decode(data, &mut out[..len]);
         if decoded.is_err() {
             counts.damaged += 1;
@@ -243,42 +383,137 @@ impl Receiver {
     fn begin(
         &mut self,
         generation: u8,
-        (start, dictionary): (Start, Option<&ContextDictionary>),
+        (start, dictionary): Beginning<'_>,
         counts: &mut IncomingCounts,
     ) {
         self.generation = Some(generation);
+        (self.running, self.alone) = (self.generation, None);
         let has_begun = match start.base {
             _ if start.codec != CodecId::Zstd as u8 => false,
             StartBase::Ring { offset, len } => {
                 self.decoder.begin(start.window_log, Base { offset, len }).is_ok()
             }
-            // By its name, so that what was sent before a change is never decoded with other bytes.
-            StartBase::Dictionary { name, len } => dictionary
-                .filter(|dictionary| name_of(dictionary).short() == name)
+            StartBase::Dictionary { name, len } => named(dictionary, name)
                 .is_some_and(|it| self.decoder.begin_from(start.window_log, it, len).is_ok()),
         };
         if has_begun {
-            let is_from_dictionary = matches!(start.base, StartBase::Dictionary { .. });
-            counts.from_dictionary += u64::from(is_from_dictionary);
-            counts.generations += 1;
+            counts.began_from(start.base);
             self.ring_generation = Some(generation);
             self.is_live = true;
-            (self.must_say_lost, self.said_lost) = (false, 0);
+            (self.must_report, self.said_lost) = (false, 0);
         } else {
             counts.no_base += 1;
             self.lose(counts);
         }
     }
 
-    /// Returns the time at which a report is due, if they are to be so far apart; that a generation is
-    /// lost may be said from `lost_at` on.
-    pub(super) fn report_at(&self, report_ns: u64, lost_at: Instant) -> Instant {
-        if self.must_say_lost {
-            return lost_at;
+    /// Opens a batch that stands alone, whatever came before it.
+    fn open_alone(
+        &mut self,
+        generation: u8,
+        (start, alone, data): (Option<Beginning<'_>>, Alone, &[u8]),
+        out: &mut [u8],
+        counts: &mut IncomingCounts,
+    ) -> bool {
+        if self.is_newer(generation) {
+            self.begin_alone(generation, (start, alone.keeps), counts);
         }
-        let repeats =
-            !self.is_live && self.generation.is_some() && self.said_lost < LOST_REPORTS_MAX;
-        if repeats {
+        if !self.decoder.has_alone(generation) {
+            counts.dead += 1;
+            self.hears_again(generation);
+            return false;
+        }
+        let before = self.decoder.offset();
+        let placed = self.decoder.decode_alone(generation, alone.distance, data, out);
+        match placed {
+            Ok(Placed::InRing) => self.filled(before),
+            Ok(Placed::Nowhere) => self.hears_again(generation),
+            Ok(Placed::TooFar) => self.lose_alone(false, counts),
+            Err(reason) => {
+                counts.damaged += 1;
+                debug_assert!(reason != DecodeError::NoGeneration);
+                if self.generation == Some(generation) {
+                    self.lose_alone(true, counts);
+                }
+                return false;
+            }
+        }
+        counts.batches += 1;
+        counts.alone += 1;
+        counts.bytes_in += data.len() as u64;
+        counts.bytes_out += out.len() as u64;
+        true
+    }
+
+    /// A batch is in the ring: notes if something is missing before it.
+    fn filled(&mut self, before: u64) {
+        let (offset, has_holes) = (self.decoder.offset(), self.decoder.has_holes());
+        let Some(alone) = &mut self.alone else { return };
+        if offset > before || !has_holes {
+            alone.hole = None;
+        }
+        if has_holes {
+            alone.hole.get_or_insert(self.came);
+        }
+    }
+
+    /// A generation begins whose batches stand alone.
+    fn begin_alone(
+        &mut self,
+        generation: u8,
+        (start, keeps): (Option<Beginning<'_>>, bool),
+        counts: &mut IncomingCounts,
+    ) {
+        self.forget_running();
+        let before = self.alone.filter(|_| keeps);
+        self.generation = Some(generation);
+        let known = start.filter(|(start, _)| start.codec == CodecId::Zstd as u8);
+        let begun = known.filter(|&(start, dictionary)| match start.base {
+            StartBase::Ring { offset, len } => {
+                let from = (start.window_log, Base { offset, len });
+                self.decoder.begin_alone(generation, from, keeps).is_ok()
+            }
+            StartBase::Dictionary { name, len } => named(dictionary, name).is_some_and(|it| {
+                self.decoder.begin_alone_from(generation, start.window_log, (it, len)).is_ok()
+            }),
+        });
+        if let Some((start, _)) = begun {
+            counts.began_from(start.base);
+            counts.acknowledged += 1;
+            self.ring_generation = Some(generation);
+            let state = before.unwrap_or_default();
+            // A ring that was given up is not that of a later generation, either. That one has begun is to
+            // be known at once: until then all its batches name it.
+            (self.alone, self.said_lost) = (Some(state), 0);
+            self.must_report = true;
+        } else {
+            counts.no_base += 1;
+            self.alone = Some(AloneState::default());
+            self.lose_alone(true, counts);
+        }
+    }
+
+    /// Gives back what the running generation is decoded with, once nothing of it can come any more: what was
+    /// lost of it is sent again while others stand alone already.
+    fn forget_running(&mut self) {
+        let now = self.came.0;
+        if self.alone.is_none() {
+            self.alone_since = now;
+        }
+        let is_over = !self.is_live || now.since_ns(self.alone_since) >= WAIT_NS_MAX;
+        if is_over && self.held.is_empty() {
+            self.decoder.forget_running();
+            self.is_live = false;
+        }
+    }
+
+    /// Returns the time at which a report is due, if they are to be so far apart; one that is to be made at once
+    /// may be from `at_once_at` on.
+    pub(super) fn report_at(&self, report_ns: u64, at_once_at: Instant) -> Instant {
+        if self.must_report {
+            return at_once_at;
+        }
+        if self.is_lost() && self.said_lost < LOST_REPORTS_MAX {
             let apart_ns = report_ns.saturating_mul(2) << self.said_lost.min(4);
             return self.reported_at + apart_ns.min(2 * SECOND_NS);
         }
@@ -287,17 +522,18 @@ impl Receiver {
 
     /// The report that goes out now.
     pub(super) fn report(&mut self, now: Instant, context: u8) -> ContextReport {
-        let is_lost = !self.is_live && self.generation.is_some();
+        let is_lost = self.is_lost();
         self.said_lost += u32::from(is_lost);
-        (self.must_say_lost, self.has_moved) = (false, false);
+        (self.must_report, self.has_moved) = (false, false);
         self.reported_at = now;
         // An offset means something in the generation that it is reported of.
-        let has_begun = self.generation == self.ring_generation;
+        let is_useless = self.alone.is_some_and(|alone| alone.is_useless);
+        let has_begun = self.generation == self.ring_generation && !is_useless;
         ContextReport {
             context,
             generation: self.generation.unwrap_or(0),
             is_lost,
-            next_number: self.next,
+            next_number: self.next_number(),
             ring_offset: if has_begun { self.decoder.offset() } else { 0 },
         }
     }
