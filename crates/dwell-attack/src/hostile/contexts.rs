@@ -404,7 +404,7 @@ mod tests {
         let (good, bad, bytes) = decode(0, &bodies);
         assert!(good > 30 && bad == 0 && bytes > RING_BYTES as usize, "{good}, {bad}, {bytes}");
         let mut contexts = std::collections::BTreeSet::new();
-        for _ in 0..200 {
+        for _ in 0..250 {
             let body = hostile.starts();
             assert!(body.len() > 1_200, "{}", body.len());
             for record in Records::new(&body) {
