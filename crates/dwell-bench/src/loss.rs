@@ -55,6 +55,9 @@ pub(super) struct Loss {
     reorder: f64,
     #[command(flatten)]
     variants: Variants,
+    /// Leave out the runs in which nothing is sent again
+    #[arg(long)]
+    only_again: bool,
     /// Rate of the link
     #[arg(long, default_value = "10mbit")]
     rate: Rate,
@@ -142,7 +145,7 @@ impl Loss {
         let mut contenders = vec![Contender::Off];
         for contender in self.variants.all(self.usual.protection.security) {
             let once = match &contender {
-                Contender::Dwell(dwell) if makes_blocks(&dwell.scheme) => {
+                Contender::Dwell(dwell) if makes_blocks(&dwell.scheme) && !self.only_again => {
                     let mut once = dwell.clone();
                     once.retransmit = false;
                     Some(Contender::Dwell(once))
@@ -228,6 +231,8 @@ mod tests {
         assert_eq!(names, ["off", "none", "edge/lz4", "edge/lz4 once", "packet/lz4"]);
         let waiting: Vec<&str> = names.iter().map(String::as_str).filter(|it| waits(it)).collect();
         assert_eq!(waiting, ["edge/lz4"]);
+        let loss = Line::parse_from(line.into_iter().chain(["--only-again"])).loss;
+        assert_eq!(loss.contenders().len(), names.len() - 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dwell_policy::{Select, When};
+use dwell_policy::{History, Select, When};
 use ipnet::IpNet;
 
 use super::error::Errors;
@@ -137,6 +137,7 @@ impl Config {
             warnings.extend(self.routing_loop(peer));
             warnings.extend(without_security(peer));
             warnings.extend(never_waits(peer));
+            warnings.extend(useless_dictionary(peer));
             warnings.extend(past_the_tunnel(peer));
             warnings.extend(self.own_as_the_peers(peer));
         }
@@ -254,6 +255,17 @@ fn past_the_tunnel(peer: &PeerConfig) -> Option<String> {
         format!(
             "while \"{}\" is not up, packets for its prefixes leave by other routes, unencrypted \
              (on_dead = \"open\"): remove on_dead, or write \"closed\", if they must not",
+            peer.name
+        )
+    })
+}
+
+fn useless_dictionary(peer: &PeerConfig) -> Option<String> {
+    (peer.dictionary.is_some() && peer.history == History::Off).then(|| {
+        format!(
+            "nothing that is sent to \"{}\" begins from its dictionary, since batches to it have no \
+             history: write history = \"host-pair\", or scheme = \"auto\"; what the peer sends may yet \
+             begin from it",
             peer.name
         )
     })

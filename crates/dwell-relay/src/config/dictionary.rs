@@ -1,7 +1,8 @@
 //! The dictionary that contexts with a peer begin from.
 
+use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dwell_codec::{ContextDictionary, DictionaryFile};
@@ -22,7 +23,10 @@ pub(super) fn path(value: &DeValue<'_>) -> Result<PathBuf, String> {
     Ok(path.into())
 }
 
-/// Reads the file; none, and an error, if it is no dictionary.
+/// The files that were read, and those that could not be.
+pub(super) type Dictionaries = HashMap<PathBuf, Option<Arc<ContextDictionary>>>;
+
+/// Reads the file unless it was read before; none, and an error the first time, if it is no dictionary.
 pub(super) fn read(
     file: &Located<PathBuf>,
     table: &Table<'_>,
@@ -30,18 +34,27 @@ pub(super) fn read(
     errors: &mut Errors<'_>,
 ) -> Option<Arc<ContextDictionary>> {
     let path = secrets.directory.join(&file.value);
-    let bytes = (secrets.read_dictionary)(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no such file: {ADVICE}"),
-        _ => error.to_string(),
-    });
-    match bytes.and_then(|bytes| parse(&bytes)) {
+    if let Some(known) = secrets.dictionaries.borrow().get(&path) {
+        return known.clone();
+    }
+    let dictionary = match read_file(&path, secrets) {
         Ok(dictionary) => Some(Arc::new(dictionary)),
         Err(message) => {
             let message = format!("{}: {message}", path.display());
             table.fail("dictionary", file.line, message, errors);
             None
         }
-    }
+    };
+    secrets.dictionaries.borrow_mut().insert(path, dictionary.clone());
+    dictionary
+}
+
+fn read_file(path: &Path, secrets: &Secrets<'_>) -> Result<ContextDictionary, String> {
+    let bytes = (secrets.read_dictionary)(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no such file: {ADVICE}"),
+        _ => error.to_string(),
+    })?;
+    parse(&bytes)
 }
 
 fn parse(bytes: &[u8]) -> Result<ContextDictionary, String> {

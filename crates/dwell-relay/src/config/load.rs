@@ -1,5 +1,6 @@
 //! The configuration's files: the one place in this module that opens any.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -34,6 +35,7 @@ impl Config {
             read: &read_secret,
             read_list: &read_list,
             read_dictionary: &read_dictionary,
+            dictionaries: &RefCell::default(),
             has_private: false,
         };
         read::parse(&text, &file, name, &secrets)

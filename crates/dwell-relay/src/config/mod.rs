@@ -24,6 +24,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,6 +83,7 @@ impl Config {
             read: read_secret,
             read_list: &read_list,
             read_dictionary: &read_bytes,
+            dictionaries: &RefCell::default(),
             has_private: false,
         };
         read::parse(text, file_name, "dwell", &secrets)

@@ -1,5 +1,6 @@
 //! From a TOML document to a [`Config`].
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use dwell_base::FileErrors;
@@ -10,6 +11,7 @@ use dwell_policy::{ClassKey, History, Queue, QueueLimit, Ratio};
 use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
+use super::dictionary::Dictionaries;
 use super::error::Errors;
 use super::protection::{self, Protected, Protection};
 use super::table::{Located, Table};
@@ -25,8 +27,10 @@ pub(super) struct Secrets<'s> {
     pub(super) read: &'s dyn Fn(&Path) -> Result<Secret, ReadSecretError>,
     /// Reads a list of exceptions.
     pub(super) read_list: &'s dyn Fn(&Path) -> std::io::Result<String>,
-    /// Reads a file with dictionaries.
+    /// Reads a file with dictionaries, ...
     pub(super) read_dictionary: &'s dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
+    /// ... each once: all peers share what `[defaults]` names.
+    pub(super) dictionaries: &'s RefCell<Dictionaries>,
     /// The node names a file with its private key, readable or not.
     pub(super) has_private: bool,
 }

@@ -444,6 +444,57 @@ fn what_is_probably_not_meant_is_a_warning() {
 }
 
 #[test]
+fn a_dictionary_is_read_once_and_what_is_wrong_with_it_is_reported() {
+    let good = dwell_codec::DictionaryFile {
+        id: 1,
+        class: "udp/161".into(),
+        codec: "zstd:1".parse().unwrap(),
+        source: 0,
+        samples: 1,
+        bytes: b"public".to_vec(),
+    };
+    let good = good.to_bytes().unwrap();
+    let reads = std::cell::Cell::new(0);
+    let read_dictionary = |path: &Path| {
+        reads.set(reads.get() + 1);
+        match path.to_str().unwrap() {
+            "/etc/all.dict" => Ok(good.clone()),
+            "/etc/broken.dict" => Ok(good[..good.len() - 1].to_vec()),
+            _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        }
+    };
+    let with = |file: &str, keys: &str| {
+        let second = "name = \"b\"\nprefixes = [\"10.128.0.0/9\"]\npsk_file = \"b\"\n";
+        let defaults = format!("[defaults]\ndictionary = \"{file}\"\n{keys}");
+        let text = format!("{defaults}\n{}", with_second(second));
+        let read_list = |_: &Path| Err(std::io::Error::other("there is none"));
+        let secrets = read::Secrets {
+            directory: Path::new("/etc"),
+            read: &secrets,
+            read_list: &read_list,
+            read_dictionary: &read_dictionary,
+            dictionaries: &RefCell::default(),
+            has_private: false,
+        };
+        read::parse(&text, "a.toml", "dwell", &secrets)
+    };
+    let config = with("all.dict", "scheme = \"auto\"").unwrap();
+    let of = |at: usize| config.peers[at].dictionary.as_ref().unwrap();
+    assert!(Arc::ptr_eq(of(0), of(1)) && reads.replace(0) == 1);
+    assert_eq!(config.warnings(), [""; 0]);
+    let config = with("all.dict", "scheme = \"packet\"").unwrap();
+    assert!(config.warnings().join("").contains("begins from its dictionary"));
+    reads.set(0);
+    for (file, message) in [("broken.dict", "broken.dict: "), ("no.dict", "there is no such file")]
+    {
+        let errors = with(file, "").unwrap_err();
+        assert_eq!((errors.errors.len(), reads.replace(0)), (1, 1), "{errors}");
+        assert!(errors.to_string().contains(message), "{errors}");
+        assert!(errors.to_string().starts_with("a.toml:2: "), "{errors}");
+    }
+}
+
+#[test]
 fn the_longest_match_routes() {
     let second = "name = \"b\"\nprefixes = [\"10.128.0.0/9\"]\npsk_file = \"b\"\n";
     let config = parse(&with_second(second)).unwrap();

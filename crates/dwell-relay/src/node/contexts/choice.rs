@@ -37,6 +37,9 @@ const GAPS_TO_RUNNING: u64 = 100;
 const REVIEW_NS: u64 = 500 * MILLI_NS;
 /// ... must be so for so many looks, ...
 const LOOKS: u32 = 3;
+/// ... unless so many gaps at a time leave no doubt, since batches that refer to those before then wait for
+/// most of the time, ...
+const GAPS_NO_DOUBT: u64 = 4 * GAPS_TO_ACKNOWLEDGED;
 /// ... and nothing is changed sooner than so after the last change: twice as long each time, if it goes
 /// back and forth.
 const STAY_NS_MIN: u64 = 5 * SECOND_NS;
@@ -90,7 +93,7 @@ impl Choice {
                 return self.mode;
             }
         };
-        self.looks = self.looks.saturating_add(1);
+        self.looks = self.looks.saturating_add(if gaps >= GAPS_NO_DOUBT { LOOKS } else { 1 });
         let is_first = self.changed_at == Instant::ZERO;
         if self.looks < LOOKS || (!is_first && now < self.changed_at + self.stay_ns) {
             return self.mode;
@@ -138,9 +141,18 @@ mod tests {
     #[test]
     fn a_loss_that_lasts_changes_the_mode_and_a_moment_does_not() {
         let mut choice = Choice::default();
+        // 1.2 gaps at a time.
         let modes = modes(&mut choice, 0, &[0, 100, 0, 100, 100, 0, 20, 100, 100, 100, 100]);
         assert_eq!(modes.iter().filter(|&&mode| mode == Mode::Acknowledged).count(), 2);
         assert_eq!(modes.last(), Some(&Mode::Acknowledged));
+    }
+
+    #[test]
+    fn a_loss_that_leaves_no_doubt_changes_the_mode_at_once() {
+        let mut choice = Choice::default();
+        // Six gaps at a time: a tenth of what is sent.
+        assert_eq!(modes(&mut choice, 0, &[0, 500]), [Mode::Running, Mode::Acknowledged]);
+        assert_eq!(modes(&mut choice, 1_000, &[0; 4]), [Mode::Acknowledged; 4]);
     }
 
     #[test]
