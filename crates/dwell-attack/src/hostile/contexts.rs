@@ -14,6 +14,7 @@ use super::{Addresses, udp_packet, write_within};
 pub(crate) const CONTEXTS: u8 = 16;
 pub(crate) const RING_LOG: u8 = 20;
 const RING_BYTES: u64 = 1 << RING_LOG;
+const SPEC: ContextSpec = ContextSpec { level: 19, window_log: RING_LOG };
 /// A batch is no longer once it is restored.
 const BATCH_BYTES_MAX: usize = 65_535;
 /// As long as packets mostly are: fewer of them cost less beside their bytes.
@@ -49,6 +50,8 @@ pub(crate) struct HostileContexts {
     /// A packet, and as many zeros as a batch has room for, each as the first batch of a generation.
     small: Batch,
     zeros: Batch,
+    /// The packet as a batch that stands alone.
+    small_alone: Batch,
     /// The batch that costs most, as the first one, and a thousand behind it.
     costly: Vec<Batch>,
     packet: Vec<u8>,
@@ -72,6 +75,7 @@ impl HostileContexts {
             bodies: 0,
             small: small.unwrap_or_else(nothing),
             zeros: zeros.unwrap_or_else(nothing),
+            small_alone: alone(&packet).unwrap_or_else(nothing),
             costly,
             packet,
         }
@@ -150,17 +154,18 @@ impl HostileContexts {
         })
     }
 
-    /// So does each batch, for all of them stand alone.
+    /// Each batch stands alone, and has a generation of its own, with as long a base as there is.
     fn primed_alone(&mut self) -> Vec<u8> {
         let context = (self.bodies / 5 % u64::from(CONTEXTS)) as u8;
-        let small = self.small.clone();
+        let small = self.small_alone.clone();
+        let base_len_max = SPEC.alone_base_len_max();
         self.records(|it, body, turn| {
-            let base = it.longest(context, RING_BYTES as u32);
+            let base = it.longest(context, base_len_max);
             let (generation, number) = it.next(context, true);
             let base = StartBase::Ring { offset: base.offset, len: base.len };
             let codec = CODEC_ZSTD;
             let start = Some(Start { codec, window_log: RING_LOG, base });
-            let alone = Some(Alone { distance: 0, keeps: turn % 2 == 0 });
+            let alone = Some(Alone { distance: 0, keeps: turn % 2 == 1 });
             let half = &mut it.halves[usize::from(context)];
             half.offset += u64::from(small.original_len);
             half.behind = RING_BYTES.min(half.behind + u64::from(small.original_len));
@@ -325,14 +330,22 @@ impl HostileContexts {
 
 /// These batches as one generation, from nothing; as many of them as could be compressed.
 fn compressed(contents: &[Vec<u8>]) -> Vec<Batch> {
-    let spec = ContextSpec { level: 19, window_log: RING_LOG };
-    let Ok(mut encoder) = ContextEncoder::new(spec, RING_LOG) else { return Vec::new() };
+    let Ok(mut encoder) = ContextEncoder::new(SPEC, RING_LOG) else { return Vec::new() };
     let one = |content: &Vec<u8>| {
         let mut data = Vec::new();
         encoder.compress(content, &mut data).ok()?;
         Some(Batch { original_len: u16::try_from(content.len()).ok()?, data })
     };
     contents.iter().map_while(one).collect()
+}
+
+/// A batch that stands alone, and refers to nothing: it decodes with any base.
+fn alone(content: &[u8]) -> Option<Batch> {
+    let mut encoder = ContextEncoder::new(SPEC, RING_LOG).ok()?;
+    encoder.begin_alone(SPEC, Base::default(), false).ok()?;
+    let mut data = Vec::new();
+    encoder.compress_alone(content, &mut data).ok()?;
+    Some(Batch { original_len: u16::try_from(content.len()).ok()?, data })
 }
 
 /// Packets whose contents are words of a few bytes from all over each other, so that zstd writes a
@@ -414,6 +427,46 @@ mod tests {
             }
         }
         assert_eq!(contexts.len(), 256, "the offer is of 255 at most");
+    }
+
+    #[test]
+    fn generations_whose_batches_stand_alone_begin_from_a_long_base_and_decode() {
+        let mut hostile = hostile();
+        let mut decoder = ContextDecoder::new(RING_LOG);
+        let mut out = vec![0; BATCH_BYTES_MAX];
+        let body = hostile.fill();
+        let starts = Records::new(&body).flatten();
+        for record in starts {
+            let Record::Context(record) = record else { panic!("{record:?}") };
+            let ContextBody::Batch { start, original_len, data, .. } = record.body else {
+                panic!()
+            };
+            if let Some(Start { window_log, base: StartBase::Ring { offset, len }, .. }) = start {
+                decoder.begin(window_log, Base { offset, len }).unwrap();
+            }
+            decoder.decode(data, &mut out[..usize::from(original_len)]).unwrap();
+        }
+        let body = hostile.primed_alone();
+        let mut count = 0;
+        for record in Records::new(&body) {
+            let Ok(Record::Context(record)) = record else { panic!("{record:?}") };
+            let ContextBody::Batch { start, alone: Some(alone), original_len, data, .. } =
+                record.body
+            else {
+                panic!("{record:?}")
+            };
+            let Some(Start { window_log, base: StartBase::Ring { offset, len }, .. }) = start
+            else {
+                panic!("{record:?}")
+            };
+            assert_eq!(len, SPEC.alone_base_len_max());
+            let base = Base { offset, len };
+            decoder.begin_alone(record.generation, (window_log, base), alone.keeps).unwrap();
+            let out = &mut out[..usize::from(original_len)];
+            decoder.decode_alone(record.generation, alone.distance, data, out).unwrap();
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
     }
 
     #[test]

@@ -451,7 +451,7 @@ fn a_dictionary_is_read_once_and_what_is_wrong_with_it_is_reported() {
         codec: "zstd:1".parse().unwrap(),
         source: 0,
         samples: 1,
-        bytes: b"public".to_vec(),
+        bytes: vec![7; 1_024],
     };
     let good = good.to_bytes().unwrap();
     let reads = std::cell::Cell::new(0);

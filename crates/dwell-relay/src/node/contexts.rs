@@ -33,7 +33,6 @@ use dwell_policy::History;
 use dwell_report::status::{RecentLoss, RxContexts, TxContexts};
 use dwell_wire::{ContextOffer, DictionaryName};
 
-use super::loss::WINDOW_NS;
 use crate::config::{HistoryMode, PeerConfig};
 use begin::name_of;
 use bindings::Bindings;
@@ -167,19 +166,25 @@ impl Contexts {
     }
 
     /// Looks if batches should refer to those before, or to what was confirmed, on a path that has lost so
-    /// much of late.
+    /// much of late, with this round trip.
     pub(super) fn review(
         &mut self,
         now: Instant,
         mode: HistoryMode,
-        (recent, rtt_ns): (Option<RecentLoss>, Option<u64>),
+        path: (Option<RecentLoss>, Option<u64>),
     ) {
+        let Self { choice, outgoing, .. } = self;
         let mode = match mode {
             HistoryMode::Running => Mode::Running,
             HistoryMode::Acknowledged => Mode::Acknowledged,
-            HistoryMode::Auto => self.choice.review(now, recent, (rtt_ns, WINDOW_NS)),
+            HistoryMode::Auto => choice.review(now, path, outgoing.alone()),
         };
-        self.outgoing.want(mode);
+        outgoing.want(mode);
+    }
+
+    /// The peer asks for a datagram.
+    pub(super) fn asked(&mut self) {
+        self.choice.asked();
     }
 
     /// Returns true while datagrams are kept for retransmission whatever is in them: those with records

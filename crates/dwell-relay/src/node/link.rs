@@ -361,6 +361,7 @@ pub(super) fn retransmit(
         if peer.to_retransmit.contains(number) {
             continue;
         }
+        peer.contexts.asked();
         let kept_bytes = peer.retransmit_buffer.bytes_of(number as u32);
         // Others may wait for what will not come: the peer is notified at once if the link is open.
         if !peer.pacer.is_blocked() && kept_bytes.is_none() {

@@ -57,6 +57,11 @@ impl Generation {
         }
     }
 
+    /// Returns true if it goes on with the ring of the one before.
+    pub(super) fn keeps(&self) -> bool {
+        self.kind == Kind::Alone { keeps: true }
+    }
+
     pub(super) fn is_alone(&self) -> bool {
         matches!(self.kind, Kind::Alone { .. })
     }

@@ -1,13 +1,18 @@
 //! The choice between batches that refer to all before them and batches that stand alone.
 //!
 //! A missing datagram holds up what refers to it until it was sent again: for a round trip and a little.
-//! With so many datagrams a second of which such a share is lost, the losses that are waited for at a time
-//! are `rate * loss * wait` on average. While that is far below one, hardly anything waits, and running
-//! generations are the smaller ones. From one on, there is always a gap.
+//! With so many datagrams a second that are lost, the number that is waited for at a time is `lost * wait` on
+//! average. While that is far below one, hardly anything waits, and running generations are the smaller
+//! ones. From one on, there is always a gap; unless all were lost together, which is one gap. So it counts, too,
+//! when the peer asked for something. What it asks for and is only late does not count: that is soon there.
+
+use std::collections::VecDeque;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_report::status::RecentLoss;
+
+use crate::node::loss::WINDOW_NS;
 
 /// How batches refer to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,84 +38,144 @@ impl Mode {
 const GAPS_TO_ACKNOWLEDGED: u64 = 400;
 /// ... and below which they refer to those before again.
 const GAPS_TO_RUNNING: u64 = 100;
-/// The path is looked at this often, ...
-const REVIEW_NS: u64 = 500 * MILLI_NS;
-/// ... must be so for so many looks, ...
-const LOOKS: u32 = 3;
-/// ... unless so many gaps at a time leave no doubt, since batches that refer to those before then wait for
-/// most of the time, ...
+/// Where there are so many in each of the latest parts of time, batches that refer to those before wait for
+/// most of it: then these parts are enough.
 const GAPS_NO_DOUBT: u64 = 4 * GAPS_TO_ACKNOWLEDGED;
-/// ... and nothing is changed sooner than so after the last change: twice as long each time, if it goes
-/// back and forth.
+const PARTS_NO_DOUBT: usize = 3;
+/// A part of time, ...
+const PART_NS: u64 = 500 * MILLI_NS;
+/// ... so many of which are as long as losses are reported of, ...
+const PARTS: usize = (WINDOW_NS / PART_NS) as usize;
+/// ... and with gaps in so many of them it was no outage.
+const PARTS_WITH_GAPS_MIN: usize = PARTS / 2;
+/// Nothing is changed sooner than so after the last change: twice as long each time, if it goes back and
+/// forth.
 const STAY_NS_MIN: u64 = 5 * SECOND_NS;
 const STAY_NS_MAX: u64 = 80 * SECOND_NS;
-/// Fewer datagrams say nothing about the loss.
-const DATAGRAMS_MIN: u64 = 100;
+/// Batches that stand alone do so in vain if for so many parts, ...
+const VAIN_PARTS: u32 = 8;
+/// ... in which there were so many, what they refer to did not move on.
+const BATCHES_MIN: u64 = 50;
 /// A missing datagram is asked for, and comes, after a round trip and a quarter, and this.
 const MARGIN_NS: u64 = 10 * MILLI_NS;
 /// The round trip assumed until one is measured.
 const RTT_NS_DEFAULT: u64 = 100 * MILLI_NS;
 
 /// Chooses the mode for one peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Choice {
     mode: Mode,
-    changed_at: Instant,
+    changed_at: Option<Instant>,
     stay_ns: u64,
-    looked_at: Instant,
-    /// Looks in a row after which another mode would be better.
-    looks: u32,
+    /// Datagrams that the peer asked for in the part that began at this time, ...
+    asked: u64,
+    began_at: Instant,
+    /// ... and in those before, the latest last.
+    parts: VecDeque<u64>,
+    /// What had stood alone, and moved on, when that was last looked at; parts since it moved on.
+    alone: (u64, u64),
+    vain_parts: u32,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        let (changed_at, looked_at) = (Instant::ZERO, Instant::ZERO);
-        Self { mode: Mode::default(), changed_at, stay_ns: STAY_NS_MIN, looked_at, looks: 0 }
+        let (mode, stay_ns, began_at) = (Mode::default(), STAY_NS_MIN, Instant::ZERO);
+        let parts = VecDeque::from([0; PARTS]);
+        let (alone, vain_parts) = ((0, 0), 0);
+        Self { mode, changed_at: None, stay_ns, asked: 0, began_at, parts, alone, vain_parts }
     }
 }
 
 impl Choice {
-    /// Returns the mode for a path that has lost so much of late, with this round trip.
+    /// The peer asks for a datagram.
+    pub(crate) fn asked(&mut self) {
+        self.asked = self.asked.saturating_add(1);
+    }
+
+    /// Returns the mode for a path that has lost so much of late, if that is known, with this round trip.
+    /// So many batches have stood `alone` until now, and what they refer to has moved on so often.
     pub(crate) fn review(
         &mut self,
         now: Instant,
-        recent: Option<RecentLoss>,
-        (rtt_ns, window_ns): (Option<u64>, u64),
+        (recent, rtt_ns): (Option<RecentLoss>, Option<u64>),
+        alone: (u64, u64),
     ) -> Mode {
-        if now < self.looked_at + REVIEW_NS {
+        let since_ns = now.since_ns(self.began_at);
+        if since_ns < PART_NS {
             return self.mode;
         }
-        self.looked_at = now;
-        let Some(recent) = recent.filter(|recent| recent.datagrams >= DATAGRAMS_MIN) else {
-            return self.mode;
-        };
-        let gaps = gaps_at_a_time(recent.lost, rtt_ns, window_ns);
-        let other = match self.mode {
-            Mode::Running if gaps >= GAPS_TO_ACKNOWLEDGED => Mode::Acknowledged,
-            Mode::Acknowledged if gaps <= GAPS_TO_RUNNING => Mode::Running,
-            _ => {
-                self.looks = 0;
-                return self.mode;
-            }
-        };
-        self.looks = self.looks.saturating_add(if gaps >= GAPS_NO_DOUBT { LOOKS } else { 1 });
-        let is_first = self.changed_at == Instant::ZERO;
-        if self.looks < LOOKS || (!is_first && now < self.changed_at + self.stay_ns) {
-            return self.mode;
+        self.count(alone);
+        self.parts.pop_front();
+        self.parts.push_back(std::mem::take(&mut self.asked));
+        // Nobody looked for so long because nothing came.
+        for _ in 1..(since_ns / PART_NS).min(PARTS as u64) {
+            self.parts.pop_front();
+            self.parts.push_back(0);
         }
-        let was_short = !is_first && now < self.changed_at + 2 * self.stay_ns;
-        self.stay_ns = if was_short { (2 * self.stay_ns).min(STAY_NS_MAX) } else { STAY_NS_MIN };
-        (self.mode, self.changed_at, self.looks) = (other, now, 0);
+        self.began_at = now;
+        let better = match self.mode {
+            Mode::Running if self.has_gaps(recent, rtt_ns) => Mode::Acknowledged,
+            Mode::Acknowledged if self.is_vain() => Mode::Running,
+            Mode::Acknowledged if self.has_none(recent, rtt_ns) => Mode::Running,
+            mode => mode,
+        };
+        if better != self.mode {
+            self.change(now, better);
+        }
         self.mode
+    }
+
+    /// Counts the parts in which batches had nothing new to refer to.
+    fn count(&mut self, alone: (u64, u64)) {
+        let (batches, advanced) = (alone.0 - self.alone.0, alone.1 - self.alone.1);
+        self.alone = alone;
+        self.vain_parts = match (batches >= BATCHES_MIN, advanced) {
+            (_, 1..) => 0,
+            (true, 0) => self.vain_parts + 1,
+            (false, 0) => self.vain_parts,
+        };
+    }
+
+    /// More is sent in a round trip than the ring holds: the peer never confirms anything that is still in it.
+    fn is_vain(&self) -> bool {
+        self.vain_parts >= VAIN_PARTS
+    }
+
+    fn has_gaps(&self, recent: Option<RecentLoss>, rtt_ns: Option<u64>) -> bool {
+        let mut latest = self.parts.range(PARTS - PARTS_NO_DOUBT..);
+        let is_no_doubt = latest.all(|&asked| gaps(asked, rtt_ns, PART_NS) >= GAPS_NO_DOUBT);
+        let with_gaps = self.parts.iter().filter(|&&asked| asked > 0).count();
+        let gaps = recent.map_or(0, |recent| gaps(recent.lost, rtt_ns, WINDOW_NS));
+        gaps >= GAPS_TO_ACKNOWLEDGED && (is_no_doubt || with_gaps >= PARTS_WITH_GAPS_MIN)
+    }
+
+    fn has_none(&self, recent: Option<RecentLoss>, rtt_ns: Option<u64>) -> bool {
+        let lost = recent.map_or_else(|| self.parts.iter().sum(), |recent| recent.lost);
+        gaps(lost, rtt_ns, WINDOW_NS) <= GAPS_TO_RUNNING
+    }
+
+    /// Changes the mode, unless it was changed a moment ago.
+    fn change(&mut self, now: Instant, mode: Mode) {
+        let stayed_ns = self.changed_at.map_or(u64::MAX, |at| now.since_ns(at));
+        if stayed_ns < self.stay_ns && !self.is_vain() {
+            return;
+        }
+        let was_short = stayed_ns < 2 * self.stay_ns;
+        self.stay_ns = match was_short {
+            _ if self.is_vain() => STAY_NS_MAX,
+            true => (2 * self.stay_ns).min(STAY_NS_MAX),
+            false => STAY_NS_MIN,
+        };
+        (self.mode, self.changed_at, self.vain_parts) = (mode, Some(now), 0);
     }
 }
 
-/// The number of losses that are waited for at a time, in thousandths.
-fn gaps_at_a_time(lost: u64, rtt_ns: Option<u64>, window_ns: u64) -> u64 {
+/// The number of gaps that are waited for at a time, in thousandths, with so many datagrams lost in a time.
+fn gaps(lost: u64, rtt_ns: Option<u64>, time_ns: u64) -> u64 {
     let rtt_ns = rtt_ns.unwrap_or(RTT_NS_DEFAULT);
-    let wait_ns = u128::from(rtt_ns + rtt_ns / 4 + MARGIN_NS);
+    let wait_ns = u128::from(rtt_ns.saturating_add(rtt_ns / 4).saturating_add(MARGIN_NS));
     let lost_ns = u128::from(lost).saturating_mul(1_000 * wait_ns);
-    let gaps = lost_ns / u128::from(window_ns.max(1));
+    let gaps = lost_ns / u128::from(time_ns);
     u64::try_from(gaps).unwrap_or(u64::MAX)
 }
 
@@ -119,62 +184,110 @@ mod tests {
     use super::*;
 
     const RTT_NS: u64 = 40 * MILLI_NS;
-    const WINDOW_NS: u64 = 5 * SECOND_NS;
 
-    /// The modes after each half second in which so many of 5,000 datagrams were lost.
-    fn modes(choice: &mut Choice, from_ms: u64, lost: &[u64]) -> Vec<Mode> {
-        let of = |(at, &lost): (usize, &u64)| {
-            let now = Instant::from_ns((from_ms + 500 * (1 + at as u64)) * MILLI_NS);
-            choice.review(now, RecentLoss::of(5_000, lost), (Some(RTT_NS), WINDOW_NS))
-        };
-        lost.iter().enumerate().map(of).collect()
+    /// A path that loses what the peer asks for.
+    struct Path {
+        choice: Choice,
+        lost: Vec<u64>,
+        /// As much is only late.
+        is_late: bool,
+        /// What batches refer to moves on.
+        advances: bool,
+        alone: (u64, u64),
+    }
+
+    impl Path {
+        fn new() -> Self {
+            let choice = Choice::default();
+            Self { choice, lost: Vec::new(), is_late: false, advances: true, alone: (0, 0) }
+        }
+
+        /// The modes after each half second in which the peer asked for so many datagrams.
+        fn modes(&mut self, asked: &[u64]) -> Vec<Mode> {
+            let of = |&asked: &u64| {
+                (0..asked).for_each(|_| self.choice.asked());
+                self.lost.push(if self.is_late { 0 } else { asked });
+                let now = Instant::from_ns(self.lost.len() as u64 * PART_NS);
+                let lost = self.lost.iter().rev().take(PARTS).sum();
+                let recent = RecentLoss::of(10_000, lost);
+                let is_alone = self.choice.mode == Mode::Acknowledged;
+                self.alone.0 += if is_alone { 500 } else { 0 };
+                self.alone.1 += u64::from(is_alone && self.advances);
+                self.choice.review(now, (recent, Some(RTT_NS)), self.alone)
+            };
+            asked.iter().map(of).collect()
+        }
+    }
+
+    fn acknowledged(modes: &[Mode]) -> usize {
+        modes.iter().filter(|&&mode| mode == Mode::Acknowledged).count()
     }
 
     #[test]
-    fn what_is_lost_at_a_time_counts() {
-        // A thousand datagrams a second, 60 ms each: 0.6 at 1 %.
-        assert_eq!(gaps_at_a_time(50, Some(RTT_NS), WINDOW_NS), 600);
-        assert_eq!(gaps_at_a_time(50, Some(400 * MILLI_NS), WINDOW_NS), 5_100);
-        assert_eq!(gaps_at_a_time(u64::MAX, Some(u64::MAX / 4), 0), u64::MAX);
+    fn what_is_waited_for_at_a_time_counts() {
+        // Ten of a thousand datagrams a second, 60 ms each.
+        assert_eq!(gaps(5, Some(RTT_NS), PART_NS), 600);
+        assert_eq!(gaps(50, Some(RTT_NS), WINDOW_NS), 600);
+        assert_eq!(gaps(5, Some(400 * MILLI_NS), PART_NS), 5_100);
+        assert_eq!(gaps(u64::MAX, Some(u64::MAX), 1), u64::MAX);
     }
 
     #[test]
-    fn a_loss_that_lasts_changes_the_mode_and_a_moment_does_not() {
-        let mut choice = Choice::default();
-        // 1.2 gaps at a time.
-        let modes = modes(&mut choice, 0, &[0, 100, 0, 100, 100, 0, 20, 100, 100, 100, 100]);
-        assert_eq!(modes.iter().filter(|&&mode| mode == Mode::Acknowledged).count(), 2);
-        assert_eq!(modes.last(), Some(&Mode::Acknowledged));
+    fn a_loss_that_lasts_changes_the_mode() {
+        let modes = Path::new().modes(&[0, 8, 3, 5, 4, 7, 2, 6, 5]);
+        assert_eq!((acknowledged(&modes), modes.last()), (2, Some(&Mode::Acknowledged)));
     }
 
     #[test]
-    fn a_loss_that_leaves_no_doubt_changes_the_mode_at_once() {
-        let mut choice = Choice::default();
+    fn an_outage_does_not_however_much_was_lost() {
+        let mut path = Path::new();
+        let outage = [0, 0, 200, 3_000, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(acknowledged(&path.modes(&outage)), 0);
+    }
+
+    #[test]
+    fn what_is_only_late_does_not() {
+        let mut path = Path { is_late: true, ..Path::new() };
+        assert_eq!(acknowledged(&path.modes(&[50; 20])), 0);
+    }
+
+    #[test]
+    fn a_loss_that_leaves_no_doubt_changes_it_sooner() {
         // Six gaps at a time: a tenth of what is sent.
-        assert_eq!(modes(&mut choice, 0, &[0, 500]), [Mode::Running, Mode::Acknowledged]);
-        assert_eq!(modes(&mut choice, 1_000, &[0; 4]), [Mode::Acknowledged; 4]);
+        let modes = Path::new().modes(&[0, 50, 50, 50]);
+        assert_eq!((acknowledged(&modes), modes.last()), (1, Some(&Mode::Acknowledged)));
     }
 
     #[test]
     fn between_the_thresholds_it_stays_and_below_it_goes_back_in_time() {
-        let mut choice = Choice::default();
-        modes(&mut choice, 0, &[100; 4]);
-        assert_eq!(modes(&mut choice, 2_000, &[20; 40]), [Mode::Acknowledged; 40]);
-        let back = modes(&mut choice, 30_000, &[0; 4]);
+        let mut path = Path::new();
+        path.modes(&[50; 4]);
+        assert_eq!(path.modes(&[2; 40]), [Mode::Acknowledged; 40]);
+        // With little traffic, too, of which little is lost.
+        let back = path.modes(&[0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(back.last(), Some(&Mode::Running));
         // Nothing is changed for some seconds, and for more if it goes back and forth.
-        let again = modes(&mut choice, 32_000, &[100; 12]);
-        assert!((7..11).contains(&again.iter().filter(|&&mode| mode == Mode::Running).count()));
+        let again = path.modes(&[50; 12]);
+        assert!((4..12).contains(&(12 - acknowledged(&again))), "{again:?}");
+        let back = path.modes(&[0; 24]);
+        assert!(acknowledged(&back) > 10, "{back:?}");
     }
 
     #[test]
-    fn what_is_not_known_changes_nothing() {
-        let mut choice = Choice::default();
-        for second in 1..100 {
-            let now = Instant::from_ns(second * SECOND_NS);
-            let few = RecentLoss::of(50, 50);
-            assert_eq!(choice.review(now, None, (None, WINDOW_NS)), Mode::Running);
-            assert_eq!(choice.review(now + REVIEW_NS, few, (None, WINDOW_NS)), Mode::Running);
-        }
+    fn where_batches_have_nothing_new_to_refer_to_they_do_not_stand_alone() {
+        let mut path = Path { advances: false, ..Path::new() };
+        let modes = path.modes(&[50; 200]);
+        // That is tried again, but not often.
+        assert!((16..=24).contains(&acknowledged(&modes)), "{modes:?}");
+        assert_eq!(modes[50..150], [Mode::Running; 100]);
+    }
+
+    #[test]
+    fn a_pause_is_a_time_without_gaps() {
+        let mut path = Path::new();
+        assert_eq!(path.modes(&[50; 6]).last(), Some(&Mode::Acknowledged));
+        let long_after = Instant::from_ns(100 * SECOND_NS);
+        let mode = path.choice.review(long_after, (None, Some(RTT_NS)), path.alone);
+        assert_eq!(mode, Mode::Running);
     }
 }

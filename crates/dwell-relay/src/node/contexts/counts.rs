@@ -80,6 +80,11 @@ impl OutgoingCounts {
         self.acknowledged += u64::from(generation.is_alone());
     }
 
+    /// Returns the number of times that there was a newer base.
+    pub(super) fn advanced(&self) -> u64 {
+        self.generations[Reason::Advanced as usize]
+    }
+
     /// Returns true if no batch was ever to enter a context.
     pub(super) fn is_nothing(&self) -> bool {
         self.generations == [0; Reason::ALL.len()] && self.crowded_out == 0

@@ -112,6 +112,8 @@ pub(crate) struct Incoming {
     accepts_previous: bool,
     /// There were records in this session.
     is_active: bool,
+    /// When the latest record came.
+    took_at: Instant,
     /// What is to be reported at once may be from now on.
     may_report_at_once_at: Instant,
     pub(super) counts: IncomingCounts,
@@ -128,6 +130,7 @@ impl Incoming {
             held: 0,
             accepts_previous: false,
             is_active: false,
+            took_at: Instant::ZERO,
             may_report_at_once_at: Instant::ZERO,
             counts: IncomingCounts::default(),
         }
@@ -175,10 +178,12 @@ impl Incoming {
         let new = || Box::new(Receiver::new(ring_log));
         let receiver = self.contexts.entry(record.context).or_insert_with(new);
         let number = reconstruct_number(receiver.next_number(), record.number);
+        self.took_at = now;
         if record.is_alone() {
             receiver.came_alone(now, number, origin.datagram);
             return Taken::Now;
         }
+        receiver.ran_at = now;
         if receiver.begins_again(record) {
             receiver.next = number;
         }
@@ -263,7 +268,7 @@ impl Incoming {
 
     /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.
     pub(crate) fn keeps_order(&self) -> bool {
-        self.is_active && self.contexts.values().any(|it| it.keeps_order())
+        self.is_active && self.contexts.values().any(|it| it.keeps_order(self.took_at))
     }
 
     /// True if a record that was held can be opened now.
@@ -294,6 +299,7 @@ impl Incoming {
     ) {
         for receiver in self.contexts.values_mut() {
             receiver.expire_hole(now, waits, &is_missing, &mut self.counts);
+            receiver.forget_running(now);
             let Some(first) = receiver.first_held() else { continue };
             let waited_ns = now.since_ns(first.came_at);
             let is_hopeless = waited_ns >= waits.late_ns && !is_missing(first.datagram);

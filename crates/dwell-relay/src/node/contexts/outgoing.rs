@@ -38,8 +38,10 @@ const EVICTABLE_NS: u64 = 2 * SECOND_NS;
 /// The memory of a context that is not used for so long is given back.
 const IDLE_NS: u64 = 120 * SECOND_NS;
 
-/// Priming takes at most one part in so many of the time that compressing takes, ...
+/// Priming takes at most one part in so many of the time that compressing takes, or of all time if that is
+/// more: a thin link's CPU has time enough, ...
 const PRIMING_PART: u64 = 8;
+const PRIMING_PART_OF_ALL: u64 = 64;
 /// ... and is done for a base that has moved on by at least one part in so many of its length.
 const ADVANCE_PART: u64 = 4;
 /// A batch that stands alone is at most so far from its base: the format allows for twice that.
@@ -48,8 +50,10 @@ const DISTANCE_MAX: u64 = 1 << 31;
 /// The first number of a context.
 const NUMBER_MIN: u64 = 1;
 /// Numbers and generations beyond those that the peer has reported of; the format allows a few more.
-const AHEAD_MAX: u64 = (1 << 15) - 1_024;
+const AHEAD_MAX: u64 = (1 << 14) - 1_024;
 const GENERATIONS_AHEAD_MAX: u64 = 100;
+/// From here on the peer would take them for earlier ones.
+const GENERATIONS_AHEAD_END: u64 = 127;
 
 /// One context.
 #[derive(Debug)]
@@ -75,9 +79,11 @@ struct Context {
     busy_ns: u64,
     jobs: u64,
     primed_ns: u64,
+    primed_at: Instant,
     /// The number of the next record.
     next_number: u64,
-    /// Those before this one have come or were given up.
+    /// Those before this one have come or were given up; of batches that stand alone, one beyond the highest
+    /// that came.
     confirmed_number: u64,
     /// The latest generation that the peer has reported of.
     reported_generation: u64,
@@ -113,6 +119,7 @@ impl Context {
             busy_ns: 0,
             jobs: 0,
             primed_ns: 0,
+            primed_at: Instant::ZERO,
             next_number: NUMBER_MIN,
             confirmed_number: NUMBER_MIN,
             reported_generation: 0,
@@ -135,16 +142,19 @@ impl Context {
     /// True if the peer could not tell which number or generation is meant by more of them.
     fn is_ahead(&self, now: Instant) -> bool {
         let is_far = self.next_number - self.confirmed_number >= AHEAD_MAX;
-        let is_much_later = self.present.number - self.reported_generation >= GENERATIONS_AHEAD_MAX;
-        (is_far && self.is_in_flight(now)) || is_much_later
+        let later = self.written_generation.saturating_sub(self.reported_generation);
+        let is_much_later = later >= GENERATIONS_AHEAD_MAX;
+        // Where nothing is on its way that the peer could report of, one more is a question.
+        (is_far || is_much_later) && self.is_in_flight(now) || later >= GENERATIONS_AHEAD_END
     }
 
     /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
     /// knows the present one, and has so much more that it is worth the time.
-    fn advance(&self, encoder: &ContextEncoder) -> Option<Base> {
+    fn advance(&self, now: Instant, encoder: &ContextEncoder) -> Option<Base> {
         let Generation { number, spec, base: present, .. } = self.present;
         let is_known = self.present.is_alone() && self.reported_generation == number;
-        let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns;
+        let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns
+            || now.since_ns(self.primed_at) >= PRIMING_PART_OF_ALL.saturating_mul(self.primed_ns);
         if !is_known || !is_worth_it {
             return None;
         }
@@ -156,8 +166,9 @@ impl Context {
     }
 
     /// Notes what a batch took. What priming took is what it took more than others.
-    fn took(&mut self, took_ns: u64, primed: bool) {
+    fn took(&mut self, now: Instant, took_ns: u64, primed: bool) {
         if primed {
+            self.primed_at = now;
             let mean_ns = self.busy_ns / self.jobs.max(1);
             self.primed_ns = took_ns.saturating_sub(mean_ns);
             (self.busy_ns, self.jobs) = (0, 0);
@@ -272,6 +283,11 @@ impl Outgoing {
         self.wanted = mode;
     }
 
+    /// Returns how many batches stood alone, and how often what they refer to moved on.
+    pub(crate) fn alone(&self) -> (u64, u64) {
+        (self.counts.alone, self.counts.advanced())
+    }
+
     /// How batches refer to others now.
     pub(crate) fn mode(&self) -> Mode {
         if self.takes_alone { self.wanted } else { Mode::Running }
@@ -327,7 +343,7 @@ impl Outgoing {
         let (encoder, next) = match (reason, kept) {
             (None, encoder) => {
                 let encoder = encoder?;
-                let base = context.advance(&encoder);
+                let base = context.advance(now, &encoder);
                 (encoder, base.map(|base| (Reason::Advanced, base, Kind::Alone { keeps: true })))
             }
             (Some(reason), Some(encoder)) => {
@@ -407,7 +423,7 @@ impl Outgoing {
         context.is_out = false;
         context.memory_bytes = encoder.memory_bytes();
         context.encoder = Some(encoder);
-        context.took(left.took_ns, left.primed);
+        context.took(now, left.took_ns, left.primed);
         if left.made == Made::Failed {
             context.end(now, Reason::Failed);
         }
@@ -477,7 +493,8 @@ impl Outgoing {
             return;
         }
         context.confirmed_number = context.confirmed_number.max(report.next_number);
-        let confirmed = context.confirmed_number;
+        // Of batches that stand alone, those before the highest that came may be missing yet.
+        let confirmed = if context.writes_alone { 0 } else { context.confirmed_number };
         while context.in_flight.front().is_some_and(|&(_, number)| number < confirmed) {
             context.in_flight.pop_front();
         }
@@ -554,7 +571,8 @@ impl Context {
         dictionary: Option<&Arc<ContextDictionary>>,
     ) {
         self.ended = None;
-        self.present = Generation::new(self.present.number + 1, how, ring, dictionary);
+        // One of which nothing was written has left no trace: its number is free.
+        self.present = Generation::new(self.written_generation + 1, how, ring, dictionary);
     }
 
     /// The peer has what the generation begins from, as far as is known.
@@ -585,8 +603,9 @@ impl Context {
     fn needs(&self, datagram: u64) -> bool {
         let from = self.in_flight.partition_point(|it| it.0 < datagram);
         let records = self.in_flight.range(from..).take_while(|it| it.0 == datagram);
-        self.written_generation == self.present.number
-            && records.into_iter().any(|it| it.1 >= self.first_number)
+        // Nothing may have been written yet of one that goes on with the ring as it is.
+        let goes_on = self.written_generation == self.present.number || self.present.keeps();
+        goes_on && records.into_iter().any(|it| it.1 >= self.first_number)
     }
 
     fn number(&mut self, now: Instant, context: u8) -> Position {

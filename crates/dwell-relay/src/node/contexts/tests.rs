@@ -510,6 +510,36 @@ fn more_groups_than_contexts_do_not_take_them_from_each_other() {
     assert!(pair.batch(3).is_some());
 }
 
+#[test]
+fn generations_of_which_nothing_is_sent_use_no_numbers_up() {
+    let mut pair = Pair::new(9);
+    for group in 0..300 {
+        pair.now = pair.now + 3 * SECOND_NS;
+        let entered = pair.outgoing.enter(pair.now, group, SPEC).expect("a context");
+        let Entered { context, epoch, encoder, .. } = entered;
+        let left = Left { made: Made::NotSmaller, primed: false, took_ns: 1 };
+        pair.outgoing.leave(pair.now, (context, epoch), encoder, left);
+    }
+    pair.now = pair.now + 3 * SECOND_NS;
+    let sent = pair.batch(1_000).expect("a context");
+    pair.come(&sent);
+    assert_eq!(pair.delivered, slice::from_ref(&sent.original));
+}
+
+#[test]
+fn a_path_keeps_order_by_contexts_only_while_they_run() {
+    let mut pair = Pair::new(9);
+    let sent = pair.batch(0).expect("a context");
+    pair.come(&sent);
+    assert!(pair.incoming.keeps_order());
+    pair.outgoing.set_takes_alone(true);
+    pair.outgoing.want(Mode::Acknowledged);
+    pair.now = pair.now + 5 * SECOND_NS;
+    let sent = pair.batch(1).expect("another context");
+    pair.come(&sent);
+    assert!(!pair.incoming.keeps_order(), "the first one may run yet, but nothing came of it");
+}
+
 fn dictionary() -> Arc<ContextDictionary> {
     Arc::new(ContextDictionary::new(b"queues are short, lines are long ".repeat(40)).expect("some"))
 }

@@ -17,6 +17,11 @@ const PACKET_BYTES_MIN: usize = 20;
 /// That a generation is lost is said so often; then only if more of it comes.
 const LOST_REPORTS_MAX: u32 = 8;
 
+/// No sender is further ahead of what was reported to it; of batches that stand alone, what seems to be is
+/// an early one that was sent again.
+const AHEAD_MAX: u64 = 1 << 14;
+/// A context orders the records of a path while some come that refer to others.
+const ORDERS_NS: u64 = 4 * SECOND_NS;
 /// The first number of a context.
 const NUMBER_MIN: u64 = 1;
 
@@ -126,6 +131,8 @@ pub(super) struct Receiver {
     alone_next: u64,
     /// When the latest of them came, and its datagram.
     came: (Instant, u64),
+    /// When the latest of all others came.
+    pub(super) ran_at: Instant,
     /// The latest generation whose batches do not.
     running: Option<u8>,
     /// That one can go on.
@@ -163,6 +170,7 @@ impl Receiver {
             alone_since: Instant::ZERO,
             alone_next: NUMBER_MIN,
             came: (Instant::ZERO, 0),
+            ran_at: Instant::ZERO,
             running: None,
             is_live: false,
             next: NUMBER_MIN,
@@ -217,14 +225,17 @@ impl Receiver {
         }
     }
 
-    /// Returns true if records wait here for those before them.
-    pub(super) fn keeps_order(&self) -> bool {
-        self.alone.is_none() || !self.held.is_empty()
+    /// Returns true if records wait here for those before them, at the time of the path's latest one.
+    pub(super) fn keeps_order(&self, now: Instant) -> bool {
+        let runs = self.alone.is_none() && now.since_ns(self.ran_at) < ORDERS_NS;
+        runs || !self.held.is_empty()
     }
 
     /// A batch came that stands alone.
     pub(super) fn came_alone(&mut self, now: Instant, number: u64, datagram: u64) {
-        self.alone_next = self.alone_next.max(number.saturating_add(1));
+        if number < self.next_number() + AHEAD_MAX {
+            self.alone_next = self.alone_next.max(number + 1);
+        }
         // One that is sent again names an earlier datagram: what came later may be missing, too.
         self.came = (now, self.came.1.max(datagram));
     }
@@ -251,7 +262,8 @@ impl Receiver {
             return;
         }
         counts.given_up += 1;
-        counts.missing += first - self.next;
+        // Those that stand alone came meanwhile, and have numbers of the same sequence.
+        counts.missing += first.saturating_sub(self.next_number());
         self.next = first;
         if self.is_live {
             self.lose(counts);
@@ -296,7 +308,6 @@ impl Receiver {
         counts: &mut IncomingCounts,
     ) {
         if now >= self.hole_until(waits, is_missing) {
-            counts.given_up += 1;
             self.lose_alone(false, counts);
         }
     }
@@ -464,7 +475,9 @@ impl Receiver {
         (start, keeps): (Option<Beginning<'_>>, bool),
         counts: &mut IncomingCounts,
     ) {
-        self.forget_running();
+        if self.alone.is_none() {
+            self.alone_since = self.came.0;
+        }
         let before = self.alone.filter(|_| keeps);
         self.generation = Some(generation);
         let known = start.filter(|(start, _)| start.codec == CodecId::Zstd as u8);
@@ -495,13 +508,9 @@ impl Receiver {
 
     /// Gives back what the running generation is decoded with, once nothing of it can come any more: what was
     /// lost of it is sent again while others stand alone already.
-    fn forget_running(&mut self) {
-        let now = self.came.0;
-        if self.alone.is_none() {
-            self.alone_since = now;
-        }
+    pub(super) fn forget_running(&mut self, now: Instant) {
         let is_over = !self.is_live || now.since_ns(self.alone_since) >= WAIT_NS_MAX;
-        if is_over && self.held.is_empty() {
+        if self.alone.is_some() && is_over && self.held.is_empty() {
             self.decoder.forget_running();
             self.is_live = false;
         }
