@@ -273,7 +273,10 @@ fn useless_dictionary(peer: &PeerConfig) -> Option<String> {
 
 fn never_waits(peer: &PeerConfig) -> Option<String> {
     (peer.rate == RateConfig::Unlimited
-        && matches!(peer.scheme.select, Select::Each(When::WaitingTime) | Select::Waiting { .. }))
+        && matches!(
+            peer.scheme.select,
+            Select::Each(When::WaitingTime) | Select::Waiting { .. } | Select::Slack { .. }
+        ))
     .then(|| {
         format!(
             "the rate to \"{}\" is \"unlimited\", so that nothing waits there and nothing will be \

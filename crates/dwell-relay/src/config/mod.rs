@@ -277,7 +277,7 @@ impl BlockConfig {
             (Select::Waiting { gather, .. }, _) => gather,
             // Single packets, not by their waiting time but by the length of the queue.
             (Select::Each(When::WaitingTime), Some(1)) => Gather::Packet,
-            (Select::Each(When::WaitingTime), Some(_)) => return None,
+            (Select::Each(When::WaitingTime) | Select::Slack { .. }, Some(_)) => return None,
             // Frames are as large as the path takes them.
             _ => return Some(scheme.with_frame_bytes_max(u32::MAX)),
         };
@@ -425,12 +425,13 @@ impl PeerConfig {
     /// `security` has none on purpose.
     pub fn new(name: String, security: Security) -> Self {
         let on_dead = FailMode::default_of(&security);
-        Self {
+        let scheme_name = "auto";
+        let mut config = Self {
             name,
             endpoint: None,
             prefixes: Vec::new(),
             security,
-            scheme_name: "packet",
+            scheme_name,
             scheme: Scheme::packet(),
             blocks: BlockConfig::default(),
             columnar: true,
@@ -454,6 +455,11 @@ impl PeerConfig {
             poor_ratio: LearnedConfig::default().poor_ratio,
             // NetworkManager's for VPNs: preferred to the routes that DHCP brings.
             metric: 50,
+        };
+        config.scheme = config.blocks.scheme(scheme_name).unwrap_or(config.scheme);
+        if let Ok((history, scheme)) = history::scheme(&config, None) {
+            (config.history, config.scheme) = (history, scheme);
         }
+        config
     }
 }

@@ -524,9 +524,15 @@ fn read_peer<'t>(
         None => {
             let found = keys.block_packets.as_ref().or(defaults.block_packets.as_ref());
             let line = found.map_or(table.line, |packets| packets.line);
-            let message = "the scheme \"packet\" compresses single packets: write 1, or a scheme that \
-                           makes blocks, such as scheme = \"edge\"";
-            table.fail("block_packets", line, message.to_owned(), errors);
+            let message = match config.scheme_name {
+                "packet" => {
+                    "the scheme \"packet\" compresses single packets: write 1, or".to_owned()
+                }
+                name => format!("the scheme \"{name}\" decides that itself: write \"auto\", or"),
+            };
+            let message =
+                format!("{message} a scheme that makes blocks, such as scheme = \"edge\"");
+            table.fail("block_packets", line, message, errors);
         }
     }
     if config.saving.saves_bytes && !matches!(config.scheme.queue, Queue::Flows(_)) {

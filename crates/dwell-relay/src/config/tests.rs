@@ -259,6 +259,7 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
     }
     assert!(!with("scheme = \"edge\"").unwrap().peers[0].scheme.has_contexts());
     // The scheme that is made for it has it, unless it can't.
+    assert_eq!(with("").unwrap(), with("scheme = \"auto\"\nhistory = \"auto\"").unwrap());
     for (lines, history) in [
         ("", History::Auto),
         ("history = \"flow\"", History::Flow),
@@ -272,7 +273,7 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
     }
     for (lines, said) in [
         ("scheme = \"packet\"\nhistory = \"flow\"", "write scheme = \"auto\""),
-        ("history = \"flow\"", "\"packet\" does not"),
+        ("scheme = \"packet\"\nhistory = \"peer\"", "\"packet\" does not"),
         ("scheme = \"edge\"\nblock_packets = 5\nhistory = \"peer\"", "\"edge\" with block_packets"),
         ("scheme = \"edge\"\ncodec = \"lz4\"\nhistory = \"peer\"", "needs zstd, since lz4"),
         ("scheme = \"edge\"\nretransmit = false\nhistory = \"peer\"", "retransmit = true"),

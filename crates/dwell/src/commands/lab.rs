@@ -63,7 +63,7 @@ pub(crate) struct Lab {
     #[arg(long, help_heading = RELAYS)]
     relays: bool,
     /// The relays' scheme
-    #[arg(long, default_value = "packet", value_parser = values::schemes())]
+    #[arg(long, default_value = "auto", value_parser = values::schemes())]
     #[arg(requires = "relays", help_heading = RELAYS)]
     scheme: String,
     /// The codec and its level

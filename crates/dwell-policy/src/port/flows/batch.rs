@@ -136,18 +136,18 @@ impl Flows {
         if self.compressing().is_some() || self.ready_bytes > frame_bytes {
             return false;
         }
+        // What goes at once waits for the link only.
+        let is_little = self.lanes.new_bytes() <= sparse_bytes(common);
+        let skips_new = is_little && !common.link_idle && !self.held.gathers();
         if let Some((at, bytes)) = self.next_batch() {
             self.begin_at = self.begins_later(common, now, at, bytes);
             self.batch = None;
             if self.begin_at.is_some() {
                 return false;
             }
-            let members = self.gather_batch(common, now, at, bytes);
+            let members = self.gather_batch(common, now, (at, skips_new), bytes);
             return self.start(common, now, members);
         }
-        // What goes at once waits for the link only.
-        let is_little = self.lanes.new_bytes() <= sparse_bytes(common);
-        let skips_new = is_little && !common.link_idle && !self.held.gathers();
         let Some(at) = self.lanes.next(skips_new) else { return false };
         let (at, bytes) = match self.choose(common, now, at) {
             Some(Choice::Batch(bytes)) => (at, bytes),
@@ -163,7 +163,7 @@ impl Flows {
         if self.begin_at.is_some() {
             return false;
         }
-        let members = self.gather_batch(common, now, at, bytes);
+        let members = self.gather_batch(common, now, (at, skips_new), bytes);
         self.start(common, now, members)
     }
 
@@ -199,12 +199,12 @@ impl Flows {
     }
 
     /// Takes packets of one group for a batch, from flow after flow as it is their turn, and then from
-    /// the first more than its share of this round.
+    /// the first more than its share of this round; with `skips_new`, not of those that have just begun.
     pub(super) fn gather_batch(
         &mut self,
         common: &mut Common,
         now: Instant,
-        first: u32,
+        (first, skips_new): (u32, bool),
         bytes_max: u64,
     ) -> Vec<Entry> {
         let mut members = self.spare.pop().unwrap_or_default();
@@ -216,7 +216,7 @@ impl Flows {
                 is_open = self.gather_one(common, now, at, (&mut members, &mut bytes), bytes_max);
             }
             let before = at;
-            match self.lanes.next(false) {
+            match self.lanes.next(skips_new) {
                 Some(next) if is_open || next != before => at = next,
                 _ => return members,
             }

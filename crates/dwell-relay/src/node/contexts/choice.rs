@@ -2,9 +2,14 @@
 //!
 //! A missing datagram holds up what refers to it until it was sent again: for a round trip and a little.
 //! With so many datagrams a second that are lost, the number that is waited for at a time is `lost * wait` on
-//! average. While that is far below one, hardly anything waits, and running generations are the smaller
-//! ones. From one on, there is always a gap; unless all were lost together, which is one gap. So it counts, too,
-//! when the peer asked for something. What it asks for and is only late does not count: that is soon there.
+//! average. While that is below one, hardly anything waits. From one on, there is always a gap; but transfers,
+//! which are what waits, have more of smaller batches than of a shorter wait, and what sends little is not in
+//! batches at all. At 10 Mbit/s and 40 ms, text had 18 % more of running batches at 3 % loss (two gaps), and a
+//! fifth more at 10 % (six). Beyond that the wait is a multiple of the round trip, since what is sent again
+//! is lost again.
+//!
+//! If all were lost together that is one gap. So it counts, too, when the peer asked for something. What it
+//! asks for and is only late does not count: that is soon there.
 
 use std::collections::VecDeque;
 
@@ -35,12 +40,12 @@ impl Mode {
 }
 
 /// Gaps at a time, in thousandths, from which on batches stand alone, ...
-const GAPS_TO_ACKNOWLEDGED: u64 = 400;
+const GAPS_TO_ACKNOWLEDGED: u64 = 8_000;
 /// ... and below which they refer to those before again.
-const GAPS_TO_RUNNING: u64 = 100;
+const GAPS_TO_RUNNING: u64 = 3_000;
 /// Where there are so many in each of the latest parts of time, batches that refer to those before wait for
 /// most of it: then these parts are enough.
-const GAPS_NO_DOUBT: u64 = 4 * GAPS_TO_ACKNOWLEDGED;
+const GAPS_NO_DOUBT: u64 = 2 * GAPS_TO_ACKNOWLEDGED;
 const PARTS_NO_DOUBT: usize = 3;
 /// A part of time, ...
 const PART_NS: u64 = 500 * MILLI_NS;
@@ -202,20 +207,21 @@ mod tests {
             Self { choice, lost: Vec::new(), is_late: false, advances: true, alone: (0, 0) }
         }
 
-        /// The modes after each half second in which the peer asked for so many datagrams.
-        fn modes(&mut self, asked: &[u64]) -> Vec<Mode> {
-            let of = |&asked: &u64| {
+        /// The modes after each half second in which the peer asked for so many times twenty datagrams.
+        fn modes(&mut self, scores: &[u64]) -> Vec<Mode> {
+            let of = |&scores: &u64| {
+                let asked = 20 * scores;
                 (0..asked).for_each(|_| self.choice.asked());
                 self.lost.push(if self.is_late { 0 } else { asked });
                 let now = Instant::from_ns(self.lost.len() as u64 * PART_NS);
                 let lost = self.lost.iter().rev().take(PARTS).sum();
-                let recent = RecentLoss::of(10_000, lost);
+                let recent = RecentLoss::of(100_000, lost);
                 let is_alone = self.choice.mode == Mode::Acknowledged;
                 self.alone.0 += if is_alone { 500 } else { 0 };
                 self.alone.1 += u64::from(is_alone && self.advances);
                 self.choice.review(now, (recent, Some(RTT_NS)), self.alone)
             };
-            asked.iter().map(of).collect()
+            scores.iter().map(of).collect()
         }
     }
 
@@ -253,7 +259,6 @@ mod tests {
 
     #[test]
     fn a_loss_that_leaves_no_doubt_changes_it_sooner() {
-        // Six gaps at a time: a tenth of what is sent.
         let modes = Path::new().modes(&[0, 50, 50, 50]);
         assert_eq!((acknowledged(&modes), modes.last()), (1, Some(&Mode::Acknowledged)));
     }

@@ -2,7 +2,7 @@
 //! among them does too.
 
 use dwell_base::Instant;
-use dwell_policy::PacketId;
+use dwell_policy::{Bypass, PacketId};
 use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_RAW_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::{BLOCK_PACKETS_MAX, raw_record_len};
 use dwell_wire::{Alone, ContextBody, ContextRecord, context_record_len};
@@ -79,7 +79,9 @@ pub(in crate::node) fn number_frame(
                 Some(compressed) if compressed.is_block && known == 1 => BLOCK_PACKETS_MAX,
                 Some(_) => known,
                 None => {
-                    extra += raw(contexts, store, (now, bound_ns), (id, false), items);
+                    let is_sparse = unit.bypass == Some(Bypass::Sparse);
+                    let when = (now, bound_ns, is_sparse);
+                    extra += raw(contexts, store, when, (id, false), items);
                     continue;
                 }
             };
@@ -100,9 +102,9 @@ pub(in crate::node) fn number_frame(
         // Its generation has ended meanwhile: nobody could decode it.
         contexts.outgoing.counts.undone += 1;
         let before: usize = items.len();
-        extra += raw(contexts, store, (now, bound_ns), (id, true), items);
+        extra += raw(contexts, store, (now, bound_ns, false), (id, true), items);
         for id in of_batch {
-            extra += raw(contexts, store, (now, bound_ns), (id, false), items);
+            extra += raw(contexts, store, (now, bound_ns, false), (id, false), items);
         }
         let packets = items[before..].iter().map(|item| raw_record_len(item.packet(store).len()));
         extra += packets.sum::<usize>().saturating_sub(store.get(id).0.len());
@@ -112,10 +114,14 @@ pub(in crate::node) fn number_frame(
 
 /// A packet goes as it is: in its place among those of its flow, if they are in a context and may not
 /// have come yet. Returns by how many bytes its record is longer then.
+///
+/// A flow that sends little is not bound again by that: it would be for as long as it sends more often than
+/// reports come, and wait for what others lose. So one packet of it may pass another that waits, at the
+/// time when it is bound no more.
 fn raw(
     contexts: &mut Contexts,
     store: &Store,
-    (now, bound_ns): (Instant, u64),
+    (now, bound_ns, is_sparse): (Instant, u64, bool),
     (id, is_original): (PacketId, bool),
     items: &mut Vec<Item>,
 ) -> usize {
@@ -125,7 +131,9 @@ fn raw(
     let position = context.and_then(|context| contexts.outgoing.number_raw(now, context));
     items.push(Item { id, packets: 1, position, is_original });
     if let Some(position) = position {
-        contexts.bindings.bind(now, treatment.flow, position.context);
+        if !is_sparse {
+            contexts.bindings.bind(now, treatment.flow, position.context);
+        }
         contexts.outgoing.counts.raw += 1;
         return CONTEXT_RAW_HEADER_LEN;
     }

@@ -666,15 +666,17 @@ fn the_mode_changes_where_it_must_and_nothing_is_lost_by_it() {
         assert_eq!(lost_of_thousand(&net), 0, "{what}");
         for side in [0, 1] {
             let (tx, rx) = (net.end(side).peer().tx.contexts, net.end(side).peer().rx.contexts);
-            assert_eq!(tx.alone_batches > 30_000, loss > 0.0, "{what}: {tx:?}");
+            let is_alone = loss >= 0.1;
+            assert_eq!(tx.alone_batches > 30_000, is_alone, "{what}: {tx:?}");
             assert!(tx.batches > 50_000 && tx.generations["switched"] <= 2, "{what}: {tx:?}");
             // What does not come in a second: seven times in a row it was lost, or the request for it.
             assert!(rx.lost_generations == 0 || loss > 0.03, "{what}: {rx:?}");
-            // With running history it is 120 ms at 1 %, and 340 ms at 10 %.
+            // With running history it is 340 ms at 10 %.
             let mut delays_ns = net.each_delay_ns(side, 0..=u16::MAX);
             let middle = delays_ns.len() / 2;
             let (_, &mut median_ns, _) = delays_ns.select_nth_unstable(middle);
-            assert!(median_ns < (delay_ms + 10) * MILLI_NS, "{what}: {median_ns}");
+            let is_soon = median_ns < (delay_ms + 10) * MILLI_NS;
+            assert!(is_soon || loss > 0.0 && !is_alone, "{what}: {median_ns}");
         }
     }
 }
@@ -682,7 +684,8 @@ fn the_mode_changes_where_it_must_and_nothing_is_lost_by_it() {
 #[test]
 fn an_end_may_be_restarted_and_a_peer_be_older_whatever_the_path_loses() {
     for is_older in [false, true] {
-        let mut net = pair_of([AUTO; 2], &good_link().with_loss(0.08), 10);
+        let link = good_link().with_delay_ns(30 * MILLI_NS).with_loss(0.1);
+        let mut net = pair_of([AUTO; 2], &link, 10);
         if is_older {
             net.net.with_node(net.ends[1], |end, _, _| end.node.peers[0].offer_running_only());
         }
