@@ -48,7 +48,7 @@ use self::input::{Input, InputCounts, Spelled};
 use self::lane::{Arriving, Lane, LaneSetup};
 use self::link::{Link, PATH_MTU_MIN};
 use self::report::{DirectionReport, LaneReport, ReplayReport};
-use crate::contexts::CONTEXTS_MAX;
+use crate::contexts::{CONTEXTS_MAX, Contexts};
 use crate::sides::{Rule, Sides};
 
 /// The name of the lane without relays.
@@ -172,9 +172,9 @@ impl Settings {
 }
 
 impl Dictionaries {
-    /// Returns those that a scheme can use; none if it can use none.
-    fn of(&self, scheme: &Scheme) -> Option<Self> {
-        if scheme.has_contexts() {
+    /// Returns those that a scheme can use with a codec; none if it can use none.
+    fn of(&self, scheme: &Scheme, codec: CodecSpec) -> Option<Self> {
+        if scheme.has_contexts() && Contexts::of(codec).is_some() {
             let of_contexts = Some(self.of_contexts.clone()?);
             return Some(Self { by_class: Vec::new(), of_contexts });
         }
@@ -267,7 +267,7 @@ impl Lanes {
         for (name, scheme) in &settings.schemes {
             let port = settings.port(settings.timed(*scheme)?);
             relayed.lanes.push((name.clone(), lane(port.clone(), &none)?));
-            if let Some(dictionaries) = settings.dictionaries.of(scheme) {
+            if let Some(dictionaries) = settings.dictionaries.of(scheme, settings.codec) {
                 relayed
                     .lanes
                     .push((format!("{name}{WITH_DICTIONARIES}"), lane(port, &dictionaries)?));
