@@ -89,12 +89,10 @@ impl Bound {
 /// if there are any: x R_a + y R_b = B, x c_a + y c_b = 1.
 fn both_limits(link: f64, a: CodecPoint, b: CodecPoint) -> Option<(f64, f64)> {
     let determinant = a.ratio * b.cost_ns - b.ratio * a.cost_ns;
-    if determinant == 0.0 || !link.is_finite() {
-        return None;
-    }
+    // Without a solution, or over a link without a limit, they are infinite or no numbers.
     let x = (link * b.cost_ns - b.ratio * 1e9) / determinant;
     let y = (a.ratio * 1e9 - link * a.cost_ns) / determinant;
-    (x >= 0.0 && y >= 0.0 && x + y > 0.0 && (x + y).is_finite()).then_some((x, y))
+    (x >= 0.0 && y >= 0.0 && (x + y).is_finite()).then_some((x, y))
 }
 
 #[cfg(test)]
