@@ -89,12 +89,10 @@ impl Bound {
 /// if there are any: x R_a + y R_b = B, x c_a + y c_b = 1.
 fn both_limits(link: f64, a: CodecPoint, b: CodecPoint) -> Option<(f64, f64)> {
     let determinant = a.ratio * b.cost_ns - b.ratio * a.cost_ns;
-    if determinant == 0.0 || !link.is_finite() {
-        return None;
-    }
+    // Without a solution, or over a link without a limit, they are infinite or no numbers.
     let x = (link * b.cost_ns - b.ratio * 1e9) / determinant;
     let y = (a.ratio * 1e9 - link * a.cost_ns) / determinant;
-    (x >= 0.0 && y >= 0.0 && x + y > 0.0 && (x + y).is_finite()).then_some((x, y))
+    (x >= 0.0 && y >= 0.0 && (x + y).is_finite()).then_some((x, y))
 }
 
 #[cfg(test)]
@@ -126,6 +124,37 @@ mod tests {
             }
         }
         assert_eq!(Bound::of(1.0, &[]).rate, 0.0);
+    }
+
+    #[test]
+    fn impossible_numbers_are_ignored() {
+        const CODECS: [CodecPoint; 2] = [CodecPoint::RAW, CodecPoint::new(10.0, 0.5)];
+        let expected = Bound { rate: 1.5e8, shares: vec![1.0 / 3.0, 2.0 / 3.0, 0.0] };
+        let odd = [f64::NAN, f64::NEG_INFINITY, -1.0];
+        let costs = odd.map(|cost_ns| CodecPoint::new(cost_ns, 0.4));
+        let ratios = odd.map(|ratio| CodecPoint::new(1.0, ratio));
+        let others = [0.0, f64::INFINITY].map(|ratio| CodecPoint::new(1.0, ratio));
+        for point in [&costs[..], &ratios, &others].concat() {
+            assert_eq!(Bound::of(1e8, &[&CODECS[..], &[point]].concat()), expected, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn of_those_that_carry_the_same_the_first_is_taken() {
+        // Nothing is saved.
+        let useless = CodecPoint::new(10.0, 1.0);
+        assert_eq!(Bound::of(1e6, &[CodecPoint::RAW, useless]).shares, [1.0, 0.0]);
+        // These three are on one line of the hull, and all figures exact.
+        let line = [CodecPoint::RAW, CodecPoint::new(4.0, 0.75), CodecPoint::new(8.0, 0.5)];
+        let bound = Bound::of(4.375e8, &line);
+        assert_eq!((bound.rate, bound.shares), (5e8, vec![0.5, 0.5, 0.0]));
+    }
+
+    #[test]
+    fn over_a_link_without_a_limit_the_cheapest_is_used() {
+        let points = [CodecPoint::new(2.0, 0.5), CodecPoint::new(1.0, 0.8)];
+        let expected = Bound { rate: 1e9, shares: vec![0.0, 1.0] };
+        assert_eq!(Bound::of(f64::INFINITY, &points), expected);
     }
 
     fn points() -> impl Strategy<Value = Vec<CodecPoint>> {

@@ -210,6 +210,63 @@ mod tests {
         assert!((alone.cost_ns - 6.0).abs() < 1e-9 && alone.ratio > 0.41, "{alone:?}");
     }
 
+    /// Fails unless the codec at this place costs this, and saves that.
+    #[track_caller]
+    fn assert_is(estimates: &CodecEstimates<Codec>, at: usize, cost_ns: f64, saving: f64) {
+        let found = estimates.all()[at];
+        let is = (found.cost_ns - cost_ns).abs() < 1e-9 && (found.saving - saving).abs() < 1e-9;
+        assert!(is, "{found:?}");
+    }
+
+    #[test]
+    fn what_does_not_refer_is_derived_from_what_does() {
+        let mut estimates = CodecEstimates::new(&[prior("zstd:1", 5.5, 0.56, true)]);
+        assert_is(&estimates, 1, 1.4 * 5.5, 1.0 - 0.92 * 0.44);
+        let choice = Choice { codec: "zstd:1", refers: true };
+        estimates.measured(&Measured { choice, ..result("zstd:1", Some(460), 8400) });
+        assert_is(&estimates, 1, 8.4, 0.54);
+        assert_is(&estimates, 0, 6.0, 0.5);
+    }
+
+    #[test]
+    fn a_higher_cost_counts_for_a_tenth_and_a_lower_one_for_three() {
+        let mut estimates = estimates();
+        estimates.measured(&result("lz4", Some(600), 4_000));
+        assert_is(&estimates, 0, 4.0, 0.4);
+        estimates.measured(&result("lz4", Some(500), 5_000));
+        assert_is(&estimates, 0, 4.1, 0.43);
+        estimates.measured(&result("lz4", Some(570), 3_100));
+        assert_is(&estimates, 0, 3.8, 0.43);
+        // At most for three times what was estimated.
+        estimates.measured(&result("lz4", Some(570), 1_000_000));
+        assert_is(&estimates, 0, 3.8 + 0.76, 0.43);
+    }
+
+    #[test]
+    fn the_first_measurement_shows_how_slow_the_machine_is() {
+        let mut estimates = estimates();
+        // Half as fast as assumed.
+        estimates.measured(&result("lz4", Some(600), 4_600));
+        assert_is(&estimates, 1, 11.0, 0.56);
+        assert_is(&estimates, 2, 90.0, 0.63);
+        // 46 times as fast: believed to be five times.
+        estimates.measured(&result("zstd:9", Some(370), 2_000));
+        assert_is(&estimates, 2, 2.0, 0.63);
+        assert_is(&estimates, 1, 2.2, 0.56);
+        // What was measured itself stays, as do all others once it was not the first.
+        assert_is(&estimates, 0, 4.6, 0.4);
+        estimates.measured(&result("zstd:9", Some(370), 1_000));
+        assert_is(&estimates, 1, 2.2, 0.56);
+    }
+
+    #[test]
+    fn a_first_measurement_counts_for_three_times_the_prior_at_most() {
+        let mut estimates = estimates();
+        estimates.measured(&result("lz4", Some(600), 1_000_000));
+        assert_is(&estimates, 0, 6.9, 0.4);
+        assert_is(&estimates, 1, 16.5, 0.56);
+    }
+
     #[test]
     fn measurements_replace_priors_and_move_the_others() {
         let mut estimates = estimates();

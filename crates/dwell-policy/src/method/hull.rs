@@ -363,3 +363,6 @@ fn done_ns<C: Copy>(
 ) -> f64 {
     (slowdown * codec.cost_ns * len - drain_ns).max(0.0) + codec.point().ratio * len / rate * 1e9
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,9 +163,15 @@ mod tests {
         assert!(switching.is_compressing(), "nobody knows what the codec can do");
         // A million bytes a second.
         switching.compressed(1_000, 1_000_000);
-        for (rate, is_compressing) in
-            [(1e6, true), (1.04e6, true), (1.06e6, false), (1.01e6, false), (0.99e6, true)]
-        {
+        for (rate, is_compressing) in [
+            (1e6, true),
+            (1.04e6, true),
+            (1.05 * 1e6, true),
+            (1.06e6, false),
+            (1.01e6, false),
+            (1e6, false),
+            (0.99e6, true),
+        ] {
             assert_eq!(switching.admits(&believed(rate)), is_compressing, "{rate}");
             assert_eq!(switching.is_compressing(), is_compressing, "{rate}");
         }

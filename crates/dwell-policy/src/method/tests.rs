@@ -239,6 +239,46 @@ fn random_blocks_do_not_keep_uneven_ones_from_being_tried() {
     assert!(steering.admits(false));
 }
 
+#[test]
+fn a_try_that_did_not_take_place_is_repeated() {
+    let poor =
+        Measured { choice: Choice::alone(FAST), original_len: 10, used_len: 10, took_ns: 25 };
+    for did_not in [Steering::went_raw, Steering::reopened] {
+        let mut steering = Steering::new(Rule::Mix(FAST), HOLDS);
+        (0..4).for_each(|_| steering.compressed(&poor, true));
+        (0..4).for_each(|_| assert!(!steering.admits(true)));
+        assert!(steering.admits(true), "this is the try");
+        assert!(!steering.admits(true), "one at a time");
+        did_not(&mut steering, true);
+        assert!(steering.admits(true));
+    }
+}
+
+/// Who waits for the link takes it to be slower than measured, and who is never refused to be
+/// faster.
+#[test]
+fn what_is_idle_changes_the_planned_shares() {
+    const fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * 1_000_000)
+    }
+    let raw_share = |happens: fn(&mut Steering<Codec>)| {
+        let mut steering = Steering::new(hull(), HOLDS);
+        steering.expect(at(0), 300e6);
+        happens(&mut steering);
+        steering.codec(at(80), (BLOCK_LEN, false), false);
+        steering.raw_share()
+    };
+    let busy = raw_share(|_| {});
+    let slower = raw_share(|steering| {
+        steering.waits(at(50));
+        steering.works(at(70), false);
+    });
+    let faster = raw_share(|steering| {
+        [0, 20, 40].iter().for_each(|&ms| steering.works(at(ms), true));
+    });
+    assert!(slower + 0.05 < busy && busy + 0.05 < faster, "{slower} {busy} {faster}");
+}
+
 /// A poor result for a random block says nothing of the codec on other blocks.
 #[test]
 fn random_blocks_do_not_spoil_the_estimates() {

@@ -1,0 +1,389 @@
+use super::*;
+
+/// The codecs are called by their places.
+type Codec = usize;
+
+/// The steering for codecs of these costs in nanoseconds a byte, and savings.
+fn hull(codecs: &[(f64, f64)]) -> Hull<Codec> {
+    let prior = |(codec, &(cost_ns, saving))| Prior { codec, cost_ns, saving, may_refer: false };
+    Hull::new(&codecs.iter().enumerate().map(prior).collect::<Vec<_>>())
+}
+
+/// The same with these shares.
+fn planned(codecs: &[(f64, f64)], raw: f64, shares: &[f64]) -> Hull<Codec> {
+    Hull { shares: Shares { raw, codecs: shares.to_vec() }, ..hull(codecs) }
+}
+
+/// The slowdown after one block that took this many times longer than estimated.
+fn slower(factor: f64) -> Slowdown {
+    let mut slowdown = Slowdown::default();
+    slowdown.measured(100.0 * factor, 100.0);
+    slowdown
+}
+
+/// A link that sends `rate` bytes a second, and has so many to send.
+fn link_of(rate: f64, level: u32) -> LinkRate {
+    let mut link = LinkRate::new(level);
+    link.expect(Instant::ZERO, rate);
+    link
+}
+
+/// A link that sends a byte in each nanosecond, and has something to send for this long.
+fn link(drain_ns: u32) -> LinkRate {
+    link_of(1e9, drain_ns)
+}
+
+/// A link that is slow enough for any codec.
+fn slow_link() -> LinkRate {
+    link_of(1e5, 1 << 30)
+}
+
+/// A link that is faster than all else.
+fn fast_link() -> LinkRate {
+    link_of(1e10, 1 << 30)
+}
+
+const FULL: Offer = Offer { len: 100, is_full: true, more: true };
+const BLOCK: Block = Block { len: 100, probing: false, busy: true };
+
+fn next(hull: &mut Hull<Codec>, link: &LinkRate, block: Block) -> Option<Codec> {
+    hull.codec(Instant::ZERO, (link, WriteCost::new()), block).map(|choice| choice.codec)
+}
+
+/// Measures a codec to be what it was believed to be.
+fn confirm(hull: &mut Hull<Codec>, at: usize) {
+    let codec = hull.estimates.all()[at];
+    let len = 1_000_000.0;
+    hull.compressed(&Measured {
+        choice: codec.choice,
+        original_len: len as usize,
+        used_len: (codec.point().ratio * len).round() as usize,
+        took_ns: (codec.cost_ns * len).round() as u64,
+    });
+}
+
+/// Fails unless these are the same but for rounding.
+#[track_caller]
+fn assert_near(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    let near = found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-9 * b.abs());
+    assert!(near, "{found:?} instead of {expected:?}");
+}
+
+#[test]
+fn an_interruption_slows_down_for_some_tens_of_blocks() {
+    let mut slowdown = Slowdown::default();
+    assert_eq!(slowdown.factor(), 1.0, "nothing is known");
+    slowdown.measured(300.0, 100.0);
+    assert_near(&[slowdown.factor()], &[3.0]);
+    slowdown.measured(100.0, 100.0);
+    assert_near(&[slowdown.factor()], &[(0.98 * 300.0 + 100.0) / 198.0]);
+    // A block that is not compressed: what the interruption took more is forgotten.
+    slowdown.passed_by();
+    assert_near(&[slowdown.factor()], &[(198.0 + 0.98 * 196.0) / 198.0]);
+    (0..2_000).for_each(|_| slowdown.passed_by());
+    assert_near(&[slowdown.factor()], &[1.0]);
+}
+
+#[test]
+fn compression_is_never_faster_than_estimated_and_at_most_twenty_times_slower() {
+    assert_eq!(slower(0.5).factor(), 1.0);
+    assert_near(&[slower(19.0).factor()], &[19.0]);
+    assert_eq!(slower(21.0).factor(), 20.0);
+}
+
+#[test]
+fn blocks_that_are_sent_uncompressed_against_the_plan_ask_for_more() {
+    for (raw, correction) in [(0.0, 1.02), (0.005, 1.02), (0.006, 1.0), (1.0, 1.0)] {
+        let mut hull = planned(&[(2.0, 0.5)], raw, &[1.0 - raw]);
+        hull.went_raw();
+        assert_eq!(hull.balance.correction(), correction, "{raw}");
+    }
+}
+
+#[test]
+fn counts_are_forgotten_by_a_twentieth_at_each_block() {
+    let mut hull = hull(&[(2.0, 0.3), (20.0, 0.6)]);
+    hull.went_raw();
+    assert_near(&[hull.raw_count], &[1.0]);
+    hull.went_raw();
+    assert_near(&[hull.raw_count], &[1.95]);
+    // The stronger one, as planned.
+    assert_eq!(next(&mut hull, &slow_link(), BLOCK), Some(1));
+    assert_near(&hull.counts, &[0.0, 1.0]);
+    assert_near(&[hull.raw_count], &[0.95 * 1.95]);
+    assert_eq!(next(&mut hull, &slow_link(), BLOCK), Some(1));
+    assert_near(&hull.counts, &[0.0, 1.95]);
+    hull.went_raw();
+    assert_near(&hull.counts, &[0.0, 0.95 * 1.95]);
+    // The cheaper one, because the link must not become idle.
+    let idle = Block { busy: false, ..BLOCK };
+    assert_eq!(next(&mut hull, &fast_link(), idle), Some(0));
+    assert_eq!(next(&mut hull, &fast_link(), idle), Some(0));
+    assert_near(&hull.counts, &[1.95, 0.95f64.powi(3) * 1.95]);
+}
+
+#[test]
+fn fewer_are_sent_uncompressed_than_planned_if_the_next_one_keeps_to_the_share() {
+    let mut hull = planned(&[(2.0, 0.5), (4.0, 0.6)], 0.0, &[1.0, 0.0]);
+    assert!(!hull.wants_raw(0.0), "none is planned");
+    (hull.counts, hull.raw_count) = (vec![2.0, 1.0], 3.0);
+    // Three of seven are 0.4286.
+    assert!(hull.wants_raw(0.43));
+    assert!(!hull.wants_raw(0.42));
+    hull.raw_count = 4.0;
+    assert!(!hull.wants_raw(0.5), "four of eight");
+}
+
+#[test]
+fn a_planned_share_of_uncompressed_blocks_is_exceeded_only_so_that_the_link_is_not_idle() {
+    const CODECS: [(f64, f64); 2] = [(2.0, 0.5), (10.0, 0.7)];
+    // A block takes 200 or 1000 ns.
+    let lets = |shares, raw_count, drain_ns, slowdown| {
+        let mut hull = planned(&CODECS, 0.4, shares);
+        (hull.counts, hull.raw_count, hull.slowdown) = (vec![6.0, 0.0], raw_count, slowdown);
+        hull.lets_raw_go(Instant::ZERO, FULL, &link(drain_ns))
+    };
+    let cheap: &[f64] = &[0.6, 0.0];
+    let on_time = Slowdown::default();
+    // Planned are four of ten, six of ten at most.
+    assert!(lets(cheap, 4.5, 250, on_time));
+    assert!(!lets(cheap, 4.8, 250, on_time), "a block is compressed meanwhile");
+    assert!(lets(cheap, 4.8, 150, on_time), "the link would be idle");
+    assert!(lets(cheap, 10.0, 150, on_time));
+    assert!(!lets(cheap, 11.0, 150, on_time), "it only seems to be idle");
+    assert!(lets(cheap, 4.8, 350, slower(2.0)), "it takes 400 ns");
+    assert!(!lets(cheap, 4.8, 450, slower(2.0)));
+    assert!(lets(&[0.0, 0.6], 4.8, 250, on_time), "the cheaper one is not planned");
+}
+
+#[test]
+fn over_an_idle_link_what_waits_for_nothing_goes_at_once() {
+    // More uncompressed blocks than planned.
+    let lets = |raw, offer| {
+        let mut hull = planned(&[(0.1, 0.5)], raw, &[1.0 - raw]);
+        hull.raw_count = 100.0;
+        hull.lets_raw_go(Instant::ZERO, offer, &link(0))
+    };
+    let last = Offer { more: false, ..FULL };
+    let small = Offer { is_full: false, ..FULL };
+    assert!(!lets(0.4, FULL), "the plan decides");
+    assert!(lets(0.4, last) && lets(0.4, small) && lets(0.0, small));
+    // Half a per cent is not taken for a plan: compressed it takes 60 ns, and 100 as it is.
+    assert!(lets(0.006, last));
+    assert!(!lets(0.005, last) && !lets(0.0, last));
+}
+
+#[test]
+fn a_block_goes_uncompressed_against_the_plan_if_the_link_finishes_it_sooner_than_with_any_codec() {
+    let lets = |codecs: &[(f64, f64)], link: &LinkRate| {
+        let shares = vec![0.0; codecs.len()];
+        let offer = Offer { len: 1024, ..FULL };
+        planned(codecs, 0.0, &shares).lets_raw_go(Instant::ZERO, offer, link)
+    };
+    // As it is it takes 1024 ns, and compressed half of that besides the codec's time.
+    assert!(!lets(&[(0.4, 0.5)], &link(0)));
+    assert!(lets(&[(0.6, 0.5)], &link(0)));
+    assert!(!lets(&[(0.6, 0.5)], &link(200)), "it begins while the link is busy");
+    assert!(!lets(&[(0.4, 0.5), (0.6, 0.5)], &link(0)), "one is enough");
+    // A link on which all figures are exact.
+    let exact = link_of(f64::from(1 << 30), 0);
+    let as_long_ns = 1e9 / f64::from(1 << 30) / 2.0;
+    assert!(!lets(&[(as_long_ns, 0.5)], &exact), "not sooner");
+}
+
+#[test]
+fn a_compressed_block_is_done_when_codec_and_link_are() {
+    let hull = hull(&[(2.0, 0.75)]);
+    let done = |drain_ns| done_ns(&hull.estimates.all()[0], 3.0, 100.0, drain_ns, 5e8);
+    // The codec takes 600 ns, and the link 50 for what it leaves.
+    assert_near(&[done(0.0), done(250.0), done(700.0)], &[650.0, 400.0, 50.0]);
+}
+
+#[test]
+fn the_codec_that_is_furthest_behind_its_share_is_next() {
+    const CODECS: [(f64, f64); 2] = [(2.0, 0.5), (10.0, 0.7)];
+    let behind = |counts: [f64; 2]| {
+        let hull = planned(&CODECS, 0.5, &[0.3, 0.2]);
+        Hull { counts: counts.to_vec(), ..hull }.most_behind()
+    };
+    // Of 5.9 blocks the first one should have 3.54, and of 5.7 it should have 3.42.
+    assert_eq!(behind([3.0, 1.9]), Some(0));
+    assert_eq!(behind([3.0, 1.7]), Some(1));
+    assert_eq!(planned(&CODECS, 1.0, &[0.0, 0.0]).most_behind(), None);
+}
+
+#[test]
+fn a_cheaper_codec_is_taken_if_the_link_is_done_sooner_with_it() {
+    // 100 and 400 ns, and for the link 50 and 25.
+    let in_time = |drain_ns, slowdown| {
+        let hull = Hull { slowdown, ..planned(&[(1.0, 0.5), (4.0, 0.75)], 0.005, &[0.0, 1.0]) };
+        hull.in_time(1, Instant::ZERO, &link(drain_ns), 100)
+    };
+    let on_time = Slowdown::default();
+    assert_eq!(in_time(450, on_time), Some(1));
+    assert_eq!(in_time(380, on_time), Some(1), "5 ns sooner, although the link is idle meanwhile");
+    assert_eq!(in_time(350, on_time), Some(0), "25 ns sooner");
+    assert_eq!(in_time(0, on_time), Some(0));
+    // 300 and 1200 ns.
+    assert_eq!(in_time(1_000, slower(3.0)), Some(0));
+    assert_eq!(in_time(1_300, slower(3.0)), Some(1));
+    let unknown = LinkRate::new(1_000);
+    let hull = planned(&[(1.0, 0.5), (4.0, 0.75)], 0.0, &[0.0, 1.0]);
+    assert_eq!(hull.in_time(1, Instant::ZERO, &unknown, 100), Some(1));
+}
+
+#[test]
+fn beside_uncompressed_blocks_a_codec_has_the_time_that_the_link_is_busy() {
+    // 100, 200 and 400 ns.
+    const CODECS: [(f64, f64); 3] = [(1.0, 0.5), (2.0, 0.6), (4.0, 0.75)];
+    let in_time = |planned_at, drain_ns, slowdown| {
+        let hull = Hull { slowdown, ..planned(&CODECS, 0.5, &[0.0, 0.0, 0.5]) };
+        hull.in_time(planned_at, Instant::ZERO, &link(drain_ns), 100)
+    };
+    let on_time = Slowdown::default();
+    assert_eq!(in_time(2, 450, on_time), Some(2));
+    assert_eq!(in_time(2, 250, on_time), Some(1), "the best of those that are done");
+    assert_eq!(in_time(2, 50, on_time), None);
+    assert_eq!(in_time(0, 450, on_time), Some(0), "none that costs more than planned");
+    // 300, 600 and 1200 ns.
+    assert_eq!(in_time(2, 550, slower(3.0)), Some(0));
+    assert_eq!(in_time(2, 250, slower(3.0)), None);
+}
+
+#[test]
+fn the_shares_are_those_of_the_bound_with_all_that_a_byte_costs() {
+    let mut hull = Hull { slowdown: slower(2.0), ..hull(&[(2.0, 0.5)]) };
+    hull.balance.link_idle();
+    hull.plan(&link_of(150e6, 1_000), WriteCost::new());
+    // Writing takes half a nanosecond for a byte of what is written, all else 0.4 for any byte, and
+    // this and compressing take twice as long. The link is taken to be 2 % faster.
+    let points = [CodecPoint::new(0.8 + 0.5, 1.0), CodecPoint::new(4.8 + 0.25, 0.5)];
+    let bound = Bound::of(153e6, &points);
+    assert!(bound.shares[0] > 0.1 && bound.shares[1] > 0.1, "{bound:?}");
+    assert_near(&[hull.shares.raw, hull.shares.codecs[0]], &bound.shares);
+    // What is not known changes nothing.
+    hull.plan(&LinkRate::new(1_000), WriteCost::new());
+    assert_near(&[hull.raw_share()], &bound.shares[..1]);
+}
+
+#[test]
+fn history_is_kept_for_sixty_four_plans_without_a_reference() {
+    let prior = Prior { codec: 0, cost_ns: 2.0, saving: 0.5, may_refer: true };
+    let mut hull = Hull::new(&[prior]);
+    hull.plan(&slow_link(), WriteCost::new());
+    for plans in 0..64 {
+        assert!(hull.keeps_history(), "{plans}");
+        hull.plan(&fast_link(), WriteCost::new());
+    }
+    assert!(!hull.keeps_history());
+}
+
+#[test]
+fn a_try_after_others_have_failed_is_of_the_cheapest_and_a_middling_codec_in_turn() {
+    let mut hull = hull(&[(1.0, 0.3), (2.0, 0.4), (4.0, 0.5), (8.0, 0.6)]);
+    let probe = Block { probing: true, ..BLOCK };
+    let tried: Vec<_> = (0..4).map(|_| next(&mut hull, &slow_link(), probe)).collect();
+    assert_eq!(tried, [Some(0), Some(2), Some(0), Some(2)]);
+    assert_eq!(hull.since_explored, 0, "they are not counted as blocks");
+}
+
+#[test]
+fn after_two_hundred_blocks_that_were_not_compressed_one_is() {
+    let mut hull = hull(&[(100.0, 0.5), (200.0, 0.6)]);
+    hull.slowdown = slower(2.0);
+    let compressed: Vec<_> =
+        (1..=402).filter(|_| next(&mut hull, &fast_link(), BLOCK).is_some()).collect();
+    assert_eq!(compressed, [201, 402]);
+    assert_near(&hull.counts, &[1.95, 0.0]);
+    assert!(hull.slowdown.factor() < 1.001, "the last interruption is forgotten: {hull:?}");
+    // While the link has nothing to do, each block is.
+    let idle = Block { busy: false, ..BLOCK };
+    assert!((0..402).all(|_| next(&mut hull, &fast_link(), idle) == Some(0)));
+}
+
+#[test]
+fn one_block_in_twenty_four_is_tried_with_the_cheaper_and_the_better_neighbour_in_turn() {
+    // Only the last one is worth its time. The others leave too much to be tried for their age.
+    let mut best = hull(&[(1.0, 0.3), (2.0, 0.5), (4.0, 0.7)]);
+    let tried: Vec<_> = (1..=72).map(|_| next(&mut best, &slow_link(), BLOCK)).collect();
+    let others = (1..=72).zip(&tried).filter(|(_, at)| **at != Some(2));
+    assert_eq!(others.collect::<Vec<_>>(), [(24, &Some(1)), (72, &Some(1))]);
+
+    let mut middle = hull(&[(1.0, 0.3), (2.0, 0.5), (10.0, 0.7), (14.0, 0.8), (61.0, 0.9)]);
+    let mut neighbour = |planned| {
+        middle.since_explored = 23;
+        assert_eq!(middle.neighbour(planned), None, "not yet");
+        middle.since_explored = 24;
+        let neighbour = middle.neighbour(planned);
+        assert_eq!(middle.since_explored, 0);
+        neighbour
+    };
+    assert_eq!(neighbour(1), Some(0));
+    assert_eq!(neighbour(1), Some(2), "five times as long");
+    assert_eq!(neighbour(0), None, "there is nothing cheaper");
+    assert_eq!(neighbour(0), Some(1));
+    assert_eq!(neighbour(2), Some(1));
+    assert_eq!(neighbour(4), None, "there is nothing better");
+    assert_eq!(neighbour(4), Some(3));
+    let mut dear = hull(&[(1.0, 0.3), (6.5, 0.5)]);
+    (dear.since_explored, dear.explore_heavier) = (24, false);
+    assert_eq!(dear.neighbour(0), None, "more than six times as long");
+}
+
+#[test]
+fn one_block_in_eight_is_compressed_with_a_codec_that_was_never_measured() {
+    let mut hull = hull(&[(10.0, 0.5), (12.0, 0.45)]);
+    let tried: Vec<_> = (1..=16).map(|_| next(&mut hull, &slow_link(), BLOCK)).collect();
+    let others = (1..=16).zip(&tried).filter(|(_, at)| **at != Some(0));
+    assert_eq!(others.collect::<Vec<_>>(), [(8, &Some(1)), (16, &Some(1))]);
+}
+
+/// Asks for a codec that was not measured for long, when it is time for one.
+fn stale(hull: &mut Hull<Codec>) -> Option<usize> {
+    hull.since_stale = 7;
+    assert_eq!(hull.stale(0), None, "not yet");
+    hull.since_stale = 8;
+    let stale = hull.stale(0);
+    assert_eq!(hull.since_stale, 0);
+    stale
+}
+
+#[test]
+fn codecs_that_were_never_measured_are_tried_one_after_the_other() {
+    let mut hull = hull(&[(10.0, 0.5), (11.0, 0.5), (12.0, 0.5), (13.0, 0.5)]);
+    let tried: Vec<_> = (0..4).map(|_| stale(&mut hull)).collect();
+    assert_eq!(tried, [Some(1), Some(2), Some(3), Some(1)]);
+    confirm(&mut hull, 2);
+    assert_eq!([stale(&mut hull), stale(&mut hull)], [Some(3), Some(1)]);
+}
+
+#[test]
+fn codecs_are_tried_again_after_a_thousand_blocks() {
+    let mut hull = hull(&[(10.0, 0.5), (11.0, 0.5)]);
+    confirm(&mut hull, 1);
+    (0..999).for_each(|_| confirm(&mut hull, 0));
+    assert_eq!(stale(&mut hull), None);
+    confirm(&mut hull, 0);
+    assert_eq!(stale(&mut hull), Some(1));
+}
+
+#[test]
+fn what_is_much_worse_is_not_tried_for_its_age() {
+    let worse = |cost_ns, saving| stale(&mut hull(&[(10.0, 0.5), (cost_ns, saving)]));
+    assert_eq!(worse(14.0, 0.5), Some(1), "less than half as much again");
+    assert_eq!(worse(16.0, 0.5), None);
+    assert_eq!(worse(16.0, 0.3), None, "neither");
+    assert_eq!(worse(11.0, 0.42), Some(1), "0.58 are less than a fifth above 0.5");
+    assert_eq!(worse(11.0, 0.38), None);
+}
+
+#[test]
+fn what_refers_to_earlier_blocks_has_them_kept_first() {
+    let prior = Prior { codec: 0, cost_ns: 10.0, saving: 0.5, may_refer: true };
+    let mut hull = Hull::new(&[prior]);
+    assert_eq!(stale(&mut hull), None);
+    assert!(hull.keeps_history());
+    assert_eq!(stale(&mut hull), Some(1));
+    assert!(hull.estimates.all()[1].choice.refers);
+}
