@@ -114,6 +114,12 @@ pub(super) fn scheme(
     let mut scheme = config.scheme;
     let Some(scope) = history.gather() else {
         scheme.method.reference = Reference::Nothing;
+        // Of a batch that is sent once any lost piece loses all.
+        if let Select::Slack { bytes_max, .. } = &mut scheme.select
+            && !config.retransmit
+        {
+            *bytes_max = config.blocks.bytes.min(*bytes_max);
+        }
         return Ok((history, scheme));
     };
     let name = history.name();

@@ -260,6 +260,12 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
     assert!(!with("scheme = \"edge\"").unwrap().peers[0].scheme.has_contexts());
     // The scheme that is made for it has it, unless it can't.
     assert_eq!(with("").unwrap(), with("scheme = \"auto\"\nhistory = \"auto\"").unwrap());
+    // What is sent once is not in large batches.
+    let bytes_max = |lines: &str| match with(lines).unwrap().peers[0].scheme.select {
+        Select::Slack { bytes_max, .. } => bytes_max,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([bytes_max("codec = \"lz4\""), bytes_max("retransmit = false")], [60_000, 8 << 10]);
     for (lines, history) in [
         ("", History::Auto),
         ("history = \"flow\"", History::Flow),
