@@ -300,6 +300,7 @@ impl Incoming {
         for receiver in self.contexts.values_mut() {
             receiver.expire_hole(now, waits, &is_missing, &mut self.counts);
             receiver.forget_running(now);
+            receiver.forget_idle(now);
             let Some(first) = receiver.first_held() else { continue };
             let waited_ns = now.since_ns(first.came_at);
             let is_hopeless = waited_ns >= waits.late_ns && !is_missing(first.datagram);

@@ -540,6 +540,32 @@ fn a_path_keeps_order_by_contexts_only_while_they_run() {
     assert!(!pair.incoming.keeps_order(), "the first one may run yet, but nothing came of it");
 }
 
+#[test]
+fn a_receiver_gives_back_what_nobody_uses_and_begins_again() {
+    for mode in [Mode::Running, Mode::Acknowledged] {
+        let mut pair = Pair::new(9);
+        pair.outgoing.set_takes_alone(true);
+        pair.outgoing.want(mode);
+        let come = |pair: &mut Pair| {
+            let sent = pair.batch(0).expect("a context");
+            pair.come(&sent);
+            let came = pair.delivered.last() == Some(&sent.original);
+            pair.now = pair.now + SECOND_NS;
+            pair.tend(0.0);
+            came
+        };
+        (0..4).for_each(|_| assert!(come(&mut pair)));
+        let used_bytes = pair.incoming.status().memory_bytes;
+        // A sender that remembers for longer tries the same base twice, and begins from nothing then.
+        pair.now = pair.now + 301 * SECOND_NS;
+        pair.tend(0.0);
+        let idle_bytes = pair.incoming.status().memory_bytes;
+        assert!(idle_bytes < used_bytes / 10, "{idle_bytes} of {used_bytes}");
+        let came: Vec<_> = (0..4).map(|_| come(&mut pair)).collect();
+        assert_eq!(came[2..], [true; 2], "{mode:?}");
+    }
+}
+
 fn dictionary() -> Arc<ContextDictionary> {
     Arc::new(ContextDictionary::new(b"queues are short, lines are long ".repeat(40)).expect("some"))
 }

@@ -22,6 +22,9 @@ const LOST_REPORTS_MAX: u32 = 8;
 const AHEAD_MAX: u64 = 1 << 14;
 /// A context orders the records of a path while some come that refer to others.
 const ORDERS_NS: u64 = 4 * SECOND_NS;
+/// What is used for decoding is given back if nothing comes for so long: more than twice as long as this
+/// implementation remembers what it sent.
+const IDLE_NS: u64 = 300 * SECOND_NS;
 /// The first number of a context.
 const NUMBER_MIN: u64 = 1;
 
@@ -120,6 +123,7 @@ pub(crate) enum Opened {
 #[derive(Debug)]
 pub(super) struct Receiver {
     decoder: ContextDecoder,
+    ring_log: u8,
     /// The latest generation of which something was opened.
     generation: Option<u8>,
     /// The one that the ring is of: the latest that has begun.
@@ -164,6 +168,7 @@ impl Receiver {
     pub(super) fn new(ring_log: u8) -> Self {
         Self {
             decoder: ContextDecoder::new(ring_log),
+            ring_log,
             generation: None,
             ring_generation: None,
             alone: None,
@@ -514,6 +519,22 @@ impl Receiver {
             self.decoder.forget_running();
             self.is_live = false;
         }
+    }
+
+    /// Gives back the memory of a context of which nothing came for long. What comes of it yet is lost as if
+    /// its base was not there: the peer begins again from nothing.
+    pub(super) fn forget_idle(&mut self, now: Instant) {
+        let used_at = self.ran_at.max(self.came.0);
+        if now.since_ns(used_at) < IDLE_NS || self.ring_generation.is_none() {
+            return;
+        }
+        self.decoder = ContextDecoder::new(self.ring_log);
+        (self.ring_generation, self.is_live) = (None, false);
+        if let Some(alone) = &mut self.alone {
+            *alone = AloneState { is_lost: true, is_useless: true, hole: None };
+        }
+        // Nobody asks for a report before more of it comes.
+        (self.must_report, self.said_lost) = (false, LOST_REPORTS_MAX);
     }
 
     /// Returns the time at which a report is due, if they are to be so far apart; one that is to be made at once
