@@ -50,6 +50,7 @@ pub(super) fn kills(lab: &mut Lab, spokes: usize, seed: u64) -> anyhow::Result<(
     star.fetch_all()?;
     let flows = Flows::start(&star)?;
     star.all_work(&flows)?;
+    star.all_is_sent()?;
     star.check_memory()?;
 
     let before = star.batches()?;
@@ -61,6 +62,7 @@ pub(super) fn kills(lab: &mut Lab, spokes: usize, seed: u64) -> anyhow::Result<(
     star.all_decode(&before)?;
     star.all_work(&flows)?;
     println!("all work {:.1} s after it", killed.elapsed().as_secs_f64());
+    star.all_is_sent()?;
     star.check_memory()?;
 
     star.kill_spokes(seed)?;
@@ -137,6 +139,16 @@ impl Star {
         })
     }
 
+    /// Nothing was for a peer to which the hub had no socket: also those that it did not know the address of
+    /// get its first datagrams.
+    fn all_is_sent(&self) -> anyhow::Result<()> {
+        for peer in self.hub.status()?.peers {
+            let errors = &peer.tx.send_errors;
+            ensure!(!errors.contains_key("failed"), "{}: {errors:?}", peer.name);
+        }
+        Ok(())
+    }
+
     /// The hub's memory is within what it has offered, and what a peer costs beside that.
     fn check_memory(&mut self) -> anyhow::Result<()> {
         let (mut contexts, mut bytes) = (0, 0);
@@ -197,7 +209,8 @@ impl Star {
                 let rx = &peer.rx;
                 let damage = rx.malformed + rx.decode_failed + rx.not_allowed;
                 let damaged = rx.contexts.dropped.get("damaged").unwrap_or(&0);
-                ensure!(damage + damaged == 0, "{} of {}: {rx:#?}", relay.name(), peer.name);
+                let refused = damage + damaged + rx.too_many_packets + rx.over_budget;
+                ensure!(refused == 0, "{} of {}: {rx:#?}", relay.name(), peer.name);
             }
         }
         let crowded_out = |status: &Status| {
