@@ -375,8 +375,11 @@ impl Engine {
 
     fn flush(&mut self) {
         self.env.flush_tun();
+        // What is for a peer whose address was unknown until now waits for the socket that an event brings.
+        let are_events = !self.env.events.is_empty();
         for (peer, peer_socket) in self.env.peer_sockets.iter_mut().enumerate() {
-            if !peer_socket.blocked && !peer_socket.outbox.is_empty() && !peer_socket.flush() {
+            let waits = peer_socket.blocked || (are_events && peer_socket.socket.is_none());
+            if !waits && !peer_socket.outbox.is_empty() && !peer_socket.flush() {
                 self.node.link_blocked(Clock::now(), peer);
             }
             if let Some(socket) = &peer_socket.socket {

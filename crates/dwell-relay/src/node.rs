@@ -8,6 +8,7 @@
 //! Packets are dropped for named reasons only, and everything from the network is hostile
 //! until its seal was verified.
 
+mod allowance;
 mod bottleneck;
 mod classes;
 mod compress;

@@ -72,7 +72,7 @@ impl Node {
             return;
         };
         // The datagrams before this one brought most of it.
-        peer.turn.packets_left += joined.len();
+        peer.turn.packets_left.add(joined.len());
         if is_present && record.is_kept() {
             peer.reorder.activate(now);
         }
@@ -117,7 +117,7 @@ impl Node {
     }
 
     fn restore_block(&mut self, env: &mut impl Env, index: usize, block: &Block<'_>) {
-        if self.peers[index].turn.packets_left == 0 {
+        if self.peers[index].turn.packets_left.left() == 0 {
             self.peers[index].rx.too_many_packets += 1;
             return;
         }
@@ -189,11 +189,10 @@ impl Node {
     /// Returns true if the datagram may hold one packet more; counts it.
     fn may_hold_another(&mut self, index: usize) -> bool {
         let peer = &mut self.peers[index];
-        let Some(left) = peer.turn.packets_left.checked_sub(1) else {
+        if !peer.turn.packets_left.take() {
             peer.rx.too_many_packets += 1;
             return false;
-        };
-        peer.turn.packets_left = left;
+        }
         peer.turn.charge(PACKET_NS);
         true
     }

@@ -12,6 +12,7 @@ use dwell_wire::{
 };
 
 use super::Node;
+use super::allowance::Allowance;
 use super::contexts::Origin;
 use super::diagnosis::{Foreign, Parting};
 use super::env::{Destination, Env};
@@ -48,10 +49,10 @@ enum Part {
 }
 
 /// From where on records are read, and how many packets they may hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Span {
     from: usize,
-    packets_left: usize,
+    packets_left: Allowance,
     is_present: bool,
     /// The number under which it was first sent, if it is of the present session.
     number: u64,
@@ -239,7 +240,8 @@ impl Node {
         part: Part,
     ) {
         let (is_present, number) = (number.is_some(), number.unwrap_or(0));
-        let span = Span { from: 0, packets_left: packets_max(body.len()), is_present, number };
+        let packets_left = Allowance::new(packets_max(body.len()));
+        let span = Span { from: 0, packets_left, is_present, number };
         let Some(rest) = self.restore(env, now, index, (body, span), part) else { return };
         let Span { from, packets_left, is_present, number } = rest;
         let peer = &mut self.peers[index];
@@ -276,14 +278,14 @@ impl Node {
     ) -> Option<Span> {
         let mut asked = Asked::default();
         let mut rest = None;
-        let Span { is_present, number, .. } = span;
-        let origin = Origin { datagram: number, is_present, packets: 0 };
+        let Span { from, packets_left, is_present, number } = span;
+        let origin = Origin { datagram: number, is_present };
         let peer = &mut self.peers[index];
-        peer.turn.packets_left = span.packets_left;
+        peer.turn.packets_left = packets_left;
         let data_records = peer.data_records;
         // What came later must not pass what waits already.
         let must_wait = part != Part::Rest && peer.turn.is_behind();
-        let mut records = Records::new(&body[span.from..]);
+        let mut records = Records::new(&body[from..]);
         loop {
             let from = body.len() - records.rest_len();
             let Some(record) = records.next() else { break };
@@ -300,7 +302,7 @@ impl Node {
                 continue;
             }
             if is_packets && (must_wait || !peer.turn.may_restore()) {
-                let packets_left = peer.turn.packets_left;
+                let packets_left = std::mem::take(&mut peer.turn.packets_left);
                 rest = Some(Span { from, packets_left, is_present, number });
                 // What the peers say to each other does not wait.
                 match part {

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use dwell_base::time::MILLI_NS;
 
 use super::Node;
+use super::allowance::Allowance;
 use super::env::Env;
 use super::peer::Peer;
 
@@ -46,7 +47,7 @@ pub(super) struct Waiting {
     /// The offset of the first record whose packets are yet to be restored.
     pub(super) from: usize,
     /// The most packets that the rest may hold.
-    pub(super) packets_left: usize,
+    pub(super) packets_left: Allowance,
     /// It is of the present session.
     pub(super) is_present: bool,
     /// The number under which it was first sent.
@@ -60,7 +61,7 @@ pub(crate) struct Turn {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// The number of further packets that the datagram being restored may hold.
-    pub(super) packets_left: usize,
+    pub(super) packets_left: Allowance,
 }
 
 impl Turn {
@@ -194,7 +195,13 @@ mod tests {
     use super::*;
 
     fn rest(len: usize) -> Waiting {
-        Waiting { body: vec![0; len], from: 0, packets_left: 9, is_present: true, number: 1 }
+        Waiting {
+            body: vec![0; len],
+            from: 0,
+            packets_left: Allowance::new(9),
+            is_present: true,
+            number: 1,
+        }
     }
 
     #[test]

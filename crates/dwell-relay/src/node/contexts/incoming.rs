@@ -21,6 +21,7 @@ use dwell_wire::{ContextBody, ContextRecord, ContextReport, reconstruct_number};
 
 use super::Limits;
 use super::counts::IncomingCounts;
+use crate::node::allowance::Allowance;
 use receiver::Receiver;
 pub(crate) use receiver::{Held, Opened};
 
@@ -78,8 +79,8 @@ pub(crate) enum Taken {
     Now,
     /// It is a packet that nobody waits for any more: deliver it.
     Late,
-    /// Nothing: it is held, with so many of the packets that its datagram may hold.
-    Held { packets: usize },
+    /// Nothing: it is held, and shares what its datagram may hold.
+    Held,
     /// Open what is ready, and ask again: it finds no room.
     Full,
     /// Nothing.
@@ -94,8 +95,6 @@ pub(crate) struct Origin {
     pub(crate) datagram: u64,
     /// It is of the present session.
     pub(crate) is_present: bool,
-    /// The packets that its datagram may yet hold.
-    pub(crate) packets: usize,
 }
 
 /// The contexts of what comes from one peer.
@@ -167,6 +166,7 @@ impl Incoming {
         now: Instant,
         record: &ContextRecord<'_>,
         origin: Origin,
+        allowance: &mut Allowance,
     ) -> Taken {
         let is_foreign = !origin.is_present && !self.accepts_previous;
         if record.context >= self.limits.contexts || is_foreign {
@@ -207,15 +207,15 @@ impl Incoming {
         if number == receiver.next {
             return Taken::Now;
         }
-        self.hold(now, number, record, origin)
+        self.hold((now, number), record, origin, allowance)
     }
 
     fn hold(
         &mut self,
-        now: Instant,
-        number: u64,
+        (now, number): (Instant, u64),
         record: &ContextRecord<'_>,
         origin: Origin,
+        allowance: &mut Allowance,
     ) -> Taken {
         let cost = record.data().len() + HELD_OVERHEAD_BYTES;
         if self.held_bytes + cost > HELD_BYTES_MAX || self.held >= HELD_MAX {
@@ -229,10 +229,8 @@ impl Incoming {
         }
         self.held_bytes += cost;
         self.held += 1;
-        let held = Held::new(now, record, origin);
-        let packets = held.packets;
-        receiver.held.insert(number, held);
-        Taken::Held { packets }
+        receiver.held.insert(number, Held::new(now, record, origin, allowance.share()));
+        Taken::Held
     }
 
     /// Notes that a record found no room twice.

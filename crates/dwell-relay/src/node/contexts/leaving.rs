@@ -16,26 +16,25 @@ impl Node {
     pub(in crate::node) fn of_context(
         &mut self,
         env: &mut impl Env,
-        (now, mut origin): (Instant, Origin),
+        (now, origin): (Instant, Origin),
         index: usize,
         record: &ContextRecord<'_>,
     ) {
         let peer = &mut self.peers[index];
-        origin.packets = peer.turn.packets_left;
-        let mut taken = peer.contexts.incoming.take(now, record, origin);
+        let allowance = &mut peer.turn.packets_left;
+        let mut taken = peer.contexts.incoming.take(now, record, origin, allowance);
         if taken == Taken::Full {
             self.open_ready(env, now, index);
-            taken = self.peers[index].contexts.incoming.take(now, record, origin);
+            let peer = &mut self.peers[index];
+            let allowance = &mut peer.turn.packets_left;
+            taken = peer.contexts.incoming.take(now, record, origin, allowance);
         }
         let peer = &mut self.peers[index];
         match taken {
             Taken::Now => self.open_in_context(env, index, record),
             Taken::Late => self.raw(env, index, record.data()),
-            Taken::Held { packets } => {
-                peer.turn.packets_left = peer.turn.packets_left.saturating_sub(packets);
-            }
             Taken::Full => peer.contexts.incoming.crowded_out(),
-            Taken::Dropped => {}
+            Taken::Held | Taken::Dropped => {}
         }
         self.open_ready(env, now, index);
     }
@@ -47,8 +46,9 @@ impl Node {
             if !peer.turn.may_restore() {
                 return;
             }
-            let Some((context, held)) = peer.contexts.incoming.ready(now) else { return };
-            let of_datagram = std::mem::replace(&mut peer.turn.packets_left, held.packets);
+            let Some((context, mut held)) = peer.contexts.incoming.ready(now) else { return };
+            let of_held = std::mem::take(&mut held.packets_left);
+            let of_datagram = std::mem::replace(&mut peer.turn.packets_left, of_held);
             self.open_in_context(env, index, &held.record(context));
             self.peers[index].turn.packets_left = of_datagram;
         }

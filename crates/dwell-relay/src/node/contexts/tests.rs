@@ -16,6 +16,7 @@ use super::incoming::{GapWaits, Incoming, Opened, Origin, Taken};
 use super::job::Made;
 use super::outgoing::{Entered, Left, Outgoing, Position};
 use super::*;
+use crate::node::allowance::Allowance;
 use crate::node::store::InContext;
 
 const LIMITS: Limits = Limits { contexts: 2, ring_log: 15 };
@@ -161,16 +162,17 @@ impl Pair {
 
     fn come(&mut self, sent: &Sent) {
         self.missing.remove(&sent.datagram);
-        let origin = Origin { datagram: sent.datagram, is_present: true, packets: 128 };
-        let mut taken = self.incoming.take(self.now, &sent.record(), origin);
+        let origin = Origin { datagram: sent.datagram, is_present: true };
+        let mut taken =
+            self.incoming.take(self.now, &sent.record(), origin, &mut Allowance::new(128));
         if taken == Taken::Full {
             self.open_ready();
-            taken = self.incoming.take(self.now, &sent.record(), origin);
+            taken = self.incoming.take(self.now, &sent.record(), origin, &mut Allowance::new(128));
         }
         match taken {
             Taken::Now => self.open(&sent.record()),
             Taken::Late => self.delivered.push(sent.data.clone()),
-            Taken::Held { .. } | Taken::Full | Taken::Dropped => {}
+            Taken::Held | Taken::Full | Taken::Dropped => {}
         }
         self.open_ready();
     }
@@ -745,8 +747,8 @@ proptest! {
                 }
             };
             let record = ContextRecord { context, generation, number, body };
-            let origin = Origin { datagram: number.into(), is_present: true, packets: 3 };
-            if incoming.take(now, &record, origin) == Taken::Now {
+            let origin = Origin { datagram: number.into(), is_present: true };
+            if incoming.take(now, &record, origin, &mut Allowance::new(128)) == Taken::Now {
                 incoming.open(&record, &mut out);
             }
             while let Some((context, held)) = incoming.ready(now) {
@@ -790,9 +792,9 @@ fn what_is_held_is_bounded() {
     for number in 2..2_000u16 {
         let body = ContextBody::Raw(&data);
         let record = ContextRecord { context: 0, generation: 1, number, body };
-        let origin = Origin { datagram: 1, is_present: true, packets: 1 };
+        let origin = Origin { datagram: 1, is_present: true };
         for _ in 0..2 {
-            let taken = incoming.take(at(1), &record, origin);
+            let taken = incoming.take(at(1), &record, origin, &mut Allowance::new(1));
             assert!(incoming.held().0 <= 4 << 20);
             if taken == Taken::Now {
                 incoming.open(&record, &mut out);
@@ -835,8 +837,8 @@ fn lose_with_each_datagram(alone: Option<Alone>) {
         };
         let (context, generation) = ((turn % 2) as u8, ((turn / 2) as u8).wrapping_add(1));
         let record = ContextRecord { context, generation, number: turn / 2 + 1, body };
-        let origin = Origin { datagram: turn.into(), is_present: true, packets: 128 };
-        assert_eq!(incoming.take(now, &record, origin), Taken::Now);
+        let origin = Origin { datagram: turn.into(), is_present: true };
+        assert_eq!(incoming.take(now, &record, origin, &mut Allowance::new(128)), Taken::Now);
         assert_eq!(incoming.open(&record, &mut out), Opened::Nothing);
         let mut due = Vec::new();
         if now >= incoming.deadline(waits, |_| false) {

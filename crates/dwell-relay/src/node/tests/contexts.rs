@@ -727,3 +727,31 @@ fn a_class_may_have_another_history_or_none() {
     let [all, peer] = ["host-pair", "peer"].map(|history| of_class("1-65535", history).contexts);
     assert!(all.open > peer.open && peer.open == 1, "{all:?}, {peer:?}");
 }
+
+/// Batches that say almost nothing, many of them in a datagram, which wait for one that was lost: each
+/// counts with the packets that are in it, and not with the most that its length would allow. So many
+/// were taken off what the datagram may hold that the last ones lost packets.
+#[test]
+fn batches_that_wait_hold_as_many_packets_as_if_they_did_not() {
+    let lines = "scheme = \"auto\"\ncodec = \"zstd:3\"\nhistory_mode = \"running\"";
+    let configs = [0, 1].map(|side| config_of(side, true, "1mbit", lines));
+    let mut net = Net::new(&configs, &good_link(), 3);
+    net.run_to(1_000);
+    net.net.set_link(net.links[0], good_link().with_loss(0.1));
+    for turn in 0..400 {
+        net.net.with_node(net.ends[0], |end, _, out| {
+            for n in 0..160_u16 {
+                let mut packet = inner_packet([10, 1, 0, 5], [10, 2, 0, n as u8 % 16], &[7; 600]);
+                packet[20..22].copy_from_slice(&(n % 16).to_be_bytes());
+                end.node.packet(&mut end.env, &mut packet);
+            }
+            end.node.pump_all(&mut end.env);
+            end.after(out);
+        });
+        net.run_to(1_000 + 10 * turn);
+    }
+    net.run_to(20_000);
+    let rx = net.end(1).peer().rx;
+    assert!(rx.contexts.gaps > 5, "{:?}", rx.contexts);
+    assert_eq!(rx.too_many_packets, 0);
+}

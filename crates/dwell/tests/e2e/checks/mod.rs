@@ -6,6 +6,7 @@ mod downloads;
 mod fair;
 mod faults;
 mod hostile;
+mod hub;
 mod idle;
 mod keys;
 mod life;
@@ -26,12 +27,14 @@ use dwell_testkit::faults::Fault;
 
 use crate::harness::Check;
 
-/// The beginnings of the names of checks that compare times, and so must not share the machine.
+/// The beginnings of the names of checks that compare times, or need all of the machine, and so must not
+/// share it.
 pub(crate) const ALONE: &[&str] = &[
     "a_changing_link_behind_a_router_is_found",
     "a_peer_that_sends_crowds_leaves_others_alone",
     "a_replay_agrees_with_the_relay_",
     "an_idle_link_is_silent",
+    "long_a_hub_with_200_peers_",
 ];
 
 /// The beginning of the names of checks that run only if they are asked for by it.
@@ -96,6 +99,8 @@ pub(crate) const ALL: &[Check] = &[
     ("long_contexts_after_kills_2", |lab| contexts::restarts_at_random(lab, 3, 5)),
     ("long_contexts_after_kills_3", |lab| contexts::restarts_at_random(lab, 4, 5)),
     ("long_contexts_after_kills_4", |lab| contexts::restarts_at_random(lab, 5, 5)),
+    ("a_hub_with_many_peers_after_kills", |lab| hub::kills(lab, 12, 1)),
+    ("long_a_hub_with_200_peers_after_kills", |lab| hub::kills(lab, 200, 2)),
     ("loss_is_reported_within_seconds", links::loss),
     ("a_peer_that_sends_crowds_leaves_others_alone", fair::crowds),
     ("a_changing_link_behind_a_router_is_found", steps::found),

@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
 use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed};
-use dwell_wire::record::BLOCK_PACKETS_MAX;
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
 use super::{GapWaits, Origin, WAIT_NS_MAX};
+use crate::node::allowance::Allowance;
 use crate::node::contexts::begin::name_of;
 use crate::node::contexts::counts::IncomingCounts;
 
-/// The shortest IP packet.
-const PACKET_BYTES_MIN: usize = 20;
 /// That a generation is lost is said so often; then only if more of it comes.
 const LOST_REPORTS_MAX: u32 = 8;
 
@@ -34,8 +32,8 @@ pub(crate) struct Held {
     pub(crate) came_at: Instant,
     /// The datagram that it was first sent in; zero if that is not known any more.
     pub(crate) datagram: u64,
-    /// The most packets that may be taken out of it.
-    pub(crate) packets: usize,
+    /// The packets that its datagram may yet hold.
+    pub(crate) packets_left: Allowance,
     generation: u8,
     number: u16,
     content: Content,
@@ -54,20 +52,22 @@ enum Content {
 }
 
 impl Held {
-    pub(super) fn new(now: Instant, record: &ContextRecord<'_>, origin: Origin) -> Self {
-        let (content, packets_max) = match record.body {
-            ContextBody::Raw(packet) => (Content::Raw(packet.to_vec()), 1),
+    pub(super) fn new(
+        now: Instant,
+        record: &ContextRecord<'_>,
+        origin: Origin,
+        packets_left: Allowance,
+    ) -> Self {
+        let content = match record.body {
+            ContextBody::Raw(packet) => Content::Raw(packet.to_vec()),
             ContextBody::Batch { start, is_columnar, original_len, data, .. } => {
-                let most = usize::from(original_len) / PACKET_BYTES_MIN + 1;
-                let data = data.to_vec();
-                let content = Content::Batch { start, is_columnar, original_len, data };
-                (content, most.min(BLOCK_PACKETS_MAX))
+                Content::Batch { start, is_columnar, original_len, data: data.to_vec() }
             }
         };
         Self {
             came_at: now,
             datagram: origin.datagram,
-            packets: packets_max.min(origin.packets),
+            packets_left,
             generation: record.generation,
             number: record.number,
             content,
