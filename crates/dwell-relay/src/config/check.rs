@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::error::Errors;
 use super::read::Peer;
-use super::{Config, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, Security};
+use super::{Config, Endpoint, FailMode, NodeConfig, PeerConfig, RateConfig, Security, history};
 
 /// Adds the errors of values that are valid alone but not together.
 pub(super) fn across(node: &NodeConfig, peers: &[Peer<'_>], errors: &mut Errors<'_>) {
@@ -264,9 +264,13 @@ fn useless_dictionary(peer: &PeerConfig) -> Option<String> {
     (peer.dictionary.is_some() && peer.history == History::Off).then(|| {
         format!(
             "nothing that is sent to \"{}\" begins from its dictionary, since batches to it have no \
-             history: write history = \"host-pair\", or scheme = \"auto\"; what the peer sends may yet \
-             begin from it",
-            peer.name
+             history: that needs {}; what the peer sends may yet begin from it",
+            peer.name,
+            if history::refusal(peer).is_some() {
+                "zstd and retransmit = true"
+            } else {
+                "history = \"host-pair\", or scheme = \"auto\""
+            }
         )
     })
 }

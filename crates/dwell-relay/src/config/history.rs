@@ -152,7 +152,7 @@ pub(super) fn scheme(
 }
 
 /// Returns why a peer can't have contexts, whatever its scheme.
-fn refusal(config: &PeerConfig) -> Option<String> {
+pub(super) fn refusal(config: &PeerConfig) -> Option<String> {
     if config.codec.id != CodecId::Zstd {
         let codec = config.codec;
         return Some(format!(

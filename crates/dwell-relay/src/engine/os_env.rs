@@ -230,7 +230,9 @@ impl Env for OsEnv {
     fn commit(&mut self, peer: usize, len: usize, burst_bytes: u64) -> bool {
         let peer_socket = &mut self.peer_sockets[peer];
         peer_socket.outbox.commit(len);
-        if !peer_socket.blocked && peer_socket.outbox.bytes() as u64 >= burst_bytes {
+        // Without a socket it waits for the one that an event brings.
+        let is_ready = !peer_socket.blocked && peer_socket.socket.is_some();
+        if is_ready && peer_socket.outbox.bytes() as u64 >= burst_bytes {
             peer_socket.flush();
         }
         !peer_socket.blocked

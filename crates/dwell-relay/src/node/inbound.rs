@@ -179,6 +179,7 @@ impl Node {
             self.records(env, now, index, (body, None), part);
             return;
         };
+        peer.contexts.incoming.came(now);
         let waits = peer.waits();
         let mut first_sent = number;
         let at_once = match resent {

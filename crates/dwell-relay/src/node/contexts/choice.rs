@@ -63,8 +63,9 @@ const STAY_NS_MIN: u64 = 5 * SECOND_NS;
 const STAY_NS_MAX: u64 = 80 * SECOND_NS;
 /// Batches that stand alone do so in vain if for so many parts, ...
 const VAIN_PARTS: u32 = 8;
-/// ... in which there were so many, what they refer to did not move on.
-const BATCHES_MIN: u64 = 50;
+/// ... in which they had so many bytes, what they refer to did not move on. (That of 16 contexts would after as
+/// many.)
+const BYTES_MIN: u64 = 512 << 10;
 /// A missing datagram is asked for, and comes, after a round trip and a quarter, and this.
 const MARGIN_NS: u64 = 10 * MILLI_NS;
 /// The round trip assumed until one is measured.
@@ -81,7 +82,7 @@ pub(crate) struct Choice {
     began_at: Instant,
     /// ... and in those before, the latest last.
     parts: VecDeque<u64>,
-    /// What had stood alone, and moved on, when that was last looked at; parts since it moved on.
+    /// The bytes and moves when they were last looked at; parts since it moved on.
     alone: (u64, u64),
     vain_parts: u32,
 }
@@ -102,7 +103,8 @@ impl Choice {
     }
 
     /// Returns the mode for a path that has lost so much of late, if that is known, with this round trip.
-    /// So many batches have stood `alone` until now, and what they refer to has moved on so often.
+    /// `alone` are the bytes of batches until now, and how often what those that stand alone refer to has moved
+    /// on.
     pub(crate) fn review(
         &mut self,
         now: Instant,
@@ -136,9 +138,10 @@ impl Choice {
 
     /// Counts the parts in which batches had nothing new to refer to.
     fn count(&mut self, alone: (u64, u64)) {
-        let (batches, advanced) = (alone.0 - self.alone.0, alone.1 - self.alone.1);
+        let (bytes, advanced) = (alone.0 - self.alone.0, alone.1 - self.alone.1);
         self.alone = alone;
-        self.vain_parts = match (batches >= BATCHES_MIN, advanced) {
+        let is_telling = self.mode == Mode::Acknowledged && bytes >= BYTES_MIN;
+        self.vain_parts = match (is_telling, advanced) {
             (_, 1..) => 0,
             (true, 0) => self.vain_parts + 1,
             (false, 0) => self.vain_parts,
@@ -227,7 +230,7 @@ mod tests {
                 let lost = self.lost.iter().rev().take(PARTS).sum();
                 let recent = RecentLoss::of(100_000, lost);
                 let is_alone = self.choice.mode == Mode::Acknowledged;
-                self.alone.0 += if is_alone { 500 } else { 0 };
+                self.alone.0 += 1 << 20;
                 self.alone.1 += u64::from(is_alone && self.advances);
                 self.choice.review(now, (recent, Some(RTT_NS)), self.alone)
             };
@@ -286,6 +289,23 @@ mod tests {
         assert!((4..12).contains(&(12 - acknowledged(&again))), "{again:?}");
         let back = path.modes(&[0; 24]);
         assert!(acknowledged(&back) > 10, "{back:?}");
+    }
+
+    #[test]
+    fn where_a_round_trip_takes_long_fewer_gaps_are_enough() {
+        let modes = |rtt_ns: u64, lost: u64| {
+            let mut choice = Choice::default();
+            let look = |part: u64| {
+                (0..lost / PARTS as u64).for_each(|_| choice.asked());
+                let recent = RecentLoss::of(10_000, lost);
+                choice.review(Instant::from_ns(part * PART_NS), (recent, Some(rtt_ns)), (0, 0))
+            };
+            (1..12).map(look).collect::<Vec<_>>()
+        };
+        // Four gaps at a time.
+        let (near, far) = (modes(100 * MILLI_NS, 150), modes(300 * MILLI_NS, 52));
+        assert_eq!(acknowledged(&near), 0);
+        assert_eq!(far.last(), Some(&Mode::Acknowledged));
     }
 
     #[test]

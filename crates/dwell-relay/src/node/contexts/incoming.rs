@@ -111,8 +111,8 @@ pub(crate) struct Incoming {
     accepts_previous: bool,
     /// There were records in this session.
     is_active: bool,
-    /// When the latest record came.
-    took_at: Instant,
+    /// When the latest datagram came.
+    came_at: Instant,
     /// What is to be reported at once may be from now on.
     may_report_at_once_at: Instant,
     pub(super) counts: IncomingCounts,
@@ -129,7 +129,7 @@ impl Incoming {
             held: 0,
             accepts_previous: false,
             is_active: false,
-            took_at: Instant::ZERO,
+            came_at: Instant::ZERO,
             may_report_at_once_at: Instant::ZERO,
             counts: IncomingCounts::default(),
         }
@@ -160,6 +160,11 @@ impl Incoming {
         self.is_active
     }
 
+    /// A datagram came, with records of contexts or without.
+    pub(crate) fn came(&mut self, now: Instant) {
+        self.came_at = now;
+    }
+
     /// A record came. It is to be opened at once if that is the answer.
     pub(crate) fn take(
         &mut self,
@@ -178,7 +183,6 @@ impl Incoming {
         let new = || Box::new(Receiver::new(ring_log));
         let receiver = self.contexts.entry(record.context).or_insert_with(new);
         let number = reconstruct_number(receiver.next_number(), record.number);
-        self.took_at = now;
         if record.is_alone() {
             receiver.came_alone(now, number, origin.datagram);
             return Taken::Now;
@@ -266,7 +270,7 @@ impl Incoming {
 
     /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.
     pub(crate) fn keeps_order(&self) -> bool {
-        self.is_active && self.contexts.values().any(|it| it.keeps_order(self.took_at))
+        self.is_active && self.contexts.values().any(|it| it.keeps_order(self.came_at))
     }
 
     /// True if a record that was held can be opened now.

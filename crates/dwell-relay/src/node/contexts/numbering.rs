@@ -116,8 +116,8 @@ pub(in crate::node) fn number_frame(
 /// have come yet. Returns by how many bytes its record is longer then.
 ///
 /// A flow that sends little is not bound again by that: it would be for as long as it sends more often than
-/// reports come, and wait for what others lose. So one packet of it may pass another that waits, at the
-/// time when it is bound no more.
+/// reports come, and wait for what others lose. So when it is bound no more its packets may pass those that
+/// wait yet.
 fn raw(
     contexts: &mut Contexts,
     store: &Store,

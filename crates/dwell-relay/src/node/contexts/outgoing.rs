@@ -25,6 +25,9 @@ use crate::node::store::InContext;
 /// Datagrams with records of one context whose arrival was not confirmed; of more, those before are
 /// not known any more, and only the peer can say that they are missing.
 const IN_FLIGHT_MAX: usize = 16_384;
+/// Of batches that stand alone, one may be missing so far behind the highest that came; if an earlier one is
+/// gone, the peer gives it up by itself.
+const LATE_ALONE_MAX: u64 = 4_096;
 /// A record that was not confirmed for so long is not on its way any more.
 const IN_FLIGHT_NS: u64 = 4 * SECOND_NS;
 /// A generation that ends sooner makes the next one wait.
@@ -39,7 +42,7 @@ const EVICTABLE_NS: u64 = 2 * SECOND_NS;
 const IDLE_NS: u64 = 120 * SECOND_NS;
 
 /// Priming takes at most one part in so many of the time that compressing takes, or of all time if that is
-/// more: a thin link's CPU has time enough, ...
+/// more: a thin link's CPU has time enough. That is for all contexts of a peer together, ...
 const PRIMING_PART: u64 = 8;
 const PRIMING_PART_OF_ALL: u64 = 64;
 /// ... and is done for a base that has moved on by at least one part in so many of its length.
@@ -150,11 +153,12 @@ impl Context {
 
     /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
     /// knows the present one, and has so much more that it is worth the time.
-    fn advance(&self, now: Instant, encoder: &ContextEncoder) -> Option<Base> {
+    fn advance(&self, now: Instant, encoder: &ContextEncoder, contexts: u64) -> Option<Base> {
         let Generation { number, spec, base: present, .. } = self.present;
         let is_known = self.present.is_alone() && self.reported_generation == number;
         let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns
-            || now.since_ns(self.primed_at) >= PRIMING_PART_OF_ALL.saturating_mul(self.primed_ns);
+            || now.since_ns(self.primed_at)
+                >= (PRIMING_PART_OF_ALL * contexts).saturating_mul(self.primed_ns);
         if !is_known || !is_worth_it {
             return None;
         }
@@ -195,6 +199,7 @@ impl Context {
     /// Others use it from now on: nothing of what those before them sent is referred to any more.
     fn take_over(&mut self, group: u64) {
         (self.group, self.encoder) = (group, None);
+        self.in_flight = VecDeque::new();
         self.base_failed = false;
         self.ended = Some(Reason::First);
         self.confirmed_offset = 0;
@@ -283,9 +288,9 @@ impl Outgoing {
         self.wanted = mode;
     }
 
-    /// Returns how many batches stood alone, and how often what they refer to moved on.
+    /// Returns the bytes of all batches, and how often what those that stand alone refer to has moved on.
     pub(crate) fn alone(&self) -> (u64, u64) {
-        (self.counts.alone, self.counts.advanced())
+        (self.counts.bytes_in, self.counts.advanced())
     }
 
     /// How batches refer to others now.
@@ -326,6 +331,7 @@ impl Outgoing {
             return None;
         };
         let is_alone = self.mode() == Mode::Acknowledged;
+        let contexts = self.contexts.len() as u64;
         let context = &mut self.contexts[usize::from(at)];
         if context.is_out {
             return None;
@@ -343,7 +349,7 @@ impl Outgoing {
         let (encoder, next) = match (reason, kept) {
             (None, encoder) => {
                 let encoder = encoder?;
-                let base = context.advance(now, &encoder);
+                let base = context.advance(now, &encoder, contexts);
                 (encoder, base.map(|base| (Reason::Advanced, base, Kind::Alone { keeps: true })))
             }
             (Some(reason), Some(encoder)) => {
@@ -494,7 +500,8 @@ impl Outgoing {
         }
         context.confirmed_number = context.confirmed_number.max(report.next_number);
         // Of batches that stand alone, those before the highest that came may be missing yet.
-        let confirmed = if context.writes_alone { 0 } else { context.confirmed_number };
+        let late = if context.writes_alone { LATE_ALONE_MAX } else { 0 };
+        let confirmed = context.confirmed_number.saturating_sub(late);
         while context.in_flight.front().is_some_and(|&(_, number)| number < confirmed) {
             context.in_flight.pop_front();
         }
@@ -522,8 +529,11 @@ impl Outgoing {
     /// Gives back the memory of contexts that nobody uses.
     pub(crate) fn expire(&mut self, now: Instant) {
         for context in &mut self.contexts {
-            if context.encoder.is_some() && now.since_ns(context.used_at) > IDLE_NS {
+            // Not when it was used last: of what did not become smaller the peer knows nothing.
+            let sent_at = context.written_at.max(context.began_at);
+            if context.encoder.is_some() && now.since_ns(sent_at) > IDLE_NS {
                 (context.encoder, context.ended) = (None, Some(Reason::Idle));
+                context.in_flight = VecDeque::new();
             }
         }
     }

@@ -163,6 +163,7 @@ impl Pair {
     fn come(&mut self, sent: &Sent) {
         self.missing.remove(&sent.datagram);
         let origin = Origin { datagram: sent.datagram, is_present: true };
+        self.incoming.came(self.now);
         let mut taken =
             self.incoming.take(self.now, &sent.record(), origin, &mut Allowance::new(128));
         if taken == Taken::Full {
