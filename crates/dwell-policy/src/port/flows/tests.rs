@@ -185,6 +185,23 @@ fn a_small_flow_passes_the_backlog_of_a_large_one() {
 }
 
 #[test]
+fn what_goes_at_once_is_in_no_batch() {
+    let mut port = port(1_000);
+    for id in 0..60 {
+        arrive(&mut port, at(0), packet(id, 1, 1_400));
+    }
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    done(&mut port, 1_000);
+    // It waits when the next batch is gathered, and is of the same hosts.
+    arrive(&mut port, at(0), packet(99, 2, 84));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::CompressBatch));
+    assert!(!port.batch().contains(&PacketId(99)), "{:?}", port.batch());
+    ready(&mut port, at(0));
+    assert_eq!(ask(&mut port, at(0)), Some(Wanted::Send));
+    assert_eq!(frame(&port)[0], 99);
+}
+
+#[test]
 fn a_flow_of_which_packets_are_being_sent_does_not_become_new_again() {
     let mut port = port(1_000);
     for id in 0..3 {
