@@ -4,7 +4,7 @@ use super::range::BINARY_BITS;
 
 /// Bits behind the binary point of a mean, and the binary logarithm of what it is taken over in the end.
 const PERIOD_BITS: u32 = 7;
-/// The largest frequency of a state for which contexts of one state are told apart.
+/// The largest frequency of a state that contexts of one state are distinguished by.
 pub(super) const BINARY_FREQUENCY_MAX: u32 = 128;
 
 /// The kinds of contexts of one state with the same frequency.
