@@ -120,7 +120,7 @@ impl Model {
     #[inline]
     pub(super) fn encode<C: Coder>(&mut self, symbol: u8, coder: &mut C) {
         let slots = &self.arena.slots[..];
-        let mut masked = Mask::new();
+        let mut masked;
         let mut count = slots.count(self.context);
         if count == 1 {
             let state = self.context;
@@ -132,7 +132,7 @@ impl Model {
                 return self.learn_only(state);
             }
             self.first_escape = first_escape;
-            masked.add(self.arena.slots.states(state, 1));
+            masked = Mask::of(self.arena.slots.states(state, 1));
         } else {
             let (first, total) = (slots.link(self.context), slots.head(self.context));
             let states = slots.states(first, count);
@@ -151,7 +151,7 @@ impl Model {
                 below += frequency;
             }
             coder.part(below, total - below, total);
-            masked.add(states);
+            masked = Mask::of(states);
             self.kind_of_last = high_kind(self.last_symbol, 3);
         }
         self.was_likely = 0;
@@ -201,7 +201,7 @@ impl Model {
     #[inline]
     pub(super) fn decode(&mut self, coder: &mut RangeDecoder<'_>) -> Result<u8, Damaged> {
         let slots = &self.arena.slots[..];
-        let mut masked = Mask::new();
+        let mut masked;
         let mut count = slots.count(self.context);
         if count == 1 {
             let state = self.context;
@@ -214,7 +214,7 @@ impl Model {
                 return Ok(symbol);
             }
             self.first_escape = first_escape;
-            masked.add(self.arena.slots.states(state, 1));
+            masked = Mask::of(self.arena.slots.states(state, 1));
         } else {
             let (first, total) = (slots.link(self.context), slots.head(self.context));
             let states = slots.states(first, count);
@@ -241,7 +241,7 @@ impl Model {
                 return Err(Damaged);
             }
             coder.take(below, total - below);
-            masked.add(states);
+            masked = Mask::of(states);
             self.kind_of_last = high_kind(self.last_symbol, 3);
         }
         self.was_likely = 0;
@@ -670,8 +670,10 @@ struct Mask([u8; 256]);
 
 impl Mask {
     #[inline(always)]
-    fn new() -> Self {
-        Self([u8::MAX; 256])
+    fn of(states: &[Slot]) -> Self {
+        let mut mask = Self([u8::MAX; 256]);
+        mask.add(states);
+        mask
     }
 
     #[inline(always)]
