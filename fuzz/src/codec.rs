@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use dwell_codec::{
     Base, CONTEXT_BATCH_LEN_MAX, CodecId, CodecSpec, Compressor, ContextDecoder, ContextDictionary,
     ContextEncoder, ContextSpec, DICTIONARIES_MAX, DecodeError, Decompressor, Dictionary,
-    DictionaryFile, HISTORY_LEN_MAX, context_bound, hash_of,
+    DictionaryFile, HISTORY_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec, context_bound, hash_of,
 };
 
 /// The longest packet that a payload may claim to be.
@@ -119,7 +119,7 @@ fn level_of(id: CodecId, choice: u8) -> i32 {
         // Each of zstd's strategies.
         CodecId::Zstd => &[1, -3, 2, 3, 5, 7, 9, 13, 16, 19],
         CodecId::Deflate => &[1, 2, 6, 9, 12],
-        CodecId::Lzo | CodecId::Bzip2 => &[1],
+        CodecId::Lzo | CodecId::Bzip2 | CodecId::Ppm => &[1],
     };
     levels[usize::from(choice) % levels.len()]
 }
@@ -462,5 +462,64 @@ impl ContextEnds {
         self.confirmed = base.offset;
         self.is_whole = true;
         self.is_longer &= base != Base::default();
+    }
+}
+
+/// A byte for the order and one for the memory, then a script: records that arrive as they were sent, damaged
+/// or not at all, resets, and bytes that both ends learn. What arrives in order is restored, and nothing else
+/// harms anything.
+pub fn ppm(bytes: &[u8]) {
+    let Some((&[order, memory], mut script)) = bytes.split_first_chunk::<2>() else { return };
+    let spec = PpmSpec { order: 2 + order % 11, memory_log: 20 + memory % 2 };
+    let mut encoder = PpmEncoder::new(spec).expect("a good spec");
+    let mut decoder = PpmDecoder::new(spec).expect("a good spec");
+    let mut is_same = true;
+    for _ in 0..64 {
+        let Some((&[op, x, y], rest)) = script.split_first_chunk::<3>() else { return };
+        let len = usize::from(op >> 3).min(rest.len());
+        let (unit, rest) = rest.split_at(len);
+        script = rest;
+        let mut record = unit.repeat(usize::from(x % 64).pow(2));
+        record.truncate(CONTEXT_BATCH_LEN_MAX);
+        if op % 8 == 6 {
+            encoder.reset();
+            decoder.reset();
+            is_same = true;
+        }
+        if op % 8 == 7 {
+            encoder.prime(&record);
+            decoder.prime(&record);
+        }
+        if record.is_empty() {
+            continue;
+        }
+        let mut payload = Vec::new();
+        encoder.compress(&record, &mut payload).expect("not too long");
+        assert!((1..=record.len()).contains(&payload.len()));
+        let sent = payload.clone();
+        match op % 8 {
+            3 => {
+                let at = usize::from(y) % payload.len();
+                payload[at] ^= 1 | x;
+            }
+            4 => payload = unit.to_vec(),
+            5 => {
+                // It does not arrive.
+                is_same = false;
+                continue;
+            }
+            _ => {}
+        }
+        is_same &= payload == sent;
+        let was_lost = decoder.is_lost();
+        let mut data = vec![0; record.len()];
+        data.extend(CANARY);
+        let result = decoder.decode(&payload, &mut data[..record.len()]);
+        assert_eq!(data[record.len()..], CANARY);
+        assert_eq!(result.is_err(), decoder.is_lost());
+        assert!(!was_lost || result == Err(DecodeError::NoGeneration));
+        if is_same {
+            assert_eq!((result, &data[..record.len()]), (Ok(()), &record[..]));
+        }
     }
 }

@@ -7,6 +7,9 @@
 //! something was lost, or is to have another level, the next one begins from a [`Base`] in the ring. Where
 //! the ring has nothing yet, it may begin from a [`ContextDictionary`] that both ends had before.
 //!
+//! A running generation may also be one of prediction by partial matching: a model in place of the frame,
+//! which learns the base's bytes first.
+//!
 //! Or each batch stands *alone*: it is a frame of its own that refers to the generation's base only, so
 //! that it needs no batch before it, and can be decoded in any order. Then the decoder's ring has holes
 //! until all has come, and its offset is where the first of them begins.

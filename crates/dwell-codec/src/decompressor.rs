@@ -62,6 +62,7 @@ impl Decompressor {
             CodecId::Bzip2 => crate::bzip2::decompress(src, dst),
             #[cfg(not(feature = "bzip2"))]
             CodecId::Bzip2 => Err(DecodeError::NotBuiltIn(codec)),
+            CodecId::Ppm => Err(DecodeError::NotBuiltIn(codec)),
         }
     }
 
@@ -87,7 +88,9 @@ impl Decompressor {
         match codec {
             CodecId::Lz4 => lz4::decompress_after(history, src, dst),
             CodecId::Zstd => self.zstd.decompress_after(history, src, dst),
-            CodecId::Deflate | CodecId::Lzo | CodecId::Bzip2 => Err(DecodeError::NoHistory(codec)),
+            CodecId::Deflate | CodecId::Lzo | CodecId::Bzip2 | CodecId::Ppm => {
+                Err(DecodeError::NoHistory(codec))
+            }
         }
     }
 }

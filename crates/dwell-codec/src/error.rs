@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::SRC_LEN_MAX;
 use crate::context::{Base, CONTEXT_BATCH_LEN_MAX, CONTEXT_LOG_MAX, CONTEXT_LOG_MIN};
 use crate::id::CodecId;
+use crate::ppm::{PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN, PPM_ORDER_MAX, PPM_ORDER_MIN, PpmSpec};
 
 /// The reason why a compressor cannot be made, or cannot compress. None of these is caused by the
 /// content of the data.
@@ -47,6 +48,14 @@ pub enum CodecError {
         /// The binary logarithm of the ring's size.
         ring_log: u8,
     },
+    /// There is no such model for prediction by partial matching.
+    #[error(
+        "ppm has no order {order} with 2^{memory_log} bytes: there are orders {PPM_ORDER_MIN} to \
+         {PPM_ORDER_MAX}, with 2^{PPM_MEMORY_LOG_MIN} to 2^{PPM_MEMORY_LOG_MAX} bytes",
+        order = .0.order,
+        memory_log = .0.memory_log
+    )]
+    Ppm(PpmSpec),
     /// A context cannot have this ring.
     #[error(
         "a ring cannot have 2^{0} bytes: 2^{CONTEXT_LOG_MIN} to 2^{CONTEXT_LOG_MAX} are possible"
@@ -106,6 +115,9 @@ pub enum DecodeError {
         /// The binary logarithm of the ring's size.
         ring_log: u8,
     },
+    /// There is no such model for prediction by partial matching.
+    #[error("ppm has no order {order} with 2^{memory_log} bytes", order = .0.order, memory_log = .0.memory_log)]
+    Ppm(PpmSpec),
     /// The ring of the context does not have the bytes from which a generation begins.
     #[error(
         "the {len} bytes before offset {offset} are not in the ring, or more than the window",

@@ -14,13 +14,16 @@ pub enum CodecId {
     Lzo = 4,
     /// bzip2: the same; only in builds with the feature `bzip2`.
     Bzip2 = 5,
+    /// Prediction by partial matching: for thin links and small packets, in contexts only.
+    Ppm = 6,
 }
 
 impl CodecId {
-    /// All codecs, in this build or not.
+    /// All codecs of single payloads, in this build or not: those that a [`Compressor`](crate::Compressor)
+    /// may have.
     pub const ALL: [Self; 5] = [Self::Lz4, Self::Zstd, Self::Deflate, Self::Lzo, Self::Bzip2];
 
-    /// Returns the codec with this id on the wire, in this build or not.
+    /// Returns the codec of single payloads with this id on the wire, in this build or not.
     pub fn from_wire(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&codec| codec as u8 == id)
     }
@@ -33,15 +36,17 @@ impl CodecId {
             Self::Deflate => "deflate",
             Self::Lzo => "lzo",
             Self::Bzip2 => "bzip2",
+            Self::Ppm => "ppm",
         }
     }
 
-    /// Returns true if this build can compress and decompress with it.
+    /// Returns true if this build can compress and decompress single payloads with it.
     pub const fn is_built_in(self) -> bool {
         match self {
             Self::Lz4 | Self::Zstd | Self::Deflate => true,
             Self::Lzo => cfg!(feature = "lzo"),
             Self::Bzip2 => cfg!(feature = "bzip2"),
+            Self::Ppm => false,
         }
     }
 
@@ -82,7 +87,8 @@ mod tests {
             assert_eq!(CodecId::from_wire(codec as u8), Some(codec));
         }
         assert_eq!(CodecId::from_wire(0), None);
-        assert_eq!(CodecId::from_wire(6), None);
+        assert_eq!(CodecId::from_wire(6), None, "contexts only");
+        assert_eq!(CodecId::from_wire(7), None);
     }
 
     #[test]

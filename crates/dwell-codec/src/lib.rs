@@ -29,6 +29,7 @@
 //! | 3 | `deflate` | one raw RFC 1951 stream | none |
 //! | 4 | `lzo` | one LZO1X stream with its end mark | none |
 //! | 5 | `bzip2` | one bzip2 stream without its first four bytes, `BZh1` | none |
+//! | 6 | `ppm` | in contexts only, see [`PpmEncoder`] | none |
 //!
 //! zstd: a packet is one frame of one block. The frame would begin with a magic number, a
 //! frame header and a block header, nine bytes, all known beforehand: the payload is what
@@ -64,6 +65,7 @@ mod id;
 mod lz4;
 #[cfg(feature = "lzo")]
 mod lzo;
+mod ppm;
 mod spec;
 mod zstd;
 
@@ -82,6 +84,10 @@ pub use dictionary::train::{TRAINING_LEN_MAX, train};
 pub use dictionary::{DICTIONARY_LEN_MAX, DICTIONARY_LEN_MIN, Dictionary, DictionaryError};
 pub use error::{CodecError, DecodeError};
 pub use id::{CodecId, supported_bitmap};
+pub use ppm::{
+    PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN, PPM_ORDER_MAX, PPM_ORDER_MIN, PPM_PRIME_LEN_MAX,
+    PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec,
+};
 pub use spec::{CodecSpec, ParseSpecError};
 
 /// The longest input of a [`Compressor`] and the longest payload of a [`Decompressor`], in

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::error::CodecError;
 use crate::id::CodecId;
+use crate::ppm::{PPM_ORDER_MAX, PPM_ORDER_MIN};
 
 /// A codec and its level: `lz4`, `lz4:8`, `zstd:-3`, `deflate:9`, `lzo`, `bzip2`.
 ///
@@ -45,7 +46,7 @@ impl CodecSpec {
 const fn default_level(id: CodecId) -> i32 {
     match id {
         CodecId::Lz4 | CodecId::Zstd | CodecId::Lzo | CodecId::Bzip2 => 1,
-        CodecId::Deflate => 6,
+        CodecId::Deflate | CodecId::Ppm => 6,
     }
 }
 
@@ -59,6 +60,7 @@ fn level_exists(spec: CodecSpec) -> bool {
         CodecId::Deflate => (1..=12).contains(&spec.level),
         // Higher levels of bzip2 are for blocks that no packet or piece of a stream fills.
         CodecId::Lzo | CodecId::Bzip2 => spec.level == 1,
+        CodecId::Ppm => (PPM_ORDER_MIN.into()..=PPM_ORDER_MAX.into()).contains(&spec.level),
     }
 }
 
@@ -69,6 +71,7 @@ pub(crate) fn levels(id: CodecId) -> &'static str {
         CodecId::Zstd => "-50 to -1 (lower is faster) or 1 to 19 (higher is slower)",
         CodecId::Deflate => "1 to 12 (higher is slower)",
         CodecId::Lzo | CodecId::Bzip2 => "only 1",
+        CodecId::Ppm => "2 to 12 (higher takes more memory)",
     }
 }
 

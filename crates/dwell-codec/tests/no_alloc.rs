@@ -12,7 +12,8 @@ use std::cell::Cell;
 use std::ffi::c_void;
 
 use dwell_codec::{
-    Base, ContextDecoder, ContextEncoder, ContextSpec, Decompressor, SRC_LEN_MAX, context_bound,
+    Base, ContextDecoder, ContextEncoder, ContextSpec, Decompressor, PpmDecoder, PpmEncoder,
+    PpmSpec, SRC_LEN_MAX, context_bound,
 };
 
 thread_local! {
@@ -144,4 +145,38 @@ fn batches_of_contexts_allocate_nothing() {
         exchange(&text[..60_000]);
         assert_eq!(calls() - before, 0, "level {level}");
     }
+}
+
+/// Through restarts, damage and resets.
+#[test]
+fn records_of_ppm_allocate_nothing() {
+    let text = common::text(3 * SRC_LEN_MAX);
+    let mut noise = vec![0; 60_000];
+    dwell_base::Rng::from_seed(1).fill(&mut noise);
+    let spec = PpmSpec { order: 12, memory_log: 20 };
+    let mut encoder = PpmEncoder::new(spec).unwrap();
+    let mut decoder = PpmDecoder::new(spec).unwrap();
+    let mut data = vec![0; 60_000];
+    // While a record is coded it may be longer than it was.
+    let mut payload = Vec::with_capacity(2 * data.len());
+    let before = calls();
+    for round in 0..200 {
+        let record = match round % 20 {
+            0 => &noise[..],
+            10 => &text[..60_000],
+            _ => &text[100 * round..][..[100, 1400, 9000][round % 3]],
+        };
+        payload.clear();
+        encoder.compress(record, &mut payload).unwrap();
+        decoder.decode(&payload, &mut data[..record.len()]).unwrap();
+        assert!(data[..record.len()] == *record);
+        if round % 50 == 49 {
+            assert!(decoder.decode(&[], &mut data[..10]).is_err());
+            encoder.reset();
+            decoder.reset();
+            encoder.prime(&text);
+            decoder.prime(&text);
+        }
+    }
+    assert_eq!(calls() - before, 0);
 }

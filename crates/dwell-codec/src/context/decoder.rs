@@ -9,18 +9,21 @@ use crate::error::DecodeError;
 use crate::ffi::zstd::Failure;
 use crate::ffi::zstd::stream::DecodingStream;
 use crate::id::CodecId;
+use crate::ppm::{PPM_PRIME_LEN_MAX, PpmDecoder, PpmSpec};
 use crate::zstd::reported;
 
 /// Restores the batches of a context.
 ///
 /// All that it is given may come from anyone on the network. It holds at most the ring, the bytes
-/// of a base, and a window with 0.5 MiB beside it; or in place of these two the bases of four generations
+/// of a base, and a window with 0.5 MiB beside it, or in place of the window a model's memory; or in place of these two the bases of four generations
 /// whose batches stand alone, 0.75 MiB in all. After a change from one kind to the other it holds both: until the
 /// next running generation, or until [`forget_running`](Self::forget_running).
 pub struct ContextDecoder {
     ring: Ring,
-    /// Made for the first generation.
+    /// Made for the first generation of zstd.
     stream: Option<DecodingStream>,
+    /// The present running generation has a model; else none is kept.
+    model: Option<Box<PpmDecoder>>,
     /// There is a running generation, and it can go on.
     is_live: bool,
     alone: Option<AloneDecoder>,
@@ -56,6 +59,7 @@ impl ContextDecoder {
         Self {
             ring,
             stream: None,
+            model: None,
             is_live: false,
             alone: None,
             is_alone_idle: true,
@@ -80,6 +84,7 @@ impl ContextDecoder {
         let (ring, stream) = (&self.ring, opened(&mut self.stream)?);
         let begun = stream.begin(u32::from(window_log), |prefix| ring.read(base, prefix));
         begun.map_err(|Failure(number)| reported(number))?;
+        self.model = None;
         self.ring.cut(base);
         self.runs();
         Ok(())
@@ -101,8 +106,70 @@ impl ContextDecoder {
         let stream = opened(&mut self.stream)?;
         let begun = stream.begin(u32::from(window_log), |prefix| prefix.extend_from_slice(bytes));
         begun.map_err(|Failure(number)| reported(number))?;
+        self.model = None;
         self.ring.begin_with(bytes);
         self.runs();
+        Ok(())
+    }
+
+    /// Begins a running generation of prediction by partial matching: cuts the ring back to the base's
+    /// offset, and learns the base's bytes, which takes as long as to decode them. What decodes zstd's running
+    /// generations is given back. The caller has checked that the model's memory is not more
+    /// than it offers.
+    ///
+    /// # Errors
+    /// [`DecodeError::Ppm`] or [`DecodeError::Base`] if there is no such model, or the base is longer than
+    /// [`PPM_PRIME_LEN_MAX`] or not in the ring. The ring is as it was then, and there is no generation.
+    pub fn begin_ppm(&mut self, spec: PpmSpec, base: Base) -> Result<(), DecodeError> {
+        self.is_live = false;
+        if base.len as usize > PPM_PRIME_LEN_MAX || !self.ring.has(base) {
+            return Err(DecodeError::Base(base));
+        }
+        let mut bytes = Vec::new();
+        self.ring.read(base, &mut bytes);
+        self.learn(spec, &bytes)?;
+        self.ring.cut(base);
+        self.runs();
+        Ok(())
+    }
+
+    /// Begins a running generation of prediction by partial matching from the last `len` bytes of a dictionary,
+    /// which are all that is in the ring then.
+    ///
+    /// # Errors
+    /// As those of [`begin_ppm`](Self::begin_ppm), if `len` is zero, or more than [`PPM_PRIME_LEN_MAX`] or the
+    /// dictionary has.
+    pub fn begin_ppm_from(
+        &mut self,
+        spec: PpmSpec,
+        dictionary: &ContextDictionary,
+        len: u32,
+    ) -> Result<(), DecodeError> {
+        self.is_live = false;
+        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= PPM_PRIME_LEN_MAX);
+        let bytes = bytes.ok_or(DecodeError::Base(Base { offset: len.into(), len }))?;
+        self.learn(spec, bytes)?;
+        self.ring.begin_with(bytes);
+        self.runs();
+        Ok(())
+    }
+
+    /// Begins with a model that knows these bytes only.
+    fn learn(&mut self, spec: PpmSpec, bytes: &[u8]) -> Result<(), DecodeError> {
+        match &mut self.model {
+            Some(model) if model.spec() == spec => {
+                model.reset();
+                model.prime(bytes);
+            }
+            none => {
+                // Two models are never there at once.
+                *none = None;
+                let mut model = PpmDecoder::new(spec).map_err(|_| DecodeError::Ppm(spec))?;
+                model.prime(bytes);
+                *none = Some(Box::new(model));
+            }
+        }
+        self.stream = None;
         Ok(())
     }
 
@@ -182,7 +249,7 @@ impl ContextDecoder {
 
     /// Gives back what the running generation is decoded with: nothing of it is to come any more.
     pub fn forget_running(&mut self) {
-        (self.stream, self.is_live) = (None, false);
+        (self.stream, self.model, self.is_live) = (None, None, false);
     }
 
     /// Decodes a batch that stands alone, which must be exactly as long as `dst`, and puts it in its
@@ -236,19 +303,13 @@ impl ContextDecoder {
     /// batches are refused until [`begin`](Self::begin). [`DecodeError::NoGeneration`] if it was
     /// over before.
     pub fn decode(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), DecodeError> {
-        let stream = match &mut self.stream {
-            Some(stream) if self.is_live => stream,
-            _ => return Err(DecodeError::NoGeneration),
-        };
-        self.is_live = false;
-        // No batch is empty on either side.
-        if src.is_empty() || dst.is_empty() {
-            return Err(DecodeError::Corrupt(CodecId::Zstd));
+        if !std::mem::take(&mut self.is_live) {
+            return Err(DecodeError::NoGeneration);
         }
-        match stream.decode(src, dst) {
-            Ok(true) => {}
-            Ok(false) => return Err(DecodeError::Corrupt(CodecId::Zstd)),
-            Err(Failure(number)) => return Err(reported(number)),
+        match (&mut self.model, &mut self.stream) {
+            (Some(model), _) => model.decode(src, dst)?,
+            (None, Some(stream)) => decode_by_zstd(stream, src, dst)?,
+            (None, None) => return Err(DecodeError::NoGeneration),
         }
         if self.cut_of_stream == self.cuts {
             self.ring.push(dst);
@@ -266,7 +327,24 @@ impl ContextDecoder {
     pub fn memory_bytes(&self) -> usize {
         let stream = self.stream.as_ref().map_or(0, DecodingStream::memory_bytes);
         let alone = self.alone.as_ref().map_or(0, AloneDecoder::memory_bytes);
-        size_of::<Self>() + self.ring.memory_bytes() + stream + alone
+        let model = self.model.as_ref().map_or(0, |model| model.memory_bytes());
+        size_of::<Self>() + self.ring.memory_bytes() + stream + model + alone
+    }
+}
+
+fn decode_by_zstd(
+    stream: &mut DecodingStream,
+    src: &[u8],
+    dst: &mut [u8],
+) -> Result<(), DecodeError> {
+    // No batch is empty on either side.
+    if src.is_empty() || dst.is_empty() {
+        return Err(DecodeError::Corrupt(CodecId::Zstd));
+    }
+    match stream.decode(src, dst) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(DecodeError::Corrupt(CodecId::Zstd)),
+        Err(Failure(number)) => Err(reported(number)),
     }
 }
 

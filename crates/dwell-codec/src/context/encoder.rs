@@ -9,34 +9,49 @@ use super::{
 };
 use crate::error::CodecError;
 use crate::ffi::zstd::stream::EncodingStream;
+use crate::id::CodecId;
+use crate::ppm::{PPM_PRIME_LEN_MAX, PpmEncoder, PpmSpec};
 use crate::zstd::{PrimedEncoder, tables, unexpected};
 
 /// The kind of the present generation, with what it needs; what the other kind needs is given back.
 enum Kind {
     Running(EncodingStream),
     Alone(PrimedEncoder),
+    Ppm(Box<PpmEncoder>),
 }
 
 impl Kind {
     /// Returns what running generations need, made if there is none yet.
     fn running(&mut self) -> Result<&mut EncodingStream, CodecError> {
-        if let Self::Alone(_) = self {
+        if !matches!(self, Self::Running(_)) {
             *self = Self::Running(EncodingStream::new().map_err(unexpected)?);
         }
         match self {
             Self::Running(stream) => Ok(stream),
-            Self::Alone(_) => Err(CodecError::NoGeneration),
+            _ => Err(CodecError::NoGeneration),
         }
     }
 
     /// Returns what generations need whose batches stand alone, made if there is none yet.
     fn alone(&mut self) -> Result<&mut PrimedEncoder, CodecError> {
-        if let Self::Running(_) = self {
+        if !matches!(self, Self::Alone(_)) {
             *self = Self::Alone(PrimedEncoder::new()?);
         }
         match self {
             Self::Alone(primed) => Ok(primed),
-            Self::Running(_) => Err(CodecError::NoGeneration),
+            _ => Err(CodecError::NoGeneration),
+        }
+    }
+
+    /// Returns a model that knows nothing, made if there is none like it yet.
+    fn ppm(&mut self, spec: PpmSpec) -> Result<&mut PpmEncoder, CodecError> {
+        match self {
+            Self::Ppm(model) if model.spec() == spec => model.reset(),
+            _ => *self = Self::Ppm(Box::new(PpmEncoder::new(spec)?)),
+        }
+        match self {
+            Self::Ppm(model) => Ok(model),
+            _ => Err(CodecError::NoGeneration),
         }
     }
 }
@@ -125,6 +140,51 @@ impl ContextEncoder {
         Ok(())
     }
 
+    /// Begins a running generation of prediction by partial matching: cuts the ring back to the base's offset,
+    /// and learns the base's bytes, which takes as long as to compress them. The model's memory is
+    /// kept for the next such generation, unless that has another model, or another codec comes between.
+    ///
+    /// The decoder must have the same bytes before this offset, as for [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// If there is no such model, or the base is longer than [`PPM_PRIME_LEN_MAX`], or is not in the ring: then
+    /// nothing has changed.
+    pub fn begin_ppm(&mut self, spec: PpmSpec, base: Base) -> Result<(), CodecError> {
+        spec.check()?;
+        if base.len as usize > PPM_PRIME_LEN_MAX || !self.ring.has(base) {
+            return Err(CodecError::Base(base));
+        }
+        self.is_live = false;
+        let mut bytes = Vec::new();
+        self.ring.read(base, &mut bytes);
+        self.kind.ppm(spec)?.prime(&bytes);
+        self.ring.cut(base);
+        self.is_live = true;
+        Ok(())
+    }
+
+    /// Begins a running generation of prediction by partial matching from the end of a dictionary, as
+    /// [`begin_from`](Self::begin_from) does.
+    ///
+    /// # Errors
+    /// If there is no such model, or `len` is zero, or more than [`PPM_PRIME_LEN_MAX`] or the dictionary has: then
+    /// nothing has changed.
+    pub fn begin_ppm_from(
+        &mut self,
+        spec: PpmSpec,
+        dictionary: &ContextDictionary,
+        len: u32,
+    ) -> Result<(), CodecError> {
+        spec.check()?;
+        let bytes = dictionary.end(len).filter(|bytes| bytes.len() <= PPM_PRIME_LEN_MAX);
+        let bytes = bytes.ok_or(CodecError::Base(Base { offset: len.into(), len }))?;
+        self.is_live = false;
+        self.kind.ppm(spec)?.prime(bytes);
+        self.ring.begin_with(bytes);
+        self.is_live = true;
+        Ok(())
+    }
+
     /// Begins a generation from the end of a dictionary, of which the decoder must have the same: `len`
     /// bytes of it are all that is in the ring then, as if they had gone through.
     ///
@@ -199,10 +259,14 @@ impl ContextEncoder {
     }
 
     /// Returns the longest base at this offset that a decoder with the same ring surely has,
-    /// however far behind it is, not longer than the present window and [`CONTEXT_BASE_LEN_MAX`]; none
-    /// if the offset is not in the ring any more, or not yet.
+    /// however far behind it is, not longer than the present window and [`CONTEXT_BASE_LEN_MAX`], or in a
+    /// generation of prediction by partial matching than [`PPM_PRIME_LEN_MAX`]; none if the offset is not
+    /// in the ring any more, or not yet.
     pub fn base_at(&self, offset: u64) -> Option<Base> {
-        let longest = (1 << self.spec.window_log).min(CONTEXT_BASE_LEN_MAX as usize);
+        let longest = match self.kind {
+            Kind::Ppm(_) => PPM_PRIME_LEN_MAX,
+            _ => (1 << self.spec.window_log).min(CONTEXT_BASE_LEN_MAX as usize),
+        };
         let len = self.ring.len_before(offset)?.min(longest);
         Some(Base { offset, len: len as u32 })
     }
@@ -220,6 +284,11 @@ impl ContextEncoder {
         }
         let stream = match &mut self.kind {
             Kind::Running(stream) if self.is_live => stream,
+            Kind::Ppm(model) if self.is_live => {
+                model.compress(batch, out)?;
+                self.ring.push(batch);
+                return Ok(());
+            }
             _ => return Err(CodecError::NoGeneration),
         };
         if batch.is_empty() {
@@ -241,9 +310,25 @@ impl ContextEncoder {
         self.ring.end()
     }
 
-    /// Returns the level and window of the present generation.
+    /// Returns the level and window of the present generation, or of the latest that zstd had.
     pub fn spec(&self) -> ContextSpec {
         self.spec
+    }
+
+    /// Returns the model of the present generation, if it is one of prediction by partial matching.
+    pub fn ppm_spec(&self) -> Option<PpmSpec> {
+        match &self.kind {
+            Kind::Ppm(model) => Some(model.spec()),
+            _ => None,
+        }
+    }
+
+    /// Returns the codec of the present generation.
+    pub fn codec(&self) -> CodecId {
+        match self.kind {
+            Kind::Ppm(_) => CodecId::Ppm,
+            _ => CodecId::Zstd,
+        }
     }
 
     /// Returns the bytes of memory that are allocated now. They grow with the first batch of a
@@ -252,6 +337,7 @@ impl ContextEncoder {
         let of_kind = match &self.kind {
             Kind::Running(stream) => stream.memory_bytes(),
             Kind::Alone(primed) => primed.memory_bytes(),
+            Kind::Ppm(model) => model.memory_bytes(),
         };
         size_of::<Self>() + self.ring.memory_bytes() + of_kind
     }

@@ -35,6 +35,11 @@ fn codec_dictionary() {
 }
 
 #[test]
+fn codec_ppm() {
+    replay("codec_ppm", fuzz_codec::ppm);
+}
+
+#[test]
 fn codec_roundtrip() {
     replay("codec_roundtrip", fuzz_codec::roundtrip);
 }

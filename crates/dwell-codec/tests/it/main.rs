@@ -6,6 +6,7 @@ mod context;
 mod corpus;
 mod history;
 mod hostile;
+mod ppm;
 mod round_trip;
 
 /// The same bodies that the fuzzer runs, so that what it found stays found.

@@ -1,0 +1,317 @@
+//! Against another implementation of the same model, to the byte; and what that one does not have.
+
+use std::io::{Read, Write};
+
+use dwell_base::Rng;
+use ppmd_rust::{Ppmd7Decoder, Ppmd7Encoder};
+use proptest::prelude::*;
+
+use super::arena::UNIT_LEN;
+use super::history::History;
+use super::learner::Learner;
+use super::model::Model;
+use super::range::{RangeDecoder, RangeEncoder};
+use super::*;
+use crate::{CodecId, DecodeError};
+
+const SMALL: PpmSpec = PpmSpec { order: 6, memory_log: 20 };
+
+/// Prose, made of words that come with very different frequencies; no two tests have the same.
+pub(super) fn prose(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::from_seed(seed);
+    let words: Vec<Vec<u8>> = (0..2_000)
+        .map(|_| {
+            let len = 1 + rng.below(9) as usize;
+            (0..len).map(|_| b"etaoinshrdlucmfwypvbgk"[rng.below(22) as usize]).collect()
+        })
+        .collect();
+    let mut text = Vec::new();
+    while text.len() < len {
+        let most = 1 + rng.below(words.len() as u64);
+        text.extend(&words[rng.below(most) as usize]);
+        text.push(b" \n"[usize::from(rng.below(12) == 0)]);
+    }
+    text.truncate(len);
+    text
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut noise = vec![0; len];
+    Rng::from_seed(seed).fill(&mut noise);
+    noise
+}
+
+/// Without what is learned again when the memory is full: the other implementation learns nothing then.
+fn encode_plainly(spec: PpmSpec, text: &[u8]) -> (Vec<u8>, u32) {
+    let mut model = Model::new(spec.order, spec.memory_len());
+    let (mut out, mut restarts) = (Vec::new(), 0);
+    let mut coder = RangeEncoder::new(&mut out);
+    for &byte in text {
+        model.encode(byte, &mut coder);
+        restarts += u32::from(model.take_restarted());
+    }
+    coder.finish();
+    let mut model = Model::new(spec.order, spec.memory_len());
+    let mut coder = RangeDecoder::new(&out);
+    for &byte in text {
+        assert_eq!(model.decode(&mut coder), Ok(byte));
+    }
+    assert!(coder.can_end());
+    (out, restarts)
+}
+
+/// The other one's memory is counted in bytes, and its last ones are no unit.
+fn memory_of(spec: PpmSpec) -> u32 {
+    spec.memory_len() / UNIT_LEN * UNIT_LEN
+}
+
+fn assert_same_bytes(spec: PpmSpec, text: &[u8]) -> u32 {
+    let (ours, restarts) = encode_plainly(spec, text);
+    let mut encoder = Ppmd7Encoder::new(Vec::new(), spec.order.into(), memory_of(spec)).unwrap();
+    encoder.write_all(text).unwrap();
+    let theirs = encoder.finish(false).unwrap();
+    // It begins with a zero, and ends with four bytes that name the beginning of the interval. Ours ends with
+    // as few as name any number of it: no less than that, and not more by four bytes.
+    let theirs = &theirs[1..];
+    assert!(ours.len() <= theirs.len(), "{spec:?}");
+    let mut difference = vec![0; theirs.len()];
+    difference[..ours.len()].copy_from_slice(&ours);
+    let mut borrow = false;
+    for (ours, &theirs) in difference.iter_mut().zip(theirs).rev() {
+        let (first, is_below) = ours.overflowing_sub(theirs);
+        let (second, is_yet_below) = first.overflowing_sub(borrow.into());
+        (*ours, borrow) = (second, is_below || is_yet_below);
+    }
+    let high = &difference[..theirs.len() - 4];
+    assert!(!borrow && high.iter().all(|&byte| byte == 0), "{spec:?}: other probabilities");
+    let zeros = vec![0; theirs.len() + 8 - ours.len()];
+    let padded = [&[0][..], &ours, &zeros].concat();
+    let mut decoder = Ppmd7Decoder::new(&padded[..], spec.order.into(), memory_of(spec)).unwrap();
+    let mut data = vec![0; text.len()];
+    decoder.read_exact(&mut data).unwrap();
+    assert!(data == text, "{spec:?}: what it decodes of ours");
+    restarts
+}
+
+#[test]
+fn all_orders_are_those_of_ppmd() {
+    let texts = [
+        prose(1, 60_000),
+        noise(2, 20_000),
+        vec![7; 50_000],
+        (0..30_000u32).flat_map(|n| (n / 7).to_be_bytes()).collect(),
+        [prose(3, 10_000), noise(4, 5_000), prose(3, 10_000), vec![0; 5_000]].concat(),
+        b"a".to_vec(),
+    ];
+    for order in PPM_ORDER_MIN..=PPM_ORDER_MAX {
+        for text in &texts {
+            assert_same_bytes(PpmSpec { order, memory_log: 22 }, text);
+        }
+    }
+}
+
+/// Where blocks are split, joined and taken from the text's share, and the model restarts.
+#[test]
+fn a_full_memory_is_that_of_ppmd() {
+    for order in [2, 4, 6, 12] {
+        let spec = PpmSpec { order, memory_log: 20 };
+        let restarts = assert_same_bytes(spec, &prose(5, 900_000));
+        assert!(restarts > 2 || order == 2, "order {order} restarted {restarts} times");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_bytes_are_coded_as_by_ppmd(
+        order in PPM_ORDER_MIN..=PPM_ORDER_MAX,
+        pieces in prop::collection::vec((0u8..4, any::<u64>(), 1usize..4_000), 1..8),
+    ) {
+        let text = pieces.iter().flat_map(|&(kind, seed, len)| piece(kind, seed, len));
+        assert_same_bytes(PpmSpec { order, memory_log: 20 }, &text.collect::<Vec<u8>>());
+    }
+
+    /// Records of any length, after any reset or priming.
+    #[test]
+    fn records_come_back(
+        order in PPM_ORDER_MIN..=PPM_ORDER_MAX,
+        records in prop::collection::vec((0u8..4, 0u64..9, 1usize..3_000, 0u8..20), 1..40),
+    ) {
+        let spec = PpmSpec { order, memory_log: 20 };
+        let (mut encoder, mut decoder) = pair(spec);
+        let (mut payload, mut data) = (Vec::new(), Vec::new());
+        for (kind, seed, len, event) in records {
+            let record = piece(kind, seed, len);
+            match event {
+                0 => {
+                    encoder.reset();
+                    decoder.reset();
+                }
+                1 => {
+                    encoder.prime(&record);
+                    decoder.prime(&record);
+                }
+                _ => {}
+            }
+            payload.clear();
+            encoder.compress(&record, &mut payload).unwrap();
+            prop_assert!((1..=record.len()).contains(&payload.len()));
+            data.resize(record.len(), 0);
+            prop_assert_eq!(decoder.decode(&payload, &mut data), Ok(()));
+            prop_assert_eq!(&data, &record);
+        }
+    }
+
+    /// Any bytes decode to something, or are refused; then nothing decodes until a reset.
+    #[test]
+    fn damage_is_refused_or_decodes_to_something(
+        seed in any::<u64>(),
+        payloads in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..300), 0usize..3_000), 1..12),
+    ) {
+        let (mut encoder, mut decoder) = pair(SMALL);
+        let text = prose(seed, 3_000);
+        exchange(&mut encoder, &mut decoder, &text);
+        let mut data = vec![0; 3_000];
+        for (payload, len) in payloads {
+            let was_lost = decoder.is_lost();
+            let result = decoder.decode(&payload, &mut data[..len]);
+            prop_assert_eq!(result.is_err(), decoder.is_lost());
+            match was_lost {
+                true => prop_assert_eq!(result, Err(DecodeError::NoGeneration)),
+                false => prop_assert!(matches!(result, Ok(()) | Err(DecodeError::Corrupt(CodecId::Ppm)))),
+            }
+        }
+        encoder.reset();
+        decoder.reset();
+        exchange(&mut encoder, &mut decoder, &text);
+    }
+}
+
+fn piece(kind: u8, seed: u64, len: usize) -> Vec<u8> {
+    match kind {
+        0 => prose(seed % 3, len),
+        1 => noise(seed, len),
+        2 => vec![seed as u8; len],
+        _ => noise(seed, 1 + seed as usize % 40).repeat(1 + len / 40),
+    }
+}
+
+fn pair(spec: PpmSpec) -> (PpmEncoder, PpmDecoder) {
+    (PpmEncoder::new(spec).unwrap(), PpmDecoder::new(spec).unwrap())
+}
+
+fn exchange(encoder: &mut PpmEncoder, decoder: &mut PpmDecoder, record: &[u8]) -> usize {
+    let mut payload = Vec::new();
+    encoder.compress(record, &mut payload).unwrap();
+    let mut data = vec![0; record.len()];
+    assert_eq!(decoder.decode(&payload, &mut data), Ok(()));
+    assert!(data == record);
+    payload.len()
+}
+
+#[test]
+fn small_records_cost_little_more_than_one_long_one() {
+    let text = prose(8, 200_000);
+    let (whole, _) = encode_plainly(PpmSpec::default(), &text);
+    let (mut encoder, mut decoder) = pair(PpmSpec::default());
+    let records = text.chunks(100);
+    let count = records.len();
+    let sum: usize = records.map(|it| exchange(&mut encoder, &mut decoder, it)).sum();
+    // A byte holds what a bit would, and that is all.
+    assert!(sum < whole.len() + count, "{sum} bytes, {} as one, {count} records", whole.len());
+}
+
+/// The end of a record is a number with as few bytes as possible: less than one more than it takes.
+#[test]
+fn what_is_certain_costs_one_byte() {
+    let (mut encoder, mut decoder) = pair(SMALL);
+    for round in 0..200 {
+        let len = exchange(&mut encoder, &mut decoder, &[b'x'; 60]);
+        assert!(round < 3 || len <= 2, "{len} bytes in round {round}");
+    }
+    assert_eq!(exchange(&mut encoder, &mut decoder, &[b'x'; 1]), 1);
+}
+
+#[test]
+fn what_does_not_get_smaller_is_as_it_was_and_learned() {
+    let (mut encoder, mut decoder) = pair(SMALL);
+    let noise = noise(3, 1_400);
+    let mut payload = b"before".to_vec();
+    encoder.compress(&noise, &mut payload).unwrap();
+    assert!(payload == [b"before", &noise[..]].concat());
+    let mut data = vec![0; noise.len()];
+    decoder.decode(&payload[6..], &mut data).unwrap();
+    assert!(data == noise);
+    assert!(exchange(&mut encoder, &mut decoder, &noise) < 400, "it is known now");
+}
+
+#[test]
+fn empty_and_long_records_change_nothing() {
+    let (mut encoder, mut decoder) = pair(SMALL);
+    let mut out = Vec::new();
+    encoder.compress(&[], &mut out).unwrap();
+    assert!(encoder.compress(&[0; PPM_RECORD_LEN_MAX + 1], &mut out).is_err());
+    assert!(out.is_empty());
+    assert!(exchange(&mut encoder, &mut decoder, &[0; PPM_RECORD_LEN_MAX]) < 200);
+}
+
+/// The model begins again, in the middle of records, from the same bytes at both ends.
+#[test]
+fn a_restart_learns_what_is_remembered() {
+    let text = prose(6, 1_500_000);
+    let (mut encoder, mut decoder) = pair(PpmSpec { order: 8, memory_log: 20 });
+    let sum: usize =
+        text.chunks(1_400).map(|record| exchange(&mut encoder, &mut decoder, record)).sum();
+    let (plain, restarts) = encode_plainly(encoder.spec(), &text);
+    assert!(restarts > 3);
+    assert!(sum < plain.len(), "{sum} bytes, {} without it", plain.len());
+}
+
+/// Priming is what compressing the same bytes does to the model.
+#[test]
+fn primed_bytes_are_as_if_they_had_been_sent() {
+    let text = prose(9, PPM_PRIME_LEN_MAX + 5_000);
+    let (before, record) = text.split_at(PPM_PRIME_LEN_MAX + 4_000);
+    let (mut encoder, mut decoder) = pair(SMALL);
+    encoder.prime(before);
+    decoder.prime(&before[4_000..]);
+    let primed = exchange(&mut encoder, &mut decoder, record);
+    let (mut encoder, mut decoder) = pair(SMALL);
+    for chunk in before[4_000..].chunks(8_192) {
+        exchange(&mut encoder, &mut decoder, chunk);
+    }
+    assert_eq!(exchange(&mut encoder, &mut decoder, record), primed);
+    encoder.reset();
+    decoder.reset();
+    assert!(exchange(&mut encoder, &mut decoder, record) > primed, "a reset forgets all");
+}
+
+#[test]
+fn payloads_of_another_length_are_refused() {
+    let text = prose(10, 2_000);
+    let mut data = vec![0; 2_000];
+    let mut payload = Vec::new();
+    PpmEncoder::new(SMALL).unwrap().compress(&text, &mut payload).unwrap();
+    let longer = [&payload[..], &[1; 5]].concat();
+    for (payload, len) in [(&longer[..], 2_000), (&payload[..], 300), (&[], 10), (&payload[..], 0)]
+    {
+        let mut decoder = PpmDecoder::new(SMALL).unwrap();
+        assert!(decoder.decode(payload, &mut data[..len]).is_err(), "{len}");
+        assert_eq!(decoder.decode(payload, &mut data), Err(DecodeError::NoGeneration));
+    }
+}
+
+#[test]
+fn memory_is_what_was_asked_for() {
+    for memory_log in PPM_MEMORY_LOG_MIN..=PPM_MEMORY_LOG_MAX {
+        let (encoder, decoder) = pair(PpmSpec { order: 2, memory_log });
+        let asked = 1 << memory_log;
+        assert!((asked..asked + asked / 32 + 32_768).contains(&encoder.memory_bytes()));
+        assert!(decoder.memory_bytes() < asked + asked / 32 + 32_768);
+    }
+    let history = History::new(PpmSpec::default().history_len());
+    assert_eq!(history.memory_bytes(), PPM_PRIME_LEN_MAX);
+    let learner = Learner::new(SMALL);
+    assert!(learner.memory_bytes() > 1 << 20);
+}
