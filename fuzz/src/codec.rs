@@ -5,7 +5,8 @@ use std::sync::{Arc, LazyLock};
 use dwell_codec::{
     Base, CONTEXT_BATCH_LEN_MAX, CodecId, CodecSpec, Compressor, ContextDecoder, ContextDictionary,
     ContextEncoder, ContextSpec, DICTIONARIES_MAX, DecodeError, Decompressor, Dictionary,
-    DictionaryFile, HISTORY_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec, context_bound, hash_of,
+    DictionaryFile, HISTORY_LEN_MAX, PPM_RECORD_LEN_MAX, PpmDecoder, PpmEncoder, PpmSpec,
+    context_bound, hash_of,
 };
 
 /// The longest packet that a payload may claim to be.
@@ -480,7 +481,7 @@ pub fn ppm(bytes: &[u8]) {
         let (unit, rest) = rest.split_at(len);
         script = rest;
         let mut record = unit.repeat(usize::from(x % 64).pow(2));
-        record.truncate(CONTEXT_BATCH_LEN_MAX);
+        record.truncate(PPM_RECORD_LEN_MAX);
         if op % 8 == 6 {
             encoder.reset();
             decoder.reset();

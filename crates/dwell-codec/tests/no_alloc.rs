@@ -151,19 +151,19 @@ fn batches_of_contexts_allocate_nothing() {
 #[test]
 fn records_of_ppm_allocate_nothing() {
     let text = common::text(3 * SRC_LEN_MAX);
-    let mut noise = vec![0; 60_000];
+    let mut noise = vec![0; 16_000];
     dwell_base::Rng::from_seed(1).fill(&mut noise);
     let spec = PpmSpec { order: 12, memory_log: 20 };
     let mut encoder = PpmEncoder::new(spec).unwrap();
     let mut decoder = PpmDecoder::new(spec).unwrap();
-    let mut data = vec![0; 60_000];
+    let mut data = vec![0; 16_000];
     // While a record is coded it may be longer than it was.
     let mut payload = Vec::with_capacity(2 * data.len());
     let before = calls();
     for round in 0..200 {
         let record = match round % 20 {
             0 => &noise[..],
-            10 => &text[..60_000],
+            10 => &text[..16_000],
             _ => &text[100 * round..][..[100, 1400, 9000][round % 3]],
         };
         payload.clear();

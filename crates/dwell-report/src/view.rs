@@ -336,9 +336,13 @@ fn contexts(peer: &PeerStatus) -> String {
                 0 => String::new(),
                 starts => format!(", {} from the dictionary", human::count(starts)),
             };
+            let with_models = match tx.model_generations {
+                0 => String::new(),
+                count => format!(", {} with a model", human::count(count)),
+            };
             let _ = writeln!(
                 out,
-                "{name}: generations begun: {reasons}; {cold} from nothing{from_dictionary}"
+                "{name}: generations begun: {reasons}; {cold} from nothing{from_dictionary}{with_models}"
             );
         }
         if tx.alone_batches > 0 {
@@ -455,6 +459,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
             generations: counts("lost", 3),
             cold_starts: 1,
             dictionary_starts: 2,
+            model_generations: 3,
             mode: "acknowledged".to_owned(),
             alone_batches: 1_100,
             acknowledged_generations: 2,

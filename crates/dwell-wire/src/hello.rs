@@ -11,6 +11,11 @@ pub const HELLO_BODY_MIN: usize = 38;
 const HELLO_BODY_BEFORE_FLAGS: usize = HELLO_BODY_MIN + 10;
 /// Flag of contexts, bit 0: batches that stand alone are decoded.
 const CONTEXTS_ALONE: u8 = 1;
+/// The binary logarithm of a model's least memory, in bytes, and of the most that can be offered.
+const MODEL_MEMORY_LOG_MIN: u8 = 20;
+const MODEL_MEMORY_LOG_MAX: u8 = 26;
+/// The most contexts with models that can be offered.
+const MODELS_MAX: u8 = 16;
 /// The smallest ring of a context, as a binary logarithm. Who offers less offers none.
 pub const CONTEXT_RING_LOG_MIN: u8 = 15;
 /// Bytes of a salt.
@@ -56,6 +61,36 @@ pub struct ContextOffer {
     pub takes_alone: bool,
     /// The dictionary that contexts can begin from, if the sender has one.
     pub dictionary: Option<DictionaryName>,
+    /// The models of the codec ppm; none of a version that does not know them.
+    pub models: Option<ModelOffer>,
+}
+
+/// The models of the codec ppm that a node has memory for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelOffer {
+    /// The number of contexts that may have one, those with lower numbers than this: 1 to 16.
+    pub contexts: u8,
+    /// The binary logarithm of the most memory of each, in bytes: 20 to 26.
+    pub memory_log: u8,
+}
+
+impl ModelOffer {
+    /// Reads the upper seven bits of the flags of contexts.
+    fn read(flags: u8) -> Option<Self> {
+        let memory = flags >> 1 & 7;
+        let contexts = (flags >> 4) + 1;
+        (memory > 0).then(|| Self { contexts, memory_log: MODEL_MEMORY_LOG_MIN - 1 + memory })
+    }
+
+    /// Returns these bits; zeros, which offer none, for what can't be offered.
+    fn flags(self) -> u8 {
+        let can_be = (1..=MODELS_MAX).contains(&self.contexts)
+            && (MODEL_MEMORY_LOG_MIN..=MODEL_MEMORY_LOG_MAX).contains(&self.memory_log);
+        if !can_be {
+            return 0;
+        }
+        (self.contexts - 1) << 4 | (self.memory_log + 1 - MODEL_MEMORY_LOG_MIN) << 1
+    }
 }
 
 /// A dictionary, as nodes name it to each other.
@@ -84,10 +119,11 @@ impl ContextOffer {
     fn read(rest: &mut Reader<'_>) -> Option<Self> {
         let (contexts, ring_log, incarnation) = (rest.u8()?, rest.u8()?, rest.u64()?);
         // An earlier version did not have these.
-        let takes_alone = rest.u8().map(|flags| flags & CONTEXTS_ALONE != 0);
-        let dictionary = takes_alone.and_then(|_| DictionaryName::read(rest));
-        let takes_alone = takes_alone.unwrap_or(false);
-        let offer = Self { contexts, ring_log, incarnation, takes_alone, dictionary };
+        let flags = rest.u8();
+        let dictionary = flags.and_then(|_| DictionaryName::read(rest));
+        let takes_alone = flags.is_some_and(|flags| flags & CONTEXTS_ALONE != 0);
+        let models = flags.and_then(ModelOffer::read);
+        let offer = Self { contexts, ring_log, incarnation, takes_alone, dictionary, models };
         offer.is_usable().then_some(offer)
     }
 
@@ -108,7 +144,8 @@ impl Hello {
         if let Some(offer) = self.contexts.filter(ContextOffer::is_usable) {
             out[38..40].copy_from_slice(&[offer.contexts, offer.ring_log]);
             out[40..48].copy_from_slice(&offer.incarnation.to_be_bytes());
-            out[48] = if offer.takes_alone { CONTEXTS_ALONE } else { 0 };
+            let models = offer.models.map_or(0, ModelOffer::flags);
+            out[48] = models | if offer.takes_alone { CONTEXTS_ALONE } else { 0 };
             if let Some(name) = offer.dictionary.filter(|name| name.len > 0) {
                 out[49..53].copy_from_slice(&name.len.to_be_bytes());
                 out[53..].copy_from_slice(&name.hash);
@@ -158,13 +195,17 @@ pub(crate) mod tests {
     pub(crate) fn any_contexts() -> impl Strategy<Value = Option<ContextOffer>> {
         let name = (1u32.., any::<[u8; 16]>()).prop_map(|(len, hash)| DictionaryName { len, hash });
         let numbers = (1u8.., CONTEXT_RING_LOG_MIN.., any::<u64>());
-        let offer = (numbers, any::<bool>(), prop::option::of(name)).prop_map(
-            |((contexts, ring_log, incarnation), takes_alone, dictionary)| ContextOffer {
+        let models = (1u8..=16, 20u8..=26)
+            .prop_map(|(contexts, memory_log)| ModelOffer { contexts, memory_log });
+        let models = prop::option::of(models);
+        let offer = (numbers, any::<bool>(), prop::option::of(name), models).prop_map(
+            |((contexts, ring_log, incarnation), takes_alone, dictionary, models)| ContextOffer {
                 contexts,
                 ring_log,
                 incarnation,
                 takes_alone,
                 dictionary,
+                models,
             },
         );
         prop::option::of(offer)
@@ -187,7 +228,8 @@ pub(crate) mod tests {
                 prop_assert_eq!(Hello::parse(&body[..short]), Ok(earlier));
             }
             // That of a version that knows neither dictionaries nor batches that stand alone.
-            let running = |it| ContextOffer { takes_alone: false, dictionary: None, ..it };
+            let running =
+                |it| ContextOffer { takes_alone: false, dictionary: None, models: None, ..it };
             let without = Hello { contexts: contexts.map(running), ..hello };
             prop_assert_eq!(Hello::parse(&body[..HELLO_BODY_BEFORE_FLAGS]), Ok(without));
             let contexts = contexts.map(|offer| ContextOffer { dictionary: None, ..offer });
@@ -210,9 +252,14 @@ pub(crate) mod tests {
 
     #[test]
     fn contexts_that_cannot_be_used_are_none() {
-        let (takes_alone, dictionary) = (false, None);
-        let good =
-            ContextOffer { contexts: 1, ring_log: 15, incarnation: 7, takes_alone, dictionary };
+        let good = ContextOffer {
+            contexts: 1,
+            ring_log: 15,
+            incarnation: 7,
+            takes_alone: false,
+            dictionary: None,
+            models: None,
+        };
         let base = Hello::parse(&[0; HELLO_BODY_LEN]).unwrap();
         assert_eq!(base.contexts, None);
         assert_eq!(read_contexts([1, 15]), Some(good));
@@ -223,6 +270,14 @@ pub(crate) mod tests {
                 Hello { contexts: Some(ContextOffer { contexts, ring_log, ..good }), ..base };
             assert_eq!(hello.encode(), base.encode());
         }
+    }
+
+    #[test]
+    fn models_that_cannot_be_are_not_offered() {
+        let flags = |contexts, memory_log| ModelOffer { contexts, memory_log }.flags();
+        assert_eq!([flags(1, 20), flags(4, 24), flags(16, 26)], [0x02, 0x3a, 0xfe]);
+        assert_eq!([flags(0, 24), flags(17, 24), flags(1, 19), flags(1, 27)], [0; 4]);
+        assert_eq!([ModelOffer::read(0), ModelOffer::read(0xf1)], [None; 2]);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use context::{Alone, ContextBody, ContextRecord, Start, StartBase, context_r
 pub use control::{CloseReason, ContextReport, Control, Numbers, Report};
 pub use error::{Full, PacketError, WireError};
 pub use header::{DataHeader, Datagram, Kind};
-pub use hello::{ContextOffer, DictionaryName, Hello};
+pub use hello::{ContextOffer, DictionaryName, Hello, ModelOffer};
 pub use keyed::{Cookie, Initiation, Response};
 pub use packet::PacketInfo;
 pub use record::{BodyWriter, Compressed, Record, Records};

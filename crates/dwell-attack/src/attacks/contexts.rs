@@ -130,6 +130,7 @@ fn receiving() -> Receiving {
             ring_log: RING_LOG,
             incarnation: 7,
             dictionary: None,
+            models: None,
         }),
     }
 }

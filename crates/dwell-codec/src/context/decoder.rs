@@ -247,6 +247,11 @@ impl ContextDecoder {
         Ok(())
     }
 
+    /// Returns true if the running generation is one of prediction by partial matching.
+    pub fn has_model(&self) -> bool {
+        self.model.is_some()
+    }
+
     /// Gives back what the running generation is decoded with: nothing of it is to come any more.
     pub fn forget_running(&mut self) {
         (self.stream, self.model, self.is_live) = (None, None, false);

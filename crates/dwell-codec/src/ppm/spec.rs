@@ -10,10 +10,13 @@ pub const PPM_ORDER_MAX: u8 = 12;
 pub const PPM_MEMORY_LOG_MIN: u8 = 20;
 /// The binary logarithm of the most memory of a model, in bytes: 64 MiB.
 pub const PPM_MEMORY_LOG_MAX: u8 = 26;
-/// The longest record, in bytes.
-pub const PPM_RECORD_LEN_MAX: usize = 65_535;
+/// The longest record, in bytes: what can't be predicted takes microseconds for each, and whoever decodes has
+/// others to serve.
+pub const PPM_RECORD_LEN_MAX: usize = 16 << 10;
 /// The most bytes that a model learns before its first record: that takes as long as to compress them.
-pub const PPM_PRIME_LEN_MAX: usize = 128 << 10;
+pub const PPM_PRIME_LEN_MAX: usize = 32 << 10;
+/// The most bytes that it learns once more when its memory is full.
+const HISTORY_LEN_MAX: usize = 128 << 10;
 
 /// The order and the memory of a model; both ends have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,7 +72,7 @@ impl PpmSpec {
     /// takes off the ratio, and adds to the time, grows with it.
     pub(super) const fn history_len(self) -> usize {
         let share = 1 << (self.memory_log - 6);
-        if share < PPM_PRIME_LEN_MAX { share } else { PPM_PRIME_LEN_MAX }
+        if share < HISTORY_LEN_MAX { share } else { HISTORY_LEN_MAX }
     }
 }
 

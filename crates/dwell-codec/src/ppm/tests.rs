@@ -311,7 +311,7 @@ fn memory_is_what_was_asked_for() {
         assert!(decoder.memory_bytes() < asked + asked / 32 + 32_768);
     }
     let history = History::new(PpmSpec::default().history_len());
-    assert_eq!(history.memory_bytes(), PPM_PRIME_LEN_MAX);
+    assert_eq!(history.memory_bytes(), 128 << 10);
     let learner = Learner::new(SMALL);
     assert!(learner.memory_bytes() > 1 << 20);
 }

@@ -1,7 +1,10 @@
 //! The scope of contexts (`history`), and their size.
 
-use dwell_codec::{CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId};
+use dwell_codec::{
+    CONTEXT_LOG_MAX, CONTEXT_LOG_MIN, CodecId, PPM_MEMORY_LOG_MAX, PPM_MEMORY_LOG_MIN,
+};
 use dwell_policy::{History, Reference, Scheme, Select};
+use std::ops::RangeInclusive;
 use toml::de::DeValue;
 
 use super::{PeerConfig, value};
@@ -75,7 +78,16 @@ fn named(value: &DeValue<'_>, names: &[&str]) -> Result<History, String> {
 
 /// The logarithm of a window, which is a power of two.
 pub(super) fn window_log(value: &DeValue<'_>) -> Result<u8, String> {
-    let bytes = value::size_bytes(value, 1 << CONTEXT_LOG_MIN..=1 << CONTEXT_LOG_MAX)?;
+    power_of_two(value, CONTEXT_LOG_MIN..=CONTEXT_LOG_MAX)
+}
+
+/// The logarithm of a model's memory, which is a power of two.
+pub(super) fn model_memory_log(value: &DeValue<'_>) -> Result<u8, String> {
+    power_of_two(value, PPM_MEMORY_LOG_MIN..=PPM_MEMORY_LOG_MAX)
+}
+
+fn power_of_two(value: &DeValue<'_>, logs: RangeInclusive<u8>) -> Result<u8, String> {
+    let bytes = value::size_bytes(value, 1 << logs.start()..=1 << logs.end())?;
     if !bytes.is_power_of_two() {
         let next = bytes.next_power_of_two() >> 10;
         return Err(format!("must be a power of two, such as \"{next}KiB\", not {bytes} bytes"));
@@ -88,6 +100,15 @@ const WINDOWS_BYTES_MAX: u64 = 256 << 20;
 
 /// Checks that the contexts of a peer take no more memory than anybody wants to give to one.
 pub(super) fn check_memory(config: &PeerConfig) -> Result<(), String> {
+    let models = u64::from(config.models_max.min(config.contexts_max));
+    let models_max = WINDOWS_BYTES_MAX >> config.model_memory_log;
+    if models > models_max {
+        return Err(format!(
+            "{models} models of {} MiB each take too much memory: write models_max = {models_max}, or a smaller \
+             model_memory",
+            (1_u64 << config.model_memory_log) >> 20,
+        ));
+    }
     let (contexts, log) = (u64::from(config.contexts_max), config.context_window_log);
     let most = WINDOWS_BYTES_MAX >> log;
     if contexts <= most {
@@ -98,6 +119,24 @@ pub(super) fn check_memory(config: &PeerConfig) -> Result<(), String> {
          context_window",
         (1_u64 << log) >> 20,
     ))
+}
+
+/// Checks that what is configured for batches in contexts has such.
+pub(super) fn check_model(config: &PeerConfig) -> Result<(), String> {
+    if config.model_order.is_none() {
+        return Ok(());
+    }
+    let codec = config.codec_name();
+    if config.history == History::Off {
+        return Err(format!(
+            "\"{codec}\" predicts from what went before, and there is no history here: write scheme = \"auto\" \
+             with history = \"auto\" and retransmit = true, or another codec"
+        ));
+    }
+    if config.models_max == 0 {
+        return Err(format!("\"{codec}\" needs models: write models_max = 1, or more"));
+    }
+    Ok(())
 }
 
 /// Returns the history of a peer and its scheme with that; or why it can't have the one that is
@@ -132,8 +171,10 @@ pub(super) fn scheme(
                 config.scheme_name,
             ));
         }
-        Select::Waiting { gather, packets_max: 2.., .. } | Select::Slack { gather, .. } => {
+        Select::Waiting { gather, packets_max: 2.., bytes_max, .. }
+        | Select::Slack { gather, bytes_max, .. } => {
             *gather = scope;
+            *bytes_max = config.batch_bytes_max().min(*bytes_max);
         }
         _ => {
             let packets = config.blocks.packets.map_or("", |_| " with block_packets");

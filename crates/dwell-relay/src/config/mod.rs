@@ -8,6 +8,7 @@
 
 mod check;
 mod class;
+mod codec;
 mod dictionary;
 mod endpoint;
 mod error;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
 use dwell_base::{FileErrors, Rate};
-use dwell_codec::{CodecId, CodecSpec, ContextDictionary};
+use dwell_codec::{CodecId, CodecSpec, ContextDictionary, PpmSpec};
 use dwell_policy::{
     BlockOrder, BlockRules, ClassKey, Gather, History, LearnedConfig, Objective, Queue, QueueLimit,
     Ratio, Scheme, Select, When,
@@ -215,14 +216,20 @@ pub struct PeerConfig {
     pub contexts_max: u8,
     /// The binary logarithm of the bytes that a batch can refer back to.
     pub context_window_log: u8,
+    /// The most contexts with a model at a time, for each direction.
+    pub models_max: u8,
+    /// The binary logarithm of the most bytes of each model.
+    pub model_memory_log: u8,
     /// The bytes that contexts begin from if the peer has the same.
     pub dictionary: Option<Arc<ContextDictionary>>,
     /// The time that a datagram takes to the peer, in nanoseconds; or it is estimated.
     pub one_way_delay_ns: Option<u64>,
     /// What is to be saved.
     pub saving: SavingConfig,
-    /// The codec that packets are compressed with.
+    /// The codec that packets are compressed with; in contexts with a model, what has none.
     pub codec: CodecSpec,
+    /// The order of the models that batches in contexts are compressed with, if it is the codec ppm.
+    pub model_order: Option<u8>,
     /// The rate of the link.
     pub rate: RateConfig,
     /// The limit of the queue.
@@ -442,10 +449,13 @@ impl PeerConfig {
             history_mode: HistoryMode::Auto,
             contexts_max: 16,
             context_window_log: 20,
+            models_max: 4,
+            model_memory_log: PpmSpec::default().memory_log,
             dictionary: None,
             one_way_delay_ns: None,
             saving: SavingConfig::default(),
             codec: CodecSpec { id: CodecId::Zstd, level: 1 },
+            model_order: None,
             rate: RateConfig::Auto,
             queue: QueueLimit::default(),
             link_overhead_bytes: 14,

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use dwell_base::FileErrors;
 use dwell_base::text::{printable, suggest};
 use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_codec::CodecSpec;
 use dwell_policy::{ClassKey, History, Queue, QueueLimit, Ratio};
 use ipnet::IpNet;
 use toml::de::{DeTable, DeValue};
 
+use super::codec::{self, Codec};
 use super::dictionary::Dictionaries;
 use super::error::Errors;
 use super::protection::{self, Protected, Protection};
@@ -60,7 +60,7 @@ pub const NODE_KEYS: [&str; 15] = [
 ];
 
 /// The keys of `[[peer]]`. Those after the first four may also stand in `[defaults]`.
-pub const PEER_KEYS: [&str; 35] = [
+pub const PEER_KEYS: [&str; 37] = [
     "name",
     "endpoint",
     "prefixes",
@@ -82,6 +82,8 @@ pub const PEER_KEYS: [&str; 35] = [
     "history_mode",
     "contexts_max",
     "context_window",
+    "models_max",
+    "model_memory",
     "dictionary",
     "codec",
     "rate",
@@ -355,8 +357,10 @@ struct PeerKeys {
     history_mode: Option<Located<HistoryMode>>,
     contexts_max: Option<Located<u32>>,
     context_window_log: Option<Located<u8>>,
+    models_max: Option<Located<u32>>,
+    model_memory_log: Option<Located<u8>>,
     dictionary: Option<Located<PathBuf>>,
-    codec: Option<Located<CodecSpec>>,
+    codec: Option<Located<Codec>>,
     rate: Option<Located<RateConfig>>,
     queue_time_ns: Option<Located<u64>>,
     queue_packets: Option<Located<u32>>,
@@ -404,8 +408,10 @@ impl PeerKeys {
             history_mode: table.get("history_mode", errors, history::mode),
             contexts_max: table.get("contexts_max", errors, |value| value::integer(value, 1..=255)),
             context_window_log: table.get("context_window", errors, history::window_log),
+            models_max: table.get("models_max", errors, |value| value::integer(value, 0..=16)),
+            model_memory_log: table.get("model_memory", errors, history::model_memory_log),
             dictionary: table.get("dictionary", errors, dictionary::path),
-            codec: table.get("codec", errors, value::codec),
+            codec: table.get("codec", errors, codec::codec),
             rate: table.get("rate", errors, value::rate),
             queue_time_ns: table.get("queue_time", errors, |value| {
                 value::duration_ns(value, MILLI_NS..=60 * SECOND_NS)
@@ -452,7 +458,13 @@ impl PeerKeys {
             peer.contexts_max = contexts.value as u8; // at most 255
         }
         set(&mut peer.context_window_log, &self.context_window_log);
-        set(&mut peer.codec, &self.codec);
+        if let Some(models) = &self.models_max {
+            peer.models_max = models.value as u8; // at most 16
+        }
+        set(&mut peer.model_memory_log, &self.model_memory_log);
+        if let Some(codec) = &self.codec {
+            (peer.codec, peer.model_order) = (codec.value.spec, codec.value.model_order);
+        }
         set(&mut peer.rate, &self.rate);
         let QueueLimit { packets, bytes, time_ns, .. } = &mut peer.queue;
         set(time_ns, &self.queue_time_ns);
@@ -551,6 +563,10 @@ fn read_peer<'t>(
             let line = found.map_or(table.line, |history| history.line);
             table.fail("history", line, message, errors);
         }
+    }
+    if let Err(message) = history::check_model(&config) {
+        let found = keys.codec.as_ref().or(defaults.codec.as_ref());
+        table.fail("codec", found.map_or(table.line, |found| found.line), message, errors);
     }
     if let Err(message) = history::check_memory(&config) {
         let found = keys.context_window_log.as_ref().or(defaults.context_window_log.as_ref());

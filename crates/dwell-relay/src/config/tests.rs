@@ -159,6 +159,8 @@ fn every_key_reaches_its_field() {
         history_mode = "acknowledged"
         contexts_max = 200
         context_window = "128KiB"
+        models_max = 2
+        model_memory = "32MiB"
         retransmit = false
         order_wait = "0ms"
         objective = "time"
@@ -212,6 +214,8 @@ fn every_key_reaches_its_field() {
             history_mode: HistoryMode::Acknowledged,
             contexts_max: 200,
             context_window_log: 17,
+            models_max: 2,
+            model_memory_log: 25,
             dictionary: None,
             chunk_compress: false,
             retransmit: false,
@@ -220,6 +224,7 @@ fn every_key_reaches_its_field() {
             saving: SavingConfig { saves_bytes: false, gather_ns: 35_000_000, cpu_ppm: 125_000 },
             blocks: BlockConfig { bytes: 4096, packets: Some(7), lead: 2 },
             codec: "lz4".parse().unwrap(),
+            model_order: None,
             rate: RateConfig::Fixed(Rate::from_mbps(10)),
             queue: QueueLimit {
                 packets: 3,
@@ -266,6 +271,12 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
         other => panic!("{other:?}"),
     };
     assert_eq!([bytes_max("codec = \"lz4\""), bytes_max("retransmit = false")], [60_000, 8 << 10]);
+    // What models are slow at is in small ones.
+    assert_eq!(bytes_max("codec = \"ppm\""), 15 << 10);
+    let config = with("codec = \"ppm:8\"\nmodel_memory = \"4MiB\"").unwrap();
+    let peer = &config.peers[0];
+    assert_eq!(peer.model(), Some(PpmSpec { order: 8, memory_log: 22 }));
+    assert_eq!((peer.codec.to_string(), peer.codec_name()), ("zstd:6".into(), "ppm:8".into()));
     for (lines, history) in [
         ("", History::Auto),
         ("history = \"flow\"", History::Flow),
@@ -292,6 +303,16 @@ fn history_sets_what_is_compressed_together_and_says_what_it_needs() {
             "33 contexts of 8 MiB each take too much memory: write contexts_max = 32",
         ),
         ("contexts_max = 0", "from 1 to 255"),
+        ("codec = \"ppm:13\"", "\"ppm:13\" has no such order: it can be 2 to 12"),
+        ("codec = \"ppm\"\nscheme = \"packet\"", "\"ppm\" predicts from what went before"),
+        ("codec = \"ppm\"\nretransmit = false", "with history = \"auto\" and retransmit = true"),
+        ("codec = \"ppm\"\nmodels_max = 0", "write models_max = 1"),
+        ("models_max = 17", "from 0 to 16"),
+        ("model_memory = \"512KiB\"", "must be from 1"),
+        (
+            "models_max = 5\nmodel_memory = \"64MiB\"",
+            "5 models of 64 MiB each take too much memory: write models_max = 4",
+        ),
         ("history_mode = \"runnning\"", "there is no history mode \"runnning\""),
     ] {
         let errors = with(lines).unwrap_err().to_string();

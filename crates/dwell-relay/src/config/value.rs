@@ -8,7 +8,6 @@ use std::str::FromStr;
 use dwell_base::text::printable;
 use dwell_base::time::{SECOND_NS, format_duration_ns, parse_duration_ns};
 use dwell_base::{ByteSize, Rate};
-use dwell_codec::CodecSpec;
 use dwell_policy::{ClassKey, Ratio};
 use ipnet::IpNet;
 use toml::de::DeValue;
@@ -39,7 +38,7 @@ pub(super) fn text<'v>(value: &'v DeValue<'_>, example: &str) -> Read<&'v str> {
         .ok_or_else(|| format!("must be a string such as \"{example}\", not {}", describe(value)))
 }
 
-fn parse<T: FromStr<Err: ToString>>(value: &DeValue<'_>, example: &str) -> Read<T> {
+pub(super) fn parse<T: FromStr<Err: ToString>>(value: &DeValue<'_>, example: &str) -> Read<T> {
     let text = text(value, example)?;
     if text.chars().any(char::is_control) {
         return Err(format!("\"{}\" has a control character in it", printable(text)));
@@ -337,10 +336,6 @@ pub(super) fn security(value: &DeValue<'_>) -> Read<SecurityKind> {
     let kinds =
         [("keys", SecurityKind::Keys), ("psk", SecurityKind::Psk), ("none", SecurityKind::None)];
     one_of(value, &kinds)
-}
-
-pub(super) fn codec(value: &DeValue<'_>) -> Read<CodecSpec> {
-    parse(value, "zstd:1")
 }
 
 pub(super) fn rate(value: &DeValue<'_>) -> Read<RateConfig> {

@@ -27,11 +27,11 @@ use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::MILLI_NS;
-use dwell_codec::ContextDictionary;
+use dwell_codec::{ContextDictionary, PpmSpec};
 use dwell_drive::FlowHistories;
 use dwell_policy::History;
 use dwell_report::status::{RecentLoss, RxContexts, TxContexts};
-use dwell_wire::{ContextOffer, DictionaryName};
+use dwell_wire::{ContextOffer, DictionaryName, ModelOffer};
 
 use crate::config::{HistoryMode, PeerConfig};
 use begin::name_of;
@@ -57,18 +57,44 @@ pub(crate) struct Limits {
     pub(crate) contexts: u8,
     /// The binary logarithm of the largest window and of the ring, in bytes.
     pub(crate) ring_log: u8,
+    /// Which of them may have a model, and with how much memory.
+    pub(crate) models: Option<ModelOffer>,
 }
 
 impl Limits {
     pub(crate) fn of(config: &PeerConfig) -> Self {
-        Self { contexts: config.contexts_max, ring_log: config.context_window_log }
+        let contexts = config.contexts_max.min(config.models_max);
+        let memory_log = config.model_memory_log;
+        Self {
+            contexts: config.contexts_max,
+            ring_log: config.context_window_log,
+            models: (contexts > 0).then_some(ModelOffer { contexts, memory_log }),
+        }
     }
 
     /// Returns the limits that both ends allow.
     fn and(self, offer: &ContextOffer) -> Self {
-        let Self { contexts, ring_log } = self;
-        let (contexts, ring_log) = (contexts.min(offer.contexts), ring_log.min(offer.ring_log));
-        Self { contexts, ring_log }
+        let both = |(ours, theirs): (ModelOffer, ModelOffer)| ModelOffer {
+            contexts: ours.contexts.min(theirs.contexts),
+            memory_log: ours.memory_log.min(theirs.memory_log),
+        };
+        Self {
+            contexts: self.contexts.min(offer.contexts),
+            ring_log: self.ring_log.min(offer.ring_log),
+            models: self.models.zip(offer.models).map(both),
+        }
+    }
+
+    /// Returns the model that the context of this number can have in place of the wanted one.
+    fn model(&self, context: u8, wanted: Option<PpmSpec>) -> Option<PpmSpec> {
+        let models = self.models.filter(|models| context < models.contexts)?;
+        let wanted = wanted?;
+        Some(PpmSpec { memory_log: wanted.memory_log.min(models.memory_log), ..wanted })
+    }
+
+    /// Returns true if there is memory for this model in the context of this number.
+    fn takes(&self, context: u8, spec: PpmSpec) -> bool {
+        self.models.is_some_and(|it| context < it.contexts && spec.memory_log <= it.memory_log)
     }
 }
 
@@ -139,10 +165,10 @@ impl Contexts {
 
     /// Returns the offer that the peer is sent in handshakes.
     pub(crate) fn offer(&self) -> ContextOffer {
-        let Limits { contexts, ring_log } = self.limits;
+        let Limits { contexts, ring_log, models } = self.limits;
         let (incarnation, takes_alone) = (self.incarnation, true);
         let dictionary = self.dictionary.as_deref().map(name_of);
-        ContextOffer { contexts, ring_log, incarnation, takes_alone, dictionary }
+        ContextOffer { contexts, ring_log, incarnation, takes_alone, dictionary, models }
     }
 
     /// A session began, with a peer that offers this.

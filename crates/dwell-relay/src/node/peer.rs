@@ -45,6 +45,8 @@ pub use timing::Patience;
 pub(crate) const DATAGRAM_MAX_DEFAULT: u16 = 1452;
 /// The length of a datagram with a request for missing ones, with all headers.
 const ASK_BYTES: u64 = 90;
+/// The time that a model takes for a byte, in picoseconds, until it was measured.
+const MODEL_PS_PER_BYTE: u32 = 80_000;
 /// The least time between such requests, whatever the link's rate.
 const ASK_PAUSE_NS_MIN: u64 = MILLI_NS;
 /// The most: what is missing is forgotten after a few seconds.
@@ -229,7 +231,8 @@ impl Peer {
         classes: &[ClassConfig],
     ) -> Result<(), ConfigError> {
         config.exceptions.sort_unstable();
-        let other_codec = config.codec != self.config.codec;
+        let other_codec =
+            (config.codec, config.model()) != (self.config.codec, self.config.model());
         self.pacer.set_pacing(pacing(&config));
         self.config = config;
         self.contexts.set_limits(Limits::of(&self.config));
@@ -271,7 +274,11 @@ impl Peer {
         }
         let mut exceptions = config.exceptions.clone();
         exceptions.push(NEVER_COMPRESSED);
-        let learned = LearnedConfig { poor_ratio: config.poor_ratio, ..LearnedConfig::default() };
+        let mut learned =
+            LearnedConfig { poor_ratio: config.poor_ratio, ..LearnedConfig::default() };
+        if config.model_order.is_some() {
+            learned.first_cost_ps_per_byte = MODEL_PS_PER_BYTE;
+        }
         let wanted = PortConfig {
             scheme,
             rate: self.pacer.rate(),
@@ -463,7 +470,7 @@ impl Peer {
     /// Offers as a version does that knows no batches that stand alone.
     #[cfg(test)]
     pub(crate) fn offer_running_only(&mut self) {
-        let contexts = ContextOffer { takes_alone: false, ..self.contexts.offer() };
+        let contexts = ContextOffer { takes_alone: false, models: None, ..self.contexts.offer() };
         self.handshake.set_offer(offer(self.transit, contexts));
     }
 

@@ -57,7 +57,7 @@ fn peer_status(peer: &Peer, now: Instant) -> PeerStatus {
         security: config.security.name().to_owned(),
         on_dead: config.on_dead.name().to_owned(),
         scheme: config.scheme_name.to_owned(),
-        codec: config.codec.to_string(),
+        codec: config.codec_name(),
         dictionary: dictionary::status(peer),
         rate_bps: rate.map(dwell_base::Rate::as_bps),
         rate_source: match (peer.pacer.pacing(), rate) {

@@ -13,6 +13,7 @@ mod hub;
 mod journal;
 mod keys;
 mod lost;
+mod models;
 mod pairs;
 mod path;
 mod row;

@@ -41,6 +41,8 @@ fn of_sending(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.counter("dwell_context_compressed_bytes_total", help, &out, f(tx.bytes_out));
     let help = "Generations of contexts that began from the dictionary.";
     page.counter("dwell_context_dictionary_starts_total", help, &out, f(tx.dictionary_starts));
+    let help = "Generations of contexts with a model of the codec ppm.";
+    page.counter("dwell_context_model_generations_total", help, &out, f(tx.model_generations));
     for (reason, &count) in &tx.generations {
         let help = "Generations of contexts begun, by the reason.";
         let labels = [("peer", name), ("reason", reason.as_str())];
@@ -80,6 +82,8 @@ fn of_receiving(page: &mut Page, peer: &PeerStatus, name: &str) {
     page.counter("dwell_context_compressed_bytes_total", help, &r#in, f(rx.bytes_in));
     let help = "Generations of contexts that began from the dictionary.";
     page.counter("dwell_context_dictionary_starts_total", help, &r#in, f(rx.dictionary_starts));
+    let help = "Generations of contexts with a model of the codec ppm.";
+    page.counter("dwell_context_model_generations_total", help, &r#in, f(rx.model_generations));
     let mut one = |name, help, count: u64| page.counter(name, help, &label, f(count));
     one("dwell_context_gaps_total", "Times that records waited for a missing one.", rx.gaps);
     let help = "Of the gaps, those in which the missing record did not come.";

@@ -22,6 +22,8 @@ pub struct TxContexts {
     pub dictionary_starts: u64,
     /// Of the generations, those whose batches stand alone.
     pub acknowledged_generations: u64,
+    /// Of the generations, those with a model of the codec ppm.
+    pub model_generations: u64,
     /// How batches refer to others now: `running`, or `acknowledged` (each alone, to what was confirmed).
     pub mode: String,
     /// Batches compressed in contexts.
@@ -73,6 +75,8 @@ pub struct RxContexts {
     pub dictionary_starts: u64,
     /// Of these, those whose batches stand alone.
     pub acknowledged_generations: u64,
+    /// Of these, those with a model of the codec ppm.
+    pub model_generations: u64,
     /// Times that a record was missing and others waited for it.
     pub gaps: u64,
     /// Of these, those in which it did not come.

@@ -6,8 +6,8 @@ use dwell_wire::header::{SEAL_TAG_LEN, seal_nonce};
 use dwell_wire::{
     Alone, Block, BodyWriter, Carried, CloseReason, Compressed, ContextBody, ContextOffer,
     ContextRecord, ContextReport, Control, DataHeader, Datagram, DictionaryName, Fragment, Hello,
-    Initiation, Label, Numbers, Record, Records, Report, Response, Start, StartBase, Unit,
-    WireError, keyed, reconstruct_number, reconstruct_sequence,
+    Initiation, Label, ModelOffer, Numbers, Record, Records, Report, Response, Start, StartBase,
+    Unit, WireError, keyed, reconstruct_number, reconstruct_sequence,
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/wire.md");
@@ -143,6 +143,7 @@ const CONTEXTS: Option<ContextOffer> = Some(ContextOffer {
         len: 32_768,
         hash: [0xd1, 0xc7, 0x10, 0x0a, 0xe5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     }),
+    models: Some(ModelOffer { contexts: 4, memory_log: 24 }),
 });
 
 #[test]

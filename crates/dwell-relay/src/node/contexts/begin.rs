@@ -2,8 +2,19 @@
 
 use std::sync::Arc;
 
-use dwell_codec::{Base, CodecError, CodecId, ContextDictionary, ContextEncoder, ContextSpec};
+use dwell_codec::{
+    Base, CodecError, CodecId, ContextDictionary, ContextEncoder, ContextSpec, PPM_PRIME_LEN_MAX,
+    PpmSpec,
+};
 use dwell_wire::{DictionaryName, Start, StartBase};
+
+/// What batches are compressed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Coder {
+    pub(super) zstd: ContextSpec,
+    /// A model in place of zstd, in running generations.
+    pub(super) model: Option<PpmSpec>,
+}
 
 /// How the batches of a generation refer to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +29,7 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Generation {
     pub(super) number: u64,
-    pub(super) spec: ContextSpec,
+    pub(super) coder: Coder,
     pub(super) base: Base,
     /// The dictionary whose end the base is; none if it is in the ring, or empty.
     pub(super) dictionary: Option<Arc<ContextDictionary>>,
@@ -27,32 +38,33 @@ pub(super) struct Generation {
 
 impl Generation {
     /// None has begun yet.
-    pub(super) fn none(spec: ContextSpec) -> Self {
+    pub(super) fn none(coder: Coder) -> Self {
         let (base, dictionary, kind) = (Base::default(), None, Kind::Running);
-        Self { number: 0, spec, base, dictionary, kind }
+        Self { number: 0, coder, base, dictionary, kind }
     }
 
     /// Begins from as much of this base in the ring as the kind can have; from the dictionary if there is
     /// nothing in the ring, and there is one.
     pub(super) fn new(
         number: u64,
-        (spec, kind): (ContextSpec, Kind),
+        (coder, kind): (Coder, Kind),
         ring: Base,
         dictionary: Option<&Arc<ContextDictionary>>,
     ) -> Self {
         let len_max = match kind {
-            Kind::Running => 1 << spec.window_log,
-            Kind::Alone { .. } => spec.alone_base_len_max(),
+            Kind::Running if coder.model.is_some() => PPM_PRIME_LEN_MAX as u32,
+            Kind::Running => 1 << coder.zstd.window_log,
+            Kind::Alone { .. } => coder.zstd.alone_base_len_max(),
         };
         match dictionary.filter(|_| ring.len == 0) {
             Some(dictionary) => {
-                let len = dictionary.base(spec).len.min(len_max);
+                let len = dictionary.base(coder.zstd).len.min(len_max);
                 let base = Base { offset: len.into(), len };
-                Self { number, spec, base, dictionary: Some(Arc::clone(dictionary)), kind }
+                Self { number, coder, base, dictionary: Some(Arc::clone(dictionary)), kind }
             }
             None => {
                 let base = Base { len: ring.len.min(len_max), ..ring };
-                Self { number, spec, base, dictionary: None, kind }
+                Self { number, coder, base, dictionary: None, kind }
             }
         }
     }
@@ -68,12 +80,20 @@ impl Generation {
 
     /// Begins the generation.
     pub(super) fn apply(&self, encoder: &mut ContextEncoder) -> Result<(), CodecError> {
-        let Self { spec, base, .. } = *self;
-        match (&self.dictionary, self.kind) {
-            (Some(dictionary), Kind::Running) => encoder.begin_from(spec, dictionary, base.len),
-            (Some(dictionary), _) => encoder.begin_alone_from(spec, dictionary, base.len),
-            (None, Kind::Running) => encoder.begin(spec, base),
-            (None, Kind::Alone { keeps }) => encoder.begin_alone(spec, base, keeps),
+        let Self { base, coder: Coder { zstd: spec, .. }, .. } = *self;
+        match (&self.dictionary, self.model(), self.kind) {
+            (Some(dictionary), Some(model), _) => {
+                encoder.begin_ppm_from(model, dictionary, base.len)
+            }
+            (None, Some(model), _) => encoder.begin_ppm(model, base),
+            (Some(dictionary), None, Kind::Running) => {
+                encoder.begin_from(spec, dictionary, base.len)
+            }
+            (Some(dictionary), None, Kind::Alone { .. }) => {
+                encoder.begin_alone_from(spec, dictionary, base.len)
+            }
+            (None, None, Kind::Running) => encoder.begin(spec, base),
+            (None, None, Kind::Alone { keeps }) => encoder.begin_alone(spec, base, keeps),
         }
     }
 
@@ -84,7 +104,21 @@ impl Generation {
             Some(dictionary) => StartBase::Dictionary { name: name_of(dictionary).short(), len },
             None => StartBase::Ring { offset, len },
         };
-        Start { codec: CodecId::Zstd as u8, window_log: self.spec.window_log, base }
+        let (codec, window_log) = self.named();
+        Start { codec: codec as u8, window_log, base }
+    }
+
+    /// Returns the model that it has: only batches that refer to all before them can.
+    pub(super) fn model(&self) -> Option<PpmSpec> {
+        self.coder.model.filter(|_| self.kind == Kind::Running)
+    }
+
+    /// Returns the codec, and the byte for its window or its model.
+    fn named(&self) -> (CodecId, u8) {
+        match self.model().and_then(|model| model.to_wire().ok()) {
+            Some(model) => (CodecId::Ppm, model),
+            None => (CodecId::Zstd, self.coder.zstd.window_log),
+        }
     }
 }
 

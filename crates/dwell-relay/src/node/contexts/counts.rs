@@ -54,6 +54,8 @@ pub(super) struct OutgoingCounts {
     from_dictionary: u64,
     /// Of these, those whose batches stand alone.
     acknowledged: u64,
+    /// Of these, those with a model.
+    with_model: u64,
     pub(super) batches: u64,
     pub(super) alone: u64,
     pub(super) raw: u64,
@@ -78,6 +80,7 @@ impl OutgoingCounts {
         self.cold += u64::from(generation.base.len == 0);
         self.from_dictionary += u64::from(generation.dictionary.is_some());
         self.acknowledged += u64::from(generation.is_alone());
+        self.with_model += u64::from(generation.model().is_some());
     }
 
     /// Returns the number of times that there was a newer base.
@@ -102,6 +105,7 @@ impl OutgoingCounts {
             dictionary_starts: self.from_dictionary,
             mode: mode.name().to_owned(),
             acknowledged_generations: self.acknowledged,
+            model_generations: self.with_model,
             batches: self.batches,
             alone_batches: self.alone,
             raw: self.raw,
@@ -123,6 +127,8 @@ pub(super) struct IncomingCounts {
     /// Of these, those that stand alone; and generations of such.
     pub(super) alone: u64,
     pub(super) acknowledged: u64,
+    /// Generations with a model.
+    pub(super) with_model: u64,
     pub(super) raw: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
@@ -192,6 +198,7 @@ impl IncomingCounts {
             generations: self.generations,
             dictionary_starts: self.from_dictionary,
             acknowledged_generations: self.acknowledged,
+            model_generations: self.with_model,
             gaps: self.gaps,
             gaps_given_up: self.given_up,
             missing_records: self.missing,

@@ -1,7 +1,7 @@
 //! Batches on their way to the compressor in a context, and back into the store.
 
 use dwell_base::Instant;
-use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec};
+use dwell_codec::{CONTEXT_BATCH_LEN_MAX, CodecId, ContextSpec, PPM_RECORD_LEN_MAX};
 use dwell_drive::gather;
 use dwell_policy::{Event, Job, Outcome, PacketId};
 use dwell_wire::Alone;
@@ -9,7 +9,7 @@ use dwell_wire::block::BLOCK_HEADER_LEN;
 use dwell_wire::context::{CONTEXT_ALONE_LEN, CONTEXT_BATCH_HEADER_LEN, CONTEXT_START_LEN};
 use dwell_wire::record::BLOCK_PACKETS_MAX;
 
-use super::begin::Kind;
+use super::begin::{Coder, Kind};
 use super::job::{ContextJob, Made};
 use super::outgoing::{Entered, Left};
 use crate::node::env::{Env, Ticket};
@@ -38,12 +38,14 @@ pub(in crate::node) fn compress_in_context(
     let (mut batch, out) = std::mem::take(&mut peer.contexts.spare);
     let packets = peer.port.batch().iter().map(|&id| store.get(id).0);
     let is_columnar = gather(packets, peer.config.columnar, &mut batch);
-    let fits = (1..=CONTEXT_BATCH_LEN_MAX).contains(&batch.len());
-    let spec =
-        ContextSpec { level: peer.config.codec.level, window_log: peer.config.context_window_log };
+    let config = &peer.config;
+    let zstd = ContextSpec { level: config.codec.level, window_log: config.context_window_log };
+    let coder = Coder { zstd, model: config.model() };
+    let len_max = coder.model.map_or(CONTEXT_BATCH_LEN_MAX, |_| PPM_RECORD_LEN_MAX);
+    let fits = (1..=len_max).contains(&batch.len());
     // Who enters must come out again.
     let crowded_out = peer.contexts.outgoing.counts.crowded_out;
-    let entered = fits.then(|| peer.contexts.outgoing.enter(now, group, spec)).flatten();
+    let entered = fits.then(|| peer.contexts.outgoing.enter(now, group, coder)).flatten();
     if peer.contexts.outgoing.counts.crowded_out > crowded_out {
         peer.contexts.flows.crowded_out(now, group);
     }

@@ -15,15 +15,15 @@ use std::sync::Arc;
 
 use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_codec::ContextDictionary;
+use dwell_codec::{CodecId, ContextDictionary};
 use dwell_report::status::RxContexts;
 use dwell_wire::{ContextBody, ContextRecord, ContextReport, reconstruct_number};
 
 use super::Limits;
 use super::counts::IncomingCounts;
 use crate::node::allowance::Allowance;
-use receiver::Receiver;
 pub(crate) use receiver::{Held, Opened};
+use receiver::{Here, Receiver};
 
 /// Bytes of records of all contexts of a peer that wait for one that is missing.
 const HELD_BYTES_MAX: usize = 4 << 20;
@@ -48,6 +48,12 @@ const REPORT_NS_MIN: u64 = 50 * MILLI_NS;
 /// have as many in answer, by a link that may be much thinner than its own. One that begins another
 /// generation takes longer for it than this.
 const AT_ONCE_NS_MIN: u64 = 20 * MILLI_NS;
+
+/// The bytes that are copied in the time in which zstd decodes one, at least.
+const COPIED_AS_FAST: usize = 8;
+/// The bytes that zstd decodes in the time in which a model decodes one. A model may take much longer for what
+/// it can't predict: the time that passes counts, too.
+const MODEL_AS_SLOW: usize = 64;
 
 /// The times that are waited.
 #[derive(Clone, Copy, Debug)]
@@ -251,7 +257,8 @@ impl Incoming {
     /// Opens a record whose turn it is, into `out`, which has room for any batch.
     pub(crate) fn open(&mut self, record: &ContextRecord<'_>, out: &mut [u8]) -> Opened {
         let Some(receiver) = self.contexts.get_mut(&record.context) else { return Opened::Nothing };
-        receiver.open(record, self.dictionary.as_deref(), out, &mut self.counts)
+        let here = Here { dictionary: self.dictionary.as_deref(), limits: self.limits };
+        receiver.open(record, here, out, &mut self.counts)
     }
 
     /// Ends a generation whose content makes no sense: the two ends don't have the same ring.
@@ -262,10 +269,19 @@ impl Incoming {
         }
     }
 
-    /// Returns true if opening a record copies a base.
-    pub(crate) fn primes(&self, record: &ContextRecord<'_>) -> bool {
+    /// Returns the bytes that zstd decodes in the time that opening this record takes.
+    pub(crate) fn bytes_worth(&self, record: &ContextRecord<'_>) -> usize {
+        let ContextBody::Batch { original_len, start, .. } = record.body else { return 0 };
         let receiver = self.contexts.get(&record.context);
-        record.start().is_some() && receiver.is_none_or(|it| it.primes(record))
+        let start = start.filter(|_| receiver.is_none_or(|it| it.primes(record)));
+        let base_len = start.map_or(0, |start| start.base.len() as usize);
+        let has_model = match start {
+            Some(start) => start.codec == CodecId::Ppm as u8,
+            None => receiver.is_some_and(|it| it.has_model()),
+        };
+        let len = usize::from(original_len);
+        // zstd's base is copied, once or twice; a model learns it as it learns what it decodes.
+        if has_model { (base_len + len) * MODEL_AS_SLOW } else { base_len / COPIED_AS_FAST + len }
     }
 
     /// Returns true if records wait for their turn here, so that it need not be kept by datagrams.

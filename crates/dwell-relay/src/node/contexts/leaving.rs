@@ -1,15 +1,12 @@
 //! From records of contexts to packets, and reports on how far that has come.
 
 use dwell_base::Instant;
-use dwell_wire::{ContextBody, ContextRecord, Control};
+use dwell_wire::{ContextRecord, Control};
 
 use super::incoming::{GapWaits, Opened, Origin, Taken};
 use crate::node::Node;
 use crate::node::env::Env;
 use crate::node::link::send_controls;
-
-/// The bytes that are copied in the time in which one is decoded, at least.
-const COPIED_AS_FAST: usize = 8;
 
 impl Node {
     /// A record of a context came.
@@ -56,13 +53,8 @@ impl Node {
 
     fn open_in_context(&mut self, env: &mut impl Env, index: usize, record: &ContextRecord<'_>) {
         let peer = &mut self.peers[index];
-        if let ContextBody::Batch { original_len, start, .. } = record.body {
-            // It costs as much if it fails; and a base is copied before anything is decoded, once or twice.
-            peer.turn.charge_bytes(original_len.into());
-            let base_len = start.map_or(0, |start| start.base.len() as usize);
-            let is_copied = peer.contexts.incoming.primes(record);
-            peer.turn.charge_bytes(if is_copied { base_len / COPIED_AS_FAST } else { 0 });
-        }
+        // It costs as much if it fails.
+        peer.turn.charge_bytes(peer.contexts.incoming.bytes_worth(record));
         let mut scratch = std::mem::take(&mut self.scratch);
         let opened = peer.contexts.incoming.open(record, &mut scratch);
         let malformed = (peer.rx.malformed, peer.rx.decode_failed);

@@ -16,7 +16,7 @@ use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
-use super::begin::{Generation, Kind};
+use super::begin::{Coder, Generation, Kind};
 use super::choice::Mode;
 use super::counts::{OutgoingCounts, Reason};
 use super::job::Made;
@@ -106,7 +106,7 @@ struct Context {
 }
 
 impl Context {
-    fn new(group: u64, spec: ContextSpec) -> Self {
+    fn new(group: u64, coder: Coder) -> Self {
         Self {
             group,
             encoder: None,
@@ -115,7 +115,7 @@ impl Context {
             epoch: 0,
             ended: Some(Reason::First),
             began_at: Instant::ZERO,
-            present: Generation::none(spec),
+            present: Generation::none(coder),
             written_generation: 0,
             first_number: NUMBER_MIN,
             writes_alone: false,
@@ -154,7 +154,8 @@ impl Context {
     /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
     /// knows the present one, and has so much more that it is worth the time.
     fn advance(&self, now: Instant, encoder: &ContextEncoder, contexts: u64) -> Option<Base> {
-        let Generation { number, spec, base: present, .. } = self.present;
+        let Generation { number, coder: Coder { zstd: spec, .. }, base: present, .. } =
+            self.present;
         let is_known = self.present.is_alone() && self.reported_generation == number;
         let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns
             || now.since_ns(self.primed_at)
@@ -323,21 +324,23 @@ impl Outgoing {
 
     /// Gives the encoder of the group's context to a batch that is about to be compressed; none if
     /// the batch must do without.
-    pub(super) fn enter(&mut self, now: Instant, group: u64, spec: ContextSpec) -> Option<Entered> {
+    pub(super) fn enter(&mut self, now: Instant, group: u64, wanted: Coder) -> Option<Entered> {
         let limits = self.limits?;
-        let spec = ContextSpec { window_log: spec.window_log.min(limits.ring_log), ..spec };
-        let Some(at) = self.context_of(now, group, spec, limits) else {
+        let window_log = wanted.zstd.window_log.min(limits.ring_log);
+        let zstd = ContextSpec { window_log, ..wanted.zstd };
+        let Some(at) = self.context_of(now, group, zstd, limits) else {
             self.counts.crowded_out += 1;
             return None;
         };
         let is_alone = self.mode() == Mode::Acknowledged;
+        let coder = Coder { zstd, model: limits.model(at, wanted.model) };
         let contexts = self.contexts.len() as u64;
         let context = &mut self.contexts[usize::from(at)];
         if context.is_out {
             return None;
         }
         context.used_at = now;
-        context.review(now, spec, is_alone);
+        context.review(now, coder, is_alone);
         let is_paused = context.ended.is_some() && now < context.pause_until;
         if is_paused || context.is_ahead(now) {
             self.counts.paused += 1;
@@ -357,13 +360,13 @@ impl Outgoing {
                 (encoder, Some((reason, base, kind)))
             }
             (Some(reason), None) => {
-                let encoder = Box::new(ContextEncoder::new(spec, limits.ring_log).ok()?);
+                let encoder = Box::new(ContextEncoder::new(zstd, limits.ring_log).ok()?);
                 (encoder, Some((reason, Base::default(), kind)))
             }
         };
         if let Some((reason, base, kind)) = next {
             let dictionary = self.dictionary.as_ref().filter(|_| !context.dictionary_failed);
-            context.begin((spec, kind), base, dictionary);
+            context.begin((coder, kind), base, dictionary);
             if reason != Reason::Advanced {
                 self.epochs += 1;
                 (context.epoch, context.began_at) = (self.epochs, now);
@@ -388,14 +391,14 @@ impl Outgoing {
         &mut self,
         now: Instant,
         group: u64,
-        spec: ContextSpec,
+        zstd: ContextSpec,
         limits: Limits,
     ) -> Option<u8> {
         if let Some(&at) = self.by_group.get(&group) {
             return Some(at);
         }
         let at = if self.contexts.len() < usize::from(limits.contexts) {
-            self.contexts.push(Context::new(group, spec));
+            self.contexts.push(Context::new(group, Coder { zstd, model: None }));
             self.contexts.len() - 1
         } else {
             let idle = |it: &&(usize, &Context)| {
@@ -555,7 +558,7 @@ impl Outgoing {
 
 impl Context {
     /// Ends the generation if it can't be what it should be from now on.
-    fn review(&mut self, now: Instant, spec: ContextSpec, is_alone: bool) {
+    fn review(&mut self, now: Instant, coder: Coder, is_alone: bool) {
         let is_far = |encoder: &ContextEncoder| {
             let distance = encoder.offset().saturating_sub(self.present.base.offset);
             self.present.is_alone() && distance > DISTANCE_MAX
@@ -566,7 +569,7 @@ impl Context {
         }
         if self.present.is_alone() != is_alone {
             self.ended = Some(Reason::Switched);
-        } else if self.present.spec != spec {
+        } else if self.present.coder != coder {
             self.ended = Some(Reason::Reconfigured);
         } else if is_far {
             self.end(now, Reason::Unsendable);
@@ -576,7 +579,7 @@ impl Context {
     /// A generation begins.
     fn begin(
         &mut self,
-        how: (ContextSpec, Kind),
+        how: (Coder, Kind),
         ring: Base,
         dictionary: Option<&Arc<ContextDictionary>>,
     ) {

@@ -10,6 +10,7 @@ use dwell_codec::{CodecId, ContextDictionary, ContextSpec};
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 use proptest::prelude::*;
 
+use super::begin::Coder;
 use super::begin::Kind;
 use super::choice::Mode;
 use super::incoming::{GapWaits, Incoming, Opened, Origin, Taken};
@@ -19,8 +20,11 @@ use super::*;
 use crate::node::allowance::Allowance;
 use crate::node::store::InContext;
 
-const LIMITS: Limits = Limits { contexts: 2, ring_log: 15 };
-const SPEC: ContextSpec = ContextSpec { level: 1, window_log: 15 };
+const LIMITS: Limits = Limits { contexts: 2, ring_log: 15, models: Some(MODELS) };
+/// One of the two contexts may have a model.
+const MODELS: ModelOffer = ModelOffer { contexts: 1, memory_log: 20 };
+const ZSTD: Coder = Coder { zstd: ContextSpec { level: 1, window_log: 15 }, model: None };
+const PPM: Coder = Coder { model: Some(PpmSpec { order: 4, memory_log: 26 }), ..ZSTD };
 const RTT_NS: u64 = 20 * MILLI_NS;
 
 fn at(ms: u64) -> Instant {
@@ -59,6 +63,7 @@ impl Sent {
 /// Both ends, and what is between them.
 struct Pair {
     seed: u64,
+    coder: Coder,
     now: Instant,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -83,6 +88,7 @@ impl Pair {
         incoming.begin_session(limits, false);
         Self {
             seed,
+            coder: if seed % 2 == 0 { ZSTD } else { PPM },
             now: at(1),
             outgoing,
             incoming,
@@ -108,7 +114,7 @@ impl Pair {
     fn batch(&mut self, group: u64) -> Option<Sent> {
         let original = self.content();
         let Entered { context, epoch, mut encoder, generation, begins, .. } =
-            self.outgoing.enter(self.now, group, SPEC)?;
+            self.outgoing.enter(self.now, group, self.coder)?;
         if begins {
             generation.apply(&mut encoder).expect("a base that is there");
         }
@@ -518,7 +524,7 @@ fn generations_of_which_nothing_is_sent_use_no_numbers_up() {
     let mut pair = Pair::new(9);
     for group in 0..300 {
         pair.now = pair.now + 3 * SECOND_NS;
-        let entered = pair.outgoing.enter(pair.now, group, SPEC).expect("a context");
+        let entered = pair.outgoing.enter(pair.now, group, pair.coder).expect("a context");
         let Entered { context, epoch, encoder, .. } = entered;
         let left = Left { made: Made::NotSmaller, primed: false, took_ns: 1 };
         pair.outgoing.leave(pair.now, (context, epoch), encoder, left);

@@ -16,14 +16,14 @@ const TEXT: Traffic = Traffic { flows: 20, six: true, payload_max: 1308, random:
 const HOST_PAIR: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"\nhistory = \"host-pair\"";
 const STATELESS: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"";
 
-fn pair_of(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
+pub(super) fn pair_of(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
     let configs = [0, 1].map(|side| config_of(side, true, "9mbit", lines[side]));
     let mut net = Net::new(&configs, link, seed);
     net.set_traffic(TEXT);
     net
 }
 
-fn run(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
+pub(super) fn run(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
     let mut net = pair_of(lines, link, seed);
     net.run_to(8_000); // hellos get lost as well
     net.start_sources(8_000, 8_000, 250 * MICRO_NS);
@@ -33,7 +33,7 @@ fn run(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
 }
 
 /// What came is what was sent, and all is accounted for.
-fn assert_sound(net: &Net) {
+pub(super) fn assert_sound(net: &Net) {
     net.assert_nothing_altered_or_doubled();
     for side in [0, 1] {
         assert!(net.end(side).peer().tx.balances());
@@ -42,11 +42,11 @@ fn assert_sound(net: &Net) {
     }
 }
 
-fn is_damaged(peer: &PeerStatus) -> bool {
+pub(super) fn is_damaged(peer: &PeerStatus) -> bool {
     peer.rx.contexts.dropped.get("damaged").is_some_and(|&count| count > 0)
 }
 
-fn peers(net: &Net) -> [PeerStatus; 2] {
+pub(super) fn peers(net: &Net) -> [PeerStatus; 2] {
     [0, 1].map(|side| net.end(side).peer())
 }
 
@@ -69,7 +69,7 @@ fn batches_refer_to_those_before_and_all_come_in_order() {
 }
 
 /// The part of the packets that did not come, in thousandths, of what was sent.
-fn lost_of_thousand(net: &Net) -> u64 {
+pub(super) fn lost_of_thousand(net: &Net) -> u64 {
     let [a, b] = peers(net);
     let sent = a.tx.sent.packets + b.tx.sent.packets;
     let came = a.rx.packets.packets + b.rx.packets.packets;

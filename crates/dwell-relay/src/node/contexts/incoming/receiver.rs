@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use dwell_base::Instant;
 use dwell_base::time::SECOND_NS;
-use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed};
+use dwell_codec::{Base, CodecId, ContextDecoder, ContextDictionary, DecodeError, Placed, PpmSpec};
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 
-use super::{GapWaits, Origin, WAIT_NS_MAX};
+use super::{GapWaits, Limits, Origin, WAIT_NS_MAX};
 use crate::node::allowance::Allowance;
 use crate::node::contexts::begin::name_of;
 use crate::node::contexts::counts::IncomingCounts;
@@ -97,13 +97,25 @@ impl Held {
     }
 }
 
-/// The beginning of a generation, and the dictionary that is there for it.
-type Beginning<'a> = (Start, Option<&'a ContextDictionary>);
+/// What this end has offered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Here<'a> {
+    pub(super) dictionary: Option<&'a ContextDictionary>,
+    pub(super) limits: Limits,
+}
 
-/// The dictionary, if it is the one that is meant: what was sent before a change is never decoded with other
-/// bytes.
-fn named(dictionary: Option<&ContextDictionary>, name: u64) -> Option<&ContextDictionary> {
-    dictionary.filter(|dictionary| name_of(dictionary).short() == name)
+impl<'a> Here<'a> {
+    /// Returns the dictionary, if it is the one that is meant: what was sent before a change is never decoded
+    /// with other bytes.
+    fn dictionary(&self, name: u64) -> Option<&'a ContextDictionary> {
+        self.dictionary.filter(|dictionary| name_of(dictionary).short() == name)
+    }
+
+    /// Returns the model that a generation names, if there is memory for it.
+    fn model(&self, context: u8, start: Start) -> Option<PpmSpec> {
+        let spec = PpmSpec::from_wire(start.window_log).ok()?;
+        self.limits.takes(context, spec).then_some(spec)
+    }
 }
 
 /// The content of a record.
@@ -325,6 +337,11 @@ impl Receiver {
         hole.map_or(Instant::FAR_FUTURE, |(since, datagram)| since + wait_ns(datagram))
     }
 
+    /// Returns true if the running generation is decoded by a model.
+    pub(super) fn has_model(&self) -> bool {
+        self.decoder.has_model()
+    }
+
     /// True if the present generation can't go on.
     pub(super) fn is_lost(&self) -> bool {
         match self.alone {
@@ -349,7 +366,7 @@ impl Receiver {
     pub(super) fn open(
         &mut self,
         record: &ContextRecord<'_>,
-        dictionary: Option<&ContextDictionary>,
+        here: Here<'_>,
         out: &mut [u8],
         counts: &mut IncomingCounts,
     ) -> Opened {
@@ -362,14 +379,14 @@ impl Receiver {
         };
         let len = usize::from(original_len);
         if let Some(alone) = alone {
-            let batch = (start.map(|start| (start, dictionary)), alone, data);
+            let batch = (start.map(|start| (start, here)), alone, data);
             let is_open = self.open_alone(record.generation, batch, &mut out[..len], counts);
             return if is_open { Opened::Batch { len, is_columnar } } else { Opened::Nothing };
         }
         self.next += 1;
         match start {
             Some(start) if self.is_newer(record.generation) => {
-                self.begin(record.generation, (start, dictionary), counts);
+                self.begin(record, (start, here), counts);
             }
             None if self.is_newer(record.generation) => {
                 // Its beginning was given up.
@@ -398,22 +415,22 @@ impl Receiver {
 
     fn begin(
         &mut self,
-        generation: u8,
-        (start, dictionary): Beginning<'_>,
+        &ContextRecord { context, generation, .. }: &ContextRecord<'_>,
+        (start, here): (Start, Here<'_>),
         counts: &mut IncomingCounts,
     ) {
         self.generation = Some(generation);
         (self.running, self.alone) = (self.generation, None);
-        let has_begun = match start.base {
-            _ if start.codec != CodecId::Zstd as u8 => false,
-            StartBase::Ring { offset, len } => {
-                self.decoder.begin(start.window_log, Base { offset, len }).is_ok()
-            }
-            StartBase::Dictionary { name, len } => named(dictionary, name)
-                .is_some_and(|it| self.decoder.begin_from(start.window_log, it, len).is_ok()),
+        let has_begun = if start.codec == CodecId::Zstd as u8 {
+            self.begin_zstd(start, here)
+        } else if start.codec == CodecId::Ppm as u8 {
+            here.model(context, start).is_some_and(|model| self.begin_ppm(model, start.base, here))
+        } else {
+            false
         };
         if has_begun {
             counts.began_from(start.base);
+            counts.with_model += u64::from(self.has_model());
             self.ring_generation = Some(generation);
             self.is_live = true;
             (self.must_report, self.said_lost) = (false, 0);
@@ -423,11 +440,33 @@ impl Receiver {
         }
     }
 
+    fn begin_zstd(&mut self, start: Start, here: Here<'_>) -> bool {
+        match start.base {
+            StartBase::Ring { offset, len } => {
+                self.decoder.begin(start.window_log, Base { offset, len }).is_ok()
+            }
+            StartBase::Dictionary { name, len } => here
+                .dictionary(name)
+                .is_some_and(|it| self.decoder.begin_from(start.window_log, it, len).is_ok()),
+        }
+    }
+
+    fn begin_ppm(&mut self, model: PpmSpec, base: StartBase, here: Here<'_>) -> bool {
+        match base {
+            StartBase::Ring { offset, len } => {
+                self.decoder.begin_ppm(model, Base { offset, len }).is_ok()
+            }
+            StartBase::Dictionary { name, len } => here
+                .dictionary(name)
+                .is_some_and(|it| self.decoder.begin_ppm_from(model, it, len).is_ok()),
+        }
+    }
+
     /// Opens a batch that stands alone, whatever came before it.
     fn open_alone(
         &mut self,
         generation: u8,
-        (start, alone, data): (Option<Beginning<'_>>, Alone, &[u8]),
+        (start, alone, data): (Option<(Start, Here<'_>)>, Alone, &[u8]),
         out: &mut [u8],
         counts: &mut IncomingCounts,
     ) -> bool {
@@ -477,7 +516,7 @@ impl Receiver {
     fn begin_alone(
         &mut self,
         generation: u8,
-        (start, keeps): (Option<Beginning<'_>>, bool),
+        (start, keeps): (Option<(Start, Here<'_>)>, bool),
         counts: &mut IncomingCounts,
     ) {
         if self.alone.is_none() {
@@ -486,12 +525,12 @@ impl Receiver {
         let before = self.alone.filter(|_| keeps);
         self.generation = Some(generation);
         let known = start.filter(|(start, _)| start.codec == CodecId::Zstd as u8);
-        let begun = known.filter(|&(start, dictionary)| match start.base {
+        let begun = known.filter(|&(start, here)| match start.base {
             StartBase::Ring { offset, len } => {
                 let from = (start.window_log, Base { offset, len });
                 self.decoder.begin_alone(generation, from, keeps).is_ok()
             }
-            StartBase::Dictionary { name, len } => named(dictionary, name).is_some_and(|it| {
+            StartBase::Dictionary { name, len } => here.dictionary(name).is_some_and(|it| {
                 self.decoder.begin_alone_from(generation, start.window_log, (it, len)).is_ok()
             }),
         });

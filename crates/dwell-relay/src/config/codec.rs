@@ -1,0 +1,72 @@
+//! The codec of a peer, as it is written.
+
+use std::str::FromStr;
+
+use dwell_codec::{CodecId, CodecSpec, PPM_ORDER_MAX, PPM_ORDER_MIN, PpmSpec};
+use toml::de::DeValue;
+
+use super::{PeerConfig, value};
+
+/// What has no model is compressed with this where a model is configured.
+const BESIDE_MODELS: CodecSpec = CodecSpec { id: CodecId::Zstd, level: 6 };
+/// Batches for models have so many bytes at most. Longer ones gain nothing, and a model takes tens of
+/// microseconds for each kilobyte, at either end. Headers side by side may be a little longer than in a row.
+const MODEL_BATCH_BYTES_MAX: u32 = 15 << 10;
+
+/// A codec of packets, or the order of a model for batches in contexts with the codec of all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Codec {
+    pub(super) spec: CodecSpec,
+    pub(super) model_order: Option<u8>,
+}
+
+impl FromStr for Codec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (name, order) = match text.split_once(':') {
+            Some((name, order)) => (name, Some(order)),
+            None => (text, None),
+        };
+        let ppm = CodecId::Ppm.name();
+        if !name.eq_ignore_ascii_case(ppm) {
+            let spec = text.parse().map_err(|error| format!("{error}; or \"{ppm}\""))?;
+            return Ok(Self { spec, model_order: None });
+        }
+        let order = match order {
+            None => Some(PpmSpec::default().order),
+            Some(order) => order.parse().ok(),
+        };
+        let order = order.filter(|order| (PPM_ORDER_MIN..=PPM_ORDER_MAX).contains(order));
+        let order = order.ok_or_else(|| {
+            format!("\"{text}\" has no such order: it can be {PPM_ORDER_MIN} to {PPM_ORDER_MAX}")
+        })?;
+        Ok(Self { spec: BESIDE_MODELS, model_order: Some(order) })
+    }
+}
+
+pub(super) fn codec(value: &DeValue<'_>) -> Result<Codec, String> {
+    value::parse(value, "zstd:1")
+}
+
+impl PeerConfig {
+    /// Returns the model for batches in contexts, if that is the codec.
+    pub fn model(&self) -> Option<PpmSpec> {
+        self.model_order.map(|order| PpmSpec { order, memory_log: self.model_memory_log })
+    }
+
+    /// Returns the codec as users write it.
+    pub fn codec_name(&self) -> String {
+        match self.model_order {
+            None => self.codec.to_string(),
+            Some(order) if order == PpmSpec::default().order => CodecId::Ppm.name().to_owned(),
+            Some(order) => format!("{}:{order}", CodecId::Ppm),
+        }
+    }
+
+    /// Returns the most bytes of a batch.
+    pub(super) fn batch_bytes_max(&self) -> u32 {
+        if self.model_order.is_some() { MODEL_BATCH_BYTES_MAX } else { u32::MAX }
+    }
+}
