@@ -483,7 +483,7 @@ hub: class meters: held up to 28.0 ms of 50.0 ms; 2 of 70 too late, by 60.0 µs 
         let expected = "\
 hub: dictionary d1c7100a of 32.0 kB: the peer has the same
 hub: contexts to it: 2, 5.0 MB; 1,200 batches of 4.0 MB became 1.0 MB (0.250)
-hub: generations begun: lost 3; 1 from nothing, 2 from the dictionary
+hub: generations begun: lost 3; 1 from nothing, 2 from the dictionary, 3 with a model
 hub: of these, 1,100 batches alone, in 2 generations; now acknowledged
 hub: compressed without a context: none_free 7
 hub: contexts from it: 1, 1.5 MB; 900 batches; 4 gaps, 1 of them given up; waited p99 -
