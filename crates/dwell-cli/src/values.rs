@@ -3,20 +3,20 @@
 use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
-use dwell_codec::CodecSpec;
 use dwell_lab::LinkSpec;
+use dwell_relay::config::Codec;
 
 /// The schemes that a relay can run.
 pub fn schemes() -> PossibleValuesParser {
     PossibleValuesParser::new(dwell_relay::config::SCHEMES)
 }
 
-/// A codec as it is written in a configuration.
+/// A codec as it is written in a relay's configuration.
 ///
 /// # Errors
-/// Parses a codec and its level, and returns the text; an error is a sentence.
+/// Parses it, and returns the text; an error is a sentence.
 pub fn codec(text: &str) -> Result<String, String> {
-    CodecSpec::from_str(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    Codec::from_str(text).map(|_| text.to_owned())
 }
 
 /// A share, as the emulator reads it: `0.01` or `1%`.
@@ -41,6 +41,7 @@ mod tests {
         assert_eq!(probability("0.25"), Ok(0.25));
         assert!(probability("2").is_err());
         assert_eq!(codec("zstd:1").as_deref(), Ok("zstd:1"));
+        assert_eq!(codec("ppm:8").as_deref(), Ok("ppm:8"));
         assert!(codec("zip").is_err());
     }
 }

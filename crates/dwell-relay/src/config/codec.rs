@@ -15,14 +15,17 @@ const MODEL_BATCH_BYTES_MAX: u32 = 15 << 10;
 
 /// A codec of packets, or the order of a model for batches in contexts with the codec of all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Codec {
-    pub(super) spec: CodecSpec,
-    pub(super) model_order: Option<u8>,
+pub struct Codec {
+    /// The codec of what has no model.
+    pub spec: CodecSpec,
+    /// The order of the models, if that is the codec: see [`PPM_ORDER_MIN`] and [`PPM_ORDER_MAX`].
+    pub model_order: Option<u8>,
 }
 
 impl FromStr for Codec {
     type Err = String;
 
+    /// Reads `lz4`, `zstd:6`, `ppm:6` and the like; an error is a sentence.
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let (name, order) = match text.split_once(':') {

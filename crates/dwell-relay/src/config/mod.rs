@@ -40,6 +40,7 @@ use dwell_policy::{
 use ipnet::IpNet;
 
 pub use class::{CLASS_KEYS, CLASSES_MAX, ClassConfig, PortRange, class_of};
+pub use codec::Codec;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use exceptions::parse as parse_exceptions;
 pub use history::HistoryMode;
