@@ -43,7 +43,7 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-pub use contexts::ContextJob;
+pub use contexts::{CodecTrial, ContextJob};
 pub use diagnosis::{Parting, Unsent};
 pub use env::{CompressJob, Compression, Destination, Env, NodeEvent, Ticket};
 pub use pacer::{Pacer, Pacing};

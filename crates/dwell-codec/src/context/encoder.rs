@@ -310,6 +310,14 @@ impl ContextEncoder {
         self.ring.end()
     }
 
+    /// Appends the latest bytes that went through the context to `out`, at most `len_max` and not more than
+    /// are in the ring.
+    pub fn latest(&self, len_max: usize, out: &mut Vec<u8>) {
+        let offset = self.ring.end();
+        let len = self.ring.len_before(offset).unwrap_or(0).min(len_max);
+        self.ring.read(Base { offset, len: len as u32 }, out);
+    }
+
     /// Returns the level and window of the present generation, or of the latest that zstd had.
     pub fn spec(&self) -> ContextSpec {
         self.spec

@@ -225,6 +225,7 @@ fn every_key_reaches_its_field() {
             blocks: BlockConfig { bytes: 4096, packets: Some(7), lead: 2 },
             codec: "lz4".parse().unwrap(),
             model_order: None,
+            picks_codec: false,
             rate: RateConfig::Fixed(Rate::from_mbps(10)),
             queue: QueueLimit {
                 packets: 3,

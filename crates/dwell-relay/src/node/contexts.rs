@@ -13,6 +13,7 @@
 mod begin;
 mod bindings;
 mod choice;
+mod codec;
 mod counts;
 mod entering;
 mod incoming;
@@ -40,6 +41,7 @@ use choice::{Choice, Mode};
 use incoming::Incoming;
 use outgoing::Outgoing;
 
+pub use codec::CodecTrial;
 pub(super) use entering::{compress_in_context, finish};
 pub(crate) use incoming::{GapWaits, Origin};
 pub use job::ContextJob;

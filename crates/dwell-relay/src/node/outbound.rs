@@ -11,7 +11,7 @@ use dwell_wire::mss::clamp_mss;
 use dwell_wire::{CloseReason, Control, PacketInfo};
 
 use super::compress::keep_compressed;
-use super::contexts::{ContextJob, finish};
+use super::contexts::{CodecTrial, ContextJob, finish};
 use super::diagnosis::Parting;
 use super::env::{Destination, Env, NodeEvent, Ticket};
 use super::link::send_control;
@@ -153,6 +153,14 @@ impl Node {
         let took_ns = job.took_ns;
         let outcome = finish(peer, job, &mut self.store, now);
         peer.port.handle(now, Event::Compressed { job: name, outcome, took_ns });
+    }
+
+    /// Codecs were tried, by a trial that [`Env::try_codecs`] gave to somebody.
+    pub fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+        let Some(peer) = self.peers.get_mut(trial.peer) else { return };
+        if !peer.removed && peer.generation == trial.generation {
+            peer.contexts.outgoing.tried(now, trial);
+        }
     }
 
     /// The socket refused a datagram that was flushed after [`Env::commit`].

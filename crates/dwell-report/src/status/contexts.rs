@@ -24,6 +24,8 @@ pub struct TxContexts {
     pub acknowledged_generations: u64,
     /// Of the generations, those with a model of the codec ppm.
     pub model_generations: u64,
+    /// The codecs in use, each with the number of contexts that have it.
+    pub codecs: BTreeMap<String, u64>,
     /// How batches refer to others now: `running`, or `acknowledged` (each alone, to what was confirmed).
     pub mode: String,
     /// Batches compressed in contexts.

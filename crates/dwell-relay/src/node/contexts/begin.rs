@@ -16,6 +16,16 @@ pub(super) struct Coder {
     pub(super) model: Option<PpmSpec>,
 }
 
+/// What is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// What batches are compressed with, ...
+    pub(super) coder: Coder,
+    /// ... unless it is picked, among models of this memory as well.
+    pub(super) picks: bool,
+    pub(super) memory_log: u8,
+}
+
 /// How the batches of a generation refer to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -1,5 +1,7 @@
 //! Counters of contexts.
 
+use std::collections::BTreeMap;
+
 use dwell_report::Histogram;
 use dwell_report::status::{RxContexts, TxContexts};
 use dwell_wire::StartBase;
@@ -20,6 +22,8 @@ pub(super) enum Reason {
     Dropped,
     /// Level or window have changed.
     Reconfigured,
+    /// Another codec carries more.
+    Picked,
     /// The codec failed.
     Failed,
     /// The context was not used for long.
@@ -31,12 +35,13 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    const ALL: [(Self, &'static str); 9] = [
+    const ALL: [(Self, &'static str); 10] = [
         (Self::First, "first"),
         (Self::Lost, "lost"),
         (Self::Unsendable, "unsendable"),
         (Self::Dropped, "dropped"),
         (Self::Reconfigured, "reconfigured"),
+        (Self::Picked, "picked"),
         (Self::Failed, "failed"),
         (Self::Idle, "idle"),
         (Self::Switched, "switched"),
@@ -106,6 +111,7 @@ impl OutgoingCounts {
             mode: mode.name().to_owned(),
             acknowledged_generations: self.acknowledged,
             model_generations: self.with_model,
+            codecs: BTreeMap::new(),
             batches: self.batches,
             alone_batches: self.alone,
             raw: self.raw,

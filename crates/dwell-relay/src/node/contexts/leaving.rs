@@ -90,6 +90,12 @@ impl Node {
         peer.contexts.outgoing.expire(now);
         let path = (peer.reports.recent_there(now), peer.rtt_ns);
         peer.contexts.review(now, peer.config.history_mode, path);
+        let trial = peer.contexts.outgoing.pick(now, peer.pacer.rate());
+        if let Some(trial) = trial
+            && let Some(done) = env.try_codecs(trial.of_peer(index, peer.generation))
+        {
+            peer.contexts.outgoing.tried(now, &done);
+        }
         let waits = GapWaits::of(peer.rtt_ns);
         let reorder = &peer.reorder;
         let is_missing = |datagram| reorder.is_missing_before(datagram);

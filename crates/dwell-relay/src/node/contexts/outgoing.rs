@@ -9,15 +9,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use dwell_base::Instant;
 use dwell_base::time::{MILLI_NS, SECOND_NS};
+use dwell_base::{Instant, Rate};
 use dwell_codec::{Base, ContextDictionary, ContextEncoder, ContextSpec};
 use dwell_report::status::TxContexts;
 use dwell_wire::ContextReport;
 
 use super::Limits;
-use super::begin::{Coder, Generation, Kind};
+use super::begin::{Coder, Generation, Kind, Wanted};
 use super::choice::Mode;
+use super::codec::{self, CodecTrial, Picking};
 use super::counts::{OutgoingCounts, Reason};
 use super::job::Made;
 use crate::node::store::InContext;
@@ -49,6 +50,9 @@ const PRIMING_PART_OF_ALL: u64 = 64;
 const ADVANCE_PART: u64 = 4;
 /// A batch that stands alone is at most so far from its base: the format allows for twice that.
 const DISTANCE_MAX: u64 = 1 << 31;
+
+/// What took the worker how long is forgotten at this rate, batch by batch: the last fifty count.
+const BUSY_FADE: f64 = 0.98;
 
 /// The first number of a context.
 const NUMBER_MIN: u64 = 1;
@@ -103,6 +107,8 @@ struct Context {
     /// No generation begins before.
     pause_until: Instant,
     pause_ns: u64,
+    /// The choice of its codec, if none is configured.
+    picking: Option<Box<Picking>>,
 }
 
 impl Context {
@@ -134,6 +140,7 @@ impl Context {
             used_at: Instant::ZERO,
             pause_until: Instant::ZERO,
             pause_ns: PAUSE_NS_MIN,
+            picking: None,
         }
     }
 
@@ -151,12 +158,17 @@ impl Context {
         (is_far || is_much_later) && self.is_in_flight(now) || later >= GENERATIONS_AHEAD_END
     }
 
+    /// Returns true if the peer has reported of the present generation: it keeps the bases of a few that stand
+    /// alone only, so that there must not be many others while something of an earlier one is missing.
+    fn is_present_known(&self) -> bool {
+        self.reported_generation == self.present.number
+    }
+
     /// Returns the base of the next generation whose batches stand alone, if it is time for one: the peer
     /// knows the present one, and has so much more that it is worth the time.
     fn advance(&self, now: Instant, encoder: &ContextEncoder, contexts: u64) -> Option<Base> {
-        let Generation { number, coder: Coder { zstd: spec, .. }, base: present, .. } =
-            self.present;
-        let is_known = self.present.is_alone() && self.reported_generation == number;
+        let Generation { coder: Coder { zstd: spec, .. }, base: present, .. } = self.present;
+        let is_known = self.present.is_alone() && self.is_present_known();
         let is_worth_it = self.busy_ns >= PRIMING_PART * self.primed_ns
             || now.since_ns(self.primed_at)
                 >= (PRIMING_PART_OF_ALL * contexts).saturating_mul(self.primed_ns);
@@ -206,6 +218,17 @@ impl Context {
         self.confirmed_offset = 0;
         self.pause_until = Instant::ZERO;
         self.pause_ns = PAUSE_NS_MIN;
+        self.picking = None;
+    }
+
+    /// Returns what the next batch is to be compressed with.
+    fn coder(&mut self, rate: Option<Rate>, wanted: Wanted) -> Coder {
+        if !wanted.picks {
+            self.picking = None;
+            return wanted.coder;
+        }
+        let picking = self.picking.get_or_insert_with(|| Box::new(Picking::new(rate)));
+        picking.codec().coder(wanted.coder, wanted.memory_log)
     }
 }
 
@@ -228,7 +251,11 @@ pub(super) struct Left {
     pub(super) made: Made,
     /// The codec was primed for it.
     pub(super) primed: bool,
+    /// The lengths before and after, in bytes.
+    pub(super) lens: (u64, u64),
+    /// The time that it took, of the processor if a worker did it; and by the clock then.
     pub(super) took_ns: u64,
+    pub(super) elapsed_ns: Option<u64>,
 }
 
 /// The place of a record in a context.
@@ -254,6 +281,12 @@ pub(crate) struct Outgoing {
     /// The peer decodes batches that stand alone, and they are what is wanted.
     takes_alone: bool,
     wanted: Mode,
+    /// The rate of the link, as far as it is known.
+    rate: Option<Rate>,
+    /// What took the worker's processor so long, and took it in all, lately, in nanoseconds.
+    busy_ns: (f64, f64),
+    /// Codecs to be tried.
+    trial: Option<CodecTrial>,
     pub(super) counts: OutgoingCounts,
 }
 
@@ -324,22 +357,24 @@ impl Outgoing {
 
     /// Gives the encoder of the group's context to a batch that is about to be compressed; none if
     /// the batch must do without.
-    pub(super) fn enter(&mut self, now: Instant, group: u64, wanted: Coder) -> Option<Entered> {
+    pub(super) fn enter(&mut self, now: Instant, group: u64, wanted: Wanted) -> Option<Entered> {
         let limits = self.limits?;
-        let window_log = wanted.zstd.window_log.min(limits.ring_log);
-        let zstd = ContextSpec { window_log, ..wanted.zstd };
+        let Coder { zstd, .. } = wanted.coder;
+        let zstd = ContextSpec { window_log: zstd.window_log.min(limits.ring_log), ..zstd };
         let Some(at) = self.context_of(now, group, zstd, limits) else {
             self.counts.crowded_out += 1;
             return None;
         };
         let is_alone = self.mode() == Mode::Acknowledged;
-        let coder = Coder { zstd, model: limits.model(at, wanted.model) };
         let contexts = self.contexts.len() as u64;
         let context = &mut self.contexts[usize::from(at)];
         if context.is_out {
             return None;
         }
         context.used_at = now;
+        let Coder { zstd: ContextSpec { level, .. }, model } = context.coder(self.rate, wanted);
+        let zstd = ContextSpec { level, ..zstd };
+        let coder = Coder { zstd, model: limits.model(at, model).filter(|_| !is_alone) };
         context.review(now, coder, is_alone);
         let is_paused = context.ended.is_some() && now < context.pause_until;
         if is_paused || context.is_ahead(now) {
@@ -422,21 +457,63 @@ impl Outgoing {
     pub(super) fn leave(
         &mut self,
         now: Instant,
-        (context, epoch): (u8, u64),
+        (at, epoch): (u8, u64),
         encoder: Box<ContextEncoder>,
         left: Left,
     ) -> bool {
-        let found = self.contexts.get_mut(usize::from(context));
+        let found = self.contexts.get_mut(usize::from(at));
         // All may have been forgotten meanwhile, and others be in its place.
         let Some(context) = found.filter(|it| it.epoch == epoch && it.is_out) else { return false };
         context.is_out = false;
         context.memory_bytes = encoder.memory_bytes();
-        context.encoder = Some(encoder);
         context.took(now, left.took_ns, left.primed);
+        if let Some(elapsed_ns) = left.elapsed_ns {
+            let (cpu_ns, all_ns) = &mut self.busy_ns;
+            *cpu_ns = BUSY_FADE * *cpu_ns + left.took_ns as f64;
+            *all_ns = BUSY_FADE * *all_ns + elapsed_ns as f64;
+        }
+        let is_batch = left.made == Made::Done && !left.primed;
+        if let Some(picking) = context.picking.as_mut().filter(|_| is_batch) {
+            picking.compressed(context.present.coder, left.lens, left.took_ns);
+            let (mode, limits) = (self.wanted, self.limits);
+            let takes_models = mode == Mode::Running
+                && limits.and_then(|it| it.models).is_some_and(|it| at < it.contexts);
+            if self.trial.is_none()
+                && let Some((codecs, len)) = picking.to_try(now, self.rate, takes_models)
+            {
+                self.trial = Some(CodecTrial::new(context.group, &encoder, len, codecs));
+            }
+        }
+        context.encoder = Some(encoder);
         if left.made == Made::Failed {
             context.end(now, Reason::Failed);
         }
         context.ended.is_none()
+    }
+
+    /// Looks which codecs are best on a link of this rate, and returns a trial if there is to be one.
+    pub(super) fn pick(&mut self, now: Instant, rate: Option<Rate>) -> Option<CodecTrial> {
+        self.rate = rate;
+        let (cpu_ns, all_ns) = self.busy_ns;
+        let slowdown = if cpu_ns > 0.0 { all_ns / cpu_ns } else { 1.0 };
+        let runs = self.mode() == Mode::Running;
+        let models = self.limits.and_then(|limits| limits.models).filter(|_| runs);
+        let models = models.map_or(0, |models| usize::from(models.contexts));
+        for (at, context) in self.contexts.iter_mut().enumerate() {
+            if let Some(picking) = &mut context.picking {
+                picking.review(now, rate, at < models, slowdown);
+            }
+        }
+        self.trial.take()
+    }
+
+    /// Codecs were tried.
+    pub(in crate::node) fn tried(&mut self, now: Instant, trial: &CodecTrial) {
+        let at = self.by_group.get(&trial.group).map(|&at| usize::from(at));
+        let context = at.and_then(|at| self.contexts.get_mut(at));
+        if let Some(picking) = context.and_then(|it| it.picking.as_mut()) {
+            picking.tried(now, trial);
+        }
     }
 
     /// The next number of the context for a batch; none if its generation has ended.
@@ -552,7 +629,9 @@ impl Outgoing {
         if self.contexts.is_empty() && self.counts.is_nothing() {
             return TxContexts::default();
         }
-        self.counts.status(self.mode(), (open, bytes))
+        let used = self.contexts.iter().filter(|it| it.present.number > 0);
+        let codecs = codec::count(used.map(|it| it.present.coder));
+        TxContexts { codecs, ..self.counts.status(self.mode(), (open, bytes)) }
     }
 }
 
@@ -569,8 +648,10 @@ impl Context {
         }
         if self.present.is_alone() != is_alone {
             self.ended = Some(Reason::Switched);
-        } else if self.present.coder != coder {
+        } else if self.present.coder != coder && self.picking.is_none() {
             self.ended = Some(Reason::Reconfigured);
+        } else if self.present.coder != coder && (!is_alone || self.is_present_known()) {
+            self.ended = Some(Reason::Picked);
         } else if is_far {
             self.end(now, Reason::Unsendable);
         }

@@ -5,13 +5,13 @@ use std::slice;
 use std::sync::Arc;
 
 use dwell_base::time::{MILLI_NS, SECOND_NS};
-use dwell_base::{Instant, Rng};
+use dwell_base::{Instant, Rate, Rng};
 use dwell_codec::{CodecId, ContextDictionary, ContextSpec};
 use dwell_wire::{Alone, ContextBody, ContextRecord, ContextReport, Start, StartBase};
 use proptest::prelude::*;
 
-use super::begin::Coder;
 use super::begin::Kind;
+use super::begin::{Coder, Wanted};
 use super::choice::Mode;
 use super::incoming::{GapWaits, Incoming, Opened, Origin, Taken};
 use super::job::Made;
@@ -60,10 +60,14 @@ impl Sent {
     }
 }
 
+fn left(made: Made, primed: bool, lens: (u64, u64)) -> Left {
+    Left { made, primed, lens, took_ns: 100, elapsed_ns: None }
+}
+
 /// Both ends, and what is between them.
 struct Pair {
     seed: u64,
-    coder: Coder,
+    wanted: Wanted,
     now: Instant,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -88,7 +92,11 @@ impl Pair {
         incoming.begin_session(limits, false);
         Self {
             seed,
-            coder: if seed % 2 == 0 { ZSTD } else { PPM },
+            wanted: Wanted {
+                coder: if seed % 3 == 1 { PPM } else { ZSTD },
+                picks: seed % 3 == 2,
+                memory_log: 20,
+            },
             now: at(1),
             outgoing,
             incoming,
@@ -114,7 +122,7 @@ impl Pair {
     fn batch(&mut self, group: u64) -> Option<Sent> {
         let original = self.content();
         let Entered { context, epoch, mut encoder, generation, begins, .. } =
-            self.outgoing.enter(self.now, group, self.coder)?;
+            self.outgoing.enter(self.now, group, self.wanted)?;
         if begins {
             generation.apply(&mut encoder).expect("a base that is there");
         }
@@ -126,13 +134,14 @@ impl Pair {
                 let distance = (encoder.offset() - generation.base.offset) as u32;
                 alone = Some(Alone { distance, keeps });
                 if !encoder.compress_alone(&original, &mut data).expect("a generation") {
-                    let left = Left { made: Made::NotSmaller, primed: begins, took_ns: 100 };
+                    let left = left(Made::NotSmaller, begins, (0, 0));
                     assert!(self.outgoing.leave(self.now, (context, epoch), encoder, left));
                     return None;
                 }
             }
         }
-        let left = Left { made: Made::Done, primed: begins, took_ns: 100 };
+        let lens = (original.len() as u64, data.len() as u64);
+        let left = left(Made::Done, begins, lens);
         assert!(self.outgoing.leave(self.now, (context, epoch), encoder, left));
         let start = (begins || alone.is_some()).then(|| generation.start());
         let (generation, original_len) = (generation.number, original.len() as u16);
@@ -200,6 +209,13 @@ impl Pair {
 
     /// Lets timers go off: gaps are given up, and reports come or don't.
     fn tend(&mut self, report_loss: f64) {
+        // A link that is now thin, now fast: another codec is best.
+        let is_thin = self.now.as_ns() / (2 * SECOND_NS) % 2 == 0;
+        let rate = Rate::from_mbps(if is_thin { 1 } else { 2_000 });
+        if let Some(mut trial) = self.outgoing.pick(self.now, Some(rate)) {
+            trial.run_in_no_time();
+            self.outgoing.tried(self.now, &trial);
+        }
         let waits = GapWaits::of(Some(RTT_NS));
         let missing = &self.missing;
         let is_missing = |datagram| missing.range(..=datagram).next().is_some();
@@ -524,9 +540,9 @@ fn generations_of_which_nothing_is_sent_use_no_numbers_up() {
     let mut pair = Pair::new(9);
     for group in 0..300 {
         pair.now = pair.now + 3 * SECOND_NS;
-        let entered = pair.outgoing.enter(pair.now, group, pair.coder).expect("a context");
+        let entered = pair.outgoing.enter(pair.now, group, pair.wanted).expect("a context");
         let Entered { context, epoch, encoder, .. } = entered;
-        let left = Left { made: Made::NotSmaller, primed: false, took_ns: 1 };
+        let left = left(Made::NotSmaller, false, (0, 0));
         pair.outgoing.leave(pair.now, (context, epoch), encoder, left);
     }
     pair.now = pair.now + 3 * SECOND_NS;

@@ -17,7 +17,12 @@ const HOST_PAIR: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"\nhistory = \
 const STATELESS: &str = "scheme = \"host-pair\"\ncodec = \"zstd:3\"";
 
 pub(super) fn pair_of(lines: [&str; 2], link: &LinkSpec, seed: u64) -> Net {
-    let configs = [0, 1].map(|side| config_of(side, true, "9mbit", lines[side]));
+    pair_of_rate(lines, "9mbit", link, seed)
+}
+
+/// The same with relays that are configured for this rate.
+pub(super) fn pair_of_rate(lines: [&str; 2], rate: &str, link: &LinkSpec, seed: u64) -> Net {
+    let configs = [0, 1].map(|side| config_of(side, true, rate, lines[side]));
     let mut net = Net::new(&configs, link, seed);
     net.set_traffic(TEXT);
     net
